@@ -1,0 +1,27 @@
+"""Time, in the two places it is read.
+
+The database's clock is the only one that leases, due times and schedules are compared with. SQL reads it
+through the function `clock_now()` (migration 0001); a test replaces that function in its own database and
+so sets time for every process that uses it. Python never compares instants: it only waits, here.
+"""
+
+import asyncio
+from datetime import timedelta
+
+
+async def pause(duration: timedelta) -> None:
+    """Let `duration` pass."""
+    await asyncio.sleep(duration.total_seconds())
+
+
+async def wait(event: asyncio.Event, limit: timedelta | None) -> bool:
+    """Wait until `event` is set, or `limit` has passed; tells which: True when it was set."""
+    if event.is_set():
+        return True
+    if limit is None:
+        return await event.wait()
+    try:
+        async with asyncio.timeout(limit.total_seconds()):
+            return await event.wait()
+    except TimeoutError:
+        return event.is_set()

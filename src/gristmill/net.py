@@ -1,0 +1,88 @@
+"""The only way out: HTTP with time-outs, size limits and a guard against private addresses.
+
+A URL that somebody typed must not become a way into the network that the server stands in. With
+`private=False` the host is resolved here, refused unless every address of it is public, and the
+connection goes to the address that was checked, so that a second, different answer of the name server
+changes nothing. Redirects pass through the same transport and so through the same check.
+"""
+
+import asyncio
+import ipaddress
+import socket
+from datetime import timedelta
+
+import httpx
+
+from gristmill import __version__
+from gristmill.errors import Permanent, Transient
+
+USER_AGENT = f"gristmill/{__version__}"
+_CHUNK = 64 * 1024
+
+
+class PrivateAddress(Permanent):
+    """The address belongs to a private network and may not be fetched from."""
+
+    code = "private_address"
+
+
+def client(*, private: bool, timeout: timedelta = timedelta(seconds=30)) -> httpx.AsyncClient:
+    """A client for one purpose; `private` says whether addresses of private networks are allowed."""
+    transport = httpx.AsyncHTTPTransport(retries=0)
+    return httpx.AsyncClient(
+        transport=transport if private else _PublicOnly(transport),
+        timeout=httpx.Timeout(timeout.total_seconds(), connect=min(10.0, timeout.total_seconds())),
+        follow_redirects=True,
+        max_redirects=10,
+        headers={"User-Agent": USER_AGENT},
+        trust_env=private,
+    )
+
+
+async def read_limited(response: httpx.Response, limit: int) -> bytes:
+    """The body of a streamed response, or Permanent once it is longer than `limit` bytes."""
+    body = bytearray()
+    async for chunk in response.aiter_bytes(_CHUNK):
+        body += chunk
+        if len(body) > limit:
+            raise Permanent(f"The answer is longer than {limit:,} bytes.", code="response_too_large")
+    return bytes(body)
+
+
+class _PublicOnly(httpx.AsyncBaseTransport):
+    """Resolves the host, checks it, and connects to the address that was checked."""
+
+    def __init__(self, inner: httpx.AsyncHTTPTransport) -> None:
+        self._inner = inner
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        host = request.url.host
+        address = await _public_address(
+            host, request.url.port or (443 if request.url.scheme == "https" else 80)
+        )
+        # A copy: the client resolves relative redirects against the request it sent, by name.
+        checked = httpx.Request(
+            request.method,
+            request.url.copy_with(host=address),
+            headers=request.headers,
+            stream=request.stream,
+            extensions={**request.extensions, "sni_hostname": host},
+        )
+        return await self._inner.handle_async_request(checked)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+async def _public_address(host: str, port: int) -> str:
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise Transient(
+            f"{host} can't be resolved: {error.strerror or error}", code="host_unknown"
+        ) from error
+    addresses = [str(entry[4][0]) for entry in found]
+    for address in addresses:
+        if not ipaddress.ip_address(address.partition("%")[0]).is_global:
+            raise PrivateAddress(f"{host} is at {address}, an address of a private network.")
+    return addresses[0]

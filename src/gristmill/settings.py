@@ -1,0 +1,180 @@
+"""What can be set, and where it is read: `GRISTMILL_*` in the environment, then `gristmill.toml`.
+
+The environment wins over the file, the file over the defaults. The file is the one that
+`GRISTMILL_CONFIG` names, else `./gristmill.toml`, else `gristmill.toml` in the user's config folder.
+A name that is not a setting is an error in both, so that a typing mistake never passes for a setting.
+"""
+
+import difflib
+import os
+import tomllib
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import platformdirs
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+from gristmill.errors import SetupError
+
+PREFIX = "GRISTMILL_"
+CONFIG_VARIABLE = "GRISTMILL_CONFIG"
+
+
+def _absolute(path: Path) -> Path:
+    return path.expanduser().absolute()
+
+
+AbsolutePath = Annotated[Path, AfterValidator(_absolute)]
+
+
+class EmbedderSettings(BaseModel):
+    """An embedding model behind an OpenAI-compatible endpoint: OpenAI, Ollama, vLLM, TEI and others."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    url: str = Field(description="Base URL of the API, e.g. `http://localhost:11434/v1`.")
+    model: str = Field(description="The model's name, as the endpoint knows it.")
+    dimensions: int = Field(ge=1, le=16_000, description="Length of the vectors that the model gives.")
+    api_key: SecretStr | None = Field(None, description="Sent as a bearer token.")
+    max_tokens: int = Field(512, ge=32, le=131_072, description="Longest text the model takes, in tokens.")
+    batch_size: int = Field(64, ge=1, le=2048, description="Texts in one request.")
+    send_dimensions: bool = Field(False, description="Ask the endpoint for vectors of `dimensions`.")
+    query_prefix: str = Field("", description="Put before every query.")
+    document_prefix: str = Field("", description="Put before every document.")
+    timeout: timedelta = Field(timedelta(seconds=60), description="Longest wait for one request.")
+
+
+class Settings(BaseSettings):
+    """Every setting of Gristmill; `docs/settings.md` is written from these descriptions."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX,
+        env_nested_delimiter="__",
+        extra="forbid",
+        frozen=True,
+        nested_model_default_partial_update=True,
+    )
+
+    data_dir: AbsolutePath = Field(
+        default_factory=lambda: Path(platformdirs.user_data_dir("gristmill", appauthor=False)),
+        description="Holds the embedded database, the blobs and the caches.",
+    )
+    database_url: SecretStr | None = Field(
+        None,
+        description="A PostgreSQL of your own (15 or later, pgvector 0.8 or later) in place of the embedded one.",
+    )
+    host: str = Field("127.0.0.1", description="Address that `gristmill serve` binds.")
+    port: int = Field(
+        7373, ge=0, le=65_535, description="Port that `gristmill serve` binds; 0 takes a free one."
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="Least level that is logged."
+    )
+    log_format: Literal["auto", "text", "json"] = Field(
+        "auto", description="`auto` writes text on a terminal and JSON lines elsewhere."
+    )
+    max_request_mb: int = Field(
+        16, ge=1, le=1024, description="Largest JSON request body, in MiB. A larger one is refused with 413."
+    )
+    max_document_mb: int = Field(
+        64, ge=1, le=4096, description="Largest text document that is read whole, in MiB."
+    )
+    worker_slots: int = Field(4, ge=1, le=256, description="Jobs that one worker process runs at once.")
+    lane_cap: int = Field(
+        4, ge=1, le=256, description="Jobs of one base that run at once, in all workers together."
+    )
+    lease: timedelta = Field(
+        timedelta(seconds=15), description="How long a worker that shows no sign of life keeps its jobs."
+    )
+    stop_grace: timedelta = Field(
+        timedelta(seconds=10), description="How long a stopping worker lets its running jobs go on."
+    )
+    job_retention: timedelta = Field(timedelta(days=7), description="How long finished jobs are kept.")
+    embedder: str = Field("granite-30m-en", description="Embedder of new bases that name none.")
+    embedders: dict[str, EmbedderSettings] = Field(
+        default_factory=dict, description="Embedders behind HTTP endpoints, by the name that bases use."
+    )
+    embed_threads: int = Field(
+        default_factory=lambda: max(1, os.cpu_count() or 1),
+        ge=1,
+        le=256,
+        description="Threads of the local embedder.",
+    )
+    faults: str = Field(
+        "", description="For tests: named crash points to arm, e.g. `publish.before_commit=kill@3`."
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments, then the environment, then the file."""
+        return init_settings, env_settings, InitSettingsSource(settings_cls, _read_file())
+
+
+def load(**given: Any) -> Settings:
+    """Read the settings, or say in one sentence which one is wrong; `given` wins over all sources."""
+    _refuse_unknown_names(os.environ)
+    try:
+        return Settings(**{name: value for name, value in given.items() if value is not None})
+    except ValidationError as error:
+        raise SetupError("; ".join(_sentences(error)), code="bad_setting") from None
+
+
+def config_file() -> Path | None:
+    """The `gristmill.toml` that is in force, if there is one."""
+    named = os.environ.get(CONFIG_VARIABLE)
+    if named:
+        path = Path(named).expanduser()
+        if not path.is_file():
+            raise SetupError(f"{CONFIG_VARIABLE} names {path}, which is not a file.", code="no_config_file")
+        return path
+    places = (
+        Path("gristmill.toml"),
+        Path(platformdirs.user_config_dir("gristmill", appauthor=False)) / "gristmill.toml",
+    )
+    return next((place for place in places if place.is_file()), None)
+
+
+def _read_file() -> dict[str, Any]:
+    path = config_file()
+    if path is None:
+        return {}
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise SetupError(f"{path} can't be read: {error}", code="bad_config_file") from error
+
+
+def _refuse_unknown_names(environment: Mapping[str, str]) -> None:
+    known = {PREFIX + name.upper() for name in Settings.model_fields} | {CONFIG_VARIABLE}
+    for name in sorted(environment):
+        if not name.upper().startswith(PREFIX) or name.upper().split("__")[0] in known:
+            continue
+        near = difflib.get_close_matches(name.upper(), known, n=1)
+        hint = (
+            f" Did you mean {near[0]}?"
+            if near
+            else " `gristmill doctor --help` tells where settings are listed."
+        )
+        raise SetupError(f"{name} is not a setting of Gristmill.{hint}", code="unknown_setting")
+
+
+def _sentences(error: ValidationError) -> list[str]:
+    return [
+        f"{'.'.join(str(part) for part in problem['loc'])}: {problem['msg'].removeprefix('Value error, ')}"
+        for problem in error.errors(include_url=False, include_input=False, include_context=False)
+    ]
