@@ -12,7 +12,7 @@ Armed in the same process by `watch(name)`, the point tells the test that it was
 import asyncio
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -53,7 +53,7 @@ def arm(spec: str) -> None:
 
 
 @contextmanager
-def watch(name: str, *, hold: bool = False) -> Iterator[Watch]:
+def watch(name: str, *, hold: bool = False) -> Generator[Watch]:
     """Watch the point `name` in this process; with `hold`, whoever comes by waits until `hold` is set."""
     watched = Watch()
     if not hold:

@@ -40,6 +40,7 @@ class TextFormatter(logging.Formatter):
     """`12:30:01 info  jobs.worker  job done  kind=index_document took=0.02`."""
 
     def format(self, record: logging.LogRecord) -> str:
+        """The line for `record`."""
         when = datetime.fromtimestamp(record.created).strftime("%H:%M:%S")
         parts = [
             when,
@@ -56,6 +57,7 @@ class JsonFormatter(logging.Formatter):
     """One JSON object a line; `at`, `level`, `logger`, `message`, then the facts."""
 
     def format(self, record: logging.LogRecord) -> str:
+        """The object for `record`."""
         line: dict[str, Any] = {
             "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),

@@ -43,13 +43,13 @@ class EmbedderSettings(BaseModel):
     url: str = Field(description="Base URL of the API, e.g. `http://localhost:11434/v1`.")
     model: str = Field(description="The model's name, as the endpoint knows it.")
     dimensions: int = Field(ge=1, le=16_000, description="Length of the vectors that the model gives.")
-    api_key: SecretStr | None = Field(None, description="Sent as a bearer token.")
-    max_tokens: int = Field(512, ge=32, le=131_072, description="Longest text the model takes, in tokens.")
-    batch_size: int = Field(64, ge=1, le=2048, description="Texts in one request.")
-    send_dimensions: bool = Field(False, description="Ask the endpoint for vectors of `dimensions`.")
-    query_prefix: str = Field("", description="Put before every query.")
-    document_prefix: str = Field("", description="Put before every document.")
-    timeout: timedelta = Field(timedelta(seconds=60), description="Longest wait for one request.")
+    api_key: SecretStr | None = Field(default=None, description="Sent as a bearer token.")
+    max_tokens: int = Field(default=512, ge=32, le=131_072, description="Longest text the model takes, in tokens.")
+    batch_size: int = Field(default=64, ge=1, le=2048, description="Texts in one request.")
+    send_dimensions: bool = Field(default=False, description="Ask the endpoint for vectors of `dimensions`.")
+    query_prefix: str = Field(default="", description="Put before every query.")
+    document_prefix: str = Field(default="", description="Put before every document.")
+    timeout: timedelta = Field(default=timedelta(seconds=60), description="Longest wait for one request.")
 
 
 class Settings(BaseSettings):
@@ -65,40 +65,44 @@ class Settings(BaseSettings):
 
     data_dir: AbsolutePath = Field(
         default_factory=lambda: Path(platformdirs.user_data_dir("gristmill", appauthor=False)),
-        description="Holds the embedded database, the blobs and the caches.",
+        description="Holds the embedded database and the blobs.",
+    )
+    cache_dir: AbsolutePath = Field(
+        default_factory=lambda: Path(platformdirs.user_cache_dir("gristmill", appauthor=False)),
+        description="Holds what can be made again, such as the prepared embedder.",
     )
     database_url: SecretStr | None = Field(
-        None,
+        default=None,
         description="A PostgreSQL of your own (15 or later, pgvector 0.8 or later) in place of the embedded one.",
     )
-    host: str = Field("127.0.0.1", description="Address that `gristmill serve` binds.")
+    host: str = Field(default="127.0.0.1", description="Address that `gristmill serve` binds.")
     port: int = Field(
-        7373, ge=0, le=65_535, description="Port that `gristmill serve` binds; 0 takes a free one."
+        default=7373, ge=0, le=65_535, description="Port that `gristmill serve` binds; 0 takes a free one."
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="Least level that is logged."
+        default="info", description="Least level that is logged."
     )
     log_format: Literal["auto", "text", "json"] = Field(
-        "auto", description="`auto` writes text on a terminal and JSON lines elsewhere."
+        default="auto", description="`auto` writes text on a terminal and JSON lines elsewhere."
     )
     max_request_mb: int = Field(
-        16, ge=1, le=1024, description="Largest JSON request body, in MiB. A larger one is refused with 413."
+        default=16, ge=1, le=1024, description="Largest JSON request body, in MiB. A larger one is refused with 413."
     )
     max_document_mb: int = Field(
-        64, ge=1, le=4096, description="Largest text document that is read whole, in MiB."
+        default=64, ge=1, le=4096, description="Largest text document that is read whole, in MiB."
     )
-    worker_slots: int = Field(4, ge=1, le=256, description="Jobs that one worker process runs at once.")
+    worker_slots: int = Field(default=4, ge=1, le=256, description="Jobs that one worker process runs at once.")
     lane_cap: int = Field(
-        4, ge=1, le=256, description="Jobs of one base that run at once, in all workers together."
+        default=4, ge=1, le=256, description="Jobs of one base that run at once, in all workers together."
     )
     lease: timedelta = Field(
-        timedelta(seconds=15), description="How long a worker that shows no sign of life keeps its jobs."
+        default=timedelta(seconds=15), description="How long a worker that shows no sign of life keeps its jobs."
     )
     stop_grace: timedelta = Field(
-        timedelta(seconds=10), description="How long a stopping worker lets its running jobs go on."
+        default=timedelta(seconds=10), description="How long a stopping worker lets its running jobs go on."
     )
-    job_retention: timedelta = Field(timedelta(days=7), description="How long finished jobs are kept.")
-    embedder: str = Field("granite-30m-en", description="Embedder of new bases that name none.")
+    job_retention: timedelta = Field(default=timedelta(days=7), description="How long finished jobs are kept.")
+    embedder: str = Field(default="granite-30m-en", description="Embedder of new bases that name none.")
     embedders: dict[str, EmbedderSettings] = Field(
         default_factory=dict, description="Embedders behind HTTP endpoints, by the name that bases use."
     )
@@ -109,7 +113,7 @@ class Settings(BaseSettings):
         description="Threads of the local embedder.",
     )
     faults: str = Field(
-        "", description="For tests: named crash points to arm, e.g. `publish.before_commit=kill@3`."
+        default="", description="For tests: named crash points to arm, e.g. `publish.before_commit=kill@3`."
     )
 
     @classmethod

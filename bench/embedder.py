@@ -1,0 +1,195 @@
+"""How fast the default embedder is, and how good: `python bench/embedder.py [--ir FOLDER]`.
+
+Prints the time to convert and to load the model, texts per second of about 200 tokens on one and two threads
+beside a baseline in the same run (the same model in float32, onnxruntime's own threads, padded batches of 32),
+the resident memory, and with `--ir` the nDCG@10 of the vectors alone over a corpus in BEIR's layout:
+corpus.jsonl, queries.jsonl, qrels.tsv or qrels/test.tsv.
+"""
+
+import argparse
+import asyncio
+import csv
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import numpy as np
+
+from gristmill.embedding import Embedder, LocalEmbedder, granite, pack
+from gristmill.embedding.local import open_session
+
+BATCH = 32
+PADDING = 1
+SENTENCES = (
+    "A worker claims no more jobs than its pipeline can hold, so that pressure reaches the queue.",
+    "The switch from the old version to the new one is a single transaction, fenced by a lease.",
+    "Boundary layers on a flat plate were studied at high Mach numbers with zero pressure gradient.",
+    "Extraction runs in child processes with limits on memory, processor time and wall time.",
+    "Every chunk carries exact offsets into the canonical content, its headings and its page.",
+)
+
+LOAD = """
+import asyncio, pathlib, sys, time
+from gristmill.embedding import LocalEmbedder
+embedder = LocalEmbedder(pathlib.Path(sys.argv[1]), threads=1)
+wall, cpu = time.perf_counter(), time.process_time()
+asyncio.run(embedder.load())
+print(f"{time.perf_counter() - wall:8.2f} s, {time.process_time() - cpu:.2f} CPU-s")
+"""
+
+
+def sample_texts(count: int) -> list[str]:
+    """Texts of about 200 tokens, from 150 to 250, no two alike."""
+    return [
+        f"Report {n}. " + " ".join(SENTENCES[(n + k) % len(SENTENCES)] for k in range(8 + n * 7 % 6))
+        for n in range(count)
+    ]
+
+
+async def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--texts", type=int, default=96, help="texts in each round")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--ir", type=Path, help="a corpus in BEIR's layout")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        started = resident()
+        loading(Path(folder))
+        one, two = LocalEmbedder(Path(folder), threads=1), LocalEmbedder(Path(folder), threads=2)
+        await two.load()
+        await two.embed_documents(sample_texts(32))
+        print(f"resident memory           {resident():8.0f} MB, {started:.0f} before the model was touched")
+        await throughput(one, two, sample_texts(asked.texts), asked.rounds)
+        await latency(two)
+        if asked.ir:
+            print(f"nDCG@10 of {asked.ir.name:14} {await ndcg(two, asked.ir):8.3f}")
+        await one.close()
+        await two.close()
+
+
+def loading(folder: Path) -> None:
+    """Time the first load, which converts, and a later one, each in a process of its own, imports included."""
+    for label in ("first load, converting", "later loads"):
+        command = [sys.executable, "-c", LOAD, str(folder)]
+        print(
+            f"{label:25} {subprocess.run(command, check=True, capture_output=True, text=True).stdout}", end=""
+        )
+
+
+async def throughput(one: Embedder, two: Embedder, texts: list[str], rounds: int) -> None:
+    """All contenders in every round, so that what else the machine does hits them alike; medians."""
+    baseline = Baseline()
+    tokens = statistics.mean(one.count_tokens(text) for text in texts)
+    print(f"{len(texts)} texts of {tokens:.0f} tokens, {rounds} rounds:")
+    contenders: dict[str, Callable[[], Awaitable[object]]] = {
+        "1 thread": lambda: one.embed_documents(texts),
+        "2 threads": lambda: two.embed_documents(texts),
+        f"float32, batches of {BATCH}": lambda: asyncio.to_thread(baseline.embed, texts),
+    }
+    rates: dict[str, list[float]] = defaultdict(list)
+    for number in range(rounds + 1):
+        for label, run in contenders.items():
+            began = time.perf_counter()
+            await run()
+            if number > 0:  # the first round warms up
+                rates[label].append(len(texts) / (time.perf_counter() - began))
+    for label, found in rates.items():
+        middle, low, high = statistics.median(found), min(found), max(found)
+        print(f"  {label:23} {middle:8.1f} texts/s ({low:.1f} to {high:.1f})")
+
+
+async def latency(embedder: Embedder) -> None:
+    """How long a query takes, alone and while documents keep all threads busy."""
+    await queries(embedder, "a query, idle")
+    documents = asyncio.create_task(embedder.embed_documents(sample_texts(5000)))
+    await queries(embedder, "a query, busy")
+    documents.cancel()
+    await asyncio.gather(documents, return_exceptions=True)
+
+
+async def queries(embedder: Embedder, label: str) -> None:
+    waits: list[float] = []
+    for _ in range(200):
+        began = time.perf_counter()
+        await embedder.embed_query("which worker holds the lease of this job?")
+        waits.append(1000 * (time.perf_counter() - began))
+    slow = statistics.quantiles(waits, n=20)[-1]
+    print(f"{label:25} {statistics.median(waits):8.1f} ms, {slow:.1f} at the 95th percentile")
+
+
+class Baseline:
+    """The same model as one would run it without further thought."""
+
+    def __init__(self) -> None:
+        self._tokenizer = pack.tokenizer(pack.find())
+        # 0 leaves the number of threads to onnxruntime.
+        self._session = open_session(granite.convert(pack.read(pack.find()), exact=True), threads=0)
+
+    def embed(self, texts: list[str]) -> None:
+        """Embed, for the time it takes: padding is not masked, so padded vectors are not the model's."""
+        for start in range(0, len(texts), BATCH):
+            rows = [encoded.ids for encoded in self._tokenizer.encode_batch(texts[start : start + BATCH])]
+            ids = np.full((len(rows), max(map(len, rows))), PADDING, np.int64)
+            for place, row in enumerate(rows):
+                ids[place, : len(row)] = row
+            self._session.run(None, {"ids": ids})
+
+
+async def ndcg(embedder: Embedder, folder: Path, depth: int = 10) -> float:
+    """Mean nDCG over the queries that have a judged document."""
+    documents = read_lines(folder / "corpus.jsonl")
+    judged = read_judgements(folder)
+    judged_queries = [query for query in read_lines(folder / "queries.jsonl") if query["_id"] in judged]
+    vectors = await embedder.embed_documents([titled(document) for document in documents])
+    asked = np.stack([await embedder.embed_query(query["text"]) for query in judged_queries])
+    scores: list[float] = []
+    best: list[list[int]] = np.argsort(-(asked @ vectors.T), axis=1)[:, :depth].tolist()
+    for query, found in zip(judged_queries, best, strict=True):
+        grades = judged[query["_id"]]
+        gains = [grades.get(documents[place]["_id"], 0) for place in found]
+        scores.append(discounted(gains) / discounted(sorted(grades.values(), reverse=True)[:depth]))
+    return statistics.mean(scores)
+
+
+def discounted(gains: list[int]) -> float:
+    return sum(gain / np.log2(rank + 2) for rank, gain in enumerate(gains))
+
+
+def titled(document: dict[str, str]) -> str:
+    title, text = document.get("title", ""), document["text"]
+    return text if text.startswith(title) else f"{title}\n{text}"
+
+
+def read_lines(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
+
+
+def read_judgements(folder: Path) -> dict[str, dict[str, int]]:
+    places = (folder / "qrels.tsv", folder / "qrels" / "test.tsv")
+    judged: dict[str, dict[str, int]] = defaultdict(dict)
+    with next(place for place in places if place.is_file()).open(encoding="utf-8") as rows:
+        for row in csv.DictReader(rows, delimiter="\t"):
+            if int(row["score"]) > 0:
+                judged[row["query-id"]][row["corpus-id"]] = int(row["score"])
+    return judged
+
+
+def resident() -> float:
+    """Megabytes of this process in memory now (Linux; 0 elsewhere)."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except OSError:
+        return 0.0
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

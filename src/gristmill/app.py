@@ -1,0 +1,127 @@
+"""The composition root: settings in, a running Gristmill out. The only module that sees all.
+
+    running(settings)      database → schema → pool → embedders → listener → worker, and back in reverse
+
+What was started before something fails to start is stopped again. Leaving the block stops the worker (what
+it still runs returns to the queue), closes every connection, and stops PostgreSQL if nobody else uses it.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+
+from fastapi import FastAPI
+
+from gristmill import clock, faults
+from gristmill.db import Database, embedded
+from gristmill.db.listen import Listener
+from gristmill.db.migrate import migrate
+from gristmill.doors import api
+from gristmill.embedding import Embedder, Embedders
+from gristmill.errors import GristmillError, SetupError
+from gristmill.ingest import Pipeline
+from gristmill.jobs import Handler, Limits, Worker
+from gristmill.settings import Settings
+from gristmill.work import IndexDocument
+
+log = logging.getLogger(__name__)
+
+# How often the embedded server is looked at: one that died is started again within this.
+_LOOK = timedelta(seconds=1)
+
+
+@dataclass(frozen=True)
+class Gristmill:
+    """What runs."""
+
+    settings: Settings
+    db: Database
+    embedders: Embedders
+    api: FastAPI
+    worker: asyncio.Task[None] | None
+
+
+@asynccontextmanager
+async def running(
+    settings: Settings, *, work: bool, extra_embedders: Mapping[str, Embedder] | None = None
+) -> AsyncGenerator[Gristmill]:
+    """A running Gristmill; with `work`, it runs jobs too."""
+    faults.arm(settings.faults)
+    async with AsyncExitStack() as stack:
+        url = await _database_url(settings, stack)
+        await migrate(url)
+        db = Database(url, size=settings.worker_slots + 10)
+        await db.open()
+        stack.push_async_callback(db.close)
+        embedders = Embedders(settings, settings.cache_dir / "embedders", extra_embedders)
+        stack.push_async_callback(embedders.close)
+        worker = await _start_worker(settings, url, db, embedders, stack) if work else None
+        context = api.Context(db, embedders, settings)
+        yield Gristmill(settings, db, embedders, api.create(context), worker)
+
+
+async def _database_url(settings: Settings, stack: AsyncExitStack) -> str:
+    if settings.database_url is not None:
+        return settings.database_url.get_secret_value()
+    server = await asyncio.to_thread(embedded.start, settings.data_dir)
+    stack.push_async_callback(asyncio.to_thread, server.close)
+    watch = asyncio.create_task(_keep_alive(server), name="postgres watch")
+    stack.push_async_callback(_end, watch)
+    return server.url
+
+
+async def _keep_alive(server: embedded.EmbeddedServer) -> None:
+    while True:
+        await clock.pause(_LOOK)
+        try:
+            if await asyncio.to_thread(server.revive):
+                log.warning("PostgreSQL had died and was started again")
+        except SetupError as error:
+            log.error(
+                "PostgreSQL died and can't be started", extra={"code": error.code, "reason": error.message}
+            )
+
+
+async def _start_worker(
+    settings: Settings, url: str, db: Database, embedders: Embedders, stack: AsyncExitStack
+) -> asyncio.Task[None]:
+    pipeline = Pipeline(db, embedders, document_limit=settings.max_document_mb * 2**20)
+    handlers = {IndexDocument.kind: Handler(pipeline.index, pipeline.failed)}
+    limits = Limits(
+        slots=settings.worker_slots,
+        lane_cap=settings.lane_cap,
+        lease=settings.lease,
+        stop_grace=settings.stop_grace,
+        retention=settings.job_retention,
+    )
+    listener = Listener(url)
+    worker = Worker(db, listener, handlers, limits)
+    listener.start()
+    stack.push_async_callback(listener.stop)
+    task = asyncio.create_task(worker.run(), name="worker")
+
+    async def stop() -> None:
+        worker.stop()
+        await asyncio.gather(task, return_exceptions=True)
+
+    stack.push_async_callback(stop)
+    warm = asyncio.create_task(_warm(embedders), name="embedder warm-up")
+    stack.push_async_callback(_end, warm)
+    return task
+
+
+async def _warm(embedders: Embedders) -> None:
+    """Load the default embedder ahead of the first document; a failure shows again where it matters."""
+    try:
+        await embedders.default.load()
+        log.info("embedder ready", extra={"embedder": embedders.default.name})
+    except GristmillError as error:
+        log.error("embedder can't be loaded", extra={"code": error.code, "reason": error.message})
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

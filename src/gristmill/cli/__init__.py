@@ -1,0 +1,5 @@
+"""The `gristmill` command."""
+
+from gristmill.cli.main import main
+
+__all__ = ["main"]

@@ -1,0 +1,136 @@
+"""`gristmill add`: file things in a base, and with `--wait` see them through."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from gristmill import clock
+from gristmill.cli.session import Refused, Session
+
+POLL = timedelta(milliseconds=300)
+_ENDED = ("completed", "failed")
+_MOST_BARS = 12
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How an `add` ended."""
+
+    created: int
+    refused: int
+    failed: int
+
+
+async def add(
+    session: Session, out: Console, base: str, things: Sequence[str], notes: Sequence[str], *, wait: bool
+) -> Outcome:
+    """Add things and notes to the base of this name, which is made if there is none."""
+    items = [_item(thing) for thing in things] + [{"type": "note", "content": note} for note in notes]
+    if not items:
+        raise Refused("Nothing to add: give a path, or --note TEXT.", code="nothing_to_add")
+    base_id = await base_named(session, base, create=True)
+    answer = await session.call("POST", f"/knowledge-bases/{base_id}/items", json={"items": items})
+    created, refused = answer["created"], answer["failed"]
+    for entry in refused:
+        out.print(
+            f"[red]not added[/red] {entry['path']}: {entry['error']['message']} ({entry['error']['code']})"
+        )
+    failed: list[dict[str, Any]] = []
+    if wait and created:
+        failed = await _see_through(session, out, base_id, created)
+        for item in failed:
+            out.print(
+                f"[red]failed[/red] {item['title']}: {item['error']['message']} ({item['error']['code']})"
+            )
+        out.print(f"{len(created) - len(failed)} of {len(created)} searchable in [bold]{base}[/bold].")
+    elif created:
+        out.print(f"{len(created)} accepted in [bold]{base}[/bold].")
+        if not session.remote:
+            out.print(
+                "No server runs here: they are indexed by the next `gristmill serve`, or now with --wait."
+            )
+    return Outcome(len(created), len(refused), len(failed))
+
+
+async def base_named(session: Session, name: str, *, create: bool) -> str:
+    """The id of the base of this name."""
+    found = await session.call("GET", "/knowledge-bases", params={"name": name})
+    if found["items"]:
+        return found["items"][0]["id"]
+    if not create:
+        raise Refused(
+            f"There is no knowledge base named {name!r}. `gristmill status` lists them.",
+            code="base_not_found",
+        )
+    return (await session.call("POST", "/knowledge-bases", json={"name": name}))["id"]
+
+
+def _item(thing: str) -> dict[str, Any]:
+    if "://" in thing:
+        raise Refused(
+            f"{thing}: web pages can't be added yet, only text and markdown files and notes.",
+            code="unsupported_type",
+        )
+    path = Path(thing).expanduser().absolute()
+    if path.is_dir():
+        raise Refused(
+            f"{thing}: folders can't be added yet, only text and markdown files and notes.",
+            code="unsupported_type",
+        )
+    return {"type": "file", "path": str(path)}
+
+
+async def _see_through(
+    session: Session, out: Console, base_id: str, created: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """One bar an item while they are few, one for all when they are many; the items that failed."""
+    state = {item["id"]: item for item in created}
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=out, transient=True) as progress:
+        single = len(created) > _MOST_BARS
+        bars = (
+            {}
+            if single
+            else {item["id"]: progress.add_task(item["title"][:40], total=100) for item in created}
+        )
+        overall = progress.add_task("indexing", total=100 * len(created)) if single else None
+        while any(item["status"] not in _ENDED for item in state.values()):
+            await clock.pause(POLL)
+            state.update(await _look(session, base_id, state))
+            for item_id, bar in bars.items():
+                progress.update(bar, completed=_percent(state[item_id]))
+            if overall is not None:
+                progress.update(overall, completed=sum(_percent(item) for item in state.values()))
+    return [item for item in state.values() if item["status"] == "failed"]
+
+
+async def _look(
+    session: Session, base_id: str, state: dict[str, dict[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    """The present state of those that have not ended. Ids are ordered by time: ours are one stretch of the list."""
+    waiting = sorted(item_id for item_id, item in state.items() if item["status"] not in _ENDED)
+    fresh: dict[str, dict[str, Any]] = {}
+    cursor: str | None = str(UUID(int=UUID(waiting[0]).int - 1))
+    while cursor is not None and cursor < waiting[-1]:
+        page = await session.call(
+            "GET", f"/knowledge-bases/{base_id}/items", params={"cursor": cursor, "limit": 500}
+        )
+        fresh |= {item["id"]: item for item in page["items"] if item["id"] in state}
+        cursor = page["nextCursor"]
+    gone = {"status": "failed", "progress": 0, "error": {"code": "deleted", "message": "Deleted meanwhile."}}
+    return {item_id: fresh.get(item_id, {**state[item_id], **gone}) for item_id in waiting}
+
+
+def _percent(item: dict[str, Any]) -> int:
+    return 100 if item["status"] in _ENDED else item["progress"]

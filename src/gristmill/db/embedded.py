@@ -1,0 +1,251 @@
+"""PostgreSQL inside the data dir: started by the first process that needs it, gone with the last.
+
+Four locks under `<data_dir>/postgres/`, all of them flock, which the kernel frees at kill -9:
+
+    users.lock    shared: held by every user for as long as it is one; exclusive: by whoever stops the server
+    start.lock    exclusive, while starting, joining or leaving: one at a time
+    server.lock   exclusive, inherited by PostgreSQL and all its processes: free exactly when all are gone
+    keeper.lock   exclusive, inherited by the keeper (keeper.py), which stops the server after the last user
+
+A hold that is inherited exists before the process does, so there is no moment in which it runs unseen.
+
+    what happens                                what follows
+    two start at once                           `start.lock`: one starts the server, the other joins it
+    a user ends, others stay                    nothing
+    the last user closes                        it takes `users.lock` exclusively and stops the server itself
+    the last user is killed                     the keeper gets `users.lock` and stops the server
+    a newcomer meets the stop                   waits for `users.lock`, then starts afresh
+    a newcomer is quicker than the keeper       joins; the keeper waits on
+    the keeper is killed                        the server lives on; the next to start spawns another keeper
+    a user is killed while it starts            the keeper, spawned first, stops what was forked
+    … while initdb runs                         `server.lock` is held until initdb ends; then begun afresh
+    the server is killed under its users        `start()` again waits for, or kills, what is left of it, and
+                                                starts it; PostgreSQL recovers, and the keeper stays
+    its pid is somebody else's by now           no matter: liveness is `server.lock`, not the pid
+"""
+
+import errno
+import logging
+import math
+import os
+import sys
+import threading
+import time
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import quote
+
+import psycopg
+
+from gristmill.errors import SetupError
+
+try:
+    from gristmill.db import cluster, keeper
+    from gristmill.db.keeper import EXCLUSIVE, SHARED, Lock
+    from gristmill.db.service_user import ServiceUser
+except ModuleNotFoundError as error:  # fcntl and pwd, on Windows
+    raise SetupError(
+        "The embedded PostgreSQL runs on Linux and macOS. Set GRISTMILL_DATABASE_URL to a PostgreSQL of your own.",
+        code="unsupported_platform",
+    ) from error
+
+log = logging.getLogger(__name__)
+
+DATABASE = "gristmill"
+
+_POLL = 0.02
+_REPORT_EVERY = 5.0
+_STOP_LIMIT = 15.0
+# How long a server that calls itself ready may refuse us, for want of connections for example.
+_REFUSAL_LIMIT = 30.0
+_PASSING = ("starting up", "shutting down", "recovery", "not yet accepting")
+
+_NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
+
+# Kept until they end, so that they are reaped and leave no zombies in a process that runs on.
+_children: set[int] = set()
+
+
+@dataclass(frozen=True)
+class EmbeddedServer:
+    """This process's hold on the running server; `url` is where psycopg finds the database."""
+
+    url: str
+    _folder: Path = field(repr=False)
+    _users: Lock = field(repr=False)
+    _closing: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def close(self) -> None:
+        """Give up the hold; returns when the server has stopped, if nobody else uses it. May be repeated."""
+        with self._closing:
+            if self._users.fd < 0:
+                return
+            try:
+                _leave(self._folder, self._users)
+            except OSError as error:  # the data dir was taken away under us
+                log.warning("PostgreSQL could not be stopped", extra={"reason": str(error)})
+            finally:
+                self._users.close()
+                _reap()
+
+
+def start(data_dir: Path, *, extra_config: Mapping[str, str] = {}) -> EmbeddedServer:
+    """Start the server under `data_dir`, or join the one that runs; blocks, for minutes if it has to recover.
+
+    `extra_config` are settings for the server when this call is what starts it. Call it in a thread, as by
+    `asyncio.to_thread`; so too `EmbeddedServer.close`.
+    """
+    with _told_plainly(data_dir):
+        here = cluster.at(data_dir)
+        starting, users = Lock(here.folder / "start.lock"), Lock(here.folder / "users.lock")
+        try:
+            _wait(starting, EXCLUSIVE, "another process is starting PostgreSQL")
+            _wait(users, SHARED, "PostgreSQL is being stopped")
+            # Before the server, so that it is never without one; and again after it, because a keeper that
+            # is being killed may have let go of `users.lock` and not yet of its own.
+            _see_to_keeper(here)
+            _serve(here, extra_config)
+            _see_to_keeper(here)
+        except BaseException:
+            users.close()
+            raise
+        finally:
+            starting.close()
+            _reap()
+        return EmbeddedServer(_url(here.pgdata, DATABASE), here.folder, users)
+
+
+def _serve(here: cluster.Cluster, extra_config: Mapping[str, str]) -> None:
+    """Return when the server answers and has our database; start it whenever it isn't there."""
+    waiting, refused, log_start = _Waiting(), _Waiting(), None
+    while True:
+        lock = Lock(here.folder / "server.lock")
+        try:
+            if lock.take(EXCLUSIVE):
+                if log_start is not None:
+                    raise cluster.explain(_since(here.log, log_start), here.pgdata)
+                log_start = cluster.rotate_log(here.log)
+                _children.add(here.run(lock, extra_config))
+        finally:
+            lock.close()
+        if (reason := _knock(here.pgdata)) is None:
+            return
+        if not keeper.says_ready(here.pgdata) or any(phrase in reason for phrase in _PASSING):
+            refused = _Waiting()
+        elif refused.seconds > _REFUSAL_LIMIT:
+            raise cluster.explain(reason, here.pgdata)
+        # Never after we started it ourselves: a server that was just forked looks the same.
+        if log_start is None and waiting.seconds > keeper.BIRTH and keeper.postmaster(here.pgdata) is None:
+            keeper.kill_leftovers(here.pgdata)
+        waiting.pause(f"PostgreSQL does not answer yet: {reason}")
+
+
+def _knock(pgdata: Path) -> str | None:
+    """Why the server can't be used yet, or None when it can; our database is there then."""
+    try:
+        connection = psycopg.connect(_url(pgdata, "postgres"), autocommit=True, connect_timeout=10)
+    except psycopg.OperationalError as error:
+        return str(error).strip()
+    try:
+        with connection:
+            if connection.execute("select from pg_database where datname = %s", [DATABASE]).rowcount == 0:
+                connection.execute(f"create database {DATABASE}")
+    except psycopg.Error as error:
+        raise cluster.explain(str(error), pgdata) from error
+    return None
+
+
+def _url(pgdata: Path, database: str) -> str:
+    # With the port, or PGPORT in the environment would choose another socket.
+    host = quote(bytes(keeper.socket_folder(pgdata)), safe="")
+    return f"postgresql://{cluster.ROLE}@/{database}?host={host}&port=5432"
+
+
+def _see_to_keeper(here: cluster.Cluster) -> None:
+    """Spawn a keeper unless there is one."""
+    lock = Lock(here.folder / "keeper.lock")
+    try:
+        if lock.take(EXCLUSIVE):
+            command = [sys.executable, "-I", "-S", keeper.__file__, here.folder, str(lock.fd)]
+            with here.open_log() as output:
+                _children.add(ServiceUser().spawn(command, output=output, keep=[lock.fd]))
+    finally:
+        lock.close()
+
+
+def _leave(folder: Path, users: Lock) -> None:
+    starting = Lock(folder / "start.lock")
+    try:
+        # Leaving one at a time: of two that left together, each could take the other for one who stays.
+        if not _wait(starting, EXCLUSIVE, "another process is starting PostgreSQL", limit=_STOP_LIMIT):
+            return
+        if users.take(EXCLUSIVE):
+            if not keeper.stop(folder, fast=_STOP_LIMIT, limit=_STOP_LIMIT):
+                log.warning("PostgreSQL is still stopping; its keeper sees to the rest")
+        elif not users.take(SHARED):
+            # The keeper got in between our shared hold and the exclusive one.
+            _wait(users, SHARED, "PostgreSQL is being stopped", limit=_STOP_LIMIT)
+    finally:
+        starting.close()
+
+
+class _Waiting:
+    """Lets time pass in small pieces, and logs every few seconds what for."""
+
+    def __init__(self) -> None:
+        self._begun = self._reported = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._begun
+
+    def pause(self, reason: str) -> None:
+        now = time.monotonic()
+        if now - self._reported > _REPORT_EVERY:
+            self._reported = now
+            log.info("waiting", extra={"reason": reason, "seconds": round(self.seconds)})
+        time.sleep(_POLL)
+
+
+def _wait(lock: Lock, how: int, reason: str, *, limit: float = math.inf) -> bool:
+    waiting = _Waiting()
+    while not lock.take(how):
+        if waiting.seconds > limit:
+            return False
+        waiting.pause(reason)
+    return True
+
+
+def _since(path: Path, offset: int) -> str:
+    with path.open("rb") as file:
+        file.seek(offset)
+        return file.read().decode(errors="replace")
+
+
+def _reap() -> None:
+    for pid in tuple(_children):
+        try:
+            ended, _ = os.waitpid(pid, os.WNOHANG)
+        except ChildProcessError:  # somebody else reaped it, or it is our parent's
+            ended = pid
+        if ended:
+            _children.discard(pid)
+
+
+@contextmanager
+def _told_plainly(data_dir: Path) -> Generator[None]:
+    try:
+        yield
+    except OSError as error:
+        what = f"{error.strerror}: {error.filename}" if error.filename else str(error)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            message, code = f"The disk that holds {data_dir} is full ({what}). Make room", "disk_full"
+        elif error.errno in _NO_LOCKS:
+            message = f"The file system of {data_dir} has no file locks ({what}). Use a local disk"
+            code = "data_dir_on_unsupported_fs"
+        else:
+            message = f"The data dir {data_dir} can't be written to ({what}). Give this user the right to"
+            code = "data_dir_not_writable"
+        raise SetupError(f"{message}, or choose another GRISTMILL_DATA_DIR.", code=code) from error

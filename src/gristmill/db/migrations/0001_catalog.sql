@@ -1,0 +1,115 @@
+-- What is filed where, and what is searchable of it.
+
+create extension if not exists vector;
+
+-- The only clock that instants are compared with. Tests replace this function in their own database.
+create function clock_now() returns timestamptz
+    language sql stable parallel safe as 'select statement_timestamp()';
+
+-- PostgreSQL 18 brings uuidv7(); older servers get the same layout: milliseconds, 12 bits of their fraction, chance.
+do $do$
+begin
+    if current_setting('server_version_num')::int < 180000 then
+        create function uuidv7() returns uuid language sql volatile parallel safe as $$
+            select encode(
+                set_byte(set_byte(overlay(uuid_send(gen_random_uuid())
+                    placing substring(int8send((us / 1000)::bigint) from 3) from 1 for 6),
+                    6, 112 | ((us % 1000) * 4096 / 1000 / 256)::int),
+                    7, ((us % 1000) * 4096 / 1000 % 256)::int), 'hex')::uuid
+            from (select (extract(epoch from clock_timestamp()) * 1000000)::bigint as us) t
+        $$;
+    end if;
+end $do$;
+
+create table base (
+    id              uuid primary key default uuidv7(),
+    name            text not null,
+    status          text not null default 'ready' check (status in ('ready', 'failed', 'deleting')),
+    error_code      text,
+    error_message   text,
+    embedder        text not null,              -- the name that settings know
+    embedder_identity text not null,            -- what made the vectors: they are comparable only within one
+    dimensions      int not null,
+    chunking        jsonb not null default '{}',
+    created_at      timestamptz not null default clock_now(),
+    updated_at      timestamptz not null default clock_now()
+);
+-- A base that is being deleted gives its name free at once.
+create unique index base_name on base (lower(name)) where status <> 'deleting';
+
+create table item (
+    id              uuid primary key default uuidv7(),
+    base_id         uuid not null references base on delete cascade,
+    parent_id       uuid references item on delete cascade,
+    type            text not null check (type in ('directory', 'sitemap', 'connector', 'file', 'url', 'note', 'record')),
+    title           text not null,
+    -- idle → preparing | processing → reading → embedding → completed | failed; any → deleting
+    status          text not null check (status in
+        ('idle', 'preparing', 'processing', 'reading', 'embedding', 'completed', 'failed', 'deleting')),
+    error_code      text,
+    error_message   text,
+    warnings        text[] not null default '{}',
+    source          jsonb not null default '{}', -- where it comes from: {"path": …} or {"url": …}
+    body            text,                       -- a note's own text; null for every other type
+    size_bytes      bigint,
+    wanted_version  int not null default 1,     -- raised by every (re)scheduling
+    live_version    int,                        -- what search reads; null while nothing is searchable
+    chunk_count     int not null default 0,     -- of the live version
+    created_at      timestamptz not null default clock_now(),
+    updated_at      timestamptz not null default clock_now()
+);
+create index item_tree on item (base_id, parent_id, id);
+create index item_status on item (base_id, status);
+create index item_parent on item (parent_id) where parent_id is not null;
+
+-- Canonical content: markdown, kept by what it was made from and what made it, shared by all that equal it.
+create table content (
+    hash            bytea primary key,          -- SHA-256 of (input's SHA-256, reader and its version)
+    text            text not null,
+    title           text,
+    created_at      timestamptz not null default clock_now()
+);
+
+-- One generation of an item, from being read to being searchable.
+create table item_version (
+    item_id         uuid not null references item on delete cascade,
+    version         int not null,
+    content_hash    bytea not null references content,
+    created_at      timestamptz not null default clock_now(),
+    primary key (item_id, version)
+);
+create index item_version_content on item_version (content_hash);
+
+-- Derived rows, replaced wholesale per version, one partition a base: a base drops at once and has its own
+-- statistics and indexes. Search reads only rows whose version is their item's live_version.
+create table chunk (
+    base_id         uuid not null,
+    item_id         uuid not null,
+    version         int not null,
+    index           int not null,
+    id              uuid not null default uuidv7(),
+    text            text not null,
+    start           int not null,               -- offsets into the canonical content, in characters
+    "end"           int not null,
+    headings        text[] not null default '{}',
+    embedding       halfvec not null,
+    words           tsvector not null,
+    primary key (base_id, item_id, version, index)
+) partition by list (base_id);
+create index chunk_words on chunk using gin (words);
+
+-- A base and its partition come and go together.
+create function base_partition() returns trigger language plpgsql as $$
+declare
+    v_name text := 'chunk_' || replace(coalesce(new.id, old.id)::text, '-', '');
+begin
+    if tg_op = 'INSERT' then
+        -- Made apart, then attached: that keeps readers and writers of other bases going.
+        execute format('create table %I (like chunk including defaults including constraints)', v_name);
+        execute format('alter table chunk attach partition %I for values in (%L)', v_name, new.id);
+    else
+        execute format('drop table %I', v_name);
+    end if;
+    return null;
+end $$;
+create trigger base_partition after insert or delete on base for each row execute function base_partition();

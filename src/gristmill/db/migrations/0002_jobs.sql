@@ -1,0 +1,350 @@
+-- The job engine. It knows no documents: a job is a kind, a payload and a lane.
+
+create type job_state as enum ('queued', 'delayed', 'running', 'dead');
+
+--          enqueue                claim               complete
+--     ()  ─────────→  queued  ───────────→  running  ──────────→  job_history: done
+--                       ↑ ↑ └── cancel ──────┐ │ │
+--               promote │ │ expire, release  │ │ └─ cancel ────→  job_history: cancelled
+--                       │ └──────────────────┼─┤
+--                    delayed ←─ postpone ────┼─┤
+--                       └──── cancel ────────┘ └── bury ─→ dead ── retry ─→ queued
+create table job (
+    id              uuid primary key default uuidv7(),      -- also the order within a lane and band
+    kind            text not null,
+    lane            text collate "C" not null,              -- who shares: fairness and caps count by lane
+    band            smallint not null default 1,            -- 0 interactive, 1 normal, 2 bulk
+    state           job_state not null default 'queued',
+    workload        real not null default 0,                -- estimated cost, in bytes of input
+    key             text collate "C",                       -- unique while the job lives
+    subject         uuid,                                   -- what the job is about: cancel goes by it
+    payload         jsonb not null default '{}',
+    attempt         smallint not null default 0,            -- counted at claim
+    max_attempts    smallint not null default 5,
+    run_at          timestamptz not null default clock_now(),
+    lease           uuid,                                   -- new at every claim; every result write proves it
+    worker          uuid,
+    cancelling      boolean not null default false,
+    errors          jsonb not null default '[]',            -- one entry per failed attempt, oldest first
+    created_at      timestamptz not null default clock_now(),
+    started_at      timestamptz
+) with (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000,
+        autovacuum_analyze_scale_factor = 0.2, autovacuum_vacuum_cost_delay = 0);
+
+create index job_queued on job (lane, band, id) where state = 'queued';
+create index job_running on job (lane) where state = 'running';
+create index job_delayed on job (run_at) where state = 'delayed';
+create index job_dead on job (lane, id) where state = 'dead';
+create unique index job_key on job (key) where key is not null and state <> 'dead';
+create index job_subject on job (subject) where subject is not null;
+
+-- Finished jobs, kept for timelines and rates, swept after a retention.
+create table job_history (
+    id              uuid primary key,
+    kind            text not null,
+    lane            text collate "C" not null,
+    subject         uuid,
+    outcome         text not null check (outcome in ('done', 'cancelled')),
+    attempt         smallint not null,
+    errors          jsonb not null,
+    created_at      timestamptz not null,
+    started_at      timestamptz,
+    finished_at     timestamptz not null
+);
+create index job_history_finished on job_history (finished_at);
+create index job_history_subject on job_history (subject, finished_at) where subject is not null;
+
+-- One row per worker process; its jobs are its own until lease_until.
+create table worker (
+    id              uuid primary key,
+    info            jsonb not null default '{}',
+    started_at      timestamptz not null default clock_now(),
+    lease_until     timestamptz not null
+);
+
+-- Whose turn it is. `served` is virtual time: what the lane was given, divided by its weight; the lane with
+-- the least is next. `busy` may be true with nothing queued, never false with something queued: who enqueues
+-- holds the row FOR KEY SHARE, and only who gets it FOR UPDATE (so nobody is enqueueing) may clear it.
+create table lane (
+    lane            text collate "C" primary key,
+    weight          real not null default 1 check (weight > 0),
+    cap             int check (cap >= 0),                   -- null: the claimer's default
+    paused          boolean not null default false,
+    served          double precision not null default 0,
+    busy            boolean not null default false,         -- may hold queued jobs
+    urgent          boolean not null default false          -- may hold queued jobs of band 0
+) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 500,
+        autovacuum_vacuum_cost_delay = 0);
+create index lane_busy on lane (served) where busy and not paused;
+create index lane_urgent on lane (served) where urgent and not paused;
+
+-- What a job costs its lane: every job something, a large one more. 64 KiB count as one job.
+create function job_charge(workload real) returns double precision
+    language sql immutable parallel safe as 'select 1 + workload::double precision / 65536';
+
+-- Let the lanes take part in the round from now on. A lane that was idle starts level with the others:
+-- what it did not use is not saved up.
+create function lane_wake(p_lanes text[], p_urgent text[]) returns void language plpgsql as $$
+begin
+    insert into lane (lane) select distinct u.lane from unnest(p_lanes) u(lane) order by 1 on conflict do nothing;
+    perform from lane l where l.lane = any (p_lanes) order by l.lane for key share;
+    update lane l
+       set busy = true,
+           urgent = l.urgent or l.lane = any (p_urgent),
+           served = case when l.busy then l.served
+                         else greatest(l.served, (select min(b.served) from lane b where b.busy and not b.paused)) end
+      from (select w.lane from lane w
+             where w.lane = any (p_lanes) and (not w.busy or (w.lane = any (p_urgent) and not w.urgent))
+             order by w.lane for no key update) w
+     where l.lane = w.lane;
+end $$;
+
+-- Insert jobs in the caller's transaction. Gives one row per input, in order: the job's id, and whether it is
+-- new or the one that already lives under its key.
+create function job_enqueue(p_kind text[], p_lane text[], p_band smallint[], p_workload real[], p_key text[],
+                            p_subject uuid[], p_payload jsonb[], p_max_attempts smallint[], p_delay interval[])
+returns table (id uuid, created boolean) language plpgsql as $$
+#variable_conflict use_column
+declare
+    v_ids uuid[];
+    v_new int;
+begin
+    perform lane_wake(array_agg(distinct u.lane),
+                      coalesce(array_agg(distinct u.lane) filter (where u.band = 0), '{}'))
+       from unnest(p_lane, p_band, p_delay) u(lane, band, delay) where u.delay is null having count(*) > 0;
+    perform pg_notify('job', '');
+    select array_agg(uuidv7() order by n) into v_ids from generate_subscripts(p_lane, 1) n;
+    loop
+        insert into job (id, kind, lane, band, workload, key, subject, payload, max_attempts, state, run_at)
+        select u.id, u.kind, u.lane, u.band, u.workload, u.key, u.subject, u.payload, u.max_attempts,
+               case when u.delay is null then 'queued' else 'delayed' end::job_state,
+               clock_now() + coalesce(u.delay, '0')
+          from unnest(v_ids, p_kind, p_lane, p_band, p_workload, p_key, p_subject, p_payload, p_max_attempts, p_delay)
+               u(id, kind, lane, band, workload, key, subject, payload, max_attempts, delay)
+         where v_new is null or not exists (select from job j where j.id = u.id)
+        on conflict (key) where key is not null and state <> 'dead' do nothing;
+        get diagnostics v_new = row_count;
+        if v_new = cardinality(v_ids) then
+            return query select u.id, true from unnest(v_ids) u(id);
+            return;
+        end if;
+        -- A job that lives under a key may be gone a moment later: then ours goes in after all.
+        exit when not exists (
+            select from unnest(v_ids, p_key) u(id, key)
+             where not exists (select from job j where j.id = u.id)
+               and not exists (select from job j where j.key = u.key and j.state <> 'dead'));
+    end loop;
+    return query
+        select coalesce(mine.id, other.id), mine.id is not null
+          from unnest(v_ids, p_key) with ordinality u(id, key, n)
+          left join job mine on mine.id = u.id
+          left join job other on other.key = u.key and other.state <> 'dead'
+         order by u.n;
+end $$;
+
+-- How many more jobs of a lane may run, as far as this statement's snapshot sees.
+create function lane_room(p_lane text, p_cap int) returns int
+    language sql stable as $$
+    select p_cap - count(*)::int from (select from job r where r.lane = p_lane and r.state = 'running' limit p_cap) r
+$$;
+
+-- Take the lanes whose turn it is and which have room, and lock them: only their holder starts jobs of them.
+create function lane_take(p_limit int, p_cap int, p_urgent boolean, p_wait boolean) returns text[]
+language plpgsql set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off as $$
+declare
+    v_lanes text[];
+begin
+    if p_urgent then
+        select array_agg(t.lane) into v_lanes from (
+            select l.lane from lane l
+             where l.urgent and not l.paused and lane_room(l.lane, coalesce(l.cap, p_cap)) > 0
+             order by l.served limit p_limit for no key update skip locked) t;
+    else
+        select array_agg(t.lane) into v_lanes from (
+            select l.lane from lane l
+             where l.busy and not l.paused and lane_room(l.lane, coalesce(l.cap, p_cap)) > 0
+             order by l.served limit p_limit for no key update skip locked) t;
+        -- Nothing to do, or each is being claimed from right now: wait for the first. Never while holding
+        -- other lanes, so that claimers can't wait for each other in a circle.
+        if v_lanes is null and p_wait then
+            select array_agg(t.lane) into v_lanes from (
+                select l.lane from lane l
+                 where l.busy and not l.paused and lane_room(l.lane, coalesce(l.cap, p_cap)) > 0
+                 order by l.served limit 1 for no key update) t;
+        end if;
+    end if;
+    return v_lanes;
+end $$;
+
+-- Start up to p_limit jobs of lanes that the caller has locked, and charge the lanes for them. The snapshot is
+-- newer than the locks, so that the running counts are exact and the caps hold across all workers. The jobs
+-- taken are those with the earliest virtual start: lanes share by weight and workload, FIFO within lane and band.
+create function lane_start(p_lanes text[], p_worker uuid, p_limit int, p_cap int, p_band int)
+returns table (id uuid, kind text, lane text, band smallint, payload jsonb, subject uuid, attempt smallint,
+               max_attempts smallint, lease uuid, created_at timestamptz)
+language plpgsql set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
+set enable_mergejoin = off as $$
+#variable_conflict use_column
+begin
+    return query
+    with room as materialized (
+        select l.lane, l.served, l.weight, lane_room(l.lane, coalesce(l.cap, p_cap)) as free
+          from lane l where l.lane = any (p_lanes)),
+    picked as materialized (
+        select c.id, c.lane, c.cost
+          from room cross join lateral (
+            select h.id, room.lane, h.cost, room.served + sum(h.cost) over (order by h.band, h.id) - h.cost as start
+              from (select j.id, j.band, job_charge(j.workload) / room.weight as cost from job j
+                     where j.lane = room.lane and j.state = 'queued' and j.band <= p_band
+                     order by j.band, j.id
+                     limit least(room.free, 1 + 2 * p_limit / cardinality(p_lanes))) h) c
+         order by c.start limit p_limit),
+    locked as materialized (        -- a job that is being cancelled is passed over, not waited for
+        select j.id, p.cost from picked p join job j on j.id = p.id and j.state = 'queued' for update of j skip locked),
+    started as (
+        update job j
+           set state = 'running', attempt = j.attempt + 1, lease = gen_random_uuid(), worker = p_worker,
+               started_at = clock_now(), cancelling = false
+          from locked where j.id = locked.id
+        returning j.id, j.kind, j.lane, j.band, j.payload, j.subject, j.attempt, j.max_attempts, j.lease, j.created_at,
+                  locked.cost),
+    charged as (
+        update lane l set served = l.served + s.cost
+          from (select started.lane, sum(started.cost) as cost from started group by 1) s where l.lane = s.lane)
+    select s.id, s.kind, s.lane, s.band, s.payload, s.subject, s.attempt, s.max_attempts, s.lease, s.created_at
+      from started s;
+end $$;
+
+-- Take lanes without queued jobs out of the round, unless somebody is enqueueing into them right now.
+create function lane_rest(p_lanes text[]) returns void
+language plpgsql set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+    v_free text[];
+begin
+    select array_agg(t.lane) into v_free from (
+        select l.lane from lane l
+         where l.lane = any (p_lanes)
+           and (not exists (select from job j where j.lane = l.lane and j.state = 'queued')
+                or (l.urgent and not exists (
+                    select from job j where j.lane = l.lane and j.state = 'queued' and j.band = 0)))
+         order by l.lane for update skip locked) t;
+    if v_free is null then
+        return;
+    end if;
+    -- A newer snapshot than the lock's: what was enqueued before we held it is seen here.
+    update lane l
+       set busy = exists (select from job j where j.lane = l.lane and j.state = 'queued'),
+           urgent = exists (select from job j where j.lane = l.lane and j.state = 'queued' and j.band = 0)
+     where l.lane = any (v_free);
+end $$;
+
+-- Claim up to p_limit jobs, of which at most p_general of other bands than the interactive one. The cost depends
+-- on p_limit and on how many lanes are full, never on how many jobs are queued.
+create function job_claim(p_worker uuid, p_limit int, p_general int, p_cap int, p_global_cap int)
+returns table (id uuid, kind text, lane text, band smallint, payload jsonb, subject uuid, attempt smallint,
+               max_attempts smallint, lease uuid, created_at timestamptz)
+language plpgsql as $$
+#variable_conflict use_column
+declare
+    v_lanes text[];
+    v_left int := p_limit;
+    v_got int;
+begin
+    if p_global_cap is not null then    -- an exact cap over all workers: claimers take turns
+        perform pg_advisory_xact_lock(hashtext('gristmill.claim'));
+        select least(v_left, p_global_cap - count(*)) into v_left
+          from (select from job r where r.state = 'running' limit p_global_cap) r;
+    end if;
+    if v_left > 0 and exists (select from lane l where l.urgent and not l.paused) then
+        v_lanes := lane_take(v_left, p_cap, true, false);
+        if v_lanes is not null then
+            return query select * from lane_start(v_lanes, p_worker, v_left, p_cap, 0);
+            get diagnostics v_got = row_count;
+            v_left := v_left - v_got;
+            perform lane_rest(v_lanes);
+        end if;
+    end if;
+    v_left := least(v_left, p_general);
+    if v_left > 0 then
+        v_lanes := lane_take(v_left, p_cap, false, v_lanes is null);
+        if v_lanes is not null then
+            return query select * from lane_start(v_lanes, p_worker, v_left, p_cap, 2);
+            perform lane_rest(v_lanes);
+        end if;
+    end if;
+end $$;
+
+-- running → done, for each job whose lease the caller still holds; the ids that were.
+create function job_complete(p_ids uuid[], p_leases uuid[]) returns setof uuid language sql as $$
+    with gone as (
+        delete from job j using unnest(p_ids, p_leases) d(id, lease)
+         where j.id = d.id and j.lease = d.lease and j.state = 'running'
+        returning j.id, j.kind, j.lane, j.subject, j.attempt, j.errors, j.created_at, j.started_at)
+    insert into job_history (id, kind, lane, subject, outcome, attempt, errors, created_at, started_at, finished_at)
+    select g.id, g.kind, g.lane, g.subject, 'done', g.attempt, g.errors, g.created_at, g.started_at, clock_now() from gone g
+    returning id
+$$;
+
+-- Cancel jobs: those that wait are gone at once, those that run are told and stop at their next edge.
+create function job_cancel(p_ids uuid[]) returns table (removed int, told int) language plpgsql as $$
+begin
+    with hit as (
+        select j.id from job j where j.id = any (p_ids) and j.state in ('queued', 'delayed') order by j.id for update),
+    gone as (
+        delete from job j using hit where j.id = hit.id and j.state in ('queued', 'delayed')
+        returning j.id, j.kind, j.lane, j.subject, j.attempt, j.errors, j.created_at, j.started_at)
+    insert into job_history (id, kind, lane, subject, outcome, attempt, errors, created_at, started_at, finished_at)
+    select g.id, g.kind, g.lane, g.subject, 'cancelled', g.attempt, g.errors, g.created_at, g.started_at, clock_now() from gone g;
+    get diagnostics removed = row_count;
+    -- A newer snapshot: what was claimed while we waited for its row is running by now.
+    with hit as (
+        select j.id from job j where j.id = any (p_ids) and j.state = 'running' order by j.id for no key update),
+    asked as (update job j set cancelling = true from hit where j.id = hit.id returning j.worker)
+    select count(*) into told from (
+        select pg_notify('job_cancel', a.worker::text) from (select distinct worker from asked) a) n;
+    select count(*) into told from job j where j.id = any (p_ids) and j.state = 'running' and j.cancelling;
+    return next;
+end $$;
+
+-- Housekeeping, by whichever worker comes first: due jobs join the queue, jobs of workers that are gone return to it.
+create function job_tick() returns table (promoted int, expired int, next_in interval)
+language plpgsql set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+    v_lanes text[];
+    v_urgent text[];
+    v_gone uuid[];
+begin
+    promoted := 0; expired := 0;
+    if pg_try_advisory_xact_lock(hashtext('gristmill.tick')) then
+        with due as (
+            select j.id from job j where j.state = 'delayed' and j.run_at <= clock_now()
+             order by j.run_at limit 1000 for update skip locked),
+        up as (update job j set state = 'queued' from due where j.id = due.id returning j.lane, j.band)
+        select count(*), array_agg(distinct up.lane), array_agg(distinct up.lane) filter (where up.band = 0)
+          into promoted, v_lanes, v_urgent from up;
+        if promoted > 0 then
+            perform lane_wake(v_lanes, coalesce(v_urgent, '{}'));
+        end if;
+        select array_agg(w.id) into v_gone from worker w where w.lease_until < clock_now();
+        delete from worker w where w.id = any (v_gone);
+        with lost as (
+            select j.id from job j
+             where j.state = 'running' and not exists (select from worker w where w.id = j.worker)
+             order by j.id for update skip locked),
+        back as (
+            update job j set state = 'queued', lease = null, worker = null,
+                   errors = j.errors || jsonb_build_object('at', clock_now(), 'attempt', j.attempt, 'code', 'worker_lost',
+                                                           'message', 'The worker that ran this job is gone.')
+              from lost where j.id = lost.id returning j.lane, j.band)
+        select count(*), array_agg(distinct back.lane), array_agg(distinct back.lane) filter (where back.band = 0)
+          into expired, v_lanes, v_urgent from back;
+        if expired > 0 then
+            perform lane_wake(v_lanes, coalesce(v_urgent, '{}'));
+        end if;
+        if promoted + expired > 0 then
+            perform pg_notify('job', '');
+        end if;
+    end if;
+    select j.run_at - clock_now() into next_in from job j where j.state = 'delayed' order by j.run_at limit 1;
+    return next;
+end $$;

@@ -1,0 +1,97 @@
+"""Connections to PostgreSQL, and the transactions on them.
+
+Every transaction is READ COMMITTED and short: nothing here waits for network, disk or a model while one
+is open. A connection that died (server restarted, backend terminated) is noticed at BEGIN, before
+anything was done, and replaced; one that dies later surfaces as `Unavailable`, and nothing was committed
+unless the COMMIT itself was under way.
+"""
+
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+
+import psycopg
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
+
+from gristmill.db.queries import Tx
+from gristmill.errors import Transient
+
+log = logging.getLogger(__name__)
+
+# A stop, a crash or a restart of the server, as seen from a statement under way.
+_LOST = (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout)
+
+
+class Unavailable(Transient):
+    """The database does not answer at the moment."""
+
+    code = "database_unavailable"
+
+
+class Database:
+    """A pool of connections to one database."""
+
+    def __init__(self, url: str, *, size: int = 10, patience: timedelta = timedelta(seconds=10)) -> None:
+        self.url = url
+        self._pool = AsyncConnectionPool(
+            url,
+            min_size=1,
+            max_size=size,
+            open=False,
+            timeout=patience.total_seconds(),
+            reconnect_timeout=patience.total_seconds(),
+            kwargs={"autocommit": True, "application_name": "gristmill"},
+            name="gristmill",
+        )
+
+    async def open(self) -> None:
+        """Make the first connections; `Unavailable` when the server does not answer in time."""
+        try:
+            await self._pool.open(wait=True)
+        except PoolTimeout as error:
+            raise Unavailable("The database does not answer.") from error
+
+    async def close(self) -> None:
+        """Close all connections; transactions under way are rolled back by the server."""
+        await self._pool.close(timeout=5)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncGenerator[Tx]:
+        """One transaction: committed at the end of the block, rolled back when it raises."""
+        try:
+            async with AsyncExitStack() as stack:
+                yield await self._begin(stack)
+        except _LOST as error:
+            raise _told(error) from error
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncGenerator[Tx]:
+        """A connection on which every statement is its own transaction."""
+        try:
+            async with self._pool.connection() as connection:
+                yield connection
+        except _LOST as error:
+            raise _told(error) from error
+
+    async def _begin(self, stack: AsyncExitStack) -> Tx:
+        # A restarted server leaves every idle connection of the pool dead: each is tried at most once.
+        for _ in range(self._pool.max_size):
+            attempt = AsyncExitStack()
+            connection = await attempt.enter_async_context(self._pool.connection())
+            try:
+                await attempt.enter_async_context(connection.transaction())
+            except _LOST:
+                await attempt.aclose()
+                continue
+            stack.push_async_exit(attempt)
+            return connection
+        raise Unavailable("The database does not answer.")
+
+
+def _told(error: Exception) -> Unavailable:
+    if isinstance(error, psycopg.errors.DiskFull):
+        return Unavailable(
+            "The database's disk is full: free some space, and work goes on.", code="disk_full"
+        )
+    return Unavailable(f"The database went away: {str(error).strip().splitlines()[0]}")

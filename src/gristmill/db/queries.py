@@ -1,0 +1,69 @@
+"""Loads a package's `queries.sql`, and runs what it holds.
+
+A file is a list of `-- name: some_name`, a sentence, and one statement with `%(name)s` parameters.
+`queries = Queries(__package__)` reads it once; `await queries.many(tx, Row, "some_name", id=…)` runs one.
+Rows become instances of a dataclass whose fields are the statement's columns.
+"""
+
+import re
+from importlib import resources
+from typing import Any, TypeVar
+
+from psycopg import AsyncConnection
+from psycopg.rows import class_row, scalar_row
+
+Row = TypeVar("Row")
+Tx = AsyncConnection[Any]
+
+_NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
+
+
+class Queries:
+    """The named statements of one package."""
+
+    def __init__(self, package: str) -> None:
+        text = resources.files(package).joinpath("queries.sql").read_text(encoding="utf-8")
+        _, *parts = _NAME.split(text)
+        names, statements = parts[::2], parts[1::2]
+        if len(set(names)) != len(names):
+            raise ValueError(f"{package}/queries.sql names a statement twice")
+        # Bytes, because psycopg takes only literal strings or bytes: SQL made in Python can't come this way.
+        self._statements = {n: s.strip().encode() for n, s in zip(names, statements, strict=True)}
+
+    def __getitem__(self, name: str) -> bytes:
+        return self._statements[name]
+
+    def names(self) -> list[str]:
+        """The names, in the order of the file."""
+        return list(self._statements)
+
+    async def many(self, tx: Tx, row: type[Row], name: str, /, **parameters: Any) -> list[Row]:
+        """All rows of the statement."""
+        async with tx.cursor(row_factory=class_row(row)) as cursor:
+            await cursor.execute(self[name], parameters)
+            return await cursor.fetchall()
+
+    async def maybe(self, tx: Tx, row: type[Row], name: str, /, **parameters: Any) -> Row | None:
+        """The first row of the statement, if there is one."""
+        async with tx.cursor(row_factory=class_row(row)) as cursor:
+            await cursor.execute(self[name], parameters)
+            return await cursor.fetchone()
+
+    async def one(self, tx: Tx, row: type[Row], name: str, /, **parameters: Any) -> Row:
+        """The only row of a statement that always gives one."""
+        found = await self.maybe(tx, row, name, **parameters)
+        if found is None:
+            raise LookupError(f"{name} gave no row")
+        return found
+
+    async def values(self, tx: Tx, name: str, /, **parameters: Any) -> list[Any]:
+        """The first column of all rows."""
+        async with tx.cursor(row_factory=scalar_row) as cursor:
+            await cursor.execute(self[name], parameters)
+            return await cursor.fetchall()
+
+    async def run(self, tx: Tx, name: str, /, **parameters: Any) -> int:
+        """Run the statement; how many rows it touched."""
+        async with tx.cursor() as cursor:
+            await cursor.execute(self[name], parameters)
+            return cursor.rowcount

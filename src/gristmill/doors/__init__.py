@@ -1,0 +1,1 @@
+"""Who asks: each door translates and authorises, and decides nothing."""

@@ -1,0 +1,30 @@
+"""The REST application, put together."""
+
+from fastapi import FastAPI
+
+from gristmill import __version__
+from gristmill.doors.api import bases, health, items, problems, search
+from gristmill.doors.api.context import Context
+from gristmill.doors.api.gate import Gate
+
+
+def create(context: Context) -> FastAPI:
+    """The application that serves `context`."""
+    # The interactive pages of the framework load scripts from elsewhere: the schema is served, they are not.
+    app = FastAPI(title="Gristmill", version=__version__, docs_url=None, redoc_url=None)
+    app.state.context = context
+    problems.register(app)
+    for router in (bases.router, items.router, search.router):
+        app.include_router(router, prefix="/api")
+    app.include_router(health.router)
+    app.add_api_route("/", _welcome, include_in_schema=False)
+    app.add_middleware(
+        Gate,
+        hosts=["localhost", context.settings.host],
+        max_body=context.settings.max_request_mb * 2**20,
+    )
+    return app
+
+
+async def _welcome() -> dict[str, str]:
+    return {"name": "Gristmill", "version": __version__, "api": "/api", "schema": "/openapi.json"}

@@ -1,0 +1,128 @@
+"""`/api/knowledge-bases`."""
+
+from collections.abc import Mapping
+from typing import Annotated, Self
+from uuid import UUID
+
+from fastapi import APIRouter, Query
+from pydantic import Field
+
+from gristmill import catalog, jobs
+from gristmill.catalog import Base, BaseId, BaseStatus
+from gristmill.doors.api.context import InContext, PathBase
+from gristmill.doors.api.wire import Asked, ErrorBody, JsonObject, Limit, Name, Page, Stamped, Wire
+from gristmill.operations import bases, guards
+
+router = APIRouter(prefix="/knowledge-bases", tags=["knowledge bases"])
+
+
+class Chunking(Asked):
+    """How documents of the base are cut."""
+
+    max_tokens: (
+        Annotated[int, Field(ge=32, le=8192, description="Longest chunk, in the embedder's tokens.")] | None
+    ) = None
+
+
+class NewBase(Asked):
+    """A base to create."""
+
+    name: Name
+    embedder: str | None = None
+    chunking: Chunking = Chunking()
+
+
+class BaseOut(Stamped):
+    """A base as it is shown."""
+
+    name: str
+    status: BaseStatus
+    error: ErrorBody | None
+    embedder: str
+    dimensions: int
+    chunking: JsonObject
+    item_counts: dict[str, int]
+
+    @classmethod
+    def of(cls, base: Base, counts: Mapping[str, int]) -> Self:
+        """Show `base`."""
+        return cls(
+            id=base.id,
+            created_at=base.created_at,
+            updated_at=base.updated_at,
+            name=base.name,
+            status=base.status,
+            error=ErrorBody(code=base.error_code, message=base.error_message or "")
+            if base.error_code
+            else None,
+            embedder=base.embedder,
+            dimensions=base.dimensions,
+            chunking=base.chunking,
+            item_counts=dict(counts),
+        )
+
+
+class QueueOut(Wire):
+    """What a base still has to do."""
+
+    queue_size: int
+    processing_count: int
+    dead_count: int
+    rate_per_minute: int
+    eta_seconds: int | None
+
+
+@router.post("", status_code=201)
+async def create_base(body: NewBase, context: InContext) -> BaseOut:
+    """Create a knowledge base."""
+    embedder = context.embedders.get(body.embedder or context.settings.embedder)
+    chunking = body.chunking.model_dump(by_alias=True, exclude_none=True)
+    return BaseOut.of(await bases.create(context.db, body.name, embedder, chunking), {})
+
+
+@router.get("")
+async def list_bases(
+    context: InContext,
+    limit: Limit = 100,
+    cursor: UUID | None = None,
+    name: Annotated[str | None, Query(max_length=200)] = None,
+) -> Page[BaseOut]:
+    """All knowledge bases, oldest first; with `name`, the one of that name."""
+    async with context.db.connection() as tx:
+        if name is not None:
+            named = await catalog.find_base_named(tx, name)
+            found = [named] if named else []
+        else:
+            found = await catalog.list_bases(tx, limit=limit, after=BaseId(cursor) if cursor else None)
+        counts = await catalog.count_items(tx, [base.id for base in found])
+    more = name is None and len(found) == limit
+    return Page(
+        items=[BaseOut.of(base, counts[base.id]) for base in found],
+        next_cursor=str(found[-1].id) if more else None,
+    )
+
+
+@router.get("/{base_id}")
+async def get_base(base_id: PathBase, context: InContext) -> BaseOut:
+    """One knowledge base."""
+    async with context.db.connection() as tx:
+        base = await guards.base_exists(tx, base_id)
+        counts = await catalog.count_items(tx, [base.id])
+    return BaseOut.of(base, counts[base.id])
+
+
+@router.get("/{base_id}/queue")
+async def get_queue(base_id: PathBase, context: InContext) -> QueueOut:
+    """What the base still has to do, how fast it goes, and when it may be done."""
+    async with context.db.connection() as tx:
+        base = await guards.base_exists(tx, base_id)
+        counts = await jobs.counts(tx, base.lane)
+        rate = await jobs.rate_per_minute(tx, base.lane)
+    waiting, running = counts.get("queued", 0) + counts.get("delayed", 0), counts.get("running", 0)
+    return QueueOut(
+        queue_size=waiting,
+        processing_count=running,
+        dead_count=counts.get("dead", 0),
+        rate_per_minute=rate,
+        eta_seconds=0 if waiting + running == 0 else round(60 * (waiting + running) / rate) if rate else None,
+    )

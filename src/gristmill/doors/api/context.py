@@ -1,0 +1,47 @@
+"""What the routes need of the running Gristmill."""
+
+from dataclasses import dataclass
+from typing import Annotated, cast
+from uuid import UUID
+
+from fastapi import Depends, Request
+
+from gristmill.catalog import BaseId, ItemId
+from gristmill.db import Database
+from gristmill.embedding import Embedders
+from gristmill.errors import NotFound
+from gristmill.settings import Settings
+
+
+@dataclass(frozen=True)
+class Context:
+    """Handed over by `app.py`."""
+
+    db: Database
+    embedders: Embedders
+    settings: Settings
+
+
+def _context(request: Request) -> Context:
+    return cast(Context, request.app.state.context)
+
+
+def _base_id(base_id: str) -> BaseId:
+    return BaseId(_uuid(base_id, f"There is no knowledge base {base_id!r}.", "base_not_found"))
+
+
+def _item_id(item_id: str) -> ItemId:
+    return ItemId(_uuid(item_id, f"There is no item {item_id!r}.", "item_not_found"))
+
+
+def _uuid(text: str, message: str, code: str) -> UUID:
+    try:
+        return UUID(text)
+    except ValueError:
+        # What can't be an id is no different, to the caller, from an id that nothing has.
+        raise NotFound(message, code=code) from None
+
+
+InContext = Annotated[Context, Depends(_context)]
+PathBase = Annotated[BaseId, Depends(_base_id)]
+PathItem = Annotated[ItemId, Depends(_item_id)]

@@ -1,0 +1,112 @@
+"""Errors as RFC 9457 problem documents. This table is the only place that knows HTTP statuses."""
+
+import logging
+import math
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any, cast
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from gristmill.errors import (
+    Conflict,
+    FieldError,
+    Forbidden,
+    GristmillError,
+    Invalid,
+    LimitReached,
+    NotFound,
+    Permanent,
+    RequestError,
+    TooLarge,
+    Transient,
+)
+
+log = logging.getLogger(__name__)
+
+STATUSES: Mapping[type[GristmillError], int] = {
+    Invalid: 422,
+    Forbidden: 403,
+    NotFound: 404,
+    Conflict: 409,
+    TooLarge: 413,
+    LimitReached: 429,
+    Permanent: 422,
+    Transient: 503,
+}
+# What the framework refuses before a route is reached.
+FRAMEWORK_CODES = {404: "no_such_route", 405: "method_not_allowed", 413: "request_too_large"}
+
+
+def problem(
+    status: int,
+    code: str,
+    detail: str,
+    *,
+    fields: tuple[FieldError, ...] = (),
+    headers: dict[str, str] | None = None,
+) -> JSONResponse:
+    """A problem document."""
+    body: dict[str, Any] = {
+        "type": f"urn:gristmill:problem:{code}",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "code": code,
+        "detail": detail,
+        "errors": [{"field": field.field, "message": field.message} for field in fields],
+    }
+    return JSONResponse(body, status, headers, media_type="application/problem+json")
+
+
+def register(app: FastAPI) -> None:
+    """Have every error of `app` answered as a problem document."""
+    app.add_exception_handler(GristmillError, _ours)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _framework)
+    app.add_exception_handler(Exception, _bug)
+
+
+async def _ours(_request: Request, error: Exception) -> JSONResponse:
+    error = cast(GristmillError, error)
+    status = next((status for kind, status in STATUSES.items() if isinstance(error, kind)), 500)
+    wait = getattr(error, "retry_after", None)
+    headers = {"Retry-After": str(max(1, math.ceil(wait.total_seconds() if wait else 1)))}
+    fields = error.fields if isinstance(error, RequestError) else ()
+    return problem(
+        status, error.code, error.message, fields=fields, headers=headers if status in (429, 503) else None
+    )
+
+
+async def _invalid(_request: Request, error: Exception) -> JSONResponse:
+    problems = cast(RequestValidationError, error).errors()
+    if any(entry["type"] == "json_invalid" for entry in problems):
+        return problem(422, "malformed_json", "The body is not JSON.")
+    fields = tuple(
+        FieldError(".".join(str(part) for part in entry["loc"] if part != "body"), str(entry["msg"]))
+        for entry in problems
+    )
+    first = fields[0]
+    return problem(
+        422, Invalid.code, f"{first.field}: {first.message}" if first.field else first.message, fields=fields
+    )
+
+
+async def _framework(request: Request, error: Exception) -> JSONResponse:
+    error = cast(HTTPException, error)
+    code = FRAMEWORK_CODES.get(error.status_code, "request_refused")
+    detail = (
+        error.detail
+        if error.status_code not in (404, 405)
+        else f"{request.method} {request.url.path} is not served."
+    )
+    return problem(error.status_code, code, detail, headers=dict(error.headers or {}))
+
+
+async def _bug(request: Request, error: Exception) -> JSONResponse:
+    log.error(
+        "request raised a bug", exc_info=error, extra={"method": request.method, "path": request.url.path}
+    )
+    return problem(500, "internal", "An internal error; the server's log says more.")

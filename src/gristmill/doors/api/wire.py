@@ -1,0 +1,78 @@
+"""What goes over the wire: camelCase JSON, aware UTC times, text that PostgreSQL can hold."""
+
+from datetime import datetime
+from typing import Annotated, Any, Generic, TypeVar
+from uuid import UUID
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic.alias_generators import to_camel
+
+Entry = TypeVar("Entry")
+
+
+class Wire(BaseModel):
+    """Base of every answer."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
+
+
+class Asked(Wire):
+    """Base of every request body: a field that we don't know is a mistake, and told as one."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, extra="forbid", str_max_length=50_000_000
+    )
+
+
+def _storable(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("must not contain NUL characters")
+    return text
+
+
+def _one_line(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("must not contain control characters")
+    return text
+
+
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise ValueError("must not be empty")
+    return text
+
+
+Name = Annotated[
+    str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200), AfterValidator(_one_line)
+]
+Title = Annotated[
+    str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500), AfterValidator(_one_line)
+]
+Body = Annotated[str, AfterValidator(_storable), AfterValidator(_not_blank)]
+PathText = Annotated[str, StringConstraints(min_length=1, max_length=4096), AfterValidator(_storable)]
+Limit = Annotated[int, Field(ge=1, le=500)]
+
+
+class Page(Wire, Generic[Entry]):
+    """One page of a list; `nextCursor` is null at the end."""
+
+    items: list[Entry]
+    next_cursor: str | None
+
+
+class ErrorBody(Wire):
+    """An error as part of an answer."""
+
+    code: str
+    message: str
+
+
+class Stamped(Wire):
+    """What every stored thing shows."""
+
+    id: UUID
+    created_at: datetime
+    updated_at: datetime
+
+
+JsonObject = dict[str, Any]

@@ -1,0 +1,260 @@
+"""An embedder behind any OpenAI-compatible endpoint: OpenAI, Ollama, vLLM, TEI and others.
+
+What becomes of an answer:
+
+    200 with the right vectors           vectors, normalised, in the order of their `index`
+    200 with anything else               Permanent, or Transient when it isn't even JSON
+    408 425 429 5xx, no answer in time   Transient; Retry-After is passed on
+    401 403                              Permanent embedder_unauthorized
+    404                                  Permanent embedder_unknown_model
+    any other                            Permanent embedder_refused, with the server's own words
+
+The key travels in one header and nowhere else: whatever a server says is cleaned of it before it is told.
+
+Such an endpoint offers no tokenizer. Tokens are counted with granite's, which every installation has, and
+`max_tokens` keeps a quarter in reserve for models that cut text finer. Byte-level BPE, trained on English,
+counts Chinese, Japanese and Korean two to three times too high: chunks get shorter there, never too long.
+"""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from typing import Any, NoReturn, cast
+
+import httpx
+import numpy as np
+from pydantic import BaseModel, ValidationError
+from tokenizers import Tokenizer
+
+from gristmill import net
+from gristmill.embedding import embedder, pack
+from gristmill.embedding.embedder import Vectors
+from gristmill.errors import Permanent, SetupError, Transient
+from gristmill.settings import EmbedderSettings
+
+# What is left of the model's own limit for text counted with another model's tokenizer.
+TOKEN_RESERVE = 0.75
+
+_LEAST_TOKENS = 16
+# A number is at most 25 characters of JSON; the rest is for the frame and for servers that send more fields.
+_BYTES_PER_NUMBER = 40
+_FRAME_BYTES = 16 * 2**20
+_EXCERPT_BYTES = 64 * 2**10
+_EXCERPT_LENGTH = 200
+# A server that asks for more is taken at its word for a day, no longer.
+_LONGEST_RETRY = timedelta(days=1)
+
+
+class _Entry(BaseModel):
+    index: int
+    embedding: list[float]
+
+
+class _Answer(BaseModel):
+    """What is read of an answer; pydantic parses it five times as fast as `json`, which holds up the loop."""
+
+    data: list[_Entry]
+
+
+class OpenAIEmbedder:
+    """The endpoint that `settings` describes, under the name that bases use for it."""
+
+    def __init__(self, name: str, settings: EmbedderSettings) -> None:
+        self.name = name
+        self.dimensions = settings.dimensions
+        self.english_only = False  # what a model knows can't be asked of its endpoint
+        self._settings = settings
+        self._url = _endpoint(name, settings)
+        self._key = settings.api_key.get_secret_value() if settings.api_key else None
+        self._client: httpx.AsyncClient | None = None
+        self._closed = False
+
+    @property
+    def identity(self) -> str:
+        """Model, dimensions and prefixes; where it runs and under which key makes no difference."""
+        asked = self._settings
+        parts = [asked.model, asked.dimensions, asked.send_dimensions]
+        prefixes = [asked.document_prefix, asked.query_prefix]
+        return "openai/" + json.dumps([*parts, *prefixes], ensure_ascii=False, separators=(",", ":"))
+
+    @property
+    def max_tokens(self) -> int:
+        """The model's limit less the reserve and the prefix, which is no more tokens than bytes."""
+        prefix = len(self._settings.document_prefix.encode())
+        return max(_LEAST_TOKENS, int(self._settings.max_tokens * TOKEN_RESERVE) - prefix)
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """Granite's, as an approximation."""
+        return pack.tokenizer(pack.find())
+
+    def count_tokens(self, text: str) -> int:
+        """About how many tokens `text` is; see the module's docstring."""
+        return embedder.count_tokens(self.tokenizer, text)
+
+    async def load(self) -> None:
+        """Read the tokenizer; the endpoint is not asked."""
+        await asyncio.to_thread(lambda: self.tokenizer)
+
+    async def embed_documents(self, texts: Sequence[str]) -> Vectors:
+        """One row for each text, in their order, by as many requests as it takes."""
+        size = self._settings.batch_size
+        prefixed = [self._settings.document_prefix + text for text in texts]
+        batches = [
+            await self._request(prefixed[start : start + size]) for start in range(0, len(texts), size)
+        ]
+        return np.concatenate(batches) if batches else np.empty((0, self.dimensions), np.float32)
+
+    async def embed_query(self, text: str) -> Vectors:
+        """The vector of one query, by a request of its own."""
+        return (await self._request([self._settings.query_prefix + text]))[0]
+
+    async def close(self) -> None:
+        """Close the connections."""
+        self._closed = True
+        if self._client is not None:
+            await self._client.aclose()
+
+    async def _request(self, texts: Sequence[str]) -> Vectors:
+        if self._closed:
+            raise Transient("The embedder was closed; this process is stopping.", code="embedder_closed")
+        limit = self._settings.timeout
+        if self._client is None:
+            self._client = net.client(private=True, timeout=limit)
+        try:
+            # httpx limits each wait of a request; a server that drips would hold it for ever.
+            async with (
+                asyncio.timeout(limit.total_seconds()),
+                self._client.stream(
+                    "POST", self._url, json=self._body(texts), headers=self._headers()
+                ) as answer,
+            ):
+                if not answer.is_success:
+                    self._refuse(answer, await self._excerpt(answer))
+                body = await net.read_limited(answer, self._size_limit(len(texts)))
+        except (TimeoutError, httpx.TimeoutException) as error:
+            told = f"{self._where} did not answer within {limit.total_seconds():g} seconds."
+            raise Transient(told, code="embedder_timeout") from error
+        except httpx.HTTPError as error:
+            told = f"{self._where} can't be reached: {self._clean(str(error)) or type(error).__name__}."
+            raise Transient(told, code="embedder_unreachable") from error
+        return self._vectors(body, len(texts))
+
+    def _body(self, texts: Sequence[str]) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "model": self._settings.model,
+            "input": list(texts),
+            "encoding_format": "float",
+        }
+        return {**body, "dimensions": self.dimensions} if self._settings.send_dimensions else body
+
+    def _headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self._key}"} if self._key else {}
+
+    def _size_limit(self, texts: int) -> int:
+        return _FRAME_BYTES + texts * self.dimensions * _BYTES_PER_NUMBER
+
+    def _vectors(self, body: bytes, count: int) -> Vectors:
+        rows = self._rows(body, count)
+        if wrong := {len(row) for row in rows} - {self.dimensions}:
+            raise Permanent(
+                f"{self._where} gives vectors of {min(wrong)} dimensions, and {self.dimensions} are configured:"
+                f" set `dimensions` of the embedder {self.name} to what the model gives.",
+                code="embedder_dimensions",
+            )
+        with np.errstate(over="ignore"):  # becomes infinite, and is told as such
+            vectors = np.array(rows, np.float32)
+        if not np.isfinite(vectors).all() or not vectors.any(axis=1).all():
+            raise self._bad_answer("holds a vector that is infinite, not a number or zero")
+        return embedder.normalised(vectors)
+
+    def _rows(self, body: bytes, count: int) -> list[list[float]]:
+        """The vectors as they were sent, by `index`."""
+        try:
+            answer = _Answer.model_validate_json(body)
+        except ValidationError as error:
+            if any(problem["type"] == "json_invalid" for problem in error.errors(include_input=False)):
+                told = f"{self._where} answered with something that isn't JSON."
+                raise Transient(told, code="embedder_unreadable_answer") from None
+            raise self._bad_answer("has no list of vectors with their index") from None
+        entries = sorted(answer.data, key=lambda entry: entry.index)
+        if [entry.index for entry in entries] != list(range(count)):
+            raise self._bad_answer(f"does not hold one vector for each of {count} texts")
+        return [entry.embedding for entry in entries]
+
+    def _refuse(self, answer: httpx.Response, said: str) -> NoReturn:
+        status = answer.status_code
+        told = f"{self._where} answered {status}" + (f": {said}" if said else ".")
+        if status in (408, 425, 429) or status >= 500:
+            code = "embedder_rate_limited" if status == 429 else "embedder_unavailable"
+            raise Transient(told, code=code, retry_after=_retry_after(answer.headers))
+        if status in (401, 403):
+            raise Permanent(f"{told} Check its `api_key`.", code="embedder_unauthorized")
+        if status == 404:
+            raise Permanent(f"{told} Check its `url` and `model`.", code="embedder_unknown_model")
+        raise Permanent(told, code="embedder_refused")
+
+    async def _excerpt(self, answer: httpx.Response) -> str:
+        """The server's own words, short and without secrets."""
+        body = bytearray()
+        async for chunk in answer.aiter_bytes():
+            body += chunk
+            if len(body) > _EXCERPT_BYTES:
+                break
+        text = body.decode(errors="replace")
+        with contextlib.suppress(ValueError):
+            text = _message(json.loads(text)) or text
+        words = " ".join(self._clean(text).split())
+        return words if len(words) <= _EXCERPT_LENGTH else words[:_EXCERPT_LENGTH] + "…"
+
+    def _clean(self, text: str) -> str:
+        for secret in (self._key, self._url.password):
+            if secret:
+                text = text.replace(secret, "…")
+        return text
+
+    def _bad_answer(self, what: str) -> Permanent:
+        return Permanent(f"The answer of {self._where} {what}.", code="embedder_bad_answer")
+
+    @property
+    def _where(self) -> str:
+        return f"The embedder {self.name} at {self._url.host}"
+
+
+def _endpoint(name: str, settings: EmbedderSettings) -> httpx.URL:
+    try:
+        url = httpx.URL(settings.url.rstrip("/") + "/embeddings")
+    except httpx.InvalidURL:
+        url = httpx.URL()
+    if url.scheme not in ("http", "https") or not url.host:
+        raise SetupError(
+            f"embedders.{name}.url must be an address like http://localhost:11434/v1.", code="bad_setting"
+        )
+    return url
+
+
+def _message(answer: Any) -> str | None:
+    """What went wrong, in the forms that servers tell it: {"error": {"message": …}}, {"error": …} and others."""
+    for field in ("error", "message", "detail"):
+        if isinstance(answer, dict):
+            answer = cast(dict[str, Any], answer).get(field, cast(Any, answer))
+    return answer if isinstance(answer, str) else None
+
+
+def _retry_after(headers: httpx.Headers) -> timedelta | None:
+    """When to come back, from seconds or a date; the date is compared with the server's own clock."""
+    value = headers.get("Retry-After", "").strip()
+    if not value:
+        return None
+    try:
+        if value.isdecimal():
+            wait = timedelta(seconds=min(int(value), _LONGEST_RETRY.total_seconds()))
+        else:
+            now = parsedate_to_datetime(headers["Date"]) if "Date" in headers else datetime.now(UTC)
+            wait = parsedate_to_datetime(value) - now
+    except (ValueError, TypeError, OverflowError):
+        return None
+    return min(max(wait, timedelta(0)), _LONGEST_RETRY)

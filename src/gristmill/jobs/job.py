@@ -1,0 +1,97 @@
+"""What a job is: a piece of work, on a lane, in a band, with a lease while it runs."""
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import IntEnum
+from typing import Any, ClassVar, NewType, Self
+from uuid import UUID
+
+from pydantic import TypeAdapter
+
+JobId = NewType("JobId", UUID)
+Lease = NewType("Lease", UUID)
+
+
+class Band(IntEnum):
+    """Who waits for it. A lane runs a lower band first; a share of every worker is kept for the lowest."""
+
+    INTERACTIVE = 0
+    NORMAL = 1
+    BULK = 2
+
+
+@dataclass(frozen=True)
+class Work:
+    """Base of every kind of work: its fields are the payload, its class says how it is run."""
+
+    kind: ClassVar[str]
+    attempts: ClassVar[int] = 5
+    band: ClassVar[Band] = Band.NORMAL
+
+    def key(self) -> str | None:
+        """Unique while such a job lives: a second enqueue gives the first job."""
+        return None
+
+    def subject(self) -> UUID | None:
+        """What the work is about: cancelling goes by it."""
+        return None
+
+    def payload(self) -> dict[str, Any]:
+        """The fields, as JSON."""
+        return TypeAdapter(type(self)).dump_python(self, mode="json")
+
+    @classmethod
+    def of(cls, job: "Job") -> Self:
+        """The work that `job` carries."""
+        return TypeAdapter(cls).validate_python(job.payload)
+
+
+@dataclass(frozen=True)
+class NewJob:
+    """What is asked of `enqueue`; `workload` is the estimated cost in bytes of input."""
+
+    work: Work
+    lane: str
+    workload: float = 0.0
+    band: Band | None = None
+    delay: timedelta | None = None
+
+
+@dataclass(frozen=True)
+class Enqueued:
+    """A job's id, and whether it is new or already lived under its key."""
+
+    id: JobId
+    created: bool
+
+
+@dataclass(frozen=True)
+class Job:
+    """A claimed job: `lease` proves, in every write of its results, that it is still ours."""
+
+    id: JobId
+    kind: str
+    lane: str
+    band: int
+    payload: dict[str, Any]
+    subject: UUID | None
+    attempt: int
+    max_attempts: int
+    lease: Lease
+    created_at: datetime
+    settled: list[str] = field(default_factory=list[str], compare=False)
+
+
+@dataclass(frozen=True)
+class Done:
+    """The work is done."""
+
+
+@dataclass(frozen=True)
+class Snooze:
+    """Come back after `delay`; the attempt does not count. For jobs that poll."""
+
+    delay: timedelta
+
+
+Outcome = Done | Snooze

@@ -1,0 +1,1 @@
+"""What may be asked: each operation is one short story, guards first, then one transaction."""

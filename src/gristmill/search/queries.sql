@@ -1,0 +1,37 @@
+-- name: drop_version
+-- Removes what an earlier attempt wrote under a version.
+delete from chunk where base_id = %(base)s and item_id = %(item)s and version = %(version)s;
+
+-- name: drop_other_versions
+-- Removes what no longer answers.
+delete from chunk where base_id = %(base)s and item_id = %(item)s and version <> %(version)s;
+
+-- name: nearest
+-- The chunks nearest to a vector, by cosine, among those that answer.
+select c.id, 1 - (c.embedding <=> %(vector)s::halfvec) as score
+  from chunk c join item i on i.id = c.item_id and i.live_version = c.version and i.status <> 'deleting'
+ where c.base_id = %(base)s
+ order by c.embedding <=> %(vector)s::halfvec
+ limit %(limit)s;
+
+-- name: matching
+-- The chunks with any of the words, among those that answer.
+select c.id, ts_rank(c.words, %(words)s::tsquery)::float8 as score
+  from chunk c join item i on i.id = c.item_id and i.live_version = c.version and i.status <> 'deleting'
+ where c.base_id = %(base)s and c.words @@ %(words)s::tsquery
+ order by score desc, c.id
+ limit %(limit)s;
+
+-- name: chunks
+-- What a hit shows.
+select c.id, c.item_id, c.base_id, c.version, c.index, c.text, c.start, c."end", c.headings, i.title, i.source
+  from chunk c join item i on i.id = c.item_id and i.live_version = c.version and i.status <> 'deleting'
+ where c.base_id = %(base)s and c.id = any (%(ids)s);
+
+-- name: half_there
+-- Items whose chunks are not exactly those of their live version: there must be none.
+select i.id from item i
+ where i.status = 'completed' and i.live_version is not null
+   and i.chunk_count <> (select count(*) from chunk c
+                          where c.base_id = i.base_id and c.item_id = i.id and c.version = i.live_version)
+ limit 100;

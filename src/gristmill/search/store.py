@@ -1,0 +1,79 @@
+"""The chunk table, one function per question or change, in the caller's transaction."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gristmill.db import Queries, Tx
+from gristmill.search import rows
+from gristmill.search.fuse import Found
+
+queries = Queries(__package__ or "gristmill.search")
+
+
+async def write(tx: Tx, base_id: UUID, item_id: UUID, version: int, chunks: Sequence[rows.Chunk]) -> None:
+    """Append chunks to a version that does not answer yet."""
+    async with (
+        tx.cursor() as cursor,
+        cursor.copy(f"copy chunk ({rows.COLUMNS}) from stdin (format binary)") as copy,
+    ):
+        await copy.write(rows.HEADER)
+        for chunk in chunks:
+            await copy.write(rows.encode(base_id, item_id, version, chunk))
+        await copy.write(rows.TRAILER)
+
+
+async def drop_version(tx: Tx, base_id: UUID, item_id: UUID, version: int) -> None:
+    """Remove what was written under `version`."""
+    await queries.run(tx, "drop_version", base=base_id, item=item_id, version=version)
+
+
+async def drop_other_versions(tx: Tx, base_id: UUID, item_id: UUID, version: int) -> None:
+    """Remove every version but `version`."""
+    await queries.run(tx, "drop_other_versions", base=base_id, item=item_id, version=version)
+
+
+async def nearest(tx: Tx, base_id: UUID, vector: NDArray[np.float32], limit: int) -> list[Found]:
+    """The vector leg."""
+    literal = "[" + ",".join(f"{value:.5g}" for value in vector.tolist()) + "]"
+    return await queries.many(tx, Found, "nearest", base=base_id, vector=literal, limit=limit)
+
+
+async def matching(tx: Tx, base_id: UUID, lexemes: Sequence[str], limit: int) -> list[Found]:
+    """The text leg: any of the lexemes."""
+    if not lexemes:
+        return []
+    words = " | ".join("'" + lexeme.replace("\\", "\\\\").replace("'", "''") + "'" for lexeme in lexemes)
+    return await queries.many(tx, Found, "matching", base=base_id, words=words, limit=limit)
+
+
+@dataclass(frozen=True)
+class ChunkRow:
+    """A chunk that answers, with what its item adds."""
+
+    id: UUID
+    item_id: UUID
+    base_id: UUID
+    version: int
+    index: int
+    text: str
+    start: int
+    end: int
+    headings: list[str]
+    title: str
+    source: dict[str, Any]
+
+
+async def chunks(tx: Tx, base_id: UUID, ids: Sequence[UUID]) -> dict[UUID, ChunkRow]:
+    """The chunks of these ids that answer at this moment."""
+    found = await queries.many(tx, ChunkRow, "chunks", base=base_id, ids=list(ids))
+    return {row.id: row for row in found}
+
+
+async def half_there(tx: Tx) -> list[UUID]:
+    """Items whose searchable chunks are not those of one whole version: a healthy system has none."""
+    return await queries.values(tx, "half_there")

@@ -1,0 +1,65 @@
+"""A file on this machine's disk, read when it is indexed."""
+
+import asyncio
+import errno
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from gristmill.errors import Gone, Permanent, Transient, Unreadable
+from gristmill.sources.source import Original
+
+
+@dataclass(frozen=True)
+class FileSource:
+    """The file at `path`, if it is no longer than `limit` bytes."""
+
+    path: Path
+    limit: int
+
+    async def probe(self) -> int:
+        """The file's size."""
+        return await asyncio.to_thread(self._probe)
+
+    async def read(self) -> Original:
+        """The file's bytes."""
+        return await asyncio.to_thread(self._read)
+
+    def _probe(self) -> int:
+        try:
+            found = self.path.stat()
+        except OSError as error:
+            raise self._told(error) from error
+        if not stat.S_ISREG(found.st_mode):
+            raise Unreadable(f"{self.path} is not a file.", code="not_a_file")
+        if not os.access(self.path, os.R_OK):
+            raise Unreadable(f"{self.path} may not be read by this process.", code="permission_denied")
+        if found.st_size > self.limit:
+            raise Permanent(
+                f"{self.path} has {found.st_size:,} bytes; at most {self.limit:,} are read.",
+                code="document_too_large",
+            )
+        return found.st_size
+
+    def _read(self) -> Original:
+        self._probe()
+        try:
+            with self.path.open("rb") as file:
+                data = file.read(self.limit + 1)
+        except OSError as error:
+            raise self._told(error) from error
+        if len(data) > self.limit:
+            raise Permanent(f"{self.path} grew past {self.limit:,} bytes.", code="document_too_large")
+        return Original(data, self.path.name)
+
+    def _told(self, error: OSError) -> Permanent | Transient:
+        match error.errno:
+            case errno.ENOENT | errno.ENOTDIR:
+                return Gone(f"{self.path} is not there.")
+            case errno.EACCES | errno.EPERM:
+                return Unreadable(f"{self.path} may not be read by this process.", code="permission_denied")
+            case errno.ELOOP | errno.ENAMETOOLONG:
+                return Unreadable(f"{self.path}: {error.strerror}")
+            case _:
+                return Transient(f"{self.path}: {error.strerror}", code="source_io_error")

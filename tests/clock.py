@@ -1,0 +1,31 @@
+"""The database's clock, in a test's hands."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Self
+
+from gristmill.db import Database
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Replaces `clock_now()` in one database; time stands still until `advance`."""
+
+    db: Database
+
+    @classmethod
+    async def install(cls, db: Database) -> Self:
+        """Stop the clock of `db`, for every process that uses it."""
+        async with db.connection() as tx:
+            await tx.execute("create table test_clock (at timestamptz not null)")
+            await tx.execute("insert into test_clock values ('2030-01-01 00:00:00+00')")
+            await tx.execute(
+                "create or replace function clock_now() returns timestamptz"
+                " language sql stable parallel safe as 'select at from test_clock'"
+            )
+        return cls(db)
+
+    async def advance(self, by: timedelta) -> None:
+        """Let time pass."""
+        async with self.db.connection() as tx:
+            await tx.execute("update test_clock set at = at + %s", [by])

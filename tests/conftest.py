@@ -1,0 +1,130 @@
+"""One PostgreSQL per run; per test a database cloned from a migrated template.
+
+Real PostgreSQL costs a test about 50 ms. The server runs without fsync: what tests kill is our processes,
+not the machine. Processes that tests start are told its address by GRISTMILL_DATABASE_URL.
+"""
+
+import asyncio
+import os
+import shutil
+import tempfile
+from collections.abc import AsyncGenerator, Generator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from gristmill import app
+from gristmill.db import Database, embedded
+from gristmill.db.migrate import migrate
+from gristmill.settings import Settings
+from tests.clock import Clock
+from tests.embedding.hashed import HashedEmbedder
+
+TEMPLATE = "template_gristmill"
+_QUICK = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "max_connections": "200"}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Start the server once, in the process that hands out the tests."""
+    for name in [name for name in os.environ if name.startswith("GRISTMILL_")]:
+        del os.environ[name]
+    if hasattr(config, "workerinput"):
+        return
+    folder = Path(tempfile.mkdtemp(prefix="gristmill-tests-"))
+    server = embedded.start(folder, extra_config=_QUICK)
+    config.stash[_server], config.stash[_folder] = server, folder
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        connection.execute(sql.SQL("create database {}").format(sql.Identifier(TEMPLATE)))
+    asyncio.run(migrate(make_conninfo(server.url, dbname=TEMPLATE)))
+
+
+def pytest_configure_node(node: Any) -> None:
+    """Tell an xdist worker where the server is."""
+    node.workerinput["server_url"] = node.config.stash[_server].url
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Stop the server."""
+    if (server := config.stash.get(_server, None)) is not None:
+        server.close()
+        shutil.rmtree(config.stash[_folder], ignore_errors=True)
+
+
+_server = pytest.StashKey[embedded.EmbeddedServer]()
+_folder = pytest.StashKey[Path]()
+
+
+@pytest.fixture(scope="session")
+def server_url(request: pytest.FixtureRequest) -> str:
+    """The run's server."""
+    given = getattr(request.config, "workerinput", None)
+    return given["server_url"] if given is not None else request.config.stash[_server].url
+
+
+@pytest.fixture
+def database_url(server_url: str) -> Generator[str]:
+    """A migrated database of the test's own."""
+    name = f"test_{uuid4().hex}"
+    with psycopg.connect(server_url, autocommit=True) as connection:
+        connection.execute(
+            sql.SQL("create database {} template {}").format(sql.Identifier(name), sql.Identifier(TEMPLATE))
+        )
+        yield make_conninfo(server_url, dbname=name)
+        connection.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+
+
+@pytest.fixture
+async def db(database_url: str) -> AsyncGenerator[Database]:
+    """The test's database, open."""
+    database = Database(database_url)
+    await database.open()
+    yield database
+    await database.close()
+
+
+@pytest.fixture
+async def clock(db: Database) -> Clock:
+    """The hands of the database's clock."""
+    return await Clock.install(db)
+
+
+@pytest.fixture(scope="session")
+def cache_dir() -> Path:
+    """Kept between runs, so that the default embedder is prepared once on a machine."""
+    return Path(tempfile.gettempdir()) / "gristmill-tests-cache"
+
+
+@pytest.fixture
+def settings(database_url: str, tmp_path: Path, cache_dir: Path) -> Settings:
+    """Settings on the test's database, with the quick embedder as the default."""
+    return Settings.model_validate(
+        {
+            "data_dir": tmp_path / "data",
+            "cache_dir": cache_dir,
+            "database_url": database_url,
+            "port": 0,
+            "embedder": "hashed",
+            "lease": 2,
+        }
+    )
+
+
+@pytest.fixture
+async def mill(settings: Settings) -> AsyncGenerator[app.Gristmill]:
+    """A Gristmill with a worker, in this process."""
+    async with app.running(settings, work=True, extra_embedders={"hashed": HashedEmbedder()}) as running:
+        yield running
+
+
+@pytest.fixture
+async def http(mill: app.Gristmill) -> AsyncGenerator[httpx.AsyncClient]:
+    """A client of the mill's API."""
+    transport = httpx.ASGITransport(app=mill.api, raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        yield client

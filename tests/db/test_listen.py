@@ -1,0 +1,34 @@
+import asyncio
+
+from gristmill.db import Database
+from gristmill.db.listen import Listener
+from tests.terminate import terminate_backends
+
+
+class Heard:
+    """Collects what a listener tells."""
+
+    def __init__(self) -> None:
+        self._queue: asyncio.Queue[str | None] = asyncio.Queue()
+
+    def __call__(self, payload: str | None) -> None:
+        self._queue.put_nowait(payload)
+
+    async def next(self) -> str | None:
+        return await asyncio.wait_for(self._queue.get(), 10)
+
+
+async def test_a_notification_arrives_and_a_lost_connection_is_made_good(db: Database) -> None:
+    heard, listener = Heard(), Listener(db.url)
+    listener.subscribe("news", heard)
+    listener.start()
+    assert await heard.next() is None, "told to look once, for what came before it listened"
+    async with db.connection() as tx:
+        await tx.execute("select pg_notify('news', 'one')")
+    assert await heard.next() == "one"
+    await terminate_backends(db.url)
+    assert await heard.next() is None, "told to look once, for what came while it was away"
+    async with db.transaction() as tx:
+        await tx.execute("select pg_notify('news', 'two')")
+    assert await heard.next() == "two"
+    await listener.stop()

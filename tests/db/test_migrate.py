@@ -1,0 +1,67 @@
+import asyncio
+from collections.abc import Generator
+from uuid import uuid4
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from gristmill.db.migrate import Migration, known, migrate
+from gristmill.errors import SetupError
+
+ONE = Migration(1, "one", "create table one ()")
+TWO = Migration(2, "two", "create table two ()")
+
+
+@pytest.fixture
+def empty_url(server_url: str) -> Generator[str]:
+    """A database without a schema."""
+    name = f"empty_{uuid4().hex}"
+    with psycopg.connect(server_url, autocommit=True) as connection:
+        connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
+        yield make_conninfo(server_url, dbname=name)
+        connection.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+
+
+async def test_migrations_are_applied_once(empty_url: str) -> None:
+    assert await migrate(empty_url, [ONE]) == 1
+    assert await migrate(empty_url, [ONE, TWO]) == 1
+    assert await migrate(empty_url, [ONE, TWO]) == 0
+
+
+async def test_of_many_that_start_at_once_one_migrates_and_the_others_wait(empty_url: str) -> None:
+    applied = await asyncio.gather(*(migrate(empty_url) for _ in range(5)))
+    assert sorted(applied) == [0, 0, 0, 0, len(known())]
+
+
+async def test_a_migration_that_fails_leaves_nothing_and_can_be_tried_again(empty_url: str) -> None:
+    broken = Migration(2, "two", "create table two (); select 1 / 0")
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        await migrate(empty_url, [ONE, broken])
+    assert await migrate(empty_url, [ONE, TWO]) == 1
+
+
+async def test_a_database_of_a_later_release_is_refused(empty_url: str) -> None:
+    await migrate(empty_url, [ONE, TWO])
+    with pytest.raises(SetupError, match="later release") as caught:
+        await migrate(empty_url, [ONE])
+    assert caught.value.code == "database_too_new"
+
+
+async def test_a_migration_that_was_changed_after_it_was_applied_is_refused(empty_url: str) -> None:
+    await migrate(empty_url, [ONE])
+    with pytest.raises(SetupError) as caught:
+        await migrate(empty_url, [Migration(1, "one", "create table other ()")])
+    assert caught.value.code == "schema_differs"
+
+
+async def test_a_server_that_cannot_be_reached_is_told_without_its_password() -> None:
+    with pytest.raises(SetupError) as caught:
+        await migrate("postgresql://user:hunter2@127.0.0.1:1/none")
+    assert caught.value.code == "database_unreachable"
+    assert "hunter2" not in caught.value.message
+
+
+def test_the_files_are_numbered_without_a_gap() -> None:
+    assert [migration.number for migration in known()] == list(range(1, len(known()) + 1))

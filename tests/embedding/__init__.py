@@ -1,0 +1,1 @@
+"""Tests of `gristmill.embedding`; `hashed.py` is for the other tests too."""

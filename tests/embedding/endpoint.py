@@ -1,0 +1,94 @@
+"""A real OpenAI-compatible endpoint on a loopback port, whose answers a test can choose."""
+
+import json
+import threading
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from tests.embedding.hashed import HashedEmbedder
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request as it came in."""
+
+    path: str
+    headers: Mapping[str, str]
+    body: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What goes back: a status, a body (bytes as they are, anything else as JSON), headers."""
+
+    status: int
+    body: Any
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+def hashed_vectors(asked: Asked) -> Answer:
+    """What a proper server says, entries in reverse, as the protocol allows."""
+    model = HashedEmbedder()
+    entries = [
+        # Twice as long: who asks must normalise.
+        {"object": "embedding", "index": index, "embedding": (2 * model.vector(text)).tolist()}
+        for index, text in enumerate(asked.body["input"])
+    ]
+    return Answer(200, {"object": "list", "data": entries[::-1], "model": asked.body["model"]})
+
+
+class Endpoint:
+    """The server: `answer` decides what it says, `asked` tells what it was asked."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.asked: list[Asked] = []
+        self.answer: Callable[[Asked], Answer] = hashed_vectors
+
+    def always(self, status: int, body: Any, **headers: str) -> None:
+        """Say this to everyone; `Retry_After` becomes `Retry-After`."""
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        self.answer = lambda _: Answer(status, body, named)
+
+
+@contextmanager
+def serve() -> Generator[Endpoint]:
+    """Serve on a free port until the test is over."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        wbufsize = -1  # headers and body in one packet, else each answer waits 40 ms for the client's ACK
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            asked = Asked(self.path, dict(self.headers.items()), body)
+            endpoint.asked.append(asked)
+            answer = endpoint.answer(asked)
+            data = answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode()
+            self.send_response_only(answer.status)
+            for name, value in {"Content-Length": str(len(data)), **answer.headers}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+            pass
+
+    class Server(ThreadingHTTPServer):
+        def handle_error(self, request: Any, client_address: Any) -> None:
+            pass  # a client that hangs up is what some tests are about
+
+    server = Server(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    endpoint = Endpoint(f"http://127.0.0.1:{server.server_port}/v1")
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield endpoint
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

@@ -1,0 +1,59 @@
+"""The register of embedders."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gristmill.embedding import Embedders, LocalEmbedder, OpenAIEmbedder
+from gristmill.errors import Invalid, SetupError
+from gristmill.settings import EmbedderSettings, Settings
+from tests.embedding.hashed import HashedEmbedder
+
+OLLAMA = EmbedderSettings.model_validate(
+    {"url": "http://localhost:11434/v1", "model": "nomic-embed-text", "dimensions": 768}
+)
+
+
+def settings(tmp_path: Path, **given: Any) -> Settings:
+    return Settings(data_dir=tmp_path, **given)
+
+
+async def test_the_built_in_embedder_is_the_default(tmp_path: Path) -> None:
+    embedders = Embedders(settings(tmp_path), tmp_path)
+    assert isinstance(embedders.default, LocalEmbedder)
+    assert embedders.names() == ["granite-30m-en"]
+    await embedders.close()
+
+
+async def test_each_embedder_is_made_once(tmp_path: Path) -> None:
+    hashed = HashedEmbedder()
+    embedders = Embedders(
+        settings(tmp_path, embedders={"ollama": OLLAMA}, embedder="hashed"),
+        tmp_path,
+        extra={"hashed": hashed},
+    )
+    assert embedders.names() == ["granite-30m-en", "hashed", "ollama"]
+    assert isinstance(embedders.get("ollama"), OpenAIEmbedder)
+    assert all(embedders.get(name) is embedders.get(name) for name in embedders.names())
+    assert all(embedders.get(name).name == name for name in embedders.names())
+    assert embedders.default is hashed
+    await embedders.close()
+
+
+async def test_an_unknown_name_is_answered_with_the_known_ones(tmp_path: Path) -> None:
+    embedders = Embedders(settings(tmp_path, embedders={"ollama": OLLAMA}), tmp_path)
+    with pytest.raises(Invalid, match="granite-30m-en, ollama") as refused:
+        embedders.get("granit")
+    assert refused.value.code == "unknown_embedder"
+    await embedders.close()
+
+
+def test_an_unknown_default_is_a_mistake_in_the_settings(tmp_path: Path) -> None:
+    with pytest.raises(SetupError, match="known are granite-30m-en"):
+        Embedders(settings(tmp_path, embedder="granit"), tmp_path)
+
+
+def test_the_built_in_name_cannot_be_given_to_an_endpoint(tmp_path: Path) -> None:
+    with pytest.raises(SetupError, match="choose another"):
+        Embedders(settings(tmp_path, embedders={"granite-30m-en": OLLAMA}), tmp_path)

@@ -1,0 +1,75 @@
+"""Real `gristmill` processes, started and ended the way people and kernels do."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+_READY = re.compile(r"ready at (http://\S+)")
+
+
+@dataclass(frozen=True)
+class Served:
+    """A running `gristmill serve`."""
+
+    process: "subprocess.Popen[str]"
+    url: str
+
+    def client(self) -> httpx.Client:
+        """A client of its API."""
+        return httpx.Client(base_url=self.url, timeout=30, trust_env=False)
+
+    def kill(self) -> None:
+        """kill -9, and see it gone."""
+        self.process.kill()
+        self.process.wait(10)
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Ask it to stop; its exit code."""
+        self.process.send_signal(number)
+        return self.process.wait(30)
+
+
+def environment(data_dir: Path, cache_dir: Path, **settings: str) -> dict[str, str]:
+    """What a `gristmill` process of a test is given."""
+    given = {f"GRISTMILL_{name.upper()}": value for name, value in settings.items()}
+    home = {"GRISTMILL_DATA_DIR": str(data_dir), "GRISTMILL_CACHE_DIR": str(cache_dir)}
+    return {**os.environ, "COLUMNS": "200", "PYTHONWARNINGS": "error", **home, **given}
+
+
+@contextmanager
+def served(env: Mapping[str, str], *, log: Path) -> Generator[Served]:
+    """`gristmill serve` on a free port, ready; killed at the end if it still runs. Its log goes to `log`."""
+    with log.open("a") as stderr:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "gristmill", "serve", "--port", "0"],
+            env=dict(env),
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+        )
+    assert process.stdout is not None
+    with process.stdout:
+        try:
+            line = process.stdout.readline()
+            ready = _READY.search(line)
+            assert ready is not None, f"did not become ready: {line!r} {log.read_text()[-3000:]}"
+            yield Served(process, ready.group(1))
+        finally:
+            if process.poll() is None:
+                process.kill()
+            process.wait(10)
+
+
+def command(env: Mapping[str, str], *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """Run a `gristmill` command to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", "gristmill", *arguments], env=dict(env), capture_output=True, text=True, timeout=120
+    )

@@ -1,0 +1,66 @@
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gristmill.errors import LeaseLost, NoText, Permanent, Transient
+from gristmill.jobs import Done, Job, JobId, Snooze, retry
+from gristmill.jobs.job import Lease
+from tests.unit.times import NOW
+
+
+def job(attempt: int = 1, max_attempts: int = 5) -> Job:
+    return Job(JobId(uuid4()), "kind", "lane", 1, {}, None, attempt, max_attempts, Lease(uuid4()), NOW)
+
+
+def test_what_was_done_is_complete() -> None:
+    assert retry.after_outcome(Done()) == retry.Complete()
+
+
+def test_a_snooze_comes_back_without_counting() -> None:
+    assert retry.after_outcome(Snooze(timedelta(seconds=5))) == retry.Postpone(timedelta(seconds=5), counted=False)
+
+
+@pytest.mark.parametrize("error", [Permanent("no"), NoText("none")])
+def test_a_permanent_error_is_never_retried(error: Permanent) -> None:
+    """S4-41."""
+    assert retry.after_error(error, job(), 0.5) == retry.Bury(error)
+
+
+def test_a_transient_error_is_retried_while_attempts_are_left() -> None:
+    """S4-42."""
+    error = Transient("later")
+    assert retry.after_error(error, job(4), 0.5) == retry.Postpone(timedelta(seconds=8), counted=True, error=error)
+    assert retry.after_error(error, job(5), 0.5) == retry.Bury(error)
+
+
+def test_a_retry_after_wins_over_the_backoff() -> None:
+    """S4-44."""
+    error = Transient("busy", retry_after=timedelta(seconds=77))
+    move = retry.after_error(error, job(1), 0.5)
+    assert isinstance(move, retry.Postpone)
+    assert move.delay == timedelta(seconds=77)
+
+
+def test_a_lost_lease_moves_nothing() -> None:
+    assert retry.after_error(LeaseLost("gone"), job(5), 0.5) == retry.Nothing()
+
+
+def test_a_bug_is_retried_and_told_without_its_insides() -> None:
+    move = retry.after_error(RuntimeError("password=hunter2"), job(1), 0.5)
+    assert isinstance(move, retry.Postpone)
+    assert move.error is not None
+    assert move.error.code == "internal"
+    assert "hunter2" not in move.error.message
+
+
+@given(st.integers(1, 10_000), st.floats(0, 1, exclude_max=True))
+def test_the_backoff_stays_below_its_cap(attempt: int, dice: float) -> None:
+    assert timedelta() <= retry.backoff(attempt, dice) <= retry.LONGEST
+
+
+@given(st.integers(1, 100))
+def test_the_backoff_never_shrinks_with_the_attempts(attempt: int) -> None:
+    assert retry.backoff(attempt, 0.9) <= retry.backoff(attempt + 1, 0.9)
