@@ -71,5 +71,9 @@ def served(env: Mapping[str, str], *, log: Path) -> Generator[Served]:
 def command(env: Mapping[str, str], *arguments: str) -> "subprocess.CompletedProcess[str]":
     """Run a `gristmill` command to its end."""
     return subprocess.run(
-        [sys.executable, "-m", "gristmill", *arguments], env=dict(env), capture_output=True, text=True, timeout=120
+        [sys.executable, "-m", "gristmill", *arguments],
+        env=dict(env),
+        capture_output=True,
+        text=True,
+        timeout=120,
     )

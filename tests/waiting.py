@@ -12,7 +12,9 @@ Found = TypeVar("Found")
 LIMIT = 30.0
 
 
-async def until(look: Callable[[], Awaitable[Found]], *, limit: float = LIMIT, every: float = 0.02) -> Found:
+async def until(
+    look: Callable[[], Awaitable[Found | None]], *, limit: float = LIMIT, every: float = 0.02
+) -> Found:
     """What `look` gives once it is truthy; fails after `limit` seconds."""
     end = time.monotonic() + limit
     while not (found := await look()):

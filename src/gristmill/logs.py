@@ -23,8 +23,10 @@ def configure(level: str, style: Literal["auto", "text", "json"]) -> None:
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
     # They tell every request or connection at INFO; ours says the same once, with the facts we want.
-    for noisy in ("httpx", "httpcore", "uvicorn.access", "psycopg.pool"):
+    for noisy in ("httpx", "httpcore", "uvicorn.access"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
+    # It tells each connection that a restarted server left dead; who needed one tells it once.
+    logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
     for ours in ("uvicorn", "uvicorn.error"):
         logging.getLogger(ours).handlers.clear()
         logging.getLogger(ours).propagate = True

@@ -44,7 +44,9 @@ class EmbedderSettings(BaseModel):
     model: str = Field(description="The model's name, as the endpoint knows it.")
     dimensions: int = Field(ge=1, le=16_000, description="Length of the vectors that the model gives.")
     api_key: SecretStr | None = Field(default=None, description="Sent as a bearer token.")
-    max_tokens: int = Field(default=512, ge=32, le=131_072, description="Longest text the model takes, in tokens.")
+    max_tokens: int = Field(
+        default=512, ge=32, le=131_072, description="Longest text the model takes, in tokens."
+    )
     batch_size: int = Field(default=64, ge=1, le=2048, description="Texts in one request.")
     send_dimensions: bool = Field(default=False, description="Ask the endpoint for vectors of `dimensions`.")
     query_prefix: str = Field(default="", description="Put before every query.")
@@ -86,22 +88,30 @@ class Settings(BaseSettings):
         default="auto", description="`auto` writes text on a terminal and JSON lines elsewhere."
     )
     max_request_mb: int = Field(
-        default=16, ge=1, le=1024, description="Largest JSON request body, in MiB. A larger one is refused with 413."
+        default=16,
+        ge=1,
+        le=1024,
+        description="Largest JSON request body, in MiB. A larger one is refused with 413.",
     )
     max_document_mb: int = Field(
         default=64, ge=1, le=4096, description="Largest text document that is read whole, in MiB."
     )
-    worker_slots: int = Field(default=4, ge=1, le=256, description="Jobs that one worker process runs at once.")
+    worker_slots: int = Field(
+        default=4, ge=1, le=256, description="Jobs that one worker process runs at once."
+    )
     lane_cap: int = Field(
         default=4, ge=1, le=256, description="Jobs of one base that run at once, in all workers together."
     )
     lease: timedelta = Field(
-        default=timedelta(seconds=15), description="How long a worker that shows no sign of life keeps its jobs."
+        default=timedelta(seconds=15),
+        description="How long a worker that shows no sign of life keeps its jobs.",
     )
     stop_grace: timedelta = Field(
         default=timedelta(seconds=10), description="How long a stopping worker lets its running jobs go on."
     )
-    job_retention: timedelta = Field(default=timedelta(days=7), description="How long finished jobs are kept.")
+    job_retention: timedelta = Field(
+        default=timedelta(days=7), description="How long finished jobs are kept."
+    )
     embedder: str = Field(default="granite-30m-en", description="Embedder of new bases that name none.")
     embedders: dict[str, EmbedderSettings] = Field(
         default_factory=dict, description="Embedders behind HTTP endpoints, by the name that bases use."

@@ -38,5 +38,3 @@ def test_a_statement_has_a_sentence(package: str) -> None:
 def test_a_statement_that_is_not_there_is_told() -> None:
     with pytest.raises(KeyError):
         Queries("gristmill.jobs")["nothing"]
-
-

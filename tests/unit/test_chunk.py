@@ -39,7 +39,12 @@ def test_offsets_are_exact_and_no_piece_is_too_long(text: str, tokens: int) -> N
     assert [piece.index for piece in pieces] == list(range(len(pieces)))
 
 
-@given(st.lists(st.sampled_from(["alpha", "beta", "知识库", "# head\n", "\n\n", " ", "```\n", "- item\n"]), max_size=200))
+@given(
+    st.lists(
+        st.sampled_from(["alpha", "beta", "知识库", "# head\n", "\n\n", " ", "```\n", "- item\n"]),
+        max_size=200,
+    )
+)
 @settings(max_examples=60)
 def test_nothing_but_space_is_left_out(parts: list[str]) -> None:
     text = " ".join(parts)

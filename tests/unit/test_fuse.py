@@ -6,13 +6,17 @@ from hypothesis import strategies as st
 from gristmill.search.fuse import Found, fuse
 
 ids = st.integers(0, 30).map(lambda n: UUID(int=n))
-found = st.lists(st.builds(Found, ids, st.integers(-100, 100).map(lambda n: n / 100)), unique_by=lambda hit: hit.id, max_size=20).map(
-    lambda hits: sorted(hits, key=lambda hit: -hit.score)
-)
+found = st.lists(
+    st.builds(Found, ids, st.integers(-100, 100).map(lambda n: n / 100)),
+    unique_by=lambda hit: hit.id,
+    max_size=20,
+).map(lambda hits: sorted(hits, key=lambda hit: -hit.score))
 
 
 @given(found, found, st.floats(0, 1))
-def test_fusion_gives_the_union_in_falling_order(vector: list[Found], text: list[Found], weight: float) -> None:
+def test_fusion_gives_the_union_in_falling_order(
+    vector: list[Found], text: list[Found], weight: float
+) -> None:
     fused = fuse(vector, text, weight)
     assert {hit.id for hit in fused} == {hit.id for hit in vector} | {hit.id for hit in text}
     scores = [hit.score for hit in fused]

@@ -8,7 +8,9 @@ from gristmill import logs
 
 @pytest.fixture
 def record() -> logging.LogRecord:
-    made = logging.makeLogRecord({"name": "gristmill.jobs.worker", "levelname": "INFO", "msg": "job %s", "args": ("done",)})
+    made = logging.makeLogRecord(
+        {"name": "gristmill.jobs.worker", "levelname": "INFO", "msg": "job %s", "args": ("done",)}
+    )
     made.kind = "index_document"
     made.took = 0.12345
     made.reason = "two words"
@@ -23,7 +25,11 @@ def test_a_text_line_says_what_happened_and_the_facts_behind_it(record: logging.
 def test_a_json_line_has_each_fact_as_a_field(record: logging.LogRecord) -> None:
     line = json.loads(logs.JsonFormatter().format(record))
     assert line["message"] == "job done"
-    assert (line["level"], line["logger"], line["kind"]) == ("info", "gristmill.jobs.worker", "index_document")
+    assert (line["level"], line["logger"], line["kind"]) == (
+        "info",
+        "gristmill.jobs.worker",
+        "index_document",
+    )
 
 
 def test_a_traceback_stays_one_json_line() -> None:

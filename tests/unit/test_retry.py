@@ -20,7 +20,9 @@ def test_what_was_done_is_complete() -> None:
 
 
 def test_a_snooze_comes_back_without_counting() -> None:
-    assert retry.after_outcome(Snooze(timedelta(seconds=5))) == retry.Postpone(timedelta(seconds=5), counted=False)
+    assert retry.after_outcome(Snooze(timedelta(seconds=5))) == retry.Postpone(
+        timedelta(seconds=5), counted=False
+    )
 
 
 @pytest.mark.parametrize("error", [Permanent("no"), NoText("none")])
@@ -32,7 +34,9 @@ def test_a_permanent_error_is_never_retried(error: Permanent) -> None:
 def test_a_transient_error_is_retried_while_attempts_are_left() -> None:
     """S4-42."""
     error = Transient("later")
-    assert retry.after_error(error, job(4), 0.5) == retry.Postpone(timedelta(seconds=8), counted=True, error=error)
+    assert retry.after_error(error, job(4), 0.5) == retry.Postpone(
+        timedelta(seconds=8), counted=True, error=error
+    )
     assert retry.after_error(error, job(5), 0.5) == retry.Bury(error)
 
 

@@ -47,7 +47,12 @@ def test_an_argument_wins_over_both(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize(
-    ("text", "code"), [("prot = 1\n", "bad_setting"), ("port = \n", "bad_config_file"), ("[embedders.x]\nurl='a'\n", "bad_setting")]
+    ("text", "code"),
+    [
+        ("prot = 1\n", "bad_setting"),
+        ("port = \n", "bad_config_file"),
+        ("[embedders.x]\nurl='a'\n", "bad_setting"),
+    ],
 )
 def test_a_mistake_in_the_file_is_told(tmp_path: Path, text: str, code: str) -> None:
     (tmp_path / "gristmill.toml").write_text(text)
@@ -62,7 +67,9 @@ def test_a_file_that_is_named_must_exist(monkeypatch: pytest.MonkeyPatch) -> Non
         settings.load()
 
 
-def test_embedders_come_from_the_file_and_keep_their_key_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_embedders_come_from_the_file_and_keep_their_key_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "gristmill.toml").write_text(
         '[embedders.mine]\nurl = "http://localhost:11434/v1"\nmodel = "m"\ndimensions = 8\n'
     )

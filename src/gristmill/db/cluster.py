@@ -14,6 +14,7 @@ Every failure that can be foreseen is a `SetupError` which says what to do.
 import importlib.util
 import os
 import shutil
+import socket
 import subprocess
 import tempfile
 from collections.abc import Generator, Mapping
@@ -93,6 +94,7 @@ class Cluster:
 
         `lock` is the exclusive hold on `server.lock`, which proves that nothing of ours runs here.
         """
+        self._refuse_a_stranger()
         service_user.open_the_way(self.user, self.programs / "postgres", self.folder)
         if not self.pgdata.exists() or not any(self.pgdata.iterdir()):
             self._make(lock, sync=extra_config.get("fsync") != "off")
@@ -121,6 +123,21 @@ class Cluster:
             yield fd
         finally:
             os.close(fd)
+
+    def _refuse_a_stranger(self) -> None:
+        """Somebody may have started a server here by hand; its socket must not be taken from it."""
+        try:
+            os.kill(int(keeper.postmaster_file(self.pgdata)[0]), 0)
+        except (IndexError, ValueError, ProcessLookupError):
+            return
+        except PermissionError:
+            pass  # it lives, as somebody else
+        with socket.socket(socket.AF_UNIX) as knocking:
+            try:
+                knocking.connect(str(keeper.socket_folder(self.pgdata) / keeper.SOCKET))
+            except OSError:
+                return
+        raise explain("is still in use", self.pgdata)
 
     def _make(self, lock: keeper.Lock, *, sync: bool) -> None:
         new = self.folder / "data.new"

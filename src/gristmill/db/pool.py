@@ -1,12 +1,13 @@
 """Connections to PostgreSQL, and the transactions on them.
 
 Every transaction is READ COMMITTED and short: nothing here waits for network, disk or a model while one
-is open. A connection that died (server restarted, backend terminated) is noticed at BEGIN, before
-anything was done, and replaced; one that dies later surfaces as `Unavailable`, and nothing was committed
-unless the COMMIT itself was under way.
+is open. A connection that died while idle (server restarted, backend terminated) is noticed and replaced
+before it is used; one that dies in use surfaces as `Unavailable`, and nothing was committed unless the
+COMMIT itself was under way.
 """
 
 import logging
+import select
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
@@ -59,34 +60,32 @@ class Database:
     @asynccontextmanager
     async def transaction(self) -> AsyncGenerator[Tx]:
         """One transaction: committed at the end of the block, rolled back when it raises."""
-        try:
-            async with AsyncExitStack() as stack:
-                yield await self._begin(stack)
-        except _LOST as error:
-            raise _told(error) from error
+        async with self.connection() as connection, connection.transaction():
+            yield connection
 
     @asynccontextmanager
     async def connection(self) -> AsyncGenerator[Tx]:
         """A connection on which every statement is its own transaction."""
         try:
-            async with self._pool.connection() as connection:
+            async with AsyncExitStack() as stack:
+                connection = await stack.enter_async_context(self._pool.connection())
+                # A restarted server leaves every idle connection dead: each is met at most once.
+                for _ in range(self._pool.max_size):
+                    if not _has_news(connection):
+                        break
+                    await connection.close()
+                    await stack.aclose()
+                    connection = await stack.enter_async_context(self._pool.connection())
                 yield connection
         except _LOST as error:
             raise _told(error) from error
 
-    async def _begin(self, stack: AsyncExitStack) -> Tx:
-        # A restarted server leaves every idle connection of the pool dead: each is tried at most once.
-        for _ in range(self._pool.max_size):
-            attempt = AsyncExitStack()
-            connection = await attempt.enter_async_context(self._pool.connection())
-            try:
-                await attempt.enter_async_context(connection.transaction())
-            except _LOST:
-                await attempt.aclose()
-                continue
-            stack.push_async_exit(attempt)
-            return connection
-        raise Unavailable("The database does not answer.")
+
+def _has_news(connection: Tx) -> bool:
+    """Whether something came in on an idle connection: the server's goodbye, or the end of the line."""
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def _told(error: Exception) -> Unavailable:

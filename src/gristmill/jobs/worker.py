@@ -79,6 +79,11 @@ class Worker:
         listener.subscribe("job", self._on_job)
         listener.subscribe("job_cancel", self._on_cancel)
 
+    @property
+    def running(self) -> int:
+        """How many jobs it runs at the moment."""
+        return len(self._running)
+
     def stop(self) -> None:
         """Claim nothing more and come to an end; `run` returns when that is done."""
         self._stopping.set()
@@ -129,7 +134,8 @@ class Worker:
             await clock.pause(RECONNECT_WAIT * (1 + random.random()))  # noqa: S311
             return
         self._more = bool(jobs)
-        await faults.point("worker.claimed")
+        if jobs:
+            await faults.point("worker.claimed")
         for job in jobs:
             self._running[job.id] = (job, asyncio.create_task(self._execute(job), name=f"job {job.kind}"))
 

@@ -1,0 +1,251 @@
+"""The API's contract: what is answered, and that a refused request stores nothing."""
+
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+
+from tests.waiting import until
+
+
+async def make_base(http: httpx.AsyncClient, name: str = "notes", **more: Any) -> str:
+    answer = await http.post("/api/knowledge-bases", json={"name": name, **more})
+    assert answer.status_code == 201, answer.text
+    return answer.json()["id"]
+
+
+async def add(http: httpx.AsyncClient, base: str, *items: dict[str, Any]) -> dict[str, Any]:
+    answer = await http.post(f"/api/knowledge-bases/{base}/items", json={"items": list(items)})
+    assert answer.status_code == 202, answer.text
+    return answer.json()
+
+
+async def ended(http: httpx.AsyncClient, item_id: str) -> dict[str, Any]:
+    async def look() -> dict[str, Any] | None:
+        item = (await http.get(f"/api/knowledge-items/{item_id}")).json()
+        return item if item["status"] in ("completed", "failed") else None
+
+    return await until(look)
+
+
+async def search(http: httpx.AsyncClient, base: str, query: str, **more: Any) -> list[dict[str, Any]]:
+    answer = await http.post(f"/api/knowledge-bases/{base}/search", json={"query": query, **more})
+    assert answer.status_code == 200, answer.text
+    return answer.json()["hits"]
+
+
+def refused(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
+    assert answer.headers["content-type"] == "application/problem+json"
+    problem = answer.json()
+    assert (answer.status_code, problem["status"], problem["code"]) == (status, status, code), problem
+    assert problem["detail"]
+    return problem
+
+
+async def test_a_note_becomes_a_hit(http: httpx.AsyncClient) -> None:
+    """S1-02, S1-03, S3-01, S4-63."""
+    base = await make_base(http)
+    added = await add(
+        http, base, {"type": "note", "title": "Mill", "content": "# Stones\n\nThe millstone grinds slowly."}
+    )
+    (item,) = added["created"]
+    assert (item["status"], item["phase"], item["progress"], item["version"]) == (
+        "processing",
+        "pending",
+        0,
+        None,
+    )
+    item = await ended(http, item["id"])
+    assert (item["status"], item["phase"], item["progress"]) == ("completed", "completed", 100)
+    assert (item["version"], item["chunkCount"], item["error"], item["warnings"]) == (1, 1, None, [])
+    (hit,) = await search(http, base, "millstones")
+    assert (hit["itemId"], hit["title"], hit["headings"], hit["version"]) == (
+        item["id"],
+        "Mill",
+        ["Stones"],
+        1,
+    )
+    assert [hit["text"][start:end] for start, end in hit["highlights"]] == ["millstone"]
+    content = (await http.get(f"/api/knowledge-items/{item['id']}/content")).text
+    assert content[hit["source"]["start"] : hit["source"]["end"]] == hit["text"]
+
+
+async def test_a_chinese_word_of_two_characters_is_found(http: httpx.AsyncClient) -> None:
+    base = await make_base(http)
+    added = await add(
+        http,
+        base,
+        {"type": "note", "content": "我们的知识库不会丢失任何文档。"},
+        {"type": "note", "content": "今天天气很好。"},
+    )
+    for item in added["created"]:
+        await ended(http, item["id"])
+    (hit,) = await search(http, base, "文档", mode="text")
+    assert hit["itemId"] == added["created"][0]["id"]
+
+
+async def test_files_are_read_from_disk_and_each_is_taken_or_refused_by_itself(
+    http: httpx.AsyncClient, tmp_path: Path
+) -> None:
+    """S4-56, S4-41."""
+    (tmp_path / "good.md").write_text("# Good\n\nWheat flour.")
+    (tmp_path / "empty.txt").write_text("")
+    (tmp_path / "binary.bin").write_bytes(b"\0\1\2")
+    base = await make_base(http)
+    names = ["good.md", "gone.md", "empty.txt", "binary.bin"]
+    added = await add(http, base, *({"type": "file", "path": str(tmp_path / name)} for name in names))
+    assert [(entry["index"], entry["error"]["code"]) for entry in added["failed"]] == [(1, "source_gone")]
+    good, empty, binary = [await ended(http, item["id"]) for item in added["created"]]
+    assert (good["status"], good["source"]["path"]) == ("completed", str(tmp_path / "good.md"))
+    assert (empty["status"], empty["warnings"], empty["chunkCount"]) == ("completed", ["empty"], 0)
+    assert (binary["status"], binary["phase"], binary["error"]["code"]) == (
+        "failed",
+        "failed",
+        "unsupported_type",
+    )
+    assert [hit["itemId"] for hit in await search(http, base, "flour")] == [good["id"]]
+
+
+async def test_bad_requests_are_problem_documents_and_store_nothing(http: httpx.AsyncClient) -> None:
+    base = await make_base(http)
+    url = f"/api/knowledge-bases/{base}/items"
+    note = {"type": "note", "content": "fine"}
+    bad: list[tuple[Any, str]] = [
+        ({"items": [note, {"type": "note", "content": " \n"}]}, "items.1.note.content"),
+        ({"items": [note, {"type": "note", "content": "a\0b"}]}, "items.1.note.content"),
+        ({"items": [note, {"type": "song", "content": "la"}]}, "items.1"),
+        ({"items": [note, {"type": "note", "content": 7}]}, "items.1.note.content"),
+        ({"items": [note, {"type": "note", "content": "x", "colour": "red"}]}, "items.1.note.colour"),
+        ({"items": [note, {"type": "file", "path": "relative.md"}]}, "items.1.file.path"),
+        ({"items": note}, "items"),
+        ({}, "items"),
+        ([], ""),
+    ]
+    for body, field in bad:
+        problem = refused(await http.post(url, json=body), 422, "invalid_request")
+        assert problem["errors"][0]["field"] == field
+    refused(
+        await http.post(url, content=b"{not json", headers={"content-type": "application/json"}),
+        422,
+        "malformed_json",
+    )
+    surrogate = b'{"items": [{"type": "note", "content": "\\ud800"}]}'
+    refused(
+        await http.post(url, content=surrogate, headers={"content-type": "application/json"}),
+        422,
+        "invalid_request",
+    )
+    assert (await http.get(url)).json() == {"items": [], "nextCursor": None}
+
+
+async def test_what_does_not_exist_is_not_found(http: httpx.AsyncClient) -> None:
+    note = {"items": [{"type": "note", "content": "fine"}]}
+    for unknown in (str(uuid4()), "not-an-id"):
+        refused(await http.get(f"/api/knowledge-bases/{unknown}"), 404, "base_not_found")
+        refused(await http.post(f"/api/knowledge-bases/{unknown}/items", json=note), 404, "base_not_found")
+        refused(
+            await http.post(f"/api/knowledge-bases/{unknown}/search", json={"query": "x"}),
+            404,
+            "base_not_found",
+        )
+        refused(await http.get(f"/api/knowledge-items/{unknown}"), 404, "item_not_found")
+    refused(await http.get("/api/nothing"), 404, "no_such_route")
+    refused(await http.delete("/api/knowledge-bases"), 405, "method_not_allowed")
+
+
+@pytest.mark.parametrize("name", ["notes", "Notes", " NOTES "])
+async def test_a_name_is_taken_once_whatever_its_case(http: httpx.AsyncClient, name: str) -> None:
+    await make_base(http, "notes")
+    refused(await http.post("/api/knowledge-bases", json={"name": name}), 409, "base_name_taken")
+    assert len((await http.get("/api/knowledge-bases")).json()["items"]) == 1
+
+
+@pytest.mark.parametrize("name", ["", "   ", "a\nb", "x" * 201, 7, None])
+async def test_a_name_must_be_one_line_of_text(http: httpx.AsyncClient, name: Any) -> None:
+    refused(await http.post("/api/knowledge-bases", json={"name": name}), 422, "invalid_request")
+
+
+async def test_an_unknown_embedder_is_refused_with_the_known_ones(http: httpx.AsyncClient) -> None:
+    answer = await http.post("/api/knowledge-bases", json={"name": "n", "embedder": "none"})
+    assert "granite-30m-en" in refused(answer, 422, "unknown_embedder")["detail"]
+
+
+async def test_a_body_that_is_too_large_is_refused_however_it_is_sent(http: httpx.AsyncClient) -> None:
+    base = await make_base(http)
+    large = b'{"items": [{"type": "note", "content": "' + b"x" * 30_000_000 + b'"}]}'
+    url = f"/api/knowledge-bases/{base}/items"
+    json_type = {"content-type": "application/json"}
+
+    async def in_pieces():
+        for start in range(0, len(large), 1 << 20):
+            yield large[start : start + (1 << 20)]
+
+    refused(await http.post(url, content=large, headers=json_type), 413, "request_too_large")
+    refused(await http.post(url, content=in_pieces(), headers=json_type), 413, "request_too_large")
+    assert (await http.get(url)).json()["items"] == []
+
+
+async def test_lists_are_paged(http: httpx.AsyncClient) -> None:
+    base = await make_base(http)
+    await add(http, base, *({"type": "note", "content": f"note {n}"} for n in range(7)))
+    titles: list[str] = []
+    cursor: str | None = None
+    while True:
+        page = (
+            await http.get(
+                f"/api/knowledge-bases/{base}/items",
+                params={"limit": 3, **({"cursor": cursor} if cursor else {})},
+            )
+        ).json()
+        titles += [item["title"] for item in page["items"]]
+        if (cursor := page["nextCursor"]) is None:
+            break
+    assert titles == [f"note {n}" for n in range(7)]
+    refused(
+        await http.get(f"/api/knowledge-bases/{base}/items", params={"cursor": "x"}), 422, "invalid_request"
+    )
+    refused(await http.get(f"/api/knowledge-bases/{base}/items", params={"limit": 0}), 422, "invalid_request")
+
+
+async def test_adding_nothing_is_no_mistake(http: httpx.AsyncClient) -> None:
+    """S0-22."""
+    assert await add(http, await make_base(http)) == {"created": [], "failed": []}
+
+
+async def test_a_base_tells_its_items_by_status_and_its_queue(http: httpx.AsyncClient) -> None:
+    base = await make_base(http)
+    (item,) = (await add(http, base, {"type": "note", "content": "one"}))["created"]
+    await ended(http, item["id"])
+    assert (await http.get(f"/api/knowledge-bases/{base}")).json()["itemCounts"] == {"completed": 1}
+
+    async def idle() -> bool:
+        queue = (await http.get(f"/api/knowledge-bases/{base}/queue")).json()
+        return (queue["queueSize"], queue["processingCount"], queue["etaSeconds"]) == (0, 0, 0)
+
+    await until(idle)
+
+
+async def test_the_promises_hold(http: httpx.AsyncClient) -> None:
+    assert (await http.get("/api/health/invariants")).json() == {"violations": []}
+    assert (await http.get("/readyz")).json() == {"status": "ready", "reasons": []}
+
+
+@pytest.mark.parametrize(
+    ("headers", "code"),
+    [
+        ({"host": "evil.example"}, "foreign_host"),
+        ({"origin": "https://evil.example"}, "foreign_origin"),
+        ({"origin": "null"}, "foreign_origin"),
+    ],
+)
+async def test_other_sites_pages_are_kept_out(
+    http: httpx.AsyncClient, headers: dict[str, str], code: str
+) -> None:
+    refused(await http.post("/api/knowledge-bases", json={"name": "n"}, headers=headers), 403, code)
+    assert (await http.get("/api/knowledge-bases")).json()["items"] == []
+
+
+async def test_the_schema_is_served(http: httpx.AsyncClient) -> None:
+    assert "/api/knowledge-bases" in (await http.get("/openapi.json")).json()["paths"]

@@ -1,0 +1,108 @@
+"""The commands as a person runs them: real processes, an embedded database, the default embedder."""
+
+import contextlib
+import json
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.process import command, environment, served
+
+
+@pytest.fixture
+def env(tmp_path: Path, cache_dir: Path) -> dict[str, str]:
+    return environment(tmp_path / "data", cache_dir)
+
+
+def postgres_of(data_dir: Path) -> list[int]:
+    found: list[int] = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if process.name() == "postgres" and any(str(data_dir) in part for part in process.cmdline()):
+                found.append(process.pid)
+    return found
+
+
+def test_a_note_is_added_and_found_without_a_server_and_nothing_is_left_running(
+    env: dict[str, str], tmp_path: Path
+) -> None:
+    note = "The miller keeps the wheel turning through the night."
+    added = command(env, "add", "notes", "--note", note, "--wait")
+    assert added.returncode == 0, added.stderr
+    assert "1 of 1 searchable in notes." in added.stdout
+    found = command(env, "search", "notes", "who works while others sleep?", "--json")
+    assert found.returncode == 0, found.stderr
+    assert json.loads(found.stdout)["hits"][0]["text"] == note
+    assert "notes" in command(env, "status").stdout
+    assert postgres_of(tmp_path / "data") == []
+
+
+def test_commands_use_the_server_when_one_runs(env: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "wheat.md").write_text("# Wheat\n\nWheat is ground into flour between two stones.")
+    with served(env, log=tmp_path / "log") as server:
+        added = command(env, "add", "grain", str(tmp_path / "wheat.md"), "--wait")
+        assert added.returncode == 0, added.stderr
+        found = command(env, "search", "grain", "flour")
+        assert "wheat.md" in found.stdout
+        assert "Wheat is ground" in found.stdout
+        doctor = command(env, "doctor")
+        assert doctor.returncode == 0, doctor.stdout + doctor.stderr
+        assert f"running at {server.url}" in doctor.stdout
+        second = command(env, "serve", "--port", "0")
+        assert second.returncode == 2
+        assert "already served" in second.stderr
+        assert server.stop(signal.SIGINT) == 0
+    assert postgres_of(tmp_path / "data") == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_serve_stops_cleanly_and_leaves_no_postgres(
+    env: dict[str, str], tmp_path: Path, number: signal.Signals
+) -> None:
+    with served(env, log=tmp_path / "log") as server:
+        assert postgres_of(tmp_path / "data") != []
+        assert server.stop(number) == 0
+    assert postgres_of(tmp_path / "data") == []
+    assert "Traceback" not in (tmp_path / "log").read_text()
+
+
+def test_mistakes_are_one_line_and_an_exit_code(env: dict[str, str], tmp_path: Path) -> None:
+    for arguments, exit_code, told in [
+        (["search", "nowhere", "x"], 1, "no knowledge base named 'nowhere'"),
+        (["add", "notes"], 1, "Nothing to add"),
+        (["add", "notes", str(tmp_path / "gone.md")], 1, "is not there"),
+        (["serve", "--host", "0.0.0.0"], 2, "not a loopback address"),
+        (["serve", "--data-dir", "/dev/null/x"], 2, "can't be written"),
+        (["add", "notes", "https://example.com"], 1, "can't be added yet"),
+    ]:
+        run = command(env, *arguments)
+        assert run.returncode == exit_code, (arguments, run.stdout, run.stderr)
+        assert told in run.stdout + run.stderr
+        assert "Traceback" not in run.stderr
+    misspelt = command({**env, "GRISTMILL_PROT": "1"}, "status")
+    assert (misspelt.returncode, "GRISTMILL_PORT" in misspelt.stderr) == (2, True)
+
+
+def test_a_file_that_cannot_be_read_fails_the_add(env: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "picture.md").write_bytes(b"\0\0\0")
+    run = command(env, "add", "notes", str(tmp_path / "picture.md"), "--wait")
+    assert run.returncode == 1
+    assert "unsupported_type" in run.stdout
+
+
+def test_a_port_that_is_taken_is_told_at_once(env: dict[str, str], tmp_path: Path, cache_dir: Path) -> None:
+    with served(env, log=tmp_path / "log") as server:
+        port = server.url.rpartition(":")[2]
+        other = command(environment(tmp_path / "other", cache_dir), "serve", "--port", port)
+        assert (other.returncode, "can't be bound" in other.stderr) == (2, True)
+        server.stop()
+
+
+def test_help_is_there_for_every_command(env: dict[str, str]) -> None:
+    top = command(env, "--help")
+    assert top.returncode == 0
+    for name in ("serve", "worker", "add", "search", "status", "doctor"):
+        assert name in top.stdout
+        assert command(env, name, "--help").returncode == 0

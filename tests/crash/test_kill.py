@@ -1,0 +1,110 @@
+"""kill -9 in the middle of the work: afterwards everything is there, each once, and no hand was needed."""
+
+import contextlib
+from pathlib import Path
+
+import httpx
+import psycopg
+import pytest
+
+from gristmill.db import embedded
+from tests.process import Served, environment, served
+from tests.waiting import until
+
+NOTES = 200
+
+
+def add_notes(server: Served) -> str:
+    with server.client() as http:
+        base = http.post("/api/knowledge-bases", json={"name": "notes"}).json()["id"]
+        notes = [{"type": "note", "content": f"Note number {n}: the mill of day {n}."} for n in range(NOTES)]
+        added = http.post(f"/api/knowledge-bases/{base}/items", json={"items": notes})
+        assert added.status_code == 202
+        assert len(added.json()["created"]) == NOTES
+    return base
+
+
+def counts(server: Served, base: str) -> dict[str, int]:
+    with server.client() as http:
+        return http.get(f"/api/knowledge-bases/{base}").json()["itemCounts"]
+
+
+async def test_a_server_killed_while_indexing_finishes_everything_after_a_restart(
+    tmp_path: Path, cache_dir: Path
+) -> None:
+    """S1-19, S4-69, promise 1 and 2."""
+    env = environment(tmp_path / "data", cache_dir, lease="PT2S")
+    with served(env, log=tmp_path / "log") as server:
+        base = add_notes(server)
+
+        async def some_done() -> bool:
+            return counts(server, base).get("completed", 0) >= 20
+
+        await until(some_done)
+        server.kill()
+    with served(env, log=tmp_path / "log") as server:
+        before = counts(server, base)
+
+        async def all_done() -> bool:
+            return counts(server, base) == {"completed": NOTES}
+
+        await until(all_done, limit=60)
+        with server.client() as http:
+            assert http.get("/api/health/invariants").json() == {"violations": []}
+        assert before.get("completed", 0) < NOTES, "it was killed too late to show anything"
+        _each_once(tmp_path / "data")
+        assert server.stop() == 0
+
+
+def _each_once(data_dir: Path) -> None:
+    joined = embedded.start(data_dir)
+    try:
+        with psycopg.connect(joined.url) as connection:
+            rows = connection.execute(
+                "select count(*), count(distinct item_id), min(version), max(version) from chunk"
+            ).fetchone()
+            left = connection.execute("select count(*) from job").fetchone()
+            done = connection.execute("select count(*) from job_history where outcome = 'done'").fetchone()
+    finally:
+        joined.close()
+    assert rows == (NOTES, NOTES, 1, 1)
+    assert left == (0,)
+    assert done == (NOTES,)
+
+
+POINTS = [
+    "add.rows_inserted",
+    "add.before_commit",
+    "worker.claimed",
+    "index.batch_written",
+    "publish.before_commit",
+    "publish.committed",
+]
+
+
+@pytest.mark.parametrize("point", POINTS)
+async def test_killed_at_a_named_point_nothing_is_half_there(
+    point: str, database_url: str, tmp_path: Path, cache_dir: Path
+) -> None:
+    """S0-24 and S0-26 as decided in C4: rows and jobs commit together."""
+    given = {"database_url": database_url, "lease": "PT1S"}
+    dying = environment(tmp_path / "data", cache_dir, faults=f"{point}=kill", **given)
+    committed = not point.startswith("add.")
+    with served(dying, log=tmp_path / "log") as server, server.client() as http:
+        base = http.post("/api/knowledge-bases", json={"name": "notes"}).json()["id"]
+        with contextlib.suppress(httpx.HTTPError):  # it may die before it answers
+            http.post(
+                f"/api/knowledge-bases/{base}/items", json={"items": [{"type": "note", "content": "Flour."}]}
+            )
+        assert server.process.wait(30) == -9
+    with served(environment(tmp_path / "data", cache_dir, **given), log=tmp_path / "log") as server:
+
+        async def settled() -> bool:
+            return counts(server, base) == ({"completed": 1} if committed else {})
+
+        await until(settled)
+        with server.client() as http:
+            hits = http.post(f"/api/knowledge-bases/{base}/search", json={"query": "flour"}).json()["hits"]
+            assert http.get("/api/health/invariants").json() == {"violations": []}
+        assert len(hits) == (1 if committed else 0)
+        server.stop()

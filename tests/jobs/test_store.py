@@ -1,0 +1,283 @@
+"""Each move of a job, on real PostgreSQL, with the clock in the test's hands."""
+
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from uuid import UUID, uuid4
+
+import pytest
+
+from gristmill.db import Database, Tx
+from gristmill.errors import LeaseLost, Transient
+from gristmill.jobs import Band, Job, NewJob, store
+from tests.clock import Clock
+from tests.jobs.kinds import Keyed, Plain
+
+LEASE = timedelta(seconds=10)
+
+
+async def enrol(db: Database) -> UUID:
+    worker = uuid4()
+    async with db.transaction() as tx:
+        await store.enrol(tx, worker, {}, LEASE)
+    return worker
+
+
+async def claim(
+    db: Database,
+    worker: UUID,
+    limit: int = 100,
+    *,
+    general: int | None = None,
+    cap: int = 100,
+    all_cap: int | None = None,
+) -> list[Job]:
+    async with db.transaction() as tx:
+        return await store.claim(
+            tx,
+            worker,
+            limit=limit,
+            general=limit if general is None else general,
+            lane_cap=cap,
+            global_cap=all_cap,
+        )
+
+
+async def enqueue(db: Database, *new: NewJob) -> list[UUID]:
+    async with db.transaction() as tx:
+        return [job.id for job in await store.enqueue(tx, *new)]
+
+
+async def counts(db: Database) -> dict[str, int]:
+    async with db.connection() as tx:
+        return await store.counts(tx)
+
+
+async def tick(db: Database) -> store.Tick:
+    async with db.connection() as tx:
+        return await store.tick(tx)
+
+
+async def test_a_job_exists_only_if_its_transaction_commits(db: Database) -> None:
+    async def abandoned() -> None:
+        async with db.transaction() as tx:
+            await store.enqueue(tx, NewJob(Plain(), "a"))
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        await abandoned()
+    assert await counts(db) == {}
+    assert await claim(db, await enrol(db)) == []
+
+
+async def test_a_job_runs_in_the_order_it_came_within_its_lane_and_band(db: Database) -> None:
+    """S4-22."""
+    await enqueue(db, *(NewJob(Plain(n), "a") for n in range(20)))
+    await enqueue(db, NewJob(Plain(100), "a", band=Band.INTERACTIVE), NewJob(Plain(200), "a", band=Band.BULK))
+    worker = await enrol(db)
+    order = [Plain.of(job).n for _ in range(22) for job in await claim(db, worker, 1)]
+    assert order == [100, *range(20), 200]
+
+
+async def test_a_second_job_of_a_living_key_is_the_first(db: Database) -> None:
+    """S4-26."""
+    async with db.transaction() as tx:
+        first, second = await store.enqueue(tx, NewJob(Keyed("x"), "a"), NewJob(Keyed("x"), "a"))
+        third, other = await store.enqueue(tx, NewJob(Keyed("x"), "a"), NewJob(Keyed("y"), "a"))
+    assert (first.created, second.created, third.created, other.created) == (True, False, False, True)
+    assert first.id == second.id == third.id != other.id
+    worker = await enrol(db)
+    for job in await claim(db, worker):
+        async with db.transaction() as tx:
+            assert not (await store.enqueue(tx, NewJob(Keyed("x"), "a")))[0].created, (
+                "running counts as living"
+            )
+            await store.complete(tx, job)
+        if Keyed.of(job).name == "x":
+            async with db.transaction() as tx:
+                assert (await store.enqueue(tx, NewJob(Keyed("x"), "a")))[0].created, "done does not"
+                await store.cancel(tx, [(await store.enqueue(tx, NewJob(Keyed("x"), "a")))[0].id])
+            break
+
+
+async def test_lanes_take_turns(db: Database) -> None:
+    """S4-18, promise 6."""
+    await enqueue(db, *(NewJob(Plain(), "big") for _ in range(1000)))
+    await enqueue(db, *(NewJob(Plain(), "small") for _ in range(3)))
+    worker = await enrol(db)
+    lanes = Counter(job.lane for job in await claim(db, worker, 6))
+    assert lanes == {"big": 3, "small": 3}
+
+
+async def test_a_lane_that_was_idle_has_saved_up_nothing(db: Database) -> None:
+    worker = await enrol(db)
+    await enqueue(db, *(NewJob(Plain(), "old") for _ in range(50)))
+    await claim(db, worker, 40)
+    await enqueue(db, *(NewJob(Plain(), "new") for _ in range(50)))
+    lanes = Counter(job.lane for job in await claim(db, worker, 8))
+    assert lanes == {"old": 4, "new": 4}
+
+
+async def test_lanes_share_by_work_not_by_number_of_jobs(db: Database) -> None:
+    """S4-15, S4-51."""
+    await enqueue(db, *(NewJob(Plain(), "heavy", workload=9 * 65536) for _ in range(50)))
+    await enqueue(db, *(NewJob(Plain(), "light") for _ in range(200)))
+    worker = await enrol(db)
+    lanes = Counter([job.lane for _ in range(11) for job in await claim(db, worker, 10)])
+    assert lanes == {"heavy": 10, "light": 100}
+
+
+async def test_a_heavier_lane_gets_more_turns(db: Database) -> None:
+    await enqueue(db, *(NewJob(Plain(), lane) for lane in ("a", "b") for _ in range(100)))
+    async with db.connection() as tx:
+        await tx.execute("update lane set weight = 3 where lane = 'b'")
+    worker = await enrol(db)
+    lanes = Counter([job.lane for _ in range(10) for job in await claim(db, worker, 4)])
+    assert lanes == {"a": 10, "b": 30}
+
+
+async def test_a_lane_runs_no_more_than_its_cap(db: Database) -> None:
+    """S4-17, S4-23."""
+    await enqueue(db, *(NewJob(Plain(), lane) for lane in ("a", "b") for _ in range(10)))
+    worker = await enrol(db)
+    assert Counter(job.lane for job in await claim(db, worker, 100, cap=2)) == {"a": 2, "b": 2}
+    assert await claim(db, worker, 100, cap=2) == []
+
+
+async def test_all_lanes_together_run_no_more_than_the_global_cap(db: Database) -> None:
+    """S4-16."""
+    await enqueue(db, *(NewJob(Plain(), f"lane {n}") for n in range(10)))
+    worker = await enrol(db)
+    assert len(await claim(db, worker, 100, all_cap=3)) == 3
+    assert await claim(db, worker, 100, all_cap=3) == []
+
+
+async def test_a_share_is_kept_for_who_waits(db: Database) -> None:
+    await enqueue(db, *(NewJob(Plain(), f"lane {n}") for n in range(10)))
+    await enqueue(db, NewJob(Plain(1), "mine", band=Band.INTERACTIVE))
+    worker = await enrol(db)
+    assert [Plain.of(job).n for job in await claim(db, worker, 5, general=0)] == [1]
+
+
+async def test_the_lease_is_proved_in_every_move(db: Database) -> None:
+    """Promise 5, S3-05."""
+    await enqueue(db, NewJob(Plain(), "a"))
+    worker = await enrol(db)
+    (job,) = await claim(db, worker)
+    async with db.transaction() as tx:
+        await store.leave(tx, worker)
+    (again,) = await claim(db, await enrol(db))
+    assert again.id == job.id
+    moves: list[Callable[[Tx], Awaitable[None]]] = [
+        lambda tx: store.fence(tx, job),
+        lambda tx: store.complete(tx, job),
+        lambda tx: store.postpone(tx, job, LEASE, counted=True, error=None),
+        lambda tx: store.bury(tx, job, Transient("x")),
+    ]
+    for move in moves:
+        with pytest.raises(LeaseLost):
+            async with db.transaction() as tx:
+                await move(tx)
+    async with db.transaction() as tx:
+        await store.complete_all(tx, [job])
+        await store.withdraw(tx, job)
+        await store.fence(tx, again)
+        await store.complete(tx, again)
+    assert await counts(db) == {}
+
+
+async def test_an_expired_lease_returns_the_job_with_the_attempt_counted(db: Database, clock: Clock) -> None:
+    """S2-23 as decided in C15."""
+    await enqueue(db, NewJob(Plain(), "a"))
+    (job,) = await claim(db, await enrol(db))
+    await clock.advance(LEASE - timedelta(seconds=1))
+    assert (await tick(db)).expired == 0
+    await clock.advance(timedelta(seconds=2))
+    assert (await tick(db)).expired == 1
+    (again,) = await claim(db, await enrol(db))
+    assert (again.id, again.attempt) == (job.id, 2)
+
+
+async def test_a_worker_that_beats_keeps_its_jobs(db: Database, clock: Clock) -> None:
+    await enqueue(db, NewJob(Plain(), "a"))
+    worker = await enrol(db)
+    await claim(db, worker)
+    for _ in range(5):
+        await clock.advance(LEASE - timedelta(seconds=1))
+        async with db.connection() as tx:
+            assert await store.beat(tx, worker, LEASE)
+        assert (await tick(db)).expired == 0
+
+
+async def test_a_postponed_job_waits_until_it_is_due(db: Database, clock: Clock) -> None:
+    await enqueue(db, NewJob(Plain(), "a"))
+    worker = await enrol(db)
+    (job,) = await claim(db, worker)
+    async with db.transaction() as tx:
+        await store.postpone(
+            tx, job, timedelta(seconds=30), counted=True, error=Transient("later", code="busy")
+        )
+    assert await claim(db, worker) == []
+    assert (await tick(db)).next_in == timedelta(seconds=30)
+    await clock.advance(timedelta(seconds=30))
+    assert (await tick(db)).promoted == 1
+    (again,) = await claim(db, worker)
+    assert again.attempt == 2
+
+
+async def test_a_snooze_does_not_count_as_an_attempt(db: Database) -> None:
+    """S1-14."""
+    await enqueue(db, NewJob(Plain(), "a"))
+    worker = await enrol(db)
+    for _ in range(10):
+        (job,) = await claim(db, worker)
+        assert job.attempt == 1
+        async with db.transaction() as tx:
+            await store.postpone(tx, job, timedelta(), counted=False, error=None)
+
+
+async def test_cancel_removes_what_waits_and_tells_what_runs(db: Database) -> None:
+    """S4-27."""
+    about = uuid4()
+    worker = await enrol(db)
+    await enqueue(db, NewJob(Keyed("running", about), "a"))
+    await claim(db, worker)
+    await enqueue(
+        db,
+        NewJob(Keyed("queued", about), "a"),
+        NewJob(Keyed("delayed", about), "a", delay=LEASE),
+        NewJob(Keyed("other", uuid4()), "a"),
+    )
+    async with db.transaction() as tx:
+        assert await store.cancel_about(tx, [about]) == store.Cancelled(removed=2, told=1)
+    async with db.connection() as tx:
+        assert len(await store.cancelling(tx, worker)) == 1
+    assert await counts(db) == {"queued": 1, "running": 1}
+
+
+async def test_a_worker_that_leaves_gives_back_what_it_holds_at_once(db: Database) -> None:
+    await enqueue(db, *(NewJob(Plain(n), "a") for n in range(3)))
+    first, second = await enrol(db), await enrol(db)
+    assert len(await claim(db, first)) == 3
+    async with db.transaction() as tx:
+        assert await store.leave(tx, first) == 3
+    again = await claim(db, second)
+    assert [job.attempt for job in again] == [1, 1, 1]
+
+
+async def test_finished_jobs_are_forgotten_after_the_retention(db: Database, clock: Clock) -> None:
+    await enqueue(db, NewJob(Plain(), "a"))
+    (job,) = await claim(db, await enrol(db))
+    async with db.transaction() as tx:
+        await store.complete(tx, job)
+    async with db.connection() as tx:
+        assert await store.sweep(tx, timedelta(days=1)) == 0
+        await clock.advance(timedelta(days=2))
+        assert await store.sweep(tx, timedelta(days=1)) == 1
+
+
+async def test_a_paused_lane_rests_and_others_go_on(db: Database) -> None:
+    await enqueue(db, NewJob(Plain(), "a"), NewJob(Plain(), "b"))
+    async with db.connection() as tx:
+        await tx.execute("update lane set paused = true where lane = 'a'")
+    assert [job.lane for job in await claim(db, await enrol(db))] == ["b"]

@@ -1,0 +1,225 @@
+"""A worker against a real database: what it does with outcomes, cancels, stops and losses."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from uuid import uuid4
+
+import psycopg
+
+from gristmill import jobs
+from gristmill.db import Database, Tx
+from gristmill.db.listen import Listener
+from gristmill.errors import GristmillError, Permanent, Transient
+from gristmill.jobs import Done, Handler, Job, Limits, NewJob, Outcome, Snooze, Work, Worker
+from tests.jobs.kinds import Brittle, Keyed, Plain
+from tests.terminate import terminate_backends
+from tests.waiting import until
+
+QUICK = Limits(slots=4, lane_cap=4, lease=timedelta(seconds=2), stop_grace=timedelta(milliseconds=200))
+
+
+@asynccontextmanager
+async def working(
+    db: Database, handlers: dict[str, Handler], limits: Limits = QUICK
+) -> AsyncGenerator[Worker]:
+    listener = Listener(db.url)
+    worker = Worker(db, listener, handlers, limits)
+    listener.start()
+    task = asyncio.create_task(worker.run())
+    await asyncio.wait_for(listener.connected.wait(), 10)
+    try:
+        yield worker
+    finally:
+        worker.stop()
+        await task
+        await listener.stop()
+
+
+async def enqueue(db: Database, *work: Work) -> None:
+    async with db.transaction() as tx:
+        await jobs.enqueue(tx, *(NewJob(each, "a") for each in work))
+
+
+def settled(db: Database, **expected: int) -> Callable[[], Coroutine[None, None, bool]]:
+    async def look() -> bool:
+        async with db.connection() as tx:
+            living = await jobs.counts(tx)
+            cursor = await tx.execute("select outcome, count(*)::int from job_history group by 1")
+            ended = dict(await cursor.fetchall())
+        return {**living, **ended} == expected
+
+    return look
+
+
+class Once:
+    """A handler that raises or returns what it is given, one after the other."""
+
+    def __init__(self, *results: Outcome | Exception) -> None:
+        self.results = list(results)
+        self.seen: list[Job] = []
+
+    async def __call__(self, job: Job) -> Outcome:
+        self.seen.append(job)
+        result = self.results.pop(0)
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+
+async def test_jobs_are_run_and_done(db: Database) -> None:
+    seen: list[int] = []
+
+    async def run(job: Job) -> Outcome:
+        seen.append(Plain.of(job).n)
+        return Done()
+
+    async with working(db, {"plain": Handler(run)}):
+        await enqueue(db, *(Plain(n) for n in range(50)))
+        await until(settled(db, done=50))
+    assert sorted(seen) == list(range(50))
+
+
+async def test_a_transient_error_is_tried_again_and_a_snooze_comes_back(db: Database) -> None:
+    once = Once(Transient("busy", retry_after=timedelta()), Snooze(timedelta(milliseconds=10)), Done())
+    async with working(db, {"plain": Handler(once)}):
+        await enqueue(db, Plain())
+        await until(settled(db, done=1))
+    assert [job.attempt for job in once.seen] == [1, 2, 2]
+
+
+async def test_a_permanent_error_buries_the_job_and_tells_in_the_same_transaction(db: Database) -> None:
+    async with db.connection() as tx:
+        await tx.execute("create table told (code text)")
+
+    async def buried(tx: Tx, _job: Job, error: GristmillError) -> None:
+        await tx.execute("insert into told values (%s)", [error.code])
+
+    async with working(db, {"plain": Handler(Once(Permanent("no", code="never")), buried)}):
+        await enqueue(db, Plain())
+        await until(settled(db, dead=1))
+    async with db.connection() as tx:
+        assert await (await tx.execute("select code from told")).fetchall() == [("never",)]
+        cursor = await tx.execute(
+            "select e ->> 'code', e ->> 'attempt' from job, jsonb_array_elements(errors) e"
+        )
+        assert await cursor.fetchall() == [("never", "1")]
+
+
+async def test_attempts_run_out(db: Database) -> None:
+    once = Once(Transient("1", retry_after=timedelta()), Transient("2", retry_after=timedelta()))
+    async with working(db, {"brittle": Handler(once)}):
+        await enqueue(db, Brittle())
+        await until(settled(db, dead=1))
+    assert len(once.seen) == 2
+
+
+async def test_work_that_nobody_knows_is_dead_not_lost(db: Database) -> None:
+    async with working(db, {}):
+        await enqueue(db, Plain())
+        await until(settled(db, dead=1))
+
+
+async def test_a_cancelled_job_stops_within_a_second(db: Database) -> None:
+    """C22."""
+    about, started, stopped = uuid4(), asyncio.Event(), asyncio.Event()
+
+    async def run(_job: Job) -> Outcome:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+        return Done()
+
+    async with working(db, {"keyed": Handler(run)}):
+        await enqueue(db, Keyed("x", about))
+        await asyncio.wait_for(started.wait(), 5)
+        async with db.transaction() as tx:
+            await jobs.cancel_about(tx, [about])
+        await asyncio.wait_for(stopped.wait(), 1)
+        await until(settled(db, cancelled=1))
+
+
+async def test_a_stopping_worker_gives_back_what_it_could_not_finish(db: Database) -> None:
+    """S0-48."""
+    started = asyncio.Event()
+
+    async def run(_job: Job) -> Outcome:
+        started.set()
+        await asyncio.Event().wait()
+        return Done()
+
+    async with working(db, {"plain": Handler(run)}):
+        await enqueue(db, Plain())
+        await asyncio.wait_for(started.wait(), 5)
+    assert await settled(db, queued=1)()
+
+
+async def test_a_worker_that_lost_its_lease_writes_nothing(db: Database) -> None:
+    """Promise 5: the zombie comes back to a job that another has done meanwhile."""
+    async with db.connection() as tx:
+        await tx.execute("create table effect (worker text)")
+    proceed, holding = asyncio.Event(), asyncio.Event()
+    runs = 0
+
+    async def run(job: Job) -> Outcome:
+        nonlocal runs
+        runs += 1
+        name = f"run {runs}"
+        if runs == 1:
+            holding.set()
+            await proceed.wait()
+        async with db.transaction() as tx:
+            await tx.execute("insert into effect values (%s)", [name])
+            await jobs.complete(tx, job)
+        return Done()
+
+    async with working(db, {"plain": Handler(run)}) as worker:
+        await enqueue(db, Plain())
+        await asyncio.wait_for(holding.wait(), 5)
+        async with db.connection() as tx:
+            # As if the process had been stopped past its lease: declared gone, its job queued again.
+            await tx.execute("update job set state = 'queued', lease = null, worker = null")
+            await tx.execute("update lane set busy = true")
+        async with working(db, {"plain": Handler(run)}):
+            await until(settled(db, done=1))
+        proceed.set()
+        await until(lambda: _idle(worker))
+    async with db.connection() as tx:
+        assert await (await tx.execute("select worker from effect")).fetchall() == [("run 2",)]
+
+
+async def _idle(worker: Worker) -> bool:
+    return worker.running == 0
+
+
+async def test_a_job_whose_workers_keep_dying_is_given_up(db: Database) -> None:
+    async with db.transaction() as tx:
+        await jobs.enqueue(tx, NewJob(Brittle(), "a"))
+        await tx.execute("update job set attempt = 2")
+    once = Once()
+    async with working(db, {"brittle": Handler(once)}):
+        await until(settled(db, dead=1))
+    assert once.seen == []
+
+
+async def test_nothing_is_lost_when_all_connections_are_cut_again_and_again(db: Database) -> None:
+    async with db.connection() as tx:
+        await tx.execute("create table effect (n int)")
+
+    async def run(job: Job) -> Outcome:
+        async with db.transaction() as tx:
+            await tx.execute("insert into effect values (%s)", [Plain.of(job).n])
+            await jobs.complete(tx, job)
+        return Done()
+
+    async with working(db, {"plain": Handler(run)}):
+        await enqueue(db, *(Plain(n) for n in range(300)))
+        for _ in range(5):
+            await terminate_backends(db.url)
+        await until(settled(db, done=300))
+    async with await psycopg.AsyncConnection.connect(db.url) as connection:
+        rows = await (await connection.execute("select n from effect order by n")).fetchall()
+    assert [n for (n,) in rows] == list(range(300))
