@@ -1,3 +1,5 @@
+from datetime import timedelta
+
 import psycopg
 import pytest
 
@@ -40,8 +42,6 @@ async def test_a_connection_that_dies_in_a_transaction_is_told_as_transient(db: 
 
 
 async def test_a_server_that_is_not_there_is_unavailable() -> None:
-    from datetime import timedelta
-
     db = Database("postgresql:///none?host=/nowhere", patience=timedelta(milliseconds=200))
     with pytest.raises(Unavailable):
         await db.open()

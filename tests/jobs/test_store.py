@@ -33,9 +33,10 @@ async def claim(
     all_cap: int | None = None,
 ) -> list[Job]:
     async with db.transaction() as tx:
-        return await store.claim(
+        return await store.cycle(
             tx,
             worker,
+            [],
             limit=limit,
             general=limit if general is None else general,
             lane_cap=cap,
@@ -50,7 +51,7 @@ async def enqueue(db: Database, *new: NewJob) -> list[UUID]:
 
 async def counts(db: Database) -> dict[str, int]:
     async with db.connection() as tx:
-        return await store.counts(tx)
+        return {count.state: count.count for count in await store.counts(tx)}
 
 
 async def tick(db: Database) -> store.Tick:
@@ -179,7 +180,7 @@ async def test_the_lease_is_proved_in_every_move(db: Database) -> None:
             async with db.transaction() as tx:
                 await move(tx)
     async with db.transaction() as tx:
-        await store.complete_all(tx, [job])
+        await store.cycle(tx, worker, [job], limit=0, general=0, lane_cap=1, global_cap=None)
         await store.withdraw(tx, job)
         await store.fence(tx, again)
         await store.complete(tx, again)
@@ -251,7 +252,7 @@ async def test_cancel_removes_what_waits_and_tells_what_runs(db: Database) -> No
     async with db.transaction() as tx:
         assert await store.cancel_about(tx, [about]) == store.Cancelled(removed=2, told=1)
     async with db.connection() as tx:
-        assert len(await store.cancelling(tx, worker)) == 1
+        assert [held.cancelling for held in await store.held(tx, worker)] == [True]
     assert await counts(db) == {"queued": 1, "running": 1}
 
 

@@ -45,7 +45,7 @@ async def enqueue(db: Database, *work: Work) -> None:
 def settled(db: Database, **expected: int) -> Callable[[], Coroutine[None, None, bool]]:
     async def look() -> bool:
         async with db.connection() as tx:
-            living = await jobs.counts(tx)
+            living = {count.state: count.count for count in await jobs.counts(tx)}
             cursor = await tx.execute("select outcome, count(*)::int from job_history group by 1")
             ended = dict(await cursor.fetchall())
         return {**living, **ended} == expected

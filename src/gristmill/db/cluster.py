@@ -70,6 +70,8 @@ _MEANINGS = (
     ),
 )
 
+_TELLING = ("FATAL", "PANIC", "ERROR", "HINT", "error:")
+
 
 @dataclass(frozen=True)
 class Cluster:
@@ -203,10 +205,11 @@ def explain(output: str, pgdata: Path) -> SetupError:
     for phrase, code, meaning in _MEANINGS:
         if phrase in output:
             return SetupError(meaning.format(pgdata=pgdata), code=code)
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    telling = [
-        line for line in lines if any(mark in line for mark in ("FATAL", "PANIC", "ERROR", "HINT", "error:"))
+    # Without the refusals that our own knocking met with while the server came up.
+    lines = [
+        line.strip() for line in output.splitlines() if line.strip() and "the database system is" not in line
     ]
+    telling = [line for line in lines if any(mark in line for mark in _TELLING)]
     said = " / ".join((telling or lines or ["nothing"])[-4:])
     return SetupError(
         f"PostgreSQL could not start on {pgdata}. It said: {said}. More is in {pgdata.parent / 'server.log'}.",

@@ -35,6 +35,7 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 from urllib.parse import quote
 
 import psycopg
@@ -56,13 +57,16 @@ log = logging.getLogger(__name__)
 DATABASE = "gristmill"
 
 _POLL = 0.02
+_LAUNCHES = 3
 _REPORT_EVERY = 5.0
 _STOP_LIMIT = 15.0
 # How long a server that calls itself ready may refuse us, for want of connections for example.
 _REFUSAL_LIMIT = 30.0
 _PASSING = ("starting up", "shutting down", "recovery", "not yet accepting")
 
+_FULL = {errno.ENOSPC, errno.EDQUOT}
 _NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
+_NOT_OURS = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.ELOOP}
 
 # Kept until they end, so that they are reaped and leave no zombies in a process that runs on.
 _children: set[int] = set()
@@ -119,15 +123,16 @@ def start(data_dir: Path, *, extra_config: Mapping[str, str] = {}) -> EmbeddedSe
 
 def _serve(here: cluster.Cluster, extra_config: Mapping[str, str]) -> None:
     """Return when the server answers and has our database; start it whenever it isn't there."""
-    waiting, refused, log_start = _Waiting(), _Waiting(), None
+    waiting, refused, launched = _Waiting(), _Waiting(), list[_Launch]()
     while True:
         lock = Lock(here.folder / "server.lock")
         try:
             if lock.take(EXCLUSIVE):
-                if log_start is not None:
-                    raise cluster.explain(_since(here.log, log_start), here.pgdata)
-                log_start = cluster.rotate_log(here.log)
-                _children.add(here.run(lock, extra_config))
+                if launched and not launched[-1].was_killed():
+                    raise cluster.explain(launched[-1].words(here.log), here.pgdata)
+                if len(launched) == _LAUNCHES:
+                    raise _killed_each_time(here)
+                launched.append(_Launch.of(here, lock, extra_config))
         finally:
             lock.close()
         if (reason := _knock(here.pgdata)) is None:
@@ -137,9 +142,46 @@ def _serve(here: cluster.Cluster, extra_config: Mapping[str, str]) -> None:
         elif refused.seconds > _REFUSAL_LIMIT:
             raise cluster.explain(reason, here.pgdata)
         # Never after we started it ourselves: a server that was just forked looks the same.
-        if log_start is None and waiting.seconds > keeper.BIRTH and keeper.postmaster(here.pgdata) is None:
+        if not launched and waiting.seconds > keeper.BIRTH and keeper.postmaster(here.pgdata) is None:
             keeper.kill_leftovers(here.pgdata)
         waiting.pause(f"PostgreSQL does not answer yet: {reason}")
+
+
+def _killed_each_time(here: cluster.Cluster) -> SetupError:
+    return SetupError(
+        f"PostgreSQL on {here.pgdata} was killed {_LAUNCHES} times while it started, perhaps because memory ran "
+        f"out. See the system's log, give it more memory, or find out who kills it.",
+        code="database_killed",
+    )
+
+
+@dataclass(frozen=True)
+class _Launch:
+    """One try at starting the server."""
+
+    pid: int
+    log_start: int
+
+    @classmethod
+    def of(cls, here: cluster.Cluster, lock: Lock, extra_config: Mapping[str, str]) -> Self:
+        log_start = cluster.rotate_log(here.log)
+        pid = here.run(lock, extra_config)
+        _children.add(pid)
+        return cls(pid, log_start)
+
+    def was_killed(self) -> bool:
+        """Whether the server, which is gone, was killed: by somebody, or for want of memory. It can be tried again."""
+        _children.discard(self.pid)
+        try:
+            return os.WIFSIGNALED(os.waitpid(self.pid, 0)[1])
+        except ChildProcessError:
+            return False
+
+    def words(self, log: Path) -> str:
+        """What the server wrote."""
+        with log.open("rb") as file:
+            file.seek(self.log_start)
+            return file.read().decode(errors="replace")
 
 
 def _knock(pgdata: Path) -> str | None:
@@ -153,6 +195,8 @@ def _knock(pgdata: Path) -> str | None:
             if connection.execute("select from pg_database where datname = %s", [DATABASE]).rowcount == 0:
                 connection.execute(f"create database {DATABASE}")
     except psycopg.Error as error:
+        if connection.broken:
+            return str(error).strip()
         raise cluster.explain(str(error), pgdata) from error
     return None
 
@@ -218,12 +262,6 @@ def _wait(lock: Lock, how: int, reason: str, *, limit: float = math.inf) -> bool
     return True
 
 
-def _since(path: Path, offset: int) -> str:
-    with path.open("rb") as file:
-        file.seek(offset)
-        return file.read().decode(errors="replace")
-
-
 def _reap() -> None:
     for pid in tuple(_children):
         try:
@@ -240,12 +278,15 @@ def _told_plainly(data_dir: Path) -> Generator[None]:
         yield
     except OSError as error:
         what = f"{error.strerror}: {error.filename}" if error.filename else str(error)
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            message, code = f"The disk that holds {data_dir} is full ({what}). Make room", "disk_full"
+        if error.errno in _FULL:
+            code, message = "disk_full", f"The disk that holds {data_dir} is full ({what}). Make room"
         elif error.errno in _NO_LOCKS:
-            message = f"The file system of {data_dir} has no file locks ({what}). Use a local disk"
             code = "data_dir_on_unsupported_fs"
-        else:
-            message = f"The data dir {data_dir} can't be written to ({what}). Give this user the right to"
+            message = f"The file system of {data_dir} has no file locks ({what}). Use a local disk"
+        elif error.errno in _NOT_OURS:
             code = "data_dir_not_writable"
+            message = f"The data dir {data_dir} can't be written to ({what}). Give this user the right to"
+        else:
+            code = "database_start_failed"
+            message = f"PostgreSQL could not be started in {data_dir} ({what}). Set that right"
         raise SetupError(f"{message}, or choose another GRISTMILL_DATA_DIR.", code=code) from error

@@ -171,7 +171,7 @@ def _commands(only: int | None = None) -> dict[int, str]:
     if Path("/proc/self/cmdline").exists():
         proc = Path("/proc")
         return dict(_proc_commands([proc / str(only)] if only is not None else proc.iterdir()))
-    import subprocess  # here, because Linux does without, and it would add half to the keeper's memory
+    import subprocess  # here, because the keeper does without on Linux
 
     which = ["-p", str(only)] if only is not None else ["-ax"]
     listing = subprocess.run(  # noqa: S603

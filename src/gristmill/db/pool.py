@@ -35,13 +35,14 @@ class Database:
 
     def __init__(self, url: str, *, size: int = 10, patience: timedelta = timedelta(seconds=10)) -> None:
         self.url = url
+        self._patience = patience.total_seconds()
         self._pool = AsyncConnectionPool(
             url,
             min_size=1,
             max_size=size,
             open=False,
-            timeout=patience.total_seconds(),
-            reconnect_timeout=patience.total_seconds(),
+            timeout=self._patience,
+            reconnect_timeout=self._patience,
             kwargs={"autocommit": True, "application_name": "gristmill"},
             name="gristmill",
         )
@@ -49,7 +50,7 @@ class Database:
     async def open(self) -> None:
         """Make the first connections; `Unavailable` when the server does not answer in time."""
         try:
-            await self._pool.open(wait=True)
+            await self._pool.open(wait=True, timeout=self._patience)
         except PoolTimeout as error:
             raise Unavailable("The database does not answer.") from error
 

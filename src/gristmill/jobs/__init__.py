@@ -1,21 +1,28 @@
 """The engine: durable jobs, fair across lanes, fenced by leases. It knows no documents."""
 
 from gristmill.jobs.job import Band, Done, Enqueued, Job, JobId, NewJob, Outcome, Snooze, Work
+from gristmill.jobs.queue import Queue, look
+from gristmill.jobs.schedule import Schedule, next_time, put_schedules, remove_schedules
 from gristmill.jobs.store import (
     Cancelled,
+    Count,
+    Shown,
     cancel,
     cancel_about,
     complete,
     counts,
     enqueue,
     fence,
-    rate_per_minute,
+    find_job,
+    find_jobs,
+    revive,
 )
 from gristmill.jobs.worker import Handler, Limits, Worker
 
 __all__ = [
     "Band",
     "Cancelled",
+    "Count",
     "Done",
     "Enqueued",
     "Handler",
@@ -24,6 +31,9 @@ __all__ = [
     "Limits",
     "NewJob",
     "Outcome",
+    "Queue",
+    "Schedule",
+    "Shown",
     "Snooze",
     "Work",
     "Worker",
@@ -33,5 +43,11 @@ __all__ = [
     "counts",
     "enqueue",
     "fence",
-    "rate_per_minute",
+    "find_job",
+    "find_jobs",
+    "look",
+    "next_time",
+    "put_schedules",
+    "remove_schedules",
+    "revive",
 ]

@@ -1,9 +1,10 @@
 """What a job is: a piece of work, on a lane, in a band, with a lease while it runs."""
 
+import functools
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import IntEnum
-from typing import Any, ClassVar, NewType, Self
+from typing import Any, ClassVar, NewType, Protocol, Self
 from uuid import UUID
 
 from pydantic import TypeAdapter
@@ -36,14 +37,24 @@ class Work:
         """What the work is about: cancelling goes by it."""
         return None
 
-    def payload(self) -> dict[str, Any]:
+    def payload(self) -> str:
         """The fields, as JSON."""
-        return TypeAdapter(type(self)).dump_python(self, mode="json")
+        return _adapter(type(self)).dump_json(self).decode()
 
     @classmethod
-    def of(cls, job: "Job") -> Self:
+    def of(cls, job: "_HasPayload") -> Self:
         """The work that `job` carries."""
-        return TypeAdapter(cls).validate_python(job.payload)
+        return _adapter(cls).validate_python(job.payload)
+
+
+class _HasPayload(Protocol):
+    @property
+    def payload(self) -> dict[str, Any]: ...
+
+
+@functools.cache
+def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
 
 
 @dataclass(frozen=True)

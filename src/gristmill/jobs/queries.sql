@@ -1,13 +1,12 @@
 -- name: enqueue
 -- () -> queued | delayed, in the caller's transaction; a row per job, in order.
-select id, created
-  from job_enqueue(%(kinds)s::text[], %(lanes)s::text[], %(bands)s::smallint[], %(workloads)s::real[], %(keys)s::text[],
-                   %(subjects)s::uuid[], %(payloads)s::jsonb[], %(attempts)s::smallint[], %(delays)s::interval[]);
+select id, created from job_enqueue(%(jobs)s::json, %(count)s::int, %(lanes)s::text[], %(urgent)s::text[]);
 
--- name: claim
--- queued -> running, fair across lanes, under the caps.
+-- name: cycle
+-- running -> done for what is finished, then queued -> running, fair across lanes, under the caps.
 select id, kind, lane, band, payload, subject, attempt, max_attempts, lease, created_at
-  from job_claim(%(worker)s, %(limit)s::int, %(general)s::int, %(lane_cap)s::int, %(global_cap)s::int);
+  from job_cycle(%(done)s::uuid[], %(leases)s::uuid[], %(worker)s, %(limit)s::int, %(general)s::int, %(lane_cap)s::int,
+                 %(global_cap)s::int);
 
 -- name: complete
 -- running -> done, for the jobs whose lease still holds.
@@ -18,15 +17,9 @@ select job_complete(%(ids)s::uuid[], %(leases)s::uuid[]);
 select id from job where id = %(id)s and lease = %(lease)s and state = 'running' for no key update;
 
 -- name: postpone
--- running -> delayed, or queued when the delay is zero; an uncounted attempt is given back.
-update job
-   set state = case when %(delay)s::interval > interval '0' then 'delayed' else 'queued' end::job_state,
-       run_at = clock_now() + %(delay)s::interval, lease = null, worker = null,
-       attempt = attempt - case when %(counted)s then 0 else 1 end,
-       errors = case when %(error)s::jsonb is null then errors
-                     else errors || (%(error)s::jsonb || jsonb_build_object('at', clock_now(), 'attempt', attempt)) end
- where id = %(id)s and lease = %(lease)s and state = 'running'
-returning lane, band, state::text;
+-- running -> delayed, or queued when the delay is zero; cancelled when that was asked meanwhile.
+select job_return(array[j.id], %(delay)s::interval, %(counted)s, %(error)s::jsonb)
+  from (select id from job where id = %(id)s and lease = %(lease)s and state = 'running' for update) j;
 
 -- name: bury
 -- running -> dead: visible, and retried only by hand.
@@ -38,18 +31,13 @@ returning id;
 
 -- name: withdraw
 -- running -> cancelled, when the worker has stopped it.
-with gone as (
-    delete from job where id = %(id)s and lease = %(lease)s and state = 'running'
-    returning id, kind, lane, subject, attempt, errors, created_at, started_at)
-insert into job_history (id, kind, lane, subject, outcome, attempt, errors, created_at, started_at, finished_at)
-select id, kind, lane, subject, 'cancelled', attempt, errors, created_at, started_at, clock_now() from gone
-returning id;
+select job_end(array[j.id])
+  from (select id from job where id = %(id)s and lease = %(lease)s and state = 'running' for update) j;
 
 -- name: release_all
 -- running -> queued, all jobs of a worker that stops; the attempt is not counted.
-update job set state = 'queued', lease = null, worker = null, attempt = attempt - 1
- where worker = %(worker)s and state = 'running'
-returning lane, band;
+select job_return(array(select id from job where worker = %(worker)s and state = 'running' order by id for update),
+                  '0', false, null);
 
 -- name: cancel
 -- queued | delayed -> cancelled; running jobs are told.
@@ -59,17 +47,26 @@ select removed, told from job_cancel(%(ids)s::uuid[]);
 -- The living jobs about these subjects.
 select id from job where subject = any (%(subjects)s::uuid[]) and state <> 'dead' order by id;
 
--- name: wake_lanes
--- Lets lanes take part in the round again.
-select lane_wake(%(lanes)s::text[], %(urgent)s::text[]);
+-- name: revive
+-- dead -> queued, with all attempts before it; not while another job lives under the key.
+with back as (
+    update job j set state = 'queued', attempt = 0, run_at = clock_now()
+     where j.id = any (%(ids)s::uuid[]) and j.state = 'dead'
+       and not exists (select from job o where o.key = j.key and o.state <> 'dead')
+    returning j.id, j.lane, j.band),
+woken as (
+    select lane_wake(array_agg(distinct lane), coalesce(array_agg(distinct lane) filter (where band = 0), '{}')),
+           pg_notify('job', '') from back having count(*) > 0)
+select b.id from back b left join woken on true;
 
--- name: notify
--- Wakes the workers at commit.
-select pg_notify('job', '');
+-- name: held
+-- What a worker runs, as the database knows it.
+select id, cancelling from job where worker = %(worker)s and state = 'running';
 
--- name: cancelling
--- Which of a worker's jobs were cancelled.
-select id from job where worker = %(worker)s and state = 'running' and cancelling;
+-- name: give_back
+-- running -> queued, for jobs that their worker knows nothing of; the attempt is not counted.
+select job_return(array(select id from job where id = any (%(ids)s::uuid[]) and worker = %(worker)s
+                           and state = 'running' order by id for update), '0', false, null);
 
 -- name: beat
 -- One statement renews every lease of a worker; no row when the worker was declared gone.
@@ -92,13 +89,79 @@ select promoted, expired, next_in from job_tick();
 delete from job_history where id in (
     select id from job_history where finished_at < clock_now() - %(retention)s::interval order by finished_at limit 5000);
 
--- name: counts
--- Living jobs by lane and state; all lanes when none is given.
-select state::text as state, count(*)::int as count
-  from job where %(lane)s::text is null or lane = %(lane)s group by state;
+-- name: depth
+-- How many jobs wait in a lane, or in all, counted no further than a limit.
+select count(*)::int from (
+    select from job where state = 'queued' and (%(lane)s::text is null or lane = %(lane)s) limit %(limit)s) j;
 
--- name: recent_done
--- Jobs of a lane finished in the last minute, for the rate.
+-- name: counts
+-- Living jobs by kind and state, of one lane or of all.
+select kind, state::text as state, count(*)::int as count, min(created_at) as oldest_at
+  from job where %(lane)s::text is null or lane = %(lane)s group by kind, state order by kind, state;
+
+-- name: recent
+-- Jobs done in the last minute, of one lane or of all.
 select count(*)::int from job_history
  where finished_at > clock_now() - interval '1 minute' and outcome = 'done'
    and (%(lane)s::text is null or lane = %(lane)s);
+
+-- name: active_subjects
+-- What the running jobs of a lane are about.
+select distinct subject from job where lane = %(lane)s and state = 'running' and subject is not null;
+
+-- name: list
+-- Living and finished jobs, newest first, after a cursor.
+select * from (
+    select id, kind, lane, state::text as state, band, subject, payload, attempt, max_attempts, errors, created_at, started_at,
+           case when state = 'delayed' then run_at end as run_at, null::timestamptz as finished_at
+      from job
+    union all
+    select id, kind, lane, outcome, 1, subject, '{}', attempt, attempt, errors, created_at, started_at, null, finished_at
+      from job_history) j
+ where (%(state)s::text is null or state = %(state)s) and (%(kind)s::text is null or kind = %(kind)s)
+   and (%(lane)s::text is null or lane = %(lane)s) and (%(subject)s::uuid is null or subject = %(subject)s)
+   and (%(before)s::uuid is null or id < %(before)s)
+ order by id desc limit %(limit)s;
+
+-- name: one
+-- One job, living or finished.
+select * from (
+    select id, kind, lane, state::text as state, band, subject, payload, attempt, max_attempts, errors, created_at, started_at,
+           case when state = 'delayed' then run_at end as run_at, null::timestamptz as finished_at
+      from job
+    union all
+    select id, kind, lane, outcome, 1, subject, '{}', attempt, attempt, errors, created_at, started_at, null, finished_at
+      from job_history) j
+ where id = %(id)s;
+
+-- name: now
+-- The only clock.
+select clock_now();
+
+-- name: put_schedule
+-- Creates or changes a schedule; its next time changes only with its cron expression.
+insert into schedule (name, cron, next_at, kind, lane, band, max_attempts, key, subject, payload)
+values (%(name)s, %(cron)s, %(next_at)s, %(kind)s, %(lane)s, %(band)s, %(attempts)s, %(key)s, %(subject)s,
+        %(payload)s::text::jsonb)
+on conflict (name) do update
+   set cron = excluded.cron, kind = excluded.kind, lane = excluded.lane, band = excluded.band,
+       max_attempts = excluded.max_attempts, key = excluded.key, subject = excluded.subject, payload = excluded.payload,
+       next_at = case when schedule.cron = excluded.cron then schedule.next_at else excluded.next_at end;
+
+-- name: remove_schedules
+-- Forgets schedules.
+delete from schedule where name = any (%(names)s::text[]);
+
+-- name: lock_due_schedule
+-- A schedule that is due and that nobody else is firing.
+select name, cron, clock_now() as now from schedule
+ where next_at <= clock_now() order by next_at limit 1 for update skip locked;
+
+-- name: fire_schedule
+-- Enqueues a schedule's job and sets its next time, in one statement.
+with fired as (
+    update schedule set last_at = clock_now(), next_at = %(next_at)s where name = %(name)s returning *)
+select e.id from fired f, job_enqueue(
+    json_build_array(json_build_object('kind', f.kind, 'lane', f.lane, 'band', f.band, 'workload', 0, 'key', f.key,
+                                       'subject', f.subject, 'payload', f.payload, 'attempts', f.max_attempts)),
+    1, array[f.lane], case when f.band = 0 then array[f.lane] else '{}'::text[] end) e;

@@ -5,6 +5,7 @@
     returned Snooze            postpone           postpone      (attempt not counted)
     raised Permanent           bury               bury
     raised Transient, a bug    postpone, later    bury
+    was stopped by a cancel    withdraw           withdraw
     raised LeaseLost           nothing            nothing       (not ours to write)
 
 Backoff is exponential with full jitter: the n-th wait is chosen evenly below `FIRST` × 2ⁿ⁻¹, at most
@@ -43,11 +44,16 @@ class Bury:
 
 
 @dataclass(frozen=True)
+class Withdraw:
+    """The job was cancelled, and has stopped."""
+
+
+@dataclass(frozen=True)
 class Nothing:
     """The job belongs to somebody else."""
 
 
-Move = Complete | Postpone | Bury | Nothing
+Move = Complete | Postpone | Bury | Withdraw | Nothing
 
 
 def after_outcome(outcome: Outcome) -> Move:

@@ -4,9 +4,10 @@ Every move of a running job takes its lease; `LeaseLost` means that the caller's
 commit, and raising it through the transaction's block is what rolls it back.
 """
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -23,20 +24,38 @@ async def enqueue(tx: Tx, *new: NewJob) -> list[Enqueued]:
     """Queue jobs in the caller's transaction; for each, in order, the job that now lives."""
     if not new:
         return []
+    due = [job for job in new if job.delay is None]
     return await queries.many(
         tx,
         Enqueued,
         "enqueue",
-        kinds=[job.work.kind for job in new],
-        lanes=[job.lane for job in new],
-        bands=[int(job.work.band if job.band is None else job.band) for job in new],
-        workloads=[job.workload for job in new],
-        keys=[job.work.key() for job in new],
-        subjects=[job.work.subject() for job in new],
-        payloads=[Jsonb(job.work.payload()) for job in new],
-        attempts=[job.work.attempts for job in new],
-        delays=[job.delay for job in new],
+        jobs="[" + ",".join(map(_as_json, new)) + "]",
+        count=len(new),
+        lanes=sorted({job.lane for job in due}),
+        urgent=sorted({job.lane for job in due if _band(job) is Band.INTERACTIVE}),
     )
+
+
+def _band(job: NewJob) -> Band:
+    return job.work.band if job.band is None else job.band
+
+
+def _as_json(job: NewJob) -> str:
+    work = job.work
+    fields: dict[str, Any] = {
+        "kind": work.kind,
+        "lane": job.lane,
+        "band": int(_band(job)),
+        "workload": job.workload,
+        "attempts": work.attempts,
+    }
+    if (key := work.key()) is not None:
+        fields["key"] = key
+    if (subject := work.subject()) is not None:
+        fields["subject"] = str(subject)
+    if job.delay is not None:
+        fields["delay"] = f"{job.delay.total_seconds():f} s"
+    return f'{json.dumps(fields)[:-1]},"payload":{work.payload()}}}'
 
 
 async def fence(tx: Tx, job: Job) -> None:
@@ -52,30 +71,14 @@ async def complete(tx: Tx, job: Job) -> None:
     job.settled.append("done")
 
 
-async def complete_all(tx: Tx, jobs: Iterable[Job]) -> None:
-    """running → done, for those of `jobs` that are still ours."""
-    jobs = list(jobs)
-    await queries.values(tx, "complete", ids=[job.id for job in jobs], leases=[job.lease for job in jobs])
-
-
-@dataclass(frozen=True)
-class _Moved:
-    lane: str
-    band: int
-    state: str
-
-
 async def postpone(
     tx: Tx, job: Job, delay: timedelta, *, counted: bool, error: GristmillError | None
 ) -> None:
-    """running → delayed, or queued when `delay` is zero."""
-    moved = await queries.maybe(
-        tx, _Moved, "postpone", id=job.id, lease=job.lease, delay=delay, counted=counted, error=_told(error)
-    )
-    if moved is None:
+    """running → delayed, or queued when `delay` is zero; cancelled when that was asked meanwhile."""
+    if not await queries.values(
+        tx, "postpone", id=job.id, lease=job.lease, delay=delay, counted=counted, error=_told(error)
+    ):
         raise LeaseLost(f"job {job.id} is no longer ours")
-    if moved.state == "queued":
-        await _wake(tx, [(moved.lane, moved.band)])
 
 
 async def bury(tx: Tx, job: Job, error: GristmillError) -> None:
@@ -107,14 +110,23 @@ async def cancel_about(tx: Tx, subjects: Sequence[UUID]) -> Cancelled:
     return await cancel(tx, await queries.values(tx, "of_subjects", subjects=list(subjects)))
 
 
-async def claim(
-    tx: Tx, worker: UUID, *, limit: int, general: int, lane_cap: int, global_cap: int | None
+async def cycle(
+    tx: Tx,
+    worker: UUID,
+    done: Sequence[Job],
+    *,
+    limit: int,
+    general: int,
+    lane_cap: int,
+    global_cap: int | None,
 ) -> list[Job]:
-    """queued → running, for up to `limit` jobs, at most `general` of them not interactive."""
+    """Settle those of `done` that are still ours, and claim up to `limit` jobs, at most `general` not interactive."""
     return await queries.many(
         tx,
         Job,
-        "claim",
+        "cycle",
+        done=[job.id for job in done],
+        leases=[job.lease for job in done],
         worker=worker,
         limit=limit,
         general=general,
@@ -130,16 +142,9 @@ async def enrol(tx: Tx, worker: UUID, info: dict[str, Any], lease: timedelta) ->
 
 async def leave(tx: Tx, worker: UUID) -> int:
     """Leave: what the worker still runs returns to the queue at once, uncounted; how many jobs that were."""
-    lanes: list[_Lane] = await queries.many(tx, _Lane, "release_all", worker=worker)
+    (released,) = await queries.values(tx, "release_all", worker=worker)
     await queries.run(tx, "leave", worker=worker)
-    await _wake(tx, [(row.lane, row.band) for row in lanes])
-    return len(lanes)
-
-
-@dataclass(frozen=True)
-class _Lane:
-    lane: str
-    band: int
+    return released
 
 
 async def beat(tx: Tx, worker: UUID, lease: timedelta) -> bool:
@@ -147,9 +152,23 @@ async def beat(tx: Tx, worker: UUID, lease: timedelta) -> bool:
     return bool(await queries.values(tx, "beat", worker=worker, lease=lease))
 
 
-async def cancelling(tx: Tx, worker: UUID) -> set[JobId]:
-    """Those of the worker's jobs that were cancelled."""
-    return set(await queries.values(tx, "cancelling", worker=worker))
+@dataclass(frozen=True)
+class Held:
+    """A job that the database says a worker runs, and whether it was cancelled."""
+
+    id: JobId
+    cancelling: bool
+
+
+async def held(tx: Tx, worker: UUID) -> list[Held]:
+    """What the worker runs, as the database knows it."""
+    return await queries.many(tx, Held, "held", worker=worker)
+
+
+async def give_back(tx: Tx, worker: UUID, ids: Iterable[JobId]) -> int:
+    """running → queued, uncounted, for jobs that their worker knows nothing of; how many."""
+    (returned,) = await queries.values(tx, "give_back", worker=worker, ids=list(ids))
+    return returned
 
 
 @dataclass(frozen=True)
@@ -171,28 +190,114 @@ async def sweep(tx: Tx, retention: timedelta) -> int:
     return await queries.run(tx, "sweep", retention=retention)
 
 
+async def revive(tx: Tx, ids: Sequence[JobId]) -> list[JobId]:
+    """dead → queued, with all attempts before them; the ids of those that were."""
+    return await queries.values(tx, "revive", ids=list(ids))
+
+
+async def depth(tx: Tx, lane: str | None, limit: int) -> int:
+    """How many jobs wait in a lane, or in all; counted no further than `limit`."""
+    return (await queries.values(tx, "depth", lane=lane, limit=limit))[0]
+
+
 @dataclass(frozen=True)
-class _Count:
+class Count:
+    """How many jobs of a kind are in a state, and when the oldest was made."""
+
+    kind: str
     state: str
     count: int
+    oldest_at: datetime
 
 
-async def counts(tx: Tx, lane: str | None = None) -> dict[str, int]:
-    """Living jobs by state, of one lane or of all."""
-    return {row.state: row.count for row in await queries.many(tx, _Count, "counts", lane=lane)}
+async def counts(tx: Tx, lane: str | None = None) -> list[Count]:
+    """Living jobs by kind and state, of one lane or of all."""
+    return await queries.many(tx, Count, "counts", lane=lane)
 
 
 async def rate_per_minute(tx: Tx, lane: str | None = None) -> int:
     """Jobs done in the last minute."""
-    return (await queries.values(tx, "recent_done", lane=lane))[0]
+    return (await queries.values(tx, "recent", lane=lane))[0]
 
 
-async def _wake(tx: Tx, moved: Sequence[tuple[str, int]]) -> None:
-    if moved:
-        lanes = sorted({lane for lane, _ in moved})
-        urgent = sorted({lane for lane, band in moved if band == Band.INTERACTIVE})
-        await queries.run(tx, "wake_lanes", lanes=lanes, urgent=urgent)
-        await queries.run(tx, "notify")
+async def active_subjects(tx: Tx, lane: str) -> list[UUID]:
+    """What the running jobs of a lane are about."""
+    return await queries.values(tx, "active_subjects", lane=lane)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A job as it is shown to people: living, or ended and kept for a while."""
+
+    id: JobId
+    kind: str
+    lane: str
+    state: str
+    band: int
+    subject: UUID | None
+    payload: dict[str, Any]
+    attempt: int
+    max_attempts: int
+    errors: list[dict[str, Any]]
+    created_at: datetime
+    started_at: datetime | None
+    run_at: datetime | None
+    finished_at: datetime | None
+
+
+async def find_jobs(
+    tx: Tx,
+    *,
+    limit: int,
+    before: JobId | None = None,
+    state: str | None = None,
+    kind: str | None = None,
+    lane: str | None = None,
+    subject: UUID | None = None,
+) -> list[Shown]:
+    """Jobs, newest first."""
+    return await queries.many(
+        tx, Shown, "list", limit=limit, before=before, state=state, kind=kind, lane=lane, subject=subject
+    )
+
+
+async def find_job(tx: Tx, job_id: JobId) -> Shown | None:
+    """One job."""
+    return await queries.maybe(tx, Shown, "one", id=job_id)
+
+
+async def now(tx: Tx) -> datetime:
+    """The database's time."""
+    return (await queries.values(tx, "now"))[0]
+
+
+async def put_schedule(tx: Tx, **fields: Any) -> None:
+    """Create or change the row of a schedule."""
+    await queries.run(tx, "put_schedule", **fields)
+
+
+async def remove_schedules(tx: Tx, names: Sequence[str]) -> None:
+    """Delete the rows of schedules."""
+    await queries.run(tx, "remove_schedules", names=list(names))
+
+
+@dataclass(frozen=True)
+class DueSchedule:
+    """A schedule whose time has come, locked until the transaction ends."""
+
+    name: str
+    cron: str
+    now: datetime
+
+
+async def lock_due_schedule(tx: Tx) -> DueSchedule | None:
+    """A schedule that is due and that nobody else is firing."""
+    return await queries.maybe(tx, DueSchedule, "lock_due_schedule")
+
+
+async def fire_schedule(tx: Tx, name: str, next_at: datetime) -> None:
+    """Enqueue the schedule's job, and set when the next one is due."""
+    await queries.values(tx, "fire_schedule", name=name, next_at=next_at)
 
 
 def _told(error: GristmillError | None) -> Jsonb | None:

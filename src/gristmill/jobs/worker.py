@@ -2,13 +2,17 @@
 
 It claims only as many jobs as it has slots for. Two loops run side by side:
 
-    cycle   settle what is finished and claim what there is room for, in one transaction; sleep until a
+    cycle   settle what is finished and claim what there is room for, in one statement; sleep until a
             notification, a finished job, or the poll interval (the fallback when notifications are lost)
-    pulse   renew the lease, stop what was cancelled, tick (promote due jobs, return those of the gone)
+    pulse   renew the lease, stop what was cancelled, tick (promote due jobs, return those of the gone),
+            fire due schedules, sweep
 
-When the database is away, both wait and try again; what finished meanwhile is settled when it is back,
-unless the lease ran out first, in which case somebody else runs it and ours settles nothing. A worker that
-was declared gone stops what it runs and joins again under a new id.
+What the worker knows and what the database knows can come apart where a connection dies under a statement:
+
+    a claim was made, and its answer lost     the pulse sees jobs that nobody here runs, and gives them back
+    a settling was lost                       it is repeated until it is answered; a second time finds nothing
+    the lease ran out meanwhile               another runs the job, and ours settles nothing
+    the worker was declared gone              it stops what it runs, and joins again under a new id
 """
 
 import asyncio
@@ -26,14 +30,15 @@ from gristmill import clock, faults
 from gristmill.db import Database, Tx, Unavailable
 from gristmill.db.listen import Listener
 from gristmill.errors import GristmillError, LeaseLost, Permanent
-from gristmill.jobs import retry, store
+from gristmill.jobs import retry, schedule, store
 from gristmill.jobs.job import Band, Job, JobId, Outcome
+from gristmill.jobs.outage import Outage
 
 log = logging.getLogger(__name__)
 
 POLL = timedelta(seconds=1)
-RECONNECT_WAIT = timedelta(milliseconds=250)
 CLAIM_BATCH = 64
+_SWEEP_EVERY = 60.0
 
 
 @dataclass(frozen=True)
@@ -70,12 +75,16 @@ class Worker:
     ) -> None:
         self._db, self._handlers, self._limits = db, handlers, limits
         self.id: UUID = uuid4()
-        self._wake, self._stopping = asyncio.Event(), asyncio.Event()
+        self._wake, self._pulse_now, self._stopping = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._running: dict[JobId, tuple[Job, asyncio.Task[None]]] = {}
         self._cancelled: set[JobId] = set()
+        self._settling: set[JobId] = set()
         self._finished: list[Job] = []
-        self._more = True
-        self._pulse_now = asyncio.Event()
+        self._unsettled: list[tuple[Job, retry.Move]] = []
+        self._strays: set[JobId] = set()
+        self._more, self._cycling = True, False
+        self._swept = time.monotonic()
+        self._outage = Outage(log)
         listener.subscribe("job", self._on_job)
         listener.subscribe("job_cancel", self._on_cancel)
 
@@ -88,7 +97,6 @@ class Worker:
         """Claim nothing more and come to an end; `run` returns when that is done."""
         self._stopping.set()
         self._wake.set()
-        self._pulse_now.set()
 
     async def run(self) -> None:
         """Work until `stop`."""
@@ -105,46 +113,54 @@ class Worker:
     # ── cycle ────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _cycle(self) -> None:
-        room = self._room()
-        if not self._finished and (not self._more or room.limit <= 0):
+        limit, general = self._room()
+        if not self._finished and not self._unsettled and (not self._more or limit <= 0):
             self._wake.clear()
             if not await clock.wait(self._wake, POLL):
                 self._more = True
             return
-        finished, self._finished = self._finished, []
         try:
-            async with self._db.transaction() as tx:
-                if finished:
-                    await store.complete_all(tx, finished)
-                jobs = (
-                    await store.claim(
-                        tx,
-                        self.id,
-                        limit=room.limit,
-                        general=room.general,
-                        lane_cap=self._limits.lane_cap,
-                        global_cap=self._limits.global_cap,
-                    )
-                    if room.limit > 0
-                    else []
-                )
+            await self._settle_again()
+            jobs = await self._settle_and_claim(limit, general)
         except Unavailable as error:
-            self._finished[:0] = finished
-            log.warning("worker waits for the database", extra={"reason": error.message})
-            await clock.pause(RECONNECT_WAIT * (1 + random.random()))  # noqa: S311
+            await self._outage.began(error)
             return
+        self._outage.ended()
         self._more = bool(jobs)
+        for job in jobs:
+            task = asyncio.create_task(self._execute(job), name=f"job {job.kind}")
+            self._running[job.id] = (job, task)
         if jobs:
             await faults.point("worker.claimed")
-        for job in jobs:
-            self._running[job.id] = (job, asyncio.create_task(self._execute(job), name=f"job {job.kind}"))
+            # Let them start, and the quick ones end, so that the next cycle settles many at once.
+            await asyncio.sleep(0)
 
-    def _room(self) -> "_Room":
+    def _room(self) -> tuple[int, int]:
+        """How many jobs may be claimed, and how many of them not interactive."""
         if self._stopping.is_set():
-            return _Room(0, 0)
+            return 0, 0
         general = sum(1 for job, _ in self._running.values() if job.band != Band.INTERACTIVE)
         limit = min(CLAIM_BATCH, self._limits.slots - len(self._running))
-        return _Room(limit, max(0, min(limit, self._limits.general - general)))
+        return limit, max(0, min(limit, self._limits.general - general))
+
+    async def _settle_and_claim(self, limit: int, general: int) -> list[Job]:
+        finished = self._finished[:]
+        self._cycling = True
+        try:
+            async with self._db.connection() as tx:
+                jobs = await store.cycle(
+                    tx,
+                    self.id,
+                    finished,
+                    limit=limit,
+                    general=general,
+                    lane_cap=self._limits.lane_cap,
+                    global_cap=self._limits.global_cap,
+                )
+        finally:
+            self._cycling = False
+        del self._finished[: len(finished)]
+        return jobs
 
     # ── one job ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -152,24 +168,18 @@ class Worker:
         started = time.perf_counter()
         try:
             move = await self._attempt(job)
+            # From here on it has an end: a cancel that comes now is met by whoever moves the job next.
+            self._settling.add(job.id)
             await self._settle(job, move)
-            log.debug(
-                "job ended",
-                extra={**_facts(job), "move": type(move).__name__, "took": time.perf_counter() - started},
-            )
-        except asyncio.CancelledError:
-            if job.id in self._cancelled:
-                async with self._db.transaction() as tx:
-                    await store.withdraw(tx, job)
-                log.info("job cancelled", extra=_facts(job))
-        except (LeaseLost, Unavailable) as error:
-            # Not settled: the lease runs out and the job runs again, here or elsewhere.
-            log.warning("job not settled", extra={**_facts(job), "reason": error.message})
         finally:
             del self._running[job.id]
             self._cancelled.discard(job.id)
+            self._settling.discard(job.id)
             self._more = True
             self._wake.set()
+        if log.isEnabledFor(logging.DEBUG):
+            took = time.perf_counter() - started
+            log.debug("job ended", extra={**_facts(job), "move": type(move).__name__, "took": took})
 
     async def _attempt(self, job: Job) -> retry.Move:
         try:
@@ -182,12 +192,33 @@ class Worker:
             if handler is None:
                 raise Permanent(f"No handler for work of kind {job.kind!r}.", code="unknown_kind")
             return retry.after_outcome(await handler.run(job))
+        except asyncio.CancelledError:
+            # By a cancel; else by the end of this worker, which gives back what it holds.
+            return retry.Withdraw() if job.id in self._cancelled else retry.Nothing()
         except Exception as error:
             if not isinstance(error, GristmillError):
                 log.exception("job raised a bug", extra=_facts(job))
             return retry.after_error(error, job, random.random())  # noqa: S311
 
     async def _settle(self, job: Job, move: retry.Move) -> None:
+        """Make the move now, or when the database is back."""
+        try:
+            await self._make(job, move)
+        except LeaseLost:
+            log.warning("job was lost to another worker", extra=_facts(job))
+        except Unavailable:
+            self._unsettled.append((job, move))
+
+    async def _settle_again(self) -> None:
+        while self._unsettled:
+            job, move = self._unsettled[0]
+            try:
+                await self._make(job, move)
+            except LeaseLost:
+                log.warning("job was lost to another worker", extra=_facts(job))
+            del self._unsettled[0]
+
+    async def _make(self, job: Job, move: retry.Move) -> None:
         match move:
             case retry.Complete():
                 if not job.settled:
@@ -204,41 +235,65 @@ class Worker:
                     if handler is not None and handler.buried is not None:
                         await handler.buried(tx, job, error)
                 log.error("job is dead", extra={**_facts(job), "code": error.code, "reason": error.message})
+            case retry.Withdraw():
+                async with self._db.transaction() as tx:
+                    await store.withdraw(tx, job)
+                log.info("job cancelled", extra=_facts(job))
             case retry.Nothing():
-                log.warning("job lost its lease", extra=_facts(job))
+                pass
 
     # ── pulse ────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _pulse(self) -> None:
         longest = min(POLL, self._limits.lease / 3)
-        swept = time.monotonic()
         while True:
             wait = longest
             try:
                 async with self._db.connection() as tx:
-                    if not await store.beat(tx, self.id, self._limits.lease):
-                        await self._rejoin()
-                    for cancelled in await store.cancelling(tx, self.id):
-                        self._stop_job(cancelled)
-                    ticked = await store.tick(tx)
-                    if ticked.expired:
-                        log.warning(
-                            "jobs of lost workers returned to the queue", extra={"count": ticked.expired}
-                        )
-                    if ticked.next_in is not None:
-                        wait = min(longest, max(ticked.next_in, timedelta(milliseconds=5)))
-                    if time.monotonic() - swept > 60:
-                        swept = time.monotonic()
-                        await store.sweep(tx, self._limits.retention)
+                    wait = min(longest, await self._beat(tx))
+                async with self._db.connection() as tx:
+                    await schedule.fire_due(tx)
             except Unavailable as error:
-                log.warning("worker has no pulse", extra={"reason": error.message})
+                await self._outage.began(error)
             self._pulse_now.clear()
             await clock.wait(self._pulse_now, wait)
 
+    async def _beat(self, tx: Tx) -> timedelta:
+        """Everything that a worker does about once a second; how soon it has to be done again."""
+        if not await store.beat(tx, self.id, self._limits.lease):
+            await self._rejoin()
+        held = await store.held(tx, self.id)
+        for job in held:
+            if job.cancelling:
+                self._stop_job(job.id)
+        await self._give_back_strays(tx, {job.id for job in held})
+        ticked = await store.tick(tx)
+        if ticked.expired:
+            log.warning("jobs of lost workers returned to the queue", extra={"count": ticked.expired})
+        if time.monotonic() - self._swept > _SWEEP_EVERY:
+            self._swept = time.monotonic()
+            await store.sweep(tx, self._limits.retention)
+        return POLL if ticked.next_in is None else max(ticked.next_in, timedelta(milliseconds=5))
+
+    async def _give_back_strays(self, tx: Tx, held: set[JobId]) -> None:
+        """Give back what the database says we run and we don't: seen twice, and not just being claimed."""
+        known = {
+            *self._running,
+            *(job.id for job in self._finished),
+            *(job.id for job, _ in self._unsettled),
+        }
+        strays = set[JobId]() if self._cycling else held - known
+        if lost := strays & self._strays:
+            await store.give_back(tx, self.id, lost)
+            log.warning(
+                "jobs whose claim was never answered returned to the queue", extra={"count": len(lost)}
+            )
+        self._strays = strays - lost
+
     def _stop_job(self, job_id: JobId) -> None:
-        if (entry := self._running.get(job_id)) is not None and job_id not in self._cancelled:
+        if job_id in self._running and job_id not in self._cancelled | self._settling:
             self._cancelled.add(job_id)
-            entry[1].cancel()
+            self._running[job_id][1].cancel()
 
     async def _enrol(self) -> None:
         info = {"host": platform.node(), "pid": os.getpid()}
@@ -265,13 +320,15 @@ class Worker:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         try:
+            await self._settle_again()
+            await self._settle_and_claim(0, 0)
             async with self._db.transaction() as tx:
-                await store.complete_all(tx, self._finished)
                 released = await store.leave(tx, self.id)
             log.info("worker stopped", extra={"worker": self.id, "released": released})
         except Unavailable as error:
             log.warning(
-                "worker could not say goodbye; its jobs wait for its lease", extra={"reason": error.message}
+                "worker could not say goodbye; its jobs wait for its lease to run out",
+                extra={"reason": error.message},
             )
 
     def _on_job(self, _payload: str | None) -> None:
@@ -281,12 +338,6 @@ class Worker:
     def _on_cancel(self, payload: str | None) -> None:
         if payload is None or payload == str(self.id):
             self._pulse_now.set()
-
-
-@dataclass(frozen=True)
-class _Room:
-    limit: int
-    general: int
 
 
 def _facts(job: Job) -> dict[str, object]:

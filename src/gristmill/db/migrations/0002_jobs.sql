@@ -2,13 +2,12 @@
 
 create type job_state as enum ('queued', 'delayed', 'running', 'dead');
 
---          enqueue                claim               complete
---     ()  ─────────→  queued  ───────────→  running  ──────────→  job_history: done
---                       ↑ ↑ └── cancel ──────┐ │ │
---               promote │ │ expire, release  │ │ └─ cancel ────→  job_history: cancelled
---                       │ └──────────────────┼─┤
---                    delayed ←─ postpone ────┼─┤
---                       └──── cancel ────────┘ └── bury ─→ dead ── retry ─→ queued
+--        enqueue            claim             complete
+--     ()  ─────→  queued  ─────────→  running  ───────→  history: done
+--                  ↑   ↑                │ │ │
+--         promote  │   └─ return ───────┘ │ └─ cancel ─→  history: cancelled, from queued and delayed too
+--               delayed ←─ return later ──┤
+--                                         └─ bury ─→  dead  ── retry ─→  queued
 create table job (
     id              uuid primary key default uuidv7(),      -- also the order within a lane and band
     kind            text not null,
@@ -78,6 +77,22 @@ create table lane (
 create index lane_busy on lane (served) where busy and not paused;
 create index lane_urgent on lane (served) where urgent and not paused;
 
+-- A job to enqueue at the times of a cron expression.
+create table schedule (
+    name            text primary key,
+    cron            text not null,
+    next_at         timestamptz not null,
+    last_at         timestamptz,
+    kind            text not null,
+    lane            text collate "C" not null,
+    band            smallint not null,
+    max_attempts    smallint not null,
+    key             text collate "C",
+    subject         uuid,
+    payload         jsonb not null
+);
+create index schedule_due on schedule (next_at);
+
 -- What a job costs its lane: every job something, a large one more. 64 KiB count as one job.
 create function job_charge(workload real) returns double precision
     language sql immutable parallel safe as 'select 1 + workload::double precision / 65536';
@@ -99,44 +114,46 @@ begin
      where l.lane = w.lane;
 end $$;
 
--- Insert jobs in the caller's transaction. Gives one row per input, in order: the job's id, and whether it is
--- new or the one that already lives under its key.
-create function job_enqueue(p_kind text[], p_lane text[], p_band smallint[], p_workload real[], p_key text[],
-                            p_subject uuid[], p_payload jsonb[], p_max_attempts smallint[], p_delay interval[])
+-- Insert p_count jobs in the caller's transaction. Gives one row per input, in order: the job's id, and whether it
+-- is new or the one that already lives under its key. One JSON text is by far the cheapest way to send many rows
+-- that a function can take: nine arrays cost the client twice as much.
+create function job_enqueue(p_jobs json, p_count int, p_lanes text[], p_urgent text[])
 returns table (id uuid, created boolean) language plpgsql as $$
 #variable_conflict use_column
 declare
-    v_ids uuid[];
+    v_ids uuid[] := array(select uuidv7() from generate_series(1, p_count));
+    v_keys text[];
     v_new int;
 begin
-    perform lane_wake(array_agg(distinct u.lane),
-                      coalesce(array_agg(distinct u.lane) filter (where u.band = 0), '{}'))
-       from unnest(p_lane, p_band, p_delay) u(lane, band, delay) where u.delay is null having count(*) > 0;
+    perform lane_wake(p_lanes, p_urgent) where cardinality(p_lanes) > 0;
     perform pg_notify('job', '');
-    select array_agg(uuidv7() order by n) into v_ids from generate_subscripts(p_lane, 1) n;
     loop
         insert into job (id, kind, lane, band, workload, key, subject, payload, max_attempts, state, run_at)
-        select u.id, u.kind, u.lane, u.band, u.workload, u.key, u.subject, u.payload, u.max_attempts,
+        select v_ids[u.n], u.kind, u.lane, u.band, u.workload, u.key, u.subject, u.payload, u.attempts,
                case when u.delay is null then 'queued' else 'delayed' end::job_state,
                clock_now() + coalesce(u.delay, '0')
-          from unnest(v_ids, p_kind, p_lane, p_band, p_workload, p_key, p_subject, p_payload, p_max_attempts, p_delay)
-               u(id, kind, lane, band, workload, key, subject, payload, max_attempts, delay)
-         where v_new is null or not exists (select from job j where j.id = u.id)
+          from rows from (json_to_recordset(p_jobs) as (kind text, lane text, band smallint, workload real, key text,
+                          subject uuid, payload jsonb, attempts smallint, delay interval)) with ordinality
+               as u(kind, lane, band, workload, key, subject, payload, attempts, delay, n)
+         where v_new is null or not exists (select from job j where j.id = v_ids[u.n])
         on conflict (key) where key is not null and state <> 'dead' do nothing;
-        get diagnostics v_new = row_count;
-        if v_new = cardinality(v_ids) then
-            return query select u.id, true from unnest(v_ids) u(id);
-            return;
+        if v_new is null then
+            get diagnostics v_new = row_count;
+            if v_new = p_count then
+                return query select u.id, true from unnest(v_ids) u(id);
+                return;
+            end if;
+            v_keys := array(select j ->> 'key' from json_array_elements(p_jobs) j);
         end if;
         -- A job that lives under a key may be gone a moment later: then ours goes in after all.
         exit when not exists (
-            select from unnest(v_ids, p_key) u(id, key)
+            select from unnest(v_ids, v_keys) u(id, key)
              where not exists (select from job j where j.id = u.id)
                and not exists (select from job j where j.key = u.key and j.state <> 'dead'));
     end loop;
     return query
         select coalesce(mine.id, other.id), mine.id is not null
-          from unnest(v_ids, p_key) with ordinality u(id, key, n)
+          from unnest(v_ids, v_keys) with ordinality u(id, key, n)
           left join job mine on mine.id = u.id
           left join job other on other.key = u.key and other.state <> 'dead'
          order by u.n;
@@ -204,7 +221,7 @@ begin
     started as (
         update job j
            set state = 'running', attempt = j.attempt + 1, lease = gen_random_uuid(), worker = p_worker,
-               started_at = clock_now(), cancelling = false
+               started_at = clock_now()
           from locked where j.id = locked.id
         returning j.id, j.kind, j.lane, j.band, j.payload, j.subject, j.attempt, j.max_attempts, j.lease, j.created_at,
                   locked.cost),
@@ -285,24 +302,75 @@ create function job_complete(p_ids uuid[], p_leases uuid[]) returns setof uuid l
     returning id
 $$;
 
+-- What a worker does over and over, in one round trip and one commit: settle what is done, claim what there is room for.
+create function job_cycle(p_done uuid[], p_leases uuid[], p_worker uuid, p_limit int, p_general int, p_cap int,
+                          p_global_cap int)
+returns table (id uuid, kind text, lane text, band smallint, payload jsonb, subject uuid, attempt smallint,
+               max_attempts smallint, lease uuid, created_at timestamptz)
+language plpgsql as $$
+begin
+    if cardinality(p_done) > 0 then
+        perform job_complete(p_done, p_leases);
+    else
+        -- A claim that a crash of the server forgets was never made: its jobs are queued as before.
+        set local synchronous_commit = off;
+    end if;
+    if p_limit > 0 then
+        return query select * from job_claim(p_worker, p_limit, p_general, p_cap, p_global_cap);
+    end if;
+end $$;
+
+-- running → queued, or delayed when p_delay is not zero. What was cancelled meanwhile does not come back: → cancelled.
+-- The caller has locked the jobs, and has the right to move them; an uncounted attempt is given back.
+create function job_return(p_ids uuid[], p_delay interval, p_counted boolean, p_error jsonb) returns int
+language plpgsql as $$
+declare
+    v_lanes text[];
+    v_urgent text[];
+begin
+    perform job_end(array(select j.id from job j where j.id = any (p_ids) and j.state = 'running' and j.cancelling));
+    with back as (
+        update job j
+           set state = case when p_delay > interval '0' then 'delayed' else 'queued' end::job_state,
+               run_at = clock_now() + p_delay, lease = null, worker = null,
+               attempt = j.attempt - case when p_counted then 0 else 1 end,
+               errors = case when p_error is null then j.errors
+                             else j.errors || (p_error || jsonb_build_object('at', clock_now(), 'attempt', j.attempt)) end
+         where j.id = any (p_ids) and j.state = 'running' and not j.cancelling
+        returning j.lane, j.band)
+    select array_agg(distinct b.lane), array_agg(distinct b.lane) filter (where b.band = 0)
+      into v_lanes, v_urgent from back b;
+    if v_lanes is not null and p_delay <= interval '0' then
+        perform lane_wake(v_lanes, coalesce(v_urgent, '{}'));
+        perform pg_notify('job', '');
+    end if;
+    return cardinality(p_ids);
+end $$;
+
+-- queued | delayed | running → cancelled. The caller has locked the jobs.
+create function job_end(p_ids uuid[]) returns int language sql as $$
+    with gone as (
+        delete from job j where j.id = any (p_ids)
+        returning j.id, j.kind, j.lane, j.subject, j.attempt, j.errors, j.created_at, j.started_at),
+    kept as (
+        insert into job_history (id, kind, lane, subject, outcome, attempt, errors, created_at, started_at, finished_at)
+        select g.id, g.kind, g.lane, g.subject, 'cancelled', g.attempt, g.errors, g.created_at, g.started_at, clock_now()
+          from gone g returning 1)
+    select count(*)::int from kept
+$$;
+
 -- Cancel jobs: those that wait are gone at once, those that run are told and stop at their next edge.
 create function job_cancel(p_ids uuid[]) returns table (removed int, told int) language plpgsql as $$
 begin
-    with hit as (
-        select j.id from job j where j.id = any (p_ids) and j.state in ('queued', 'delayed') order by j.id for update),
-    gone as (
-        delete from job j using hit where j.id = hit.id and j.state in ('queued', 'delayed')
-        returning j.id, j.kind, j.lane, j.subject, j.attempt, j.errors, j.created_at, j.started_at)
-    insert into job_history (id, kind, lane, subject, outcome, attempt, errors, created_at, started_at, finished_at)
-    select g.id, g.kind, g.lane, g.subject, 'cancelled', g.attempt, g.errors, g.created_at, g.started_at, clock_now() from gone g;
-    get diagnostics removed = row_count;
+    removed := job_end(array(
+        select j.id from job j where j.id = any (p_ids) and j.state in ('queued', 'delayed') order by j.id for update));
     -- A newer snapshot: what was claimed while we waited for its row is running by now.
     with hit as (
         select j.id from job j where j.id = any (p_ids) and j.state = 'running' order by j.id for no key update),
     asked as (update job j set cancelling = true from hit where j.id = hit.id returning j.worker)
-    select count(*) into told from (
-        select pg_notify('job_cancel', a.worker::text) from (select distinct worker from asked) a) n;
-    select count(*) into told from job j where j.id = any (p_ids) and j.state = 'running' and j.cancelling;
+    select coalesce(sum(n.jobs), 0) into told from (
+        select a.jobs, pg_notify('job_cancel', a.worker::text)
+          from (select worker, count(*) as jobs from asked group by 1) a) n;
     return next;
 end $$;
 
@@ -312,7 +380,6 @@ language plpgsql set enable_seqscan = off set enable_bitmapscan = off as $$
 declare
     v_lanes text[];
     v_urgent text[];
-    v_gone uuid[];
 begin
     promoted := 0; expired := 0;
     if pg_try_advisory_xact_lock(hashtext('gristmill.tick')) then
@@ -324,26 +391,14 @@ begin
           into promoted, v_lanes, v_urgent from up;
         if promoted > 0 then
             perform lane_wake(v_lanes, coalesce(v_urgent, '{}'));
-        end if;
-        select array_agg(w.id) into v_gone from worker w where w.lease_until < clock_now();
-        delete from worker w where w.id = any (v_gone);
-        with lost as (
-            select j.id from job j
-             where j.state = 'running' and not exists (select from worker w where w.id = j.worker)
-             order by j.id for update skip locked),
-        back as (
-            update job j set state = 'queued', lease = null, worker = null,
-                   errors = j.errors || jsonb_build_object('at', clock_now(), 'attempt', j.attempt, 'code', 'worker_lost',
-                                                           'message', 'The worker that ran this job is gone.')
-              from lost where j.id = lost.id returning j.lane, j.band)
-        select count(*), array_agg(distinct back.lane), array_agg(distinct back.lane) filter (where back.band = 0)
-          into expired, v_lanes, v_urgent from back;
-        if expired > 0 then
-            perform lane_wake(v_lanes, coalesce(v_urgent, '{}'));
-        end if;
-        if promoted + expired > 0 then
             perform pg_notify('job', '');
         end if;
+        delete from worker w where w.lease_until < clock_now();
+        expired := job_return(array(
+            select j.id from job j
+             where j.state = 'running' and not exists (select from worker w where w.id = j.worker)
+             order by j.id for update skip locked), '0', true,
+            '{"code": "worker_lost", "message": "The worker that ran this job is gone."}');
     end if;
     select j.run_at - clock_now() into next_in from job j where j.state = 'delayed' order by j.run_at limit 1;
     return next;

@@ -1,6 +1,7 @@
 """`/api/knowledge-bases`."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Annotated, Self
 from uuid import UUID
 
@@ -63,11 +64,13 @@ class BaseOut(Stamped):
 
 
 class QueueOut(Wire):
-    """What a base still has to do."""
+    """What a base still has to do, how fast it goes, and when it may be done."""
 
     queue_size: int
     processing_count: int
     dead_count: int
+    active_item_ids: list[UUID]
+    oldest_queued_at: datetime | None
     rate_per_minute: int
     eta_seconds: int | None
 
@@ -116,13 +119,13 @@ async def get_queue(base_id: PathBase, context: InContext) -> QueueOut:
     """What the base still has to do, how fast it goes, and when it may be done."""
     async with context.db.connection() as tx:
         base = await guards.base_exists(tx, base_id)
-        counts = await jobs.counts(tx, base.lane)
-        rate = await jobs.rate_per_minute(tx, base.lane)
-    waiting, running = counts.get("queued", 0) + counts.get("delayed", 0), counts.get("running", 0)
+        queue = await jobs.look(tx, base.lane)
     return QueueOut(
-        queue_size=waiting,
-        processing_count=running,
-        dead_count=counts.get("dead", 0),
-        rate_per_minute=rate,
-        eta_seconds=0 if waiting + running == 0 else round(60 * (waiting + running) / rate) if rate else None,
+        queue_size=queue.waiting,
+        processing_count=queue.running,
+        dead_count=queue.dead,
+        active_item_ids=queue.active,
+        oldest_queued_at=queue.oldest_queued_at,
+        rate_per_minute=queue.rate_per_minute,
+        eta_seconds=queue.eta_seconds,
     )

@@ -1,0 +1,135 @@
+"""What the benchmark asks of every engine, and our own behind it.
+
+Engines are used as their documentation says, each with its best bulk insert and the worker it ships, over
+psycopg and the same Unix socket, with default durability. Each declares how many jobs its worker runs at once
+when it drains no-ops: the value that was best for it on the machine this was written on.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import LiteralString, Protocol
+
+from gristmill import jobs
+from gristmill.db import Database
+from gristmill.db.listen import Listener
+from gristmill.db.migrate import migrate
+from gristmill.jobs import Done, Handler, Job, Limits, NewJob, Outcome, Work, Worker
+
+# Is given the lane and the number of a job, and returns when the job is done.
+Run = Callable[[str, int], Awaitable[None]]
+
+
+class Feed(Protocol):
+    """Adds jobs; returns when they are committed."""
+
+    async def one(self, lane: str, number: int) -> None:
+        """One job, by the engine's call for one."""
+        ...
+
+    async def bulk(self, lane: str, first: int, count: int) -> None:
+        """`count` jobs, by the engine's best call for many."""
+        ...
+
+
+class Engine(Protocol):
+    """A job engine on PostgreSQL."""
+
+    name: str
+    concurrency: int
+    uvloop: bool  # whether its own command runs it on uvloop
+    unfinished: LiteralString  # SQL: how many jobs wait or run
+
+    async def install(self, url: str) -> None:
+        """Make its tables."""
+        ...
+
+    def feed(self, url: str) -> AbstractAsyncContextManager[Feed]:
+        """A connected client."""
+        ...
+
+    def work(self, url: str, run: Run, concurrency: int) -> AbstractAsyncContextManager[None]:
+        """Its worker, for as long as the block lasts; it knows the lanes `a` and `b`."""
+        ...
+
+
+@dataclass(frozen=True)
+class Numbered(Work):
+    """A job that is only a number."""
+
+    kind = "numbered"
+
+    number: int
+
+
+class _OurFeed:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    async def one(self, lane: str, number: int) -> None:
+        async with self._db.transaction() as tx:
+            await jobs.enqueue(tx, NewJob(Numbered(number), lane))
+
+    async def bulk(self, lane: str, first: int, count: int) -> None:
+        async with self._db.transaction() as tx:
+            await jobs.enqueue(
+                tx, *(NewJob(Numbered(number), lane) for number in range(first, first + count))
+            )
+
+
+class Gristmill:
+    """Ours: caps out of the way, so that one lane may fill the worker."""
+
+    name = "gristmill"
+    concurrency = 128
+    uvloop = False
+    unfinished: LiteralString = "select count(*)::int from job where state <> 'dead'"
+
+    async def install(self, url: str) -> None:
+        """Our migrations."""
+        await migrate(url)
+
+    @asynccontextmanager
+    async def feed(self, url: str) -> AsyncGenerator[Feed]:
+        """One transaction per call."""
+        db = Database(url)
+        await db.open()
+        try:
+            yield _OurFeed(db)
+        finally:
+            await db.close()
+
+    @asynccontextmanager
+    async def work(self, url: str, run: Run, concurrency: int) -> AsyncGenerator[None]:
+        """The worker as `gristmill serve` builds it, with other limits."""
+
+        async def numbered(job: Job) -> Outcome:
+            await run(job.lane, int(job.payload["number"]))
+            return Done()
+
+        limits = Limits(
+            slots=concurrency, reserved=0, lane_cap=concurrency, stop_grace=timedelta(milliseconds=100)
+        )
+        async with working(url, {Numbered.kind: Handler(numbered)}, limits):
+            yield
+
+
+@asynccontextmanager
+async def working(url: str, handlers: dict[str, Handler], limits: Limits) -> AsyncGenerator[Worker]:
+    """One of our workers, with its pool and its listener, for as long as the block lasts."""
+
+    db, listener = Database(url), Listener(url)
+    await db.open()
+    worker = Worker(db, listener, handlers, limits)
+    listener.start()
+    await asyncio.wait_for(listener.connected.wait(), 10)
+    task = asyncio.create_task(worker.run())
+    try:
+        yield worker
+    finally:
+        worker.stop()
+        await task
+        await listener.stop()
+        await db.close()

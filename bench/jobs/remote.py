@@ -1,0 +1,71 @@
+"""Processes that the benchmark starts and talks to, and ends by their pid only."""
+
+import asyncio
+import contextlib
+import json
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+_LINE_LIMIT = 1 << 26
+
+
+async def spawn(module: str, *arguments: str, log: Path | None = None) -> Process:
+    """A Python process of `module`, with pipes; its errors go to ours, or to `log`."""
+    with contextlib.nullcontext() if log is None else log.open("ab") as errors:
+        return await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            module,
+            *arguments,
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=errors,
+            cwd=ROOT,
+            limit=_LINE_LIMIT,
+        )
+
+
+async def end(process: Process, patience: float = 15) -> None:
+    """Close its input, which asks it to stop; kill it when it does not."""
+    if process.stdin is not None:
+        process.stdin.close()
+    try:
+        async with asyncio.timeout(patience):
+            await process.wait()
+    except TimeoutError:
+        with contextlib.suppress(ProcessLookupError):
+            process.send_signal(signal.SIGKILL)
+        await process.wait()
+
+
+class Remote:
+    """Another process's agent."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    async def ask(self, do: str, **order: Any) -> dict[str, Any]:
+        """Have it do something, and wait for the answer."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps({"do": do, **order}).encode() + b"\n")
+        line = await self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"an agent ended while it was to {do}")
+        return json.loads(line)
+
+
+@asynccontextmanager
+async def agent(engine: str, url: str, postmaster: int) -> AsyncGenerator[Remote]:
+    """An agent for `engine`, until the end of the block."""
+    process = await spawn("bench.jobs.agent", engine, url, str(postmaster))
+    try:
+        yield Remote(process)
+    finally:
+        await end(process)

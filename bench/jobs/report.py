@@ -1,0 +1,105 @@
+"""Figures and requirements, as plain text or as markdown that docs/benchmarks.md can take over."""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Table:
+    """One measurement: what it is, and a row per engine or case."""
+
+    title: str
+    how: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """One line of the "must hold" list, with the figure that decides it."""
+
+    text: str
+    figure: str
+    holds: bool
+
+
+@dataclass
+class Report:
+    """What a run gave."""
+
+    machine: str
+    tables: list[Table] = field(default_factory=list[Table])
+    requirements: list[Requirement] = field(default_factory=list[Requirement])
+
+    def require(self, text: str, figure: str, holds: bool) -> None:
+        """Note whether a requirement holds."""
+        self.requirements.append(Requirement(text, figure, holds))
+
+    def add(self, title: str, how: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Note a table."""
+        self.tables.append(Table(title, how, columns, rows))
+
+    @property
+    def holds(self) -> bool:
+        """Whether every requirement that was looked at holds."""
+        return all(requirement.holds for requirement in self.requirements)
+
+    def text(self) -> str:
+        """For a terminal."""
+        parts = [self.machine]
+        for table in self.tables:
+            parts += ["", table.title, f"  ({table.how})", *_aligned(table)]
+        if self.requirements:
+            parts += ["", "Requirements"]
+        for each in self.requirements:
+            parts.append(
+                f"  {'holds        ' if each.holds else 'DOES NOT HOLD'}  {each.text}: {each.figure}"
+            )
+        return "\n".join(parts)
+
+    def markdown(self) -> str:
+        """For docs/benchmarks.md."""
+        parts = [f"Machine: {self.machine}."]
+        for table in self.tables:
+            parts += ["", f"### {table.title}", "", f"{table.how}", "", _row(table.columns)]
+            parts.append("|" + "---|" + "---:|" * (len(table.columns) - 1))
+            parts += [_row(row) for row in table.rows]
+        if self.requirements:
+            parts += ["", "### Requirements", "", "| requirement | measured | |", "|---|---|---|"]
+        parts += [
+            _row([each.text, each.figure, "holds" if each.holds else "**does not hold**"])
+            for each in self.requirements
+        ]
+        return "\n".join(parts)
+
+
+def spread(values: Sequence[float], digits: int = 0) -> str:
+    """Median, and in brackets the least and the most."""
+    middle, least, most = statistics.median(values), min(values), max(values)
+    if len(values) == 1:
+        return f"{middle:,.{digits}f}"
+    return f"{middle:,.{digits}f} ({least:,.{digits}f}–{most:,.{digits}f})"
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The value below which `share` of them lie."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def _row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _aligned(table: Table) -> list[str]:
+    rows = [table.columns, *table.rows]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(table.columns))]
+    return [
+        "  "
+        + "  ".join(
+            cell.ljust(width) if n == 0 else cell.rjust(width)
+            for n, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in rows
+    ]

@@ -1,0 +1,43 @@
+"""A look at a lane: how much waits, how fast it goes, when it may be done."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from gristmill.db import Tx
+from gristmill.jobs import store
+from gristmill.jobs.lifecycle import State
+
+
+@dataclass(frozen=True)
+class Queue:
+    """The jobs of one lane; `eta_seconds` is None while nothing tells how fast they go."""
+
+    waiting: int
+    running: int
+    dead: int
+    active: list[UUID]
+    oldest_queued_at: datetime | None
+    rate_per_minute: int
+
+    @property
+    def eta_seconds(self) -> int | None:
+        """How long the rest takes at the rate of the last minute."""
+        left = self.waiting + self.running
+        if left == 0:
+            return 0
+        return round(60 * left / self.rate_per_minute) if self.rate_per_minute else None
+
+
+async def look(tx: Tx, lane: str) -> Queue:
+    """The lane as it is now."""
+    counts = await store.counts(tx, lane)
+    waiting = [count for count in counts if count.state in (State.QUEUED, State.DELAYED)]
+    return Queue(
+        waiting=sum(count.count for count in waiting),
+        running=sum(count.count for count in counts if count.state == State.RUNNING),
+        dead=sum(count.count for count in counts if count.state == State.DEAD),
+        active=await store.active_subjects(tx, lane),
+        oldest_queued_at=min((count.oldest_at for count in waiting), default=None),
+        rate_per_minute=await store.rate_per_minute(tx, lane),
+    )

@@ -1,0 +1,74 @@
+"""Schedules: rows that enqueue a job whenever their cron expression says so.
+
+Each firing is one transaction: the job and the next due time together. The row is locked meanwhile, so that
+any number of workers fire it once; a worker that comes second passes it over. After a downtime a schedule
+fires once for all that was missed, then goes on from the present. Times are UTC, by the database's clock.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from cronsim import CronSim, CronSimError
+
+from gristmill.db import Tx
+from gristmill.errors import Invalid
+from gristmill.jobs import store
+from gristmill.jobs.job import Band, Work
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A job that is enqueued at the times of `cron`."""
+
+    name: str
+    cron: str
+    work: Work
+    lane: str
+    band: Band | None = None
+
+
+def next_time(cron: str, after: datetime) -> datetime:
+    """The first time of `cron` after an instant; Invalid when it is no cron expression."""
+    try:
+        return next(CronSim(cron, after.astimezone(UTC)))
+    except CronSimError as error:
+        raise Invalid(f"{cron!r} is not a cron expression: {error}.", code="invalid_cron") from None
+    except StopIteration:
+        raise Invalid(f"{cron!r} names no time that ever comes.", code="invalid_cron") from None
+
+
+async def put_schedules(tx: Tx, *schedules: Schedule) -> None:
+    """Create or change schedules; one whose cron stays the same keeps its next time."""
+    now = await store.now(tx)
+    for schedule in schedules:
+        await store.put_schedule(
+            tx,
+            name=schedule.name,
+            cron=schedule.cron,
+            next_at=next_time(schedule.cron, now),
+            kind=schedule.work.kind,
+            lane=schedule.lane,
+            band=int(schedule.work.band if schedule.band is None else schedule.band),
+            attempts=schedule.work.attempts,
+            key=schedule.work.key(),
+            subject=schedule.work.subject(),
+            payload=schedule.work.payload(),
+        )
+
+
+async def remove_schedules(tx: Tx, names: Sequence[str]) -> None:
+    """Forget schedules; what they have enqueued stays."""
+    await store.remove_schedules(tx, names)
+
+
+async def fire_due(tx: Tx) -> int:
+    """Enqueue what is due; how many schedules fired."""
+    fired = 0
+    while True:
+        async with tx.transaction():
+            due = await store.lock_due_schedule(tx)
+            if due is None:
+                return fired
+            await store.fire_schedule(tx, due.name, next_time(due.cron, due.now))
+            fired += 1

@@ -1,0 +1,32 @@
+"""retry: give a dead job its attempts back, and show what it is about as being worked on again.
+
+One transaction: the job is queued and its item active, or neither. Not while another job lives under the same
+key, and not when the item no longer wants what the job would do.
+"""
+
+from gristmill import catalog, jobs
+from gristmill.catalog import ItemId, ItemStatus
+from gristmill.db import Database
+from gristmill.errors import Conflict, NotFound
+from gristmill.jobs import JobId, Shown
+from gristmill.work import IndexDocument
+
+
+async def retry(db: Database, job_id: JobId) -> Shown:
+    """dead → queued."""
+    async with db.transaction() as tx:
+        job = await jobs.find_job(tx, job_id)
+        if job is None:
+            raise NotFound(f"There is no job {job_id}.", code="job_not_found")
+        if not await jobs.revive(tx, [job_id]):
+            raise Conflict(f"The job is {job.state}; only a dead one can be retried.", code="job_not_dead")
+        if job.kind == IndexDocument.kind and job.subject is not None:
+            work = IndexDocument.of(job)
+            if not await catalog.set_stage(tx, ItemId(job.subject), work.version, ItemStatus.PROCESSING):
+                raise Conflict(
+                    "The item was deleted, or has been indexed since: there is nothing to retry.",
+                    code="job_outdated",
+                )
+        found = await jobs.find_job(tx, job_id)
+    assert found is not None
+    return found

@@ -1,0 +1,47 @@
+"""Dead letters through the API."""
+
+from pathlib import Path
+from uuid import uuid4
+
+import httpx
+
+from tests.acceptance.test_api import add, ended, make_base, refused, search
+from tests.waiting import until
+
+
+async def test_a_dead_job_is_visible_and_can_be_retried_once_the_cause_is_gone(
+    http: httpx.AsyncClient, tmp_path: Path
+) -> None:
+    """S2-39: retried, then dead; by hand after that."""
+    path = tmp_path / "a.md"
+    path.write_bytes(b"\0\0")
+    base = await make_base(http)
+    (item,) = (await add(http, base, {"type": "file", "path": str(path)}))["created"]
+    assert (await ended(http, item["id"]))["status"] == "failed"
+    (job,) = (await http.get("/api/jobs", params={"state": "dead", "baseId": base})).json()["items"]
+    assert (job["kind"], job["subject"], job["attempt"]) == ("index_document", item["id"], 1)
+    assert [error["code"] for error in job["errors"]] == ["unsupported_type"]
+    path.write_text("Barley.")
+    again = await http.post(f"/api/jobs/{job['id']}/retry")
+    assert (again.status_code, again.json()["attempt"]) == (202, 0)
+
+    async def completed() -> bool:
+        return (await http.get(f"/api/knowledge-items/{item['id']}")).json()["status"] == "completed"
+
+    await until(completed)
+    assert len(await search(http, base, "barley")) == 1
+
+    async def done() -> bool:
+        return (await http.get(f"/api/jobs/{job['id']}")).json()["state"] == "done"
+
+    await until(done)
+    refused(await http.post(f"/api/jobs/{job['id']}/retry"), 409, "job_not_dead")
+    refused(await http.post(f"/api/jobs/{job['id']}/cancel"), 409, "job_not_active")
+
+
+async def test_a_job_that_is_not_there_is_not_found(http: httpx.AsyncClient) -> None:
+    for unknown in (str(uuid4()), "x"):
+        refused(await http.get(f"/api/jobs/{unknown}"), 404, "job_not_found")
+        refused(await http.post(f"/api/jobs/{unknown}/retry"), 404, "job_not_found")
+        refused(await http.post(f"/api/jobs/{unknown}/cancel"), 404, "job_not_found")
+    refused(await http.get("/api/jobs", params={"state": "stuck"}), 422, "invalid_request")

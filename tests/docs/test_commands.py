@@ -1,0 +1,48 @@
+"""docs/commands.md has a section for every command, with all that it takes and nothing else."""
+
+import re
+from typing import Any, cast
+
+import typer.main
+
+from gristmill.cli.main import cli
+from tests.docs.pages import headings, read, sections
+
+PAGE = "docs/commands.md"
+
+
+def commands() -> dict[str, list[str]]:
+    """What each command takes, as it is typed."""
+    group = cast(Any, typer.main.get_command(cli))
+    found = {"gristmill": taken(group)}
+    return found | {f"gristmill {name}": taken(command) for name, command in group.commands.items()}
+
+
+def taken(command: Any) -> list[str]:
+    return sorted(
+        name
+        for parameter in command.params
+        for name in (
+            [parameter.name.upper()] if parameter.param_type_name == "argument" else [*parameter.opts]
+        )
+    )
+
+
+def test_every_command_is_documented_with_its_options_and_arguments() -> None:
+    described = sections(read(PAGE))
+    for command, names in commands().items():
+        section = described[f"`{command}`"]
+        options = set(re.findall(r"^\| `(--[\w-]+|[A-Z]+)", section, re.MULTILINE))
+        assert sorted(options) == names, command
+
+
+def test_every_documented_command_exists() -> None:
+    documented = [title.strip("`") for title in headings(read(PAGE)) if title.startswith("`gristmill")]
+    assert sorted(documented) == sorted(commands())
+
+
+def test_every_command_that_a_page_shows_exists() -> None:
+    known = set(commands())
+    for page in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", PAGE, "docs/api.md", "docs/settings.md"):
+        for name in re.findall(r"`(?:uv run )?(gristmill [a-z]+)\b", read(page)):
+            assert name in known, f"{page}: {name}"

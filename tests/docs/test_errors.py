@@ -1,0 +1,120 @@
+"""docs/errors.md lists every code that can be told, and none that can't."""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from gristmill.doors.api.problems import FRAMEWORK_CODES, STATUSES
+from tests.docs.pages import SOURCE, read, rows
+
+
+def strings(node: ast.AST | None) -> Iterator[str]:
+    """The strings that an expression may give, choices included."""
+    match node:
+        case ast.Constant(value=str(text)):
+            yield text
+        case ast.IfExp(body=body, orelse=orelse):
+            yield from strings(body)
+            yield from strings(orelse)
+        case _:
+            return
+
+
+def assigned(target: ast.expr, value: ast.expr | None) -> Iterator[tuple[str, ast.expr | None]]:
+    """Names and what they are given, also where several are given at once."""
+    match target, value:
+        case ast.Name(id=name), _:
+            yield name, value
+        case ast.Tuple(elts=names), ast.Tuple(elts=values):
+            for one, given in zip(names, values, strict=True):
+                yield from assigned(one, given)
+        case _:
+            return
+
+
+def codes_of(node: ast.AST) -> Iterator[str]:
+    """The codes that one node of a module gives."""
+    match node:
+        case ast.keyword(arg="code", value=value):
+            yield from strings(value)
+        case ast.Assign(targets=[target], value=value):
+            for name, given in assigned(target, value):
+                if name == "code":
+                    yield from strings(given)
+                elif name == "_MEANINGS" and isinstance(given, ast.Tuple):  # (phrase, code, message)
+                    for entry in given.elts:
+                        assert isinstance(entry, ast.Tuple)
+                        yield from strings(entry.elts[1])
+        case ast.Dict(keys=keys, values=values):
+            for key, value in zip(keys, values, strict=True):
+                if "code" in strings(key):
+                    yield from strings(value)
+        case ast.Call(func=ast.Name(id="problem"), args=[_, code, *_]):
+            yield from strings(code)
+        case ast.Call(func=ast.Name(id="_uuid"), args=[_, _, code]):
+            yield from strings(code)
+        case _:
+            return
+
+
+def codes() -> set[str]:
+    """Every code in the source."""
+    found = set(FRAMEWORK_CODES.values())
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            found |= set(codes_of(node))
+    for path in SOURCE.rglob("*.sql"):
+        found |= set(re.findall(r"'code', '(\w+)'", path.read_text(encoding="utf-8")))
+    return found
+
+
+def documented() -> dict[str, list[str]]:
+    """The rows of the page by code."""
+    entries = [(row[0].strip("`"), row[1:]) for row in rows(read("docs/errors.md")) if row[0].startswith("`")]
+    assert len(entries) == len(dict(entries)), "a code is documented twice"
+    return dict(entries)
+
+
+def test_every_code_is_documented_and_every_documented_code_exists() -> None:
+    assert sorted(documented()) == sorted(codes())
+
+
+def test_the_codes_are_found_in_every_form_they_are_written_in() -> None:
+    forms = {
+        "class": "lease_lost",
+        "keyword": "base_name_taken",
+        "choice": "embedder_rate_limited",
+        "tuple": "data_dir_not_writable",
+        "table": "shared_memory_limit",
+        "dict": "deleted",
+        "problem": "foreign_host",
+        "framework": "no_such_route",
+        "sql": "worker_lost",
+    }
+    assert set(forms.values()) <= codes()
+
+
+def test_every_code_is_in_snake_case_and_says_what_it_means_and_what_to_do() -> None:
+    for code, (raised_by, status, meaning, advice) in documented().items():
+        assert re.fullmatch(r"[a-z]+(_[a-z0-9]+)*", code), code
+        assert all((raised_by, status, meaning, advice)), code
+
+
+def test_every_status_of_an_error_is_one_that_the_api_answers() -> None:
+    known = {str(status) for status in (*STATUSES.values(), *FRAMEWORK_CODES, 500)}
+    for code, (_, status, *_) in documented().items():
+        assert status == "–" or set(re.findall(r"\d+", status)) <= known, code
+
+
+def test_every_module_that_an_error_is_said_to_come_from_raises_it() -> None:
+    for code, (raised_by, *_) in documented().items():
+        for name in re.findall(r"`([\w/]+\.(?:py|sql))`", raised_by):
+            text = (SOURCE / name).read_text(encoding="utf-8")
+            assert any(word in text for word in (code, *classes(code))), f"{code} is not in {name}"
+
+
+def classes(code: str) -> list[str]:
+    """The errors that have `code` by default, which a module may raise without writing it."""
+    tree = ast.parse((SOURCE / "errors.py").read_text(encoding="utf-8"))
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    return [node.name for node in found if code in {text for part in node.body for text in codes_of(part)}]

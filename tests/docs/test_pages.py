@@ -1,0 +1,75 @@
+"""Links lead somewhere, and what ARCHITECTURE.md names is there."""
+
+import ast
+import re
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+from tests.docs.pages import ROOT, SOURCE, anchor, headings, pages, prose, read
+
+_LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+_NAMED = re.compile(r"`([^`\n]+)`")
+_REQUIREMENT = re.compile(r"\b[SC]\d[\w-]*")
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_relative_link_leads_somewhere(page: Path) -> None:
+    for link in _LINK.findall(prose(page.read_text(encoding="utf-8"))):
+        if re.match(r"\w+:", link):
+            continue
+        file, _, fragment = unquote(link).partition("#")
+        target = (page.parent / file) if file else page
+        assert target.exists(), link
+        if fragment:
+            titles = headings(target.read_text(encoding="utf-8"))
+            assert fragment in {anchor(title) for title in titles}, link
+
+
+@pytest.mark.parametrize("page", ["ARCHITECTURE.md", "CONTRIBUTING.md"])
+def test_every_path_that_a_page_names_exists(page: str) -> None:
+    for name in _NAMED.findall(prose(read(page))):
+        if re.fullmatch(r"[\w.-]+(/[\w.-]+)*\.(py|sql|md|toml)|[\w.-]+(/[\w.-]+)*/", name) is None:
+            continue
+        if name in ("gristmill.toml",):  # a user's, not ours
+            continue
+        assert any((folder / name).exists() for folder in (ROOT, SOURCE)), f"{page}: {name}"
+
+
+def test_every_test_that_architecture_names_exists() -> None:
+    named = {name for name in _NAMED.findall(read("ARCHITECTURE.md")) if re.fullmatch(r"test_\w+", name)}
+    assert named, "guarantees name the tests that keep them"
+    assert named <= {function.name for function in functions()}
+
+
+def test_every_package_is_in_the_layers() -> None:
+    described = read("ARCHITECTURE.md")
+    for entry in SOURCE.iterdir():
+        if (entry / "__init__.py").is_file():
+            assert f"`{entry.name}/`" in described, entry.name
+
+
+def test_every_table_is_described() -> None:
+    tables: set[str] = set()
+    for migration in (SOURCE / "db" / "migrations").glob("*.sql"):
+        text = migration.read_text(encoding="utf-8")
+        tables |= set(re.findall(r"^create (?:unlogged )?table (\w+)", text, re.MULTILINE))
+    described = set(re.findall(r"^\| `(\w+)`", read("ARCHITECTURE.md"), re.MULTILINE))
+    assert tables <= described
+
+
+def test_every_requirement_that_a_test_names_has_its_form() -> None:
+    for function in functions():
+        for name in _REQUIREMENT.findall(ast.get_docstring(function) or ""):
+            assert re.fullmatch(r"S\d-\d\d|C\d{1,2}", name), f"{function.name}: {name}"
+
+
+def functions() -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Every test of the suite."""
+    return [
+        node
+        for path in (ROOT / "tests").rglob("test_*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_")
+    ]

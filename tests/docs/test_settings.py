@@ -1,0 +1,95 @@
+"""docs/settings.md says of every setting what the code says of it."""
+
+import re
+import types
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin
+
+import annotated_types
+import pytest
+from pydantic import BaseModel, SecretStr, TypeAdapter
+from pydantic.fields import FieldInfo
+
+from gristmill.settings import CONFIG_VARIABLE, PREFIX, EmbedderSettings, Settings
+from tests.docs.pages import blocks, read, rows
+
+PAGE = "docs/settings.md"
+
+# Defaults that differ from machine to machine, in words.
+COMPUTED = {
+    "data_dir": "the user's data folder",
+    "cache_dir": "the user's cache folder",
+    "embed_threads": "one for each core",
+    "embedders": "none",
+}
+WORDS = {int: "whole number", str: "text", bool: "true or false", timedelta: "duration", SecretStr: "secret"}
+
+
+def type_in_words(field: FieldInfo) -> str:
+    kind = in_words(field.annotation)
+    limits = {type(limit): limit for limit in field.metadata}
+    low, high = limits.get(annotated_types.Ge), limits.get(annotated_types.Le)
+    if isinstance(low, annotated_types.Ge) and isinstance(high, annotated_types.Le):
+        return f"{kind}, {low.ge:,} to {high.le:,}"
+    return kind
+
+
+def in_words(kind: Any) -> str:
+    if get_origin(kind) in (Union, types.UnionType):
+        return in_words(next(part for part in get_args(kind) if part is not type(None)))
+    if get_origin(kind) is Literal:
+        return ", ".join(f"`{choice}`" for choice in get_args(kind))
+    if get_origin(kind) is dict:
+        return "table of embedders"
+    if isinstance(kind, type) and issubclass(kind, Path):
+        return "path"
+    return WORDS[kind]
+
+
+def default_in_words(name: str, field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    if field.default_factory is not None:
+        return COMPUTED[name]
+    match field.default:
+        case None:
+            return "none"
+        case "":
+            return "empty"
+        case bool() as choice:
+            return "true" if choice else "false"
+        case timedelta() as duration:
+            return f"`{TypeAdapter(timedelta).dump_python(duration, mode='json')}`"
+        case other:
+            return f"`{other}`"
+
+
+def expected(model: type[BaseModel], *, variable: bool) -> Iterator[list[str]]:
+    for name, field in model.model_fields.items():
+        row = [f"`{name}`", type_in_words(field), default_in_words(name, field), field.description or ""]
+        yield [row[0], f"`{PREFIX}{name.upper()}`", *row[1:]] if variable else row
+
+
+@pytest.mark.parametrize(("model", "variable"), [(Settings, True), (EmbedderSettings, False)])
+def test_every_setting_is_documented_as_it_is(model: type[BaseModel], variable: bool) -> None:
+    documented = [row for row in rows(read(PAGE)) if len(row) == (5 if variable else 4)]
+    # Head and ruler come first.
+    assert documented[2:] == list(expected(model, variable=variable))
+
+
+def test_every_variable_that_a_page_names_is_one() -> None:
+    known = {PREFIX + name.upper() for name in Settings.model_fields} | {CONFIG_VARIABLE}
+    for page in ("README.md", "CONTRIBUTING.md", "docs/settings.md", "docs/commands.md", "docs/limits.md"):
+        for name in re.findall(rf"{PREFIX}[A-Z][A-Z_]*[A-Z]", read(page)):
+            assert name.split("__")[0] in known, f"{page}: {name}"
+
+
+def test_the_example_file_is_one_that_gristmill_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (example,) = [block.text for block in blocks(read(PAGE)) if block.language == "toml"]
+    (tmp_path / "gristmill.toml").write_text(example)
+    monkeypatch.setenv(CONFIG_VARIABLE, str(tmp_path / "gristmill.toml"))
+    assert Settings().embedders["ollama"].dimensions == 768
