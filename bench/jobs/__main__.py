@@ -1,22 +1,89 @@
+"""`python -m bench.jobs`: measure everything, print the figures, exit 1 when a requirement does not hold."""
+
+import argparse
 import asyncio
-from bench.jobs.machine import Machine
-from bench.jobs.report import Report
-from bench.jobs import throughput, peers
-from bench.jobs.engine import Gristmill
+import logging
 import sys
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+
+from bench.jobs import peers
+from bench.jobs.caps import caps
+from bench.jobs.chaos import chaos
+from bench.jobs.claiming import claiming
+from bench.jobs.engine import Engine, Gristmill
+from bench.jobs.fairness import fairness
+from bench.jobs.machine import Machine
+from bench.jobs.pickup import pickup
+from bench.jobs.report import Report
+from bench.jobs.takeover import takeover
+from bench.jobs.throughput import drain, enqueue
+
+Measure = Callable[[Machine, Report], Awaitable[None]]
 
 
-async def main():
-    m = Machine()
+def main() -> None:
+    """The command."""
+    options = _parser().parse_args()
+    measures = _measures(options)
+    chosen = list(measures) if options.only is None else str(options.only).split(",")
+    if unknown := set(chosen) - set(measures):
+        sys.exit(f"No such measurement: {', '.join(sorted(unknown))}. There are: {', '.join(measures)}.")
+    logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)  # chaos takes the server away on purpose
+    report = asyncio.run(_run({name: measures[name] for name in chosen}))
+    print(report.markdown() if options.markdown else report.text())
+    sys.exit(0 if report.holds else 1)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench.jobs", description=__doc__)
+    parser.add_argument("--only", help="measurements, with commas; all unless given")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--jobs", type=int, default=20_000, help="how many are enqueued and drained")
+    parser.add_argument("--queued", type=int, default=1_000_000, help="the long queue that is claimed from")
+    parser.add_argument("--seconds", type=float, default=60, help="how long chaos lasts")
+    parser.add_argument("--seed", type=int, help="of chaos; by chance unless given")
+    parser.add_argument("--peers", default="pgqueuer,pgqueuer-asyncpg,procrastinate,dbos", help="'' for none")
+    parser.add_argument("--markdown", action="store_true", help="for docs/benchmarks.md")
+    return parser
+
+
+def _measures(options: argparse.Namespace) -> dict[str, Measure]:
+    engines = _engines([name for name in str(options.peers).split(",") if name])
+    rounds, jobs = int(options.rounds), int(options.jobs)
+    return {
+        "enqueue": partial(enqueue, engines=engines, rounds=rounds, count=jobs),
+        "drain": partial(drain, engines=engines, rounds=rounds, count=jobs),
+        "fairness": partial(fairness, engines=engines, rounds=rounds),
+        "pickup": partial(pickup, engines=engines, rounds=rounds),
+        "claim": partial(claiming, many=int(options.queued)),
+        "caps": caps,
+        "takeover": partial(takeover, rounds=rounds),
+        "chaos": partial(chaos, seconds=float(options.seconds), seed=options.seed),
+    }
+
+
+def _engines(names: Sequence[str]) -> list[Engine]:
+    engines: list[Engine] = [Gristmill()]
+    for name in names:
+        if peers.installed(name):
+            engines.append(peers.by_name(name))
+        else:
+            print(f"{name} is not installed, and left out: uv run --group bench …", file=sys.stderr)
+    return engines
+
+
+async def _run(measures: dict[str, Measure]) -> Report:
+    machine = await asyncio.to_thread(Machine)
     try:
-        r = Report(await m.describe())
-        names = sys.argv[1].split(",")
-        eng = [peers.by_name(n) for n in names]
-        await throughput.enqueue(m, r, eng, 1, 20000)
-        await throughput.drain(m, r, eng, 1, int(sys.argv[2]))
-        print(r.text())
+        report = Report(await machine.describe())
+        for name, measure in measures.items():
+            print(f"… {name}", file=sys.stderr)
+            await measure(machine, report)
+        return report
     finally:
-        m.close()
+        await asyncio.to_thread(machine.close)
 
 
-asyncio.run(main())
+if __name__ == "__main__":
+    main()

@@ -94,12 +94,8 @@ class Gristmill:
     @asynccontextmanager
     async def feed(self, url: str) -> AsyncGenerator[Feed]:
         """One transaction per call."""
-        db = Database(url)
-        await db.open()
-        try:
+        async with opened(url) as db:
             yield _OurFeed(db)
-        finally:
-            await db.close()
 
     @asynccontextmanager
     async def work(self, url: str, run: Run, concurrency: int) -> AsyncGenerator[None]:
@@ -112,16 +108,25 @@ class Gristmill:
         limits = Limits(
             slots=concurrency, reserved=0, lane_cap=concurrency, stop_grace=timedelta(milliseconds=100)
         )
-        async with working(url, {Numbered.kind: Handler(numbered)}, limits):
+        async with opened(url) as db, working(db, {Numbered.kind: Handler(numbered)}, limits):
             yield
 
 
 @asynccontextmanager
-async def working(url: str, handlers: dict[str, Handler], limits: Limits) -> AsyncGenerator[Worker]:
-    """One of our workers, with its pool and its listener, for as long as the block lasts."""
-
-    db, listener = Database(url), Listener(url)
+async def opened(url: str) -> AsyncGenerator[Database]:
+    """Our pool, open."""
+    db = Database(url)
     await db.open()
+    try:
+        yield db
+    finally:
+        await db.close()
+
+
+@asynccontextmanager
+async def working(db: Database, handlers: dict[str, Handler], limits: Limits) -> AsyncGenerator[Worker]:
+    """One of our workers with its listener, for as long as the block lasts."""
+    listener = Listener(db.url)
     worker = Worker(db, listener, handlers, limits)
     listener.start()
     await asyncio.wait_for(listener.connected.wait(), 10)
@@ -132,4 +137,3 @@ async def working(url: str, handlers: dict[str, Handler], limits: Limits) -> Asy
         worker.stop()
         await task
         await listener.stop()
-        await db.close()

@@ -5,6 +5,7 @@ after a checkpoint, so that no engine pays for the pages that another one left d
 """
 
 import asyncio
+import contextlib
 import os
 import platform
 import shutil
@@ -52,6 +53,16 @@ class Machine:
         if pid is None:
             raise RuntimeError("PostgreSQL is not running")
         return pid
+
+    async def until_it_answers(self) -> None:
+        """Wait while PostgreSQL recovers."""
+        async with asyncio.timeout(60):
+            while True:
+                with contextlib.suppress(psycopg.OperationalError):
+                    async with await self.admin() as admin:
+                        await admin.execute("select")
+                        return
+                await asyncio.sleep(0.05)
 
     async def admin(self) -> psycopg.AsyncConnection:
         """A connection to no engine's database."""

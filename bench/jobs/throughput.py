@@ -48,7 +48,8 @@ async def enqueue(
         ["engine", "jobs/s", "client µs/job"],
         [[name, spread(here.rate), spread(here.client)] for name, here in figures.items()],
     )
-    _at_least(report, figures, f"Enqueue {count:,}", "pgqueuer", 2)
+    for peer in ("pgqueuer", "pgqueuer-asyncpg"):
+        _at_least(report, figures, f"Enqueue {count:,}", peer, 2)
 
 
 async def drain(machine: Machine, report: Report, engines: Sequence[Engine], rounds: int, count: int) -> None:
@@ -77,8 +78,8 @@ async def drain(machine: Machine, report: Report, engines: Sequence[Engine], rou
             for name, here in figures.items()
         ],
     )
-    _at_least(report, figures, f"Drain {count:,}", "pgqueuer", 1)
-    _at_least(report, figures, f"Drain {count:,}", "procrastinate", 20)
+    for peer, times in (("pgqueuer", 1), ("pgqueuer-asyncpg", 1), ("procrastinate", 20)):
+        _at_least(report, figures, f"Drain {count:,}", peer, times)
 
 
 def _at_least(report: Report, figures: dict[str, _Figures], what: str, peer: str, times: int) -> None:

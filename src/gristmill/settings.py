@@ -102,6 +102,12 @@ class Settings(BaseSettings):
     lane_cap: int = Field(
         default=4, ge=1, le=256, description="Jobs of one base that run at once, in all workers together."
     )
+    max_queue: int = Field(
+        default=1_000_000, ge=1, description="Jobs that may wait in all; more are refused with 429."
+    )
+    max_queue_per_base: int = Field(
+        default=100_000, ge=1, description="Jobs of one base that may wait; more are refused with 429."
+    )
     lease: timedelta = Field(
         default=timedelta(seconds=15),
         description="How long a worker that shows no sign of life keeps its jobs.",

@@ -1,7 +1,11 @@
 """The README shows what happens: its commands are run, and print what it says."""
 
 import shlex
+import tempfile
+from collections.abc import Generator
 from pathlib import Path
+
+import pytest
 
 from tests.docs.pages import blocks, read
 from tests.process import command, environment
@@ -15,7 +19,7 @@ def shown() -> list[tuple[list[str], str]]:
     for block in blocks(read("README.md")):
         if block.language != "console":
             continue
-        for part in block.text.split("$ uv run gristmill ")[1:]:
+        for part in block.text.split(_PROMPT)[1:]:
             line, _, printed = part.partition("\n")
             found.append((shlex.split(line), printed))
     return found
@@ -25,8 +29,15 @@ def lines(text: str) -> list[str]:
     return [line.rstrip() for line in text.strip().splitlines()]
 
 
-def test_the_commands_print_what_the_readme_shows(tmp_path: Path, cache_dir: Path) -> None:
-    env = environment(tmp_path / "data", cache_dir)
+@pytest.fixture
+def folder() -> Generator[Path]:
+    """Not below pytest's own, which every new session of the same user closes to others, PostgreSQL's user included."""
+    with tempfile.TemporaryDirectory(prefix="gristmill-readme-") as made:
+        yield Path(made)
+
+
+def test_the_commands_print_what_the_readme_shows(folder: Path, cache_dir: Path) -> None:
+    env = environment(folder / "data", cache_dir)
     commands = shown()
     assert [arguments[0] for arguments, _ in commands] == ["add", "search", "status"]
     for arguments, printed in commands:

@@ -94,6 +94,21 @@ class EmbeddedServer:
                 self._users.close()
                 _reap()
 
+    def revive(self) -> bool:
+        """Start the server again if it died under its users; whether it had."""
+        with self._closing:
+            if self._users.fd < 0:
+                return False
+            lock = Lock(self._folder / "server.lock")
+            try:
+                if not lock.take(EXCLUSIVE):
+                    return False
+            finally:
+                lock.close()
+            # Our own hold stays, so that giving up the one that starting takes does not stop the server.
+            start(self._folder.parent).close()
+            return True
+
 
 def start(data_dir: Path, *, extra_config: Mapping[str, str] = {}) -> EmbeddedServer:
     """Start the server under `data_dir`, or join the one that runs; blocks, for minutes if it has to recover.

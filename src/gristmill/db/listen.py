@@ -7,17 +7,13 @@ thing at the next connect, so that nothing depends on a single notification arri
 import asyncio
 import logging
 from collections.abc import Callable
-from datetime import timedelta
 
 import psycopg
 from psycopg import sql
 
-from gristmill import clock
+from gristmill.db.outage import Outage
 
 log = logging.getLogger(__name__)
-
-_FIRST_WAIT = timedelta(milliseconds=100)
-_LONGEST_WAIT = timedelta(seconds=5)
 
 
 class Listener:
@@ -26,12 +22,17 @@ class Listener:
     def __init__(self, url: str) -> None:
         self._url = url
         self._callbacks: dict[str, list[Callable[[str | None], None]]] = {}
+        self._locks: list[tuple[int, int]] = []
         self._task: asyncio.Task[None] | None = None
         self.connected = asyncio.Event()
 
     def subscribe(self, channel: str, callback: Callable[[str | None], None]) -> None:
         """Have `callback` called for `channel`; before `start`."""
         self._callbacks.setdefault(channel, []).append(callback)
+
+    def hold(self, space: int, key: int) -> None:
+        """Hold an advisory lock on the listening connection: a sign of life that ends with this process."""
+        self._locks.append((space, key))
 
     def start(self) -> None:
         """Listen from now on, through any number of lost connections."""
@@ -44,28 +45,32 @@ class Listener:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
-        wait = _FIRST_WAIT
+        outage = Outage(log, "notifications")
         while True:
             try:
-                async with await psycopg.AsyncConnection.connect(
-                    self._url, autocommit=True, application_name="gristmill listener"
-                ) as connection:
-                    for channel in self._callbacks:
-                        await connection.execute(sql.SQL("listen {}").format(sql.Identifier(channel)))
-                    wait = _FIRST_WAIT
-                    self.connected.set()
-                    for channel in self._callbacks:
-                        self._tell(channel, None)
-                    async for notice in connection.notifies():
-                        self._tell(notice.channel, notice.payload)
+                await self._listen(outage)
             except psycopg.Error as error:
-                log.warning(
-                    "listener lost its connection", extra={"reason": str(error).strip(), "again_in": wait}
-                )
+                reason = str(error).strip().splitlines()[0]
+            else:
+                reason = "the connection ended"
             finally:
                 self.connected.clear()
-            await clock.pause(wait)
-            wait = min(wait * 2, _LONGEST_WAIT)
+            await outage.wait(reason)
+
+    async def _listen(self, outage: Outage) -> None:
+        async with await psycopg.AsyncConnection.connect(
+            self._url, autocommit=True, application_name="gristmill listener"
+        ) as connection:
+            for lock in self._locks:
+                await connection.execute("select pg_advisory_lock(%s, %s)", lock)
+            for channel in self._callbacks:
+                await connection.execute(sql.SQL("listen {}").format(sql.Identifier(channel)))
+            outage.ended()
+            self.connected.set()
+            for channel in self._callbacks:
+                self._tell(channel, None)
+            async for notice in connection.notifies():
+                self._tell(notice.channel, notice.payload)
 
     def _tell(self, channel: str, payload: str | None) -> None:
         for callback in self._callbacks.get(channel, ()):

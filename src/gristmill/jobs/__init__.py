@@ -1,7 +1,7 @@
 """The engine: durable jobs, fair across lanes, fenced by leases. It knows no documents."""
 
 from gristmill.jobs.job import Band, Done, Enqueued, Job, JobId, NewJob, Outcome, Snooze, Work
-from gristmill.jobs.queue import Queue, look
+from gristmill.jobs.queue import Queue, QueueLimits, check_room, look
 from gristmill.jobs.schedule import Schedule, next_time, put_schedules, remove_schedules
 from gristmill.jobs.store import (
     Cancelled,
@@ -32,6 +32,7 @@ __all__ = [
     "NewJob",
     "Outcome",
     "Queue",
+    "QueueLimits",
     "Schedule",
     "Shown",
     "Snooze",
@@ -39,6 +40,7 @@ __all__ = [
     "Worker",
     "cancel",
     "cancel_about",
+    "check_room",
     "complete",
     "counts",
     "enqueue",

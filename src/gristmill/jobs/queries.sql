@@ -70,11 +70,12 @@ select job_return(array(select id from job where id = any (%(ids)s::uuid[]) and 
 
 -- name: beat
 -- One statement renews every lease of a worker; no row when the worker was declared gone.
-update worker set lease_until = clock_now() + %(lease)s::interval where id = %(worker)s returning id;
+update worker set beat_at = clock_now(), lease_until = clock_now() + %(lease)s::interval where id = %(worker)s returning id;
 
 -- name: enrol
 -- A worker joins.
-insert into worker (id, info, lease_until) values (%(worker)s, %(info)s, clock_now() + %(lease)s::interval);
+insert into worker (id, info, lock_key, lease_until)
+values (%(worker)s, %(info)s, %(lock_key)s, clock_now() + %(lease)s::interval);
 
 -- name: leave
 -- A worker leaves.

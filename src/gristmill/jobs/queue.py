@@ -1,12 +1,15 @@
-"""A look at a lane: how much waits, how fast it goes, when it may be done."""
+"""A look at the queue: how much waits, how fast it goes, when it may be done, and whether more may come."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from gristmill.db import Tx
+from gristmill.errors import LimitReached
 from gristmill.jobs import store
 from gristmill.jobs.lifecycle import State
+
+RETRY_AFTER = timedelta(seconds=30)
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,26 @@ class Queue:
         if left == 0:
             return 0
         return round(60 * left / self.rate_per_minute) if self.rate_per_minute else None
+
+
+@dataclass(frozen=True)
+class QueueLimits:
+    """How many jobs may wait, in one lane and in all."""
+
+    lane: int
+    total: int
+
+
+async def check_room(tx: Tx, lane: str, more: int, limits: QueueLimits) -> None:
+    """Raise LimitReached when `more` jobs in `lane` would be too many. A limit is met, never passed, by callers
+    who take turns in a lane; over all lanes, callers at the same moment may pass it by what they add."""
+    for what, where, most in (("this base", lane, limits.lane), ("all bases", None, limits.total)):
+        if more + await store.depth(tx, where, most) > most:
+            raise LimitReached(
+                f"{most:,} jobs may wait for {what}, and these would be more. Try again when some are done.",
+                retry_after=RETRY_AFTER,
+                code="queue_full",
+            )
 
 
 async def look(tx: Tx, lane: str) -> Queue:

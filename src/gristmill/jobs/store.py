@@ -135,9 +135,15 @@ async def cycle(
     )
 
 
-async def enrol(tx: Tx, worker: UUID, info: dict[str, Any], lease: timedelta) -> None:
-    """Join as a worker."""
-    await queries.run(tx, "enrol", worker=worker, info=Jsonb(info), lease=lease)
+# The advisory locks that living workers hold are (this, the worker's lock_key); "grml" in ASCII.
+LOCK_SPACE = 1735551596
+
+
+async def enrol(
+    tx: Tx, worker: UUID, info: dict[str, Any], lease: timedelta, *, lock_key: int | None = None
+) -> None:
+    """Join as a worker; `lock_key` names the advisory lock that it holds while it lives."""
+    await queries.run(tx, "enrol", worker=worker, info=Jsonb(info), lock_key=lock_key, lease=lease)
 
 
 async def leave(tx: Tx, worker: UUID) -> int:

@@ -29,10 +29,10 @@ from uuid import UUID, uuid4
 from gristmill import clock, faults
 from gristmill.db import Database, Tx, Unavailable
 from gristmill.db.listen import Listener
+from gristmill.db.outage import Outage
 from gristmill.errors import GristmillError, LeaseLost, Permanent
 from gristmill.jobs import retry, schedule, store
 from gristmill.jobs.job import Band, Job, JobId, Outcome
-from gristmill.jobs.outage import Outage
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +84,9 @@ class Worker:
         self._strays: set[JobId] = set()
         self._more, self._cycling = True, False
         self._swept = time.monotonic()
-        self._outage = Outage(log)
+        self._outage = Outage(log, "the database")
+        self._lock_key = random.getrandbits(31)
+        listener.hold(store.LOCK_SPACE, self._lock_key)
         listener.subscribe("job", self._on_job)
         listener.subscribe("job_cancel", self._on_cancel)
 
@@ -123,7 +125,7 @@ class Worker:
             await self._settle_again()
             jobs = await self._settle_and_claim(limit, general)
         except Unavailable as error:
-            await self._outage.began(error)
+            await self._outage.wait(error.message)
             return
         self._outage.ended()
         self._more = bool(jobs)
@@ -254,7 +256,7 @@ class Worker:
                 async with self._db.connection() as tx:
                     await schedule.fire_due(tx)
             except Unavailable as error:
-                await self._outage.began(error)
+                await self._outage.wait(error.message)
             self._pulse_now.clear()
             await clock.wait(self._pulse_now, wait)
 
@@ -298,7 +300,7 @@ class Worker:
     async def _enrol(self) -> None:
         info = {"host": platform.node(), "pid": os.getpid()}
         async with self._db.connection() as tx:
-            await store.enrol(tx, self.id, info, self._limits.lease)
+            await store.enrol(tx, self.id, info, self._limits.lease, lock_key=self._lock_key)
 
     async def _rejoin(self) -> None:
         log.warning(

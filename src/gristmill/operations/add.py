@@ -2,7 +2,7 @@
 
 inputs          each is checked against its source first, outside the transaction: what can't be read now
                 is refused by itself and told, the rest goes on
-transaction     base locked and open → rows → one job a row; all of it or nothing
+transaction     base locked and open → room in the queue → rows → one job a row; all of it or nothing
 killed before the commit: nothing was added.  Killed after: every row has its job.
 """
 
@@ -13,7 +13,7 @@ from gristmill import catalog, faults, jobs
 from gristmill.catalog import BaseId, Item, NewItem
 from gristmill.db import Database
 from gristmill.errors import GristmillError, WorkError
-from gristmill.jobs import Band, NewJob
+from gristmill.jobs import Band, NewJob, QueueLimits
 from gristmill.operations import guards
 from gristmill.sources import Source
 from gristmill.work import IndexDocument
@@ -47,13 +47,14 @@ class Added:
     failed: list[Refused]
 
 
-async def add(db: Database, base_id: BaseId, entries: Sequence[Entry]) -> Added:
+async def add(db: Database, base_id: BaseId, entries: Sequence[Entry], limits: QueueLimits) -> Added:
     """File the entries whose sources can be read, and queue their indexing."""
     async with db.connection() as tx:
         await guards.base_exists(tx, base_id)
     accepted, failed = await _probe(entries)
     async with db.transaction() as tx:
         base = await guards.base_is_open(tx, base_id)
+        await jobs.check_room(tx, base.lane, len(accepted), limits)
         created = await catalog.insert_items(tx, base.id, None, accepted) if accepted else []
         await faults.point("add.rows_inserted")
         band = Band.INTERACTIVE if len(created) <= FEW else Band.NORMAL

@@ -53,11 +53,14 @@ create table job_history (
 create index job_history_finished on job_history (finished_at);
 create index job_history_subject on job_history (subject, finished_at) where subject is not null;
 
--- One row per worker process; its jobs are its own until lease_until.
+-- One row per worker process; its jobs are its own until lease_until. While it lives it holds an advisory lock,
+-- which PostgreSQL frees the moment its connection ends: a worker that is killed is known to be gone within seconds.
 create table worker (
     id              uuid primary key,
     info            jsonb not null default '{}',
+    lock_key        int,                                    -- null: it holds none, and only its lease counts
     started_at      timestamptz not null default clock_now(),
+    beat_at         timestamptz not null default clock_now(),
     lease_until     timestamptz not null
 );
 
@@ -393,7 +396,13 @@ begin
             perform lane_wake(v_lanes, coalesce(v_urgent, '{}'));
             perform pg_notify('job', '');
         end if;
-        delete from worker w where w.lease_until < clock_now();
+        delete from worker w
+         where w.lease_until < clock_now()
+            or (w.beat_at < clock_now() - interval '3 seconds' and w.lock_key is not null and not exists (
+                    select from pg_locks l
+                     where l.locktype = 'advisory' and l.objsubid = 2 and l.granted
+                       and l.classid = 1735551596 and l.objid = w.lock_key
+                       and l.database = (select oid from pg_database where datname = current_database())));
         expired := job_return(array(
             select j.id from job j
              where j.state = 'running' and not exists (select from worker w where w.id = j.worker)

@@ -25,6 +25,7 @@ from gristmill.doors.api.wire import (
     Wire,
 )
 from gristmill.errors import Conflict
+from gristmill.jobs import QueueLimits
 from gristmill.operations import add, guards
 from gristmill.sources import FileSource, NoteSource
 
@@ -136,7 +137,8 @@ class AddedOut(Wire):
 async def add_items(base_id: PathBase, body: NewItems, context: InContext) -> AddedOut:
     """Add notes and files. An answer means that they are durably accepted, not yet searchable."""
     limit = context.settings.max_document_mb * 2**20
-    added = await add.add(context.db, base_id, [item.entry(limit) for item in body.items])
+    queue = QueueLimits(lane=context.settings.max_queue_per_base, total=context.settings.max_queue)
+    added = await add.add(context.db, base_id, [item.entry(limit) for item in body.items], queue)
     return AddedOut(
         created=[ItemOut.of(item) for item in added.created],
         failed=[

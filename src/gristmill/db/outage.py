@@ -1,4 +1,4 @@
-"""Waiting out a database that is away: without a busy loop, and with two log lines, not two thousand."""
+"""Waiting out what is away: without a busy loop, and with two log lines, not two thousand."""
 
 import logging
 import random
@@ -6,7 +6,6 @@ import time
 from datetime import timedelta
 
 from gristmill import clock
-from gristmill.errors import GristmillError
 
 _FIRST_WAIT = timedelta(milliseconds=50)
 _LONGEST_WAIT = timedelta(seconds=2)
@@ -16,25 +15,25 @@ _REMIND_EVERY = 30.0
 class Outage:
     """One outage at a time, however many loops notice it."""
 
-    def __init__(self, log: logging.Logger) -> None:
-        self._log = log
+    def __init__(self, log: logging.Logger, what: str) -> None:
+        self._log, self._what = log, what
         self._since: float | None = None
         self._told = 0.0
         self._wait = _FIRST_WAIT
 
-    async def began(self, error: GristmillError) -> None:
+    async def wait(self, reason: str) -> None:
         """Tell it if that was not done yet, and let some time pass: more each time, never the same."""
         now = time.monotonic()
+        if self._since is None or now - self._told > _REMIND_EVERY:
+            self._told = now
+            self._log.warning(f"waiting for {self._what}", extra={"reason": reason})
         if self._since is None:
             self._since = now
-        if now - self._told > _REMIND_EVERY:
-            self._told = now
-            self._log.warning("waiting for the database", extra={"reason": error.message})
         await clock.pause(self._wait * (0.5 + random.random() / 2))  # noqa: S311
         self._wait = min(self._wait * 2, _LONGEST_WAIT)
 
     def ended(self) -> None:
-        """The database answers again."""
+        """It is there again."""
         if self._since is not None:
-            self._log.warning("the database is back", extra={"after": time.monotonic() - self._since})
-            self._since, self._told, self._wait = None, 0.0, _FIRST_WAIT
+            self._log.warning(f"{self._what} is back", extra={"after": time.monotonic() - self._since})
+            self._since, self._wait = None, _FIRST_WAIT

@@ -1,0 +1,130 @@
+"""A worker process of ours whose jobs leave effects; killed, stopped and starved by those who start it.
+
+It says `ready` when it works, and comes to an end when its input does. What it logs goes to its errors.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import sys
+from asyncio.subprocess import Process
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from bench.jobs.effects import Effect
+from bench.jobs.engine import opened, working
+from bench.jobs.remote import end, spawn
+from gristmill import jobs
+from gristmill.db import Database
+from gristmill.jobs import Done, Handler, Job, Limits, Outcome
+
+
+@dataclass(frozen=True)
+class Terms:
+    """How a member of the crew works."""
+
+    slots: int
+    lane_cap: int
+    global_cap: int | None = None
+    lease: float = 15.0
+
+    def limits(self) -> Limits:
+        """The same, as the worker takes it; no slot is kept for the interactive band, which is not used here."""
+        return Limits(
+            slots=self.slots,
+            reserved=0,
+            lane_cap=self.lane_cap,
+            global_cap=self.global_cap,
+            lease=timedelta(seconds=self.lease),
+            stop_grace=timedelta(seconds=2),
+        )
+
+
+class Member:
+    """A running worker process."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """How it ended, if it did."""
+        return self._process.returncode
+
+    def signal(self, which: signal.Signals) -> None:
+        """Send it a signal; nothing when it is gone."""
+        if self._process.returncode is None:
+            self._process.send_signal(which)
+
+    async def kill(self) -> None:
+        """kill -9."""
+        self.signal(signal.SIGKILL)
+        await self._process.wait()
+
+    async def end(self) -> None:
+        """Ask it to stop, and wait for it."""
+        self.signal(signal.SIGCONT)
+        await end(self._process)
+
+
+async def hire(url: str, terms: Terms, log: Path) -> Member:
+    """Start a worker process, and return when it works."""
+    process = await spawn("bench.jobs.crew", url, json.dumps(vars(terms)), log=log)
+    assert process.stdout is not None
+    if (await process.stdout.readline()).strip() != b"ready":
+        raise RuntimeError(f"a worker process did not start; see {log}")
+    return Member(process)
+
+
+@asynccontextmanager
+async def crew(url: str, terms: Terms, size: int, log: Path) -> AsyncGenerator[list[Member]]:
+    """Several, for as long as the block lasts; the list may be changed."""
+    members = [await hire(url, terms, log) for _ in range(size)]
+    try:
+        yield members
+    finally:
+        await asyncio.gather(*(member.end() for member in members))
+
+
+def _handler(db: Database) -> Handler:
+    async def run(job: Job) -> Outcome:
+        effect, pid = Effect.of(job), os.getpid()
+        async with db.connection() as tx:
+            cursor = await tx.execute(
+                "insert into begun (number, pid) values (%s, %s) returning at", [effect.number, pid]
+            )
+            row = await cursor.fetchone()
+        assert row is not None
+        await asyncio.sleep(effect.seconds)
+        async with db.transaction() as tx:
+            await tx.execute(
+                "insert into effect (number, pid, lane, began) values (%s, %s, %s, %s)",
+                [effect.number, pid, job.lane, row[0]],
+            )
+            await jobs.complete(tx, job)
+        return Done()
+
+    return Handler(run)
+
+
+async def main() -> None:
+    """`crew.py URL TERMS`."""
+    url, terms = sys.argv[1], Terms(**json.loads(sys.argv[2]))
+    logging.basicConfig(level=logging.WARNING, format=f"%(asctime)s {os.getpid()} %(levelname)s %(message)s")
+    async with opened(url) as db, working(db, {Effect.kind: _handler(db)}, terms.limits()):
+        print("ready", flush=True)
+        await asyncio.to_thread(sys.stdin.read)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,164 @@
+"""What the jobs of a crew leave behind, and what it proves.
+
+    feed      the jobs that were asked for, written in the transaction that enqueued them
+    begun     every start of a handler, committed at once
+    effect    what a job is for, written in one transaction with `jobs.complete`; nothing keeps it unique but that
+
+`began` is read after the claim has committed and `ended` before the completion does, on the database's clock, so
+that the span between them lies within the time in which the job ran: spans that overlap are jobs that did run
+at once. The sampler sees the same from the other side, as counts of running jobs in one snapshot each.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import psycopg
+
+from bench.jobs.engine import Gristmill
+from bench.jobs.machine import Machine
+from gristmill import jobs
+from gristmill.db import Database
+from gristmill.jobs import NewJob, Work
+
+_SCHEMA = """
+create table feed (number bigint primary key);
+create table begun (number bigint not null, pid int not null, at timestamptz not null default clock_timestamp());
+create table effect (number bigint not null, pid int not null, lane text not null, began timestamptz not null,
+                     ended timestamptz not null default clock_timestamp());
+"""
+_ONCE = """
+select (select count(*) from feed) as asked,
+       (select count(*) from feed f where not exists (select from effect e where e.number = f.number)) as lost,
+       (select count(*) from (select from effect group by number having count(*) > 1) e) as doubled,
+       (select count(*) from effect e where not exists (select from feed f where f.number = e.number)) as unasked,
+       (select count(*) from job where state = 'dead') as dead,
+       (select count(*) from job where state <> 'dead') as unfinished,
+       (select count(*) from begun) as starts
+"""
+_LANE_PEAK = """
+select coalesce(max(level), 0) from (
+    select sum(step) over (partition by lane order by at, step) as level from (
+        select lane, began as at, 1 as step from effect union all select lane, ended, -1 from effect) e) levels
+"""
+_PEAK = """
+select coalesce(max(level), 0) from (
+    select sum(step) over (order by at, step) as level from (
+        select began as at, 1 as step from effect union all select ended, -1 from effect) e) levels
+"""
+
+
+@dataclass(frozen=True)
+class Effect(Work):
+    """Takes its time, then leaves its number behind; never given up, however often its worker dies."""
+
+    kind = "effect"
+    attempts = 10_000
+
+    number: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Record:
+    """What became of all that was asked for."""
+
+    asked: int
+    lost: int
+    doubled: int
+    unasked: int
+    dead: int
+    unfinished: int
+    starts: int
+
+    @property
+    def exactly_once(self) -> bool:
+        """Every job had its effect, none had it twice, and nothing is left over."""
+        return not (self.lost or self.doubled or self.unasked or self.dead or self.unfinished)
+
+
+@asynccontextmanager
+async def database(machine: Machine) -> AsyncGenerator[str]:
+    """A fresh database of ours, with the tables above."""
+    engine = Gristmill()
+    async with machine.database(engine.name, engine.install) as url:
+        async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
+            await connection.execute(_SCHEMA)
+        yield url
+
+
+async def ask(db: Database, new: Iterable[tuple[str, Effect]]) -> None:
+    """Enqueue jobs, by lane, and note that they were asked for: both or neither."""
+    new = list(new)
+    async with db.transaction() as tx:
+        await tx.execute(
+            "insert into feed select unnest(%s::bigint[])", [[effect.number for _, effect in new]]
+        )
+        await jobs.enqueue(tx, *(NewJob(effect, lane) for lane, effect in new))
+
+
+async def record(db: Database) -> Record:
+    """The state of affairs."""
+    async with db.connection() as tx:
+        row = await (await tx.execute(_ONCE)).fetchone()
+    assert row is not None
+    return Record(*(int(value) for value in row))
+
+
+async def until_finished(db: Database, patience: float) -> Record:
+    """Wait until nothing waits or runs any more, or patience ends."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(patience):
+            while True:
+                now = await record(db)
+                if not now.unfinished:
+                    return now
+                await asyncio.sleep(0.1)
+    return await record(db)
+
+
+async def peaks(db: Database) -> tuple[int, int]:
+    """The most jobs that ran at once, of any one lane and of all, by the effects' own spans."""
+    async with db.connection() as tx:
+        lane = await (await tx.execute(_LANE_PEAK)).fetchone()
+        total = await (await tx.execute(_PEAK)).fetchone()
+    assert lane is not None
+    assert total is not None
+    return int(lane[0]), int(total[0])
+
+
+class Sampler:
+    """Looks at the running jobs again and again, through lost connections."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self.samples, self.lane_peak, self.peak = 0, 0, 0
+
+    @asynccontextmanager
+    async def looking(self) -> AsyncGenerator[None]:
+        """Look for as long as the block lasts."""
+        task = asyncio.create_task(self._run(), name="sampler")
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            with contextlib.suppress(psycopg.Error):
+                async with await psycopg.AsyncConnection.connect(self._url, autocommit=True) as connection:
+                    await self._look(connection)
+            await asyncio.sleep(0.1)
+
+    async def _look(self, connection: psycopg.AsyncConnection) -> None:
+        while True:
+            cursor = await connection.execute(
+                "select count(*)::int from job where state = 'running' group by lane"
+            )
+            counts = [int(row[0]) for row in await cursor.fetchall()]
+            self.samples += 1
+            self.lane_peak, self.peak = max(self.lane_peak, *counts, 0), max(self.peak, sum(counts))
+            await asyncio.sleep(0.003)

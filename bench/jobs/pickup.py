@@ -1,0 +1,72 @@
+"""How soon an idle worker starts a job.
+
+One process adds a job by the engine's call for one, another runs the worker. Jobs come 100 to 150 ms apart, by
+chance, so that the worker has finished everything about the one before and does not fall into step with it.
+"From commit" counts from the return of the call, and may be less than nothing: the worker is sometimes quicker
+than the answer to the client.
+"""
+
+import asyncio
+import random
+import statistics
+from collections import defaultdict
+from collections.abc import Sequence
+
+from bench.jobs.engine import Engine
+from bench.jobs.machine import Machine
+from bench.jobs.remote import agent
+from bench.jobs.report import Report, percentile
+
+JOBS = 200
+WARM_UP = 5
+LIMIT = 0.020
+
+
+async def pickup(machine: Machine, report: Report, engines: Sequence[Engine], rounds: int) -> None:
+    """Engines take turns; the 200 jobs are spread over the rounds."""
+    waits: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for _ in range(rounds):
+        for engine in engines:
+            waits[engine.name] += await _round(machine, engine, -(-JOBS // rounds))
+    rows = [
+        [name, *_figures([call for call, _ in w]), *_figures([commit for _, commit in w])]
+        for name, w in waits.items()
+    ]
+    report.add(
+        "An idle worker picks a job up",
+        f"{JOBS} jobs, one at a time; milliseconds until its handler starts",
+        ["engine", "from call, median", "p95", "from commit, median", "p95"],
+        rows,
+    )
+    median = statistics.median(call for call, _ in waits["gristmill"])
+    report.require(
+        f"Idle pickup under {LIMIT * 1000:.0f} ms, from the call", f"{median * 1000:.1f} ms", median < LIMIT
+    )
+
+
+async def _round(machine: Machine, engine: Engine, jobs: int) -> list[tuple[float, float]]:
+    jobs += WARM_UP
+    async with (
+        machine.database(engine.name, engine.install) as url,
+        agent(engine.name, url, machine.postmaster) as client,
+        agent(engine.name, url, machine.postmaster) as worker,
+    ):
+        await client.ask("open")
+        await worker.ask("work", concurrency=engine.concurrency, seconds=0, expect=jobs)
+        await asyncio.sleep(2)  # past whatever an engine does when it starts
+        added = list[dict[str, float]]()
+        for number in range(jobs):
+            await asyncio.sleep(random.uniform(0.10, 0.15))
+            added.append(await client.ask("add", lane="a", first=number, count=1))
+        await worker.ask("settle")
+        marks = (await worker.ask("marks"))["marks"]
+    began = {mark[1]: mark[2] for mark in marks}
+    return [
+        (began[number] - call["began"], began[number] - call["ended"])
+        for number, call in enumerate(added)
+        if number >= WARM_UP
+    ]
+
+
+def _figures(waits: Sequence[float]) -> list[str]:
+    return [f"{statistics.median(waits) * 1000:.1f}", f"{percentile(waits, 0.95) * 1000:.1f}"]

@@ -1,0 +1,36 @@
+"""PostgreSQL dies under a running server: it is started again, and the work goes on."""
+
+import os
+import signal
+from pathlib import Path
+
+import httpx
+
+from tests.crash.test_kill import add_notes, counts
+from tests.process import environment, served
+from tests.waiting import until
+
+
+async def test_a_killed_postgres_is_started_again_and_nothing_is_lost(
+    tmp_path: Path, cache_dir: Path
+) -> None:
+    env = environment(tmp_path / "data", cache_dir, lease="PT2S")
+    with served(env, log=tmp_path / "log") as server:
+        base = add_notes(server)
+        postmaster = int((tmp_path / "data/postgres/data/postmaster.pid").read_text().splitlines()[0])
+        os.kill(postmaster, signal.SIGKILL)
+
+        async def all_done() -> bool:
+            try:
+                return counts(server, base) == {"completed": 200}
+            except (httpx.HTTPError, KeyError):  # 503 while it is away
+                return False
+
+        await until(all_done, limit=60)
+        with server.client() as http:
+            assert http.get("/api/health/invariants").json() == {"violations": []}
+        assert server.stop() == 0
+    log = (tmp_path / "log").read_text()
+    assert "PostgreSQL had died and was started again" in log
+    assert "Traceback" not in log
+    assert len(log.splitlines()) < 100, "an outage is told, not shouted"

@@ -1,0 +1,87 @@
+"""add under limits and injected failures."""
+
+import pytest
+
+from gristmill import catalog, faults
+from gristmill.catalog import NewItem
+from gristmill.db import Database
+from gristmill.errors import Conflict, LimitReached
+from gristmill.jobs import QueueLimits
+from gristmill.operations import add, bases
+from gristmill.sources import NoteSource
+from tests.embedding.hashed import HashedEmbedder
+
+WIDE = QueueLimits(lane=100, total=100)
+
+
+def notes(number: int) -> list[add.Entry]:
+    return [add.Entry(NewItem("note", f"n{n}", body="text"), NoteSource("text", "n")) for n in range(number)]
+
+
+async def stored(db: Database) -> tuple[int, int]:
+    async with db.connection() as tx:
+        row = await (
+            await tx.execute("select (select count(*) from item), (select count(*) from job)")
+        ).fetchone()
+    assert row is not None
+    return row[0], row[1]
+
+
+async def test_a_full_queue_refuses_the_whole_request_and_says_when_to_come_back(db: Database) -> None:
+    """S4-54."""
+    one = await bases.create(db, "one", HashedEmbedder(), {})
+    two = await bases.create(db, "two", HashedEmbedder(), {})
+    limits = QueueLimits(lane=5, total=8)
+    await add.add(db, one.id, notes(4), limits)
+    with pytest.raises(LimitReached, match="this base") as caught:
+        await add.add(db, one.id, notes(2), limits)
+    assert caught.value.retry_after.total_seconds() > 0
+    await add.add(db, one.id, notes(1), limits)
+    await add.add(db, two.id, notes(3), limits)
+    with pytest.raises(LimitReached, match="all bases"):
+        await add.add(db, two.id, notes(1), limits)
+    assert await stored(db) == (8, 8)
+
+
+@pytest.mark.parametrize("point", ["add.rows_inserted", "add.before_commit"])
+async def test_a_failure_in_the_middle_leaves_neither_rows_nor_jobs(
+    db: Database, point: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S0-24, S0-26 as decided in C4: a row without its job can't be."""
+    base = await bases.create(db, "one", HashedEmbedder(), {})
+    monkeypatch.setattr(faults, "_armed", {})
+    faults.arm(f"{point}=fail")
+    with pytest.raises(faults.FaultInjected):
+        await add.add(db, base.id, notes(3), WIDE)
+    assert await stored(db) == (0, 0)
+
+
+async def test_few_items_are_for_somebody_who_waits_and_many_are_an_import(db: Database) -> None:
+    base = await bases.create(db, "one", HashedEmbedder(), {})
+    await add.add(db, base.id, notes(add.FEW), WIDE)
+    await add.add(db, base.id, notes(add.FEW + 1), WIDE)
+    async with db.connection() as tx:
+        rows = await (
+            await tx.execute("select band, count(*)::int from job group by 1 order by 1")
+        ).fetchall()
+    assert rows == [(0, add.FEW), (1, add.FEW + 1)]
+
+
+async def test_an_item_without_a_job_is_seen_as_a_broken_promise(db: Database) -> None:
+    """The check can fail: a job row deleted by hand is found."""
+    base = await bases.create(db, "one", HashedEmbedder(), {})
+    added = await add.add(db, base.id, notes(2), WIDE)
+    async with db.connection() as tx:
+        assert await catalog.find_stuck(tx) == []
+        await tx.execute("delete from job where subject = %s", [added.created[0].id])
+        assert await catalog.find_stuck(tx) == [added.created[0].id]
+
+
+async def test_a_base_that_failed_takes_nothing(db: Database) -> None:
+    """S0-02."""
+    base = await bases.create(db, "one", HashedEmbedder(), {})
+    async with db.connection() as tx:
+        await tx.execute("update base set status = 'failed', error_message = 'broken'")
+    with pytest.raises(Conflict) as caught:
+        await add.add(db, base.id, notes(1), WIDE)
+    assert caught.value.code == "base_failed"
