@@ -94,6 +94,15 @@ async def clock(db: Database) -> Clock:
     return await Clock.install(db)
 
 
+@pytest.fixture
+def data_dir() -> Generator[Path]:
+    """A data dir for an embedded server. Not under pytest's own folder, which is closed to other users each time
+    a session starts: as root, PostgreSQL runs as one."""
+    folder = Path(tempfile.mkdtemp(prefix="gristmill-data-"))
+    yield folder / "data"
+    shutil.rmtree(folder, ignore_errors=True)
+
+
 @pytest.fixture(scope="session")
 def cache_dir() -> Path:
     """Kept between runs, so that the default embedder is prepared once on a machine."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import platformdirs
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 from pydantic_settings import (
     BaseSettings,
     InitSettingsSource,
@@ -32,7 +32,13 @@ def _absolute(path: Path) -> Path:
     return path.expanduser().absolute()
 
 
+def _seconds(value: object) -> object:
+    return float(value) if isinstance(value, str) and value.replace(".", "", 1).isdecimal() else value
+
+
 AbsolutePath = Annotated[Path, AfterValidator(_absolute)]
+# A number is seconds, wherever it comes from; else ISO 8601, as in PT15S.
+Duration = Annotated[timedelta, BeforeValidator(_seconds)]
 
 
 class EmbedderSettings(BaseModel):
@@ -51,7 +57,7 @@ class EmbedderSettings(BaseModel):
     send_dimensions: bool = Field(default=False, description="Ask the endpoint for vectors of `dimensions`.")
     query_prefix: str = Field(default="", description="Put before every query.")
     document_prefix: str = Field(default="", description="Put before every document.")
-    timeout: timedelta = Field(default=timedelta(seconds=60), description="Longest wait for one request.")
+    timeout: Duration = Field(default=timedelta(seconds=60), description="Longest wait for one request.")
 
 
 class Settings(BaseSettings):
@@ -67,7 +73,7 @@ class Settings(BaseSettings):
 
     data_dir: AbsolutePath = Field(
         default_factory=lambda: Path(platformdirs.user_data_dir("gristmill", appauthor=False)),
-        description="Holds the embedded database and the blobs.",
+        description="Holds the embedded database.",
     )
     cache_dir: AbsolutePath = Field(
         default_factory=lambda: Path(platformdirs.user_cache_dir("gristmill", appauthor=False)),
@@ -108,16 +114,14 @@ class Settings(BaseSettings):
     max_queue_per_base: int = Field(
         default=100_000, ge=1, description="Jobs of one base that may wait; more are refused with 429."
     )
-    lease: timedelta = Field(
+    lease: Duration = Field(
         default=timedelta(seconds=15),
         description="How long a worker that shows no sign of life keeps its jobs.",
     )
-    stop_grace: timedelta = Field(
+    stop_grace: Duration = Field(
         default=timedelta(seconds=10), description="How long a stopping worker lets its running jobs go on."
     )
-    job_retention: timedelta = Field(
-        default=timedelta(days=7), description="How long finished jobs are kept."
-    )
+    job_retention: Duration = Field(default=timedelta(days=7), description="How long finished jobs are kept.")
     embedder: str = Field(default="granite-30m-en", description="Embedder of new bases that name none.")
     embedders: dict[str, EmbedderSettings] = Field(
         default_factory=dict, description="Embedders behind HTTP endpoints, by the name that bases use."

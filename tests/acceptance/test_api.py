@@ -227,6 +227,14 @@ async def test_a_base_tells_its_items_by_status_and_its_queue(http: httpx.AsyncC
     await until(idle)
 
 
+async def test_a_title_is_never_empty(http: httpx.AsyncClient) -> None:
+    base = await make_base(http)
+    added = await add(
+        http, base, {"type": "note", "content": "\u200b\nsecond line"}, {"type": "note", "content": "# Head"}
+    )
+    assert [item["title"] for item in added["created"]] == ["Note", "Head"]
+
+
 async def test_the_promises_hold(http: httpx.AsyncClient) -> None:
     assert (await http.get("/api/health/invariants")).json() == {"violations": []}
     assert (await http.get("/readyz")).json() == {"status": "ready", "reasons": []}

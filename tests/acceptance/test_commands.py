@@ -12,8 +12,8 @@ from tests.process import command, environment, served
 
 
 @pytest.fixture
-def env(tmp_path: Path, cache_dir: Path) -> dict[str, str]:
-    return environment(tmp_path / "data", cache_dir)
+def env(data_dir: Path, cache_dir: Path) -> dict[str, str]:
+    return environment(data_dir, cache_dir)
 
 
 def postgres_of(data_dir: Path) -> list[int]:
@@ -26,7 +26,7 @@ def postgres_of(data_dir: Path) -> list[int]:
 
 
 def test_a_note_is_added_and_found_without_a_server_and_nothing_is_left_running(
-    env: dict[str, str], tmp_path: Path
+    env: dict[str, str], tmp_path: Path, data_dir: Path
 ) -> None:
     note = "The miller keeps the wheel turning through the night."
     added = command(env, "add", "notes", "--note", note, "--wait")
@@ -36,10 +36,10 @@ def test_a_note_is_added_and_found_without_a_server_and_nothing_is_left_running(
     assert found.returncode == 0, found.stderr
     assert json.loads(found.stdout)["hits"][0]["text"] == note
     assert "notes" in command(env, "status").stdout
-    assert postgres_of(tmp_path / "data") == []
+    assert postgres_of(data_dir) == []
 
 
-def test_commands_use_the_server_when_one_runs(env: dict[str, str], tmp_path: Path) -> None:
+def test_commands_use_the_server_when_one_runs(env: dict[str, str], tmp_path: Path, data_dir: Path) -> None:
     (tmp_path / "wheat.md").write_text("# Wheat\n\nWheat is ground into flour between two stones.")
     with served(env, log=tmp_path / "log") as server:
         added = command(env, "add", "grain", str(tmp_path / "wheat.md"), "--wait")
@@ -54,21 +54,21 @@ def test_commands_use_the_server_when_one_runs(env: dict[str, str], tmp_path: Pa
         assert second.returncode == 2
         assert "already served" in second.stderr
         assert server.stop(signal.SIGINT) == 0
-    assert postgres_of(tmp_path / "data") == []
+    assert postgres_of(data_dir) == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_serve_stops_cleanly_and_leaves_no_postgres(
-    env: dict[str, str], tmp_path: Path, number: signal.Signals
+    env: dict[str, str], tmp_path: Path, data_dir: Path, number: signal.Signals
 ) -> None:
     with served(env, log=tmp_path / "log") as server:
-        assert postgres_of(tmp_path / "data") != []
+        assert postgres_of(data_dir) != []
         assert server.stop(number) == 0
-    assert postgres_of(tmp_path / "data") == []
+    assert postgres_of(data_dir) == []
     assert "Traceback" not in (tmp_path / "log").read_text()
 
 
-def test_mistakes_are_one_line_and_an_exit_code(env: dict[str, str], tmp_path: Path) -> None:
+def test_mistakes_are_one_line_and_an_exit_code(env: dict[str, str], tmp_path: Path, data_dir: Path) -> None:
     for arguments, exit_code, told in [
         (["search", "nowhere", "x"], 1, "no knowledge base named 'nowhere'"),
         (["add", "notes"], 1, "Nothing to add"),
@@ -85,17 +85,21 @@ def test_mistakes_are_one_line_and_an_exit_code(env: dict[str, str], tmp_path: P
     assert (misspelt.returncode, "GRISTMILL_PORT" in misspelt.stderr) == (2, True)
 
 
-def test_a_file_that_cannot_be_read_fails_the_add(env: dict[str, str], tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_fails_the_add(
+    env: dict[str, str], tmp_path: Path, data_dir: Path
+) -> None:
     (tmp_path / "picture.md").write_bytes(b"\0\0\0")
     run = command(env, "add", "notes", str(tmp_path / "picture.md"), "--wait")
     assert run.returncode == 1
     assert "unsupported_type" in run.stdout
 
 
-def test_a_port_that_is_taken_is_told_at_once(env: dict[str, str], tmp_path: Path, cache_dir: Path) -> None:
+def test_a_port_that_is_taken_is_told_at_once(
+    env: dict[str, str], tmp_path: Path, data_dir: Path, cache_dir: Path
+) -> None:
     with served(env, log=tmp_path / "log") as server:
         port = server.url.rpartition(":")[2]
-        other = command(environment(tmp_path / "other", cache_dir), "serve", "--port", port)
+        other = command(environment(data_dir.parent / "other", cache_dir), "serve", "--port", port)
         assert (other.returncode, "can't be bound" in other.stderr) == (2, True)
         server.stop()
 

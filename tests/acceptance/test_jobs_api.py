@@ -5,6 +5,7 @@ from uuid import uuid4
 
 import httpx
 
+from gristmill import app, faults
 from tests.acceptance.test_api import add, ended, make_base, refused, search
 from tests.waiting import until
 
@@ -37,6 +38,40 @@ async def test_a_dead_job_is_visible_and_can_be_retried_once_the_cause_is_gone(
     await until(done)
     refused(await http.post(f"/api/jobs/{job['id']}/retry"), 409, "job_not_dead")
     refused(await http.post(f"/api/jobs/{job['id']}/cancel"), 409, "job_not_active")
+
+
+async def test_a_cancelled_job_leaves_its_item_failed_not_stuck(
+    http: httpx.AsyncClient, mill: app.Gristmill
+) -> None:
+    """S4-49, promise 1: whether it waited or ran."""
+    base = await make_base(http)
+    async with mill.db.connection() as tx:
+        await tx.execute("insert into lane (lane, paused) values (%s, true)", [base])
+    (waiting,) = (await add(http, base, {"type": "note", "content": "one"}))["created"]
+    (job,) = (await http.get("/api/jobs", params={"itemId": waiting["id"]})).json()["items"]
+    cancelled = (await http.post(f"/api/jobs/{job['id']}/cancel")).json()
+    assert (cancelled["state"], cancelled["band"], cancelled["maxAttempts"]) == (
+        "cancelled",
+        "interactive",
+        5,
+    )
+    assert (await ended(http, waiting["id"]))["error"]["code"] == "cancelled"
+
+    other = await make_base(http, "other")
+    with faults.watch("index.batch_written", hold=True) as held:
+        (running,) = (await add(http, other, {"type": "note", "content": "two"}))["created"]
+        await held.passed.wait()
+        (job,) = (await http.get("/api/jobs", params={"itemId": running["id"]})).json()["items"]
+        assert (await http.post(f"/api/jobs/{job['id']}/cancel")).json()["state"] == "running"
+        assert (await ended(http, running["id"]))["error"]["code"] == "cancelled"
+
+    async def stopped() -> bool:
+        return (await http.get(f"/api/jobs/{job['id']}")).json()["state"] in ("cancelled", "done")
+
+    await until(stopped)
+    assert (await http.get(f"/api/knowledge-items/{running['id']}")).json()["status"] == "failed"
+    assert await search(http, other, "two") == []
+    assert (await http.get("/api/health/invariants")).json() == {"violations": []}
 
 
 async def test_a_job_that_is_not_there_is_not_found(http: httpx.AsyncClient) -> None:

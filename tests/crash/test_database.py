@@ -12,12 +12,12 @@ from tests.waiting import until
 
 
 async def test_a_killed_postgres_is_started_again_and_nothing_is_lost(
-    tmp_path: Path, cache_dir: Path
+    data_dir: Path, tmp_path: Path, cache_dir: Path
 ) -> None:
-    env = environment(tmp_path / "data", cache_dir, lease="PT2S")
+    env = environment(data_dir, cache_dir, lease="2")
     with served(env, log=tmp_path / "log") as server:
         base = add_notes(server)
-        postmaster = int((tmp_path / "data/postgres/data/postmaster.pid").read_text().splitlines()[0])
+        postmaster = int((data_dir / "postgres/data/postmaster.pid").read_text().splitlines()[0])
         os.kill(postmaster, signal.SIGKILL)
 
         async def all_done() -> bool:

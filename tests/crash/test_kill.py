@@ -30,10 +30,10 @@ def counts(server: Served, base: str) -> dict[str, int]:
 
 
 async def test_a_server_killed_while_indexing_finishes_everything_after_a_restart(
-    tmp_path: Path, cache_dir: Path
+    data_dir: Path, tmp_path: Path, cache_dir: Path
 ) -> None:
     """S1-19, S4-69, promise 1 and 2."""
-    env = environment(tmp_path / "data", cache_dir, lease="PT2S")
+    env = environment(data_dir, cache_dir, lease="2")
     with served(env, log=tmp_path / "log") as server:
         base = add_notes(server)
 
@@ -52,7 +52,7 @@ async def test_a_server_killed_while_indexing_finishes_everything_after_a_restar
         with server.client() as http:
             assert http.get("/api/health/invariants").json() == {"violations": []}
         assert before.get("completed", 0) < NOTES, "it was killed too late to show anything"
-        _each_once(tmp_path / "data")
+        _each_once(data_dir)
         assert server.stop() == 0
 
 

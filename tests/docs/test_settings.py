@@ -34,6 +34,8 @@ def type_in_words(field: FieldInfo) -> str:
     high = next((bound.le for bound in bounds if isinstance(bound, annotated_types.Le)), None)
     if low is not None and high is not None:
         return f"{kind}, {low:,} to {high:,}"
+    if low is not None:
+        return f"{kind}, at least {low:,}"
     return kind
 
 

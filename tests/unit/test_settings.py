@@ -82,5 +82,11 @@ def test_embedders_come_from_the_file_and_keep_their_key_secret(
     assert "hunter2" not in repr(loaded)
 
 
+@pytest.mark.parametrize("text", ["20", "20.0", "PT20S", "00:00:20"])
+def test_a_duration_is_seconds_or_iso(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("GRISTMILL_LEASE", text)
+    assert settings.load().lease == timedelta(seconds=20)
+
+
 def test_the_data_dir_is_made_absolute(tmp_path: Path) -> None:
     assert settings.load(data_dir="here").data_dir == tmp_path / "here"

@@ -4,6 +4,7 @@ from gristmill.catalog.base import Base, BaseId
 from gristmill.catalog.item import CONTAINERS, Item, ItemId, NewItem
 from gristmill.catalog.lifecycle import TERMINAL, BaseStatus, ItemStatus, phase, progress
 from gristmill.catalog.store import (
+    abandon,
     count_items,
     find_base,
     find_base_named,
@@ -32,6 +33,7 @@ __all__ = [
     "ItemId",
     "ItemStatus",
     "NewItem",
+    "abandon",
     "count_items",
     "find_base",
     "find_base_named",

@@ -7,8 +7,8 @@ processing     pending          a worker that claims its job
 reading        preprocessing    the same worker
 embedding      embedding        the same worker
 completed      completed        –
-failed         failed           reindex, by hand
-deleting       (of before)      the delete job
+failed         failed           a retry of its job, by hand
+deleting       pending          the delete job
 """
 
 from enum import StrEnum

@@ -72,6 +72,13 @@ update item set status = 'failed', error_code = %(code)s, error_message = %(mess
  where id = %(id)s and wanted_version = %(version)s and status <> 'deleting'
 returning id;
 
+-- name: abandon
+-- A leaf gives up the version that is being made: whoever still makes it changes nothing any more.
+update item set status = 'failed', wanted_version = wanted_version + 1, error_code = %(code)s,
+       error_message = %(message)s, updated_at = clock_now()
+ where id = %(id)s and status not in ('completed', 'failed', 'deleting')
+returning id;
+
 -- name: publish_item
 -- The version that is wanted becomes the one that answers.
 update item

@@ -132,6 +132,11 @@ async def set_failed(tx: Tx, item_id: ItemId, version: int, code: str, message: 
     )
 
 
+async def abandon(tx: Tx, item_id: ItemId, code: str, message: str) -> bool:
+    """Fail an item that is being worked on, and want nothing of that work; False when it was at rest."""
+    return bool(await queries.values(tx, "abandon", id=item_id, code=code, message=message))
+
+
 async def publish(tx: Tx, item_id: ItemId, version: int, *, chunks: int, warnings: Sequence[str]) -> bool:
     """Make `version` the one that answers; False when it is no longer wanted."""
     return bool(

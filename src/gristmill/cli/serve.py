@@ -1,6 +1,7 @@
 """`gristmill serve` and `gristmill worker`: run until a signal says stop."""
 
 import asyncio
+import ipaddress
 import signal
 import socket
 from collections.abc import Callable, Generator
@@ -13,12 +14,10 @@ from gristmill.cli import presence
 from gristmill.errors import SetupError
 from gristmill.settings import Settings
 
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
-
 
 async def serve(settings: Settings, tell: Callable[[str], None]) -> None:
     """Serve the API with a worker beside it until SIGINT or SIGTERM; `tell` gets the address once it is ready."""
-    if settings.host not in _LOOPBACK:
+    if not _is_loopback(settings.host):
         raise SetupError(
             f"host {settings.host} is not a loopback address, and there are no API keys yet that would protect it. "
             "Bind 127.0.0.1 and put a proxy that authenticates in front.",
@@ -108,6 +107,13 @@ async def _first(stop: asyncio.Event, *others: asyncio.Task[None] | None) -> Non
     for task in tasks:
         if task.done():
             task.result()
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _name(host: str) -> str:

@@ -11,7 +11,6 @@ from typing import Any
 
 import httpx
 
-from gristmill import app
 from gristmill.cli import presence
 from gristmill.errors import GristmillError
 from gristmill.settings import Settings
@@ -40,10 +39,17 @@ class Session:
             raise Refused(
                 f"The server does not answer: {error or type(error).__name__}", code="no_answer"
             ) from error
-        body: dict[str, Any] = response.json()
-        if response.is_error:
-            raise Refused(body["detail"], code=body["code"])
-        return body
+        try:
+            body: dict[str, Any] = response.json()
+            if response.is_success:
+                return body
+            told, code = body["detail"], body["code"]
+        except (ValueError, KeyError, TypeError):
+            raise Refused(
+                f"What answers at {self.http.base_url} is not Gristmill ({response.status_code}).",
+                code="no_answer",
+            ) from None
+        raise Refused(told, code=code)
 
 
 @asynccontextmanager
@@ -54,6 +60,8 @@ async def connect(settings: Settings, *, work: bool) -> AsyncGenerator[Session]:
         async with httpx.AsyncClient(base_url=url, timeout=_TIMEOUT, trust_env=False) as http:
             yield Session(http, remote=True)
         return
+    from gristmill import app  # the whole of Gristmill: not for a command that only speaks to a server
+
     async with app.running(settings, work=work) as mill:
         transport = httpx.ASGITransport(app=mill.api, raise_app_exceptions=False)
         async with httpx.AsyncClient(

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from rich.console import Console, Group
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -44,7 +45,7 @@ def _headline(place: int, hit: dict[str, Any]) -> Text:
     )
 
 
-def _snippet(hit: dict[str, Any]) -> Text:
+def _snippet(hit: dict[str, Any]) -> Padding:
     """The text around the first highlight, highlights shown."""
     marks: list[list[int]] = hit["highlights"]
     first = max(0, marks[0][0] - _SNIPPET // 4) if marks else 0
@@ -53,9 +54,7 @@ def _snippet(hit: dict[str, Any]) -> Text:
         text.stylize("bold yellow", start, end)
     shown = text[first : first + _SNIPPET]
     ellipses = ("… " if first else "", " …" if first + _SNIPPET < len(hit["text"]) else "")
-    body = Text.assemble(ellipses[0], shown, ellipses[1])
-    body.pad_left(3)
-    return body
+    return Padding(Text.assemble(ellipses[0], shown, ellipses[1]), (0, 0, 0, 3))
 
 
 async def status(session: Session, base: str | None) -> Group | Table | Text:

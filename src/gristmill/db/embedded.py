@@ -48,7 +48,7 @@ try:
     from gristmill.db.service_user import ServiceUser
 except ModuleNotFoundError as error:  # fcntl and pwd, on Windows
     raise SetupError(
-        "The embedded PostgreSQL runs on Linux and macOS. Set GRISTMILL_DATABASE_URL to a PostgreSQL of your own.",
+        "Gristmill runs on Linux and macOS; on Windows, under WSL.",
         code="unsupported_platform",
     ) from error
 

@@ -5,6 +5,7 @@ embedder's own tokenizer, and are never longer than it takes. `content[start:end
 """
 
 import asyncio
+import functools
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -41,7 +42,7 @@ async def chunk(text: str, embedder: Embedder, chunking: dict[str, Any]) -> list
 
 def split(text: str, tokenizer: Tokenizer, tokens: int) -> list[Piece]:
     """The pieces of `text`, none of more than `tokens`."""
-    splitter = MarkdownSplitter.from_huggingface_tokenizer(tokenizer, tokens, trim=True)
+    splitter = _splitter(tokenizer, tokens)
     headings = list(_headings(text))
     starts = [start for start, _ in headings]
     pieces: list[Piece] = []
@@ -51,6 +52,12 @@ def split(text: str, tokenizer: Tokenizer, tokens: int) -> list[Piece]:
         path = headings[above - 1][1] if above else ()
         pieces.append(Piece(len(pieces), piece, start, start + len(piece), path))
     return pieces
+
+
+@functools.lru_cache(maxsize=32)
+def _splitter(tokenizer: Tokenizer, tokens: int) -> MarkdownSplitter:
+    """Kept, because making one copies the tokenizer with all its words: 0.1 s for the default embedder's."""
+    return MarkdownSplitter.from_huggingface_tokenizer(tokenizer, tokens, trim=True)
 
 
 def _headings(text: str) -> Iterator[tuple[int, tuple[str, ...]]]:

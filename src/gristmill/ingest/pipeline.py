@@ -1,7 +1,7 @@
 """One document's way: read → chunk → embed → write → publish, as the job `index_document`.
 
-Each arrow ends in a fenced transaction or leaves nothing behind; killed anywhere, the next attempt starts
-from what the last transaction left, and what was searchable stays so until `publish`.
+Each arrow ends in a fenced transaction or leaves nothing behind; killed anywhere, the next attempt begins
+again at the source, and what was searchable stays so until `publish`.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from gristmill import catalog, faults, jobs
 from gristmill.catalog import Base, Item, ItemStatus
 from gristmill.db import Database, Tx
 from gristmill.embedding import Embedder, Embedders
-from gristmill.errors import GristmillError, Permanent
+from gristmill.errors import GristmillError, Invalid, Permanent
 from gristmill.ingest import chunk, embed, read
 from gristmill.jobs import Done, Job, Outcome
 from gristmill.search import publish
@@ -72,7 +72,10 @@ class Pipeline:
             )
 
     def _embedder(self, base: Base) -> Embedder:
-        embedder = self._embedders.get(base.embedder)
+        try:
+            embedder = self._embedders.get(base.embedder)
+        except Invalid as error:
+            raise Permanent(error.message, code=error.code) from error
         if embedder.identity != base.embedder_identity:
             raise Permanent(
                 f"The embedder {base.embedder!r} is no longer the one that made this base's vectors.",

@@ -12,7 +12,7 @@ from gristmill.catalog import Item
 from gristmill.errors import NoText, Permanent, Unreadable, Unsupported
 from gristmill.sources import FileSource, NoteSource, Original, Source
 
-# Changes whenever the same bytes would give other content: kept content is found by it.
+# Changes whenever the same bytes would give other content: equal content has equal digests.
 READER = "text/1"
 
 _MARKS = {

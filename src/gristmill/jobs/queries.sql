@@ -117,7 +117,7 @@ select * from (
            case when state = 'delayed' then run_at end as run_at, null::timestamptz as finished_at
       from job
     union all
-    select id, kind, lane, outcome, 1, subject, '{}', attempt, attempt, errors, created_at, started_at, null, finished_at
+    select id, kind, lane, outcome, band, subject, '{}', attempt, max_attempts, errors, created_at, started_at, null, finished_at
       from job_history) j
  where (%(state)s::text is null or state = %(state)s) and (%(kind)s::text is null or kind = %(kind)s)
    and (%(lane)s::text is null or lane = %(lane)s) and (%(subject)s::uuid is null or subject = %(subject)s)
@@ -131,7 +131,7 @@ select * from (
            case when state = 'delayed' then run_at end as run_at, null::timestamptz as finished_at
       from job
     union all
-    select id, kind, lane, outcome, 1, subject, '{}', attempt, attempt, errors, created_at, started_at, null, finished_at
+    select id, kind, lane, outcome, band, subject, '{}', attempt, max_attempts, errors, created_at, started_at, null, finished_at
       from job_history) j
  where id = %(id)s;
 

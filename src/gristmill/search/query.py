@@ -38,10 +38,10 @@ class Hit:
 
 
 async def search(
-    db: Database, base: Base, embedder: Embedder, query: str, *, limit: int = 10, mode: Mode = "hybrid"
+    db: Database, base: Base, embedder: Embedder | None, query: str, *, limit: int = 10, mode: Mode = "hybrid"
 ) -> list[Hit]:
-    """The best chunks of `base` for `query`, best first."""
-    if mode != "text" and embedder.identity != base.embedder_identity:
+    """The best chunks of `base` for `query`, best first; `text` needs no embedder."""
+    if embedder is not None and embedder.identity != base.embedder_identity:
         raise Invalid(
             f"The embedder {base.embedder!r} is not the one that made this base's vectors; search with mode text, "
             "or restore the embedder's settings.",
@@ -50,7 +50,7 @@ async def search(
     words = list(dict.fromkeys(token.lexeme for token in lex(query)))
     weight = _vector_weight(query, embedder, mode)
     vector, text = await asyncio.gather(
-        _vector_leg(db, base, embedder, query) if weight > 0 else _none(),
+        _vector_leg(db, base, embedder, query) if embedder is not None and weight > 0 else _none(),
         _text_leg(db, base, words) if weight < 1 else _none(),
     )
     fused = fuse.fuse(vector, text, weight)[:limit]
@@ -74,10 +74,10 @@ async def _none() -> list[fuse.Found]:
     return []
 
 
-def _vector_weight(query: str, embedder: Embedder, mode: Mode) -> float:
+def _vector_weight(query: str, embedder: Embedder | None, mode: Mode) -> float:
     if mode == "vector":
         return 1.0
-    if mode == "text" or (embedder.english_only and is_mostly_cjk(query)):
+    if mode == "text" or embedder is None or (embedder.english_only and is_mostly_cjk(query)):
         return 0.0
     return fuse.VECTOR_WEIGHT
 

@@ -16,7 +16,7 @@ class Source(Protocol):
     """Something that a document can be read from."""
 
     async def probe(self) -> int:
-        """Its size in bytes. Raises Gone, Unreadable or TooLarge when it can't be read, Transient when it may be later."""
+        """Its size in bytes. Raises Permanent when it can't be read, Transient when it may be later."""
         ...
 
     async def read(self) -> Original:

@@ -44,7 +44,9 @@ create table job_history (
     lane            text collate "C" not null,
     subject         uuid,
     outcome         text not null check (outcome in ('done', 'cancelled')),
+    band            smallint not null,
     attempt         smallint not null,
+    max_attempts    smallint not null,
     errors          jsonb not null,
     created_at      timestamptz not null,
     started_at      timestamptz,
@@ -299,9 +301,10 @@ create function job_complete(p_ids uuid[], p_leases uuid[]) returns setof uuid l
     with gone as (
         delete from job j using unnest(p_ids, p_leases) d(id, lease)
          where j.id = d.id and j.lease = d.lease and j.state = 'running'
-        returning j.id, j.kind, j.lane, j.subject, j.attempt, j.errors, j.created_at, j.started_at)
-    insert into job_history (id, kind, lane, subject, outcome, attempt, errors, created_at, started_at, finished_at)
-    select g.id, g.kind, g.lane, g.subject, 'done', g.attempt, g.errors, g.created_at, g.started_at, clock_now() from gone g
+        returning j.id, j.kind, j.lane, j.subject, j.band, j.attempt, j.max_attempts, j.errors, j.created_at, j.started_at)
+    insert into job_history (id, kind, lane, subject, outcome, band, attempt, max_attempts, errors, created_at, started_at,
+                             finished_at)
+    select g.id, g.kind, g.lane, g.subject, 'done', g.band, g.attempt, g.max_attempts, g.errors, g.created_at, g.started_at, clock_now() from gone g
     returning id
 $$;
 
@@ -354,10 +357,11 @@ end $$;
 create function job_end(p_ids uuid[]) returns int language sql as $$
     with gone as (
         delete from job j where j.id = any (p_ids)
-        returning j.id, j.kind, j.lane, j.subject, j.attempt, j.errors, j.created_at, j.started_at),
+        returning j.id, j.kind, j.lane, j.subject, j.band, j.attempt, j.max_attempts, j.errors, j.created_at, j.started_at),
     kept as (
-        insert into job_history (id, kind, lane, subject, outcome, attempt, errors, created_at, started_at, finished_at)
-        select g.id, g.kind, g.lane, g.subject, 'cancelled', g.attempt, g.errors, g.created_at, g.started_at, clock_now()
+        insert into job_history (id, kind, lane, subject, outcome, band, attempt, max_attempts, errors, created_at, started_at,
+                             finished_at)
+        select g.id, g.kind, g.lane, g.subject, 'cancelled', g.band, g.attempt, g.max_attempts, g.errors, g.created_at, g.started_at, clock_now()
           from gone g returning 1)
     select count(*)::int from kept
 $$;

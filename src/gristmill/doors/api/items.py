@@ -41,8 +41,8 @@ class NewNote(Asked):
 
     def entry(self, _limit: int) -> add.Entry:
         """As the operation takes it."""
-        first_line = self.content.strip().splitlines()[0].lstrip("# ").strip() or "Note"
-        title = self.title or "".join(c for c in first_line if c.isprintable())[:80]
+        first_line = self.content.strip().splitlines()[0].lstrip("# ")
+        title = self.title or "".join(c for c in first_line if c.isprintable()).strip()[:80] or "Note"
         return add.Entry(NewItem("note", title, body=self.content), NoteSource(self.content, title))
 
 

@@ -9,8 +9,9 @@ from fastapi import APIRouter, Depends, Query
 from gristmill import jobs
 from gristmill.doors.api.context import InContext
 from gristmill.doors.api.wire import JsonObject, Limit, Page, Wire
-from gristmill.errors import Conflict, NotFound
+from gristmill.errors import NotFound
 from gristmill.jobs import JobId
+from gristmill.operations.cancel import cancel
 from gristmill.operations.retry import retry
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
@@ -98,11 +99,4 @@ async def retry_job(job_id: PathJob, context: InContext) -> JobOut:
 @router.post("/{job_id}/cancel", status_code=202)
 async def cancel_job(job_id: PathJob, context: InContext) -> JobOut:
     """Cancel a job: one that waits is gone at once, one that runs stops at its next edge."""
-    async with context.db.transaction() as tx:
-        cancelled = await jobs.cancel(tx, [job_id])
-        found = await jobs.find_job(tx, job_id)
-        if found is None:
-            raise NotFound(f"There is no job {job_id}.", code="job_not_found")
-        if cancelled.removed + cancelled.told == 0:
-            raise Conflict(f"The job is {found.state}: there is nothing to cancel.", code="job_not_active")
-    return JobOut.of(found)
+    return JobOut.of(await cancel(context.db, job_id))

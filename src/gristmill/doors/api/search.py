@@ -92,7 +92,7 @@ async def search_base(base_id: PathBase, body: Question, context: InContext) -> 
     started = time.perf_counter()
     async with context.db.connection() as tx:
         base = await guards.base_exists(tx, base_id)
-    embedder = context.embedders.get(base.embedder)
+    embedder = context.embedders.get(base.embedder) if body.mode != "text" else None
     hits = await search.search(context.db, base, embedder, body.query, limit=body.limit, mode=body.mode)
     return Answer(
         hits=[HitOut.of(hit) for hit in hits], took_ms=round(1000 * (time.perf_counter() - started), 2)
