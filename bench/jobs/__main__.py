@@ -79,7 +79,11 @@ async def _run(measures: dict[str, Measure]) -> Report:
         report = Report(await machine.describe())
         for name, measure in measures.items():
             print(f"… {name}", file=sys.stderr)
+            before = len(report.tables)
             await measure(machine, report)
+            # At once, and again with all the others at the end: a long run that is broken off has not been for nothing.
+            for table in report.tables[before:]:
+                print(table.text(), file=sys.stderr)
         return report
     finally:
         await asyncio.to_thread(machine.close)

@@ -14,6 +14,10 @@ class Table:
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
 
+    def text(self) -> str:
+        """For a terminal."""
+        return "\n".join([self.title, f"  ({self.how})", *_aligned(self)])
+
 
 @dataclass(frozen=True)
 class Requirement:
@@ -49,7 +53,7 @@ class Report:
         """For a terminal."""
         parts = [self.machine]
         for table in self.tables:
-            parts += ["", table.title, f"  ({table.how})", *_aligned(table)]
+            parts += ["", table.text()]
         if self.requirements:
             parts += ["", "Requirements"]
         for each in self.requirements:

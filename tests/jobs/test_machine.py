@@ -26,7 +26,7 @@ from hypothesis.stateful import (
 
 from gristmill.db import Database, Tx
 from gristmill.errors import LeaseLost, Transient
-from gristmill.jobs import Band, Job, JobId, NewJob, store
+from gristmill.jobs import Band, Job, JobId, NewJob, enqueue, store
 from tests.clock import Clock
 from tests.jobs.kinds import Keyed, Plain
 
@@ -88,7 +88,7 @@ class Engine(RuleBasedStateMachine):
         async def go() -> None:
             async with self.db.transaction() as tx:
                 new = [NewJob(Plain(n), lane, band=band, delay=delay) for n in range(number)]
-                self.enqueued |= {job.id for job in await store.enqueue(tx, *new)}
+                self.enqueued |= {job.id for job in await enqueue(tx, *new)}
 
         self.run(go())
 
@@ -96,7 +96,7 @@ class Engine(RuleBasedStateMachine):
     def enqueue_keyed(self, key: str) -> None:
         async def go() -> None:
             async with self.db.transaction() as tx:
-                self.enqueued |= {job.id for job in await store.enqueue(tx, NewJob(Keyed(key), "a"))}
+                self.enqueued |= {job.id for job in await enqueue(tx, NewJob(Keyed(key), "a"))}
 
         self.run(go())
 

@@ -7,6 +7,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from gristmill import jobs
 from gristmill.db import Database, Tx
 from gristmill.errors import LeaseLost, Transient
 from gristmill.jobs import Band, Job, NewJob, store
@@ -46,7 +47,7 @@ async def claim(
 
 async def enqueue(db: Database, *new: NewJob) -> list[UUID]:
     async with db.transaction() as tx:
-        return [job.id for job in await store.enqueue(tx, *new)]
+        return [job.id for job in await jobs.enqueue(tx, *new)]
 
 
 async def counts(db: Database) -> dict[str, int]:
@@ -62,7 +63,7 @@ async def tick(db: Database) -> store.Tick:
 async def test_a_job_exists_only_if_its_transaction_commits(db: Database) -> None:
     async def abandoned() -> None:
         async with db.transaction() as tx:
-            await store.enqueue(tx, NewJob(Plain(), "a"))
+            await jobs.enqueue(tx, NewJob(Plain(), "a"))
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
@@ -83,21 +84,21 @@ async def test_a_job_runs_in_the_order_it_came_within_its_lane_and_band(db: Data
 async def test_a_second_job_of_a_living_key_is_the_first(db: Database) -> None:
     """S4-26."""
     async with db.transaction() as tx:
-        first, second = await store.enqueue(tx, NewJob(Keyed("x"), "a"), NewJob(Keyed("x"), "a"))
-        third, other = await store.enqueue(tx, NewJob(Keyed("x"), "a"), NewJob(Keyed("y"), "a"))
+        first, second = await jobs.enqueue(tx, NewJob(Keyed("x"), "a"), NewJob(Keyed("x"), "a"))
+        third, other = await jobs.enqueue(tx, NewJob(Keyed("x"), "a"), NewJob(Keyed("y"), "a"))
     assert (first.created, second.created, third.created, other.created) == (True, False, False, True)
     assert first.id == second.id == third.id != other.id
     worker = await enrol(db)
     for job in await claim(db, worker):
         async with db.transaction() as tx:
-            assert not (await store.enqueue(tx, NewJob(Keyed("x"), "a")))[0].created, (
+            assert not (await jobs.enqueue(tx, NewJob(Keyed("x"), "a")))[0].created, (
                 "running counts as living"
             )
             await store.complete(tx, job)
         if Keyed.of(job).name == "x":
             async with db.transaction() as tx:
-                assert (await store.enqueue(tx, NewJob(Keyed("x"), "a")))[0].created, "done does not"
-                await store.cancel(tx, [(await store.enqueue(tx, NewJob(Keyed("x"), "a")))[0].id])
+                assert (await jobs.enqueue(tx, NewJob(Keyed("x"), "a")))[0].created, "done does not"
+                await store.cancel(tx, [(await jobs.enqueue(tx, NewJob(Keyed("x"), "a")))[0].id])
             break
 
 

@@ -3,8 +3,9 @@
 from typing import Any
 from uuid import uuid4
 
+from gristmill import jobs
 from gristmill.db import Database
-from gristmill.jobs import NewJob, store
+from gristmill.jobs import NewJob
 from tests.jobs.kinds import Plain
 
 LANES = 200
@@ -31,7 +32,7 @@ async def pages_of_a_claim(db: Database) -> int:
 
 async def enqueue(db: Database, per_lane: int) -> None:
     async with db.transaction() as tx:
-        await store.enqueue(tx, *(NewJob(Plain(n), f"lane {n % LANES}") for n in range(per_lane * LANES)))
+        await jobs.enqueue(tx, *(NewJob(Plain(n), f"lane {n % LANES}") for n in range(per_lane * LANES)))
 
 
 async def test_a_claim_touches_no_more_pages_with_a_hundred_times_the_backlog(db: Database) -> None:

@@ -8,11 +8,10 @@ from hypothesis import strategies as st
 from gristmill.errors import LeaseLost, NoText, Permanent, Transient
 from gristmill.jobs import Done, Job, JobId, Snooze, retry
 from gristmill.jobs.job import Lease
-from tests.unit.times import NOW
 
 
 def job(attempt: int = 1, max_attempts: int = 5) -> Job:
-    return Job(JobId(uuid4()), "kind", "lane", 1, {}, None, attempt, max_attempts, Lease(uuid4()), NOW)
+    return Job(JobId(uuid4()), "kind", "lane", 1, {}, None, attempt, max_attempts, Lease(uuid4()))
 
 
 def test_what_was_done_is_complete() -> None:

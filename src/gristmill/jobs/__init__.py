@@ -1,5 +1,6 @@
 """The engine: durable jobs, fair across lanes, fenced by leases. It knows no documents."""
 
+from gristmill.jobs.enqueue import enqueue
 from gristmill.jobs.job import Band, Done, Enqueued, Job, JobId, NewJob, Outcome, Snooze, Work
 from gristmill.jobs.queue import Queue, QueueLimits, check_room, look
 from gristmill.jobs.schedule import Schedule, next_time, put_schedules, remove_schedules
@@ -11,7 +12,6 @@ from gristmill.jobs.store import (
     cancel_about,
     complete,
     counts,
-    enqueue,
     fence,
     find_job,
     find_jobs,

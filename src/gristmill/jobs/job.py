@@ -1,10 +1,10 @@
 """What a job is: a piece of work, on a lane, in a band, with a lease while it runs."""
 
 import functools
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from dataclasses import dataclass
+from datetime import timedelta
 from enum import IntEnum
-from typing import Any, ClassVar, NewType, Protocol, Self
+from typing import Any, ClassVar, NamedTuple, NewType, Protocol, Self
 from uuid import UUID
 
 from pydantic import TypeAdapter
@@ -68,15 +68,14 @@ class NewJob:
     delay: timedelta | None = None
 
 
-@dataclass(frozen=True)
-class Enqueued:
+class Enqueued(NamedTuple):
     """A job's id, and whether it is new or already lived under its key."""
 
     id: JobId
     created: bool
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True, eq=False)
 class Job:
     """A claimed job: `lease` proves, in every write of its results, that it is still ours."""
 
@@ -89,8 +88,7 @@ class Job:
     attempt: int
     max_attempts: int
     lease: Lease
-    created_at: datetime
-    settled: list[str] = field(default_factory=list[str], compare=False)
+    settled: bool = False  # completed by its handler, in the transaction that wrote its results
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,17 @@
 -- () -> queued | delayed, in the caller's transaction; a row per job, in order.
 select id, created from job_enqueue(%(jobs)s::json, %(count)s::int, %(lanes)s::text[], %(urgent)s::text[]);
 
+-- name: announce
+-- Lets lanes take part in the round, wakes the workers at commit, and gives a first id for jobs that are copied in.
+select uuidv7() from (select lane_wake(%(lanes)s::text[], %(urgent)s::text[]), pg_notify('job', '')) woken;
+
+-- name: copy_jobs
+-- () -> queued, many at once; fails when a job lives under one of the keys.
+copy job (id, kind, lane, band, workload, key, subject, payload, max_attempts) from stdin;
+
 -- name: cycle
 -- running -> done for what is finished, then queued -> running, fair across lanes, under the caps.
-select id, kind, lane, band, payload, subject, attempt, max_attempts, lease, created_at
+select id, kind, lane, band, payload, subject, attempt, max_attempts, lease
   from job_cycle(%(done)s::uuid[], %(leases)s::uuid[], %(worker)s, %(limit)s::int, %(general)s::int, %(lane_cap)s::int,
                  %(global_cap)s::int);
 

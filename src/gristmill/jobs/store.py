@@ -4,7 +4,6 @@ Every move of a running job takes its lease; `LeaseLost` means that the caller's
 commit, and raising it through the transaction's block is what rolls it back.
 """
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -15,47 +14,9 @@ from psycopg.types.json import Jsonb
 
 from gristmill.db import Queries, Tx
 from gristmill.errors import GristmillError, LeaseLost
-from gristmill.jobs.job import Band, Enqueued, Job, JobId, NewJob
+from gristmill.jobs.job import Job, JobId
 
 queries = Queries(__package__ or "gristmill.jobs")
-
-
-async def enqueue(tx: Tx, *new: NewJob) -> list[Enqueued]:
-    """Queue jobs in the caller's transaction; for each, in order, the job that now lives."""
-    if not new:
-        return []
-    due = [job for job in new if job.delay is None]
-    return await queries.many(
-        tx,
-        Enqueued,
-        "enqueue",
-        jobs="[" + ",".join(map(_as_json, new)) + "]",
-        count=len(new),
-        lanes=sorted({job.lane for job in due}),
-        urgent=sorted({job.lane for job in due if _band(job) is Band.INTERACTIVE}),
-    )
-
-
-def _band(job: NewJob) -> Band:
-    return job.work.band if job.band is None else job.band
-
-
-def _as_json(job: NewJob) -> str:
-    work = job.work
-    fields: dict[str, Any] = {
-        "kind": work.kind,
-        "lane": job.lane,
-        "band": int(_band(job)),
-        "workload": job.workload,
-        "attempts": work.attempts,
-    }
-    if (key := work.key()) is not None:
-        fields["key"] = key
-    if (subject := work.subject()) is not None:
-        fields["subject"] = str(subject)
-    if job.delay is not None:
-        fields["delay"] = f"{job.delay.total_seconds():f} s"
-    return f'{json.dumps(fields)[:-1]},"payload":{work.payload()}}}'
 
 
 async def fence(tx: Tx, job: Job) -> None:
@@ -68,7 +29,7 @@ async def complete(tx: Tx, job: Job) -> None:
     """running → done, in the transaction that writes the job's results."""
     if not await queries.values(tx, "complete", ids=[job.id], leases=[job.lease]):
         raise LeaseLost(f"job {job.id} is no longer ours")
-    job.settled.append("done")
+    job.settled = True
 
 
 async def postpone(

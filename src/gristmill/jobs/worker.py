@@ -37,7 +37,7 @@ from gristmill.jobs.job import Band, Job, JobId, Outcome
 log = logging.getLogger(__name__)
 
 POLL = timedelta(seconds=1)
-CLAIM_BATCH = 64
+CLAIM_BATCH = 256
 _SWEEP_EVERY = 60.0
 
 
@@ -130,12 +130,9 @@ class Worker:
         self._outage.ended()
         self._more = bool(jobs)
         for job in jobs:
-            task = asyncio.create_task(self._execute(job), name=f"job {job.kind}")
-            self._running[job.id] = (job, task)
+            self._running[job.id] = (job, asyncio.create_task(self._execute(job)))
         if jobs:
             await faults.point("worker.claimed")
-            # Let them start, and the quick ones end, so that the next cycle settles many at once.
-            await asyncio.sleep(0)
 
     def _room(self) -> tuple[int, int]:
         """How many jobs may be claimed, and how many of them not interactive."""
@@ -170,9 +167,12 @@ class Worker:
         started = time.perf_counter()
         try:
             move = await self._attempt(job)
-            # From here on it has an end: a cancel that comes now is met by whoever moves the job next.
-            self._settling.add(job.id)
-            await self._settle(job, move)
+            if isinstance(move, retry.Complete):
+                self._complete(job)
+            else:
+                # From here on it has an end: a cancel that comes now is met by whoever moves the job next.
+                self._settling.add(job.id)
+                await self._settle(job, move)
         finally:
             del self._running[job.id]
             self._cancelled.discard(job.id)
@@ -202,6 +202,11 @@ class Worker:
                 log.exception("job raised a bug", extra=_facts(job))
             return retry.after_error(error, job, random.random())  # noqa: S311
 
+    def _complete(self, job: Job) -> None:
+        """Leave it to the next cycle, unless its handler has completed it with its results."""
+        if not job.settled:
+            self._finished.append(job)
+
     async def _settle(self, job: Job, move: retry.Move) -> None:
         """Make the move now, or when the database is back."""
         try:
@@ -223,8 +228,7 @@ class Worker:
     async def _make(self, job: Job, move: retry.Move) -> None:
         match move:
             case retry.Complete():
-                if not job.settled:
-                    self._finished.append(job)
+                self._complete(job)
             case retry.Postpone(delay, counted, error):
                 async with self._db.transaction() as tx:
                     await store.postpone(tx, job, delay, counted=counted, error=error)

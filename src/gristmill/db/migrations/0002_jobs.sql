@@ -52,7 +52,8 @@ create table job_history (
     started_at      timestamptz,
     finished_at     timestamptz not null
 );
-create index job_history_finished on job_history (finished_at);
+-- Rows come in the order they finish: a block range index costs next to nothing to keep.
+create index job_history_finished on job_history using brin (finished_at) with (pages_per_range = 16, autosummarize = on);
 create index job_history_subject on job_history (subject, finished_at) where subject is not null;
 
 -- One row per worker process; its jobs are its own until lease_until. While it lives it holds an advisory lock,
@@ -172,7 +173,8 @@ $$;
 
 -- Take the lanes whose turn it is and which have room, and lock them: only their holder starts jobs of them.
 create function lane_take(p_limit int, p_cap int, p_urgent boolean, p_wait boolean) returns text[]
-language plpgsql set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off as $$
+language plpgsql set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
+set enable_sort = off as $$
 declare
     v_lanes text[];
 begin
@@ -201,58 +203,68 @@ end $$;
 -- Start up to p_limit jobs of lanes that the caller has locked, and charge the lanes for them. The snapshot is
 -- newer than the locks, so that the running counts are exact and the caps hold across all workers. The jobs
 -- taken are those with the earliest virtual start: lanes share by weight and workload, FIFO within lane and band.
+-- Lanes that ran dry leave the round.
 create function lane_start(p_lanes text[], p_worker uuid, p_limit int, p_cap int, p_band int)
 returns table (id uuid, kind text, lane text, band smallint, payload jsonb, subject uuid, attempt smallint,
-               max_attempts smallint, lease uuid, created_at timestamptz)
-language plpgsql set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
-set enable_mergejoin = off as $$
+               max_attempts smallint, lease uuid)
+language plpgsql set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
+set enable_hashjoin = off set enable_mergejoin = off as $$
 #variable_conflict use_column
+declare
+    v_lease uuid := gen_random_uuid();
+    v_each int := case when cardinality(p_lanes) = 1 then p_limit else 1 + 2 * p_limit / cardinality(p_lanes) end;
+    v_rows tid[];
+    v_of text[];
+    v_costs double precision[];
+    v_dry text[];
 begin
-    return query
     with room as materialized (
         select l.lane, l.served, l.weight, lane_room(l.lane, coalesce(l.cap, p_cap)) as free
           from lane l where l.lane = any (p_lanes)),
-    picked as materialized (
-        select c.id, c.lane, c.cost
-          from room cross join lateral (
-            select h.id, room.lane, h.cost, room.served + sum(h.cost) over (order by h.band, h.id) - h.cost as start
-              from (select j.id, j.band, job_charge(j.workload) / room.weight as cost from job j
-                     where j.lane = room.lane and j.state = 'queued' and j.band <= p_band
-                     order by j.band, j.id
-                     limit least(room.free, 1 + 2 * p_limit / cardinality(p_lanes))) h) c
-         order by c.start limit p_limit),
-    locked as materialized (        -- a job that is being cancelled is passed over, not waited for
-        select j.id, p.cost from picked p join job j on j.id = p.id and j.state = 'queued' for update of j skip locked),
-    started as (
-        update job j
-           set state = 'running', attempt = j.attempt + 1, lease = gen_random_uuid(), worker = p_worker,
-               started_at = clock_now()
-          from locked where j.id = locked.id
-        returning j.id, j.kind, j.lane, j.band, j.payload, j.subject, j.attempt, j.max_attempts, j.lease, j.created_at,
-                  locked.cost),
-    charged as (
-        update lane l set served = l.served + s.cost
-          from (select started.lane, sum(started.cost) as cost from started group by 1) s where l.lane = s.lane)
-    select s.id, s.kind, s.lane, s.band, s.payload, s.subject, s.attempt, s.max_attempts, s.lease, s.created_at
-      from started s;
+    head as materialized (
+        select r.lane, h.row, h.cost, r.served + h.before as start, h.row is null or h.last and not h.full as dry
+          from room r
+          left join lateral (
+            select q.ctid as row, q.cost, sum(q.cost) over w - q.cost as before,
+                   row_number() over w = count(*) over () as last,
+                   count(*) over () = least(r.free, v_each) as full
+              from (select j.ctid, j.band, j.id, job_charge(j.workload) / r.weight as cost from job j
+                     where j.lane = r.lane and j.state = 'queued' and j.band <= p_band
+                     order by j.band, j.id limit least(r.free, v_each)) q
+            window w as (order by q.band, q.id)) h on true
+         where r.free > 0),
+    picked as (
+        select h.row, h.lane, h.cost from head h where h.row is not null order by h.start limit p_limit)
+    select array_agg(p.row), array_agg(p.lane), array_agg(p.cost),
+           (select array_agg(h.lane) from head h where h.dry)
+      into v_rows, v_of, v_costs, v_dry from picked p;
+    if v_rows is not null then
+        return query
+        with locked as materialized (   -- a job that is being cancelled is passed over, not waited for
+            select j.ctid as row, u.cost from unnest(v_rows, v_costs) u(row, cost)
+              join job j on j.ctid = u.row and j.state = 'queued' for update of j skip locked),
+        started as (
+            update job j
+               set state = 'running', attempt = j.attempt + 1, lease = v_lease, worker = p_worker, started_at = clock_now()
+              from locked where j.ctid = locked.row
+            returning j.id, j.kind, j.lane, j.band, j.payload, j.subject, j.attempt, j.max_attempts, j.lease, locked.cost),
+        charged as (
+            update lane l set served = l.served + s.cost
+              from (select started.lane, sum(started.cost) as cost from started group by 1) s where l.lane = s.lane)
+        select s.id, s.kind, s.lane, s.band, s.payload, s.subject, s.attempt, s.max_attempts, s.lease from started s;
+    end if;
+    if v_dry is not null then
+        perform lane_rest(v_dry);
+    end if;
 end $$;
 
 -- Take lanes without queued jobs out of the round, unless somebody is enqueueing into them right now.
 create function lane_rest(p_lanes text[]) returns void
 language plpgsql set enable_seqscan = off set enable_bitmapscan = off as $$
 declare
-    v_free text[];
+    v_free text[] := array(
+        select l.lane from lane l where l.lane = any (p_lanes) order by l.lane for update skip locked);
 begin
-    select array_agg(t.lane) into v_free from (
-        select l.lane from lane l
-         where l.lane = any (p_lanes)
-           and (not exists (select from job j where j.lane = l.lane and j.state = 'queued')
-                or (l.urgent and not exists (
-                    select from job j where j.lane = l.lane and j.state = 'queued' and j.band = 0)))
-         order by l.lane for update skip locked) t;
-    if v_free is null then
-        return;
-    end if;
     -- A newer snapshot than the lock's: what was enqueued before we held it is seen here.
     update lane l
        set busy = exists (select from job j where j.lane = l.lane and j.state = 'queued'),
@@ -264,13 +276,13 @@ end $$;
 -- on p_limit and on how many lanes are full, never on how many jobs are queued.
 create function job_claim(p_worker uuid, p_limit int, p_general int, p_cap int, p_global_cap int)
 returns table (id uuid, kind text, lane text, band smallint, payload jsonb, subject uuid, attempt smallint,
-               max_attempts smallint, lease uuid, created_at timestamptz)
+               max_attempts smallint, lease uuid)
 language plpgsql as $$
 #variable_conflict use_column
 declare
     v_lanes text[];
     v_left int := p_limit;
-    v_got int;
+    v_got int := 0;
 begin
     if p_global_cap is not null then    -- an exact cap over all workers: claimers take turns
         perform pg_advisory_xact_lock(hashtext('gristmill.claim'));
@@ -282,18 +294,16 @@ begin
         if v_lanes is not null then
             return query select * from lane_start(v_lanes, p_worker, v_left, p_cap, 0);
             get diagnostics v_got = row_count;
-            v_left := v_left - v_got;
-            perform lane_rest(v_lanes);
         end if;
     end if;
-    v_left := least(v_left, p_general);
-    if v_left > 0 then
+    v_left := least(v_left - v_got, p_general);
+    while v_left > 0 loop
         v_lanes := lane_take(v_left, p_cap, false, v_lanes is null);
-        if v_lanes is not null then
-            return query select * from lane_start(v_lanes, p_worker, v_left, p_cap, 2);
-            perform lane_rest(v_lanes);
-        end if;
-    end if;
+        exit when v_lanes is null;
+        return query select * from lane_start(v_lanes, p_worker, v_left, p_cap, 2);
+        get diagnostics v_got = row_count;
+        exit when v_got > 0;            -- else they were dry, and have left the round: look at the next
+    end loop;
 end $$;
 
 -- running → done, for each job whose lease the caller still holds; the ids that were.
@@ -312,7 +322,7 @@ $$;
 create function job_cycle(p_done uuid[], p_leases uuid[], p_worker uuid, p_limit int, p_general int, p_cap int,
                           p_global_cap int)
 returns table (id uuid, kind text, lane text, band smallint, payload jsonb, subject uuid, attempt smallint,
-               max_attempts smallint, lease uuid, created_at timestamptz)
+               max_attempts smallint, lease uuid)
 language plpgsql as $$
 begin
     if cardinality(p_done) > 0 then

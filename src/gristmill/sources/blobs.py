@@ -1,0 +1,399 @@
+"""blobs: bytes kept by their SHA-256, in a folder or in an object store.
+
+    put         the bytes come in under a temporary name and are hashed on the way; then one move to `ab/cdef…`
+    put again   the same bytes take the same place, and the blob's age starts anew
+    killed      before the move, a temporary is left, which `sweep_temporaries` removes; after it, the blob is whole
+    read        by ranges: a slow reader holds no connection open, and no more than one part is in memory
+
+    missing                          Gone       blob_gone
+    longer than the limit            Permanent  document_too_large
+    the disk is full                 Transient  disk_full
+    the store fails in another way   Transient  blob_store_unavailable
+    an address that can't be used    SetupError bad_blob_store
+
+In a folder, `put` returns when the file and its folder are on the disk. obstore's LocalStore renames, but never
+syncs (0.12, by strace), so that a blob could be gone after a power cut while the row that names it is not: the
+folder's bytes are written here by hand, and all the rest is obstore's. What the caller's own stream raises
+passes through as it is.
+
+A collector races with a `put` of the same bytes: it may delete a blob between `put` and the commit of the row that
+names it. Whoever commits first makes the row, then asks `exists`, and puts again when it is not there.
+"""
+
+import contextlib
+import errno
+import hashlib
+import os
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Generator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+import obstore
+from obstore.exceptions import BaseError
+from obstore.store import LocalStore, MemoryStore, ObjectStore
+
+from gristmill import faults
+from gristmill.errors import Gone, Permanent, SetupError, Transient
+from gristmill.sources import thread
+
+# The object stores that can list, which a collector needs; obstore knows others that can't.
+SCHEMES = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "file", "memory")
+
+_TEMPORARY = "tmp"
+_FILE_PART = 2**20
+# S3 takes no part below 5 MiB, and 10,000 of them: 80 GB. Also what is fetched at once.
+_OBJECT_PART = 8 * 2**20
+_LISTED_AT_ONCE = 1000
+# Jobs have their own retries; obstore's default of three minutes would outlast a lease many times.
+_STORE_RETRIES = 3
+_STORE_PATIENCE = timedelta(seconds=20)
+
+
+@dataclass(frozen=True)
+class Blob:
+    """Some bytes in the store, by their SHA-256."""
+
+    hash: bytes
+    size: int
+
+
+class Blobs:
+    """The blob store of one installation; safe to share between tasks, and between machines."""
+
+    def __init__(self, store: ObjectStore, folder: Path | None) -> None:
+        self._store = store
+        self._folder = folder
+
+    @classmethod
+    def open(cls, url: str | None, data_dir: Path) -> "Blobs":
+        """The store at `url`, or the folder `blobs` of the data dir. Credentials come from the environment."""
+        if url is None:
+            return cls._in_folder(data_dir / "blobs")
+        parts = urlsplit(url)
+        if parts.scheme not in SCHEMES:
+            told = (
+                f"The blob store's address begins with none of {', '.join(f'{name}://' for name in SCHEMES)}."
+            )
+            raise SetupError(told, code="bad_blob_store")
+        if parts.scheme == "memory":
+            return cls(MemoryStore(), None)
+        if parts.scheme == "file":
+            if parts.netloc or not parts.path.startswith("/"):
+                raise SetupError("A blob folder's address is file:///its/path.", code="bad_blob_store")
+            return cls._in_folder(Path(parts.path))
+        return cls(_bucket(url), None)
+
+    @classmethod
+    def _in_folder(cls, folder: Path) -> "Blobs":
+        try:
+            (folder / _TEMPORARY).mkdir(parents=True, exist_ok=True)
+            _sync_folder(folder.parent)
+            return cls(LocalStore(folder), folder)
+        except (OSError, BaseError) as error:
+            told = f"Blobs can't be kept in {folder}: {_reason(error)}."
+            raise SetupError(told, code="bad_blob_store") from error
+
+    async def put(self, chunks: AsyncIterable[bytes], limit: int | None = None) -> Blob:
+        """Keep the bytes of `chunks`, of which there are at most `limit`."""
+        digest, size = hashlib.sha256(), 0
+        writer = _FileWriter(self._folder) if self._folder else _ObjectWriter(self._store)
+        try:
+            async with contextlib.aclosing(_joined(chunks, writer.part)) as parts:
+                async for part in parts:
+                    size += len(part)
+                    if limit is not None and size > limit:
+                        told = f"There are more than the {limit:,} bytes that a document may have."
+                        raise Permanent(told, code="document_too_large")
+                    await thread.run(partial(digest.update, part))
+                    with _told():
+                        await writer.write(part)
+                    await faults.point("blobs.part_written")
+            with _told():
+                await writer.keep(_path(digest.digest()))
+        except BaseException:
+            await writer.drop()
+            raise
+        return Blob(digest.digest(), size)
+
+    async def read(self, hash: bytes) -> AsyncGenerator[bytes]:
+        """The bytes of a blob, part by part."""
+        size = await self.size(hash)
+        for start in range(0, size, _OBJECT_PART):
+            length = min(_OBJECT_PART, size - start)
+            with _told(reading=hash):
+                part = await self._store.get_range_async(_path(hash), start=start, length=length)
+            yield bytes(part)
+
+    async def get(self, hash: bytes, limit: int) -> bytes:
+        """The bytes of a blob that are at most `limit`."""
+        size = await self.size(hash)
+        if size > limit:
+            told = f"The blob {hash.hex()} has {size:,} bytes; at most {limit:,} are read."
+            raise Permanent(told, code="document_too_large")
+        return b"".join([part async for part in self.read(hash)])
+
+    async def size(self, hash: bytes) -> int:
+        """How many bytes a blob has."""
+        with _told(reading=hash):
+            return (await self._store.head_async(_path(hash)))["size"]
+
+    async def exists(self, hash: bytes) -> bool:
+        """Whether the blob is there."""
+        try:
+            await self.size(hash)
+        except Gone:
+            return False
+        return True
+
+    async def delete(self, hashes: Sequence[bytes]) -> int:
+        """Delete blobs; tells how many there were. S3 doesn't say: there, all that were named are counted."""
+        with _told():
+            if self._folder is not None:
+                paths = [self._folder / _path(hash) for hash in hashes]
+                return await thread.run(lambda: sum(map(_unlink, paths)))
+            return await _delete_objects(self._store, [_path(hash) for hash in hashes])
+
+    async def list(self, older_than: timedelta = timedelta(0)) -> AsyncGenerator[Blob]:
+        """Every blob that was last put longer ago than `older_than`, in no order."""
+        async for path, size in self._listed(None, older_than):
+            if (hash := _hash(path)) is not None:
+                yield Blob(hash, size)
+
+    async def sweep_temporaries(self, older_than: timedelta) -> int:
+        """Remove what killed puts left behind; `older_than` must be longer than any put takes."""
+        paths = [path async for path, _ in self._listed(_TEMPORARY, older_than)]
+        with _told():
+            if (folder := self._folder) is not None:
+                return await thread.run(lambda: sum(_unlink(folder / path) for path in paths))
+            return await _delete_objects(self._store, paths)
+
+    async def _listed(self, prefix: str | None, older_than: timedelta) -> AsyncIterator[tuple[str, int]]:
+        # The store's clock against this machine's: good for ages of hours, which is what collectors go by.
+        before = datetime.now(UTC) - older_than
+        stream = self._store.list(prefix, chunk_size=_LISTED_AT_ONCE)
+        while True:
+            with _told():
+                try:
+                    batch = await anext(stream)
+                except StopAsyncIteration:
+                    return
+            for found in batch:
+                if found["last_modified"] <= before:
+                    yield found["path"], found["size"]
+
+
+class _Writer(Protocol):
+    """Bytes on their way in, under a temporary name."""
+
+    part: int
+
+    async def write(self, data: bytes) -> None: ...
+
+    async def keep(self, path: str) -> None:
+        """Move them to `path`, for good."""
+        ...
+
+    async def drop(self) -> None:
+        """Remove what there is of them. Never raises: a sweep comes after."""
+        ...
+
+
+class _FileWriter:
+    """Into a folder: on the disk before it has its name, and its name on the disk before `keep` returns."""
+
+    part = _FILE_PART
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._temporary = folder / _TEMPORARY / uuid4().hex
+        self._file: int | None = None
+
+    async def write(self, data: bytes) -> None:
+        await thread.run(lambda: self._write(data))
+
+    async def keep(self, path: str) -> None:
+        await thread.run(self._sync)
+        await faults.point("blobs.before_move")
+        await thread.run(lambda: self._move(self._folder / path))
+
+    async def drop(self) -> None:
+        with contextlib.suppress(OSError):
+            await thread.run(self._drop)
+
+    def _opened(self) -> int:
+        if self._file is None:
+            self._file = os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        return self._file
+
+    def _write(self, data: bytes) -> None:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(self._opened(), rest) :]
+
+    def _sync(self) -> None:
+        os.fsync(self._opened())
+        self._close()
+
+    def _move(self, target: Path) -> None:
+        target.parent.mkdir(exist_ok=True)
+        self._temporary.replace(target)
+        _sync_folder(target.parent)
+        # Whoever made `ab` may be another process that has not synced it yet: the root is synced each time.
+        _sync_folder(self._folder)
+
+    def _close(self) -> None:
+        if self._file is not None:
+            file, self._file = self._file, None
+            os.close(file)
+
+    def _drop(self) -> None:
+        self._close()
+        self._temporary.unlink(missing_ok=True)
+
+
+class _Upload(Protocol):
+    async def write(self, buffer: bytes, /) -> int: ...
+
+    async def close(self) -> None: ...
+
+
+class _ObjectWriter:
+    """Into an object store: one request when it fits into one part, else an upload and a move (S3: up to 5 GB)."""
+
+    part = _OBJECT_PART
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._temporary = f"{_TEMPORARY}/{uuid4().hex}"
+        self._first = b""
+        self._upload: _Upload | None = None
+
+    async def write(self, data: bytes) -> None:
+        if not self._first:
+            self._first = data
+            return
+        if self._upload is None:
+            # Each part under way is held in memory.
+            self._upload = obstore.open_writer_async(
+                self._store, self._temporary, buffer_size=_OBJECT_PART, max_concurrency=2
+            )
+            await self._upload.write(self._first)
+        await self._upload.write(data)
+
+    async def keep(self, path: str) -> None:
+        if self._upload is None:
+            await self._store.put_async(path, self._first, use_multipart=False)
+            return
+        await self._upload.close()
+        await faults.point("blobs.before_move")
+        await self._store.rename_async(self._temporary, path)
+
+    async def drop(self) -> None:
+        if self._upload is None:
+            return
+        # An upload that is abandoned keeps its parts in the bucket, unseen and paid for; one that is ended
+        # becomes an object, which can be deleted.
+        with contextlib.suppress(BaseError, OSError):
+            await self._upload.close()
+        with contextlib.suppress(BaseError, OSError):
+            await self._store.delete_async(self._temporary)
+
+
+def _bucket(url: str) -> ObjectStore:
+    parts = urlsplit(url)
+    if parts.username or parts.password or parts.query:
+        told = "The blob store's address holds credentials or options; they belong in the environment."
+        raise SetupError(told, code="bad_blob_store")
+    try:
+        return obstore.store.from_url(
+            url, retry_config={"max_retries": _STORE_RETRIES, "retry_timeout": _STORE_PATIENCE}
+        )
+    except (BaseError, ValueError) as error:
+        raise SetupError(
+            f"The blob store {url} can't be used: {_reason(error)}.", code="bad_blob_store"
+        ) from error
+
+
+async def _delete_objects(store: ObjectStore, paths: Sequence[str]) -> int:
+    if not paths:
+        return 0
+    try:
+        await store.delete_async(paths)
+    except FileNotFoundError:  # of the stores that tell; where the rest of the batch stands is not known
+        return sum([await _delete_object(store, path) for path in paths])
+    return len(paths)
+
+
+async def _delete_object(store: ObjectStore, path: str) -> bool:
+    try:
+        await store.delete_async(path)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _unlink(path: Path) -> bool:
+    try:
+        path.unlink()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+async def _joined(chunks: AsyncIterable[bytes], size: int) -> AsyncGenerator[bytes]:
+    """The same bytes in parts of at least `size`, but for the last: uploads come in crumbs."""
+    held = bytearray()
+    async for chunk in chunks:
+        held += chunk
+        if len(held) >= size:
+            yield bytes(held)
+            held.clear()
+    if held:
+        yield bytes(held)
+
+
+def _path(hash: bytes) -> str:
+    name = hash.hex()
+    return f"{name[:2]}/{name[2:]}"
+
+
+def _hash(path: str) -> bytes | None:
+    """The hash that `path` is named by; None for a temporary or a stranger's file."""
+    shard, _, rest = path.partition("/")
+    try:
+        hash = bytes.fromhex(shard + rest)
+    except ValueError:
+        return None
+    return hash if len(hash) == hashlib.sha256().digest_size and path == _path(hash) else None
+
+
+def _sync_folder(folder: Path) -> None:
+    file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+@contextlib.contextmanager
+def _told(reading: bytes | None = None) -> Generator[None]:
+    """What the store raises, in our words; what is not found is `reading`'s blob, if one is being read."""
+    try:
+        yield
+    except (OSError, BaseError) as error:
+        if reading is not None and isinstance(error, FileNotFoundError):
+            raise Gone(f"The blob {reading.hex()} is not in the store.", code="blob_gone") from error
+        full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+        code = "disk_full" if full else "blob_store_unavailable"
+        raise Transient(f"The blob store failed: {_reason(error)}.", code=code) from error
+
+
+def _reason(error: Exception) -> str:
+    # obstore tells the whole chain of causes on further lines.
+    told = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return told.partition("\n")[0].rstrip(".")

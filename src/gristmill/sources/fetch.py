@@ -1,0 +1,140 @@
+"""fetch: one answer of a web server, streamed and limited; what goes wrong is told in our words.
+
+    2xx                          taken
+    404 410                      Gone        source_gone
+    401 403                      Unreadable  forbidden_by_source
+    429 503                      Transient   source_busy, with Retry-After
+    408 425, any other 5xx       Transient   source_unavailable
+    any other                    Unreadable  refused_by_source
+    no connection                Transient   source_unreachable
+    no answer in time            Transient   source_timeout
+    longer than the limit        Permanent   document_too_large
+    a private address            Permanent   private_address, by `net`
+
+Only gzip is asked for and taken, and it is inflated here: httpx inflates whatever it gets, nested as often as the
+server likes, before anyone can count. Addresses are told without their query, which may hold a key.
+"""
+
+import asyncio
+import contextlib
+import zlib
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+
+import httpx
+
+from gristmill.errors import Gone, Permanent, Transient, Unreadable
+from gristmill.sources.gunzip import Gunzip
+
+_CHUNK = 64 * 1024
+# A server that asks for more is taken at its word for a day, no longer.
+_LONGEST_RETRY = timedelta(days=1)
+
+
+@asynccontextmanager
+async def answer(
+    client: httpx.AsyncClient,
+    method: str,
+    url: str,
+    *,
+    within: timedelta,
+    headers: Mapping[str, str] | None = None,
+) -> AsyncGenerator[httpx.Response]:
+    """The answer to one request, whatever its status; its body is read in the block, all `within` a time."""
+    try:
+        # httpx limits each wait of a request; a server that drips would hold it for ever.
+        async with (
+            asyncio.timeout(within.total_seconds()),
+            client.stream(method, url, headers={"Accept-Encoding": "gzip", **(headers or {})}) as response,
+        ):
+            yield response
+    except (TimeoutError, httpx.TimeoutException) as error:
+        told = f"{shown(url)} did not answer within {within.total_seconds():g} seconds."
+        raise Transient(told, code="source_timeout") from error
+    except httpx.TooManyRedirects as error:
+        raise Unreadable(f"{shown(url)} redirects in circles.", code="too_many_redirects") from error
+    except httpx.UnsupportedProtocol as error:
+        told = f"{shown(url)} redirects to an address that is neither http nor https."
+        raise Unreadable(told, code="refused_by_source") from error
+    except httpx.HTTPError as error:
+        told = f"{shown(url)} can't be reached: {str(error) or type(error).__name__}."
+        raise Transient(told, code="source_unreachable") from error
+
+
+def expect_success(response: httpx.Response) -> None:
+    """Nothing for 2xx; for any other status, the error that it means."""
+    status, where = response.status_code, shown(str(response.url))
+    match status:
+        case _ if response.is_success:
+            return
+        case 404 | 410:
+            raise Gone(f"{where} is not there (status {status}).")
+        case 401 | 403:
+            told = f"{where} is not for everyone (status {status})."
+            raise Unreadable(told, code="forbidden_by_source")
+        case 429 | 503:
+            told = f"{where} asks to come back later (status {status})."
+            raise Transient(told, code="source_busy", retry_after=retry_after(response))
+        case _ if status in (408, 425) or status >= 500:
+            raise Transient(f"{where} answered with status {status}.", code="source_unavailable")
+        case _:
+            raise Unreadable(f"{where} answered with status {status}.", code="refused_by_source")
+
+
+async def body(response: httpx.Response, limit: int) -> AsyncGenerator[bytes]:
+    """The body, inflated, or Permanent once there are more than `limit` bytes of it."""
+    coding = response.headers.get("content-encoding", "").strip().lower()
+    if coding not in ("", "identity", "gzip", "x-gzip"):
+        told = f"{shown(str(response.url))} is encoded as {coding[:40]!r}, which was not asked for."
+        raise Unreadable(told, code="unknown_content_encoding")
+    size = 0
+    pieces = _inflated(response) if coding.endswith("gzip") else response.aiter_raw(_CHUNK)
+    async for piece in pieces:
+        size += len(piece)
+        if size > limit:
+            told = f"{shown(str(response.url))} is longer than the {limit:,} bytes that a document may have."
+            raise Permanent(told, code="document_too_large")
+        yield piece
+
+
+async def _inflated(response: httpx.Response) -> AsyncGenerator[bytes]:
+    gunzip = Gunzip()
+    empty = True
+    try:
+        async for raw in response.aiter_raw(_CHUNK):
+            empty = False
+            for piece in gunzip.feed(raw):
+                yield piece
+                await asyncio.sleep(
+                    0
+                )  # a chunk of a bomb is a thousand pieces; others have their turn between
+    except zlib.error as error:
+        raise _cut_short(response) from error
+    if not empty and not gunzip.whole:
+        raise _cut_short(response)
+
+
+def _cut_short(response: httpx.Response) -> Transient:
+    told = f"{shown(str(response.url))} came damaged: its gzip stream is broken."
+    return Transient(told, code="source_unavailable")
+
+
+def retry_after(response: httpx.Response) -> timedelta | None:
+    """How long the server asks to wait, as seconds or as a date; never below zero."""
+    given = response.headers.get("retry-after", "").strip()
+    if given.isdecimal():
+        return min(timedelta(seconds=min(int(given), 10**6)), _LONGEST_RETRY)
+    with contextlib.suppress(ValueError):
+        until = parsedate_to_datetime(given)
+        until = until.replace(tzinfo=until.tzinfo or UTC)
+        return min(max(until - datetime.now(UTC), timedelta(0)), _LONGEST_RETRY)
+    return None
+
+
+def shown(url: str) -> str:
+    """An address for people: without query, fragment and user info."""
+    parsed = httpx.URL(url)
+    path = parsed.raw_path.decode("ascii").partition("?")[0]
+    return f"{parsed.scheme}://{parsed.netloc.decode('ascii')}{path}"

@@ -1,0 +1,173 @@
+"""A page or file on the web, fetched when it is indexed.
+
+    probe   HEAD; where it is refused (403, 405, 501), a GET of one byte whose body is not read
+    read    GET, at most `limit` bytes, redirects followed, each through `net`'s guard
+
+Only http and https, and no user name in the address: it would be stored, shown and logged.
+The character set is the byte order mark's, else the header's, else the page's own, as browsers have it.
+"""
+
+import codecs
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+from email.message import Message
+from pathlib import PurePosixPath
+from urllib.parse import unquote
+
+import httpx
+
+from gristmill import net
+from gristmill.errors import Permanent
+from gristmill.sources import fetch
+from gristmill.sources.source import Original
+
+_REFUSES_HEAD = (403, 405, 501)
+# Long enough for 64 MiB over a slow line, short enough that a dripping server does not hold a worker's slot.
+_PATIENCE = timedelta(minutes=2)
+_LONGEST_URL = 8192
+_LONGEST_NAME = 255
+# Where browsers look for <meta charset>.
+_META_BYTES = 1024
+_META_CHARSET = re.compile(
+    rb"""<meta[^>]{0,512}?charset\s{0,8}=\s{0,8}["']?\s{0,8}([\w.:-]{1,40})""", re.IGNORECASE
+)
+_HOST = re.compile(r"[a-z0-9._:-]+")
+_MARKS = {
+    codecs.BOM_UTF8: "utf-8-sig",
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+# What pages mean by the name of a smaller set: https://encoding.spec.whatwg.org
+_MEANT = {
+    "ascii": "windows-1252",
+    "iso8859-1": "windows-1252",
+    "gb2312": "gb18030",
+    "gbk": "gb18030",
+    "shift_jis": "cp932",
+    "euc_kr": "cp949",
+    "big5": "big5hkscs",
+}
+
+
+def normalise(url: str) -> str:
+    """The form in which two addresses of one page are equal; Permanent for what can't be fetched at all.
+
+    Scheme and host in small letters, the default port left out, an empty path as `/`, dots in paths resolved,
+    the fragment dropped, the query kept.
+    """
+    try:
+        parsed = httpx.URL(url.strip()) if len(url) <= _LONGEST_URL else None
+    except (httpx.InvalidURL, ValueError):  # ValueError: a lone surrogate, which UTF-8 can't encode
+        parsed = None
+    if parsed is None or parsed.scheme not in ("http", "https") or not _reachable(parsed):
+        raise Permanent(f"{url[:200]!a} is not an http or https address.", code="invalid_url")
+    if parsed.userinfo:
+        told = f"The address of {parsed.host} holds a user name; sources are fetched without one."
+        raise Permanent(told, code="url_with_credentials")
+    return f"{parsed.scheme}://{parsed.netloc.decode('ascii')}{parsed.raw_path.decode('ascii')}"
+
+
+def _reachable(url: httpx.URL) -> bool:
+    host = url.raw_host.decode("ascii")
+    return _HOST.fullmatch(host) is not None and 0 < (url.port or 1) <= 65_535
+
+
+@dataclass(frozen=True)
+class UrlSource:
+    """What is at `url`, if it is no longer than `limit` bytes; `private` allows private networks."""
+
+    url: str
+    limit: int
+    private: bool
+    patience: timedelta = _PATIENCE
+
+    async def probe(self) -> int:
+        """Its size, or 0 when the server doesn't tell."""
+        url = normalise(self.url)
+        async with net.client(private=self.private) as client:
+            # Not compressed: the length that is told should be the length that is read.
+            headers = {"Accept-Encoding": "identity"}
+            async with fetch.answer(client, "HEAD", url, within=self.patience, headers=headers) as head:
+                if head.status_code not in _REFUSES_HEAD:
+                    return self._size(head)
+            headers["Range"] = "bytes=0-0"
+            async with fetch.answer(client, "GET", url, within=self.patience, headers=headers) as first:
+                return 0 if first.status_code == 416 else self._size(first)
+
+    async def read(self) -> Original:
+        """Its bytes, and what the server says about them."""
+        url = normalise(self.url)
+        data = bytearray()
+        async with (
+            net.client(private=self.private) as client,
+            fetch.answer(client, "GET", url, within=self.patience) as response,
+        ):
+            fetch.expect_success(response)
+            async for piece in fetch.body(response, self.limit):
+                data += piece
+        return _original(response, bytes(data))
+
+    def _size(self, response: httpx.Response) -> int:
+        fetch.expect_success(response)
+        size = _told_size(response)
+        if size > self.limit:
+            told = f"{fetch.shown(self.url)} has {size:,} bytes; at most {self.limit:,} are read."
+            raise Permanent(told, code="document_too_large")
+        return size
+
+
+def _told_size(response: httpx.Response) -> int:
+    given = response.headers.get("content-length", "")
+    if response.status_code == 206:  # one byte of as many as stand behind the slash
+        given = response.headers.get("content-range", "").rpartition("/")[2]
+    return int(given) if given.isdecimal() and len(given) < 19 else 0
+
+
+def _original(response: httpx.Response, data: bytes) -> Original:
+    described = Message()
+    for name in ("content-type", "content-disposition"):
+        if name in response.headers:
+            described[name] = response.headers[name]
+    media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    kept = {"etag": "etag", "last-modified": "last_modified"}
+    return Original(
+        data,
+        _name(described, response.url),
+        media_type if "/" in media_type else None,
+        charset(data, described.get_content_charset()),
+        normalise(str(response.url.copy_with(userinfo=b""))),
+        {name: response.headers[header] for header, name in kept.items() if header in response.headers},
+    )
+
+
+def _name(described: Message, url: httpx.URL) -> str:
+    """The file name that the server gives, else the last part of the path, else the host."""
+    given = described.get_filename() or unquote(url.path)
+    name = PurePosixPath(given.replace("\\", "/")).name
+    printable = "".join(letter for letter in name if letter.isprintable()).strip()
+    return printable[:_LONGEST_NAME] or url.host
+
+
+def charset(data: bytes, header: str | None) -> str | None:
+    """The character set of a text by its bytes and its header, under Python's name; None when nothing tells."""
+    for mark, encoding in _MARKS.items():
+        if data.startswith(mark):
+            return encoding
+    found = _META_CHARSET.search(data[:_META_BYTES])
+    if header is not None and (known := _codec(header)) is not None:
+        return known
+    known = _codec(found[1].decode("ascii", "replace")) if found else None
+    # A tag that could be read as ASCII is not in UTF-16, whatever it says.
+    return "utf-8" if known is not None and known.startswith("utf-16") else known
+
+
+def _codec(label: str) -> str | None:
+    try:
+        found = codecs.lookup(label.strip(" \"'"))
+        b"".decode(found.name)  # refuses base64 and the like, which are codecs but no character sets
+    except (LookupError, ValueError):
+        return None
+    return _MEANT.get(found.name, found.name)
