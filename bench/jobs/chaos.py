@@ -60,6 +60,7 @@ async def chaos(machine: Machine, report: Report, seconds: float, seed: int | No
         [
             "jobs",
             "starts",
+            "refused",
             "lost",
             "twice",
             "dead",
@@ -74,7 +75,13 @@ async def chaos(machine: Machine, report: Report, seconds: float, seed: int | No
             [
                 *(
                     f"{value:,}"
-                    for value in (done.asked, done.starts, done.lost, done.doubled + done.unasked)
+                    for value in (
+                        done.asked,
+                        done.starts,
+                        done.refused,
+                        done.lost,
+                        done.doubled + done.unasked,
+                    )
                 ),
                 *(f"{value:,}" for value in (done.dead, done.unfinished, lane, total, sampler.samples)),
                 f"{len(log.read_text().splitlines()):,}",

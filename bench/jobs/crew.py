@@ -21,6 +21,7 @@ from bench.jobs.engine import opened, working
 from bench.jobs.remote import end, spawn
 from gristmill import jobs
 from gristmill.db import Database
+from gristmill.errors import LeaseLost
 from gristmill.jobs import Done, Handler, Job, Limits, Outcome
 
 
@@ -96,32 +97,56 @@ async def crew(url: str, terms: Terms, size: int, log: Path) -> AsyncGenerator[l
         await asyncio.gather(*(member.end() for member in members))
 
 
-def _handler(db: Database) -> Handler:
-    async def run(job: Job) -> Outcome:
+class _Deaf:
+    """A handler that no cancel reaches, like one whose work is done in a thread.
+
+    A worker that finds itself declared gone cancels what it runs. Were that heeded here, a zombie would seldom
+    come to write anything, and nothing would be shown about what happens when it does.
+    """
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._tasks = set[asyncio.Task[None]]()
+
+    async def __call__(self, job: Job) -> Outcome:
+        task = asyncio.create_task(self._work(job))
+        self._tasks.add(task)
+        task.add_done_callback(self._forget)
+        await asyncio.shield(task)
+        return Done()
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # told to the worker already, unless it no longer listens
+
+    async def _work(self, job: Job) -> None:
         effect, pid = Effect.of(job), os.getpid()
-        async with db.connection() as tx:
+        async with self._db.connection() as tx:
             cursor = await tx.execute(
                 "insert into begun (number, pid) values (%s, %s) returning at", [effect.number, pid]
             )
             row = await cursor.fetchone()
         assert row is not None
         await asyncio.sleep(effect.seconds)
-        async with db.transaction() as tx:
-            await tx.execute(
-                "insert into effect (number, pid, lane, began) values (%s, %s, %s, %s)",
-                [effect.number, pid, job.lane, row[0]],
-            )
-            await jobs.complete(tx, job)
-        return Done()
-
-    return Handler(run)
+        try:
+            async with self._db.transaction() as tx:
+                await tx.execute(
+                    "insert into effect (number, pid, lane, began) values (%s, %s, %s, %s)",
+                    [effect.number, pid, job.lane, row[0]],
+                )
+                await jobs.complete(tx, job)
+        except LeaseLost:
+            async with self._db.connection() as tx:
+                await tx.execute("insert into refused (number, pid) values (%s, %s)", [effect.number, pid])
+            raise
 
 
 async def main() -> None:
     """`crew.py URL TERMS`."""
     url, terms = sys.argv[1], Terms(**json.loads(sys.argv[2]))
     logging.basicConfig(level=logging.WARNING, format=f"%(asctime)s {os.getpid()} %(levelname)s %(message)s")
-    async with opened(url) as db, working(db, {Effect.kind: _handler(db)}, terms.limits()):
+    async with opened(url) as db, working(db, {Effect.kind: Handler(_Deaf(db))}, terms.limits()):
         print("ready", flush=True)
         await asyncio.to_thread(sys.stdin.read)
 

@@ -3,6 +3,7 @@
     feed      the jobs that were asked for, written in the transaction that enqueued them
     begun     every start of a handler, committed at once
     effect    what a job is for, written in one transaction with `jobs.complete`; nothing keeps it unique but that
+    refused   every attempt to write an effect that was turned away because the lease was lost
 
 `began` is read after the claim has committed and `ended` before the completion does, on the database's clock, so
 that the span between them lies within the time in which the job ran: spans that overlap are jobs that did run
@@ -28,6 +29,7 @@ create table feed (number bigint primary key);
 create table begun (number bigint not null, pid int not null, at timestamptz not null default clock_timestamp());
 create table effect (number bigint not null, pid int not null, lane text not null, began timestamptz not null,
                      ended timestamptz not null default clock_timestamp());
+create table refused (number bigint not null, pid int not null);
 """
 _ONCE = """
 select (select count(*) from feed) as asked,
@@ -36,7 +38,8 @@ select (select count(*) from feed) as asked,
        (select count(*) from effect e where not exists (select from feed f where f.number = e.number)) as unasked,
        (select count(*) from job where state = 'dead') as dead,
        (select count(*) from job where state <> 'dead') as unfinished,
-       (select count(*) from begun) as starts
+       (select count(*) from begun) as starts,
+       (select count(*) from refused) as refused
 """
 _LANE_PEAK = """
 select coalesce(max(level), 0) from (
@@ -72,6 +75,7 @@ class Record:
     dead: int
     unfinished: int
     starts: int
+    refused: int
 
     @property
     def exactly_once(self) -> bool:

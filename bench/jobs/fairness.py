@@ -3,8 +3,10 @@
 5,000 jobs of 5 ms are in lane A, and one worker is at them, eight at a time; then 10 come into lane B. B's time
 is from the call that adds its jobs until the last of them is done, A's from the start of its first job until the
 end of its last. No engine is given a cap on A, so that A may use the whole worker while it is alone. Who is not
-through in a minute is shown as that, and left out of the rounds that follow: PgQueuer over psycopg is such a one,
-whose statements wait for up to a second behind its own LISTEN, which shares their connection.
+through in a minute is shown as that, and left out of the rounds that follow.
+
+Lanes are what each engine has for the purpose. Of DBOS that is a queue each, which has eight places of its own: B
+does not share A's there, as it does with the others.
 """
 
 import asyncio

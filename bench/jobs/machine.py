@@ -10,6 +10,7 @@ import os
 import platform
 import shutil
 import tempfile
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -36,7 +37,11 @@ class Machine:
     def close(self) -> None:
         """Stop the server and remove its files."""
         self._server.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        for _ in range(20):  # the server's keeper may make a lock file anew while it ends
+            shutil.rmtree(self.folder, ignore_errors=True)
+            time.sleep(0.1)
+            if not self.folder.exists():
+                return
 
     def stop_server(self) -> None:
         """Stop PostgreSQL, as an administrator would: sessions are ended, what is committed stays."""

@@ -3,7 +3,8 @@
 One process adds a job by the engine's call for one, another runs the worker. Jobs come 100 to 150 ms apart, by
 chance, so that the worker has finished everything about the one before and does not fall into step with it.
 "From commit" counts from the return of the call, and may be less than nothing: the worker is sometimes quicker
-than the answer to the client.
+than the answer to the client. Our claim of a job that finds the worker idle commits without waiting for the disk
+(see claiming.py), by the engine's own choice; the peers' claims are left as they ship, too.
 """
 
 import asyncio

@@ -4,7 +4,7 @@ One worker process with a lease of two seconds runs eight jobs of three seconds;
 killed with -9, or frozen (SIGSTOP) for longer than its lease and let go again: while the second runs the same
 jobs, or after it has finished them. Timed on the database's clock from just before the signal until the last of
 the jobs has started elsewhere. Every job must have its effect exactly once, also where both workers came to
-the end of it.
+the end of it; and the frozen one must have tried to write its own, and been refused.
 """
 
 import asyncio
@@ -35,12 +35,13 @@ async def takeover(machine: Machine, report: Report, rounds: int) -> None:
     for case in (KILLED, RESUMED, LATE):
         taken = [await _round(machine, case) for _ in range(rounds if case == KILLED else min(rounds, 2))]
         waits, once = [wait for wait, _ in taken], sum(done.exactly_once for _, done in taken)
-        rows.append([case, str(len(taken)), spread(waits, 2), f"{once} of {len(taken)}"])
+        refused = sum(done.refused for _, done in taken)
+        rows.append([case, str(len(taken)), spread(waits, 2), f"{once} of {len(taken)}", str(refused)])
         _judge(report, case, waits, [done for _, done in taken])
     report.add(
         f"{JOBS} jobs of {SECONDS:.0f} s whose worker is lost, lease {LEASE:.0f} s",
         "seconds from the signal until the last job runs elsewhere, median (least–most)",
-        ["case", "rounds", "s", "each effect exactly once"],
+        ["case", "rounds", "s", "each effect exactly once", "writes refused"],
         rows,
     )
 
@@ -53,10 +54,13 @@ def _judge(report: Report, case: str, waits: Sequence[float], records: Sequence[
             max(waits) <= LIMIT,
         )
     lost, doubled = sum(r.lost + r.unfinished for r in records), sum(r.doubled for r in records)
+    refused = sum(r.refused for r in records)
+    # A zombie that never tried to write proves nothing.
+    tried = case == KILLED or refused > 0
     report.require(
         f"Each effect exactly once: {case}",
-        f"{lost} lost, {doubled} twice of {sum(r.asked for r in records)}",
-        all(r.exactly_once for r in records),
+        f"{lost} lost, {doubled} twice of {sum(r.asked for r in records)}, {refused} writes refused",
+        all(r.exactly_once for r in records) and tried,
     )
 
 

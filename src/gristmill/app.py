@@ -22,10 +22,13 @@ from gristmill.db.migrate import migrate
 from gristmill.doors import api
 from gristmill.embedding import Embedder, Embedders
 from gristmill.errors import GristmillError, SetupError
-from gristmill.ingest import Pipeline
+from gristmill.ingest import Expander, Pipeline, Rebuilder, Remover
 from gristmill.jobs import Handler, Limits, Worker
+from gristmill.operations.health import recover_deletions
+from gristmill.operations.originals import Originals
 from gristmill.settings import Settings
-from gristmill.work import IndexDocument
+from gristmill.sources.blobs import Blobs
+from gristmill.work import DeleteBase, DeleteSubtree, IndexDocument, PrepareRoot, ReindexSubtree
 
 log = logging.getLogger(__name__)
 
@@ -58,8 +61,13 @@ async def running(
         stack.push_async_callback(db.close)
         embedders = Embedders(settings, settings.cache_dir / "embedders", extra_embedders)
         stack.push_async_callback(embedders.close)
-        worker = await _start_worker(settings, url, db, embedders, stack) if work else None
-        context = api.Context(db, embedders, settings)
+        originals = Originals(
+            Blobs.open(settings.blob_url, settings.data_dir),
+            limit=settings.max_document_mb * 2**20,
+            private=settings.allow_private_addresses,
+        )
+        worker = await _start_worker(settings, url, db, embedders, originals, stack) if work else None
+        context = api.Context(db, embedders, originals, settings)
         yield Gristmill(settings, db, embedders, api.create(context), worker)
 
 
@@ -86,10 +94,24 @@ async def _keep_alive(server: embedded.EmbeddedServer) -> None:
 
 
 async def _start_worker(
-    settings: Settings, url: str, db: Database, embedders: Embedders, stack: AsyncExitStack
+    settings: Settings,
+    url: str,
+    db: Database,
+    embedders: Embedders,
+    originals: Originals,
+    stack: AsyncExitStack,
 ) -> asyncio.Task[None]:
-    pipeline = Pipeline(db, embedders, document_limit=settings.max_document_mb * 2**20)
-    handlers = {IndexDocument.kind: Handler(pipeline.index, pipeline.failed)}
+    if recovered := await recover_deletions(db):
+        log.warning("deletions without a job were taken up again", extra={"roots": recovered})
+    pipeline, remover = Pipeline(db, embedders, originals), Remover(db, originals.blobs)
+    expander, rebuilder = Expander(db, private=settings.allow_private_addresses), Rebuilder(db)
+    handlers = {
+        IndexDocument.kind: Handler(pipeline.index, pipeline.failed),
+        PrepareRoot.kind: Handler(expander.prepare, expander.failed),
+        DeleteSubtree.kind: Handler(remover.subtree),
+        DeleteBase.kind: Handler(remover.base),
+        ReindexSubtree.kind: Handler(rebuilder.reindex),
+    }
     limits = Limits(
         slots=settings.worker_slots,
         lane_cap=settings.lane_cap,

@@ -73,7 +73,7 @@ class Settings(BaseSettings):
 
     data_dir: AbsolutePath = Field(
         default_factory=lambda: Path(platformdirs.user_data_dir("gristmill", appauthor=False)),
-        description="Holds the embedded database.",
+        description="Holds the embedded database and the blobs.",
     )
     cache_dir: AbsolutePath = Field(
         default_factory=lambda: Path(platformdirs.user_cache_dir("gristmill", appauthor=False)),
@@ -86,6 +86,20 @@ class Settings(BaseSettings):
     host: str = Field(default="127.0.0.1", description="Address that `gristmill serve` binds.")
     port: int = Field(
         default=7373, ge=0, le=65_535, description="Port that `gristmill serve` binds; 0 takes a free one."
+    )
+    blob_url: str | None = Field(
+        default=None,
+        description="Store for uploaded files: `s3://…`, `gs://…`, `az://…`; by default a folder of the data dir.",
+    )
+    allow_private_addresses: bool = Field(
+        default=False,
+        description="Let web pages and sitemaps be fetched from private networks and this machine.",
+    )
+    max_upload_mb: int = Field(
+        default=1024,
+        ge=1,
+        le=1_048_576,
+        description="Largest upload request, in MiB. A larger one is refused with 413.",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Least level that is logged."

@@ -1,16 +1,28 @@
 """Every kind of durable work: its arguments, lane, attempts, uniqueness and band.
 
-    kind              arguments        lane    attempts   unique while it lives     band
-    index_document    item, version    base    5          item and version          normal; interactive for few
+    kind              arguments         lane     attempts    unique while it lives     band
+    index_document    item, version     base     5           item and version          normal; interactive for few
+    prepare_root      item, version     base     5           item and version          as above
+    delete_subtree    base, roots       base     for ever    base and roots            interactive
+    reindex_subtree   base, roots       base     5           base and roots            normal
+    delete_base       base              base     for ever    base                      interactive
 
 A kind is added here, handled in `ingest/` or `connectors/`, and tied to its handler in `app.py`.
 """
 
+import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 from uuid import UUID
 
-from gristmill.catalog import ItemId
-from gristmill.jobs import Work
+from gristmill.catalog import BaseId, ItemId
+from gristmill.jobs import Band, Work
+
+# What is marked for deletion must go, however long what is in the way stays there.
+FOR_EVER = 30_000
+
+OnActive = Literal["reject", "skip", "after"]
 
 
 @dataclass(frozen=True)
@@ -29,3 +41,78 @@ class IndexDocument(Work):
     def subject(self) -> UUID:
         """The item."""
         return self.item_id
+
+
+@dataclass(frozen=True)
+class PrepareRoot(Work):
+    """List what a container's source holds, and file it as children."""
+
+    kind = "prepare_root"
+
+    item_id: ItemId
+    version: int
+
+    def key(self) -> str:
+        """One job per version of a container."""
+        return f"item:{self.item_id}:{self.version}:prepare"
+
+    def subject(self) -> UUID:
+        """The container."""
+        return self.item_id
+
+
+@dataclass(frozen=True)
+class DeleteSubtree(Work):
+    """Remove what was marked as deleting, with all that only it uses."""
+
+    kind = "delete_subtree"
+    attempts = FOR_EVER
+    band = Band.INTERACTIVE
+
+    base_id: BaseId
+    root_ids: tuple[ItemId, ...]
+
+    def key(self) -> str:
+        """One job per selection."""
+        return _selection(self.base_id, self.root_ids, "delete")
+
+
+@dataclass(frozen=True)
+class ReindexSubtree(Work):
+    """Want everything in these subtrees anew."""
+
+    kind = "reindex_subtree"
+
+    base_id: BaseId
+    root_ids: tuple[ItemId, ...]
+    on_active: OnActive = "reject"
+
+    def key(self) -> str:
+        """One job per selection."""
+        return _selection(self.base_id, self.root_ids, "reindex")
+
+
+@dataclass(frozen=True)
+class DeleteBase(Work):
+    """Remove a base that is marked as deleting, and everything in it."""
+
+    kind = "delete_base"
+    attempts = FOR_EVER
+    band = Band.INTERACTIVE
+
+    base_id: BaseId
+
+    def key(self) -> str:
+        """One job per base."""
+        return f"knowledge:{self.base_id}:delete"
+
+    def subject(self) -> UUID:
+        """The base."""
+        return self.base_id
+
+
+def _selection(base_id: BaseId, roots: Sequence[ItemId], what: str) -> str:
+    named = ",".join(sorted(str(root) for root in roots))
+    if len(named) > 1000:  # an index entry has room for some 2,700 bytes
+        named = hashlib.sha256(named.encode()).hexdigest()
+    return f"knowledge:{base_id}:{named}:{what}"

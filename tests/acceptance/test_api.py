@@ -211,7 +211,7 @@ async def test_lists_are_paged(http: httpx.AsyncClient) -> None:
 
 async def test_adding_nothing_is_no_mistake(http: httpx.AsyncClient) -> None:
     """S0-22."""
-    assert await add(http, await make_base(http)) == {"created": [], "failed": []}
+    assert await add(http, await make_base(http)) == {"created": [], "skipped": [], "failed": []}
 
 
 async def test_a_base_tells_its_items_by_status_and_its_queue(http: httpx.AsyncClient) -> None:

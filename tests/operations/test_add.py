@@ -2,12 +2,12 @@
 
 import pytest
 
-from gristmill import catalog, faults
+from gristmill import faults
 from gristmill.catalog import NewItem
 from gristmill.db import Database
 from gristmill.errors import Conflict, LimitReached
 from gristmill.jobs import QueueLimits
-from gristmill.operations import add, bases
+from gristmill.operations import add, bases, health
 from gristmill.sources import NoteSource
 from tests.embedding.hashed import HashedEmbedder
 
@@ -15,7 +15,10 @@ WIDE = QueueLimits(lane=100, total=100)
 
 
 def notes(number: int) -> list[add.Entry]:
-    return [add.Entry(NewItem("note", f"n{n}", body="text"), NoteSource("text", "n")) for n in range(number)]
+    return [
+        add.Entry(NewItem("note", f"n{n}", f"n{n}", body="text"), NoteSource("text", "n"))
+        for n in range(number)
+    ]
 
 
 async def stored(db: Database) -> tuple[int, int]:
@@ -72,9 +75,9 @@ async def test_an_item_without_a_job_is_seen_as_a_broken_promise(db: Database) -
     base = await bases.create(db, "one", HashedEmbedder(), {})
     added = await add.add(db, base.id, notes(2), WIDE)
     async with db.connection() as tx:
-        assert await catalog.find_stuck(tx) == []
+        assert await health.stuck(tx) == []
         await tx.execute("delete from job where subject = %s", [added.created[0].id])
-        assert await catalog.find_stuck(tx) == [added.created[0].id]
+        assert await health.stuck(tx) == [added.created[0].id]
 
 
 async def test_a_base_that_failed_takes_nothing(db: Database) -> None:

@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NewType
+from typing import Any, Literal, NewType
 from uuid import UUID
 
 from gristmill.catalog.lifecycle import BaseStatus
 
 BaseId = NewType("BaseId", UUID)
+OnRestart = Literal["resume", "park"]
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,8 @@ class Base:
     embedder_identity: str
     dimensions: int
     chunking: dict[str, Any]
+    file_processor: str | None
+    on_restart: OnRestart
     created_at: datetime
     updated_at: datetime
 

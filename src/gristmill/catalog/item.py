@@ -7,6 +7,7 @@ from uuid import UUID
 
 from gristmill.catalog.base import BaseId
 from gristmill.catalog.lifecycle import ItemStatus
+from gristmill.errors import GristmillError
 
 ItemId = NewType("ItemId", UUID)
 
@@ -37,13 +38,29 @@ class Item:
     def __post_init__(self) -> None:
         object.__setattr__(self, "status", ItemStatus(self.status))
 
+    @property
+    def is_container(self) -> bool:
+        """Whether it has children that come from its source."""
+        return self.type in CONTAINERS
+
 
 @dataclass(frozen=True)
 class NewItem:
-    """What is to be filed; `body` is a note's text."""
+    """What is to be filed. `key` makes it the same thing as another of its type under its parent; `body` is a
+    note's text, `blob` the hash of an uploaded file. One with an `error` is filed as failed, and gets no job."""
 
     type: str
     title: str
+    key: str
     source: dict[str, Any] = field(default_factory=dict[str, Any])
     body: str | None = None
+    blob: bytes | None = None
     size_bytes: int | None = None
+    error: GristmillError | None = None
+
+    @property
+    def status(self) -> ItemStatus:
+        """Where it starts."""
+        if self.error is not None:
+            return ItemStatus.FAILED
+        return ItemStatus.PREPARING if self.type in CONTAINERS else ItemStatus.PROCESSING

@@ -6,16 +6,26 @@ from typing import Any
 
 from psycopg.types.json import Jsonb
 
-from gristmill.catalog.base import Base, BaseId
+from gristmill.catalog.base import Base, BaseId, OnRestart
 from gristmill.catalog.item import Item, ItemId, NewItem
-from gristmill.catalog.lifecycle import ItemStatus
+from gristmill.catalog.lifecycle import BaseStatus
 from gristmill.db import Queries, Tx
 
 queries = Queries(__package__ or "gristmill.catalog")
 
+# ── bases ────────────────────────────────────────────────────────────────────────────────────────────────
+
 
 async def insert_base(
-    tx: Tx, *, name: str, embedder: str, embedder_identity: str, dimensions: int, chunking: dict[str, Any]
+    tx: Tx,
+    *,
+    name: str,
+    embedder: str,
+    embedder_identity: str,
+    dimensions: int,
+    chunking: dict[str, Any],
+    file_processor: str | None = None,
+    on_restart: OnRestart = "resume",
 ) -> Base | None:
     """Create a base; None when the name is taken."""
     return await queries.maybe(
@@ -27,7 +37,21 @@ async def insert_base(
         embedder_identity=embedder_identity,
         dimensions=dimensions,
         chunking=Jsonb(chunking),
+        file_processor=file_processor,
+        on_restart=on_restart,
     )
+
+
+async def take_turn(tx: Tx, base_id: BaseId) -> Base | None:
+    """Be the only one who changes the base until the transaction ends; the base as it is then, unless it is
+    being deleted. Two statements, for the second must see what was done before our turn came."""
+    await queries.run(tx, "take_turn", base=base_id)
+    return await find_base(tx, base_id)
+
+
+async def share_turn(tx: Tx, base_id: BaseId) -> None:
+    """Write of the base's items while nobody changes the base; workers do so side by side."""
+    await queries.run(tx, "share_turn", base=base_id)
 
 
 async def find_base(tx: Tx, base_id: BaseId) -> Base | None:
@@ -35,9 +59,9 @@ async def find_base(tx: Tx, base_id: BaseId) -> Base | None:
     return await queries.maybe(tx, Base, "base", id=base_id)
 
 
-async def lock_base(tx: Tx, base_id: BaseId) -> Base | None:
-    """The same, with the right to change what is in it until the transaction ends."""
-    return await queries.maybe(tx, Base, "base_for_change", id=base_id)
+async def find_any_base(tx: Tx, base_id: BaseId) -> Base | None:
+    """The base of this id, even while it is being deleted."""
+    return await queries.maybe(tx, Base, "any_base", id=base_id)
 
 
 async def find_base_named(tx: Tx, name: str) -> Base | None:
@@ -48,6 +72,47 @@ async def find_base_named(tx: Tx, name: str) -> Base | None:
 async def list_bases(tx: Tx, *, limit: int, after: BaseId | None = None) -> list[Base]:
     """Bases in the order of their making."""
     return await queries.many(tx, Base, "bases", after=after, limit=limit)
+
+
+async def patch_base(
+    tx: Tx,
+    base_id: BaseId,
+    *,
+    name: str | None,
+    chunking: dict[str, Any] | None,
+    file_processor: str | None,
+    on_restart: OnRestart | None,
+) -> Base | None:
+    """Change what is given; None when the name is taken."""
+    return await queries.maybe(
+        tx,
+        Base,
+        "patch_base",
+        id=base_id,
+        name=name,
+        chunking=None if chunking is None else Jsonb(chunking),
+        file_processor=file_processor,
+        on_restart=on_restart,
+    )
+
+
+async def set_base_status(
+    tx: Tx, base_id: BaseId, status: BaseStatus, code: str | None = None, message: str | None = None
+) -> Base | None:
+    """ready ↔ failed; None when the base is being deleted."""
+    return await queries.maybe(
+        tx, Base, "set_base_status", id=base_id, status=str(status), code=code, message=message
+    )
+
+
+async def doom_base(tx: Tx, base_id: BaseId) -> bool:
+    """Hide the base for good; False when it was."""
+    return bool(await queries.values(tx, "doom_base", id=base_id))
+
+
+async def drop_base(tx: Tx, base_id: BaseId) -> None:
+    """Remove the base and all that is left of it."""
+    await queries.run(tx, "drop_base", id=base_id)
 
 
 @dataclass(frozen=True)
@@ -65,27 +130,103 @@ async def count_items(tx: Tx, bases: Sequence[BaseId]) -> dict[BaseId, dict[str,
     return found
 
 
+# ── items: filing ────────────────────────────────────────────────────────────────────────────────────────
+
+
 async def insert_items(
-    tx: Tx, base_id: BaseId, parent_id: ItemId | None, new: Sequence[NewItem]
+    tx: Tx, base_id: BaseId, parent_id: ItemId | None, new: Sequence[NewItem], *, listed_version: int = 0
 ) -> list[Item]:
-    """File leaves under a parent, in order, as `processing`."""
+    """File items under a parent, in order; `listed_version` is the parent's when its source lists them."""
     return await queries.many(
         tx,
         Item,
         "insert_items",
         base=base_id,
         parent=parent_id,
+        listed_version=listed_version,
         types=[item.type for item in new],
         titles=[item.title for item in new],
+        statuses=[str(item.status) for item in new],
         sources=[Jsonb(item.source) for item in new],
+        keys=[item.key for item in new],
+        blobs=[item.blob for item in new],
         bodies=[item.body for item in new],
         sizes=[item.size_bytes for item in new],
+        codes=[item.error.code if item.error else None for item in new],
+        messages=[item.error.message if item.error else None for item in new],
     )
+
+
+@dataclass(frozen=True)
+class Same:
+    """An item that is the same thing as the one at `place` in the question."""
+
+    place: int
+    id: ItemId
+    status: str
+
+
+async def find_same(
+    tx: Tx, base_id: BaseId, parent_id: ItemId | None, new: Sequence[NewItem]
+) -> dict[int, ItemId]:
+    """Which of `new` are filed under the parent already: their index, and the item."""
+    found = await queries.many(
+        tx,
+        Same,
+        "same",
+        base=base_id,
+        parent=parent_id,
+        types=[item.type for item in new],
+        keys=[item.key for item in new],
+    )
+    return {same.place - 1: same.id for same in reversed(found)}
+
+
+async def replace_item(tx: Tx, item_id: ItemId, new: NewItem) -> Item | None:
+    """Give an item new contents and want a new version of it."""
+    return await queries.maybe(
+        tx,
+        Item,
+        "replace_item",
+        id=item_id,
+        title=new.title,
+        source=Jsonb(new.source),
+        blob=new.blob,
+        body=new.body,
+        size=new.size_bytes,
+    )
+
+
+async def relist(tx: Tx, listed: Sequence[tuple[ItemId, NewItem]], version: int) -> list[Item]:
+    """Want those children anew that `version` of their container lists and has not listed yet."""
+    return await queries.many(
+        tx,
+        Item,
+        "relist",
+        version=version,
+        ids=[item_id for item_id, _ in listed],
+        sizes=[new.size_bytes for _, new in listed],
+        codes=[new.error.code if new.error else None for _, new in listed],
+        messages=[new.error.message if new.error else None for _, new in listed],
+    )
+
+
+async def stale_children(tx: Tx, parent_id: ItemId, version: int) -> list[ItemId]:
+    """Children that only earlier versions of their container listed."""
+    return await queries.values(tx, "stale_children", parent=parent_id, version=version)
+
+
+# ── items: questions ─────────────────────────────────────────────────────────────────────────────────────
 
 
 async def find_item(tx: Tx, item_id: ItemId) -> Item | None:
     """The item of this id, unless it is being deleted."""
     return await queries.maybe(tx, Item, "item", id=item_id)
+
+
+async def find_items(tx: Tx, ids: Sequence[ItemId]) -> list[Item]:
+    """The items of these ids, whatever their state."""
+    return await queries.many(tx, Item, "items_of", ids=list(ids))
 
 
 async def list_items(
@@ -96,8 +237,10 @@ async def list_items(
     after: ItemId | None = None,
     parent: ItemId | None = None,
     everywhere: bool = False,
+    deleting: bool = False,
     status: str | None = None,
     type: str | None = None,  # noqa: A002
+    title: str | None = None,
 ) -> list[Item]:
     """Roots, children of `parent`, or with `everywhere` all items, in the order of their making."""
     return await queries.many(
@@ -109,9 +252,41 @@ async def list_items(
         after=after,
         parent=parent,
         everywhere=everywhere,
+        deleting=deleting,
         status=status,
         type=type,
+        title=title,
     )
+
+
+async def outermost(tx: Tx, ids: Sequence[ItemId]) -> list[ItemId]:
+    """Those of the items that have none of the others above them."""
+    return await queries.values(tx, "outermost", ids=list(ids))
+
+
+@dataclass(frozen=True)
+class Unrested:
+    """An item that is neither completed nor failed, below one of the roots that were asked about."""
+
+    id: ItemId
+    title: str
+    status: str
+    root: ItemId
+
+
+async def unrested(tx: Tx, roots: Sequence[ItemId], limit: int = 1000) -> list[Unrested]:
+    """What keeps these subtrees from being at rest."""
+    return await queries.many(tx, Unrested, "unrested", roots=list(roots), limit=limit)
+
+
+async def added_below(tx: Tx, root: ItemId) -> list[ItemId]:
+    """Leaves below a container that people put there."""
+    return await queries.values(tx, "added_below", root=root)
+
+
+async def is_deleting_below(tx: Tx, root: ItemId) -> bool:
+    """Whether something at or below an item is being deleted."""
+    return (await queries.values(tx, "deleting_below", root=root))[0]
 
 
 async def note_text(tx: Tx, item_id: ItemId) -> str | None:
@@ -120,46 +295,13 @@ async def note_text(tx: Tx, item_id: ItemId) -> str | None:
     return found[0] if found else None
 
 
-async def set_stage(tx: Tx, item_id: ItemId, version: int, status: ItemStatus) -> bool:
-    """Show how far a version is; False when it is no longer wanted."""
-    return bool(await queries.values(tx, "set_stage", id=item_id, version=version, status=str(status)))
-
-
-async def set_failed(tx: Tx, item_id: ItemId, version: int, code: str, message: str) -> bool:
-    """The attempt at a version failed for good; False when it is no longer wanted."""
-    return bool(
-        await queries.values(tx, "set_failed", id=item_id, version=version, code=code, message=message)
-    )
-
-
-async def abandon(tx: Tx, item_id: ItemId, code: str, message: str) -> bool:
-    """Fail an item that is being worked on, and want nothing of that work; False when it was at rest."""
-    return bool(await queries.values(tx, "abandon", id=item_id, code=code, message=message))
-
-
-async def publish(tx: Tx, item_id: ItemId, version: int, *, chunks: int, warnings: Sequence[str]) -> bool:
-    """Make `version` the one that answers; False when it is no longer wanted."""
-    return bool(
-        await queries.values(
-            tx, "publish_item", id=item_id, version=version, chunks=chunks, warnings=list(warnings)
-        )
-    )
-
-
-async def keep_content(
-    tx: Tx, item_id: ItemId, version: int, *, digest: bytes, text: str, title: str | None
-) -> None:
-    """Store the canonical content of a version; equal content is stored once."""
-    await queries.run(tx, "keep_content", hash=digest, text=text, title=title)
-    await queries.run(tx, "keep_version", item=item_id, version=version, hash=digest)
+async def blob_of(tx: Tx, item_id: ItemId) -> bytes | None:
+    """The hash of an uploaded file's bytes."""
+    found = await queries.values(tx, "blob_of", id=item_id)
+    return found[0] if found else None
 
 
 async def live_content(tx: Tx, item_id: ItemId) -> str | None:
     """The canonical content of the version that answers."""
     found = await queries.values(tx, "live_content", id=item_id)
     return found[0] if found else None
-
-
-async def find_stuck(tx: Tx) -> list[ItemId]:
-    """Items that nothing will move on: a healthy system has none."""
-    return await queries.values(tx, "without_job")

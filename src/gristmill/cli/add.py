@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import UUID
 
 from rich.console import Console
@@ -73,17 +74,13 @@ async def base_named(session: Session, name: str, *, create: bool) -> str:
 
 def _item(thing: str) -> dict[str, Any]:
     if "://" in thing:
-        raise Refused(
-            f"{thing}: web pages can't be added yet, only text and markdown files and notes.",
-            code="unsupported_type",
-        )
+        path = urlsplit(thing).path
+        return {
+            "type": "sitemap" if "sitemap" in path and path.endswith((".xml", ".gz", ".txt")) else "url",
+            "url": thing,
+        }
     path = Path(thing).expanduser().absolute()
-    if path.is_dir():
-        raise Refused(
-            f"{thing}: folders can't be added yet, only text and markdown files and notes.",
-            code="unsupported_type",
-        )
-    return {"type": "file", "path": str(path)}
+    return {"type": "directory" if path.is_dir() else "file", "path": str(path)}
 
 
 async def _see_through(
@@ -124,7 +121,9 @@ async def _look(
     cursor: str | None = str(UUID(int=UUID(waiting[0]).int - 1))
     while cursor is not None and cursor < waiting[-1]:
         page = await session.call(
-            "GET", f"/knowledge-bases/{base_id}/items", params={"cursor": cursor, "limit": 500}
+            "GET",
+            f"/knowledge-bases/{base_id}/items",
+            params={"cursor": cursor, "limit": 500, "parentId": "*"},
         )
         fresh |= {item["id"]: item for item in page["items"] if item["id"] in state}
         cursor = page["nextCursor"]

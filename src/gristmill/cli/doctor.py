@@ -4,9 +4,10 @@ import shutil
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
-from gristmill import app, catalog, search, settings
+from gristmill import app, settings
 from gristmill.cli import presence
 from gristmill.errors import GristmillError
+from gristmill.operations.health import violations
 from gristmill.settings import Settings
 
 _LOW_DISK = 1 << 30
@@ -71,5 +72,9 @@ async def _embedder(mill: app.Gristmill) -> Finding:
 
 async def _promises(mill: app.Gristmill) -> Finding:
     async with mill.db.connection() as tx:
-        broken = len(await catalog.find_stuck(tx)) + len(await search.half_there(tx))
-    return Finding("promises", broken == 0, f"{broken} violations" if broken else "all hold")
+        broken = await violations(tx)
+    if not broken:
+        return Finding("promises", True, "all hold")
+    first = broken[0]
+    told = f"{len(broken)} violations; the first: {first.promise}, {first.subject}: {first.detail} {first.advice}"
+    return Finding("promises", False, told)

@@ -1,5 +1,8 @@
-"""Who does: a document's way from its source to being searchable."""
+"""Who does: a document's way from its source to being searchable, and out again."""
 
+from gristmill.ingest.expand import Expander
 from gristmill.ingest.pipeline import Pipeline
+from gristmill.ingest.rebuild import Rebuilder
+from gristmill.ingest.remove import Remover
 
-__all__ = ["Pipeline"]
+__all__ = ["Expander", "Pipeline", "Rebuilder", "Remover"]

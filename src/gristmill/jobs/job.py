@@ -88,6 +88,7 @@ class Job:
     attempt: int
     max_attempts: int
     lease: Lease
+    interrupted: bool = False  # whoever ran it last was stopped or lost in the middle
     settled: bool = False  # completed by its handler, in the transaction that wrote its results
 
 

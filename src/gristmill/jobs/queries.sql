@@ -12,13 +12,34 @@ copy job (id, kind, lane, band, workload, key, subject, payload, max_attempts) f
 
 -- name: cycle
 -- running -> done for what is finished, then queued -> running, fair across lanes, under the caps.
-select id, kind, lane, band, payload, subject, attempt, max_attempts, lease
+select id, kind, lane, band, payload, subject, attempt, max_attempts, lease, interrupted
   from job_cycle(%(done)s::uuid[], %(leases)s::uuid[], %(worker)s, %(limit)s::int, %(general)s::int, %(lane_cap)s::int,
                  %(global_cap)s::int);
 
 -- name: complete
 -- running -> done, for the jobs whose lease still holds.
 select job_complete(%(ids)s::uuid[], %(leases)s::uuid[]);
+
+-- name: save_result
+-- What a running job has to tell so far, only while the caller still holds its lease.
+update job set result = %(result)s where id = %(id)s and lease = %(lease)s and state = 'running' returning id;
+
+-- name: load_result
+-- What a job told in an earlier attempt.
+select result from job where id = %(id)s;
+
+-- name: of_lane
+-- The living jobs of a lane.
+select id from job where lane = %(lane)s and state <> 'dead' order by id;
+
+-- name: others_run
+-- Whether a lane runs another job than this one.
+select exists (select from job where lane = %(lane)s and state = 'running' and id <> %(id)s);
+
+-- name: clear_lane
+-- The dead jobs of a lane, and the lane itself, are forgotten: what it stood for is gone.
+with dead as (delete from job where lane = %(lane)s and state = 'dead')
+delete from lane where lane = %(lane)s;
 
 -- name: fence
 -- Locks a running job for the rest of the transaction, only while the caller still holds its lease.
@@ -45,7 +66,7 @@ select job_end(array[j.id])
 -- name: release_all
 -- running -> queued, all jobs of a worker that stops; the attempt is not counted.
 select job_return(array(select id from job where worker = %(worker)s and state = 'running' order by id for update),
-                  '0', false, null);
+                  '0', false, '{"code": "worker_stopped", "message": "The worker that ran this job was stopped."}');
 
 -- name: cancel
 -- queued | delayed -> cancelled; running jobs are told.
@@ -121,11 +142,12 @@ select distinct subject from job where lane = %(lane)s and state = 'running' and
 -- name: list
 -- Living and finished jobs, newest first, after a cursor.
 select * from (
-    select id, kind, lane, state::text as state, band, subject, payload, attempt, max_attempts, errors, created_at, started_at,
-           case when state = 'delayed' then run_at end as run_at, null::timestamptz as finished_at
+    select id, kind, lane, state::text as state, band, subject, payload, attempt, max_attempts, errors, result, created_at,
+           started_at, case when state = 'delayed' then run_at end as run_at, null::timestamptz as finished_at
       from job
     union all
-    select id, kind, lane, outcome, band, subject, '{}', attempt, max_attempts, errors, created_at, started_at, null, finished_at
+    select id, kind, lane, outcome, band, subject, '{}', attempt, max_attempts, errors, result, created_at, started_at,
+           null, finished_at
       from job_history) j
  where (%(state)s::text is null or state = %(state)s) and (%(kind)s::text is null or kind = %(kind)s)
    and (%(lane)s::text is null or lane = %(lane)s) and (%(subject)s::uuid is null or subject = %(subject)s)
@@ -135,11 +157,12 @@ select * from (
 -- name: one
 -- One job, living or finished.
 select * from (
-    select id, kind, lane, state::text as state, band, subject, payload, attempt, max_attempts, errors, created_at, started_at,
-           case when state = 'delayed' then run_at end as run_at, null::timestamptz as finished_at
+    select id, kind, lane, state::text as state, band, subject, payload, attempt, max_attempts, errors, result, created_at,
+           started_at, case when state = 'delayed' then run_at end as run_at, null::timestamptz as finished_at
       from job
     union all
-    select id, kind, lane, outcome, band, subject, '{}', attempt, max_attempts, errors, created_at, started_at, null, finished_at
+    select id, kind, lane, outcome, band, subject, '{}', attempt, max_attempts, errors, result, created_at, started_at,
+           null, finished_at
       from job_history) j
  where id = %(id)s;
 

@@ -1,5 +1,6 @@
 """A look at the queue: how much waits, how fast it goes, when it may be done, and whether more may come."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -19,6 +20,7 @@ class Queue:
     waiting: int
     running: int
     dead: int
+    by_kind: dict[str, int]
     active: list[UUID]
     oldest_queued_at: datetime | None
     rate_per_minute: int
@@ -60,7 +62,16 @@ async def look(tx: Tx, lane: str) -> Queue:
         waiting=sum(count.count for count in waiting),
         running=sum(count.count for count in counts if count.state == State.RUNNING),
         dead=sum(count.count for count in counts if count.state == State.DEAD),
+        by_kind=_by_kind(counts),
         active=await store.active_subjects(tx, lane),
         oldest_queued_at=min((count.oldest_at for count in waiting), default=None),
         rate_per_minute=await store.rate_per_minute(tx, lane),
     )
+
+
+def _by_kind(counts: Sequence[store.Count]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for count in counts:
+        if count.state != State.DEAD:
+            found[count.kind] = found.get(count.kind, 0) + count.count
+    return found

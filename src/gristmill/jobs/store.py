@@ -25,6 +25,18 @@ async def fence(tx: Tx, job: Job) -> None:
         raise LeaseLost(f"job {job.id} is no longer ours")
 
 
+async def save_result(tx: Tx, job: Job, result: dict[str, Any]) -> None:
+    """Keep what the job has to tell so far, in the transaction that makes it true."""
+    if not await queries.values(tx, "save_result", id=job.id, lease=job.lease, result=Jsonb(result)):
+        raise LeaseLost(f"job {job.id} is no longer ours")
+
+
+async def load_result(tx: Tx, job: Job) -> dict[str, Any]:
+    """What the job told in an earlier attempt."""
+    found = await queries.values(tx, "load_result", id=job.id)
+    return (found[0] if found else None) or {}
+
+
 async def complete(tx: Tx, job: Job) -> None:
     """running → done, in the transaction that writes the job's results."""
     if not await queries.values(tx, "complete", ids=[job.id], leases=[job.lease]):
@@ -64,6 +76,21 @@ class Cancelled:
 async def cancel(tx: Tx, ids: Sequence[JobId]) -> Cancelled:
     """Cancel these jobs: waiting ones are gone with this transaction, running ones are told."""
     return await queries.one(tx, Cancelled, "cancel", ids=list(ids))
+
+
+async def cancel_lane(tx: Tx, lane: str) -> Cancelled:
+    """Cancel every living job of a lane."""
+    return await cancel(tx, await queries.values(tx, "of_lane", lane=lane))
+
+
+async def others_run(tx: Tx, job: Job) -> bool:
+    """Whether the job's lane runs others too."""
+    return (await queries.values(tx, "others_run", lane=job.lane, id=job.id))[0]
+
+
+async def clear_lane(tx: Tx, lane: str) -> None:
+    """Forget a lane and its dead jobs: what it stood for is gone."""
+    await queries.run(tx, "clear_lane", lane=lane)
 
 
 async def cancel_about(tx: Tx, subjects: Sequence[UUID]) -> Cancelled:
@@ -206,6 +233,7 @@ class Shown:
     attempt: int
     max_attempts: int
     errors: list[dict[str, Any]]
+    result: dict[str, Any] | None
     created_at: datetime
     started_at: datetime | None
     run_at: datetime | None

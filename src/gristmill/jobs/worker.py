@@ -236,10 +236,11 @@ class Worker:
                     log.warning("job postponed", extra={**_facts(job), "by": delay, "code": error.code})
             case retry.Bury(error):
                 async with self._db.transaction() as tx:
-                    await store.bury(tx, job, error)
+                    # Its end first: what handlers lock is locked before a job's row, here as everywhere.
                     handler = self._handlers.get(job.kind)
                     if handler is not None and handler.buried is not None:
                         await handler.buried(tx, job, error)
+                    await store.bury(tx, job, error)
                 log.error("job is dead", extra={**_facts(job), "code": error.code, "reason": error.message})
             case retry.Withdraw():
                 async with self._db.transaction() as tx:

@@ -1,33 +1,43 @@
 """add: file new items in a base and ask for their indexing.
 
-inputs          each is checked against its source first, outside the transaction: what can't be read now
-                is refused by itself and told, the rest goes on
-transaction     base locked and open → room in the queue → rows → one job a row; all of it or nothing
-killed before the commit: nothing was added.  Killed after: every row has its job.
+    inputs          each is checked against its source first, outside the transaction: what can't be read now
+                    is refused by itself and told, the rest goes on
+    transaction     base's turn and open → parent takes children → room in the queue → conflicts → rows → one job
+                    a row; all of it or nothing
+
+    the same thing is there already (same type and path, address, name or title under the same parent):
+        rename      both stay; the new one gets a number behind its title
+        skip        the old one stays
+        replace     the old one gets the new contents, and answers with the old ones until they are indexed
+
+Killed before the commit: nothing was added. Killed after: every row has its job.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from gristmill import catalog, faults, jobs
-from gristmill.catalog import BaseId, Item, NewItem
-from gristmill.db import Database
-from gristmill.errors import GristmillError, WorkError
-from gristmill.jobs import Band, NewJob, QueueLimits
+from gristmill.catalog import Base, BaseId, Item, ItemId, NewItem
+from gristmill.db import Database, Tx
+from gristmill.errors import GristmillError, Transient, WorkError
+from gristmill.jobs import Band, QueueLimits
 from gristmill.operations import guards
+from gristmill.operations.schedule import schedule
 from gristmill.sources import Source
-from gristmill.work import IndexDocument
 
 # A handful of items was added by somebody who waits for them; more is an import.
 FEW = 10
 
+OnConflict = Literal["rename", "skip", "replace"]
+
 
 @dataclass(frozen=True)
 class Entry:
-    """One thing to add, and where it will be read from."""
+    """One thing to add, and where it will be read from; None for what was read already."""
 
     item: NewItem
-    source: Source
+    source: Source | None
 
 
 @dataclass(frozen=True)
@@ -40,49 +50,114 @@ class Refused:
 
 
 @dataclass(frozen=True)
+class Skipped:
+    """An entry that is there already, by its place in the request."""
+
+    index: int
+    item_id: ItemId
+
+
+@dataclass(frozen=True)
 class Added:
-    """What was filed, and what was not and why."""
+    """What was filed, what was there already, and what was not filed and why."""
 
     created: list[Item]
+    skipped: list[Skipped]
     failed: list[Refused]
 
 
-async def add(db: Database, base_id: BaseId, entries: Sequence[Entry], limits: QueueLimits) -> Added:
+async def add(
+    db: Database,
+    base_id: BaseId,
+    entries: Sequence[Entry],
+    limits: QueueLimits,
+    *,
+    parent_id: ItemId | None = None,
+    on_conflict: OnConflict = "rename",
+) -> Added:
     """File the entries whose sources can be read, and queue their indexing."""
     async with db.connection() as tx:
         await guards.base_exists(tx, base_id)
     accepted, failed = await _probe(entries)
     async with db.transaction() as tx:
         base = await guards.base_is_open(tx, base_id)
+        parent = await guards.parent_takes_children(tx, base, parent_id)
         await jobs.check_room(tx, base.lane, len(accepted), limits)
-        created = await catalog.insert_items(tx, base.id, None, accepted) if accepted else []
+        if not await catalog.hold_blobs(tx, [item.blob for _, item in accepted if item.blob is not None]):
+            raise Transient(
+                "Equal bytes were being deleted at this moment. Upload again.", code="upload_lost"
+            )
+        created, skipped = await _file(tx, base, parent.id if parent else None, accepted, on_conflict)
         await faults.point("add.rows_inserted")
-        band = Band.INTERACTIVE if len(created) <= FEW else Band.NORMAL
-        await jobs.enqueue(
-            tx,
-            *(
-                NewJob(
-                    IndexDocument(item.id, item.wanted_version),
-                    lane=base.lane,
-                    workload=float(item.size_bytes or 0),
-                    band=band,
-                )
-                for item in created
-            ),
-        )
+        await schedule(tx, base, created, Band.INTERACTIVE if len(created) <= FEW else Band.NORMAL)
+        await catalog.settle_above(tx, [item.id for item in created[:1]])
         await faults.point("add.before_commit")
-    return Added(created, failed)
+    return Added(created, skipped, failed)
 
 
-async def _probe(entries: Sequence[Entry]) -> tuple[list[NewItem], list[Refused]]:
-    accepted: list[NewItem] = []
+async def _probe(entries: Sequence[Entry]) -> tuple[list[tuple[int, NewItem]], list[Refused]]:
+    accepted: list[tuple[int, NewItem]] = []
     failed: list[Refused] = []
     for index, entry in enumerate(entries):
         try:
-            size = await entry.source.probe()
+            size = entry.item.size_bytes if entry.source is None else await entry.source.probe()
         except WorkError as error:
             failed.append(Refused(index, entry.item.title, error))
         else:
-            new = entry.item
-            accepted.append(NewItem(new.type, new.title, new.source, new.body, size))
+            accepted.append((index, replace(entry.item, size_bytes=size)))
     return accepted, failed
+
+
+async def _file(
+    tx: Tx,
+    base: Base,
+    parent_id: ItemId | None,
+    accepted: Sequence[tuple[int, NewItem]],
+    on_conflict: OnConflict,
+) -> tuple[list[Item], list[Skipped]]:
+    items = [item for _, item in accepted]
+    there = await catalog.find_same(tx, base.id, parent_id, items)
+    if on_conflict == "rename":
+        return await catalog.insert_items(
+            tx, base.id, parent_id, await _renamed(tx, base, parent_id, items)
+        ), []
+    # Of equal things within one request the first counts, or with replace the last.
+    first = {(item.type, item.key): place for place, item in reversed(list(enumerate(items)))}
+    last = {(item.type, item.key): place for place, item in enumerate(items)}
+    chosen = set((last if on_conflict == "replace" else first).values())
+    fresh = [place for place in sorted(chosen) if place not in there]
+    created = (
+        await catalog.insert_items(tx, base.id, parent_id, [items[place] for place in fresh]) if fresh else []
+    )
+    if on_conflict == "replace":
+        for place in sorted(chosen & there.keys()):
+            if (replaced := await catalog.replace_item(tx, there[place], items[place])) is not None:
+                created.append(replaced)
+        return created, []
+    ids = {(items[place].type, items[place].key): item.id for place, item in zip(fresh, created, strict=True)}
+    skipped = [
+        Skipped(index, there.get(place) or ids[item.type, item.key])
+        for place, (index, item) in enumerate(accepted)
+        if place not in fresh
+    ]
+    return created, skipped
+
+
+async def _renamed(tx: Tx, base: Base, parent_id: ItemId | None, items: Sequence[NewItem]) -> list[NewItem]:
+    """The items under keys that are free, each with a number behind its title where it needed one."""
+    result, number = list(items), [1] * len(items)
+    while True:
+        there = await catalog.find_same(tx, base.id, parent_id, result) if result else {}
+        seen: set[tuple[str, str]] = set()
+        clashing = [
+            place
+            for place, item in enumerate(result)
+            if place in there or (item.type, item.key) in seen or seen.add((item.type, item.key)) is not None
+        ]
+        if not clashing:
+            return result
+        for place in clashing:
+            number[place] += 1
+            original = items[place]
+            suffix = f" ({number[place]})"
+            result[place] = replace(original, title=original.title + suffix, key=original.key + suffix)

@@ -1,15 +1,26 @@
-"""Making and finding knowledge bases."""
+"""Making, changing, restoring and deleting knowledge bases."""
 
 from typing import Any
 
-from gristmill import catalog
-from gristmill.catalog import Base
+from gristmill import catalog, faults, jobs
+from gristmill.catalog import Base, BaseId, BaseStatus, OnRestart
 from gristmill.db import Database
 from gristmill.embedding import Embedder
 from gristmill.errors import Conflict
+from gristmill.jobs import JobId, NewJob
+from gristmill.operations import guards
+from gristmill.work import DeleteBase
 
 
-async def create(db: Database, name: str, embedder: Embedder, chunking: dict[str, Any]) -> Base:
+async def create(
+    db: Database,
+    name: str,
+    embedder: Embedder,
+    chunking: dict[str, Any],
+    *,
+    file_processor: str | None = None,
+    on_restart: OnRestart = "resume",
+) -> Base:
     """Create a base whose vectors `embedder` makes; its name must be free."""
     async with db.transaction() as tx:
         created = await catalog.insert_base(
@@ -19,7 +30,58 @@ async def create(db: Database, name: str, embedder: Embedder, chunking: dict[str
             embedder_identity=embedder.identity,
             dimensions=embedder.dimensions,
             chunking=chunking,
+            file_processor=file_processor,
+            on_restart=on_restart,
         )
         if created is None:
             raise Conflict(f"A knowledge base named {name!r} exists already.", code="base_name_taken")
         return created
+
+
+async def patch(
+    db: Database,
+    base_id: BaseId,
+    *,
+    name: str | None = None,
+    chunking: dict[str, Any] | None = None,
+    file_processor: str | None = None,
+    on_restart: OnRestart | None = None,
+) -> Base:
+    """Change a base. Queued work goes on; what it has not read yet is read by the new rules."""
+    async with db.transaction() as tx:
+        await guards.base_turn(tx, base_id)
+        changed = await catalog.patch_base(
+            tx, base_id, name=name, chunking=chunking, file_processor=file_processor, on_restart=on_restart
+        )
+        if changed is None:
+            raise Conflict(f"A knowledge base named {name!r} exists already.", code="base_name_taken")
+        return changed
+
+
+async def restore(db: Database, base_id: BaseId, embedder: Embedder) -> Base:
+    """failed → ready, once `embedder` is again the one that made the base's vectors."""
+    async with db.transaction() as tx:
+        base = await guards.base_turn(tx, base_id)
+        if embedder.identity != base.embedder_identity:
+            raise Conflict(
+                f"The embedder {base.embedder!r} is still not the one that made this base's vectors.",
+                code="embedder_changed",
+            )
+        restored = await catalog.set_base_status(tx, base_id, BaseStatus.READY)
+    assert restored is not None
+    return restored
+
+
+async def delete(db: Database, base_id: BaseId) -> JobId:
+    """Hide a base at once and queue the removal of all that is in it; its name is free from now on.
+
+    The removal owns all cleanup: what runs is told to stop, what waits is gone with this transaction, deletions
+    in the base included.
+    """
+    async with db.transaction() as tx:
+        base = await guards.base_turn(tx, base_id)
+        await catalog.doom_base(tx, base.id)
+        await jobs.cancel_lane(tx, base.lane)
+        await faults.point("delete_base.marked")
+        (job,) = await jobs.enqueue(tx, NewJob(DeleteBase(base.id), lane=base.lane))
+    return job.id

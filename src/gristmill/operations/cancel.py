@@ -1,28 +1,35 @@
 """cancel: stop a job, and say so on what it is about.
 
-One transaction. The item is settled here, whatever becomes of the job: it no longer wants the version that the
-job makes, so that a job which is only told to stop, or stops too late, changes nothing any more.
+One transaction, in the base's turn. The item is settled here, whatever becomes of the job: it no longer wants the
+version that the job makes, so that a job which is only told to stop, or stops too late, changes nothing any more.
+A deletion can't be cancelled: what it is about is hidden for good.
 """
 
+from uuid import UUID
+
 from gristmill import catalog, jobs
-from gristmill.catalog import ItemId
+from gristmill.catalog import BaseId, ItemId
 from gristmill.db import Database
 from gristmill.errors import Conflict, NotFound
 from gristmill.jobs import JobId, Shown
-from gristmill.work import IndexDocument
+from gristmill.work import DeleteBase, DeleteSubtree, IndexDocument, PrepareRoot
 
 
 async def cancel(db: Database, job_id: JobId) -> Shown:
     """queued | delayed → cancelled; a running job is told, and stops at its next edge."""
     async with db.transaction() as tx:
-        cancelled = await jobs.cancel(tx, [job_id])
-        found = await jobs.find_job(tx, job_id)
-        if found is None:
+        job = await jobs.find_job(tx, job_id)
+        if job is None:
             raise NotFound(f"There is no job {job_id}.", code="job_not_found")
+        if job.kind in (DeleteSubtree.kind, DeleteBase.kind):
+            raise Conflict("A deletion can't be cancelled.", code="job_not_cancellable")
+        await catalog.take_turn(tx, BaseId(UUID(job.lane)))
+        cancelled = await jobs.cancel(tx, [job_id])
         if cancelled.removed + cancelled.told == 0:
-            raise Conflict(f"The job is {found.state}: there is nothing to cancel.", code="job_not_active")
-        if found.kind == IndexDocument.kind and found.subject is not None:
-            await catalog.abandon(
-                tx, ItemId(found.subject), code="cancelled", message="Cancelled before it was searchable."
-            )
+            raise Conflict(f"The job is {job.state}: there is nothing to cancel.", code="job_not_active")
+        if job.kind in (IndexDocument.kind, PrepareRoot.kind) and job.subject is not None:
+            told = "Cancelled before it was searchable."
+            await catalog.abandon(tx, ItemId(job.subject), code="cancelled", message=told)
+        found = await jobs.find_job(tx, job_id)
+    assert found is not None
     return found

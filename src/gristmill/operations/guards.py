@@ -1,29 +1,36 @@
 """Small conditions that operations share. Each reads under the caller's transaction, and raises or returns."""
 
+from collections.abc import Sequence
+
 from gristmill import catalog
-from gristmill.catalog import Base, BaseId, BaseStatus, Item, ItemId
+from gristmill.catalog import Base, BaseId, BaseStatus, Item, ItemId, ItemStatus
 from gristmill.db import Tx
-from gristmill.errors import Conflict, NotFound
+from gristmill.errors import Conflict, Invalid, NotFound
 
 
 async def base_exists(tx: Tx, base_id: BaseId) -> Base:
     """The base, unless it never was or is being deleted."""
-    found = await catalog.find_base(tx, base_id)
-    if found is None:
-        raise NotFound(f"There is no knowledge base {base_id}.", code="base_not_found")
-    return found
+    return _there(await catalog.find_base(tx, base_id), base_id)
+
+
+async def base_turn(tx: Tx, base_id: BaseId) -> Base:
+    """The base, with the right to change it until the transaction ends; a failed one too."""
+    return _there(await catalog.take_turn(tx, base_id), base_id)
 
 
 async def base_is_open(tx: Tx, base_id: BaseId) -> Base:
-    """The base, locked for this transaction and fit for new work: a failed one is not."""
-    found = await catalog.lock_base(tx, base_id)
-    if found is None:
-        raise NotFound(f"There is no knowledge base {base_id}.", code="base_not_found")
-    if found.status is BaseStatus.FAILED:
+    """The same, for what makes new work: a failed base takes none."""
+    base = await base_turn(tx, base_id)
+    not_failed(base)
+    return base
+
+
+def not_failed(base: Base) -> None:
+    """Refuse a failed base."""
+    if base.status is BaseStatus.FAILED:
         raise Conflict(
-            f"The base failed ({found.error_message}): repair or delete it first.", code="base_failed"
+            f"The base failed: {base.error_message} Restore or delete it first.", code="base_failed"
         )
-    return found
 
 
 async def item_exists(tx: Tx, item_id: ItemId) -> Item:
@@ -32,3 +39,47 @@ async def item_exists(tx: Tx, item_id: ItemId) -> Item:
     if found is None:
         raise NotFound(f"There is no item {item_id}.", code="item_not_found")
     return found
+
+
+async def parent_takes_children(tx: Tx, base: Base, parent_id: ItemId | None) -> Item | None:
+    """The container to file under; None for the base itself. Never one that is being deleted."""
+    if parent_id is None:
+        return None
+    parent = await item_exists(tx, parent_id)
+    if parent.base_id != base.id:
+        raise Conflict(f"Item {parent_id} belongs to another base.", code="item_of_other_base")
+    if not parent.is_container:
+        raise Invalid(f"Item {parent_id} is a {parent.type}, which holds no items.", code="not_a_container")
+    return parent
+
+
+async def outermost_selected(tx: Tx, base: Base, ids: Sequence[ItemId]) -> list[Item]:
+    """The selected items, each once, without those below another selected one; all of this base."""
+    wanted = list(dict.fromkeys(ids))
+    found = await catalog.find_items(tx, wanted)
+    for missing in set(wanted) - {item.id for item in found}:
+        raise NotFound(f"There is no item {missing}.", code="item_not_found")
+    for item in found:
+        if item.base_id != base.id:
+            raise Conflict(f"Item {item.id} belongs to another base.", code="item_of_other_base")
+    outermost = set(await catalog.outermost(tx, wanted))
+    return [item for item in found if item.id in outermost]
+
+
+async def chunks_may_be_listed(tx: Tx, base: Base, item: Item) -> None:
+    """Only of a completed item in a base that has not failed, and not while something below it is being deleted."""
+    not_failed(base)
+    if item.status is not ItemStatus.COMPLETED:
+        raise Conflict(
+            f"The item is {item.status}; chunks are listed once it is completed.", code="item_not_completed"
+        )
+    if item.is_container and await catalog.is_deleting_below(tx, item.id):
+        raise Conflict(
+            "Something in it is being deleted; ask again when that is done.", code="subtree_deleting"
+        )
+
+
+def _there(base: Base | None, base_id: BaseId) -> Base:
+    if base is None:
+        raise NotFound(f"There is no knowledge base {base_id}.", code="base_not_found")
+    return base

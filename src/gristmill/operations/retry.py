@@ -4,12 +4,16 @@ One transaction: the job is queued and its item active, or neither. Not while an
 key, and not when the item no longer wants what the job would do.
 """
 
+from uuid import UUID
+
 from gristmill import catalog, jobs
-from gristmill.catalog import ItemId, ItemStatus
+from gristmill.catalog import BaseId, ItemId, ItemStatus
 from gristmill.db import Database
 from gristmill.errors import Conflict, NotFound
 from gristmill.jobs import JobId, Shown
-from gristmill.work import IndexDocument
+from gristmill.work import IndexDocument, PrepareRoot
+
+_STAGES = {IndexDocument.kind: ItemStatus.PROCESSING, PrepareRoot.kind: ItemStatus.PREPARING}
 
 
 async def retry(db: Database, job_id: JobId) -> Shown:
@@ -18,11 +22,14 @@ async def retry(db: Database, job_id: JobId) -> Shown:
         job = await jobs.find_job(tx, job_id)
         if job is None:
             raise NotFound(f"There is no job {job_id}.", code="job_not_found")
+        await catalog.take_turn(tx, BaseId(UUID(job.lane)))
         if not await jobs.revive(tx, [job_id]):
             raise Conflict(f"The job is {job.state}; only a dead one can be retried.", code="job_not_dead")
-        if job.kind == IndexDocument.kind and job.subject is not None:
-            work = IndexDocument.of(job)
-            if not await catalog.set_stage(tx, ItemId(job.subject), work.version, ItemStatus.PROCESSING):
+        if job.kind in _STAGES and job.subject is not None:
+            item_id, version = ItemId(job.subject), int(job.payload["version"])
+            if await catalog.set_stage(tx, item_id, version, _STAGES[job.kind]):
+                await catalog.settle_above(tx, [item_id])
+            else:
                 raise Conflict(
                     "The item was deleted, or has been indexed since: there is nothing to retry.",
                     code="job_outdated",

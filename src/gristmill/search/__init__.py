@@ -2,6 +2,6 @@
 
 from gristmill.search.query import Hit, Mode, search
 from gristmill.search.rows import Chunk
-from gristmill.search.store import half_there
+from gristmill.search.store import ChunkRow, list_chunks
 
-__all__ = ["Chunk", "Hit", "Mode", "half_there", "search"]
+__all__ = ["Chunk", "ChunkRow", "Hit", "Mode", "list_chunks", "search"]

@@ -6,6 +6,19 @@ delete from chunk where base_id = %(base)s and item_id = %(item)s and version = 
 -- Removes what no longer answers.
 delete from chunk where base_id = %(base)s and item_id = %(item)s and version <> %(version)s;
 
+-- name: drop_items
+-- Removes every chunk of items.
+delete from chunk where base_id = %(base)s and item_id = any (%(items)s::uuid[]);
+
+-- name: list_chunks
+-- The chunks that answer, of an item and all below it, in order, after a cursor.
+select c.id, c.item_id, c.base_id, c.version, c.index, c.text, c.start, c."end", c.headings, i.title, i.source
+  from item_subtree(array[%(item)s::uuid]) s
+  join item i on i.id = s.id and i.status <> 'deleting'
+  join chunk c on c.base_id = %(base)s and c.item_id = i.id and c.version = i.live_version
+ where %(after_item)s::uuid is null or (c.item_id, c.index) > (%(after_item)s::uuid, %(after_index)s::int)
+ order by c.item_id, c.index limit %(limit)s;
+
 -- name: nearest
 -- The chunks nearest to a vector, by cosine, among those that answer.
 select c.id, 1 - (c.embedding <=> %(vector)s::halfvec) as score
@@ -27,11 +40,3 @@ select c.id, ts_rank(c.words, %(words)s::tsquery)::float8 as score
 select c.id, c.item_id, c.base_id, c.version, c.index, c.text, c.start, c."end", c.headings, i.title, i.source
   from chunk c join item i on i.id = c.item_id and i.live_version = c.version and i.status <> 'deleting'
  where c.base_id = %(base)s and c.id = any (%(ids)s);
-
--- name: half_there
--- Items whose chunks are not exactly those of their live version: there must be none.
-select i.id from item i
- where i.status = 'completed' and i.live_version is not null
-   and i.chunk_count <> (select count(*) from chunk c
-                          where c.base_id = i.base_id and c.item_id = i.id and c.version = i.live_version)
- limit 100;

@@ -37,6 +37,11 @@ async def drop_other_versions(tx: Tx, base_id: UUID, item_id: UUID, version: int
     await queries.run(tx, "drop_other_versions", base=base_id, item=item_id, version=version)
 
 
+async def drop_items(tx: Tx, base_id: UUID, item_ids: Sequence[UUID]) -> int:
+    """Remove every chunk of these items; how many there were."""
+    return await queries.run(tx, "drop_items", base=base_id, items=list(item_ids))
+
+
 async def nearest(tx: Tx, base_id: UUID, vector: NDArray[np.float32], limit: int) -> list[Found]:
     """The vector leg."""
     literal = "[" + ",".join(f"{value:.5g}" for value in vector.tolist()) + "]"
@@ -74,6 +79,18 @@ async def chunks(tx: Tx, base_id: UUID, ids: Sequence[UUID]) -> dict[UUID, Chunk
     return {row.id: row for row in found}
 
 
-async def half_there(tx: Tx) -> list[UUID]:
-    """Items whose searchable chunks are not those of one whole version: a healthy system has none."""
-    return await queries.values(tx, "half_there")
+async def list_chunks(
+    tx: Tx, base_id: UUID, item_id: UUID, *, limit: int, after: tuple[UUID, int] | None = None
+) -> list[ChunkRow]:
+    """The chunks that answer, of an item and all below it, in order."""
+    after_item, after_index = after or (None, None)
+    return await queries.many(
+        tx,
+        ChunkRow,
+        "list_chunks",
+        base=base_id,
+        item=item_id,
+        limit=limit,
+        after_item=after_item,
+        after_index=after_index,
+    )

@@ -11,27 +11,22 @@
     the store fails in another way   Transient  blob_store_unavailable
     an address that can't be used    SetupError bad_blob_store
 
-In a folder, `put` returns when the file and its folder are on the disk. obstore's LocalStore renames, but never
-syncs (0.12, by strace), so that a blob could be gone after a power cut while the row that names it is not: the
-folder's bytes are written here by hand, and all the rest is obstore's. What the caller's own stream raises
-passes through as it is.
+In a folder, `put` returns when the file and its name are on the disk (`blob_writer.py`). What the caller's own
+stream raises passes through as it is.
 
-A collector races with a `put` of the same bytes: it may delete a blob between `put` and the commit of the row that
-names it. Whoever commits first makes the row, then asks `exists`, and puts again when it is not there.
+A put of bytes that are there already races with their removal: the blob may go between `put` and the commit of the
+row that names it. Whoever puts asks `exists` once that row holds removal off, and puts again if it is not there.
 """
 
 import contextlib
 import errno
 import hashlib
-import os
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Generator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Protocol
-from urllib.parse import urlsplit
-from uuid import uuid4
+from urllib.parse import unquote, urlsplit
 
 import obstore
 from obstore.exceptions import BaseError
@@ -40,14 +35,18 @@ from obstore.store import LocalStore, MemoryStore, ObjectStore
 from gristmill import faults
 from gristmill.errors import Gone, Permanent, SetupError, Transient
 from gristmill.sources import thread
+from gristmill.sources.blob_writer import (
+    OBJECT_PART,
+    TEMPORARY,
+    FileWriter,
+    ObjectWriter,
+    Writer,
+    sync_folder,
+)
 
 # The object stores that can list, which a collector needs; obstore knows others that can't.
 SCHEMES = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "file", "memory")
 
-_TEMPORARY = "tmp"
-_FILE_PART = 2**20
-# S3 takes no part below 5 MiB, and 10,000 of them: 80 GB. Also what is fetched at once.
-_OBJECT_PART = 8 * 2**20
 _LISTED_AT_ONCE = 1000
 # Jobs have their own retries; obstore's default of three minutes would outlast a lease many times.
 _STORE_RETRIES = 3
@@ -85,14 +84,14 @@ class Blobs:
         if parts.scheme == "file":
             if parts.netloc or not parts.path.startswith("/"):
                 raise SetupError("A blob folder's address is file:///its/path.", code="bad_blob_store")
-            return cls._in_folder(Path(parts.path))
+            return cls._in_folder(Path(unquote(parts.path)))
         return cls(_bucket(url), None)
 
     @classmethod
     def _in_folder(cls, folder: Path) -> "Blobs":
         try:
-            (folder / _TEMPORARY).mkdir(parents=True, exist_ok=True)
-            _sync_folder(folder.parent)
+            (folder / TEMPORARY).mkdir(parents=True, exist_ok=True)
+            sync_folder(folder.parent)
             return cls(LocalStore(folder), folder)
         except (OSError, BaseError) as error:
             told = f"Blobs can't be kept in {folder}: {_reason(error)}."
@@ -100,8 +99,8 @@ class Blobs:
 
     async def put(self, chunks: AsyncIterable[bytes], limit: int | None = None) -> Blob:
         """Keep the bytes of `chunks`, of which there are at most `limit`."""
-        digest, size = hashlib.sha256(), 0
-        writer = _FileWriter(self._folder) if self._folder else _ObjectWriter(self._store)
+        hashed, size = hashlib.sha256(), 0
+        writer: Writer = FileWriter(self._folder) if self._folder else ObjectWriter(self._store)
         try:
             async with contextlib.aclosing(_joined(chunks, writer.part)) as parts:
                 async for part in parts:
@@ -109,64 +108,64 @@ class Blobs:
                     if limit is not None and size > limit:
                         told = f"There are more than the {limit:,} bytes that a document may have."
                         raise Permanent(told, code="document_too_large")
-                    await thread.run(partial(digest.update, part))
+                    await thread.run(partial(hashed.update, part))
                     with _told():
                         await writer.write(part)
                     await faults.point("blobs.part_written")
             with _told():
-                await writer.keep(_path(digest.digest()))
+                await writer.keep(_path(hashed.digest()))
         except BaseException:
             await writer.drop()
             raise
-        return Blob(digest.digest(), size)
+        return Blob(hashed.digest(), size)
 
-    async def read(self, hash: bytes) -> AsyncGenerator[bytes]:
+    async def read(self, digest: bytes) -> AsyncGenerator[bytes]:
         """The bytes of a blob, part by part."""
-        size = await self.size(hash)
-        for start in range(0, size, _OBJECT_PART):
-            length = min(_OBJECT_PART, size - start)
-            with _told(reading=hash):
-                part = await self._store.get_range_async(_path(hash), start=start, length=length)
+        size = await self.size(digest)
+        for start in range(0, size, OBJECT_PART):
+            length = min(OBJECT_PART, size - start)
+            with _told(reading=digest):
+                part = await self._store.get_range_async(_path(digest), start=start, length=length)
             yield bytes(part)
 
-    async def get(self, hash: bytes, limit: int) -> bytes:
+    async def get(self, digest: bytes, limit: int) -> bytes:
         """The bytes of a blob that are at most `limit`."""
-        size = await self.size(hash)
+        size = await self.size(digest)
         if size > limit:
-            told = f"The blob {hash.hex()} has {size:,} bytes; at most {limit:,} are read."
+            told = f"The blob {digest.hex()} has {size:,} bytes; at most {limit:,} are read."
             raise Permanent(told, code="document_too_large")
-        return b"".join([part async for part in self.read(hash)])
+        return b"".join([part async for part in self.read(digest)])
 
-    async def size(self, hash: bytes) -> int:
+    async def size(self, digest: bytes) -> int:
         """How many bytes a blob has."""
-        with _told(reading=hash):
-            return (await self._store.head_async(_path(hash)))["size"]
+        with _told(reading=digest):
+            return (await self._store.head_async(_path(digest)))["size"]
 
-    async def exists(self, hash: bytes) -> bool:
+    async def exists(self, digest: bytes) -> bool:
         """Whether the blob is there."""
         try:
-            await self.size(hash)
+            await self.size(digest)
         except Gone:
             return False
         return True
 
-    async def delete(self, hashes: Sequence[bytes]) -> int:
+    async def delete(self, digests: Sequence[bytes]) -> int:
         """Delete blobs; tells how many there were. S3 doesn't say: there, all that were named are counted."""
         with _told():
             if self._folder is not None:
-                paths = [self._folder / _path(hash) for hash in hashes]
+                paths = [self._folder / _path(digest) for digest in digests]
                 return await thread.run(lambda: sum(map(_unlink, paths)))
-            return await _delete_objects(self._store, [_path(hash) for hash in hashes])
+            return await _delete_objects(self._store, [_path(digest) for digest in digests])
 
     async def list(self, older_than: timedelta = timedelta(0)) -> AsyncGenerator[Blob]:
         """Every blob that was last put longer ago than `older_than`, in no order."""
         async for path, size in self._listed(None, older_than):
-            if (hash := _hash(path)) is not None:
-                yield Blob(hash, size)
+            if (digest := _digest(path)) is not None:
+                yield Blob(digest, size)
 
     async def sweep_temporaries(self, older_than: timedelta) -> int:
         """Remove what killed puts left behind; `older_than` must be longer than any put takes."""
-        paths = [path async for path, _ in self._listed(_TEMPORARY, older_than)]
+        paths = [path async for path, _ in self._listed(TEMPORARY, older_than)]
         with _told():
             if (folder := self._folder) is not None:
                 return await thread.run(lambda: sum(_unlink(folder / path) for path in paths))
@@ -175,7 +174,7 @@ class Blobs:
     async def _listed(self, prefix: str | None, older_than: timedelta) -> AsyncIterator[tuple[str, int]]:
         # The store's clock against this machine's: good for ages of hours, which is what collectors go by.
         before = datetime.now(UTC) - older_than
-        stream = self._store.list(prefix, chunk_size=_LISTED_AT_ONCE)
+        stream = self._store.list(prefix, chunk_size=_LISTED_AT_ONCE)  # pyright: ignore[reportUnknownMemberType]  # of its form for Arrow
         while True:
             with _told():
                 try:
@@ -185,123 +184,6 @@ class Blobs:
             for found in batch:
                 if found["last_modified"] <= before:
                     yield found["path"], found["size"]
-
-
-class _Writer(Protocol):
-    """Bytes on their way in, under a temporary name."""
-
-    part: int
-
-    async def write(self, data: bytes) -> None: ...
-
-    async def keep(self, path: str) -> None:
-        """Move them to `path`, for good."""
-        ...
-
-    async def drop(self) -> None:
-        """Remove what there is of them. Never raises: a sweep comes after."""
-        ...
-
-
-class _FileWriter:
-    """Into a folder: on the disk before it has its name, and its name on the disk before `keep` returns."""
-
-    part = _FILE_PART
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._temporary = folder / _TEMPORARY / uuid4().hex
-        self._file: int | None = None
-
-    async def write(self, data: bytes) -> None:
-        await thread.run(lambda: self._write(data))
-
-    async def keep(self, path: str) -> None:
-        await thread.run(self._sync)
-        await faults.point("blobs.before_move")
-        await thread.run(lambda: self._move(self._folder / path))
-
-    async def drop(self) -> None:
-        with contextlib.suppress(OSError):
-            await thread.run(self._drop)
-
-    def _opened(self) -> int:
-        if self._file is None:
-            self._file = os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        return self._file
-
-    def _write(self, data: bytes) -> None:
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(self._opened(), rest) :]
-
-    def _sync(self) -> None:
-        os.fsync(self._opened())
-        self._close()
-
-    def _move(self, target: Path) -> None:
-        target.parent.mkdir(exist_ok=True)
-        self._temporary.replace(target)
-        _sync_folder(target.parent)
-        # Whoever made `ab` may be another process that has not synced it yet: the root is synced each time.
-        _sync_folder(self._folder)
-
-    def _close(self) -> None:
-        if self._file is not None:
-            file, self._file = self._file, None
-            os.close(file)
-
-    def _drop(self) -> None:
-        self._close()
-        self._temporary.unlink(missing_ok=True)
-
-
-class _Upload(Protocol):
-    async def write(self, buffer: bytes, /) -> int: ...
-
-    async def close(self) -> None: ...
-
-
-class _ObjectWriter:
-    """Into an object store: one request when it fits into one part, else an upload and a move (S3: up to 5 GB)."""
-
-    part = _OBJECT_PART
-
-    def __init__(self, store: ObjectStore) -> None:
-        self._store = store
-        self._temporary = f"{_TEMPORARY}/{uuid4().hex}"
-        self._first = b""
-        self._upload: _Upload | None = None
-
-    async def write(self, data: bytes) -> None:
-        if not self._first:
-            self._first = data
-            return
-        if self._upload is None:
-            # Each part under way is held in memory.
-            self._upload = obstore.open_writer_async(
-                self._store, self._temporary, buffer_size=_OBJECT_PART, max_concurrency=2
-            )
-            await self._upload.write(self._first)
-        await self._upload.write(data)
-
-    async def keep(self, path: str) -> None:
-        if self._upload is None:
-            await self._store.put_async(path, self._first, use_multipart=False)
-            return
-        await self._upload.close()
-        await faults.point("blobs.before_move")
-        await self._store.rename_async(self._temporary, path)
-
-    async def drop(self) -> None:
-        if self._upload is None:
-            return
-        # An upload that is abandoned keeps its parts in the bucket, unseen and paid for; one that is ended
-        # becomes an object, which can be deleted.
-        with contextlib.suppress(BaseError, OSError):
-            await self._upload.close()
-        with contextlib.suppress(BaseError, OSError):
-            await self._store.delete_async(self._temporary)
 
 
 def _bucket(url: str) -> ObjectStore:
@@ -357,27 +239,18 @@ async def _joined(chunks: AsyncIterable[bytes], size: int) -> AsyncGenerator[byt
         yield bytes(held)
 
 
-def _path(hash: bytes) -> str:
-    name = hash.hex()
+def _path(digest: bytes) -> str:
+    name = digest.hex()
     return f"{name[:2]}/{name[2:]}"
 
 
-def _hash(path: str) -> bytes | None:
+def _digest(path: str) -> bytes | None:
     """The hash that `path` is named by; None for a temporary or a stranger's file."""
-    shard, _, rest = path.partition("/")
     try:
-        hash = bytes.fromhex(shard + rest)
+        digest = bytes.fromhex(path.replace("/", ""))
     except ValueError:
         return None
-    return hash if len(hash) == hashlib.sha256().digest_size and path == _path(hash) else None
-
-
-def _sync_folder(folder: Path) -> None:
-    file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
+    return digest if len(digest) == hashlib.sha256().digest_size and path == _path(digest) else None
 
 
 @contextlib.contextmanager

@@ -31,11 +31,23 @@ create table base (
     embedder_identity text not null,            -- what made the vectors: they are comparable only within one
     dimensions      int not null,
     chunking        jsonb not null default '{}',
+    file_processor  text,
+    on_restart      text not null default 'resume' check (on_restart in ('resume', 'park')),
     created_at      timestamptz not null default clock_now(),
     updated_at      timestamptz not null default clock_now()
 );
 -- A base that is being deleted gives its name free at once.
 create unique index base_name on base (lower(name)) where status <> 'deleting';
+
+-- Originals, by what they hold. kept → removing → gone: while a blob is being removed from the store, who wants to
+-- keep the same bytes waits for the row to be gone, and stores them anew.
+create table blob (
+    hash            bytea primary key,          -- SHA-256
+    size            bigint not null,
+    state           text not null default 'kept' check (state in ('kept', 'removing')),
+    kept_at         timestamptz not null default clock_now()
+);
+create index blob_removing on blob (hash) where state = 'removing';
 
 create table item (
     id              uuid primary key default uuidv7(),
@@ -49,18 +61,86 @@ create table item (
     error_code      text,
     error_message   text,
     warnings        text[] not null default '{}',
-    source          jsonb not null default '{}', -- where it comes from: {"path": …} or {"url": …}
+    source          jsonb not null default '{}', -- where it comes from: {"path": …}, {"url": …} or {"name": …}
+    source_key      text not null,              -- what makes it the same thing: path, address, name or title
+    blob_hash       bytea references blob,      -- the bytes of an uploaded file
     body            text,                       -- a note's own text; null for every other type
     size_bytes      bigint,
     wanted_version  int not null default 1,     -- raised by every (re)scheduling
     live_version    int,                        -- what search reads; null while nothing is searchable
+    expanded_version int not null default 0,    -- containers: the last version whose children are all filed
+    listed_version  int not null default 0,     -- children: the container's version that last listed them
     chunk_count     int not null default 0,     -- of the live version
     created_at      timestamptz not null default clock_now(),
     updated_at      timestamptz not null default clock_now()
 );
 create index item_tree on item (base_id, parent_id, id);
 create index item_status on item (base_id, status);
-create index item_parent on item (parent_id) where parent_id is not null;
+create index item_children on item (parent_id, status) where parent_id is not null;
+create index item_key on item (base_id, parent_id, type, md5(source_key));
+create index item_deleting on item (base_id) where status = 'deleting';
+create index item_blob on item (blob_hash) where blob_hash is not null;
+
+-- Derive a container from its children, then its own container from it, upwards as long as something changes.
+-- Whoever changed a child calls this in the same transaction. The container's row is locked first and the children
+-- are looked at after, so that of two last children that end together, the second sees the first.
+--
+--     its expansion is not done, or a child is active    processing (preparing, until the first child)
+--     its own expansion failed                           failed
+--     all children failed                                failed
+--     any completed, or none at all                      completed, with a warning when some failed
+--     children that are being deleted                    do not count
+create function item_settle(p_item uuid) returns void language plpgsql as $$
+declare
+    v_id uuid := p_item;
+    v_item item;
+    v_status text;
+    v_failed boolean;
+    v_own_error boolean;
+begin
+    while v_id is not null loop
+        select * into v_item from item i where i.id = v_id for no key update;
+        exit when not found or v_item.status = 'deleting' or v_item.type not in ('directory', 'sitemap', 'connector', 'file');
+        if v_item.type <> 'file' then
+            exit when v_item.expanded_version < v_item.wanted_version;
+            v_own_error := v_item.error_code is not null and v_item.error_code <> 'all_failed';
+            v_failed := exists (select from item c where c.parent_id = v_id and c.status = 'failed');
+            v_status := case
+                when exists (select from item c where c.parent_id = v_id
+                              and c.status in ('idle', 'preparing', 'processing', 'reading', 'embedding')) then 'processing'
+                when v_own_error then 'failed'
+                when exists (select from item c where c.parent_id = v_id and c.status = 'completed') then 'completed'
+                when v_failed then 'failed'
+                else 'completed' end;
+            update item i
+               set status = v_status, updated_at = clock_now(),
+                   error_code = case when v_own_error then i.error_code when v_status = 'failed' then 'all_failed' end,
+                   error_message = case when v_own_error then i.error_message
+                                        when v_status = 'failed' then 'All of its items failed.' end,
+                   warnings = case when v_status = 'completed' and v_failed then array['some_failed'] else '{}' end
+             where i.id = v_id
+               and (i.status, i.warnings) is distinct from
+                   (v_status, case when v_status = 'completed' and v_failed then array['some_failed'] else '{}' end);
+            exit when not found;
+        end if;
+        v_id := v_item.parent_id;
+    end loop;
+end $$;
+
+-- These items and all that is below them.
+create function item_subtree(p_roots uuid[]) returns table (id uuid, depth int) language sql stable as $$
+    with recursive subtree(id, depth) as (
+        select r.id, 0 from unnest(p_roots) r(id)
+        union all
+        select i.id, s.depth + 1 from item i join subtree s on i.parent_id = s.id)
+    select id, max(depth) from subtree group by id
+$$;
+
+-- Same-base changes take turns; what a worker writes of a base's items shares the turn. Never held across I/O.
+create function base_turn(p_base uuid) returns void language sql as
+    'select pg_advisory_xact_lock(hashtextextended(p_base::text, 1735551596))';
+create function base_turn_shared(p_base uuid) returns void language sql as
+    'select pg_advisory_xact_lock_shared(hashtextextended(p_base::text, 1735551596))';
 
 -- Canonical content: markdown, kept by what it was made from and what made it, shared by all that equal it.
 create table content (

@@ -25,6 +25,7 @@ create table job (
     worker          uuid,
     cancelling      boolean not null default false,
     errors          jsonb not null default '[]',            -- one entry per failed attempt, oldest first
+    result          jsonb,                                  -- what the work has to tell, as far as it is done
     created_at      timestamptz not null default clock_now(),
     started_at      timestamptz
 ) with (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000,
@@ -48,6 +49,7 @@ create table job_history (
     attempt         smallint not null,
     max_attempts    smallint not null,
     errors          jsonb not null,
+    result          jsonb,
     created_at      timestamptz not null,
     started_at      timestamptz,
     finished_at     timestamptz not null
@@ -206,7 +208,7 @@ end $$;
 -- Lanes that ran dry leave the round.
 create function lane_start(p_lanes text[], p_worker uuid, p_limit int, p_cap int, p_band int)
 returns table (id uuid, kind text, lane text, band smallint, payload jsonb, subject uuid, attempt smallint,
-               max_attempts smallint, lease uuid)
+               max_attempts smallint, lease uuid, interrupted boolean)
 language plpgsql set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
 set enable_hashjoin = off set enable_mergejoin = off as $$
 #variable_conflict use_column
@@ -247,11 +249,13 @@ begin
             update job j
                set state = 'running', attempt = j.attempt + 1, lease = v_lease, worker = p_worker, started_at = clock_now()
               from locked where j.ctid = locked.row
-            returning j.id, j.kind, j.lane, j.band, j.payload, j.subject, j.attempt, j.max_attempts, j.lease, locked.cost),
+            returning j.id, j.kind, j.lane, j.band, j.payload, j.subject, j.attempt, j.max_attempts, j.lease, locked.cost,
+                      coalesce(j.errors -> -1 ->> 'code' in ('worker_lost', 'worker_stopped'), false) as interrupted),
         charged as (
             update lane l set served = l.served + s.cost
               from (select started.lane, sum(started.cost) as cost from started group by 1) s where l.lane = s.lane)
-        select s.id, s.kind, s.lane, s.band, s.payload, s.subject, s.attempt, s.max_attempts, s.lease from started s;
+        select s.id, s.kind, s.lane, s.band, s.payload, s.subject, s.attempt, s.max_attempts, s.lease, s.interrupted
+          from started s;
     end if;
     if v_dry is not null then
         perform lane_rest(v_dry);
@@ -276,7 +280,7 @@ end $$;
 -- on p_limit and on how many lanes are full, never on how many jobs are queued.
 create function job_claim(p_worker uuid, p_limit int, p_general int, p_cap int, p_global_cap int)
 returns table (id uuid, kind text, lane text, band smallint, payload jsonb, subject uuid, attempt smallint,
-               max_attempts smallint, lease uuid)
+               max_attempts smallint, lease uuid, interrupted boolean)
 language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -311,10 +315,12 @@ create function job_complete(p_ids uuid[], p_leases uuid[]) returns setof uuid l
     with gone as (
         delete from job j using unnest(p_ids, p_leases) d(id, lease)
          where j.id = d.id and j.lease = d.lease and j.state = 'running'
-        returning j.id, j.kind, j.lane, j.subject, j.band, j.attempt, j.max_attempts, j.errors, j.created_at, j.started_at)
-    insert into job_history (id, kind, lane, subject, outcome, band, attempt, max_attempts, errors, created_at, started_at,
-                             finished_at)
-    select g.id, g.kind, g.lane, g.subject, 'done', g.band, g.attempt, g.max_attempts, g.errors, g.created_at, g.started_at, clock_now() from gone g
+        returning j.id, j.kind, j.lane, j.subject, j.band, j.attempt, j.max_attempts, j.errors, j.result, j.created_at,
+                  j.started_at)
+    insert into job_history (id, kind, lane, subject, outcome, band, attempt, max_attempts, errors, result, created_at,
+                             started_at, finished_at)
+    select g.id, g.kind, g.lane, g.subject, 'done', g.band, g.attempt, g.max_attempts, g.errors, g.result, g.created_at,
+           g.started_at, clock_now() from gone g
     returning id
 $$;
 
@@ -322,7 +328,7 @@ $$;
 create function job_cycle(p_done uuid[], p_leases uuid[], p_worker uuid, p_limit int, p_general int, p_cap int,
                           p_global_cap int)
 returns table (id uuid, kind text, lane text, band smallint, payload jsonb, subject uuid, attempt smallint,
-               max_attempts smallint, lease uuid)
+               max_attempts smallint, lease uuid, interrupted boolean)
 language plpgsql as $$
 begin
     if cardinality(p_done) > 0 then
@@ -367,11 +373,13 @@ end $$;
 create function job_end(p_ids uuid[]) returns int language sql as $$
     with gone as (
         delete from job j where j.id = any (p_ids)
-        returning j.id, j.kind, j.lane, j.subject, j.band, j.attempt, j.max_attempts, j.errors, j.created_at, j.started_at),
+        returning j.id, j.kind, j.lane, j.subject, j.band, j.attempt, j.max_attempts, j.errors, j.result, j.created_at,
+                  j.started_at),
     kept as (
-        insert into job_history (id, kind, lane, subject, outcome, band, attempt, max_attempts, errors, created_at, started_at,
-                             finished_at)
-        select g.id, g.kind, g.lane, g.subject, 'cancelled', g.band, g.attempt, g.max_attempts, g.errors, g.created_at, g.started_at, clock_now()
+        insert into job_history (id, kind, lane, subject, outcome, band, attempt, max_attempts, errors, result, created_at,
+                             started_at, finished_at)
+        select g.id, g.kind, g.lane, g.subject, 'cancelled', g.band, g.attempt, g.max_attempts, g.errors, g.result, g.created_at, g.started_at,
+               clock_now()
           from gone g returning 1)
     select count(*)::int from kept
 $$;

@@ -2,17 +2,18 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 from uuid import UUID
 
 from fastapi import APIRouter, Query
 from pydantic import Field
 
 from gristmill import catalog, jobs
-from gristmill.catalog import Base, BaseId, BaseStatus
+from gristmill.catalog import Base, BaseId, BaseStatus, OnRestart
 from gristmill.doors.api.context import InContext, PathBase
 from gristmill.doors.api.wire import Asked, ErrorBody, JsonObject, Limit, Name, Page, Stamped, Wire
 from gristmill.operations import bases, guards
+from gristmill.operations import queue as operations_queue
 
 router = APIRouter(prefix="/knowledge-bases", tags=["knowledge bases"])
 
@@ -26,11 +27,23 @@ class Chunking(Asked):
 
 
 class NewBase(Asked):
-    """A base to create."""
+    """A base to create; `onRestart` says whether interrupted work resumes by itself or waits for a hand."""
 
     name: Name
     embedder: str | None = None
     chunking: Chunking = Chunking()
+    file_processor_id: Name | None = None
+    on_restart: OnRestart = "resume"
+
+
+class ChangedBase(Asked):
+    """What to change of a base. `status: ready` restores a failed one, once its cause is gone."""
+
+    name: Name | None = None
+    chunking: Chunking | None = None
+    file_processor_id: Name | None = None
+    on_restart: OnRestart | None = None
+    status: Literal["ready"] | None = None
 
 
 class BaseOut(Stamped):
@@ -42,6 +55,8 @@ class BaseOut(Stamped):
     embedder: str
     dimensions: int
     chunking: JsonObject
+    file_processor_id: str | None
+    on_restart: str
     item_counts: dict[str, int]
 
     @classmethod
@@ -59,8 +74,28 @@ class BaseOut(Stamped):
             embedder=base.embedder,
             dimensions=base.dimensions,
             chunking=base.chunking,
+            file_processor_id=base.file_processor,
+            on_restart=base.on_restart,
             item_counts=dict(counts),
         )
+
+
+class DeletedBase(Wire):
+    """The job that removes the base; its result is the receipt."""
+
+    job_id: UUID
+
+
+class Recovered(Wire):
+    """How many items were taken up again."""
+
+    recovered: int
+
+
+class Dismissed(Wire):
+    """How many items were left as failed."""
+
+    dismissed: int
 
 
 class QueueOut(Wire):
@@ -70,6 +105,8 @@ class QueueOut(Wire):
     processing_count: int
     dead_count: int
     active_item_ids: list[UUID]
+    orphan_item_ids: list[UUID]
+    per_stage: dict[str, int]
     oldest_queued_at: datetime | None
     rate_per_minute: int
     eta_seconds: int | None
@@ -80,7 +117,15 @@ async def create_base(body: NewBase, context: InContext) -> BaseOut:
     """Create a knowledge base."""
     embedder = context.embedders.get(body.embedder or context.settings.embedder)
     chunking = body.chunking.model_dump(by_alias=True, exclude_none=True)
-    return BaseOut.of(await bases.create(context.db, body.name, embedder, chunking), {})
+    created = await bases.create(
+        context.db,
+        body.name,
+        embedder,
+        chunking,
+        file_processor=body.file_processor_id,
+        on_restart=body.on_restart,
+    )
+    return BaseOut.of(created, {})
 
 
 @router.get("")
@@ -114,18 +159,58 @@ async def get_base(base_id: PathBase, context: InContext) -> BaseOut:
     return BaseOut.of(base, counts[base.id])
 
 
+@router.patch("/{base_id}")
+async def patch_base(base_id: PathBase, body: ChangedBase, context: InContext) -> BaseOut:
+    """Change a knowledge base; queued work is not disturbed."""
+    chunking = body.chunking.model_dump(by_alias=True, exclude_none=True) if body.chunking else None
+    await bases.patch(
+        context.db,
+        base_id,
+        name=body.name,
+        chunking=chunking,
+        file_processor=body.file_processor_id,
+        on_restart=body.on_restart,
+    )
+    if body.status == "ready":
+        async with context.db.connection() as tx:
+            base = await guards.base_exists(tx, base_id)
+        await bases.restore(context.db, base_id, context.embedders.get(base.embedder))
+    return await get_base(base_id, context)
+
+
+@router.delete("/{base_id}", status_code=202)
+async def delete_base(base_id: PathBase, context: InContext) -> DeletedBase:
+    """Delete a knowledge base and all that is in it. From the answer on nothing shows it any more."""
+    return DeletedBase(job_id=await bases.delete(context.db, base_id))
+
+
 @router.get("/{base_id}/queue")
 async def get_queue(base_id: PathBase, context: InContext) -> QueueOut:
     """What the base still has to do, how fast it goes, and when it may be done."""
     async with context.db.connection() as tx:
         base = await guards.base_exists(tx, base_id)
         queue = await jobs.look(tx, base.lane)
+        orphans = await operations_queue.orphans(tx, base.id)
     return QueueOut(
         queue_size=queue.waiting,
         processing_count=queue.running,
         dead_count=queue.dead,
         active_item_ids=queue.active,
+        orphan_item_ids=list(orphans),
+        per_stage=queue.by_kind,
         oldest_queued_at=queue.oldest_queued_at,
         rate_per_minute=queue.rate_per_minute,
         eta_seconds=queue.eta_seconds,
     )
+
+
+@router.post("/{base_id}/queue/recover")
+async def recover_queue(base_id: PathBase, context: InContext) -> Recovered:
+    """Take up again what was interrupted and does not resume by itself."""
+    return Recovered(recovered=await operations_queue.recover(context.db, base_id))
+
+
+@router.post("/{base_id}/queue/dismiss")
+async def dismiss_queue(base_id: PathBase, context: InContext) -> Dismissed:
+    """Leave as failed what was interrupted."""
+    return Dismissed(dismissed=await operations_queue.dismiss(context.db, base_id))

@@ -10,6 +10,8 @@ from gristmill.catalog import BaseId, ItemId
 from gristmill.db import Database
 from gristmill.embedding import Embedders
 from gristmill.errors import NotFound
+from gristmill.jobs import QueueLimits
+from gristmill.operations.originals import Originals
 from gristmill.settings import Settings
 
 
@@ -19,7 +21,13 @@ class Context:
 
     db: Database
     embedders: Embedders
+    originals: Originals
     settings: Settings
+
+    @property
+    def queue_limits(self) -> QueueLimits:
+        """How much may wait."""
+        return QueueLimits(lane=self.settings.max_queue_per_base, total=self.settings.max_queue)
 
 
 def _context(request: Request) -> Context:

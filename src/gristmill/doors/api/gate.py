@@ -18,8 +18,8 @@ from gristmill.doors.api.problems import problem
 class Gate:
     """Refuses strangers and oversize bodies."""
 
-    def __init__(self, app: ASGIApp, *, hosts: Sequence[str], max_body: int) -> None:
-        self._app, self._hosts, self._max = app, frozenset(hosts), max_body
+    def __init__(self, app: ASGIApp, *, hosts: Sequence[str], max_body: int, max_upload: int) -> None:
+        self._app, self._hosts, self._max, self._max_upload = app, frozenset(hosts), max_body, max_upload
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the request through, or answer it."""
@@ -38,13 +38,14 @@ class Gate:
                 scope, receive, send
             )
             return
+        most = self._max_upload if scope["path"].endswith("/files") else self._max
         length = headers.get("content-length", "0")
-        if length.isdigit() and int(length) > self._max:
+        if length.isdigit() and int(length) > most:
             # Read what was sent first: a client that is still sending would see a broken pipe, not the answer.
-            await self._drain(receive, int(length))
-            await problem(413, "request_too_large", self._told())(scope, receive, send)
+            await _drain(receive, min(int(length), 8 * self._max))
+            await problem(413, "request_too_large", _told(most))(scope, receive, send)
             return
-        await self._app(scope, self._counting(receive), send)
+        await self._app(scope, _counting(receive, most), send)
 
     def _is_ours(self, host: str) -> bool:
         name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
@@ -55,26 +56,28 @@ class Gate:
         except ValueError:
             return False
 
-    def _counting(self, receive: Receive) -> Receive:
-        seen = 0
 
-        async def counted() -> Message:
-            nonlocal seen
-            message = await receive()
-            seen += len(message.get("body", b""))
-            if seen > self._max:
-                raise HTTPException(413, self._told())
-            return message
+def _counting(receive: Receive, most: int) -> Receive:
+    seen = 0
 
-        return counted
+    async def counted() -> Message:
+        nonlocal seen
+        message = await receive()
+        seen += len(message.get("body", b""))
+        if seen > most:
+            raise HTTPException(413, _told(most))
+        return message
 
-    async def _drain(self, receive: Receive, length: int) -> None:
-        left = min(length, 8 * self._max)
-        while left > 0:
-            message = await receive()
-            left -= len(message.get("body", b""))
-            if message["type"] != "http.request" or not message.get("more_body", False):
-                return
+    return counted
 
-    def _told(self) -> str:
-        return f"The body is larger than {self._max // 2**20} MiB, the most that one request may carry."
+
+async def _drain(receive: Receive, left: int) -> None:
+    while left > 0:
+        message = await receive()
+        left -= len(message.get("body", b""))
+        if message["type"] != "http.request" or not message.get("more_body", False):
+            return
+
+
+def _told(most: int) -> str:
+    return f"The body is larger than {most // 2**20} MiB, the most that one request may carry."

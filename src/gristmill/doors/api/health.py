@@ -3,10 +3,11 @@
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 
-from gristmill import __version__, catalog, search
+from gristmill import __version__
 from gristmill.db import Unavailable
 from gristmill.doors.api.context import InContext
 from gristmill.doors.api.wire import Wire
+from gristmill.operations import health
 
 router = APIRouter(tags=["health"])
 
@@ -17,6 +18,7 @@ class Violation(Wire):
     promise: str
     subject: str
     detail: str
+    advice: str
 
 
 class Invariants(Wire):
@@ -46,19 +48,5 @@ async def readyz(context: InContext) -> JSONResponse:
 async def invariants(context: InContext) -> Invariants:
     """Check the promises against the database."""
     async with context.db.connection() as tx:
-        stuck = await catalog.find_stuck(tx)
-        half = await search.half_there(tx)
-    return Invariants(
-        violations=[
-            Violation(promise="nothing_is_stuck", subject=str(item), detail="No job will move this item on.")
-            for item in stuck
-        ]
-        + [
-            Violation(
-                promise="nothing_is_half_there",
-                subject=str(item),
-                detail="Its chunks are not those of one version.",
-            )
-            for item in half
-        ]
-    )
+        found = await health.violations(tx)
+    return Invariants(violations=[Violation.model_validate(vars(violation)) for violation in found])

@@ -1,33 +1,23 @@
-"""`/api/knowledge-bases/{id}/items` and `/api/knowledge-items`."""
+"""`/api/knowledge-bases/{id}/items` and `/files`: adding, listing, deleting and re-indexing."""
 
 import os
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 from uuid import UUID
 
-from fastapi import APIRouter
-from fastapi.responses import PlainTextResponse
+from fastapi import APIRouter, Query, Response
 from pydantic import Field, field_validator
 
 from gristmill import catalog
-from gristmill.catalog import Item, ItemId, ItemStatus, NewItem
-from gristmill.doors.api.context import InContext, PathBase, PathItem
-from gristmill.doors.api.wire import (
-    Asked,
-    Body,
-    ErrorBody,
-    JsonObject,
-    Limit,
-    Page,
-    PathText,
-    Stamped,
-    Title,
-    Wire,
-)
-from gristmill.errors import Conflict
-from gristmill.jobs import QueueLimits
-from gristmill.operations import add, guards
-from gristmill.sources import FileSource, NoteSource
+from gristmill.catalog import BaseId, ItemId, ItemStatus, NewItem
+from gristmill.doors.api.context import Context, InContext, PathBase, PathItem
+from gristmill.doors.api.item import AcceptedOut, AddedOut, ItemOut, RefusedItem, ReindexOut
+from gristmill.doors.api.wire import Asked, Body, Limit, Page, PathText, Title
+from gristmill.errors import Invalid, Permanent
+from gristmill.operations import add, delete, guards, reindex
+from gristmill.operations.originals import Folder, Originals
+from gristmill.sources import NoteSource, Source, normalise
+from gristmill.work import OnActive
 
 router = APIRouter(tags=["items"])
 
@@ -39,17 +29,14 @@ class NewNote(Asked):
     title: Title | None = None
     content: Body
 
-    def entry(self, _limit: int) -> add.Entry:
+    def entry(self, _originals: Originals) -> add.Entry:
         """As the operation takes it."""
         first_line = self.content.strip().splitlines()[0].lstrip("# ")
         title = self.title or "".join(c for c in first_line if c.isprintable()).strip()[:80] or "Note"
-        return add.Entry(NewItem("note", title, body=self.content), NoteSource(self.content, title))
+        return add.Entry(NewItem("note", title, title, body=self.content), NoteSource(self.content, title))
 
 
-class NewFile(Asked):
-    """A file on the server's disk, read when it is indexed."""
-
-    type: Literal["file"]
+class _OnDisk(Asked):
     title: Title | None = None
     path: PathText
 
@@ -60,108 +47,120 @@ class NewFile(Asked):
             raise ValueError("must be an absolute path on the server")
         return os.path.normpath(path)
 
-    def entry(self, limit: int) -> add.Entry:
+    def new(self, kind: str) -> NewItem:
+        """The item, under its path."""
+        return NewItem(
+            kind, self.title or Path(self.path).name or self.path, self.path, source={"path": self.path}
+        )
+
+
+class NewFile(_OnDisk):
+    """A file on the server's disk, read when it is indexed."""
+
+    type: Literal["file"]
+
+    def entry(self, originals: Originals) -> add.Entry:
         """As the operation takes it."""
-        new = NewItem("file", self.title or Path(self.path).name, source={"path": self.path})
-        return add.Entry(new, FileSource(Path(self.path), limit))
+        return add.Entry(self.new("file"), originals.file(Path(self.path)))
+
+
+class NewDirectory(_OnDisk):
+    """A folder on the server's disk, with all that is below it; each file becomes an item of its own."""
+
+    type: Literal["directory"]
+
+    def entry(self, _originals: Originals) -> add.Entry:
+        """As the operation takes it."""
+        return add.Entry(self.new("directory"), Folder(Path(self.path)))
+
+
+class _OnTheWeb(Asked):
+    title: Title | None = None
+    url: Annotated[str, Field(max_length=8192)]
+
+    @field_validator("url")
+    @classmethod
+    def _address(cls, url: str) -> str:
+        try:
+            return normalise(url)
+        except Permanent as error:
+            raise ValueError(error.message) from None
+
+    def new(self, kind: str) -> NewItem:
+        """The item, under its address."""
+        return NewItem(kind, self.title or self.url[:500], self.url, source={"url": self.url})
+
+
+class NewUrl(_OnTheWeb):
+    """A web page, fetched when it is indexed."""
+
+    type: Literal["url"]
+
+    def entry(self, _originals: Originals) -> add.Entry:
+        """As the operation takes it; the page is looked at by its job, not while the caller waits."""
+        return add.Entry(self.new("url"), None)
+
+
+class NewSitemap(_OnTheWeb):
+    """A sitemap, or a site that names one in robots.txt; each page becomes an item of its own."""
+
+    type: Literal["sitemap"]
+
+    def entry(self, _originals: Originals) -> add.Entry:
+        """As the operation takes it."""
+        return add.Entry(self.new("sitemap"), None)
+
+
+AnyItem = Annotated[NewNote | NewFile | NewDirectory | NewUrl | NewSitemap, Field(discriminator="type")]
 
 
 class NewItems(Asked):
     """Items to add; each is accepted or refused by itself."""
 
-    items: Annotated[
-        list[Annotated[NewNote | NewFile, Field(discriminator="type")]], Field(max_length=10_000)
-    ]
+    items: Annotated[list[AnyItem], Field(max_length=10_000)]
+    parent_id: UUID | None = None
+    on_conflict: add.OnConflict = "rename"
 
 
-class ItemOut(Stamped):
-    """An item as it is shown."""
+class Selection(Asked):
+    """Items, each standing for all that is below it."""
 
-    base_id: UUID
-    parent_id: UUID | None
-    type: str
-    title: str
-    status: ItemStatus
-    phase: str
-    error: ErrorBody | None
-    progress: int
-    deleting: bool
-    size_bytes: int | None
-    chunk_count: int
-    version: int | None
-    warnings: list[str]
-    source: JsonObject
-
-    @classmethod
-    def of(cls, item: Item) -> Self:
-        """Show `item`."""
-        return cls(
-            id=item.id,
-            created_at=item.created_at,
-            updated_at=item.updated_at,
-            base_id=item.base_id,
-            parent_id=item.parent_id,
-            type=item.type,
-            title=item.title,
-            status=item.status,
-            phase=catalog.phase(item.status),
-            error=ErrorBody(code=item.error_code, message=item.error_message or "")
-            if item.error_code
-            else None,
-            progress=catalog.progress(item.status),
-            deleting=item.status is ItemStatus.DELETING,
-            size_bytes=item.size_bytes,
-            chunk_count=item.chunk_count,
-            version=item.live_version,
-            warnings=item.warnings,
-            source=item.source,
-        )
+    item_ids: Annotated[list[UUID], Field(max_length=10_000)]
 
 
-class RefusedOut(Wire):
-    """An entry of the request that was not added, by its place."""
+class ReindexSelection(Selection):
+    """What to rebuild, and what to do about what is being worked on."""
 
-    index: int
-    path: str
-    error: ErrorBody
-
-
-class AddedOut(Wire):
-    """What was durably accepted, and what was not."""
-
-    created: list[ItemOut]
-    failed: list[RefusedOut]
+    on_active: OnActive = "reject"
 
 
 @router.post("/knowledge-bases/{base_id}/items", status_code=202)
 async def add_items(base_id: PathBase, body: NewItems, context: InContext) -> AddedOut:
-    """Add notes and files. An answer means that they are durably accepted, not yet searchable."""
-    limit = context.settings.max_document_mb * 2**20
-    queue = QueueLimits(lane=context.settings.max_queue_per_base, total=context.settings.max_queue)
-    added = await add.add(context.db, base_id, [item.entry(limit) for item in body.items], queue)
-    return AddedOut(
-        created=[ItemOut.of(item) for item in added.created],
-        failed=[
-            RefusedOut(
-                index=refused.index,
-                path=refused.title,
-                error=ErrorBody(code=refused.error.code, message=refused.error.message),
-            )
-            for refused in added.failed
-        ],
+    """Add items. An answer means that they are durably accepted, not yet searchable."""
+    added = await add.add(
+        context.db,
+        base_id,
+        [item.entry(context.originals) for item in body.items],
+        context.queue_limits,
+        parent_id=ItemId(body.parent_id) if body.parent_id else None,
+        on_conflict=body.on_conflict,
     )
+    return AddedOut.of(added)
 
 
 @router.get("/knowledge-bases/{base_id}/items")
 async def list_items(
     base_id: PathBase,
     context: InContext,
-    limit: Limit = 100,
-    cursor: UUID | None = None,
+    parent_id: Annotated[str | None, Query(alias="parentId")] = None,
     status: ItemStatus | None = None,
     type: str | None = None,  # noqa: A002
+    q: Annotated[str | None, Query(max_length=500)] = None,
+    include_deleting: Annotated[bool, Query(alias="includeDeleting")] = False,
+    limit: Limit = 100,
+    cursor: UUID | None = None,
 ) -> Page[ItemOut]:
-    """The items of a base, in the order they were added."""
+    """Items in the order they were added: the roots, with `parentId` its children, with `parentId=*` all."""
     async with context.db.connection() as tx:
         await guards.base_exists(tx, base_id)
         found = await catalog.list_items(
@@ -169,29 +168,66 @@ async def list_items(
             base_id,
             limit=limit,
             after=ItemId(cursor) if cursor else None,
-            everywhere=True,
+            parent=_parent(parent_id),
+            everywhere=parent_id == "*",
+            deleting=include_deleting,
             status=status,
             type=type,
+            title=q,
         )
-    return Page(
-        items=[ItemOut.of(item) for item in found],
-        next_cursor=str(found[-1].id) if len(found) == limit else None,
+    items = [ItemOut.of(item) for item in found]
+    return Page(items=items, next_cursor=str(found[-1].id) if len(found) == limit else None)
+
+
+@router.post("/knowledge-bases/{base_id}/items/delete", status_code=202)
+async def delete_items(base_id: PathBase, body: Selection, context: InContext) -> AcceptedOut:
+    """Delete items with all that is below them. From the answer on nothing shows them any more."""
+    return AcceptedOut.of(
+        await delete.delete(context.db, base_id, [ItemId(selected) for selected in body.item_ids])
     )
 
 
-@router.get("/knowledge-items/{item_id}")
-async def get_item(item_id: PathItem, context: InContext) -> ItemOut:
-    """One item: how far it is, and what went wrong if something did."""
+@router.post("/knowledge-bases/{base_id}/items/reindex", status_code=202)
+async def reindex_items(
+    base_id: PathBase, body: ReindexSelection, context: InContext, response: Response
+) -> ReindexOut:
+    """Rebuild items with all that is below them; what is searchable stays so until the new version is whole."""
+    done = await reindex_selection(
+        context, base_id, [ItemId(selected) for selected in body.item_ids], body.on_active
+    )
+    response.status_code = 202 if done.root_ids or not done.failed else 200
+    return done
+
+
+async def reindex_selection(
+    context: Context, base_id: BaseId, ids: list[ItemId], on_active: OnActive
+) -> ReindexOut:
+    """Probe the sources of the selected items, and queue the rebuilding."""
     async with context.db.connection() as tx:
-        return ItemOut.of(await guards.item_exists(tx, item_id))
+        sources: dict[ItemId, Source] = {}
+        for item in await catalog.find_items(tx, ids):
+            note = await catalog.note_text(tx, item.id) if item.type == "note" else None
+            sources[item.id] = context.originals.of(item, note=note, blob=await catalog.blob_of(tx, item.id))
+    done = await reindex.reindex(context.db, base_id, ids, sources, on_active)
+    return ReindexOut(
+        root_ids=list(done.root_ids),
+        job_id=done.job_id,
+        failed=[RefusedItem.of(item_id, error) for item_id, error in done.refused.items()],
+    )
 
 
-@router.get("/knowledge-items/{item_id}/content", response_class=PlainTextResponse)
-async def get_content(item_id: PathItem, context: InContext) -> PlainTextResponse:
-    """The canonical content of the version that answers."""
+def _parent(parent_id: str | None) -> ItemId | None:
+    if parent_id in (None, "", "*"):
+        return None
+    try:
+        return ItemId(UUID(parent_id))
+    except ValueError:
+        raise Invalid("parentId must be an item's id, or * for all items.") from None
+
+
+@router.post("/knowledge-items/{item_id}/reprocess", status_code=202)
+async def reprocess_item(item_id: PathItem, context: InContext) -> ReindexOut:
+    """Rebuild one item with all that is below it."""
     async with context.db.connection() as tx:
         item = await guards.item_exists(tx, item_id)
-        text = await catalog.live_content(tx, item.id)
-    if text is None:
-        raise Conflict(f"The item is {item.status}: nothing of it is searchable yet.", code="item_not_ready")
-    return PlainTextResponse(text, media_type="text/markdown; charset=utf-8")
+    return await reindex_selection(context, item.base_id, [item.id], "reject")

@@ -32,6 +32,7 @@ class JobOut(Wire):
     attempt: int
     max_attempts: int
     errors: list[JsonObject]
+    result: JsonObject | None
     created_at: datetime
     started_at: datetime | None
     run_at: datetime | None

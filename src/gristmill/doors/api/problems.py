@@ -24,6 +24,7 @@ from gristmill.errors import (
     TooLarge,
     Transient,
 )
+from gristmill.operations.reindex import SubtreeActive
 
 log = logging.getLogger(__name__)
 
@@ -75,6 +76,8 @@ async def _ours(_request: Request, error: Exception) -> JSONResponse:
     wait = getattr(error, "retry_after", None)
     headers = {"Retry-After": str(max(1, math.ceil(wait.total_seconds() if wait else 1)))}
     fields = error.fields if isinstance(error, RequestError) else ()
+    if isinstance(error, SubtreeActive):
+        fields = tuple(FieldError(str(item.id), f"{item.title} is {item.status}") for item in error.blocking)
     return problem(
         status, error.code, error.message, fields=fields, headers=headers if status in (429, 503) else None
     )

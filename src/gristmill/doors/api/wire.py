@@ -1,11 +1,13 @@
 """What goes over the wire: camelCase JSON, aware UTC times, text that PostgreSQL can hold."""
 
 from datetime import datetime
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, Self, TypeVar
 from uuid import UUID
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 from pydantic.alias_generators import to_camel
+
+from gristmill.errors import GristmillError
 
 Entry = TypeVar("Entry")
 
@@ -65,6 +67,11 @@ class ErrorBody(Wire):
 
     code: str
     message: str
+
+    @classmethod
+    def of(cls, error: GristmillError) -> Self:
+        """Show `error`."""
+        return cls(code=error.code, message=error.message)
 
 
 class Stamped(Wire):

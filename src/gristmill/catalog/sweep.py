@@ -1,0 +1,64 @@
+"""The end of items: rows, versions, contents and blobs, in batches that each leave nothing dangling."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gristmill.catalog.base import BaseId
+from gristmill.catalog.item import ItemId
+from gristmill.catalog.store import queries
+from gristmill.db import Tx
+
+
+@dataclass(frozen=True)
+class Removed:
+    """What one batch took away; `blobs` are on their way out of the store."""
+
+    items: int
+    contents: int
+    blobs: int
+
+
+@dataclass(frozen=True)
+class _Gone:
+    items: int
+    contents: list[bytes]
+    blobs: list[bytes]
+
+
+async def to_remove(tx: Tx, roots: Sequence[ItemId], limit: int) -> list[ItemId]:
+    """Items of these subtrees that are being deleted, the deepest first."""
+    return await queries.values(tx, "to_remove", roots=list(roots), limit=limit)
+
+
+async def items_of_base(tx: Tx, base_id: BaseId, limit: int) -> list[ItemId]:
+    """Items of a base, whatever their state."""
+    return await queries.values(tx, "items_of_base", base=base_id, limit=limit)
+
+
+async def remove_items(tx: Tx, ids: Sequence[ItemId]) -> Removed:
+    """Remove items with all that only they use."""
+    gone = await queries.one(tx, _Gone, "remove_items", ids=list(ids))
+    contents = await queries.run(tx, "collect_contents", hashes=gone.contents)
+    blobs = await queries.run(tx, "doom_blobs", hashes=gone.blobs)
+    return Removed(gone.items, contents, blobs)
+
+
+async def removing_blobs(tx: Tx, limit: int) -> list[bytes]:
+    """Blobs to take out of the store."""
+    return await queries.values(tx, "removing_blobs", limit=limit)
+
+
+async def forget_blobs(tx: Tx, hashes: Sequence[bytes]) -> None:
+    """These are out of the store."""
+    await queries.run(tx, "forget_blobs", hashes=list(hashes))
+
+
+async def hold_blobs(tx: Tx, hashes: Sequence[bytes]) -> bool:
+    """Have these blobs stay until the transaction ends; False when one is on its way out."""
+    wanted = set(hashes)
+    return not wanted or set(await queries.values(tx, "hold_blobs", hashes=list(wanted))) == wanted
+
+
+async def keep_blob(tx: Tx, digest: bytes, size: int) -> bool:
+    """Keep a blob that is in the store; False while the same bytes are being removed."""
+    return bool(await queries.values(tx, "keep_blob", hash=digest, size=size))

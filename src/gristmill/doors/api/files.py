@@ -1,0 +1,54 @@
+"""`/api/knowledge-bases/{id}/files`: uploads, streamed to the blob store and never whole in memory."""
+
+from collections.abc import AsyncIterator
+from pathlib import PurePath
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import APIRouter, File, Form, UploadFile
+
+from gristmill.catalog import ItemId, NewItem
+from gristmill.doors.api.context import Context, InContext, PathBase
+from gristmill.doors.api.item import AddedOut
+from gristmill.operations import add, guards
+from gristmill.operations.uploads import keep
+
+router = APIRouter(tags=["items"])
+
+_PIECE = 1 << 20
+
+
+@router.post("/knowledge-bases/{base_id}/files", status_code=202)
+async def upload_files(
+    base_id: PathBase,
+    context: InContext,
+    files: Annotated[list[UploadFile], File(description="One or many files.")],
+    parent_id: Annotated[UUID | None, Form(alias="parentId")] = None,
+    on_conflict: Annotated[add.OnConflict, Form(alias="onConflict")] = "rename",
+) -> AddedOut:
+    """Upload files. An answer means that they are durably stored and accepted, not yet searchable."""
+    async with context.db.connection() as tx:
+        await guards.base_exists(tx, base_id)
+    entries = [await _stored(context, file) for file in files]
+    added = await add.add(
+        context.db,
+        base_id,
+        entries,
+        context.queue_limits,
+        parent_id=ItemId(parent_id) if parent_id else None,
+        on_conflict=on_conflict,
+    )
+    return AddedOut.of(added)
+
+
+async def _stored(context: Context, file: UploadFile) -> add.Entry:
+    name = "".join(c for c in PurePath(file.filename or "").name if c.isprintable())[:255] or "file"
+    blob = await keep(context.db, context.originals.blobs, lambda: _pieces(file))
+    new = NewItem("file", name, f"upload:{name}", source={"name": name}, blob=blob.hash, size_bytes=blob.size)
+    return add.Entry(new, None)
+
+
+async def _pieces(file: UploadFile) -> AsyncIterator[bytes]:
+    await file.seek(0)
+    while piece := await file.read(_PIECE):
+        yield piece

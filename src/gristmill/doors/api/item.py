@@ -1,0 +1,234 @@
+"""`/api/knowledge-items/{id}`: one item, what it holds, and what can be done with it."""
+
+from collections.abc import AsyncIterator
+from typing import Annotated, Self
+from urllib.parse import quote
+from uuid import UUID
+
+from fastapi import APIRouter, Query
+from fastapi.responses import PlainTextResponse, StreamingResponse
+
+from gristmill import catalog, search
+from gristmill.catalog import Item, ItemId, ItemStatus
+from gristmill.doors.api.context import InContext, PathItem
+from gristmill.doors.api.wire import ErrorBody, JsonObject, Limit, Page, Stamped, Wire
+from gristmill.errors import Conflict, GristmillError, Invalid
+from gristmill.operations import add, delete, guards
+from gristmill.operations.originals import Upload
+
+router = APIRouter(prefix="/knowledge-items", tags=["items"])
+
+
+class ItemOut(Stamped):
+    """An item as it is shown."""
+
+    base_id: UUID
+    parent_id: UUID | None
+    type: str
+    title: str
+    status: ItemStatus
+    phase: str
+    error: ErrorBody | None
+    progress: int
+    deleting: bool
+    size_bytes: int | None
+    chunk_count: int
+    version: int | None
+    warnings: list[str]
+    source: JsonObject
+
+    @classmethod
+    def of(cls, item: Item) -> Self:
+        """Show `item`."""
+        return cls(
+            id=item.id,
+            created_at=item.created_at,
+            updated_at=item.updated_at,
+            base_id=item.base_id,
+            parent_id=item.parent_id,
+            type=item.type,
+            title=item.title,
+            status=item.status,
+            phase=catalog.phase(item.status),
+            error=ErrorBody(code=item.error_code, message=item.error_message or "")
+            if item.error_code
+            else None,
+            progress=catalog.progress(item.status),
+            deleting=item.status is ItemStatus.DELETING,
+            size_bytes=item.size_bytes,
+            chunk_count=item.chunk_count,
+            version=item.live_version,
+            warnings=item.warnings,
+            source={name: value for name, value in item.source.items() if name != "root"},
+        )
+
+
+class RefusedOut(Wire):
+    """An entry of the request that was not added, by its place."""
+
+    index: int
+    path: str
+    error: ErrorBody
+
+
+class SkippedOut(Wire):
+    """An entry of the request that is there already, by its place."""
+
+    index: int
+    item_id: UUID
+
+
+class AddedOut(Wire):
+    """What was durably accepted, what was there already, and what was not accepted."""
+
+    created: list[ItemOut]
+    skipped: list[SkippedOut]
+    failed: list[RefusedOut]
+
+    @classmethod
+    def of(cls, added: add.Added) -> Self:
+        """Show what an `add` did."""
+        return cls(
+            created=[ItemOut.of(item) for item in added.created],
+            skipped=[SkippedOut(index=entry.index, item_id=entry.item_id) for entry in added.skipped],
+            failed=[
+                RefusedOut(index=entry.index, path=entry.title, error=ErrorBody.of(entry.error))
+                for entry in added.failed
+            ],
+        )
+
+
+class AcceptedOut(Wire):
+    """The outermost of what was selected, and the job that does it; null when there was nothing to do."""
+
+    root_ids: list[UUID]
+    job_id: UUID | None
+
+    @classmethod
+    def of(cls, accepted: delete.Accepted) -> Self:
+        """Show what was accepted."""
+        return cls(root_ids=list(accepted.root_ids), job_id=accepted.job_id)
+
+
+class RefusedItem(Wire):
+    """A selected item that is left as it is, and why."""
+
+    item_id: UUID
+    error: ErrorBody
+
+    @classmethod
+    def of(cls, item_id: ItemId, error: GristmillError) -> Self:
+        """Show a refusal."""
+        return cls(item_id=item_id, error=ErrorBody.of(error))
+
+
+class ReindexOut(AcceptedOut):
+    """The same, with what was refused because its source can't be read."""
+
+    failed: list[RefusedItem]
+
+
+class ChunkOut(Wire):
+    """A piece of an item's content; `start` and `end` are characters of it."""
+
+    id: UUID
+    item_id: UUID
+    index: int
+    text: str
+    start: int
+    end: int
+    page: int | None
+    headings: list[str]
+    metadata: JsonObject
+
+
+@router.get("/{item_id}")
+async def get_item(item_id: PathItem, context: InContext) -> ItemOut:
+    """One item: how far it is, and what went wrong if something did."""
+    async with context.db.connection() as tx:
+        return ItemOut.of(await guards.item_exists(tx, item_id))
+
+
+@router.delete("/{item_id}", status_code=202)
+async def delete_item(item_id: PathItem, context: InContext) -> AcceptedOut:
+    """Delete an item with all that is below it."""
+    async with context.db.connection() as tx:
+        item = await guards.item_exists(tx, item_id)
+    return AcceptedOut.of(await delete.delete(context.db, item.base_id, [item.id]))
+
+
+@router.get("/{item_id}/chunks")
+async def list_chunks(
+    item_id: PathItem,
+    context: InContext,
+    limit: Limit = 100,
+    cursor: Annotated[str | None, Query(max_length=60)] = None,
+) -> Page[ChunkOut]:
+    """The chunks that search reads, of the item and all below it, in order."""
+    async with context.db.transaction() as tx:
+        item = await guards.item_exists(tx, item_id)
+        base = await guards.base_exists(tx, item.base_id)
+        await guards.chunks_may_be_listed(tx, base, item)
+        found = await search.list_chunks(tx, base.id, item.id, limit=limit, after=_after(cursor))
+    last = found[-1] if len(found) == limit else None
+    return Page(
+        items=[
+            ChunkOut(
+                id=row.id,
+                item_id=row.item_id,
+                index=row.index,
+                text=row.text,
+                start=row.start,
+                end=row.end,
+                page=None,
+                headings=row.headings,
+                metadata={"title": row.title, "version": row.version},
+            )
+            for row in found
+        ],
+        next_cursor=f"{last.item_id}:{last.index}" if last else None,
+    )
+
+
+@router.get("/{item_id}/content", response_class=PlainTextResponse)
+async def get_content(item_id: PathItem, context: InContext) -> PlainTextResponse:
+    """The canonical content of the version that answers."""
+    async with context.db.connection() as tx:
+        item = await guards.item_exists(tx, item_id)
+        text = await catalog.live_content(tx, item.id)
+    if text is None:
+        raise Conflict(f"The item is {item.status}: nothing of it is searchable yet.", code="item_not_ready")
+    return PlainTextResponse(text, media_type="text/markdown; charset=utf-8")
+
+
+@router.get("/{item_id}/original")
+async def get_original(item_id: PathItem, context: InContext) -> StreamingResponse:
+    """The bytes that were given: an uploaded file, a note's text, or a file of the server's disk as it is now."""
+    async with context.db.connection() as tx:
+        item = await guards.item_exists(tx, item_id)
+        note = await catalog.note_text(tx, item.id) if item.type == "note" else None
+        source = context.originals.of(item, note=note, blob=await catalog.blob_of(tx, item.id))
+    if item.type not in ("note", "file"):
+        raise Conflict(f"A {item.type} keeps no bytes of its own.", code="no_original")
+    size = await source.probe()
+    if isinstance(source, Upload):
+        body: AsyncIterator[bytes] = source.blobs.read(source.digest)
+    else:
+        body = _once((await source.read()).data)
+    name = quote(item.source.get("name", item.title))
+    headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{name}", "Content-Length": str(size)}
+    return StreamingResponse(body, media_type="application/octet-stream", headers=headers)
+
+
+async def _once(data: bytes) -> AsyncIterator[bytes]:
+    yield data
+
+
+def _after(cursor: str | None) -> tuple[UUID, int] | None:
+    if cursor is None:
+        return None
+    item_id, _, index = cursor.rpartition(":")
+    try:
+        return UUID(item_id), int(index)
+    except ValueError:
+        raise Invalid("cursor is not one that this list gave.") from None

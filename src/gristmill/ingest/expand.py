@@ -1,0 +1,118 @@
+"""Containers become children: the job `prepare_root`.
+
+    list        the source, in batches, outside any transaction
+    file        each batch in one fenced transaction, in the base's turn: the root is read again and must still be
+                wanted and not deleting; new children are filed, known ones wanted anew, each with its job
+    finish      children that the source no longer has are deleted; the container is from now on as its children are
+
+Killed anywhere: the next attempt lists again, and passes over what this version has listed already. So the first
+files are searchable while later ones are still being listed, and a listing of any size fits in memory.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+from gristmill import catalog, faults, jobs
+from gristmill.catalog import Base, Item, ItemStatus, NewItem
+from gristmill.db import Database, Tx
+from gristmill.errors import GristmillError, Unsupported
+from gristmill.ingest.pipeline import base_of
+from gristmill.jobs import Band, Done, Job, NewJob, Outcome
+from gristmill.operations.schedule import schedule
+from gristmill.sources.directory import Rules, list_folder
+from gristmill.sources.sitemap import SitemapRules, list_sitemap
+from gristmill.work import DeleteSubtree, PrepareRoot
+
+
+class Expander:
+    """Lists containers."""
+
+    def __init__(self, db: Database, *, private: bool) -> None:
+        self._db, self._private = db, private
+
+    async def prepare(self, job: Job) -> Outcome:
+        """File what the job's container holds, unless something newer is wanted."""
+        root = await self._open(job)
+        if root is None:
+            return Done()
+        async for batch in self._list(root):
+            await faults.point("expand.listed")
+            if not await self._file(job, root, batch):
+                return Done()
+            await faults.point("expand.filed")
+        await self._finish(job, root)
+        return Done()
+
+    async def failed(self, tx: Tx, job: Job, error: GristmillError) -> None:
+        """The job is dead: the container failed, whatever became of the children it has."""
+        await catalog.take_turn(tx, base_of(job))
+        work = PrepareRoot.of(job)
+        await catalog.set_failed(tx, work.item_id, work.version, error.code, error.message)
+
+    async def _open(self, job: Job) -> Item | None:
+        async with self._db.transaction() as tx:
+            turn = await self._turn(tx, job)
+            return turn[1] if turn is not None else None
+
+    async def _turn(self, tx: Tx, job: Job) -> tuple[Base, Item] | None:
+        """The base's turn, and the root as it is then; None when it is gone, deleting or wanted otherwise."""
+        base = await catalog.take_turn(tx, base_of(job))
+        await jobs.fence(tx, job)
+        work = PrepareRoot.of(job)
+        root = await catalog.find_item(tx, work.item_id)
+        if base is None or root is None or not await catalog.is_wanted(tx, root.id, work.version):
+            return None
+        return base, root
+
+    async def _list(self, root: Item) -> AsyncIterator[list[NewItem]]:
+        if root.type == "directory":
+            top = Path(root.source.get("root", root.source["path"]))
+            async for found in list_folder(Path(root.source["path"]), Rules(), top):
+                yield [
+                    NewItem(
+                        entry.kind,
+                        entry.name,
+                        str(entry.path),
+                        source={
+                            "path": str(entry.path),
+                            **({"root": str(top)} if entry.kind == "directory" else {}),
+                        },
+                        size_bytes=entry.size,
+                        error=entry.error,
+                    )
+                    for entry in found
+                ]
+        elif root.type == "sitemap":
+            async for entries in list_sitemap(root.source["url"], SitemapRules(private=self._private)):
+                yield [
+                    NewItem("url", entry.url[:500], entry.url, source={"url": entry.url}) for entry in entries
+                ]
+        else:
+            raise Unsupported(f"Items of type {root.type!r} can't be listed yet.")
+
+    async def _file(self, job: Job, root: Item, listed: Sequence[NewItem]) -> bool:
+        version = root.wanted_version
+        async with self._db.transaction() as tx:
+            turn = await self._turn(tx, job)
+            if turn is None:
+                return False
+            base, root = turn
+            await catalog.set_stage(tx, root.id, version, ItemStatus.PROCESSING)
+            known = await catalog.find_same(tx, base.id, root.id, listed)
+            fresh = [item for place, item in enumerate(listed) if place not in known]
+            children = await catalog.relist(tx, [(known[place], listed[place]) for place in known], version)
+            if fresh:
+                children += await catalog.insert_items(tx, base.id, root.id, fresh, listed_version=version)
+            await schedule(tx, base, children, Band.NORMAL)
+        return True
+
+    async def _finish(self, job: Job, root: Item) -> None:
+        async with self._db.transaction() as tx:
+            turn = await self._turn(tx, job)
+            if turn is not None:
+                base, root = turn
+                if stale := await catalog.stale_children(tx, root.id, root.wanted_version):
+                    await catalog.mark_deleting(tx, stale)
+                    await jobs.enqueue(tx, NewJob(DeleteSubtree(base.id, tuple(stale)), lane=base.lane))
+                await catalog.set_expanded(tx, root.id, root.wanted_version)
+            await jobs.complete(tx, job)

@@ -1,0 +1,103 @@
+"""The end of subtrees and bases: the jobs `delete_subtree` and `delete_base`.
+
+    cancel      jobs about the items: those that wait are gone, those that run are told
+    remove      batches of items, the deepest first; each with its chunks, versions, unshared contents, in one
+                fenced transaction together with what the receipt says so far
+    blobs       those that nothing uses any more leave the store, then the table
+
+Killed anywhere: the next attempt removes what is left, and the receipt goes on from where it was. Nothing here
+ever makes an item visible again: it is marked until its row is gone.
+"""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from gristmill import catalog, faults, jobs
+from gristmill.catalog import BaseId, ItemId
+from gristmill.db import Database, Tx
+from gristmill.jobs import Done, Job, Outcome, Snooze
+from gristmill.search import publish
+from gristmill.sources.blobs import Blobs
+from gristmill.work import DeleteBase, DeleteSubtree
+
+BATCH = 500
+_AGAIN = timedelta(milliseconds=200)
+
+
+class Remover:
+    """Removes what is marked as deleting."""
+
+    def __init__(self, db: Database, blobs: Blobs) -> None:
+        self._db, self._blobs = db, blobs
+
+    async def subtree(self, job: Job) -> Outcome:
+        """Remove the subtrees that the job names."""
+        work = DeleteSubtree.of(job)
+        roots = list(work.root_ids)
+        while await self._remove_some(job, work.base_id, roots):
+            await faults.point("remove.batch")
+        await self._empty_store()
+        await self._finish(job)
+        return Done()
+
+    async def base(self, job: Job) -> Outcome:
+        """Remove a base that is marked as deleting, once nothing of it runs any more."""
+        base_id = DeleteBase.of(job).base_id
+        async with self._db.transaction() as tx:
+            await jobs.fence(tx, job)
+            if await catalog.find_any_base(tx, base_id) is None:
+                return Done()
+            if await jobs.others_run(tx, job):
+                return Snooze(_AGAIN)
+        while await self._remove_some(job, base_id, None):
+            await faults.point("remove.batch")
+        async with self._db.transaction() as tx:
+            await jobs.fence(tx, job)
+            await catalog.drop_base(tx, base_id)
+        await self._empty_store()
+        await self._finish(job, forget_lane=True)
+        return Done()
+
+    async def _remove_some(self, job: Job, base_id: BaseId, roots: Sequence[ItemId] | None) -> bool:
+        async with self._db.transaction() as tx:
+            await jobs.fence(tx, job)
+            batch = await self._batch(tx, base_id, roots)
+            if not batch:
+                return False
+            await jobs.cancel_about(tx, batch)
+            chunks = await publish.withdraw(tx, base_id, batch)
+            removed = await catalog.remove_items(tx, batch)
+            receipt = await jobs.load_result(tx, job)
+            for what, number in (
+                ("items", removed.items),
+                ("chunks", chunks),
+                ("contents", removed.contents),
+                ("blobs", removed.blobs),
+            ):
+                receipt[what] = receipt.get(what, 0) + number
+            await jobs.save_result(tx, job, receipt)
+        return True
+
+    async def _batch(self, tx: Tx, base_id: BaseId, roots: Sequence[ItemId] | None) -> list[ItemId]:
+        if roots is None:
+            return await catalog.items_of_base(tx, base_id, BATCH)
+        return await catalog.to_remove(tx, roots, BATCH)
+
+    async def _empty_store(self) -> None:
+        """Take out of the store what is marked for it, by this job or by one that was cut off."""
+        while True:
+            async with self._db.connection() as tx:
+                hashes = await catalog.removing_blobs(tx, BATCH)
+            if not hashes:
+                return
+            await self._blobs.delete(hashes)
+            async with self._db.connection() as tx:
+                await catalog.forget_blobs(tx, hashes)
+
+    async def _finish(self, job: Job, *, forget_lane: bool = False) -> None:
+        async with self._db.transaction() as tx:
+            receipt = await jobs.load_result(tx, job)
+            await jobs.save_result(tx, job, {"items": 0, "chunks": 0, "contents": 0, "blobs": 0, **receipt})
+            await jobs.complete(tx, job)
+            if forget_lane:
+                await jobs.clear_lane(tx, job.lane)

@@ -1,0 +1,86 @@
+"""Where an item is read from, and what may be read: the rules of this installation in one place."""
+
+import asyncio
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from gristmill.catalog import Item
+from gristmill.errors import Gone, Unreadable, Unsupported
+from gristmill.sources import FileSource, NoteSource, Original, Source, UrlSource
+from gristmill.sources.blobs import Blobs
+
+
+@dataclass(frozen=True)
+class Originals:
+    """Makes sources: `limit` bytes at most of each, private networks only if allowed."""
+
+    blobs: Blobs
+    limit: int
+    private: bool
+
+    def of(self, item: Item, *, note: str | None = None, blob: bytes | None = None) -> Source:
+        """The source of `item`; a note brings its text, an uploaded file its hash."""
+        match item.type:
+            case "note":
+                return NoteSource(note or "", item.title)
+            case "file" if blob is not None:
+                return Upload(self.blobs, blob, item.source.get("name", item.title), self.limit)
+            case "file":
+                return self.file(Path(item.source["path"]))
+            case "url" | "sitemap":
+                return self.url(item.source["url"])
+            case "directory":
+                return Folder(Path(item.source["path"]))
+            case _:
+                raise Unsupported(f"Items of type {item.type!r} can't be read yet.")
+
+    def file(self, path: Path) -> FileSource:
+        """A file on the disk."""
+        return FileSource(path, self.limit)
+
+    def url(self, url: str) -> UrlSource:
+        """A page on the web."""
+        return UrlSource(url, self.limit, self.private)
+
+
+@dataclass(frozen=True)
+class Upload:
+    """Bytes that somebody uploaded."""
+
+    blobs: Blobs
+    digest: bytes
+    name: str
+    limit: int
+
+    async def probe(self) -> int:
+        """Their number."""
+        return await self.blobs.size(self.digest)
+
+    async def read(self) -> Original:
+        """The bytes."""
+        return Original(await self.blobs.get(self.digest, self.limit), self.name)
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A folder on the disk: it can be asked after, and is listed rather than read."""
+
+    path: Path
+
+    async def probe(self) -> int:
+        """0, when it is there and can be listed."""
+        return await asyncio.to_thread(self._probe)
+
+    async def read(self) -> Original:
+        """A folder holds no text of its own."""
+        raise Unsupported(f"{self.path} is a folder.")
+
+    def _probe(self) -> int:
+        if not self.path.exists():
+            raise Gone(f"{self.path} is not there.")
+        if not self.path.is_dir():
+            raise Unreadable(f"{self.path} is not a folder.", code="not_a_folder")
+        if not os.access(self.path, os.R_OK | os.X_OK):
+            raise Unreadable(f"{self.path} may not be read by this process.", code="permission_denied")
+        return 0

@@ -1,0 +1,74 @@
+-- name: stuck
+-- Active items that no living job will move on: leaves without their own, containers with neither one nor an active child.
+select i.id from item i join base b on b.id = i.base_id
+ where i.status in ('idle', 'preparing', 'processing', 'reading', 'embedding') and b.status <> 'deleting'
+   and not exists (select from job j where j.subject = i.id and j.state <> 'dead')
+   and not (i.type in ('directory', 'sitemap', 'connector') and exists (
+       select from item c where c.parent_id = i.id
+          and c.status in ('idle', 'preparing', 'processing', 'reading', 'embedding')))
+   and (%(base)s::uuid is null or i.base_id = %(base)s)
+ order by i.id limit %(limit)s;
+
+-- name: doubled
+-- Items with more than one living job that would move them on.
+select j.subject from job j
+ where j.kind in ('index_document', 'prepare_root') and j.state <> 'dead' and not j.cancelling
+   and exists (select from item i where i.id = j.subject and i.wanted_version = (j.payload ->> 'version')::int)
+ group by j.subject having count(*) > 1 limit %(limit)s;
+
+-- name: unremoved
+-- Roots of what is being deleted without a living job that removes them.
+select i.id, i.base_id from item i join base b on b.id = i.base_id
+  left join item p on p.id = i.parent_id
+ where i.status = 'deleting' and b.status <> 'deleting' and (p.id is null or p.status <> 'deleting')
+   and not exists (select from job j where j.kind = 'delete_subtree' and j.state <> 'dead' and j.lane = i.base_id::text
+                      and j.payload -> 'root_ids' ? i.id::text)
+ order by i.id limit %(limit)s;
+
+-- name: unremoved_bases
+-- Bases that are being deleted without a living job that removes them.
+select b.id from base b
+ where b.status = 'deleting'
+   and not exists (select from job j where j.kind = 'delete_base' and j.state <> 'dead' and j.subject = b.id)
+ limit %(limit)s;
+
+-- name: half_there
+-- Items whose chunks are not exactly those of their live version.
+select i.id from item i
+ where i.status <> 'deleting' and i.live_version is not null
+   and i.chunk_count <> (select count(*) from chunk c
+                          where c.base_id = i.base_id and c.item_id = i.id and c.version = i.live_version)
+ order by i.id limit %(limit)s;
+
+-- name: left_behind
+-- Chunks whose item is gone.
+select distinct c.item_id from chunk c where not exists (select from item i where i.id = c.item_id) limit %(limit)s;
+
+-- name: unheld
+-- Contents that no version uses, and blobs that are kept though no item uses them, older than a while.
+select encode(c.hash, 'hex') from content c
+ where c.created_at < clock_now() - interval '1 hour'
+   and not exists (select from item_version v where v.content_hash = c.hash)
+ union all
+select encode(b.hash, 'hex') from blob b
+ where b.state = 'kept' and b.kept_at < clock_now() - interval '1 hour'
+   and not exists (select from item i where i.blob_hash = b.hash)
+ limit %(limit)s;
+
+-- name: parked
+-- Items whose indexing was interrupted in a base that does not resume by itself.
+select id from item where base_id = %(base)s and status = 'failed' and error_code = 'interrupted' order by id limit %(limit)s;
+
+-- name: dismiss
+-- Parked and stuck items are left as they are: failed, and no longer asked about.
+update item set status = 'failed', error_code = 'dismissed', error_message = 'Indexing was interrupted, and dismissed.',
+       wanted_version = wanted_version + 1, updated_at = clock_now()
+ where id = any (%(ids)s::uuid[]) and status <> 'deleting'
+returning id;
+
+-- name: fail_stuck
+-- Stuck items are at rest again, so that they can be wanted anew.
+update item set status = 'failed', error_code = 'interrupted', error_message = 'Indexing was interrupted.',
+       updated_at = clock_now()
+ where id = any (%(ids)s::uuid[]) and status not in ('completed', 'failed', 'deleting')
+returning id;

@@ -1,0 +1,29 @@
+"""What comes next for an item: the only place that branches on what it is.
+
+container     prepare_root: its source is listed, and each child comes back here
+leaf          index_document
+failed        nothing: it was filed with its error
+"""
+
+from collections.abc import Sequence
+
+from gristmill import faults, jobs
+from gristmill.catalog import Base, Item, ItemStatus
+from gristmill.db import Tx
+from gristmill.jobs import Band, NewJob
+from gristmill.work import IndexDocument, PrepareRoot
+
+
+async def schedule(tx: Tx, base: Base, items: Sequence[Item], band: Band) -> None:
+    """Queue the next job of each item, in the transaction that made it active."""
+    await faults.point("schedule.before_enqueue")
+    await jobs.enqueue(
+        tx, *(_job(base, item, band) for item in items if item.status is not ItemStatus.FAILED)
+    )
+
+
+def _job(base: Base, item: Item, band: Band) -> NewJob:
+    kind = PrepareRoot if item.is_container else IndexDocument
+    return NewJob(
+        kind(item.id, item.wanted_version), lane=base.lane, workload=float(item.size_bytes or 0), band=band
+    )

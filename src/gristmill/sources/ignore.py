@@ -1,0 +1,130 @@
+"""ignore: what of a folder is left out, in the syntax of .gitignore.
+
+Of all the patterns that match an entry the strongest decides, as in git; `!pattern` takes it in again.
+
+    strongest   the caller's, relative to the root
+                `.gristmillignore` of the folder itself, then of each one above it, up to the root's
+    weakest     the built-in ones: version control, caches, installed packages, locks, half-written files
+
+Names with a leading dot are left out before any pattern is asked, unless `hidden` is set. The rules never fail
+open: a `.gristmillignore` that can't be read or holds a pattern that can't be understood fails its folder, for what
+somebody tried to keep out must not be found.
+"""
+
+import errno
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pathspec import GitIgnoreSpec
+
+from gristmill.errors import Invalid, Unreadable
+
+IGNORE_FILE = ".gristmillignore"
+
+_FOLDERS = (
+    # version control, caches and installed packages
+    *(".git/", ".hg/", ".svn/", ".bzr/", "node_modules/", "bower_components/", "__pycache__/", ".venv/", "venv/"),
+    *(".tox/", ".nox/", ".mypy_cache/", ".ruff_cache/", ".pytest_cache/", ".cache/", ".idea/", ".vscode/"),
+    # what systems and file servers leave
+    *("$RECYCLE.BIN/", "System Volume Information/", "lost+found/", "@eaDir/"),
+)
+_FILES = (
+    *("*.pyc", "*.pyo", "[Tt]humbs.db", "ehthumbs.db", "[Dd]esktop.ini", ".DS_Store", "._*"),
+    # locks of office programs, editors' copies, files that are still being written
+    *("~$*", ".~lock.*#", "*~", "*.swp", "*.tmp", "*.temp", "*.part", "*.partial", "*.crdownload", "*.download"),
+)
+# A pattern can be for folders alone, not for files alone: folders with such a name are taken in again.
+BUILT_IN = (*_FOLDERS, *_FILES, *(f"!{pattern}/" for pattern in _FILES))
+
+_LONGEST_FILE = 1024 * 1024
+_LONGEST_PATTERN = 1000
+# Matching is by backtracking, cubic in a name's length at four stars and hopeless at ten; it holds the GIL.
+_MOST_STARS = 4
+_STARS = re.compile(r"\*+")
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a listing leaves out beside the built-in patterns and the folders' own. Raises Invalid."""
+
+    patterns: tuple[str, ...] = ()
+    hidden: bool = False
+
+    def __post_init__(self) -> None:
+        try:
+            _compiled(self.patterns)
+        except ValueError as error:
+            raise Invalid(str(error), code="invalid_pattern") from error
+
+
+class Ignored:
+    """The rules that hold in one folder; made by `in_folder`."""
+
+    def __init__(self, layers: list[tuple[GitIgnoreSpec, str]], hidden: bool) -> None:
+        self._layers = layers
+        self._hidden = hidden
+
+    @classmethod
+    def in_folder(cls, rules: Rules, root: Path, folder: Path) -> "Ignored":
+        """Read the rules for `folder`, which is `root` or below it. Blocking; raises Unreadable."""
+        steps = folder.relative_to(root).parts
+        layers = [(_compiled(rules.patterns), _prefix(steps))]
+        for depth in range(len(steps), -1, -1):
+            spec = _of_folder(root.joinpath(*steps[:depth]))
+            if spec is not None:
+                layers.append((spec, _prefix(steps[depth:])))
+        layers.append((_BUILT_IN, _prefix(steps)))
+        return cls(layers, rules.hidden)
+
+    def leaves_out(self, name: str, *, folder: bool) -> bool:
+        """Whether the entry `name` is left out; patterns that end in a slash are for folders alone."""
+        if name == IGNORE_FILE or (name.startswith(".") and not self._hidden):
+            return True
+        for spec, prefix in self._layers:
+            decided = spec.check_file(f"{prefix}{name}{'/' if folder else ''}").include
+            if decided is not None:
+                return decided
+        return False
+
+
+def _prefix(steps: tuple[str, ...]) -> str:
+    return "".join(f"{step}/" for step in steps)
+
+
+def _of_folder(folder: Path) -> GitIgnoreSpec | None:
+    path = folder / IGNORE_FILE
+    try:
+        with path.open("rb") as file:
+            data = file.read(_LONGEST_FILE + 1)
+        if len(data) > _LONGEST_FILE:
+            raise ValueError(f"it is longer than {_LONGEST_FILE:,} bytes")
+        return _compiled(data.decode("utf-8-sig").splitlines())
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if error.errno == errno.ENOTDIR:  # the folder itself is gone; who lists it will say so
+            return None
+        raise Unreadable(f"{path}: {error.strerror}", code="bad_ignore_file") from error
+    except ValueError as error:
+        raise Unreadable(f"{path} can't be used: {error}.", code="bad_ignore_file") from error
+
+
+def _compiled(lines: Iterable[str]) -> GitIgnoreSpec:
+    """The patterns, or ValueError with the first that is none."""
+    kept: list[str] = []
+    for line in lines:
+        if line.startswith("#"):
+            continue
+        if len(line) > _LONGEST_PATTERN or len(_STARS.findall(line)) > _MOST_STARS:
+            raise ValueError(f"{line[:60]!r} is too long or has more than {_MOST_STARS} stars")
+        try:
+            GitIgnoreSpec.from_lines([line])
+        except (ValueError, re.error) as error:
+            raise ValueError(f"{line[:60]!r} is not a pattern") from error
+        kept.append(line)
+    return GitIgnoreSpec.from_lines(kept)
+
+
+_BUILT_IN = _compiled(BUILT_IN)

@@ -1,0 +1,50 @@
+"""robots: what a site asks machines to leave alone, and where it keeps its sitemaps (RFC 9309).
+
+2xx                         its rules, of the first 512 KiB
+404 and any other 4xx       there are none: all is allowed
+429, 5xx, no answer         Transient: nobody knows what is allowed, so nothing is fetched yet
+"""
+
+from datetime import timedelta
+
+import httpx
+from protego import Protego
+
+from gristmill.errors import Gone, Unreadable
+from gristmill.net import USER_AGENT
+from gristmill.sources import fetch
+
+# As much as RFC 9309 asks a crawler to read at least.
+_LONGEST = 512 * 1024
+_PATIENCE = timedelta(seconds=30)
+
+
+class Robots:
+    """The rules of one origin."""
+
+    def __init__(self, text: str) -> None:
+        self._rules = Protego.parse(text)
+
+    def allow(self, url: str) -> bool:
+        """Whether we may fetch `url`, which is of this origin."""
+        return self._rules.can_fetch(url, USER_AGENT)
+
+    @property
+    def sitemaps(self) -> list[str]:
+        """The addresses that its `Sitemap:` lines give, as they stand there."""
+        return list(self._rules.sitemaps)
+
+
+async def robots(client: httpx.AsyncClient, origin: str) -> Robots:
+    """The rules of the site at `origin`, which is a scheme and a host."""
+    text = bytearray()
+    try:
+        async with fetch.answer(client, "GET", f"{origin}/robots.txt", within=_PATIENCE) as response:
+            fetch.expect_success(response)
+            async for piece in fetch.body(response, limit=2 * _LONGEST):
+                text += piece
+                if len(text) >= _LONGEST:
+                    break
+    except (Gone, Unreadable):
+        return Robots("")
+    return Robots(text[:_LONGEST].decode("utf-8-sig", "replace"))

@@ -1,0 +1,119 @@
+"""As much of S3 as the blob store uses, on a loopback port: objects, uploads in parts, copies, lists."""
+
+import re
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import format_datetime
+from threading import Lock
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from tests.sources.site import Answer, Asked, Site, serve
+
+
+@dataclass
+class Bucket:
+    """What it holds; `failing` answers everything with that status."""
+
+    site: Site
+    objects: dict[str, tuple[bytes, datetime]] = field(default_factory=dict[str, tuple[bytes, datetime]])
+    uploads: dict[str, dict[int, bytes]] = field(default_factory=dict[str, dict[int, bytes]])
+    failing: int | None = None
+    lock: Lock = field(default_factory=Lock)
+
+    def environment(self) -> dict[str, str]:
+        """What tells a client of S3 to come here."""
+        return {
+            "AWS_ENDPOINT": self.site.url,
+            "AWS_ALLOW_HTTP": "true",
+            "AWS_ACCESS_KEY_ID": "somebody",
+            "AWS_SECRET_ACCESS_KEY": "something",
+            "AWS_REGION": "us-east-1",
+        }
+
+    def answer(self, asked: Asked) -> Answer:
+        """Play S3."""
+        if self.failing is not None:
+            return Answer(self.failing)
+        parts = urlsplit(asked.path)
+        query = {name: values[0] for name, values in parse_qs(parts.query, keep_blank_values=True).items()}
+        key = unquote(parts.path).partition("/")[2].partition("/")[2]
+        with self.lock:
+            match asked.method:
+                case "POST":
+                    return self._post(key, query, asked.body)
+                case "PUT":
+                    return self._put(key, query, asked)
+                case "DELETE":
+                    self.objects.pop(key, None)
+                    self.uploads.pop(query.get("uploadId", ""), None)
+                    return Answer(204)
+                case _:
+                    return self._list(query) if "list-type" in query else self._get(key, asked)
+
+    def _put(self, key: str, query: dict[str, str], asked: Asked) -> Answer:
+        if "uploadId" in query:
+            self.uploads[query["uploadId"]][int(query["partNumber"])] = asked.body
+            return Answer(headers={"ETag": '"part"'})
+        headers = {name.lower(): value for name, value in asked.headers.items()}
+        source = headers.get("x-amz-copy-source")
+        if source is None:
+            self._store(key, asked.body)
+            return Answer(headers={"ETag": '"whole"'})
+        self._store(key, self.objects[unquote(source).partition("/")[2]][0])
+        return Answer(body=b"<CopyObjectResult><ETag>x</ETag></CopyObjectResult>")
+
+    def _post(self, key: str, query: dict[str, str], body: bytes) -> Answer:
+        if "uploads" in query:
+            name = f"upload-{len(self.uploads)}"
+            self.uploads[name] = {}
+            told = (
+                f"<InitiateMultipartUploadResult><UploadId>{name}</UploadId></InitiateMultipartUploadResult>"
+            )
+            return Answer(body=told.encode())
+        if "uploadId" in query:
+            parts = self.uploads.pop(query["uploadId"])
+            self._store(key, b"".join(parts[number] for number in sorted(parts)))
+            return Answer(
+                body=b"<CompleteMultipartUploadResult><ETag>x</ETag></CompleteMultipartUploadResult>"
+            )
+        names = re.findall(r"<Key>(.*?)</Key>", body.decode())
+        for name in names:
+            self.objects.pop(name, None)
+        deleted = "".join(f"<Deleted><Key>{name}</Key></Deleted>" for name in names)
+        return Answer(body=f"<DeleteResult>{deleted}</DeleteResult>".encode())
+
+    def _get(self, key: str, asked: Asked) -> Answer:
+        if key not in self.objects:
+            return Answer(404)
+        data, stored = self.objects[key]
+        headers = {"ETag": '"x"', "Last-Modified": format_datetime(stored, usegmt=True)}
+        given = {name.lower(): value for name, value in asked.headers.items()}.get("range")
+        if given is None:
+            return Answer(body=data, headers=headers)
+        first, last = (int(number) for number in given.removeprefix("bytes=").split("-"))
+        part = data[first : last + 1]
+        headers["Content-Range"] = f"bytes {first}-{first + len(part) - 1}/{len(data)}"
+        return Answer(206, part, headers)
+
+    def _list(self, query: dict[str, str]) -> Answer:
+        found = "".join(
+            f"<Contents><Key>{key}</Key><LastModified>{stored.isoformat()}</LastModified>"
+            f"<ETag>x</ETag><Size>{len(data)}</Size></Contents>"
+            for key, (data, stored) in sorted(self.objects.items())
+            if key.startswith(query.get("prefix", ""))
+        )
+        return Answer(body=f"<ListBucketResult>{found}</ListBucketResult>".encode())
+
+    def _store(self, key: str, data: bytes) -> None:
+        self.objects[key] = (data, datetime.now(UTC))
+
+
+@contextmanager
+def bucket() -> Generator[Bucket]:
+    """An empty bucket, under any name."""
+    with serve() as site:
+        made = Bucket(site)
+        site.anything = made.answer
+        yield made

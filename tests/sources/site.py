@@ -1,0 +1,102 @@
+"""A real web site on a loopback port, whose pages a test writes."""
+
+import threading
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request as it came in."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: bytes = b""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What goes back. A Content-Length among the headers wins over the true one."""
+
+    status: int = 200
+    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+Page = Answer | Callable[[Asked], Answer]
+
+
+class Site:
+    """`pages` by path, or `anything` for all; `asked` tells what was asked, in order."""
+
+    def __init__(self, port: int) -> None:
+        self.host = f"127.0.0.1:{port}"
+        self.url = f"http://{self.host}"
+        self.elsewhere = f"http://localhost:{port}"  # the same server under another name
+        self.asked: list[Asked] = []
+        self.pages: dict[str, Page] = {}
+        self.anything: Callable[[Asked], Answer] | None = None
+        self.closing = threading.Event()
+
+    def put(self, path: str, body: str | bytes, status: int = 200, **headers: str) -> str:
+        """Write a page; `Content_Type` becomes `Content-Type`. Returns its address."""
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        self.pages[path] = Answer(status, body.encode() if isinstance(body, str) else body, named)
+        return self.url + path
+
+    def answer(self, asked: Asked) -> Answer:
+        """What is said to a request."""
+        self.asked.append(asked)
+        if self.anything is not None:
+            return self.anything(asked)
+        page = self.pages.get(asked.path, Answer(404))
+        return page(asked) if callable(page) else page
+
+    def paths(self) -> list[str]:
+        """The paths that were asked for."""
+        return [asked.path for asked in self.asked]
+
+
+@contextmanager
+def serve() -> Generator[Site]:
+    """Serve on a free port until the test is over."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        wbufsize = -1  # headers and body in one packet, else each answer waits 40 ms for the client's ACK
+
+        def handle_any(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            answer = site.answer(Asked(self.command, self.path, dict(self.headers.items()), body))
+            self.send_response_only(answer.status)
+            for name, value in {"Content-Length": str(len(answer.body)), **answer.headers}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(answer.body)
+
+        do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = handle_any
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+            pass
+
+    class Server(ThreadingHTTPServer):
+        def handle_error(self, request: Any, client_address: Any) -> None:
+            pass  # a client that hangs up is what some tests are about
+
+    server = Server(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    site = Site(server.server_port)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield site
+    finally:
+        site.closing.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()

@@ -1,0 +1,316 @@
+"""The blob store, in a folder, in memory and over S3's own protocol."""
+
+import asyncio
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import AsyncIterator, Generator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gristmill import faults
+from gristmill.errors import Gone, Permanent, SetupError, Transient
+from gristmill.sources import Blob, Blobs
+from tests.sources.s3 import Bucket, bucket
+
+DAY = timedelta(days=1)
+# More than one part of an object store, so that it takes an upload and a move.
+LARGE = bytes(range(256)) * 4096 * 20
+
+
+@pytest.fixture
+def s3(monkeypatch: pytest.MonkeyPatch) -> Generator[Bucket]:
+    with bucket() as made:
+        for name, value in made.environment().items():
+            monkeypatch.setenv(name, value)
+        yield made
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "blobs"
+
+
+@pytest.fixture(params=["folder", "memory", "s3"])
+def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> Blobs:
+    if request.param == "s3":
+        request.getfixturevalue("s3")
+    url = {"folder": None, "memory": "memory://", "s3": "s3://bucket/some/where"}[request.param]
+    return Blobs.open(url, tmp_path)
+
+
+async def crumbs(data: bytes, size: int = 60_000) -> AsyncIterator[bytes]:
+    for start in range(0, len(data), size):
+        yield data[start : start + size]
+
+
+async def listed(blobs: Blobs) -> set[Blob]:
+    return {blob async for blob in blobs.list()}
+
+
+@pytest.mark.parametrize("data", [b"", b"a few bytes", LARGE], ids=["none", "few", "many"])
+async def test_what_is_put_can_be_read_by_its_hash(blobs: Blobs, data: bytes) -> None:
+    blob = await blobs.put(crumbs(data))
+    assert blob == Blob(hashlib.sha256(data).digest(), len(data))
+    assert await blobs.get(blob.hash, len(data)) == data
+    assert b"".join([part async for part in blobs.read(blob.hash)]) == data
+    assert (await blobs.size(blob.hash), await blobs.exists(blob.hash)) == (len(data), True)
+
+
+async def test_equal_bytes_are_one_blob(blobs: Blobs) -> None:
+    first, second = await asyncio.gather(blobs.put(crumbs(LARGE)), blobs.put(crumbs(LARGE, 7_000)))
+    assert first == second
+    assert await listed(blobs) == {first}
+    assert await blobs.sweep_temporaries(timedelta(0)) == 0
+
+
+async def test_a_blob_that_is_not_there_is_gone(blobs: Blobs) -> None:
+    digest = hashlib.sha256(b"never put").digest()
+    assert not await blobs.exists(digest)
+    for ask in (blobs.size(digest), blobs.get(digest, 10), anext(blobs.read(digest))):
+        with pytest.raises(Gone) as caught:
+            await ask
+        assert caught.value.code == "blob_gone"
+
+
+async def test_deleting_twice_does_no_harm(blobs: Blobs) -> None:
+    kept, *others = [await blobs.put(crumbs(data)) for data in (b"one", b"two", b"three")]
+    assert await blobs.delete([blob.hash for blob in others]) == 2
+    await blobs.delete([others[0].hash])
+    assert await blobs.delete([]) == 0
+    assert await listed(blobs) == {kept}
+
+
+async def test_a_folder_tells_how_many_blobs_there_were_to_delete(tmp_path: Path) -> None:
+    blobs = Blobs.open(None, tmp_path)
+    blob = await blobs.put(crumbs(b"one"))
+    assert await blobs.delete([blob.hash, hashlib.sha256(b"never put").digest()]) == 1
+
+
+@pytest.mark.parametrize("data", [b"x" * 11, LARGE], ids=["few", "many"])
+async def test_more_than_the_limit_is_refused_and_leaves_nothing(blobs: Blobs, data: bytes) -> None:
+    with pytest.raises(Permanent) as caught:
+        await blobs.put(crumbs(data), limit=len(data) - 1)
+    assert caught.value.code == "document_too_large"
+    assert await listed(blobs) == set()
+    assert await blobs.sweep_temporaries(timedelta(0)) == 0
+    blob = await blobs.put(crumbs(data), limit=len(data))
+    with pytest.raises(Permanent) as caught:
+        await blobs.get(blob.hash, len(data) - 1)
+    assert caught.value.code == "document_too_large"
+
+
+async def test_what_the_callers_stream_raises_passes_through_and_leaves_nothing(blobs: Blobs) -> None:
+    async def broken() -> AsyncIterator[bytes]:
+        yield LARGE
+        raise ConnectionResetError("the client hung up")
+
+    with pytest.raises(ConnectionResetError):
+        await blobs.put(broken())
+    assert await listed(blobs) == set()
+    assert await blobs.sweep_temporaries(timedelta(0)) == 0
+
+
+async def test_a_put_that_is_cancelled_leaves_nothing(blobs: Blobs) -> None:
+    with faults.watch("blobs.part_written", hold=True) as written:
+        task = asyncio.create_task(blobs.put(crumbs(LARGE)))
+        await written.passed.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert await listed(blobs) == set()
+    assert await blobs.sweep_temporaries(timedelta(0)) == 0
+
+
+async def test_an_abandoned_upload_leaves_no_parts_in_the_bucket(s3: Bucket, tmp_path: Path) -> None:
+    blobs = Blobs.open("s3://bucket", tmp_path)
+    with pytest.raises(Permanent):
+        await blobs.put(crumbs(LARGE), limit=len(LARGE) - 1)
+    assert (s3.uploads, s3.objects) == ({}, {})
+
+
+async def test_a_small_blob_is_one_request(s3: Bucket, tmp_path: Path) -> None:
+    blobs = Blobs.open("s3://bucket", tmp_path)
+    await blobs.put(crumbs(b"small"))
+    assert [asked.method for asked in s3.site.asked] == ["PUT"]
+
+
+async def test_an_object_store_that_fails_may_go_well_later(s3: Bucket, tmp_path: Path) -> None:
+    blobs = Blobs.open("s3://bucket", tmp_path)
+    blob = await blobs.put(crumbs(b"kept"))
+    s3.failing = 403
+    for ask in (blobs.put(crumbs(b"x")), blobs.get(blob.hash, 10), blobs.delete([blob.hash]), listed(blobs)):
+        with pytest.raises(Transient) as caught:
+            await ask
+        assert caught.value.code == "blob_store_unavailable"
+        assert "\n" not in caught.value.message
+        assert "something" not in caught.value.message
+
+
+async def test_a_folder_that_was_taken_away_may_come_back(tmp_path: Path, folder: Path) -> None:
+    blobs = Blobs.open(None, tmp_path)
+    shutil.rmtree(folder)
+    with pytest.raises(Transient) as caught:
+        await blobs.put(crumbs(b"x"))
+    assert caught.value.code == "blob_store_unavailable"
+
+
+async def test_a_full_disk_is_told_and_leaves_nothing() -> None:
+    """In a mount namespace of its own, with a disk of 256 KiB."""
+    script = f"""
+import asyncio, sys
+from datetime import timedelta
+from pathlib import Path
+from gristmill.errors import Transient
+from gristmill.sources import Blobs
+
+async def zeros():
+    for _ in range(10):
+        yield bytes(100_000)
+
+async def main():
+    blobs = Blobs.open(None, Path(sys.argv[1]))
+    try:
+        await blobs.put(zeros())
+    except Transient as error:
+        print(error.code, await blobs.sweep_temporaries(timedelta(0)))
+
+sys.path[:0] = {sys.path!r}
+asyncio.run(main())
+"""
+    mount = 'dir=$(mktemp -d) && mount -t tmpfs -o size=256k none "$dir" && exec "$@" "$dir"'
+    unshare = ["unshare", "--mount", "--map-root-user", "sh", "-c", mount, "sh"]
+    if shutil.which("unshare") is None or subprocess.run([*unshare, "true"], capture_output=True).returncode:
+        pytest.skip("this machine lets nobody mount a small disk")
+    done = await asyncio.create_subprocess_exec(
+        *unshare, sys.executable, "-c", script, stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await done.communicate()
+    assert out.decode().split() == ["disk_full", "0"]
+
+
+async def test_a_kill_in_the_middle_leaves_a_temporary_that_a_sweep_removes(
+    tmp_path: Path, folder: Path
+) -> None:
+    script = f"""
+import asyncio, sys
+sys.path[:0] = {sys.path!r}
+from pathlib import Path
+from gristmill import faults
+from gristmill.sources import Blobs
+
+async def some():
+    yield b"x" * 3_000_000
+
+faults.arm("blobs.before_move=kill")
+asyncio.run(Blobs.open(None, Path(sys.argv[1])).put(some()))
+"""
+    killed = await asyncio.create_subprocess_exec(sys.executable, "-c", script, str(tmp_path))
+    assert await killed.wait() == -9
+    blobs = Blobs.open(None, tmp_path)
+    assert await listed(blobs) == set()
+    assert [path.stat().st_size for path in folder.rglob("*") if path.is_file()] == [3_000_000]
+    assert await blobs.sweep_temporaries(DAY) == 0
+    assert await blobs.sweep_temporaries(timedelta(0)) == 1
+    assert [path for path in folder.rglob("*") if path.is_file()] == []
+
+
+async def test_a_blob_and_its_name_are_on_the_disk_before_put_returns(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    real = os.fsync
+
+    def watched(file: int) -> None:
+        real(file)
+        path = Path(os.readlink(f"/proc/self/fd/{file}")) if sys.platform == "linux" else Path()
+        synced.append("temporary" if path.parent.name == "tmp" else path.relative_to(folder).as_posix())
+
+    blobs = Blobs.open(None, tmp_path)
+    monkeypatch.setattr(os, "fsync", watched)
+    blob = await blobs.put(crumbs(b"durable"))
+    assert synced == ["temporary", blob.hash.hex()[:2], "."]
+
+
+async def test_putting_again_starts_a_blobs_age_anew(tmp_path: Path, folder: Path) -> None:
+    blobs = Blobs.open(None, tmp_path)
+    blob = await blobs.put(crumbs(b"old"))
+    path = folder / blob.hash.hex()[:2] / blob.hash.hex()[2:]
+    os.utime(path, (0, 0))
+    assert [found async for found in blobs.list(older_than=DAY)] == [blob]
+    await blobs.put(crumbs(b"old"))
+    assert [found async for found in blobs.list(older_than=DAY)] == []
+
+
+async def test_a_strangers_file_in_the_folder_is_no_blob(tmp_path: Path, folder: Path) -> None:
+    blobs = Blobs.open(None, tmp_path)
+    (folder / "ab").mkdir()
+    for name in ("README", "ab/cd", "ab/" + "z" * 62, "AB" + "0" * 62):
+        (folder / name).write_text("x")
+    assert await listed(blobs) == set()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "nonsense",
+        "ftp://host/path",
+        "http://host/path",
+        "s3://",
+        "az://container",
+        "s3://key:secret@bucket/",
+        "s3://bucket/?secret=1",
+        "file://relative/path",
+        "file:///proc/version/blobs",
+    ],
+)
+def test_an_address_that_cant_be_used_is_refused_at_the_start(url: str, tmp_path: Path) -> None:
+    with pytest.raises(SetupError) as caught:
+        Blobs.open(url, tmp_path)
+    assert caught.value.code == "bad_blob_store"
+    assert "secret" not in caught.value.message
+    assert "\n" not in caught.value.message
+
+
+async def test_a_folder_can_be_named_by_its_address(tmp_path: Path) -> None:
+    blob = await Blobs.open((tmp_path / "else where").as_uri(), tmp_path).put(crumbs(b"x"))
+    assert (tmp_path / "else where" / blob.hash.hex()[:2] / blob.hash.hex()[2:]).read_bytes() == b"x"
+
+
+async def test_memory_does_not_grow_with_the_blob(tmp_path: Path) -> None:
+    blobs = Blobs.open(None, tmp_path)
+
+    async def zeros() -> AsyncIterator[bytes]:
+        for _ in range(1000):
+            yield bytes(64 * 1024)
+
+    tracemalloc.start()
+    try:
+        blob = await blobs.put(zeros())
+        size = sum([len(part) async for part in blobs.read(blob.hash)])
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert size == 1000 * 64 * 1024
+    assert peak < 24 * 2**20
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
+@given(chunks=st.lists(st.binary(max_size=50), max_size=8))
+def test_any_bytes_in_any_chunks_come_back_as_they_were(chunks: list[bytes], tmp_path: Path) -> None:
+    async def there_and_back() -> bytes:
+        async def stream() -> AsyncIterator[bytes]:
+            for chunk in chunks:
+                yield chunk
+
+        blobs = Blobs.open(None, tmp_path)
+        return await blobs.get((await blobs.put(stream())).hash, 1000)
+
+    assert asyncio.run(there_and_back()) == b"".join(chunks)

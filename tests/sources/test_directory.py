@@ -1,0 +1,372 @@
+"""Listing one level of a folder, with real files, links and forbidden things."""
+
+import asyncio
+import os
+import shutil
+import socket
+import tempfile
+import tracemalloc
+from collections.abc import Callable, Generator
+from contextlib import aclosing, contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gristmill import faults
+from gristmill.errors import Gone, Invalid, Unreadable, WorkError
+from gristmill.sources import IGNORE_FILE, Found, Rules, list_folder
+
+NOBODY = 65_534
+
+
+async def listed(path: Path, rules: Rules | None = None, root: Path | None = None) -> list[Found]:
+    batches = list_folder(path, rules or Rules(), root or path)
+    return [found async for batch in batches for found in batch]
+
+
+async def names(path: Path, rules: Rules | None = None, root: Path | None = None) -> list[str]:
+    return sorted(found.name for found in await listed(path, rules, root))
+
+
+async def tree(root: Path, rules: Rules) -> set[str]:
+    """Every file below `root`, folder by folder, as whoever expands a directory does it."""
+    files: set[str] = set()
+    folders = [root]
+    while folders:
+        for found in await listed(folders.pop(), rules, root):
+            if found.kind == "directory":
+                folders.append(found.path)
+            else:
+                files.add(found.path.relative_to(root).as_posix())
+    return files
+
+
+def write(root: Path, *paths: str) -> None:
+    for path in paths:
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(path)
+
+
+@contextmanager
+def as_nobody() -> Generator[None]:
+    """Root may read everything: the tests of what is forbidden run as somebody else."""
+    if os.getuid() != 0:
+        yield
+        return
+    os.setresuid(NOBODY, NOBODY, 0)
+    try:
+        yield
+    finally:
+        os.setresuid(0, 0, 0)
+
+
+@pytest.fixture
+def open_folder() -> Generator[Path]:
+    """A folder that somebody else may enter, unlike pytest's own."""
+    folder = Path(tempfile.mkdtemp(prefix="gristmill-listing-"))
+    folder.chmod(0o755)
+    yield folder
+    for path in folder.rglob("*"):
+        if path.is_dir() and not path.is_symlink():
+            path.chmod(0o755)
+    shutil.rmtree(folder)
+
+
+async def test_files_come_with_their_size_and_folders_without(tmp_path: Path) -> None:
+    write(tmp_path, "a.txt", "sub/b.txt")
+    assert await listed(tmp_path) == [
+        Found("file", tmp_path / "a.txt", "a.txt", 5),
+        Found("directory", tmp_path / "sub", "sub"),
+    ]
+
+
+async def test_every_level_of_a_tree_is_reached_folder_by_folder(tmp_path: Path) -> None:
+    """C9: recursive."""
+    write(tmp_path, "a", "one/b", "one/two/c", "one/two/three/d")
+    assert await tree(tmp_path, Rules()) == {"a", "one/b", "one/two/c", "one/two/three/d"}
+
+
+async def test_an_empty_folder_gives_nothing(tmp_path: Path) -> None:
+    assert [batch async for batch in list_folder(tmp_path, Rules(), tmp_path)] == []
+
+
+async def test_a_batch_is_never_longer_than_asked_and_sorted_by_name(tmp_path: Path) -> None:
+    write(tmp_path, *(f"{number:03}" for number in range(25)))
+    batches = [batch async for batch in list_folder(tmp_path, Rules(), tmp_path, batch=10)]
+    assert [len(batch) for batch in batches] == [10, 10, 5]
+    assert all(batch == sorted(batch, key=lambda found: found.name) for batch in batches)
+    again = [batch async for batch in list_folder(tmp_path, Rules(), tmp_path, batch=10)]
+    assert again == batches
+
+
+async def test_a_link_to_a_file_is_that_file_and_one_to_a_folder_is_left_out(tmp_path: Path) -> None:
+    write(tmp_path, "real/file.txt")
+    (tmp_path / "link.txt").symlink_to(tmp_path / "real/file.txt")
+    (tmp_path / "loop").symlink_to(tmp_path)
+    (tmp_path / "real/up").symlink_to("..")
+    assert await names(tmp_path) == ["link.txt", "real"]
+    assert await tree(tmp_path, Rules()) == {"link.txt", "real/file.txt"}
+    assert (await listed(tmp_path))[0].size == len("real/file.txt")
+
+
+async def test_a_broken_link_is_told_and_the_others_go_on(tmp_path: Path) -> None:
+    """S4-57."""
+    write(tmp_path, "a", "z")
+    (tmp_path / "broken").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "itself").symlink_to(tmp_path / "itself")
+    (tmp_path / "under a file").symlink_to(tmp_path / "a" / "b")
+    found = {entry.name: entry.error for entry in await listed(tmp_path)}
+    assert found["a"] is found["z"] is None
+    for name in ("broken", "itself", "under a file"):
+        error = found[name]
+        assert isinstance(error, Gone)
+        assert error.code == "broken_link"
+
+
+async def test_what_may_not_be_looked_at_is_told_and_the_others_go_on(open_folder: Path) -> None:
+    """S4-57."""
+    write(open_folder, "a.txt", "closed/inside.txt", "open/inside.txt")
+    (open_folder / "into").symlink_to(open_folder / "closed" / "inside.txt")
+    (open_folder / "closed").chmod(0)
+    with as_nobody():
+        found = {entry.name: entry for entry in await listed(open_folder)}
+    assert (found["a.txt"].error, found["open"].error) == (None, None)
+    for name, kind in (("closed", "directory"), ("into", "file")):
+        error = found[name].error
+        assert found[name].kind == kind
+        assert isinstance(error, Unreadable)
+        assert error.code == "permission_denied"
+
+
+@pytest.mark.parametrize(
+    ("make", "kind", "code"),
+    [
+        (lambda path: None, Gone, "source_gone"),
+        (lambda path: path.write_text("x"), Unreadable, "not_a_folder"),
+        (lambda path: path.mkdir(mode=0), Unreadable, "permission_denied"),
+        (lambda path: path.symlink_to("/"), Unreadable, "not_a_folder"),
+    ],
+    ids=["gone", "a file", "closed", "a link that took its place"],
+)
+async def test_a_folder_that_cant_be_listed_raises(
+    make: Callable[[Path], object], kind: type[WorkError], code: str, open_folder: Path
+) -> None:
+    path = open_folder / "sub"
+    make(path)
+    with as_nobody(), pytest.raises(kind, match="sub") as caught:
+        await listed(path, root=open_folder)
+    assert caught.value.code == code
+
+
+async def test_the_root_may_be_a_link(tmp_path: Path) -> None:
+    write(tmp_path, "real/a")
+    (tmp_path / "root").symlink_to(tmp_path / "real")
+    assert await names(tmp_path / "root") == ["a"]
+
+
+async def test_pipes_and_sockets_are_left_out(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with socket.socket(socket.AF_UNIX) as bound:
+        here = Path.cwd()
+        os.chdir(tmp_path)  # the name of a socket is at most 108 bytes long
+        bound.bind("socket")
+        os.chdir(here)
+        write(tmp_path, "a")
+        assert await names(tmp_path) == ["a"]
+
+
+async def test_a_name_that_is_not_utf8_is_told_in_text_that_can_be_stored(tmp_path: Path) -> None:
+    try:
+        Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.txt")).write_text("x")
+    except OSError:
+        pytest.skip("this file system takes UTF-8 alone")
+    write(tmp_path, "café.txt")
+    first, second = await listed(tmp_path)
+    assert (first.name, str(first.path)) == ("caf\\xe9.txt", f"{tmp_path}/caf\\xe9.txt")
+    assert isinstance(first.error, Unreadable)
+    assert first.error.code == "undecodable_name"
+    assert first.error.message.encode()
+    assert (second.name, second.error) == ("café.txt", None)
+
+
+async def test_a_folder_that_changes_under_the_listing_does_no_harm(tmp_path: Path) -> None:
+    """Entries go, become others and come, between the system's naming of them and our look."""
+    write(tmp_path, *(f"file{number}" for number in range(300)), *(f"sub{number}/x" for number in range(50)))
+    with faults.watch("directory.opened", hold=True) as opened:
+        task = asyncio.create_task(listed(tmp_path))
+        await opened.passed.wait()
+        for number in range(0, 300, 3):
+            (tmp_path / f"file{number}").unlink()
+            (tmp_path / f"file{number + 1}").replace(tmp_path / f"new{number}")
+        for number in range(50):
+            shutil.rmtree(tmp_path / f"sub{number}")
+        opened.hold.set()
+        found = await task
+    assert {f"file{number}" for number in range(2, 300, 3)} <= {entry.name for entry in found}
+    assert [entry for entry in found if entry.error is not None] == []
+
+
+async def test_entries_that_go_between_two_batches_are_passed_over(tmp_path: Path) -> None:
+    write(tmp_path, *(f"file{number:03}" for number in range(100)))
+    seen: list[Found] = []
+    async with aclosing(list_folder(tmp_path, Rules(), tmp_path, batch=10)) as batches:
+        async for batch in batches:
+            seen += batch
+            for path in tmp_path.iterdir():
+                path.unlink()
+    assert len(seen) == 10
+
+
+async def test_a_folder_removed_and_replaced_by_a_link_is_not_followed(tmp_path: Path) -> None:
+    write(tmp_path, "root/sub/a", "secret/b")
+    with faults.watch("directory.opened", hold=True) as opened:
+        task = asyncio.create_task(names(tmp_path / "root/sub", root=tmp_path / "root"))
+        await opened.passed.wait()
+        (tmp_path / "root/sub").rename(tmp_path / "root/old")
+        (tmp_path / "root/sub").symlink_to(tmp_path / "secret")
+        opened.hold.set()
+        assert await task == ["a"]
+
+
+async def test_the_event_loop_turns_while_a_large_folder_is_listed(tmp_path: Path) -> None:
+    write(tmp_path, *(str(number) for number in range(300)))
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count())
+    assert len(await listed(tmp_path)) == 300
+    counting.cancel()
+    assert turns > 10
+
+
+async def test_memory_does_not_grow_with_the_folder(tmp_path: Path) -> None:
+    for number in range(20_000):
+        os.close(os.open(f"{tmp_path}/{number:08}.txt", os.O_CREAT))
+    count = 0
+    tracemalloc.start()
+    try:
+        async for batch in list_folder(tmp_path, Rules(), tmp_path):
+            count += len(batch)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert count == 20_000
+    assert peak < 3 * 2**20
+
+
+async def test_a_listing_that_is_left_early_lets_go_of_its_folder(tmp_path: Path) -> None:
+    write(tmp_path, *(str(number) for number in range(10)))
+    before = len(os.listdir("/dev/fd"))  # noqa: PTH208
+    async with aclosing(list_folder(tmp_path, Rules(), tmp_path, batch=1)) as batches:
+        async for _ in batches:
+            break
+    assert len(os.listdir("/dev/fd")) == before  # noqa: PTH208
+
+
+async def test_hidden_entries_are_left_out_unless_asked_for(tmp_path: Path) -> None:
+    write(tmp_path, ".env", ".config/settings", "a")
+    assert await names(tmp_path) == ["a"]
+    assert await names(tmp_path, Rules(hidden=True)) == [".config", ".env", "a"]
+
+
+async def test_what_nobody_wants_indexed_is_left_out_at_any_depth(tmp_path: Path) -> None:
+    junk = ("node_modules/x.js", "__pycache__/x", "a.pyc", "~$letter.docx", "Thumbs.db", "x.tmp", "film.part", ".git/x")
+    write(tmp_path, *junk, "letter.docx", *(f"sub/{path}" for path in junk), "sub/letter.docx")
+    assert await tree(tmp_path, Rules(hidden=True)) == {"letter.docx", "sub/letter.docx"}
+
+
+async def test_a_folder_is_not_left_out_for_a_name_that_only_means_something_of_a_file(tmp_path: Path) -> None:
+    write(tmp_path, "second.part/a", "~/b", "x.tmp/c.tmp")
+    assert await tree(tmp_path, Rules()) == {"second.part/a", "~/b"}
+
+
+async def test_the_callers_patterns_are_relative_to_the_root(tmp_path: Path) -> None:
+    write(tmp_path, "a.log", "b.md", "drafts/c.md", "sub/drafts/d.md", "sub/e.log", "build/f", "sub/build/g")
+    rules = Rules(("*.log", "/drafts/", "sub/build"))
+    assert await tree(tmp_path, rules) == {"b.md", "sub/drafts/d.md", "build/f"}
+
+
+async def test_a_folders_own_patterns_hold_from_it_downwards(tmp_path: Path) -> None:
+    write(tmp_path, "top.md", "one/a.md", "one/b.txt", "one/two/c.md", "two/d.md")
+    (tmp_path / "one" / IGNORE_FILE).write_text("# of this folder\n*.md\n!c.md\n/two/nothing\n")
+    assert await tree(tmp_path, Rules()) == {"top.md", "one/b.txt", "one/two/c.md", "two/d.md"}
+    assert await tree(tmp_path, Rules(hidden=True)) == {"top.md", "one/b.txt", "one/two/c.md", "two/d.md"}
+
+
+async def test_the_nearer_pattern_wins_over_the_farther_and_the_callers_over_all(tmp_path: Path) -> None:
+    write(tmp_path, "a.tmp", "b.tmp", "sub/a.tmp", "sub/b.tmp")
+    (tmp_path / IGNORE_FILE).write_text("!*.tmp\nb.*\n")
+    (tmp_path / "sub" / IGNORE_FILE).write_text("!b.tmp\n")
+    assert await tree(tmp_path, Rules()) == {"a.tmp", "sub/a.tmp", "sub/b.tmp"}
+    assert await tree(tmp_path, Rules(("sub/b.tmp",))) == {"a.tmp", "sub/a.tmp"}
+
+
+async def test_what_is_in_a_folder_that_is_left_out_cant_be_taken_in_again(tmp_path: Path) -> None:
+    write(tmp_path, "out/a", "in/a")
+    assert await tree(tmp_path, Rules(("out/", "!out/a"))) == {"in/a"}
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda path: path.write_text("fine\n!\n"),
+        lambda path: path.write_text("[z-a]"),
+        lambda path: path.write_text("*a*a*a*a*a*b"),
+        lambda path: path.write_bytes(b"caf\xe9"),
+        lambda path: path.write_text("x\n" * 600_000),
+        lambda path: path.mkdir(),
+    ],
+    ids=["no pattern", "no range", "too many stars", "not UTF-8", "too long", "a folder"],
+)
+async def test_rules_that_cant_be_understood_fail_the_folder_rather_than_index_it(
+    make: Callable[[Path], object], tmp_path: Path
+) -> None:
+    write(tmp_path, "secret", "sub/secret")
+    make(tmp_path / IGNORE_FILE)
+    for path in (tmp_path, tmp_path / "sub"):
+        with pytest.raises(Unreadable, match=IGNORE_FILE) as caught:
+            await listed(path, root=tmp_path)
+        assert caught.value.code == "bad_ignore_file"
+
+
+@pytest.mark.parametrize("pattern", ["!", "\\", "[z-a]", "*a*a*a*a*a*b", "x" * 2000])
+def test_a_callers_pattern_that_is_none_is_refused_at_once(pattern: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        Rules((pattern,))
+    assert caught.value.code == "invalid_pattern"
+
+
+_NAMES = st.text(st.characters(categories=["L", "N"], include_characters="._- ~"), min_size=1, max_size=12).filter(
+    lambda name: name not in (".", "..") and len(name.encode()) < 100
+)
+_TREES = st.lists(st.lists(_NAMES, min_size=1, max_size=4), max_size=12)
+
+
+@settings(max_examples=40, deadline=None)
+@given(paths=_TREES, hidden=st.booleans())
+def test_a_listing_is_what_a_walk_finds_less_what_is_left_out(paths: list[list[str]], hidden: bool) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        for steps in paths:
+            if not any((root.joinpath(*steps[:depth])).is_file() for depth in range(len(steps))):
+                path = root.joinpath(*steps)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                if not path.exists():
+                    path.write_text("x")
+        expected: set[str] = set()
+        for where, folders, files in os.walk(root):
+            folders[:] = [name for name in folders if hidden or not name.startswith(".")]
+            kept = (name for name in files if (hidden or not name.startswith(".")) and not _junk(name))
+            expected |= {(Path(where) / name).relative_to(root).as_posix() for name in kept}
+        assert asyncio.run(tree(root, Rules(hidden=hidden))) == expected
+
+
+def _junk(name: str) -> bool:
+    return name.endswith("~") or name.startswith("._")
