@@ -277,12 +277,23 @@ async def test_hidden_entries_are_left_out_unless_asked_for(tmp_path: Path) -> N
 
 
 async def test_what_nobody_wants_indexed_is_left_out_at_any_depth(tmp_path: Path) -> None:
-    junk = ("node_modules/x.js", "__pycache__/x", "a.pyc", "~$letter.docx", "Thumbs.db", "x.tmp", "film.part", ".git/x")
+    junk = (
+        "node_modules/x.js",
+        "__pycache__/x",
+        "a.pyc",
+        "~$letter.docx",
+        "Thumbs.db",
+        "x.tmp",
+        "film.part",
+        ".git/x",
+    )
     write(tmp_path, *junk, "letter.docx", *(f"sub/{path}" for path in junk), "sub/letter.docx")
     assert await tree(tmp_path, Rules(hidden=True)) == {"letter.docx", "sub/letter.docx"}
 
 
-async def test_a_folder_is_not_left_out_for_a_name_that_only_means_something_of_a_file(tmp_path: Path) -> None:
+async def test_a_folder_is_not_left_out_for_a_name_that_only_means_something_of_a_file(
+    tmp_path: Path,
+) -> None:
     write(tmp_path, "second.part/a", "~/b", "x.tmp/c.tmp")
     assert await tree(tmp_path, Rules()) == {"second.part/a", "~/b"}
 
@@ -343,9 +354,9 @@ def test_a_callers_pattern_that_is_none_is_refused_at_once(pattern: str) -> None
     assert caught.value.code == "invalid_pattern"
 
 
-_NAMES = st.text(st.characters(categories=["L", "N"], include_characters="._- ~"), min_size=1, max_size=12).filter(
-    lambda name: name not in (".", "..") and len(name.encode()) < 100
-)
+_NAMES = st.text(
+    st.characters(categories=["L", "N"], include_characters="._- ~"), min_size=1, max_size=12
+).filter(lambda name: name not in (".", "..") and len(name.encode()) < 100)
 _TREES = st.lists(st.lists(_NAMES, min_size=1, max_size=4), max_size=12)
 
 

@@ -1,0 +1,213 @@
+"""Trees through the API: folders, deletes with receipts, rebuilds that never go dark."""
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.acceptance.test_api import add, ended, make_base, refused, search
+from tests.waiting import until
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """docs/{intro.md, deep/{a.md, b.md}, broken.bin, .hidden.md}."""
+    top = tmp_path / "docs"
+    (top / "deep").mkdir(parents=True)
+    (top / "intro.md").write_text("Introduction to milling.")
+    (top / "deep/a.md").write_text("Alpha grain.")
+    (top / "deep/b.md").write_text("Beta grain.")
+    (top / "broken.bin").write_bytes(b"\0\0")
+    (top / ".hidden.md").write_text("Hidden grain.")
+    return top
+
+
+async def job_done(http: httpx.AsyncClient, job_id: str) -> dict[str, Any]:
+    async def look() -> dict[str, Any] | None:
+        job = (await http.get(f"/api/jobs/{job_id}")).json()
+        return job if job["state"] in ("done", "dead", "cancelled") else None
+
+    return await until(look)
+
+
+async def titles(http: httpx.AsyncClient, base: str, **more: Any) -> list[str]:
+    answer = await http.get(f"/api/knowledge-bases/{base}/items", params={"limit": 500, **more})
+    assert answer.status_code == 200, answer.text
+    return sorted(item["title"] for item in answer.json()["items"])
+
+
+async def healthy(http: httpx.AsyncClient) -> None:
+    assert (await http.get("/api/health/invariants")).json() == {"violations": []}
+
+
+async def test_a_folder_becomes_a_tree_and_a_bad_file_costs_only_itself(
+    http: httpx.AsyncClient, folder: Path
+) -> None:
+    """S1-09, S4-31, S4-57, C9, C10."""
+    base = await make_base(http)
+    (root,) = (await add(http, base, {"type": "directory", "path": str(folder)}))["created"]
+    assert root["status"] == "preparing"
+    root = await ended(http, root["id"])
+    assert (root["status"], root["warnings"]) == ("completed", ["some_failed"])
+    assert await titles(http, base) == ["docs"]
+    assert await titles(http, base, parentId=root["id"]) == ["broken.bin", "deep", "intro.md"]
+    assert await titles(http, base, parentId="*", status="failed") == ["broken.bin"]
+    assert {hit["title"] for hit in await search(http, base, "grain", mode="text")} == {"a.md", "b.md"}
+    await healthy(http)
+
+
+async def test_deleting_a_folder_hides_it_at_once_and_leaves_nothing(
+    http: httpx.AsyncClient, folder: Path
+) -> None:
+    """S0-28, S0-32, S1-04, S1-12, promise 3."""
+    base = await make_base(http)
+    (root,) = (await add(http, base, {"type": "directory", "path": str(folder)}))["created"]
+    await ended(http, root["id"])
+    gone = await http.delete(f"/api/knowledge-items/{root['id']}")
+    assert gone.status_code == 202
+    assert gone.json()["rootIds"] == [root["id"]]
+    assert await titles(http, base, parentId="*") == []
+    assert await search(http, base, "grain") == []
+    refused(await http.get(f"/api/knowledge-items/{root['id']}"), 404, "item_not_found")
+    receipt = (await job_done(http, gone.json()["jobId"]))["result"]
+    assert receipt == {"items": 6, "chunks": 3, "contents": 3, "blobs": 0}
+    assert await titles(http, base, parentId="*", includeDeleting=True) == []
+    await healthy(http)
+
+
+async def test_reindexing_a_folder_follows_its_source(http: httpx.AsyncClient, folder: Path) -> None:
+    """S0-38, S0-44, C5b: what is still there answers throughout, what is gone goes, what is new comes."""
+    base = await make_base(http)
+    (root,) = (await add(http, base, {"type": "directory", "path": str(folder)}))["created"]
+    await ended(http, root["id"])
+    (folder / "deep/a.md").write_text("Gamma grain.")
+    (folder / "deep/b.md").unlink()
+    (folder / "new.md").write_text("Delta grain.")
+    asked = await http.post(f"/api/knowledge-bases/{base}/items/reindex", json={"itemIds": [root["id"]]})
+    assert asked.status_code == 202, asked.text
+    assert (await job_done(http, asked.json()["jobId"]))["state"] == "done"
+    assert (await ended(http, root["id"]))["status"] == "completed"
+
+    async def settled() -> bool:
+        return await titles(http, base, parentId="*", includeDeleting=True) == [
+            "a.md", "broken.bin", "deep", "docs", "intro.md", "new.md",
+        ]  # fmt: skip
+
+    await until(settled)
+    found = {hit["text"] for hit in await search(http, base, "grain", mode="text")}
+    assert found == {"Gamma grain.", "Delta grain."}
+    await healthy(http)
+
+
+async def test_a_failed_rebuild_keeps_the_old_version_answering_and_says_so(
+    http: httpx.AsyncClient, tmp_path: Path
+) -> None:
+    """Promise 2."""
+    path = tmp_path / "a.md"
+    path.write_text("Old rye.")
+    base = await make_base(http)
+    (item,) = (await add(http, base, {"type": "file", "path": str(path)}))["created"]
+    await ended(http, item["id"])
+    path.write_bytes(b"\0\0\0")
+    again = await http.post(f"/api/knowledge-items/{item['id']}/reprocess")
+    await job_done(http, again.json()["jobId"])
+    item = await ended(http, item["id"])
+    assert (item["status"], item["error"]["code"], item["version"]) == ("failed", "unsupported_type", 1)
+    assert [hit["text"] for hit in await search(http, base, "rye")] == ["Old rye."]
+    path.unlink()
+    refused(await http.post(f"/api/knowledge-items/{item['id']}/reprocess"), 409, "source_unavailable")
+    assert [hit["text"] for hit in await search(http, base, "rye")] == ["Old rye."]
+    await healthy(http)
+
+
+@pytest.mark.parametrize(
+    ("on_conflict", "expected"), [("rename", ["n", "n (2)", "n (3)"]), ("skip", ["n"]), ("replace", ["n"])]
+)
+async def test_the_same_thing_again_is_renamed_skipped_or_replaced(
+    http: httpx.AsyncClient, on_conflict: str, expected: list[str]
+) -> None:
+    base = await make_base(http)
+    (old,) = (await add(http, base, {"type": "note", "title": "n", "content": "old barley"}))["created"]
+    await ended(http, old["id"])
+    notes = [{"type": "note", "title": "n", "content": f"new barley {n}"} for n in (1, 2)]
+    answer = await http.post(
+        f"/api/knowledge-bases/{base}/items", json={"items": notes, "onConflict": on_conflict}
+    )
+    added = answer.json()
+    for item in added["created"]:
+        await ended(http, item["id"])
+    assert await titles(http, base) == expected
+    texts = {hit["text"] for hit in await search(http, base, "barley", mode="text")}
+    match on_conflict:
+        case "rename":
+            assert texts == {"old barley", "new barley 1", "new barley 2"}
+        case "skip":
+            assert texts == {"old barley"}
+            assert [entry["itemId"] for entry in added["skipped"]] == [old["id"], old["id"]]
+        case _:
+            assert texts == {"new barley 2"}
+            assert [item["id"] for item in added["created"]] == [old["id"]]
+    await healthy(http)
+
+
+async def test_uploads_are_stored_once_and_leave_with_their_last_item(http: httpx.AsyncClient) -> None:
+    """S3-22, C6."""
+    base = await make_base(http)
+    data = b"# Upload\n\nOats and more oats.\n"
+    files = [("files", ("a.md", data, "text/markdown")), ("files", ("b.md", data, "text/markdown"))]
+    answer = await http.post(f"/api/knowledge-bases/{base}/files", files=files)
+    assert answer.status_code == 202, answer.text
+    one, two = answer.json()["created"]
+    for item in (one, two):
+        assert (await ended(http, item["id"]))["status"] == "completed"
+    original = await http.get(f"/api/knowledge-items/{one['id']}/original")
+    assert original.content == data
+    first = await job_done(http, (await http.delete(f"/api/knowledge-items/{one['id']}")).json()["jobId"])
+    assert first["result"] == {"items": 1, "chunks": 1, "contents": 0, "blobs": 0}
+    assert len(await search(http, base, "oats")) == 1
+    last = await job_done(http, (await http.delete(f"/api/knowledge-items/{two['id']}")).json()["jobId"])
+    assert last["result"] == {"items": 1, "chunks": 1, "contents": 1, "blobs": 1}
+    await healthy(http)
+
+
+async def test_chunks_are_listed_under_their_guards(http: httpx.AsyncClient, folder: Path) -> None:
+    """S0-16 to S0-19."""
+    base = await make_base(http)
+    (root,) = (await add(http, base, {"type": "directory", "path": str(folder)}))["created"]
+    await ended(http, root["id"])
+    listed = (await http.get(f"/api/knowledge-items/{root['id']}/chunks")).json()["items"]
+    assert sorted(chunk["text"] for chunk in listed) == [
+        "Alpha grain.",
+        "Beta grain.",
+        "Introduction to milling.",
+    ]
+    (broken,) = (
+        await http.get(f"/api/knowledge-bases/{base}/items", params={"parentId": "*", "status": "failed"})
+    ).json()["items"]
+    refused(await http.get(f"/api/knowledge-items/{broken['id']}/chunks"), 409, "item_not_completed")
+
+
+async def test_a_deleted_base_is_gone_at_once_and_its_name_is_free(
+    http: httpx.AsyncClient, folder: Path
+) -> None:
+    base = await make_base(http, "grain")
+    await add(http, base, {"type": "directory", "path": str(folder)}, {"type": "note", "content": "rye"})
+    gone = await http.delete(f"/api/knowledge-bases/{base}")
+    assert gone.status_code == 202
+    refused(await http.get(f"/api/knowledge-bases/{base}"), 404, "base_not_found")
+    await make_base(http, "grain")
+    assert (await job_done(http, gone.json()["jobId"]))["state"] == "done"
+    await healthy(http)
+
+
+async def test_a_base_can_be_changed_without_disturbing_its_work(http: httpx.AsyncClient) -> None:
+    """S4-10."""
+    base = await make_base(http, "old")
+    await make_base(http, "taken")
+    changed = await http.patch(
+        f"/api/knowledge-bases/{base}", json={"name": "new", "chunking": {"maxTokens": 64}}
+    )
+    assert (changed.json()["name"], changed.json()["chunking"]) == ("new", {"maxTokens": 64})
+    refused(await http.patch(f"/api/knowledge-bases/{base}", json={"name": "taken"}), 409, "base_name_taken")
+    assert (await http.get(f"/api/knowledge-bases/{base}")).json()["name"] == "new"
