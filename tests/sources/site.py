@@ -20,7 +20,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Answer:
-    """What goes back. A Content-Length among the headers wins over the true one."""
+    """What goes back. A Content-Length among the headers wins over the true one; an empty header is not sent."""
 
     status: int = 200
     body: bytes = b""
@@ -74,7 +74,8 @@ def serve() -> Generator[Site]:
             answer = site.answer(Asked(self.command, self.path, dict(self.headers.items()), body))
             self.send_response_only(answer.status)
             for name, value in {"Content-Length": str(len(answer.body)), **answer.headers}.items():
-                self.send_header(name, value)
+                if value:
+                    self.send_header(name, value)
             self.end_headers()
             if self.command != "HEAD":
                 self.wfile.write(answer.body)

@@ -130,6 +130,7 @@ select id, base_id, parent_id, type, title, status, error_code, error_message, w
    and (%(everywhere)s or parent_id is not distinct from %(parent)s)
    and (%(status)s::text is null or status = %(status)s)
    and (%(type)s::text is null or type = %(type)s)
+   and (%(under)s::uuid is null or id in (select s.id from item_subtree(array[%(under)s::uuid]) s where s.depth > 0))
    and (%(title)s::text is null or strpos(lower(title), lower(%(title)s)) > 0)
    and (%(after)s::uuid is null or id > %(after)s)
  order by id limit %(limit)s;

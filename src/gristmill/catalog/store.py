@@ -237,12 +237,14 @@ async def list_items(
     after: ItemId | None = None,
     parent: ItemId | None = None,
     everywhere: bool = False,
+    under: ItemId | None = None,
     deleting: bool = False,
     status: str | None = None,
     type: str | None = None,  # noqa: A002
     title: str | None = None,
 ) -> list[Item]:
-    """Roots, children of `parent`, or with `everywhere` all items, in the order of their making."""
+    """Roots, children of `parent`, with `under` all below one item, or with `everywhere` all items, in the order
+    of their making."""
     return await queries.many(
         tx,
         Item,
@@ -251,7 +253,8 @@ async def list_items(
         limit=limit,
         after=after,
         parent=parent,
-        everywhere=everywhere,
+        everywhere=everywhere or under is not None,
+        under=under,
         deleting=deleting,
         status=status,
         type=type,

@@ -16,6 +16,7 @@ from gristmill.cli.session import Refused, Session
 
 POLL = timedelta(milliseconds=300)
 _ENDED = ("completed", "failed")
+_CONTAINERS = ("directory", "sitemap", "connector")
 _MOST_BARS = 12
 
 
@@ -44,12 +45,15 @@ async def add(
         )
     failed: list[dict[str, Any]] = []
     if wait and created:
-        failed = await _see_through(session, out, base_id, created)
+        below = await _see_through(session, out, base_id, created)
+        failed = [item for item in below if item["status"] == "failed"]
         for item in failed:
             out.print(
                 f"[red]failed[/red] {item['title']}: {item['error']['message']} ({item['error']['code']})"
             )
-        out.print(f"{len(created) - len(failed)} of {len(created)} searchable in [bold]{base}[/bold].")
+        leaves = [item for item in below if item["type"] not in _CONTAINERS]
+        good = sum(1 for item in leaves if item["status"] == "completed")
+        out.print(f"{good} of {len(leaves)} searchable in [bold]{base}[/bold].")
     elif created:
         out.print(f"{len(created)} accepted in [bold]{base}[/bold].")
         if not session.remote:
@@ -86,7 +90,8 @@ def _item(thing: str) -> dict[str, Any]:
 async def _see_through(
     session: Session, out: Console, base_id: str, created: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """One bar an item while they are few, one for all when they are many; the items that failed."""
+    """One bar an item while they are few, one for all when they are many; how all of them ended, with what
+    is below them."""
     state = {item["id"]: item for item in created}
     columns = (
         TextColumn("{task.description}"),
@@ -109,7 +114,23 @@ async def _see_through(
                 progress.update(bar, completed=_percent(state[item_id]))
             if overall is not None:
                 progress.update(overall, completed=sum(_percent(item) for item in state.values()))
-    return [item for item in state.values() if item["status"] == "failed"]
+    found = list(state.values())
+    for item in state.values():
+        if item["type"] in _CONTAINERS:
+            found += await _below(session, base_id, item["id"])
+    return found
+
+
+async def _below(session: Session, base_id: str, root: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    cursor: str | None = None
+    while True:
+        params = {"under": root, "limit": 500, **({"cursor": cursor} if cursor else {})}
+        page = await session.call("GET", f"/knowledge-bases/{base_id}/items", params=params)
+        found += page["items"]
+        cursor = page["nextCursor"]
+        if cursor is None:
+            return found
 
 
 async def _look(

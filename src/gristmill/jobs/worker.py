@@ -241,7 +241,7 @@ class Worker:
                     if handler is not None and handler.buried is not None:
                         await handler.buried(tx, job, error)
                     await store.bury(tx, job, error)
-                log.error("job is dead", extra={**_facts(job), "code": error.code, "reason": error.message})
+                log.warning("job is dead", extra={**_facts(job), "code": error.code, "reason": error.message})
             case retry.Withdraw():
                 async with self._db.transaction() as tx:
                     await store.withdraw(tx, job)

@@ -23,20 +23,31 @@ from gristmill.errors import Invalid, Unreadable
 
 IGNORE_FILE = ".gristmillignore"
 
-_FOLDERS = (
+# Two lists, matched against the bare name: a pattern can be for folders alone, but none for files alone, and a
+# folder named `second.part` is no half-written file.
+BUILT_IN_FOLDERS = (
     # version control, caches and installed packages
-    *(".git/", ".hg/", ".svn/", ".bzr/", "node_modules/", "bower_components/", "__pycache__/", ".venv/", "venv/"),
-    *(".tox/", ".nox/", ".mypy_cache/", ".ruff_cache/", ".pytest_cache/", ".cache/", ".idea/", ".vscode/"),
+    *(".git", ".hg", ".svn", ".bzr", "node_modules", "bower_components", "__pycache__", ".venv", "venv"),
+    *(".tox", ".nox", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".cache", ".idea", ".vscode"),
     # what systems and file servers leave
-    *("$RECYCLE.BIN/", "System Volume Information/", "lost+found/", "@eaDir/"),
+    *("$RECYCLE.BIN", "System Volume Information", "lost+found", "@eaDir"),
 )
-_FILES = (
+BUILT_IN_FILES = (
     *("*.pyc", "*.pyo", "[Tt]humbs.db", "ehthumbs.db", "[Dd]esktop.ini", ".DS_Store", "._*"),
     # locks of office programs, editors' copies, files that are still being written
-    *("~$*", ".~lock.*#", "*~", "*.swp", "*.tmp", "*.temp", "*.part", "*.partial", "*.crdownload", "*.download"),
+    *(
+        "~$*",
+        ".~lock.*#",
+        "*~",
+        "*.swp",
+        "*.tmp",
+        "*.temp",
+        "*.part",
+        "*.partial",
+        "*.crdownload",
+        "*.download",
+    ),
 )
-# A pattern can be for folders alone, not for files alone: folders with such a name are taken in again.
-BUILT_IN = (*_FOLDERS, *_FILES, *(f"!{pattern}/" for pattern in _FILES))
 
 _LONGEST_FILE = 1024 * 1024
 _LONGEST_PATTERN = 1000
@@ -70,12 +81,11 @@ class Ignored:
     def in_folder(cls, rules: Rules, root: Path, folder: Path) -> "Ignored":
         """Read the rules for `folder`, which is `root` or below it. Blocking; raises Unreadable."""
         steps = folder.relative_to(root).parts
-        layers = [(_compiled(rules.patterns), _prefix(steps))]
+        layers = [(_compiled(rules.patterns), _prefix(steps))] if rules.patterns else []
         for depth in range(len(steps), -1, -1):
             spec = _of_folder(root.joinpath(*steps[:depth]))
             if spec is not None:
                 layers.append((spec, _prefix(steps[depth:])))
-        layers.append((_BUILT_IN, _prefix(steps)))
         return cls(layers, rules.hidden)
 
     def leaves_out(self, name: str, *, folder: bool) -> bool:
@@ -86,7 +96,7 @@ class Ignored:
             decided = spec.check_file(f"{prefix}{name}{'/' if folder else ''}").include
             if decided is not None:
                 return decided
-        return False
+        return (_FOLDERS if folder else _FILES).match_file(name)
 
 
 def _prefix(steps: tuple[str, ...]) -> str:
@@ -127,4 +137,5 @@ def _compiled(lines: Iterable[str]) -> GitIgnoreSpec:
     return GitIgnoreSpec.from_lines(kept)
 
 
-_BUILT_IN = _compiled(BUILT_IN)
+_FOLDERS = _compiled(BUILT_IN_FOLDERS)
+_FILES = _compiled(BUILT_IN_FILES)

@@ -22,6 +22,7 @@ from gristmill.errors import Permanent
 from gristmill.sources import fetch
 from gristmill.sources.source import Original
 
+_PORTS = {"http": 80, "https": 443}
 _REFUSES_HEAD = (403, 405, 501)
 # Long enough for 64 MiB over a slow line, short enough that a dripping server does not hold a worker's slot.
 _PATIENCE = timedelta(minutes=2)
@@ -62,17 +63,24 @@ def normalise(url: str) -> str:
         parsed = httpx.URL(url.strip()) if len(url) <= _LONGEST_URL else None
     except (httpx.InvalidURL, ValueError):  # ValueError: a lone surrogate, which UTF-8 can't encode
         parsed = None
-    if parsed is None or parsed.scheme not in ("http", "https") or not _reachable(parsed):
+    if parsed is None or parsed.scheme not in _PORTS or not _reachable(parsed):
         raise Permanent(f"{url[:200]!a} is not an http or https address.", code="invalid_url")
     if parsed.userinfo:
         told = f"The address of {parsed.host} holds a user name; sources are fetched without one."
         raise Permanent(told, code="url_with_credentials")
-    return f"{parsed.scheme}://{parsed.netloc.decode('ascii')}{parsed.raw_path.decode('ascii')}"
+    return f"{parsed.scheme}://{_netloc(parsed)}{parsed.raw_path.decode('ascii')}"
 
 
 def _reachable(url: httpx.URL) -> bool:
     host = url.raw_host.decode("ascii")
-    return _HOST.fullmatch(host) is not None and 0 < (url.port or 1) <= 65_535
+    return _HOST.fullmatch(host) is not None and (url.port is None or 0 < url.port <= 65_535)
+
+
+def _netloc(url: httpx.URL) -> str:
+    # httpx drops a default port too, but not behind a scheme in capitals.
+    host = url.raw_host.decode("ascii")
+    host = f"[{host}]" if ":" in host else host
+    return host if url.port in (None, _PORTS[url.scheme]) else f"{host}:{url.port}"
 
 
 @dataclass(frozen=True)
@@ -167,7 +175,9 @@ def charset(data: bytes, header: str | None) -> str | None:
 def _codec(label: str) -> str | None:
     try:
         found = codecs.lookup(label.strip(" \"'"))
-        b"".decode(found.name)  # refuses base64 and the like, which are codecs but no character sets
+        b"x".decode(
+            found.name, "replace"
+        )  # refuses base64 and the like, which are codecs but no character sets
     except (LookupError, ValueError):
         return None
     return _MEANT.get(found.name, found.name)

@@ -153,6 +153,7 @@ async def list_items(
     base_id: PathBase,
     context: InContext,
     parent_id: Annotated[str | None, Query(alias="parentId")] = None,
+    under: UUID | None = None,
     status: ItemStatus | None = None,
     type: str | None = None,  # noqa: A002
     q: Annotated[str | None, Query(max_length=500)] = None,
@@ -160,7 +161,8 @@ async def list_items(
     limit: Limit = 100,
     cursor: UUID | None = None,
 ) -> Page[ItemOut]:
-    """Items in the order they were added: the roots, with `parentId` its children, with `parentId=*` all."""
+    """Items in the order they were added: the roots, with `parentId` its children, with `parentId=*` all, with `under`
+    all that is below one."""
     async with context.db.connection() as tx:
         await guards.base_exists(tx, base_id)
         found = await catalog.list_items(
@@ -170,6 +172,7 @@ async def list_items(
             after=ItemId(cursor) if cursor else None,
             parent=_parent(parent_id),
             everywhere=parent_id == "*",
+            under=ItemId(under) if under else None,
             deleting=include_deleting,
             status=status,
             type=type,

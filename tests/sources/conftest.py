@@ -1,0 +1,13 @@
+"""What the tests of sources share: a web site of their own."""
+
+from collections.abc import Generator
+
+import pytest
+
+from tests.sources.site import Site, serve
+
+
+@pytest.fixture
+def site() -> Generator[Site]:
+    with serve() as site:
+        yield site
