@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from uuid import UUID, uuid4
 
+import psycopg
 import pytest
 
 from gristmill import jobs
@@ -13,6 +14,7 @@ from gristmill.errors import LeaseLost, Transient
 from gristmill.jobs import Band, Job, NewJob, store
 from tests.clock import Clock
 from tests.jobs.kinds import Keyed, Plain
+from tests.waiting import until
 
 LEASE = timedelta(seconds=10)
 
@@ -283,3 +285,44 @@ async def test_a_paused_lane_rests_and_others_go_on(db: Database) -> None:
     async with db.connection() as tx:
         await tx.execute("update lane set paused = true where lane = 'a'")
     assert [job.lane for job in await claim(db, await enrol(db))] == ["b"]
+
+
+async def test_a_worker_whose_sign_of_life_ended_is_gone_long_before_its_lease(
+    db: Database, clock: Clock
+) -> None:
+    """kill -9 closes its connection, and PostgreSQL frees the lock that it held there."""
+    await enqueue(db, NewJob(Plain(), "a"))
+    worker, key = uuid4(), 4711
+    async with await psycopg.AsyncConnection.connect(db.url, autocommit=True) as alive:
+        await alive.execute("select pg_advisory_lock(%s, %s)", [store.LOCK_SPACE, key])
+        async with db.transaction() as tx:
+            await store.enrol(tx, worker, {}, timedelta(minutes=1), lock_key=key)
+        await claim(db, worker)
+        await clock.advance(timedelta(seconds=5))
+        assert (await tick(db)).expired == 0, "silent for a while, and alive"
+    await until(lambda: _expired(db), limit=10)
+
+
+async def _expired(db: Database) -> bool:
+    return (await tick(db)).expired == 1
+
+
+async def test_many_jobs_at_once_are_queued_in_order_and_a_living_key_is_respected(db: Database) -> None:
+    """The two ways of enqueueing give the same answer."""
+    names = [f"name\t{n}\\ \n“{n}”" for n in range(100)]
+    async with db.transaction() as tx:
+        first = await jobs.enqueue(
+            tx, *(NewJob(Keyed(name), "lane\twith tab", workload=n) for n, name in enumerate(names))
+        )
+    assert all(job.created for job in first)
+    async with db.transaction() as tx:
+        mixed = [*names[50:], *(f"fresh {n}" for n in range(50))]
+        second = await jobs.enqueue(tx, *(NewJob(Keyed(name), "b") for name in mixed))
+    assert [job.id for job in second[:50]] == [job.id for job in first[50:]]
+    assert [job.created for job in second] == [False] * 50 + [True] * 50
+    claimed = await claim(db, await enrol(db), 100, cap=1000)
+    of_first = [
+        Keyed.of(job).name for job in sorted(claimed, key=lambda job: job.id) if job.lane == "lane\twith tab"
+    ]
+    assert of_first == names[: len(of_first)]
+    assert len(of_first) >= 50
