@@ -133,6 +133,13 @@ async def peaks(db: Database) -> tuple[int, int]:
     return int(lane[0]), int(total[0])
 
 
+async def shares_of_workers(db: Database) -> list[int]:
+    """How many effects each worker process wrote."""
+    async with db.connection() as tx:
+        cursor = await tx.execute("select count(*)::int from effect group by pid order by 1 desc")
+        return [int(row[0]) for row in await cursor.fetchall()]
+
+
 class Sampler:
     """Looks at the running jobs again and again, through lost connections."""
 

@@ -36,7 +36,7 @@ class Procrastinate:
 
     name = "procrastinate"
     package = "procrastinate"
-    concurrency = 32
+    concurrency = 10
     uvloop = False
     unfinished: LiteralString = (
         "select count(*)::int from procrastinate_jobs where status in ('todo', 'doing')"
@@ -98,7 +98,7 @@ class PgQueuer:
 
     name = "pgqueuer"
     package = "pgqueuer"
-    concurrency = 500
+    concurrency = 2000
     uvloop = True
     unfinished: LiteralString = "select count(*)::int from pgqueuer"
 
@@ -151,6 +151,7 @@ class PgQueuerAsyncpg(PgQueuer):
     """The same over asyncpg, the driver it suggests: not the same kind of connection, so shown apart."""
 
     name = "pgqueuer-asyncpg"
+    concurrency = 500
 
     @asynccontextmanager
     async def _queries(self, url: str) -> AsyncGenerator[Any]:

@@ -42,6 +42,7 @@ class Report:
 
     def add(self, title: str, how: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """Note a table."""
+        assert all(len(row) == len(columns) for row in rows), title
         self.tables.append(Table(title, how, columns, rows))
 
     @property

@@ -14,7 +14,6 @@ from gristmill.sources.sitemap_file import MOST_ENTRIES, SitemapFile
 from tests.sources.site import Answer, Site
 
 NAMESPACE = "http://www.sitemaps.org/schemas/sitemap/0.9"
-LOOPBACK = SitemapRules(private=True)
 
 
 def urlset(*urls: str, lastmod: str = "") -> str:
@@ -113,10 +112,10 @@ async def test_a_sitemap_of_an_index_that_may_come_later_is_waited_for(site: Sit
     assert caught.value.retry_after == timedelta(seconds=60)
 
 
-@pytest.mark.parametrize("headers", [{}, {"Content_Encoding": "gzip"}])
-async def test_a_sitemap_may_be_compressed_whatever_its_name(site: Site, headers: dict[str, str]) -> None:
+@pytest.mark.parametrize("coding", ["", "gzip"])
+async def test_a_sitemap_may_be_compressed_whatever_its_name(site: Site, coding: str) -> None:
     text = urlset(*(f"{site.url}/{number}" for number in range(3000))).encode()
-    url = site.put("/sitemap.xml", gzip.compress(text), **headers)
+    url = site.put("/sitemap.xml", gzip.compress(text), Content_Encoding=coding)
     assert len(await taken(listing(url))) == 3000
 
 

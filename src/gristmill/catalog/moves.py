@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from gristmill.catalog.item import Item, ItemId
 from gristmill.catalog.lifecycle import ItemStatus
 from gristmill.catalog.store import queries
+from gristmill.catalog.sweep import collect_contents
 from gristmill.db import Tx
 
 
@@ -41,18 +42,20 @@ async def abandon(tx: Tx, item_id: ItemId, code: str, message: str) -> bool:
     """Fail an item that is being worked on, and want nothing of that work; False when it was at rest."""
     moved = bool(await queries.values(tx, "abandon", id=item_id, code=code, message=message))
     if moved:
+        await settle(tx, item_id)
         await settle_above(tx, [item_id])
     return moved
 
 
 async def publish(tx: Tx, item_id: ItemId, version: int, *, chunks: int, warnings: Sequence[str]) -> bool:
-    """Make `version` the one that answers; False when it is no longer wanted."""
+    """Make `version` the one that answers, and forget those before it; False when it is no longer wanted."""
     moved = bool(
         await queries.values(
             tx, "publish_item", id=item_id, version=version, chunks=chunks, warnings=list(warnings)
         )
     )
     if moved:
+        await collect_contents(tx, await queries.values(tx, "forget_versions", id=item_id))
         await settle_above(tx, [item_id])
     return moved
 

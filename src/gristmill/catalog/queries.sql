@@ -62,9 +62,9 @@ select base_id, status, count(*)::int as count from item
 -- name: insert_items
 -- Files items; what already failed is filed with its error.
 insert into item (base_id, parent_id, type, title, status, source, source_key, blob_hash, body, size_bytes,
-                  listed_version, error_code, error_message)
+                  listed_version, error_code, error_message, expanded_version)
 select %(base)s, %(parent)s::uuid, u.type, u.title, u.status, u.source, u.source_key, u.blob_hash, u.body, u.size_bytes,
-       %(listed_version)s, u.error_code, u.error_message
+       %(listed_version)s, u.error_code, u.error_message, case when u.error_code is null then 0 else 1 end
   from unnest(%(types)s::text[], %(titles)s::text[], %(statuses)s::text[], %(sources)s::jsonb[], %(keys)s::text[],
               %(blobs)s::bytea[], %(bodies)s::text[], %(sizes)s::bigint[], %(codes)s::text[], %(messages)s::text[])
        with ordinality u(type, title, status, source, source_key, blob_hash, body, size_bytes, error_code, error_message, n)
@@ -94,6 +94,7 @@ returning id, base_id, parent_id, type, title, status, error_code, error_message
 -- Children that a container's new version lists again: wanted anew, each once.
 update item i
    set listed_version = %(version)s, wanted_version = i.wanted_version + 1, size_bytes = u.size_bytes,
+       expanded_version = case when u.error_code is null then i.expanded_version else i.wanted_version + 1 end,
        error_code = u.error_code, error_message = u.error_message, updated_at = clock_now(),
        status = case when u.error_code is not null then 'failed'
                      when i.type in ('directory', 'sitemap', 'connector') then 'preparing' else 'processing' end
@@ -146,11 +147,17 @@ select i.id from unnest(%(ids)s::uuid[]) i(id)
  order by i.id;
 
 -- name: unrested
--- What in these subtrees is neither completed nor failed, with the root that it stands under.
-select i.id, i.title, i.status, r.id as root
-  from unnest(%(roots)s::uuid[]) r(id) cross join lateral item_subtree(array[r.id]) s join item i on i.id = s.id
- where i.status not in ('completed', 'failed')
- order by i.id limit %(limit)s;
+-- What in each of these subtrees is neither completed nor failed, at most so many of each.
+-- `whole`: it is the root itself, and being rebuilt with all that its source has.
+select u.id, u.title, u.status, r.id as root, u.whole
+  from unnest(%(roots)s::uuid[]) r(id) cross join lateral (
+    select i.id, i.title, i.status,
+           i.id = r.id and (i.type not in ('directory', 'sitemap', 'connector') or i.expanded_version < i.wanted_version)
+           as whole
+      from item_subtree(array[r.id]) s join item i on i.id = s.id
+     where i.status not in ('completed', 'failed')
+     order by i.status <> 'deleting', i.id <> r.id, i.id limit %(limit)s) u
+ order by u.status <> 'deleting', u.id;
 
 -- name: mark_deleting
 -- any -> deleting, for whole subtrees; resolved and written in one statement.
@@ -173,9 +180,9 @@ returning id, base_id, parent_id, type, title, status, error_code, error_message
           wanted_version, live_version, chunk_count, created_at, updated_at;
 
 -- name: added_below
--- Leaves below a container that people put there: no listing will bring them up.
+-- What people put below a container: no listing will bring it up.
 select i.id from item_subtree(array[%(root)s::uuid]) s join item i on i.id = s.id
- where s.depth > 0 and i.listed_version = 0 and i.type in ('file', 'url', 'note', 'record') and i.status <> 'deleting';
+ where s.depth > 0 and i.listed_version = 0 and i.status <> 'deleting';
 
 -- name: deleting_below
 -- Whether something at or below an item is being deleted.
@@ -191,7 +198,9 @@ select blob_hash from item where id = %(id)s;
 
 -- name: set_stage
 -- An item moves on within the version that is wanted; no row when the version is not, or no longer.
-update item set status = %(status)s, error_code = null, error_message = null, updated_at = clock_now()
+-- A container that had failed is listed anew: until that is done, its children don't say how it is.
+update item set status = %(status)s, error_code = null, error_message = null, updated_at = clock_now(),
+       expanded_version = least(expanded_version, wanted_version - 1)
  where id = %(id)s and wanted_version = %(version)s and status not in ('deleting', 'completed')
 returning id;
 
@@ -203,7 +212,7 @@ select id from item where id = %(id)s and wanted_version = %(version)s and statu
 -- An attempt at a version ended for good; what was searchable before stays so.
 update item
    set status = 'failed', error_code = %(code)s, error_message = %(message)s, updated_at = clock_now(),
-       expanded_version = case when type in ('directory', 'sitemap', 'connector') then wanted_version else 0 end
+       expanded_version = wanted_version
  where id = %(id)s and wanted_version = %(version)s and status <> 'deleting'
 returning id;
 
@@ -218,9 +227,9 @@ returning id;
 select item_settle(%(id)s);
 
 -- name: abandon
--- A leaf gives up the version that is being made: whoever still makes it changes nothing any more.
-update item set status = 'failed', wanted_version = wanted_version + 1, error_code = %(code)s,
-       error_message = %(message)s, updated_at = clock_now()
+-- An item gives up the version that is being made: whoever still makes it changes nothing any more.
+update item set status = 'failed', wanted_version = wanted_version + 1, expanded_version = wanted_version + 1,
+       error_code = %(code)s, error_message = %(message)s, updated_at = clock_now()
  where id = %(id)s and status not in ('completed', 'failed', 'deleting')
 returning id;
 
@@ -242,6 +251,12 @@ on conflict (hash) do update set hash = excluded.hash;
 insert into item_version (item_id, version, content_hash) values (%(item)s, %(version)s, %(hash)s)
 on conflict (item_id, version) do update set content_hash = excluded.content_hash;
 
+-- name: forget_versions
+-- Every version but the one that answers is forgotten; what they were made of.
+delete from item_version v using item i
+ where v.item_id = %(id)s and i.id = v.item_id and v.version is distinct from i.live_version
+returning v.content_hash;
+
 -- name: live_content
 -- The canonical content of the version that answers.
 select c.text from item i
@@ -250,16 +265,20 @@ select c.text from item i
  where i.id = %(id)s;
 
 -- name: to_remove
--- Items of these subtrees that are being deleted, the deepest first.
-select i.id from item_subtree(%(roots)s::uuid[]) s join item i on i.id = s.id
- where i.status = 'deleting' order by s.depth desc, i.id limit %(limit)s;
+-- Items of subtrees that are being deleted, and hold none.
+select item_removable(%(roots)s::uuid[], %(limit)s::int);
 
 -- name: items_of_base
--- Items of a base, whatever their state.
-select id from item where base_id = %(base)s limit %(limit)s;
+-- Items of a base that hold none, whatever their state.
+select i.id from item i
+ where i.base_id = %(base)s and not exists (select from item c where c.parent_id = i.id) limit %(limit)s;
+
+-- name: lock_items
+-- Those of the items that are still there, the caller's alone until the transaction ends.
+select id from item where id = any (%(ids)s::uuid[]) order by id for update;
 
 -- name: remove_items
--- Items are gone, with their versions, their unshared contents, and their unshared blobs on the way out.
+-- Items are gone, with their versions; what they used.
 with hit as materialized (
     select id, blob_hash from item where id = any (%(ids)s::uuid[])),
 used as materialized (
@@ -270,22 +289,28 @@ select (select count(*)::int from gone) as items,
        array(select hash from used) as contents,
        array(select distinct blob_hash from hit where blob_hash is not null) as blobs;
 
+-- name: lock_contents
+-- Contents that nobody takes into use until the transaction ends; one that is being used right now is passed over.
+select hash from content where hash = any (%(hashes)s::bytea[]) for update skip locked;
+
 -- name: collect_contents
--- Forgets contents that no version uses; one that is being used right now is passed over.
-delete from content where hash in (
-    select c.hash from content c
-     where c.hash = any (%(hashes)s::bytea[]) and not exists (select from item_version v where v.content_hash = c.hash)
-       for update skip locked);
+-- Forgets contents that no version uses. The caller has locked them: this snapshot is newer than the locks.
+delete from content c
+ where c.hash = any (%(hashes)s::bytea[]) and not exists (select from item_version v where v.content_hash = c.hash);
+
+-- name: lock_blobs
+-- Blobs that nobody takes into use until the transaction ends; waits for who is doing so right now.
+select hash from blob where hash = any (%(hashes)s::bytea[]) order by hash for update;
 
 -- name: doom_blobs
--- kept -> removing, for blobs that no item uses.
+-- kept -> removing, for blobs that no item uses. The caller has locked them: this snapshot is newer than the locks.
 update blob b set state = 'removing'
  where b.hash = any (%(hashes)s::bytea[]) and b.state = 'kept'
    and not exists (select from item i where i.blob_hash = b.hash);
 
 -- name: removing_blobs
--- Blobs that are on their way out of the store.
-select hash from blob where state = 'removing' limit %(limit)s;
+-- Blobs that are on their way out of the store, the caller's alone until the transaction ends.
+select hash from blob where state = 'removing' order by hash limit %(limit)s for update;
 
 -- name: forget_blobs
 -- removing -> gone, once they are out of the store.
@@ -293,7 +318,7 @@ delete from blob where hash = any (%(hashes)s::bytea[]) and state = 'removing';
 
 -- name: hold_blobs
 -- Blobs that are kept, and stay so until the transaction ends.
-select hash from blob where hash = any (%(hashes)s::bytea[]) and state = 'kept' for share;
+select hash from blob where hash = any (%(hashes)s::bytea[]) and state = 'kept' order by hash for share;
 
 -- name: keep_blob
 -- A blob that is in the store is kept; no row while the same bytes are being removed.

@@ -269,21 +269,23 @@ async def outermost(tx: Tx, ids: Sequence[ItemId]) -> list[ItemId]:
 
 @dataclass(frozen=True)
 class Unrested:
-    """An item that is neither completed nor failed, below one of the roots that were asked about."""
+    """An item that is neither completed nor failed, at or below one of the roots that were asked about; `whole`
+    when it is the root, and all that its source has is being rebuilt."""
 
     id: ItemId
     title: str
     status: str
     root: ItemId
+    whole: bool
 
 
-async def unrested(tx: Tx, roots: Sequence[ItemId], limit: int = 1000) -> list[Unrested]:
-    """What keeps these subtrees from being at rest."""
+async def unrested(tx: Tx, roots: Sequence[ItemId], limit: int = 100) -> list[Unrested]:
+    """What keeps these subtrees from being at rest, at most `limit` a root; what is being deleted comes first."""
     return await queries.many(tx, Unrested, "unrested", roots=list(roots), limit=limit)
 
 
 async def added_below(tx: Tx, root: ItemId) -> list[ItemId]:
-    """Leaves below a container that people put there."""
+    """What people put below a container, at any depth."""
     return await queries.values(tx, "added_below", root=root)
 
 

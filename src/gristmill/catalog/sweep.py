@@ -26,25 +26,45 @@ class _Gone:
 
 
 async def to_remove(tx: Tx, roots: Sequence[ItemId], limit: int) -> list[ItemId]:
-    """Items of these subtrees that are being deleted, the deepest first."""
+    """Items of subtrees that are being deleted, and hold none; nothing when all are gone."""
     return await queries.values(tx, "to_remove", roots=list(roots), limit=limit)
 
 
 async def items_of_base(tx: Tx, base_id: BaseId, limit: int) -> list[ItemId]:
-    """Items of a base, whatever their state."""
+    """Items of a base that hold none, whatever their state; nothing when all are gone."""
     return await queries.values(tx, "items_of_base", base=base_id, limit=limit)
 
 
+async def lock_items(tx: Tx, ids: Sequence[ItemId]) -> list[ItemId]:
+    """Those of the items that are still there, ours alone until the transaction ends. Two removals may meet in a
+    subtree: both lock first, and in the same order."""
+    return await queries.values(tx, "lock_items", ids=list(ids))
+
+
 async def remove_items(tx: Tx, ids: Sequence[ItemId]) -> Removed:
-    """Remove items with all that only they use."""
+    """Remove items, which hold no others, with all that only they use."""
     gone = await queries.one(tx, _Gone, "remove_items", ids=list(ids))
-    contents = await queries.run(tx, "collect_contents", hashes=gone.contents)
-    blobs = await queries.run(tx, "doom_blobs", hashes=gone.blobs)
-    return Removed(gone.items, contents, blobs)
+    contents = await collect_contents(tx, gone.contents)
+    return Removed(gone.items, contents, await doom_blobs(tx, gone.blobs))
+
+
+async def collect_contents(tx: Tx, hashes: Sequence[bytes]) -> int:
+    """Forget those of the contents that no version uses; how many.
+
+    Locked first and looked at second: a look from before the lock would not see who began to use one meanwhile.
+    """
+    locked = await queries.values(tx, "lock_contents", hashes=list(hashes)) if hashes else []
+    return await queries.run(tx, "collect_contents", hashes=locked) if locked else 0
+
+
+async def doom_blobs(tx: Tx, hashes: Sequence[bytes]) -> int:
+    """Have those of the blobs leave the store that no item uses; how many. Locked first, looked at second."""
+    locked = await queries.values(tx, "lock_blobs", hashes=list(hashes)) if hashes else []
+    return await queries.run(tx, "doom_blobs", hashes=locked) if locked else 0
 
 
 async def removing_blobs(tx: Tx, limit: int) -> list[bytes]:
-    """Blobs to take out of the store."""
+    """Blobs to take out of the store, the caller's alone until the transaction ends."""
     return await queries.values(tx, "removing_blobs", limit=limit)
 
 

@@ -20,8 +20,6 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
 from typing import Any, NoReturn, cast
 
 import httpx
@@ -44,8 +42,6 @@ _BYTES_PER_NUMBER = 40
 _FRAME_BYTES = 16 * 2**20
 _EXCERPT_BYTES = 64 * 2**10
 _EXCERPT_LENGTH = 200
-# A server that asks for more is taken at its word for a day, no longer.
-_LONGEST_RETRY = timedelta(days=1)
 
 
 class _Entry(BaseModel):
@@ -190,7 +186,7 @@ class OpenAIEmbedder:
         told = f"{self._where} answered {status}" + (f": {said}" if said else ".")
         if status in (408, 425, 429) or status >= 500:
             code = "embedder_rate_limited" if status == 429 else "embedder_unavailable"
-            raise Transient(told, code=code, retry_after=_retry_after(answer.headers))
+            raise Transient(told, code=code, retry_after=net.retry_after(answer.headers))
         if status in (401, 403):
             raise Permanent(f"{told} Check its `api_key`.", code="embedder_unauthorized")
         if status == 404:
@@ -242,19 +238,3 @@ def _message(answer: Any) -> str | None:
         if isinstance(answer, dict):
             answer = cast(dict[str, Any], answer).get(field, cast(Any, answer))
     return answer if isinstance(answer, str) else None
-
-
-def _retry_after(headers: httpx.Headers) -> timedelta | None:
-    """When to come back, from seconds or a date; the date is compared with the server's own clock."""
-    value = headers.get("Retry-After", "").strip()
-    if not value:
-        return None
-    try:
-        if value.isdecimal():
-            wait = timedelta(seconds=min(int(value), _LONGEST_RETRY.total_seconds()))
-        else:
-            now = parsedate_to_datetime(headers["Date"]) if "Date" in headers else datetime.now(UTC)
-            wait = parsedate_to_datetime(value) - now
-    except (ValueError, TypeError, OverflowError):
-        return None
-    return min(max(wait, timedelta(0)), _LONGEST_RETRY)

@@ -9,7 +9,8 @@ Killed anywhere: the next attempt lists again, and passes over what this version
 files are searchable while later ones are still being listed, and a listing of any size fits in memory.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from pathlib import Path
 
 from gristmill import catalog, faults, jobs
@@ -17,11 +18,12 @@ from gristmill.catalog import Base, Item, ItemStatus, NewItem
 from gristmill.db import Database, Tx
 from gristmill.errors import GristmillError, Unsupported
 from gristmill.ingest.pipeline import base_of
-from gristmill.jobs import Band, Done, Job, NewJob, Outcome
+from gristmill.jobs import Band, Done, Job, Outcome
+from gristmill.operations.delete import hide
 from gristmill.operations.schedule import schedule
-from gristmill.sources.directory import Rules, list_folder
+from gristmill.sources.directory import Found, Rules, list_folder
 from gristmill.sources.sitemap import SitemapRules, list_sitemap
-from gristmill.work import DeleteSubtree, PrepareRoot
+from gristmill.work import PrepareRoot
 
 
 class Expander:
@@ -35,11 +37,13 @@ class Expander:
         root = await self._open(job)
         if root is None:
             return Done()
-        async for batch in self._list(root):
-            await faults.point("expand.listed")
-            if not await self._file(job, root, batch):
-                return Done()
-            await faults.point("expand.filed")
+        await faults.point("expand.opened")
+        async with aclosing(self._list(root)) as batches:
+            async for batch in batches:
+                await faults.point("expand.listed")
+                if not await self._file(job, root, batch):
+                    return Done()
+                await faults.point("expand.filed")
         await self._finish(job, root)
         return Done()
 
@@ -64,29 +68,15 @@ class Expander:
             return None
         return base, root
 
-    async def _list(self, root: Item) -> AsyncIterator[list[NewItem]]:
+    async def _list(self, root: Item) -> AsyncGenerator[list[NewItem]]:
         if root.type == "directory":
             top = Path(root.source.get("root", root.source["path"]))
-            async for found in list_folder(Path(root.source["path"]), Rules(), top):
-                yield [
-                    NewItem(
-                        entry.kind,
-                        entry.name,
-                        str(entry.path),
-                        source={
-                            "path": str(entry.path),
-                            **({"root": str(top)} if entry.kind == "directory" else {}),
-                        },
-                        size_bytes=entry.size,
-                        error=entry.error,
-                    )
-                    for entry in found
-                ]
+            async with aclosing(list_folder(Path(root.source["path"]), Rules(), top)) as folder:
+                async for found in folder:
+                    yield [_child(entry, top) for entry in found]
         elif root.type == "sitemap":
-            async for entries in list_sitemap(root.source["url"], SitemapRules(private=self._private)):
-                yield [
-                    NewItem("url", entry.url[:500], entry.url, source={"url": entry.url}) for entry in entries
-                ]
+            async for pages in list_sitemap(root.source["url"], SitemapRules(private=self._private)):
+                yield [NewItem("url", page.url[:500], page.url, source={"url": page.url}) for page in pages]
         else:
             raise Unsupported(f"Items of type {root.type!r} can't be listed yet.")
 
@@ -112,7 +102,15 @@ class Expander:
             if turn is not None:
                 base, root = turn
                 if stale := await catalog.stale_children(tx, root.id, root.wanted_version):
-                    await catalog.mark_deleting(tx, stale)
-                    await jobs.enqueue(tx, NewJob(DeleteSubtree(base.id, tuple(stale)), lane=base.lane))
+                    await hide(tx, base, stale)
                 await catalog.set_expanded(tx, root.id, root.wanted_version)
+            await faults.point("expand.before_commit")
             await jobs.complete(tx, job)
+
+
+def _child(entry: Found, top: Path) -> NewItem:
+    """A folder's entry as an item; a folder knows the top, whose ignore rules it stands under."""
+    source = {"path": str(entry.path), **({"root": str(top)} if entry.kind == "directory" else {})}
+    return NewItem(
+        entry.kind, entry.name, str(entry.path), source=source, size_bytes=entry.size, error=entry.error
+    )

@@ -55,6 +55,7 @@ class Pipeline:
         document = await self._open(job)
         if document is None:
             return Done()
+        await faults.point("index.opened")
         embedder = self._embedder(document.base)
         content = await read.read(document.source)
         pieces = await chunk.chunk(content.text, embedder, document.base.chunking)
@@ -82,7 +83,8 @@ class Pipeline:
         base_id = base_of(job)
         await catalog.share_turn(tx, base_id)
         work = IndexDocument.of(job)
-        await catalog.set_failed(tx, work.item_id, work.version, error.code, error.message)
+        if await catalog.set_failed(tx, work.item_id, work.version, error.code, error.message):
+            await publish.discard(tx, base_id, work.item_id)
         if isinstance(error, EmbedderChanged):
             await catalog.set_base_status(tx, base_id, BaseStatus.FAILED, error.code, error.message)
 
@@ -125,7 +127,7 @@ class Pipeline:
             await catalog.keep_content(
                 tx, item.id, version, digest=content.digest, text=content.text, title=item.title
             )
-            await publish.begin(tx, item, version)
+            await publish.begin(tx, item)
             return True
 
     @asynccontextmanager

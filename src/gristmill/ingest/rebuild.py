@@ -1,20 +1,24 @@
 """Subtrees are wanted anew: the job `reindex_subtree`.
 
-One fenced transaction in the base's turn. Delete wins: where anything in a subtree is being deleted by now, that
-root is passed over. Where something became active since the request (another reindex, a replacement), it is being
-rebuilt already: passed over too, or with `after` waited for. A container is listed anew, which brings up the
-children its source has; those that people put below it are wanted anew here.
+One fenced transaction in the base's turn. What became of a root since it was accepted:
+
+    something in it is being deleted     passed over: delete wins
+    it is being rebuilt as a whole       passed over, with `after` waited for
+    something below it is active         waited for, with `skip` passed over
+
+A container is listed anew, which brings up the children its source has; what people put below it is wanted anew here.
 """
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 from gristmill import catalog, faults, jobs
-from gristmill.catalog import ItemId, ItemStatus
+from gristmill.catalog import ItemId, ItemStatus, Unrested
 from gristmill.db import Database, Tx
 from gristmill.ingest.pipeline import base_of
 from gristmill.jobs import Band, Done, Job, Outcome, Snooze
 from gristmill.operations.schedule import schedule
-from gristmill.work import ReindexSubtree
+from gristmill.work import OnActive, ReindexSubtree
 
 _LOOK_AGAIN = timedelta(seconds=1)
 
@@ -28,16 +32,16 @@ class Rebuilder:
     async def reindex(self, job: Job) -> Outcome:
         """Make the roots that are at rest active, and queue their work."""
         work = ReindexSubtree.of(job)
+        await faults.point("rebuild.begun")
         async with self._db.transaction() as tx:
             base = await catalog.take_turn(tx, base_of(job))
             await jobs.fence(tx, job)
             if base is not None:
                 unrested = await catalog.unrested(tx, work.root_ids)
-                deleting = {item.root for item in unrested if item.status == ItemStatus.DELETING}
-                active = {item.root for item in unrested} - deleting
-                if active and work.on_active == "after":
+                if _must_wait(unrested, work.on_active):
                     return Snooze(_LOOK_AGAIN)
-                roots = [root for root in work.root_ids if root not in deleting | active]
+                passed_over = {item.root for item in unrested}
+                roots = [root for root in work.root_ids if root not in passed_over]
                 wanted = await catalog.want_anew(tx, await self._below(tx, roots))
                 await faults.point("rebuild.reset")
                 await schedule(tx, base, wanted, Band.NORMAL)
@@ -50,3 +54,12 @@ class Rebuilder:
             if item.is_container:
                 found += await catalog.added_below(tx, item.id)
         return found
+
+
+def _must_wait(unrested: Sequence[Unrested], on_active: OnActive) -> bool:
+    """Whether a root is active in a way that ends with something left to rebuild."""
+    if on_active == "skip":
+        return False
+    deleting = {item.root for item in unrested if item.status == ItemStatus.DELETING}
+    rebuilt = {item.root for item in unrested if item.whole} if on_active == "reject" else set[ItemId]()
+    return any(item.root not in deleting | rebuilt for item in unrested)

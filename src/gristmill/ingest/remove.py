@@ -1,8 +1,8 @@
 """The end of subtrees and bases: the jobs `delete_subtree` and `delete_base`.
 
-    cancel      jobs about the items: those that wait are gone, those that run are told
-    remove      batches of items, the deepest first; each with its chunks, versions, unshared contents, in one
-                fenced transaction together with what the receipt says so far
+    remove      batches of items that hold none, so from the leaves up; each with its jobs (those that wait are gone,
+                those that run are told), chunks, versions and unshared contents, in one fenced transaction
+                together with what the receipt says so far
     blobs       those that nothing uses any more leave the store, then the table
 
 Killed anywhere: the next attempt removes what is left, and the receipt goes on from where it was. Nothing here
@@ -16,11 +16,13 @@ from gristmill import catalog, faults, jobs
 from gristmill.catalog import BaseId, ItemId
 from gristmill.db import Database, Tx
 from gristmill.jobs import Done, Job, Outcome, Snooze
+from gristmill.operations.delete import forget_jobs
 from gristmill.search import publish
 from gristmill.sources.blobs import Blobs
 from gristmill.work import DeleteBase, DeleteSubtree
 
 BATCH = 500
+_BLOBS = 100  # who stores one of them again waits for so many
 _AGAIN = timedelta(milliseconds=200)
 
 
@@ -61,10 +63,11 @@ class Remover:
     async def _remove_some(self, job: Job, base_id: BaseId, roots: Sequence[ItemId] | None) -> bool:
         async with self._db.transaction() as tx:
             await jobs.fence(tx, job)
-            batch = await self._batch(tx, base_id, roots)
-            if not batch:
+            found = await self._batch(tx, base_id, roots)
+            if not found:
                 return False
-            await jobs.cancel_about(tx, batch)
+            batch = await catalog.lock_items(tx, found)
+            await forget_jobs(tx, batch)
             chunks = await publish.withdraw(tx, base_id, batch)
             removed = await catalog.remove_items(tx, batch)
             receipt = await jobs.load_result(tx, job)
@@ -85,14 +88,16 @@ class Remover:
 
     async def _empty_store(self) -> None:
         """Take out of the store what is marked for it, by this job or by one that was cut off."""
-        while True:
-            async with self._db.connection() as tx:
-                hashes = await catalog.removing_blobs(tx, BATCH)
-            if not hashes:
-                return
-            await self._blobs.delete(hashes)
-            async with self._db.connection() as tx:
+        more = True
+        while more:
+            # The one transaction that stays open while the store works: its locks keep everybody from storing the
+            # same bytes, and another removal from taking them away once they are stored anew.
+            async with self._db.transaction() as tx:
+                hashes = await catalog.removing_blobs(tx, _BLOBS)
+                await faults.point("remove.blobs_locked")
+                await self._blobs.delete(hashes)
                 await catalog.forget_blobs(tx, hashes)
+            more = bool(hashes)
 
     async def _finish(self, job: Job, *, forget_lane: bool = False) -> None:
         async with self._db.transaction() as tx:

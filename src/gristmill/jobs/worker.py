@@ -3,7 +3,8 @@
 It claims only as many jobs as it has slots for. Two loops run side by side:
 
     cycle   settle what is finished and claim what there is room for, in one statement; sleep until a
-            notification, a finished job, or the poll interval (the fallback when notifications are lost)
+            notification, a finished job, or the poll interval, which grows while there is nothing (the fallback
+            when notifications are lost, or another claims from the same lane)
     pulse   renew the lease, stop what was cancelled, tick (promote due jobs, return those of the gone),
             fire due schedules, sweep
 
@@ -37,6 +38,7 @@ from gristmill.jobs.job import Band, Job, JobId, Outcome
 log = logging.getLogger(__name__)
 
 POLL = timedelta(seconds=1)
+SHORTEST_POLL = timedelta(milliseconds=10)
 CLAIM_BATCH = 256
 _SWEEP_EVERY = 60.0
 
@@ -83,6 +85,7 @@ class Worker:
         self._unsettled: list[tuple[Job, retry.Move]] = []
         self._strays: set[JobId] = set()
         self._more, self._cycling = True, False
+        self._poll = SHORTEST_POLL
         self._swept = time.monotonic()
         self._outage = Outage(log, "the database")
         self._lock_key = random.getrandbits(31)
@@ -118,7 +121,12 @@ class Worker:
         limit, general = self._room()
         if not self._finished and not self._unsettled and (not self._more or limit <= 0):
             self._wake.clear()
-            if not await clock.wait(self._wake, POLL):
+            if await clock.wait(self._wake, self._poll):
+                self._poll = SHORTEST_POLL
+            else:
+                # Nothing told us: look more seldom the longer that is so, and soon after there was something, for
+                # a lane that another was claiming from may have more.
+                self._poll = min(self._poll * 2, POLL)
                 self._more = True
             return
         try:
@@ -129,6 +137,8 @@ class Worker:
             return
         self._outage.ended()
         self._more = bool(jobs)
+        if jobs:
+            self._poll = SHORTEST_POLL
         for job in jobs:
             self._running[job.id] = (job, asyncio.create_task(self._execute(job)))
         if jobs:

@@ -116,14 +116,13 @@ async def _file(
     on_conflict: OnConflict,
 ) -> tuple[list[Item], list[Skipped]]:
     items = [item for _, item in accepted]
-    there = await catalog.find_same(tx, base.id, parent_id, items)
     if on_conflict == "rename":
-        return await catalog.insert_items(
-            tx, base.id, parent_id, await _renamed(tx, base, parent_id, items)
-        ), []
+        items = await _renamed(tx, base, parent_id, items)
+        return await catalog.insert_items(tx, base.id, parent_id, items), []
+    there = await catalog.find_same(tx, base.id, parent_id, items)
     # Of equal things within one request the first counts, or with replace the last.
-    first = {(item.type, item.key): place for place, item in reversed(list(enumerate(items)))}
-    last = {(item.type, item.key): place for place, item in enumerate(items)}
+    first = {_thing(item): place for place, item in reversed(list(enumerate(items)))}
+    last = {_thing(item): place for place, item in enumerate(items)}
     chosen = set((last if on_conflict == "replace" else first).values())
     fresh = [place for place in sorted(chosen) if place not in there]
     created = (
@@ -134,9 +133,9 @@ async def _file(
             if (replaced := await catalog.replace_item(tx, there[place], items[place])) is not None:
                 created.append(replaced)
         return created, []
-    ids = {(items[place].type, items[place].key): item.id for place, item in zip(fresh, created, strict=True)}
+    ids = {_thing(items[place]): item.id for place, item in zip(fresh, created, strict=True)}
     skipped = [
-        Skipped(index, there.get(place) or ids[item.type, item.key])
+        Skipped(index, there.get(place) or ids[_thing(item)])
         for place, (index, item) in enumerate(accepted)
         if place not in fresh
     ]
@@ -145,19 +144,47 @@ async def _file(
 
 async def _renamed(tx: Tx, base: Base, parent_id: ItemId | None, items: Sequence[NewItem]) -> list[NewItem]:
     """The items under keys that are free, each with a number behind its title where it needed one."""
-    result, number = list(items), [1] * len(items)
-    while True:
-        there = await catalog.find_same(tx, base.id, parent_id, result) if result else {}
-        seen: set[tuple[str, str]] = set()
-        clashing = [
-            place
-            for place, item in enumerate(result)
-            if place in there or (item.type, item.key) in seen or seen.add((item.type, item.key)) is not None
+    there = await catalog.find_same(tx, base.id, parent_id, items) if items else {}
+    result = list(items)
+    taken: set[tuple[str, str]] = set()
+    crowded: dict[tuple[str, str], list[int]] = {}
+    for place, item in enumerate(items):
+        if place in there or _thing(item) in taken:
+            crowded.setdefault(_thing(item), []).append(place)
+        else:
+            taken.add(_thing(item))
+    for places in crowded.values():
+        numbered = await _free(tx, base, parent_id, items[places[0]], len(places), taken)
+        for place, suffix in zip(places, numbered, strict=True):
+            result[place] = _numbered(items[place], suffix)
+            taken.add(_thing(result[place]))
+    return result
+
+
+async def _free(
+    tx: Tx, base: Base, parent_id: ItemId | None, item: NewItem, wanted: int, taken: set[tuple[str, str]]
+) -> list[int]:
+    """The first numbers under which `item` is not there yet; asked for more at once each time, for there may be
+    thousands of the same name."""
+    free: list[int] = []
+    start, width = 2, wanted + 8
+    while len(free) < wanted:
+        asked = [_numbered(item, number) for number in range(start, start + width)]
+        there = await catalog.find_same(tx, base.id, parent_id, asked)
+        free += [
+            start + place
+            for place, one in enumerate(asked)
+            if place not in there and _thing(one) not in taken
         ]
-        if not clashing:
-            return result
-        for place in clashing:
-            number[place] += 1
-            original = items[place]
-            suffix = f" ({number[place]})"
-            result[place] = replace(original, title=original.title + suffix, key=original.key + suffix)
+        start, width = start + width, width * 4
+    return free[:wanted]
+
+
+def _numbered(item: NewItem, number: int) -> NewItem:
+    suffix = f" ({number})"
+    return replace(item, title=item.title + suffix, key=item.key + suffix)
+
+
+def _thing(item: NewItem) -> tuple[str, str]:
+    """What makes it the same thing as another, under one parent."""
+    return item.type, item.key

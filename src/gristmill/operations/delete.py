@@ -1,7 +1,7 @@
 """delete: hide subtrees at once, and have them removed. The only operation that may preempt active work.
 
     transaction     base's turn (a failed one too) → outermost selected → subtrees deleting → containers above
-                    derived → one job; all of it or nothing
+                    derived → what runs for them told to stop → one job; all of it or nothing
 
 From the commit on no list, search or read shows them, and no worker's write for them is accepted: workers write
 while they share the base's turn, and look at the item's status then. Killed before the commit: nothing was asked.
@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gristmill import catalog, faults, jobs
-from gristmill.catalog import BaseId, ItemId
-from gristmill.db import Database
+from gristmill.catalog import Base, BaseId, ItemId
+from gristmill.db import Database, Tx
 from gristmill.jobs import JobId, NewJob
 from gristmill.operations import guards
+from gristmill.operations.health import queries
 from gristmill.work import DeleteSubtree
 
 
@@ -34,8 +35,25 @@ async def delete(db: Database, base_id: BaseId, item_ids: Sequence[ItemId]) -> A
         roots = [item.id for item in await guards.outermost_selected(tx, base, item_ids)]
         if not roots:
             return Accepted([], None)
-        await catalog.mark_deleting(tx, roots)
-        await faults.point("delete.marked")
-        (job,) = await jobs.enqueue(tx, NewJob(DeleteSubtree(base.id, tuple(roots)), lane=base.lane))
+        job_id = await hide(tx, base, roots)
         await faults.point("delete.before_commit")
-    return Accepted(roots, job.id)
+    return Accepted(roots, job_id)
+
+
+async def hide(tx: Tx, base: Base, roots: Sequence[ItemId]) -> JobId:
+    """Mark these subtrees as deleting and queue their removal, in the base's turn; the job that does it.
+
+    What runs for them is told at once. The removal cancels what waits, but it may itself wait for a slot that just
+    these jobs hold.
+    """
+    await catalog.mark_deleting(tx, roots)
+    await jobs.cancel_about(tx, await queries.values(tx, "running_for_deleted", lane=base.lane))
+    await faults.point("delete.marked")
+    (job,) = await jobs.enqueue(tx, NewJob(DeleteSubtree(base.id, tuple(roots)), lane=base.lane))
+    return job.id
+
+
+async def forget_jobs(tx: Tx, item_ids: Sequence[ItemId]) -> None:
+    """No job is left about items that go: what waits or is dead is gone, what runs is told to stop."""
+    await jobs.cancel_about(tx, item_ids)
+    await queries.run(tx, "forget_dead", subjects=list(item_ids))

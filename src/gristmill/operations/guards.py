@@ -46,8 +46,7 @@ async def parent_takes_children(tx: Tx, base: Base, parent_id: ItemId | None) ->
     if parent_id is None:
         return None
     parent = await item_exists(tx, parent_id)
-    if parent.base_id != base.id:
-        raise Conflict(f"Item {parent_id} belongs to another base.", code="item_of_other_base")
+    _of_base(parent, base)
     if not parent.is_container:
         raise Invalid(f"Item {parent_id} is a {parent.type}, which holds no items.", code="not_a_container")
     return parent
@@ -60,15 +59,15 @@ async def outermost_selected(tx: Tx, base: Base, ids: Sequence[ItemId]) -> list[
     for missing in set(wanted) - {item.id for item in found}:
         raise NotFound(f"There is no item {missing}.", code="item_not_found")
     for item in found:
-        if item.base_id != base.id:
-            raise Conflict(f"Item {item.id} belongs to another base.", code="item_of_other_base")
+        _of_base(item, base)
     outermost = set(await catalog.outermost(tx, wanted))
     return [item for item in found if item.id in outermost]
 
 
 async def chunks_may_be_listed(tx: Tx, base: Base, item: Item) -> None:
-    """Only of a completed item in a base that has not failed, and not while something below it is being deleted."""
+    """Only of a completed item of a base that has not failed, and not while something below it is being deleted."""
     not_failed(base)
+    _of_base(item, base)
     if item.status is not ItemStatus.COMPLETED:
         raise Conflict(
             f"The item is {item.status}; chunks are listed once it is completed.", code="item_not_completed"
@@ -77,6 +76,11 @@ async def chunks_may_be_listed(tx: Tx, base: Base, item: Item) -> None:
         raise Conflict(
             "Something in it is being deleted; ask again when that is done.", code="subtree_deleting"
         )
+
+
+def _of_base(item: Item, base: Base) -> None:
+    if item.base_id != base.id:
+        raise Conflict(f"Item {item.id} belongs to another base.", code="item_of_other_base")
 
 
 def _there(base: Base | None, base_id: BaseId) -> Base:

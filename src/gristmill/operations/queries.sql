@@ -2,7 +2,8 @@
 -- Active items that no living job will move on: leaves without their own, containers with neither one nor an active child.
 select i.id from item i join base b on b.id = i.base_id
  where i.status in ('idle', 'preparing', 'processing', 'reading', 'embedding') and b.status <> 'deleting'
-   and not exists (select from job j where j.subject = i.id and j.state <> 'dead')
+   and not exists (select from job j where j.subject = i.id and j.state <> 'dead'
+                      and (j.payload ->> 'version')::int = i.wanted_version)
    and not (i.type in ('directory', 'sitemap', 'connector') and exists (
        select from item c where c.parent_id = i.id
           and c.status in ('idle', 'preparing', 'processing', 'reading', 'embedding')))
@@ -21,8 +22,8 @@ select j.subject from job j
 select i.id, i.base_id from item i join base b on b.id = i.base_id
   left join item p on p.id = i.parent_id
  where i.status = 'deleting' and b.status <> 'deleting' and (p.id is null or p.status <> 'deleting')
-   and not exists (select from job j where j.kind = 'delete_subtree' and j.state <> 'dead' and j.lane = i.base_id::text
-                      and j.payload -> 'root_ids' ? i.id::text)
+   and i.id not in (select r.id::uuid from job j, jsonb_array_elements_text(j.payload -> 'root_ids') r(id)
+                     where j.kind = 'delete_subtree' and j.state <> 'dead')
  order by i.id limit %(limit)s;
 
 -- name: unremoved_bases
@@ -55,6 +56,15 @@ select encode(b.hash, 'hex') from blob b
    and not exists (select from item i where i.blob_hash = b.hash)
  limit %(limit)s;
 
+-- name: running_for_deleted
+-- What running jobs of a lane are about that is being deleted.
+select j.subject from job j join item i on i.id = j.subject
+ where j.lane = %(lane)s and j.state = 'running' and i.status = 'deleting';
+
+-- name: forget_dead
+-- Dead jobs about things that are gone are forgotten.
+delete from job where subject = any (%(subjects)s::uuid[]) and state = 'dead';
+
 -- name: parked
 -- Items whose indexing was interrupted in a base that does not resume by itself.
 select id from item where base_id = %(base)s and status = 'failed' and error_code = 'interrupted' order by id limit %(limit)s;
@@ -62,7 +72,7 @@ select id from item where base_id = %(base)s and status = 'failed' and error_cod
 -- name: dismiss
 -- Parked and stuck items are left as they are: failed, and no longer asked about.
 update item set status = 'failed', error_code = 'dismissed', error_message = 'Indexing was interrupted, and dismissed.',
-       wanted_version = wanted_version + 1, updated_at = clock_now()
+       wanted_version = wanted_version + 1, expanded_version = wanted_version + 1, updated_at = clock_now()
  where id = any (%(ids)s::uuid[]) and status <> 'deleting'
 returning id;
 

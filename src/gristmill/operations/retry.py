@@ -22,7 +22,8 @@ async def retry(db: Database, job_id: JobId) -> Shown:
         job = await jobs.find_job(tx, job_id)
         if job is None:
             raise NotFound(f"There is no job {job_id}.", code="job_not_found")
-        await catalog.take_turn(tx, BaseId(UUID(job.lane)))
+        if await catalog.take_turn(tx, BaseId(UUID(job.lane))) is None:
+            raise Conflict("The base is being deleted: there is nothing to retry.", code="job_outdated")
         if not await jobs.revive(tx, [job_id]):
             raise Conflict(f"The job is {job.state}; only a dead one can be retried.", code="job_not_dead")
         if job.kind in _STAGES and job.subject is not None:

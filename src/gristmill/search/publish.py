@@ -1,8 +1,9 @@
 """Makes a version searchable: chunks are written beside what answers, then one transaction switches.
 
-    begin    nothing of the version is there (an earlier attempt's rows are dropped)
+    begin    nothing is there but what answers (earlier attempts' rows are dropped)
     write    one batch of its rows
     publish  item → completed with the new version, the old version's rows gone, the job done: all or nothing
+    discard  the version will not come: what is there of it goes
 
 The caller brings a transaction that shares the base's turn and has proved the job's lease. Killed anywhere
 before publish: the old version answers, and the next attempt begins again.
@@ -18,9 +19,9 @@ from gristmill.search import store
 from gristmill.search.rows import Chunk
 
 
-async def begin(tx: Tx, item: Item, version: int) -> None:
-    """Clear the place for `version`."""
-    await store.drop_version(tx, item.base_id, item.id, version)
+async def begin(tx: Tx, item: Item) -> None:
+    """Clear the place for the version that is wanted."""
+    await store.drop_unpublished(tx, item.base_id, item.id)
 
 
 async def write(tx: Tx, item: Item, version: int, chunks: Sequence[Chunk]) -> None:
@@ -35,6 +36,11 @@ async def publish(
     await jobs.complete(tx, job)
     if await catalog.publish(tx, item.id, version, chunks=chunks, warnings=warnings):
         await store.drop_other_versions(tx, item.base_id, item.id, version)
+
+
+async def discard(tx: Tx, base_id: BaseId, item_id: ItemId) -> None:
+    """Remove what does not answer, of an item whose version failed."""
+    await store.drop_unpublished(tx, base_id, item_id)
 
 
 async def withdraw(tx: Tx, base_id: BaseId, item_ids: Sequence[ItemId]) -> int:

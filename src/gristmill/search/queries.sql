@@ -1,6 +1,7 @@
--- name: drop_version
--- Removes what an earlier attempt wrote under a version.
-delete from chunk where base_id = %(base)s and item_id = %(item)s and version = %(version)s;
+-- name: drop_unpublished
+-- Removes what attempts at any version have written that does not answer.
+delete from chunk c using item i
+ where c.base_id = %(base)s and c.item_id = %(item)s and i.id = c.item_id and c.version is distinct from i.live_version;
 
 -- name: drop_other_versions
 -- Removes what no longer answers.

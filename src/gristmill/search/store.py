@@ -27,9 +27,9 @@ async def write(tx: Tx, base_id: UUID, item_id: UUID, version: int, chunks: Sequ
         await copy.write(rows.TRAILER)
 
 
-async def drop_version(tx: Tx, base_id: UUID, item_id: UUID, version: int) -> None:
-    """Remove what was written under `version`."""
-    await queries.run(tx, "drop_version", base=base_id, item=item_id, version=version)
+async def drop_unpublished(tx: Tx, base_id: UUID, item_id: UUID) -> None:
+    """Remove what was written under versions that do not answer."""
+    await queries.run(tx, "drop_unpublished", base=base_id, item=item_id)
 
 
 async def drop_other_versions(tx: Tx, base_id: UUID, item_id: UUID, version: int) -> None:

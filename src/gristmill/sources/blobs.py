@@ -122,8 +122,9 @@ class Blobs:
     async def read(self, digest: bytes) -> AsyncGenerator[bytes]:
         """The bytes of a blob, part by part."""
         size = await self.size(digest)
-        for start in range(0, size, OBJECT_PART):
-            length = min(OBJECT_PART, size - start)
+        part_size = FileWriter.part if self._folder is not None else OBJECT_PART
+        for start in range(0, size, part_size):
+            length = min(part_size, size - start)
             with _told(reading=digest):
                 part = await self._store.get_range_async(_path(digest), start=start, length=length)
             yield bytes(part)
@@ -188,7 +189,8 @@ class Blobs:
 
 def _bucket(url: str) -> ObjectStore:
     parts = urlsplit(url)
-    if parts.username or parts.password or parts.query:
+    named = parts.username and not parts.scheme.startswith("abfs")  # abfs://container@account
+    if named or parts.password or parts.query:
         told = "The blob store's address holds credentials or options; they belong in the environment."
         raise SetupError(told, code="bad_blob_store")
     try:

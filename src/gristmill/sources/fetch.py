@@ -16,21 +16,18 @@ server likes, before anyone can count. Addresses are told without their query, w
 """
 
 import asyncio
-import contextlib
 import zlib
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
+from datetime import timedelta
 
 import httpx
 
+from gristmill import net
 from gristmill.errors import Gone, Permanent, Transient, Unreadable
 from gristmill.sources.gunzip import Gunzip
 
 _CHUNK = 64 * 1024
-# A server that asks for more is taken at its word for a day, no longer.
-_LONGEST_RETRY = timedelta(days=1)
 
 
 @asynccontextmanager
@@ -76,7 +73,7 @@ def expect_success(response: httpx.Response) -> None:
             raise Unreadable(told, code="forbidden_by_source")
         case 429 | 503:
             told = f"{where} asks to come back later (status {status})."
-            raise Transient(told, code="source_busy", retry_after=retry_after(response))
+            raise Transient(told, code="source_busy", retry_after=net.retry_after(response.headers))
         case _ if status in (408, 425) or status >= 500:
             raise Transient(f"{where} answered with status {status}.", code="source_unavailable")
         case _:
@@ -119,18 +116,6 @@ async def _inflated(response: httpx.Response) -> AsyncGenerator[bytes]:
 def _cut_short(response: httpx.Response) -> Transient:
     told = f"{shown(str(response.url))} came damaged: its gzip stream is broken."
     return Transient(told, code="source_unavailable")
-
-
-def retry_after(response: httpx.Response) -> timedelta | None:
-    """How long the server asks to wait, as seconds or as a date; never below zero."""
-    given = response.headers.get("retry-after", "").strip()
-    if given.isdecimal():
-        return min(timedelta(seconds=min(int(given), 10**6)), _LONGEST_RETRY)
-    with contextlib.suppress(ValueError):
-        until = parsedate_to_datetime(given)
-        until = until.replace(tzinfo=until.tzinfo or UTC)
-        return min(max(until - datetime.now(UTC), timedelta(0)), _LONGEST_RETRY)
-    return None
 
 
 def shown(url: str) -> str:

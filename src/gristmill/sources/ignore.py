@@ -51,9 +51,10 @@ BUILT_IN_FILES = (
 
 _LONGEST_FILE = 1024 * 1024
 _LONGEST_PATTERN = 1000
-# Matching is by backtracking, cubic in a name's length at four stars and hopeless at ten; it holds the GIL.
-_MOST_STARS = 4
-_STARS = re.compile(r"\*+")
+# Matching is by backtracking, and nothing else runs meanwhile: 3 ms for the worst name at three stars, 0.3 s at
+# four, hopeless at ten.
+_MOST_STARS = 3
+_MOST_DOUBLE_STARS = 2
 
 
 @dataclass(frozen=True)
@@ -127,8 +128,12 @@ def _compiled(lines: Iterable[str]) -> GitIgnoreSpec:
     for line in lines:
         if line.startswith("#"):
             continue
-        if len(line) > _LONGEST_PATTERN or len(_STARS.findall(line)) > _MOST_STARS:
-            raise ValueError(f"{line[:60]!r} is too long or has more than {_MOST_STARS} stars")
+        double = line.count("**")
+        if line.count("*") - 2 * double > _MOST_STARS or double > _MOST_DOUBLE_STARS:
+            told = f"has more than {_MOST_STARS} single or {_MOST_DOUBLE_STARS} double stars"
+            raise ValueError(f"{line[:60]!r} {told}")
+        if len(line) > _LONGEST_PATTERN:
+            raise ValueError(f"{line[:60]!r} is longer than {_LONGEST_PATTERN:,} characters")
         try:
             GitIgnoreSpec.from_lines([line])
         except (ValueError, re.error) as error:

@@ -5,10 +5,10 @@
     larger or deeper than the limits    the text of the whole body
     no text at all                      the text is empty; the caller says what that means
 
-Every page is walked once without building a tree, in linear time and to any depth (10 MB: at most 3 s), for its
-title, its text and its measure. Only a page within the limits is parsed into a tree: libxml2 drops what lies
-deeper than 2,048 levels, and trafilatura is slow with many elements (10 MB of links: more than 100 s), with deep
-ones, and quadratic in those of one paragraph (49,000 spans: 137 s). Within them, the worst page found took 16 s.
+Every page is walked once without building a tree, in linear time and to any depth (10 MB: about 3 s at the worst),
+for its title, its text and its measure. Only a page within the limits is parsed into a tree: libxml2 drops what
+lies deeper than 2,048 levels, and trafilatura is slow with many elements (10 MB of links: more than 100 s), with
+deep ones, and quadratic in those of one paragraph (49,000 spans: 137 s). Within them, the worst page found took 16 s.
 """
 
 import contextlib

@@ -196,7 +196,7 @@ class SitemapListing:
             return None
 
     def _is_new(self, url: str) -> bool:
-        # Sixteen bytes an address: a hundred thousand of them are 10 MB, as strings they were twice that.
+        # Sixteen bytes an address, however long a hostile sitemap makes them.
         mark = blake2b(url.encode(), digest_size=16).digest()
         known = mark in self._seen
         self._seen.add(mark)

@@ -136,6 +136,17 @@ create function item_subtree(p_roots uuid[]) returns table (id uuid, depth int) 
     select id, max(depth) from subtree group by id
 $$;
 
+-- What can go next of subtrees that are being deleted: items that hold none. It walks down only as far as it must to
+-- find p_limit of them, so that a batch costs about the same however many there are.
+create function item_removable(p_roots uuid[], p_limit int) returns setof uuid
+language sql stable set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
+    with recursive subtree(id) as (
+        select i.id from item i where i.id = any (p_roots) and i.status = 'deleting'
+        union all
+        select i.id from subtree s join item i on i.parent_id = s.id)
+    select s.id from subtree s where not exists (select from item c where c.parent_id = s.id) limit p_limit
+$$;
+
 -- Same-base changes take turns; what a worker writes of a base's items shares the turn. Never held across I/O.
 create function base_turn(p_base uuid) returns void language sql as
     'select pg_advisory_xact_lock(hashtextextended(p_base::text, 1735551596))';

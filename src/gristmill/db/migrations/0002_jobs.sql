@@ -173,33 +173,22 @@ create function lane_room(p_lane text, p_cap int) returns int
     select p_cap - count(*)::int from (select from job r where r.lane = p_lane and r.state = 'running' limit p_cap) r
 $$;
 
--- Take the lanes whose turn it is and which have room, and lock them: only their holder starts jobs of them.
-create function lane_take(p_limit int, p_cap int, p_urgent boolean, p_wait boolean) returns text[]
+-- Take the lanes whose turn it is and which have room, and lock them: only their holder starts jobs of them. A lane
+-- that another claims from, or that is being woken, is passed over, not waited for: the worker looks again soon.
+create function lane_take(p_limit int, p_cap int, p_urgent boolean, p_not text[]) returns text[]
 language plpgsql set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
 set enable_sort = off as $$
-declare
-    v_lanes text[];
 begin
     if p_urgent then
-        select array_agg(t.lane) into v_lanes from (
+        return array(
             select l.lane from lane l
-             where l.urgent and not l.paused and lane_room(l.lane, coalesce(l.cap, p_cap)) > 0
-             order by l.served limit p_limit for no key update skip locked) t;
-    else
-        select array_agg(t.lane) into v_lanes from (
-            select l.lane from lane l
-             where l.busy and not l.paused and lane_room(l.lane, coalesce(l.cap, p_cap)) > 0
-             order by l.served limit p_limit for no key update skip locked) t;
-        -- Nothing to do, or each is being claimed from right now: wait for the first. Never while holding
-        -- other lanes, so that claimers can't wait for each other in a circle.
-        if v_lanes is null and p_wait then
-            select array_agg(t.lane) into v_lanes from (
-                select l.lane from lane l
-                 where l.busy and not l.paused and lane_room(l.lane, coalesce(l.cap, p_cap)) > 0
-                 order by l.served limit 1 for no key update) t;
-        end if;
+             where l.urgent and not l.paused and l.lane <> all (p_not) and lane_room(l.lane, coalesce(l.cap, p_cap)) > 0
+             order by l.served limit p_limit for no key update skip locked);
     end if;
-    return v_lanes;
+    return array(
+        select l.lane from lane l
+         where l.busy and not l.paused and l.lane <> all (p_not) and lane_room(l.lane, coalesce(l.cap, p_cap)) > 0
+         order by l.served limit p_limit for no key update skip locked);
 end $$;
 
 -- Start up to p_limit jobs of lanes that the caller has locked, and charge the lanes for them. The snapshot is
@@ -285,6 +274,7 @@ language plpgsql as $$
 #variable_conflict use_column
 declare
     v_lanes text[];
+    v_seen text[] := '{}';
     v_left int := p_limit;
     v_got int := 0;
 begin
@@ -294,19 +284,20 @@ begin
           from (select from job r where r.state = 'running' limit p_global_cap) r;
     end if;
     if v_left > 0 and exists (select from lane l where l.urgent and not l.paused) then
-        v_lanes := lane_take(v_left, p_cap, true, false);
-        if v_lanes is not null then
+        v_lanes := lane_take(v_left, p_cap, true, '{}');
+        if v_lanes <> '{}' then
             return query select * from lane_start(v_lanes, p_worker, v_left, p_cap, 0);
             get diagnostics v_got = row_count;
         end if;
     end if;
     v_left := least(v_left - v_got, p_general);
     while v_left > 0 loop
-        v_lanes := lane_take(v_left, p_cap, false, v_lanes is null);
-        exit when v_lanes is null;
+        v_lanes := lane_take(v_left, p_cap, false, v_seen);
+        exit when v_lanes = '{}';
         return query select * from lane_start(v_lanes, p_worker, v_left, p_cap, 2);
         get diagnostics v_got = row_count;
         exit when v_got > 0;            -- else they were dry, and have left the round: look at the next
+        v_seen := v_seen || v_lanes;    -- … or somebody is enqueueing into them, and they have not
     end loop;
 end $$;
 

@@ -1,0 +1,140 @@
+"""What deletions, rebuilds and replacements leave behind: nothing."""
+
+from pathlib import Path
+
+import pytest
+
+from gristmill import faults
+from gristmill.catalog import Base
+from gristmill.ingest import remove
+from gristmill.jobs import retry
+from gristmill.operations import bases, delete
+from gristmill.operations.uploads import keep
+from tests.operations.hand import Hand, file, folder, note, pieces, upload
+
+
+@pytest.fixture
+async def base(hand: Hand) -> Base:
+    return await hand.base()
+
+
+async def stored(hand: Hand, data: bytes) -> tuple[bytes, int]:
+    blob = await keep(hand.db, hand.originals.blobs, lambda: pieces(data))
+    return blob.hash, blob.size
+
+
+async def test_the_receipt_of_a_deletion_counts_what_is_gone(hand: Hand, base: Base, tmp_path: Path) -> None:
+    """S1-12, issue 4: items, chunks, contents and blobs."""
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/a.md").write_text("rye")
+    (root,) = await hand.add(base, folder(tmp_path / "docs"))
+    await hand.add(base, upload("b.md", *await stored(hand, b"oats")), parent_id=root.id)
+    await hand.work()
+    accepted = await delete.delete(hand.db, base.id, [root.id])
+    await hand.work()
+    receipt = await hand.one("select result from job_history where id = %s", accepted.job_id)
+    assert receipt == {"items": 3, "chunks": 2, "contents": 2, "blobs": 1}
+    assert await hand.left() == {}
+
+
+async def test_a_tree_larger_than_a_batch_is_removed_from_its_leaves_up(
+    hand: Hand, base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Promise 3: no parent goes before its children, which would go with it and leave their contents."""
+    monkeypatch.setattr(remove, "BATCH", 3)
+    for name in ("x", "x/y", "x/y/z", "w"):
+        (tmp_path / "top" / name).mkdir(parents=True)
+        for number in range(4):
+            (tmp_path / "top" / name / f"{number}.md").write_text(f"{name} {number}")
+    (root,) = await hand.add(base, folder(tmp_path / "top"))
+    await hand.work()
+    accepted = await delete.delete(hand.db, base.id, [root.id])
+    await hand.work()
+    receipt = await hand.one("select result from job_history where id = %s", accepted.job_id)
+    assert receipt == {"items": 21, "chunks": 16, "contents": 16, "blobs": 0}
+    assert await hand.left() == {}
+
+
+async def test_a_base_leaves_no_content_and_no_blob_of_its_trees(
+    hand: Hand, base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Promise 3, S0-34."""
+    monkeypatch.setattr(remove, "BATCH", 3)
+    (tmp_path / "docs/deep").mkdir(parents=True)
+    for number in range(5):
+        (tmp_path / "docs/deep" / f"{number}.md").write_text(f"grain {number}")
+    (root,) = await hand.add(base, folder(tmp_path / "docs"))
+    digest, size = await stored(hand, b"oats")
+    await hand.add(base, upload("b.md", digest, size), parent_id=root.id)
+    await hand.work()
+    job_id = await bases.delete(hand.db, base.id)
+    await hand.work()
+    receipt = await hand.one("select result from job_history where id = %s", job_id)
+    assert receipt == {"items": 8, "chunks": 6, "contents": 6, "blobs": 1}
+    assert await hand.left() == {}
+    assert not await hand.originals.blobs.exists(digest)
+    assert await hand.one("select count(*) from lane") == 0
+
+
+async def test_a_rebuild_forgets_the_content_of_the_version_before(
+    hand: Hand, base: Base, tmp_path: Path
+) -> None:
+    """Promise 3: a text that answers no more is not kept."""
+    path = tmp_path / "a.md"
+    path.write_text("old rye")
+    (item,) = await hand.add(base, file(hand, path))
+    await hand.work()
+    path.write_text("new rye")
+    await hand.reindex(base, item.id)
+    await hand.work()
+    assert await hand.texts(base, "rye") == ["new rye"]
+    assert await hand.fetch("select text from content") == [("new rye",)]
+    assert await hand.left() == {"items": 1, "versions": 1, "chunks": 1, "contents": 1}
+
+
+async def test_a_content_that_another_item_uses_outlives_a_rebuild(
+    hand: Hand, base: Base, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.md"
+    path.write_text("same rye")
+    item, _ = await hand.add(base, file(hand, path), note("n", "same rye"))
+    await hand.work()
+    path.write_text("new rye")
+    await hand.reindex(base, item.id)
+    await hand.work()
+    assert await hand.texts(base, "rye") == ["new rye", "same rye"]
+    assert await hand.one("select count(*) from content") == 2
+    await hand.healthy()
+
+
+async def test_a_deleted_item_takes_its_dead_jobs_with_it(hand: Hand, base: Base, tmp_path: Path) -> None:
+    """Issue 4: jobs, zero left."""
+    path = tmp_path / "a.md"
+    path.write_bytes(b"\0")
+    (item,) = await hand.add(base, file(hand, path))
+    assert isinstance(await hand.step(), retry.Bury)
+    assert await hand.left() == {"items": 1, "jobs": 1}
+    await delete.delete(hand.db, base.id, [item.id])
+    await hand.work()
+    assert await hand.left() == {}
+
+
+async def test_a_failed_attempt_leaves_no_chunks_of_what_it_did_not_finish(
+    hand: Hand, base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S4-48: what the version before has stays."""
+    path = tmp_path / "a.md"
+    path.write_text("old rye")
+    (item,) = await hand.add(base, file(hand, path))
+    await hand.work()
+    path.write_text("new rye")
+    await hand.reindex(base, item.id)
+    await hand.step()
+    (job,) = await hand.claim()
+    job.attempt = job.max_attempts
+    monkeypatch.setattr(faults, "_armed", {})
+    faults.arm("index.batch_written=fail")
+    assert isinstance(await hand.run(job), retry.Bury)
+    assert await hand.fetch("select version, text from chunk") == [(1, "old rye")]
+    assert await hand.texts(base, "rye") == ["old rye"]
+    await hand.healthy()
