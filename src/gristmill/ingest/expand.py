@@ -9,6 +9,7 @@ Killed anywhere: the next attempt lists again, and passes over what this version
 files are searchable while later ones are still being listed, and a listing of any size fits in memory.
 """
 
+import logging
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from pathlib import Path
@@ -24,6 +25,8 @@ from gristmill.operations.schedule import schedule
 from gristmill.sources.directory import Found, Rules, list_folder
 from gristmill.sources.sitemap import SitemapRules, list_sitemap
 from gristmill.work import PrepareRoot
+
+log = logging.getLogger(__name__)
 
 
 class Expander:
@@ -75,8 +78,11 @@ class Expander:
                 async for found in folder:
                     yield [_child(entry, top) for entry in found]
         elif root.type == "sitemap":
-            async for pages in list_sitemap(root.source["url"], SitemapRules(private=self._private)):
+            listing = list_sitemap(root.source["url"], SitemapRules(private=self._private))
+            async for pages in listing:
                 yield [NewItem("url", page.url[:500], page.url, source={"url": page.url}) for page in pages]
+            if listing.left_out:
+                log.info("sitemap left pages out", extra={"item": root.id, **listing.left_out})
         else:
             raise Unsupported(f"Items of type {root.type!r} can't be listed yet.")
 

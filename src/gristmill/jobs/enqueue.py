@@ -12,12 +12,13 @@ from uuid import UUID
 import psycopg
 
 from gristmill.db import Tx
-from gristmill.jobs.job import Band, Enqueued, JobId, NewJob
+from gristmill.jobs.job import Band, Enqueued, JobId, NewJob, Work
 from gristmill.jobs.store import queries
 
 MANY = 32  # from here on a third round trip is worth it
 _NULL = "\\N"
 _COPY_ROWS = 1000
+_Shapes = dict[tuple[type[Work], str, Band | None], str]
 
 
 async def enqueue(tx: Tx, *new: NewJob) -> list[Enqueued]:
@@ -40,11 +41,14 @@ async def _copy(tx: Tx, new: Sequence[NewJob]) -> list[Enqueued]:
     (first,) = await queries.values(tx, "announce", **_lanes(new))
     # The ids that follow the first one in its random part: they keep the order, and are nobody else's.
     start = first.int
+    shapes: _Shapes = {}
     async with tx.cursor() as cursor, cursor.copy(queries["copy_jobs"]) as copy:
         for begin in range(0, len(new), _COPY_ROWS):
             part = new[begin : begin + _COPY_ROWS]
-            await copy.write("".join([_as_line(start + begin + n, job) for n, job in enumerate(part)]))
-    return [Enqueued(JobId(UUID(int=start + n)), created=True) for n in range(len(new))]
+            lines = [_as_line(start + begin + n, job, shapes) for n, job in enumerate(part)]
+            await copy.write("".join(lines))
+        # Before the end is waited for: the server is still busy with the last rows.
+        return [Enqueued(JobId(UUID(int=start + n)), created=True) for n in range(len(new))]
 
 
 def _lanes(due: Sequence[NewJob]) -> dict[str, list[str]]:
@@ -74,14 +78,18 @@ def _as_json(job: NewJob) -> str:
     return f'{json.dumps(fields)[:-1]},"payload":{work.payload()}}}'
 
 
-def _as_line(number: int, job: NewJob) -> str:
-    """A row of COPY's text format: id, kind, lane, band, workload, key, subject, payload, max_attempts."""
+def _as_line(number: int, job: NewJob, shapes: _Shapes) -> str:
+    """A row of COPY's text format; what jobs of a kind and lane share is worked out once."""
     work = job.work
+    shape = shapes.get((type(work), job.lane, job.band))
+    if shape is None:
+        head = f"\t{work.kind}\t{_escaped(job.lane)}\t{_band(job).value}\t{work.attempts}\t"
+        shape = shapes[type(work), job.lane, job.band] = head
     key, subject = work.key(), work.subject()
+    payload = work.payload().replace("\\", "\\\\")  # JSON has no other character that COPY minds
     return (
-        f"{number:032x}\t{work.kind}\t{_escaped(job.lane)}\t{_band(job).value}\t{job.workload}"
-        f"\t{_NULL if key is None else _escaped(key)}\t{subject or _NULL}\t{_escaped(work.payload())}"
-        f"\t{work.attempts}\n"
+        f"{number:032x}{shape}{job.workload}\t{_NULL if key is None else _escaped(key)}"
+        f"\t{subject or _NULL}\t{payload}\n"
     )
 
 

@@ -57,8 +57,7 @@ def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 
-@dataclass(frozen=True)
-class NewJob:
+class NewJob(NamedTuple):
     """What is asked of `enqueue`; `workload` is the estimated cost in bytes of input."""
 
     work: Work

@@ -8,7 +8,7 @@ select uuidv7() from (select lane_wake(%(lanes)s::text[], %(urgent)s::text[]), p
 
 -- name: copy_jobs
 -- () -> queued, many at once; fails when a job lives under one of the keys.
-copy job (id, kind, lane, band, workload, key, subject, payload, max_attempts) from stdin;
+copy job (id, kind, lane, band, max_attempts, workload, key, subject, payload) from stdin;
 
 -- name: cycle
 -- running -> done for what is finished, then queued -> running, fair across lanes, under the caps.
