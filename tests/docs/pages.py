@@ -9,7 +9,8 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "gristmill"
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_HEADING = re.compile(r"^(#{1,6}) (.+)$", re.MULTILINE)
+_HEADING = re.compile(r"^(#{1,6}) ([^\n]+)$", re.MULTILINE)
+_FENCE_OR_HEADING = re.compile(f"{_FENCE.pattern}|{_HEADING.pattern}", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -56,9 +57,10 @@ def headings(text: str) -> list[str]:
 
 
 def sections(text: str) -> dict[str, str]:
-    """What stands under each heading, up to the next one of any level."""
-    _, *parts = _HEADING.split(prose(text))
-    return dict(zip(parts[1::3], parts[2::3], strict=True))
+    """What stands under each heading, up to the next one of any level, fenced blocks included."""
+    found = [match for match in _FENCE_OR_HEADING.finditer(text) if match[4] is not None]
+    ends = [*(match.start() for match in found[1:]), len(text)]
+    return {match[4]: text[match.end() : end] for match, end in zip(found, ends, strict=True)}
 
 
 def anchor(heading: str) -> str:

@@ -1,14 +1,21 @@
-"""docs/api.md has a section for every route, and none for a route that isn't there."""
+"""docs/api.md has a section for every route, and none for a route that isn't there; its examples are true to the schema."""
 
 import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
 
 import httpx
+import pytest
 from starlette.routing import Route
 
 from gristmill import app
-from tests.docs.pages import blocks, headings, read
+from gristmill.catalog import ItemStatus
+from tests.docs.pages import SOURCE, blocks, headings, read, sections
 
 PAGE = "docs/api.md"
+
+Schema = Mapping[str, Any]
 
 
 def documented() -> list[str]:
@@ -38,13 +45,129 @@ def test_every_example_is_json() -> None:
 
 
 async def test_the_example_requests_are_taken(http: httpx.AsyncClient) -> None:
-    """What the page sends, sent: a base, then its items, then a search."""
+    """What the page sends, sent: a base, its change, its items, a search."""
     sent = [json.loads(block.text) for block in blocks(read(PAGE)) if block.language == "json"]
     new_base = next(body for body in sent if "name" in body and "id" not in body)
+    change = next(body for body in sent if "name" in body and "id" not in body and body != new_base)
     items = next(body for body in sent if "content" in str(body.get("items")) and "nextCursor" not in body)
     question = next(body for body in sent if "query" in body)
     base = await http.post("/api/knowledge-bases", json={**new_base, "embedder": "hashed"})
     assert base.status_code == 201, base.text
     url = f"/api/knowledge-bases/{base.json()['id']}"
+    assert (await http.patch(url, json=change)).status_code == 200
     assert (await http.post(f"{url}/items", json=items)).status_code == 202
     assert (await http.post(f"{url}/search", json=question)).status_code == 200
+
+
+# ── examples and the schema ──────────────────────────────────────────────────────────────────────────────
+
+
+def operations(schema: Schema) -> Iterator[tuple[str, Schema, str]]:
+    """Every route, with what the schema says of it and the section that describes it."""
+    described = sections(read(PAGE))
+    for path, methods in schema["paths"].items():
+        for method, operation in methods.items():
+            title = f"{method.upper()} {path}"
+            yield title, operation, described[f"`{title}`"]
+
+
+def resolved(part: Schema, schema: Schema) -> Schema:
+    if "$ref" in part:
+        return schema["components"]["schemas"][str(part["$ref"]).rpartition("/")[2]]
+    return part
+
+
+def differences(example: object, part: Schema, schema: Schema, where: str, *, whole: bool) -> Iterator[str]:
+    """Where an example is not what the schema says; `whole` wants every field, else those that are required."""
+    part = resolved(part, schema)
+    choices = part.get("anyOf") or part.get("oneOf")
+    if choices:
+        found = [list(differences(example, choice, schema, where, whole=whole)) for choice in choices]
+        yield from min(found, key=len)
+    elif part.get("type") == "array":
+        if not isinstance(example, list):
+            yield f"{where} is no list"
+            return
+        for entry in cast(list[object], example):
+            yield from differences(entry, part.get("items", {}), schema, f"{where}[]", whole=whole)
+    elif "properties" in part:
+        if not isinstance(example, dict):
+            yield f"{where} is no object"
+            return
+        given = cast(dict[str, object], example)
+        wanted = set(part["properties"]) if whole else set(part.get("required", ()))
+        yield from (f"{where}.{name} is missing" for name in sorted(wanted - given.keys()))
+        yield from (
+            f"{where}.{name} is no field" for name in sorted(given.keys() - part["properties"].keys())
+        )
+        for name in given.keys() & part["properties"].keys():
+            yield from differences(
+                given[name], part["properties"][name], schema, f"{where}.{name}", whole=whole
+            )
+    elif (example is None) != (part.get("type") == "null"):
+        yield f"{where} is null or is not"
+
+
+def body_of(content: Mapping[str, Any]) -> Schema | None:
+    found = content.get("application/json", {}).get("schema")
+    return cast(Schema, found) if found else None
+
+
+async def test_every_example_has_the_fields_of_the_schema(mill: app.Gristmill) -> None:
+    """Of a section's examples the last is the answer; one before it is the request."""
+    schema = mill.api.openapi()
+    checked = 0
+    for title, operation, section in operations(schema):
+        examples = [json.loads(block.text) for block in blocks(section) if block.language == "json"]
+        asked = body_of(operation.get("requestBody", {}).get("content", {}))
+        told = next(
+            (
+                answer.get("content", {})
+                for status, answer in operation["responses"].items()
+                if status[0] == "2"
+            ),
+            cast(dict[str, Any], {}),
+        )
+        answered = body_of(told)
+        if asked is not None and examples:
+            assert list(differences(examples[0], asked, schema, title, whole=False)) == []
+            examples = examples[1:]
+            checked += 1
+        if answered is not None and examples:
+            assert list(differences(examples[-1], answered, schema, title, whole=True)) == []
+            checked += 1
+    assert checked >= 15
+
+
+@pytest.mark.parametrize("lie", [{"violations": [], "well": True}, {}, {"violations": None}, []])
+async def test_an_example_that_is_not_of_the_schema_is_found(mill: app.Gristmill, lie: object) -> None:
+    schema = mill.api.openapi()
+    part = schema["components"]["schemas"]["Invariants"]
+    assert list(differences({"violations": []}, part, schema, "", whole=True)) == []
+    assert list(differences(lie, part, schema, "", whole=True))
+
+
+async def test_every_parameter_and_field_that_can_be_given_is_named(mill: app.Gristmill) -> None:
+    schema = mill.api.openapi()
+    for title, operation, section in operations(schema):
+        for parameter in operation.get("parameters", ()):
+            if parameter["in"] == "query":
+                assert re.search(rf"`{parameter['name']}\b", section), f"{title}: {parameter['name']}"
+        for kind, content in operation.get("requestBody", {}).get("content", {}).items():
+            for name in resolved(content["schema"], schema)["properties"]:
+                assert re.search(rf"[`\"]{name}\b", section), f"{title}: {name} ({kind})"
+
+
+def test_every_type_status_and_warning_of_an_item_is_described() -> None:
+    page = read(PAGE)
+    types = re.findall(r'type: Literal\["(\w+)"\]', (SOURCE / "doors/api/items.py").read_text("utf-8"))
+    assert len(types) == len(set(types)) >= 5
+    for word in (*types, *(str(status) for status in ItemStatus), "empty", "some_failed"):
+        assert f"`{word}`" in page, word
+
+
+def test_every_promise_that_is_checked_is_described() -> None:
+    checks = (SOURCE / "operations/health.py").read_text("utf-8")
+    promises = set(re.findall(r'"(nothing_\w+)"', checks))
+    assert promises
+    assert promises == set(re.findall(r"^\| `(nothing_\w+)`", read(PAGE), re.MULTILINE))

@@ -7,6 +7,9 @@ from collections.abc import Iterator
 from gristmill.doors.api.problems import FRAMEWORK_CODES, STATUSES
 from tests.docs.pages import SOURCE, read, rows
 
+# An error as JSON, or a column that is set to one or compared with one.
+_IN_SQL = re.compile(r"""(?<=['"]code['"]: ")\w+|(?<=error_code = ')\w+|(?<=error_code <> ')\w+""")
+
 
 def strings(node: ast.AST | None) -> Iterator[str]:
     """The strings that an expression may give, choices included."""
@@ -64,7 +67,7 @@ def codes() -> set[str]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             found |= set(codes_of(node))
     for path in SOURCE.rglob("*.sql"):
-        found |= set(re.findall(r"'code', '(\w+)'", path.read_text(encoding="utf-8")))
+        found |= set(_IN_SQL.findall(path.read_text(encoding="utf-8")))
     return found
 
 
@@ -89,7 +92,9 @@ def test_the_codes_are_found_in_every_form_they_are_written_in() -> None:
         "dict": "deleted",
         "problem": "foreign_host",
         "framework": "no_such_route",
-        "sql": "worker_lost",
+        "json in sql": "worker_stopped",
+        "column in sql": "dismissed",
+        "condition in sql": "all_failed",
     }
     assert set(forms.values()) <= codes()
 

@@ -7,7 +7,10 @@ from urllib.parse import unquote
 
 import pytest
 
-from tests.docs.pages import ROOT, SOURCE, anchor, headings, pages, prose, read
+from gristmill import work
+from gristmill.jobs import Work
+from gristmill.settings import Settings
+from tests.docs.pages import ROOT, SOURCE, anchor, headings, pages, prose, read, rows
 
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 _NAMED = re.compile(r"`([^`\n]+)`")
@@ -60,10 +63,41 @@ def test_every_table_is_described() -> None:
     assert tables <= described
 
 
+def test_every_kind_of_work_is_described_as_it_is() -> None:
+    table = {row[0].strip("`"): row[1:] for row in rows(read("ARCHITECTURE.md")) if len(row) == 6}
+    kinds = [kind for kind in vars(work).values() if isinstance(kind, type) and issubclass(kind, Work)]
+    described = {kind.kind: kind for kind in kinds if kind is not Work}
+    assert described
+    assert described.keys() == table.keys() - {"kind"} - {name for name in table if set(name) <= set("-:")}
+    for name, kind in described.items():
+        _, handler, attempts, band, _ = table[name]
+        assert attempts == f"{kind.attempts:,}", name
+        assert band.startswith(kind.band.name.lower()) or band == "the same", name
+        assert name in (SOURCE / "work.py").read_text(encoding="utf-8"), name
+        assert kind.__name__ in (SOURCE / handler.strip("`")).read_text(encoding="utf-8"), name
+
+
+def test_every_decision_has_its_number_and_title_and_is_linked() -> None:
+    decisions = sorted((ROOT / "docs" / "adr").glob("*.md"))
+    assert [page.name[:4] for page in decisions] == [f"{n:04}" for n in range(1, len(decisions) + 1)]
+    listed = {row[0]: row[1] for row in rows(read("docs/README.md")) if len(row) == 2}
+    for page in decisions:
+        number, name = page.name[:4], page.name
+        title, *parts = headings(page.read_text(encoding="utf-8"))
+        assert title == f"{number}: {listed[f'[{number}](adr/{name})']}"
+        assert [part for part in parts if part != "Figures"] == ["Context", "Decision", "Consequences"], name
+        assert f"(docs/adr/{name})" in read("ARCHITECTURE.md"), name
+
+
+def test_every_setting_that_architecture_names_as_a_number_has_it() -> None:
+    for name, said in re.findall(r"`(\w+)`(?: jobs)? \(([\d,]+)\)", read("ARCHITECTURE.md")):
+        assert int(said.replace(",", "")) == Settings.model_fields[name].default, name
+
+
 def test_every_requirement_that_a_test_names_has_its_form() -> None:
     for function in functions():
         for name in _REQUIREMENT.findall(ast.get_docstring(function) or ""):
-            assert re.fullmatch(r"S\d-\d\d|C\d{1,2}", name), f"{function.name}: {name}"
+            assert re.fullmatch(r"S\d-\d\d|C\d{1,2}[a-z]?", name), f"{function.name}: {name}"
 
 
 def functions() -> list[ast.FunctionDef | ast.AsyncFunctionDef]:

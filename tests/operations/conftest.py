@@ -1,7 +1,11 @@
-"""A worker in the test's hands, on the test's database."""
+"""Workers in the test's hands, a base, and a folder, on the test's database and disk."""
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
 
 import pytest
 
+from gristmill.catalog import Base
 from gristmill.db import Database
 from gristmill.settings import Settings
 from tests.operations.hand import Hand
@@ -11,3 +15,38 @@ from tests.operations.hand import Hand
 async def hand(db: Database, settings: Settings) -> Hand:
     """A worker moved by hand."""
     return await Hand.at(db, settings)
+
+
+@pytest.fixture
+async def second(hand: Hand, settings: Settings) -> Hand:
+    """Another worker on the same database."""
+    return await Hand.at(hand.db, settings)
+
+
+@pytest.fixture
+async def rest(hand: Hand, caplog: pytest.LogCaptureFixture) -> AsyncGenerator[None]:
+    """Afterwards everything comes to rest, and the promises hold before and after."""
+    yield
+    await hand.healthy()
+    await hand.due()
+    await hand.work()
+    await hand.healthy()
+    assert await hand.one("select count(*) from job where state <> 'dead'") == 0
+    assert set((await hand.statuses()).values()) <= {"completed", "failed"}
+    assert "deadlock" not in caplog.text
+
+
+@pytest.fixture
+async def base(hand: Hand) -> Base:
+    """An empty base."""
+    return await hand.base()
+
+
+@pytest.fixture
+def docs(tmp_path: Path) -> Path:
+    """docs/{a.md, deep/b.md}."""
+    top = tmp_path / "docs"
+    (top / "deep").mkdir(parents=True)
+    (top / "a.md").write_text("rye a")
+    (top / "deep/b.md").write_text("rye b")
+    return top

@@ -101,6 +101,11 @@ class Hand:
             assert done < most, "the work never ends"
         return done
 
+    async def due(self) -> None:
+        """Whatever was postponed may be claimed now."""
+        await self.fetch("update job set state = 'queued' where state = 'delayed' returning id")
+        await self.fetch("update lane set busy = true, urgent = true returning lane")
+
     async def _attempt(self, job: Job) -> retry.Move:
         handler = self.handlers[job.kind]
         try:
@@ -233,6 +238,20 @@ def upload(name: str, digest: bytes, size: int) -> add.Entry:
 async def pieces(data: bytes) -> AsyncIterator[bytes]:
     """Bytes as a request brings them."""
     yield data
+
+
+async def tree(hand: Hand, base: Base, path: Path) -> dict[str, Item]:
+    """A folder, indexed: every item of the base by its title."""
+    await hand.add(base, folder(path))
+    await hand.work()
+    return await by_title(hand, base)
+
+
+async def by_title(hand: Hand, base: Base) -> dict[str, Item]:
+    """Every item of the base by its title; what is being deleted too."""
+    async with hand.db.connection() as tx:
+        items = await catalog.list_items(tx, base.id, limit=1000, everywhere=True, deleting=True)
+    return {item.title: item for item in items}
 
 
 def unknown_base() -> BaseId:

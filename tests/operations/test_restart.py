@@ -243,4 +243,3 @@ async def test_a_worker_stopped_in_the_middle_parks_and_the_queue_shows_it(setti
 def client(mill: app.Gristmill) -> httpx.AsyncClient:
     transport = httpx.ASGITransport(app=mill.api, raise_app_exceptions=False)
     return httpx.AsyncClient(transport=transport, base_url="http://localhost")
-

@@ -13,11 +13,6 @@ from gristmill.operations.uploads import keep
 from tests.operations.hand import Hand, file, folder, note, pieces, upload
 
 
-@pytest.fixture
-async def base(hand: Hand) -> Base:
-    return await hand.base()
-
-
 async def stored(hand: Hand, data: bytes) -> tuple[bytes, int]:
     blob = await keep(hand.db, hand.originals.blobs, lambda: pieces(data))
     return blob.hash, blob.size

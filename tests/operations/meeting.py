@@ -1,0 +1,46 @@
+"""Two who meet: one is held at a named point, the other goes ahead or waits for it."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from gristmill import faults
+from tests.operations.hand import Hand
+from tests.waiting import until
+
+Result = TypeVar("Result")
+
+
+@asynccontextmanager
+async def held(point: str, first: Coroutine[Any, Any, Result]) -> AsyncGenerator[asyncio.Task[Result]]:
+    """`first` under way and held at `point`, while others pass it; the end of the block lets it go on to its end."""
+    with faults.watch(point, hold=True) as watch:
+        task = asyncio.create_task(first)
+        passed = asyncio.create_task(watch.passed.wait())
+        await asyncio.wait([task, passed], return_when=asyncio.FIRST_COMPLETED)
+        if not watch.passed.is_set():
+            passed.cancel()
+            raise AssertionError(f"it never came by {point}: {await task}")
+        gate, watch.hold = watch.hold, asyncio.Event()
+        watch.hold.set()
+        try:
+            yield task
+        finally:
+            gate.set()
+            await asyncio.wait([task])
+
+
+async def waiting(hand: Hand, second: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
+    """`second` under way, and waiting for a lock that somebody else has."""
+    task = asyncio.create_task(second)
+
+    async def waits() -> bool:
+        assert not task.done(), f"it did not wait: {await task}"
+        return await hand.one(
+            "select exists (select from pg_stat_activity where datname = current_database()"
+            " and wait_event_type = 'Lock')"
+        )
+
+    await until(waits)
+    return task

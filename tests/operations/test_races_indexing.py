@@ -1,0 +1,204 @@
+"""Cancel, retry and replace against the indexing of a document, and uploads against the removal of equal bytes."""
+
+import asyncio
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gristmill.catalog import Base, ItemId
+from gristmill.errors import Conflict, RequestError, Transient
+from gristmill.jobs import JobId
+from gristmill.operations import add, bases, cancel, delete
+from gristmill.operations import retry as retrying
+from gristmill.operations.uploads import keep
+from gristmill.sources.blobs import Blob
+from tests.operations.hand import WIDE, Hand, by_title, file, folder, note, pieces, upload
+from tests.operations.meeting import held, waiting
+
+pytestmark = pytest.mark.usefixtures("rest")
+
+
+async def test_a_cancel_that_comes_at_the_switch_of_versions_is_too_late(hand: Hand, base: Base) -> None:
+    await hand.add(base, note("n", "rye"))
+    job = await hand.take("index_document")
+    async with held("publish.before_commit", hand.run(job)):
+        asked = await waiting(hand, cancel.cancel(hand.db, job.id))
+    with pytest.raises(Conflict) as caught:
+        await asked
+    assert caught.value.code == "job_not_active"
+    assert await hand.statuses() == {"n": "completed"}
+
+
+async def test_what_was_cancelled_before_the_switch_never_answers(hand: Hand, base: Base) -> None:
+    """S4-27, S4-49: though its worker was not reached."""
+    await hand.add(base, note("n", "rye"))
+    job = await hand.take("index_document")
+    async with held("index.batch_written", hand.run(job)):
+        await cancel.cancel(hand.db, job.id)
+    assert await hand.fetch("select status, error_code from item") == [("failed", "cancelled")]
+    assert await hand.texts(base, "rye") == []
+
+
+async def test_a_retry_that_comes_while_a_newer_version_is_published_is_outdated(
+    hand: Hand, base: Base, tmp_path: Path
+) -> None:
+    """S3-05: the dead job stays dead."""
+    path = tmp_path / "a.md"
+    path.write_bytes(b"\0")
+    (item,) = await hand.add(base, file(hand, path))
+    await hand.step()
+    ((dead,),) = await hand.fetch("select id from job where state = 'dead'")
+    path.write_text("rye")
+    await hand.reindex(base, item.id)
+    await hand.step()
+    async with held("publish.before_commit", hand.run(await hand.take("index_document"))):
+        asked = await waiting(hand, retrying.retry(hand.db, JobId(dead)))
+    with pytest.raises(Conflict) as caught:
+        await asked
+    assert caught.value.code == "job_outdated"
+    assert await hand.fetch("select id from job") == [(dead,)]
+    assert await hand.texts(base, "rye") == ["rye"]
+
+
+async def test_a_retry_in_a_base_that_is_being_deleted_queues_nothing(
+    hand: Hand, base: Base, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.md"
+    path.write_bytes(b"\0")
+    await hand.add(base, file(hand, path))
+    await hand.step()
+    ((dead,),) = await hand.fetch("select id from job where state = 'dead'")
+    async with held("delete_base.marked", bases.delete(hand.db, base.id)):
+        asked = await waiting(hand, retrying.retry(hand.db, JobId(dead)))
+    with pytest.raises(RequestError):
+        await asked
+    await hand.work()
+    assert await hand.left() == {}
+
+
+@pytest.mark.parametrize("point", ["index.opened", "index.batch_written"])
+async def test_a_note_replaced_while_it_is_indexed_answers_only_with_its_new_text(
+    hand: Hand, base: Base, point: str
+) -> None:
+    """S3-05: the old job writes nothing more, and what it wrote goes."""
+    await hand.add(base, note("n", "rye old"))
+    job = await hand.take("index_document")
+    async with held(point, hand.run(job)):
+        (replaced,) = await hand.add(base, note("n", "rye new"), on_conflict="replace")
+        assert replaced.wanted_version == 2
+    assert await hand.texts(base, "rye") == []
+    await hand.healthy()
+    await hand.work()
+    assert await hand.texts(base, "rye") == ["rye new"]
+    assert await hand.fetch("select version, text from chunk") == [(2, "rye new")]
+    assert await hand.fetch("select text from content") == [("rye new",)]
+
+
+async def test_a_folder_replaced_while_it_is_listed_is_listed_by_the_newer_job(
+    hand: Hand, base: Base, docs: Path
+) -> None:
+    await hand.add(base, folder(docs))
+    job = await hand.take("prepare_root")
+    async with held("expand.listed", hand.run(job)):
+        await hand.add(base, folder(docs), on_conflict="replace")
+    assert set(await by_title(hand, base)) == {"docs"}
+    await hand.work()
+    assert await hand.texts(base, "rye") == ["rye a", "rye b"]
+
+
+# ── uploads of equal bytes ───────────────────────────────────────────────────────────────────────────────
+
+RYE = b"rye by the sack"
+
+
+def store(hand: Hand) -> Coroutine[Any, Any, Blob]:
+    return keep(hand.db, hand.originals.blobs, lambda: pieces(RYE))
+
+
+async def stored(hand: Hand, base: Base, name: str) -> ItemId:
+    blob = await store(hand)
+    (item,) = await hand.add(base, upload(name, blob.hash, blob.size))
+    return item.id
+
+
+async def answers(hand: Hand, base: Base) -> None:
+    """The bytes are there, and the item is indexed from them."""
+    await hand.work()
+    assert await hand.fetch("select status, error_code from item") == [("completed", None)]
+    assert await hand.texts(base, "rye") == ["rye by the sack"]
+    assert await hand.fetch("select state from blob") == [("kept",)]
+    blob = await store(hand)
+    assert await hand.originals.blobs.get(blob.hash, 100) == RYE
+
+
+async def test_bytes_taken_into_use_while_their_last_item_is_removed_stay(
+    hand: Hand, second: Hand, base: Base
+) -> None:
+    """Promise 3, the other way round: the removal waits for who is about to use them, and sees it."""
+    other = await hand.base("other")
+    old = await stored(hand, base, "old.md")
+    await hand.work()
+    await delete.delete(hand.db, base.id, [old])
+    blob = await store(hand)
+    adding = add.add(hand.db, other.id, [upload("new.md", blob.hash, blob.size)], WIDE)
+    async with held("add.rows_inserted", adding):
+        removal = await waiting(hand, second.work())
+    await removal
+    assert await hand.one("select result ->> 'blobs' from job_history where kind = 'delete_subtree'") == "0"
+    await answers(hand, other)
+
+
+async def test_bytes_uploaded_while_they_leave_the_store_are_stored_anew(
+    hand: Hand, second: Hand, base: Base
+) -> None:
+    old = await stored(hand, base, "old.md")
+    await hand.work()
+    await delete.delete(hand.db, base.id, [old])
+    async with held("remove.blobs_locked", second.work()):
+        uploading = await waiting(hand, stored(hand, base, "new.md"))
+    await uploading
+    await answers(hand, base)
+
+
+async def test_a_second_removal_never_takes_bytes_that_were_stored_anew(
+    hand: Hand, second: Hand, base: Base
+) -> None:
+    """The one that comes late finds nothing to take, whatever it saw before."""
+    old = await stored(hand, base, "old.md")
+    (beside,) = await hand.add(base, note("beside"))
+    await hand.work()
+    for item_id in (old, beside.id):
+        await delete.delete(hand.db, base.id, [item_id])
+    first, late = await hand.claim(2)
+    async with held("remove.blobs_locked", hand.run(first)):
+        removal = await waiting(hand, second.run(late))
+    await removal
+    await stored(hand, base, "new.md")
+    await answers(hand, base)
+
+
+async def test_bytes_that_leave_between_upload_and_addition_are_asked_for_again(
+    hand: Hand, second: Hand, base: Base
+) -> None:
+    """Nothing is filed that could not be read."""
+    old = await stored(hand, base, "old.md")
+    await hand.work()
+    await delete.delete(hand.db, base.id, [old])
+    blob = await store(hand)
+    async with held("remove.blobs_locked", second.work()):
+        with pytest.raises(Transient) as caught:
+            await add.add(hand.db, base.id, [upload("new.md", blob.hash, blob.size)], WIDE)
+        assert caught.value.code == "upload_lost"
+    assert await hand.left() == {}
+    await stored(hand, base, "new.md")
+    await answers(hand, base)
+
+
+async def test_two_uploads_of_equal_bytes_at_once_are_one_blob(hand: Hand, base: Base) -> None:
+    """C6."""
+    await asyncio.gather(*(stored(hand, base, f"{n}.md") for n in range(4)))
+    await hand.work()
+    assert await hand.one("select count(*) from blob") == 1
+    assert await hand.texts(base, "rye") == ["rye by the sack"] * 4
