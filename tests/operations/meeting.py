@@ -13,14 +13,17 @@ Result = TypeVar("Result")
 
 
 @asynccontextmanager
-async def held(point: str, first: Coroutine[Any, Any, Result]) -> AsyncGenerator[asyncio.Task[Result]]:
-    """`first` under way and held at `point`, while others pass it; the end of the block lets it go on to its end."""
+async def held(
+    point: str, first: Coroutine[Any, Any, Result], *, surely: bool = True
+) -> AsyncGenerator[asyncio.Task[Result]]:
+    """`first` under way and held at `point`, while others pass it; the end of the block lets it go on to its end.
+    One that never comes by has ended before the block begins, which is an error if it `surely` does."""
     with faults.watch(point, hold=True) as watch:
         task = asyncio.create_task(first)
         passed = asyncio.create_task(watch.passed.wait())
         await asyncio.wait([task, passed], return_when=asyncio.FIRST_COMPLETED)
-        if not watch.passed.is_set():
-            passed.cancel()
+        passed.cancel()
+        if not watch.passed.is_set() and surely:
             raise AssertionError(f"it never came by {point}: {await task}")
         gate, watch.hold = watch.hold, asyncio.Event()
         watch.hold.set()
