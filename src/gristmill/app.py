@@ -24,6 +24,7 @@ from gristmill.embedding import Embedder, Embedders
 from gristmill.errors import GristmillError, SetupError
 from gristmill.ingest import Expander, Pipeline, Rebuilder, Remover
 from gristmill.jobs import Handler, Limits, Worker
+from gristmill.operations import uploads
 from gristmill.operations.health import recover_deletions
 from gristmill.operations.originals import Originals
 from gristmill.settings import Settings
@@ -43,6 +44,7 @@ class Gristmill:
     settings: Settings
     db: Database
     embedders: Embedders
+    originals: Originals
     api: FastAPI
     worker: asyncio.Task[None] | None
 
@@ -68,7 +70,7 @@ async def running(
         )
         worker = await _start_worker(settings, url, db, embedders, originals, stack) if work else None
         context = api.Context(db, embedders, originals, settings)
-        yield Gristmill(settings, db, embedders, api.create(context), worker)
+        yield Gristmill(settings, db, embedders, originals, api.create(context), worker)
 
 
 async def _database_url(settings: Settings, stack: AsyncExitStack) -> str:
@@ -101,6 +103,7 @@ async def _start_worker(
     originals: Originals,
     stack: AsyncExitStack,
 ) -> asyncio.Task[None]:
+    await uploads.collect(db, originals.blobs)
     if recovered := await recover_deletions(db):
         log.warning("deletions without a job were taken up again", extra={"roots": recovered})
     pipeline, remover = Pipeline(db, embedders, originals), Remover(db, originals.blobs)
@@ -145,5 +148,4 @@ async def _warm(embedders: Embedders) -> None:
 
 
 async def _end(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    await clock.stop([task])

@@ -6,7 +6,11 @@ so sets time for every process that uses it. Python never compares instants: it 
 """
 
 import asyncio
+from collections.abc import Iterable
 from datetime import timedelta
+from typing import Any
+
+_INSIST = 0.2
 
 
 async def pause(duration: timedelta) -> None:
@@ -25,3 +29,16 @@ async def wait(event: asyncio.Event, limit: timedelta | None) -> bool:
             return await event.wait()
     except TimeoutError:
         return event.is_set()
+
+
+async def stop(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel tasks until they have ended. Once is not enough: Python 3.11 can lose a cancel that meets the very end
+    of a wait with a limit, and the task goes on as if nothing had been said."""
+    left = {task for task in tasks if not task.done()}
+    while left:
+        for task in left:
+            task.cancel()
+        ended, left = await asyncio.wait(left, timeout=_INSIST)
+        for task in ended:
+            if not task.cancelled():
+                task.exception()  # taken note of: who stops a task does not care how it ended

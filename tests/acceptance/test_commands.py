@@ -16,6 +16,12 @@ def env(data_dir: Path, cache_dir: Path) -> dict[str, str]:
     return environment(data_dir, cache_dir)
 
 
+@pytest.fixture
+def quick(data_dir: Path, cache_dir: Path, database_url: str) -> dict[str, str]:
+    """On the run's own server, for what is not about the embedded one."""
+    return environment(data_dir, cache_dir, database_url=database_url)
+
+
 def postgres_of(data_dir: Path) -> list[int]:
     found: list[int] = []
     for process in psutil.process_iter():
@@ -68,28 +74,26 @@ def test_serve_stops_cleanly_and_leaves_no_postgres(
     assert "Traceback" not in (tmp_path / "log").read_text()
 
 
-def test_mistakes_are_one_line_and_an_exit_code(env: dict[str, str], tmp_path: Path, data_dir: Path) -> None:
+def test_mistakes_are_one_line_and_an_exit_code(quick: dict[str, str], tmp_path: Path) -> None:
     for arguments, exit_code, told in [
         (["search", "nowhere", "x"], 1, "no knowledge base named 'nowhere'"),
         (["add", "notes"], 1, "Nothing to add"),
         (["add", "notes", str(tmp_path / "gone.md")], 1, "is not there"),
         (["serve", "--host", "0.0.0.0"], 2, "not a loopback address"),
         (["serve", "--data-dir", "/dev/null/x"], 2, "can't be written"),
-        (["add", "notes", "https://example.com"], 1, "can't be added yet"),
+        (["add", "notes", "ftp://example.com/a"], 1, "not an http or https address"),
     ]:
-        run = command(env, *arguments)
+        run = command(quick, *arguments)
         assert run.returncode == exit_code, (arguments, run.stdout, run.stderr)
         assert told in run.stdout + run.stderr
         assert "Traceback" not in run.stderr
-    misspelt = command({**env, "GRISTMILL_PROT": "1"}, "status")
+    misspelt = command({**quick, "GRISTMILL_PROT": "1"}, "status")
     assert (misspelt.returncode, "GRISTMILL_PORT" in misspelt.stderr) == (2, True)
 
 
-def test_a_file_that_cannot_be_read_fails_the_add(
-    env: dict[str, str], tmp_path: Path, data_dir: Path
-) -> None:
+def test_a_file_that_cannot_be_read_fails_the_add(quick: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "picture.md").write_bytes(b"\0\0\0")
-    run = command(env, "add", "notes", str(tmp_path / "picture.md"), "--wait")
+    run = command(quick, "add", "notes", str(tmp_path / "picture.md"), "--wait")
     assert run.returncode == 1
     assert "unsupported_type" in run.stdout
 

@@ -6,6 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
+from gristmill import app
 from tests.acceptance.test_api import add, ended, make_base, refused, search
 from tests.waiting import until
 
@@ -169,6 +170,37 @@ async def test_uploads_are_stored_once_and_leave_with_their_last_item(http: http
     last = await job_done(http, (await http.delete(f"/api/knowledge-items/{two['id']}")).json()["jobId"])
     assert last["result"] == {"items": 1, "chunks": 1, "contents": 1, "blobs": 1}
     await healthy(http)
+
+
+async def test_bytes_that_nothing_uses_leave_with_the_request(
+    http: httpx.AsyncClient, mill: app.Gristmill
+) -> None:
+    """Skipped, replaced and refused uploads leave no blob behind."""
+
+    async def upload(data: bytes, **form: str) -> httpx.Response:
+        files = [("files", ("a.md", data, "text/markdown"))]
+        return await http.post(f"/api/knowledge-bases/{base}/files", files=files, data=form)
+
+    async def stored() -> int:
+        async with mill.db.connection() as tx:
+            row = await (await tx.execute("select count(*) from blob")).fetchone()
+        found = [blob async for blob in mill.originals.blobs.list()]
+        assert row == (len(found),)
+        return len(found)
+
+    base = await make_base(http)
+    (item,) = (await upload(b"First oats.")).json()["created"]
+    await ended(http, item["id"])
+    assert len((await upload(b"Second oats.", onConflict="skip")).json()["skipped"]) == 1
+    assert await stored() == 1
+    assert [
+        again["id"] for again in (await upload(b"Third oats.", onConflict="replace")).json()["created"]
+    ] == [item["id"]]
+    assert await stored() == 1
+    refused(await upload(b"Fourth oats.", parentId=item["id"]), 422, "not_a_container")
+    assert await stored() == 1
+    await ended(http, item["id"])
+    assert [hit["text"] for hit in await search(http, base, "oats")] == ["Third oats."]
 
 
 async def test_chunks_are_listed_under_their_guards(http: httpx.AsyncClient, folder: Path) -> None:

@@ -49,6 +49,7 @@ from gristmill.catalog.store import (
 )
 from gristmill.catalog.sweep import (
     Removed,
+    doom_blobs,
     forget_blobs,
     hold_blobs,
     items_of_base,
@@ -57,6 +58,7 @@ from gristmill.catalog.sweep import (
     remove_items,
     removing_blobs,
     to_remove,
+    unused_blobs,
 )
 
 __all__ = [
@@ -78,6 +80,7 @@ __all__ = [
     "blob_of",
     "count_items",
     "doom_base",
+    "doom_blobs",
     "drop_base",
     "find_any_base",
     "find_base",
@@ -120,5 +123,6 @@ __all__ = [
     "take_turn",
     "to_remove",
     "unrested",
+    "unused_blobs",
     "want_anew",
 ]

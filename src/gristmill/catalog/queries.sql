@@ -50,6 +50,10 @@ returning *;
 -- ready | failed -> deleting: hidden from now on, its name free.
 update base set status = 'deleting', updated_at = clock_now() where id = %(id)s and status <> 'deleting' returning id;
 
+-- name: be_quick
+-- Waits for no lock longer than this, until the transaction ends.
+set local lock_timeout = '500ms';
+
 -- name: drop_base
 -- Removes a base without items and, by trigger, its partition.
 delete from base where id = %(id)s;
@@ -307,6 +311,13 @@ select hash from blob where hash = any (%(hashes)s::bytea[]) order by hash for u
 update blob b set state = 'removing'
  where b.hash = any (%(hashes)s::bytea[]) and b.state = 'kept'
    and not exists (select from item i where i.blob_hash = b.hash);
+
+-- name: unused_blobs
+-- Blobs that were stored long ago, and that no item uses.
+select hash from blob b
+ where b.state = 'kept' and b.kept_at < clock_now() - interval '30 minutes'
+   and not exists (select from item i where i.blob_hash = b.hash)
+ limit 10000;
 
 -- name: removing_blobs
 -- Blobs that are on their way out of the store, the caller's alone until the transaction ends.

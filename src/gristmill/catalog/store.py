@@ -111,7 +111,12 @@ async def doom_base(tx: Tx, base_id: BaseId) -> bool:
 
 
 async def drop_base(tx: Tx, base_id: BaseId) -> None:
-    """Remove the base and all that is left of it."""
+    """Remove the base and all that is left of it.
+
+    Dropping its partition stops readers of all bases for a moment. Where one of them reads on and on, this gives
+    up rather than have everybody else wait behind it, and its job tries again.
+    """
+    await queries.run(tx, "be_quick")
     await queries.run(tx, "drop_base", id=base_id)
 
 

@@ -63,6 +63,11 @@ async def doom_blobs(tx: Tx, hashes: Sequence[bytes]) -> int:
     return await queries.run(tx, "doom_blobs", hashes=locked) if locked else 0
 
 
+async def unused_blobs(tx: Tx) -> list[bytes]:
+    """Blobs that were stored long ago, and that no item uses."""
+    return await queries.values(tx, "unused_blobs")
+
+
 async def removing_blobs(tx: Tx, limit: int) -> list[bytes]:
     """Blobs to take out of the store, the caller's alone until the transaction ends."""
     return await queries.values(tx, "removing_blobs", limit=limit)

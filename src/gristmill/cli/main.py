@@ -66,7 +66,8 @@ def worker(data_dir: DataDir = None) -> None:
 def add(
     base: Annotated[str, typer.Argument(help="Name of the base; made when there is none.")],
     things: Annotated[
-        list[str] | None, typer.Argument(metavar="[PATH]...", help="Text and markdown files.")
+        list[str] | None,
+        typer.Argument(metavar="[PATH_OR_URL]...", help="Files, folders, web pages and sitemaps."),
     ] = None,
     note: Annotated[list[str] | None, typer.Option("--note", help="A note's text; may be repeated.")] = None,
     wait: Annotated[
@@ -74,7 +75,7 @@ def add(
     ] = False,
     data_dir: DataDir = None,
 ) -> None:
-    """Add files and notes to a base."""
+    """Add files, folders, web pages and notes to a base."""
     from gristmill.cli import add as adding
     from gristmill.cli.session import connect
 

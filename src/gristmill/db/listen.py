@@ -11,6 +11,7 @@ from collections.abc import Callable
 import psycopg
 from psycopg import sql
 
+from gristmill import clock
 from gristmill.db.outage import Outage
 
 log = logging.getLogger(__name__)
@@ -41,8 +42,7 @@ class Listener:
     async def stop(self) -> None:
         """Stop listening."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await clock.stop([self._task])
 
     async def _run(self) -> None:
         outage = Outage(log, "notifications")

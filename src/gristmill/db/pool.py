@@ -94,4 +94,8 @@ def _told(error: Exception) -> Unavailable:
         return Unavailable(
             "The database's disk is full: free some space, and work goes on.", code="disk_full"
         )
+    if isinstance(error, psycopg.errors.DeadlockDetected | psycopg.errors.LockNotAvailable):
+        return Unavailable(
+            "The database was busy with what this would change; it is tried again.", code="database_busy"
+        )
     return Unavailable(f"The database went away: {str(error).strip().splitlines()[0]}")

@@ -16,13 +16,13 @@ from gristmill import catalog, faults, jobs
 from gristmill.catalog import BaseId, ItemId
 from gristmill.db import Database, Tx
 from gristmill.jobs import Done, Job, Outcome, Snooze
+from gristmill.operations import uploads
 from gristmill.operations.delete import forget_jobs
 from gristmill.search import publish
 from gristmill.sources.blobs import Blobs
 from gristmill.work import DeleteBase, DeleteSubtree
 
 BATCH = 500
-_BLOBS = 100  # who stores one of them again waits for so many
 _AGAIN = timedelta(milliseconds=200)
 
 
@@ -38,7 +38,7 @@ class Remover:
         roots = list(work.root_ids)
         while await self._remove_some(job, work.base_id, roots):
             await faults.point("remove.batch")
-        await self._empty_store()
+        await uploads.empty_store(self._db, self._blobs)
         await self._finish(job)
         return Done()
 
@@ -47,16 +47,18 @@ class Remover:
         base_id = DeleteBase.of(job).base_id
         async with self._db.transaction() as tx:
             await jobs.fence(tx, job)
-            if await catalog.find_any_base(tx, base_id) is None:
-                return Done()
-            if await jobs.others_run(tx, job):
+            # None: an earlier attempt got that far, and what comes after it is still to do.
+            there = await catalog.find_any_base(tx, base_id) is not None
+            if there and await jobs.others_run(tx, job):
                 return Snooze(_AGAIN)
-        while await self._remove_some(job, base_id, None):
+        while there and await self._remove_some(job, base_id, None):
             await faults.point("remove.batch")
-        async with self._db.transaction() as tx:
-            await jobs.fence(tx, job)
-            await catalog.drop_base(tx, base_id)
-        await self._empty_store()
+        if there:
+            async with self._db.transaction() as tx:
+                await jobs.fence(tx, job)
+                await catalog.drop_base(tx, base_id)
+            await faults.point("remove.base_dropped")
+        await uploads.empty_store(self._db, self._blobs)
         await self._finish(job, forget_lane=True)
         return Done()
 
@@ -85,19 +87,6 @@ class Remover:
         if roots is None:
             return await catalog.items_of_base(tx, base_id, BATCH)
         return await catalog.to_remove(tx, roots, BATCH)
-
-    async def _empty_store(self) -> None:
-        """Take out of the store what is marked for it, by this job or by one that was cut off."""
-        more = True
-        while more:
-            # The one transaction that stays open while the store works: its locks keep everybody from storing the
-            # same bytes, and another removal from taking them away once they are stored anew.
-            async with self._db.transaction() as tx:
-                hashes = await catalog.removing_blobs(tx, _BLOBS)
-                await faults.point("remove.blobs_locked")
-                await self._blobs.delete(hashes)
-                await catalog.forget_blobs(tx, hashes)
-            more = bool(hashes)
 
     async def _finish(self, job: Job, *, forget_lane: bool = False) -> None:
         async with self._db.transaction() as tx:

@@ -112,8 +112,7 @@ class Worker:
                 await self._cycle()
         finally:
             await self._wind_down()
-            pulse.cancel()
-            await asyncio.gather(pulse, return_exceptions=True)
+            await clock.stop([pulse])
 
     # ── cycle ────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -308,7 +307,8 @@ class Worker:
         self._strays = strays - lost
 
     def _stop_job(self, job_id: JobId) -> None:
-        if job_id in self._running and job_id not in self._cancelled | self._settling:
+        # At every pulse until it ends, for a cancel can be lost: see `clock.stop`.
+        if job_id in self._running and job_id not in self._settling:
             self._cancelled.add(job_id)
             self._running[job_id][1].cancel()
 
@@ -333,9 +333,7 @@ class Worker:
         tasks = [task for _, task in self._running.values()]
         if tasks:
             await asyncio.wait(tasks, timeout=self._limits.stop_grace.total_seconds())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await clock.stop(tasks)
         try:
             await self._settle_again()
             await self._settle_and_claim(0, 0)

@@ -64,6 +64,7 @@ class Added:
     created: list[Item]
     skipped: list[Skipped]
     failed: list[Refused]
+    released: list[bytes]  # blobs that a replacement put out of use, here at least
 
 
 async def add(
@@ -79,6 +80,7 @@ async def add(
     async with db.connection() as tx:
         await guards.base_exists(tx, base_id)
     accepted, failed = await _probe(entries)
+    released: list[bytes | None] = []
     async with db.transaction() as tx:
         base = await guards.base_is_open(tx, base_id)
         parent = await guards.parent_takes_children(tx, base, parent_id)
@@ -87,12 +89,13 @@ async def add(
             raise Transient(
                 "Equal bytes were being deleted at this moment. Upload again.", code="upload_lost"
             )
-        created, skipped = await _file(tx, base, parent.id if parent else None, accepted, on_conflict)
+        under = parent.id if parent else None
+        created, skipped = await _file(tx, base, under, accepted, on_conflict, released)
         await faults.point("add.rows_inserted")
         await schedule(tx, base, created, Band.INTERACTIVE if len(created) <= FEW else Band.NORMAL)
         await catalog.settle_above(tx, [item.id for item in created[:1]])
         await faults.point("add.before_commit")
-    return Added(created, skipped, failed)
+    return Added(created, skipped, failed, [blob for blob in released if blob is not None])
 
 
 async def _probe(entries: Sequence[Entry]) -> tuple[list[tuple[int, NewItem]], list[Refused]]:
@@ -114,6 +117,7 @@ async def _file(
     parent_id: ItemId | None,
     accepted: Sequence[tuple[int, NewItem]],
     on_conflict: OnConflict,
+    released: list[bytes | None],
 ) -> tuple[list[Item], list[Skipped]]:
     items = [item for _, item in accepted]
     if on_conflict == "rename":
@@ -130,6 +134,7 @@ async def _file(
     )
     if on_conflict == "replace":
         for place in sorted(chosen & there.keys()):
+            released.append(await catalog.blob_of(tx, there[place]))
             if (replaced := await catalog.replace_item(tx, there[place], items[place])) is not None:
                 created.append(replaced)
         return created, []

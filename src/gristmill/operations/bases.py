@@ -2,9 +2,11 @@
 
 from typing import Any
 
+import psycopg
+
 from gristmill import catalog, faults, jobs
 from gristmill.catalog import Base, BaseId, BaseStatus, OnRestart
-from gristmill.db import Database
+from gristmill.db import Database, Tx
 from gristmill.embedding import Embedder
 from gristmill.errors import Conflict
 from gristmill.jobs import JobId, NewJob
@@ -46,30 +48,41 @@ async def patch(
     chunking: dict[str, Any] | None = None,
     file_processor: str | None = None,
     on_restart: OnRestart | None = None,
+    restore_with: Embedder | None = None,
 ) -> Base:
-    """Change a base. Queued work goes on; what it has not read yet is read by the new rules."""
-    async with db.transaction() as tx:
-        await guards.base_turn(tx, base_id)
-        changed = await catalog.patch_base(
-            tx, base_id, name=name, chunking=chunking, file_processor=file_processor, on_restart=on_restart
-        )
-        if changed is None:
-            raise Conflict(f"A knowledge base named {name!r} exists already.", code="base_name_taken")
-        return changed
+    """Change a base. Queued work goes on; what it has not read yet is read by the new rules.
 
-
-async def restore(db: Database, base_id: BaseId, embedder: Embedder) -> Base:
-    """failed → ready, once `embedder` is again the one that made the base's vectors."""
-    async with db.transaction() as tx:
-        base = await guards.base_turn(tx, base_id)
-        if embedder.identity != base.embedder_identity:
-            raise Conflict(
-                f"The embedder {base.embedder!r} is still not the one that made this base's vectors.",
-                code="embedder_changed",
+    `restore_with` brings a failed base back, if it is the embedder that made the base's vectors.
+    """
+    taken = Conflict(f"A knowledge base named {name!r} exists already.", code="base_name_taken")
+    try:
+        async with db.transaction() as tx:
+            base = await guards.base_turn(tx, base_id)
+            if restore_with is not None:
+                await _restore(tx, base, restore_with)
+            changed = await catalog.patch_base(
+                tx,
+                base_id,
+                name=name,
+                chunking=chunking,
+                file_processor=file_processor,
+                on_restart=on_restart,
             )
-        restored = await catalog.set_base_status(tx, base_id, BaseStatus.READY)
-    assert restored is not None
-    return restored
+            if changed is None:
+                raise taken
+            return changed
+    except psycopg.errors.UniqueViolation:  # another base got the name at this moment
+        raise taken from None
+
+
+async def _restore(tx: Tx, base: Base, embedder: Embedder) -> None:
+    """failed → ready."""
+    if embedder.identity != base.embedder_identity:
+        raise Conflict(
+            f"The embedder {base.embedder!r} is still not the one that made this base's vectors.",
+            code="embedder_changed",
+        )
+    await catalog.set_base_status(tx, base.id, BaseStatus.READY)
 
 
 async def delete(db: Database, base_id: BaseId) -> JobId:

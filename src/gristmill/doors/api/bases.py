@@ -163,6 +163,8 @@ async def get_base(base_id: PathBase, context: InContext) -> BaseOut:
 async def patch_base(base_id: PathBase, body: ChangedBase, context: InContext) -> BaseOut:
     """Change a knowledge base; queued work is not disturbed."""
     chunking = body.chunking.model_dump(by_alias=True, exclude_none=True) if body.chunking else None
+    async with context.db.connection() as tx:
+        base = await guards.base_exists(tx, base_id)
     await bases.patch(
         context.db,
         base_id,
@@ -170,11 +172,8 @@ async def patch_base(base_id: PathBase, body: ChangedBase, context: InContext) -
         chunking=chunking,
         file_processor=body.file_processor_id,
         on_restart=body.on_restart,
+        restore_with=context.embedders.get(base.embedder) if body.status == "ready" else None,
     )
-    if body.status == "ready":
-        async with context.db.connection() as tx:
-            base = await guards.base_exists(tx, base_id)
-        await bases.restore(context.db, base_id, context.embedders.get(base.embedder))
     return await get_base(base_id, context)
 
 

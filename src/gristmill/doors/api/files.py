@@ -11,7 +11,7 @@ from gristmill.catalog import ItemId, NewItem
 from gristmill.doors.api.context import Context, InContext, PathBase
 from gristmill.doors.api.item import AddedOut
 from gristmill.operations import add, guards
-from gristmill.operations.uploads import keep
+from gristmill.operations.uploads import keep, release
 
 router = APIRouter(tags=["items"])
 
@@ -29,15 +29,24 @@ async def upload_files(
     """Upload files. An answer means that they are durably stored and accepted, not yet searchable."""
     async with context.db.connection() as tx:
         await guards.base_exists(tx, base_id)
-    entries = [await _stored(context, file) for file in files]
-    added = await add.add(
-        context.db,
-        base_id,
-        entries,
-        context.queue_limits,
-        parent_id=ItemId(parent_id) if parent_id else None,
-        on_conflict=on_conflict,
-    )
+    entries: list[add.Entry] = []
+    unused: list[bytes] = []
+    try:
+        for file in files:
+            entries += [await _stored(context, file)]
+        added = await add.add(
+            context.db,
+            base_id,
+            entries,
+            context.queue_limits,
+            parent_id=ItemId(parent_id) if parent_id else None,
+            on_conflict=on_conflict,
+        )
+        unused += added.released
+    finally:
+        # What was refused or skipped, and what a replacement put out of use.
+        unused += [entry.item.blob for entry in entries if entry.item.blob is not None]
+        await release(context.db, context.originals.blobs, unused)
     return AddedOut.of(added)
 
 

@@ -1,0 +1,196 @@
+"""What a sequence of operations should have led to: a simple model of the catalog, and the database held against it.
+
+The model knows which roots and notes live, what is on the disk, and what was deleted. In the end everything that
+lives is wanted anew and worked off: then exactly the present texts answer. After that all is deleted: nothing is left.
+"""
+
+import asyncio
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Coroutine, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant
+
+from gristmill import faults
+from gristmill.catalog import Base, ItemId
+from gristmill.db import Database
+from gristmill.jobs import Job, store
+from gristmill.operations import delete
+from gristmill.settings import Settings
+from tests.clock import Clock
+from tests.operations.hand import Hand
+
+Result = TypeVar("Result")
+FOLDERS = ["A", "A/s", "A/s/t", "B"]
+
+
+class Model(RuleBasedStateMachine):
+    """One base at a time, some folders on the disk, one worker and its ghosts."""
+
+    url: str  # set by the test: a database of its own
+    given: Settings
+    hand: Hand
+    base: Base
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.db = Database(self.url)
+        self.clock = Clock(self.db)
+        self.disk = Path(tempfile.mkdtemp(prefix="gristmill-machine-"))
+        self.files: dict[Path, str | None] = {}  # what they hold; None: nothing that can be read
+        self.roots: dict[ItemId, Path] = {}
+        self.texts: dict[ItemId, str] = {}  # of notes and uploads
+        self.parents: dict[ItemId, ItemId | None] = {}
+        self.deleted: set[ItemId] = set()
+        self.ghosts: list[Job] = []
+        self.count = 0
+        self.started = False
+
+    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        return self.runner.run(work)
+
+    @initialize()
+    def start(self) -> None:
+        async def begin() -> None:
+            await self.db.open()
+            async with self.db.transaction() as tx:
+                await tx.execute("truncate job, job_history, worker, lane, schedule")
+                await tx.execute("delete from base")
+                await tx.execute("truncate content, blob cascade")
+            self.hand = await Hand.at(self.db, self.given)
+            await self.new_base()
+
+        for name in FOLDERS:
+            (self.disk / name).mkdir()
+        self.run(begin())
+        self.started = True
+
+    def teardown(self) -> None:
+        try:
+            if self.started:
+                self.run(self.end())
+        finally:
+            vars(faults)["_armed"].clear()
+            self.run(self.db.close())
+            self.runner.close()
+            shutil.rmtree(self.disk)
+
+    # ── what must be true ────────────────────────────────────────────────────────────────────────────────
+
+    @invariant()
+    def the_promises_hold(self) -> None:
+        if self.started:
+            self.run(self.look())
+
+    async def look(self) -> None:
+        await self.hand.healthy()
+        shown = await self.hand.fetch(
+            "select id from item where status <> 'deleting' and id = any (%s) and base_id in"
+            " (select id from base where status <> 'deleting')",
+            list(self.deleted),
+        )
+        assert shown == [], "something deleted is visible"
+        lost = {*self.roots, *self.texts} - {row[0] for row in await self.hand.fetch("select id from item")}
+        assert not lost, "something that nobody deleted is gone"
+        under = await self.hand.fetch(
+            "select c.title from item c join item p on p.id = c.parent_id"
+            " where p.status = 'deleting' and c.status <> 'deleting'"
+        )
+        assert under == [], "something lives below what is being deleted"
+
+    async def everything(self) -> list[Any]:
+        return [
+            await self.hand.fetch("select * from item order by id"),
+            await self.hand.fetch("select item_id, version, index, text from chunk order by 1, 2, 3"),
+            await self.hand.fetch("select * from item_version order by item_id, version"),
+            await self.hand.fetch("select id, state, lease, attempt, result from job order by id"),
+        ]
+
+    async def end(self) -> None:
+        """Rest; everything anew; rest; everything away; rest."""
+        await self.to_rest()
+        if roots := await self.live_roots():
+            await self.hand.reindex(self.base, *roots)
+            await self.to_rest()
+        expected = Counter(self.texts.values())
+        spoiled = 0
+        for path in self.roots.values():
+            below = [text for file, text in self.files.items() if file.is_relative_to(path)]
+            expected.update(text for text in below if text is not None)
+            spoiled += below.count(None)
+        completed = await self.hand.fetch(
+            "select c.text from chunk c join item i on i.id = c.item_id and c.version = i.live_version"
+            " where i.status = 'completed'"
+        )
+        assert Counter(row[0] for row in completed) == expected
+        failed = await self.hand.fetch(
+            "select error_code from item where status = 'failed' and type = 'file' order by 1"
+        )
+        assert failed == [("unsupported_type",)] * spoiled
+        if expected.total() < 100:
+            assert expected - Counter(await self.hand.texts(self.base, "rye")) == Counter()
+        if roots:
+            gone = await self.below(roots)
+            await delete.delete(self.db, self.base.id, roots)
+            self.forget(gone)
+        await self.to_rest()
+        left = await self.hand.left()
+        left["jobs"] = await self.hand.one("select count(*) from job where kind <> 'reindex_subtree'")
+        assert not any(left.values()), left
+        assert [blob async for blob in self.hand.originals.blobs.list()] == []
+
+    async def to_rest(self) -> None:
+        for _ in range(100):
+            await self.clock.advance(timedelta(minutes=20))
+            async with self.db.connection() as tx:
+                await store.tick(tx)
+            await self.hand.enrol()
+            await self.hand.work()
+            if not await self.hand.fetch("select from job where state <> 'dead'"):
+                break
+        else:
+            raise AssertionError("some work never ends")
+        await self.look()
+        assert set((await self.hand.statuses()).values()) <= {"completed", "failed"}
+
+    # ── the model ────────────────────────────────────────────────────────────────────────────────────────
+
+    async def new_base(self) -> None:
+        self.count += 1
+        self.base = await self.hand.base(f"base {self.count}")
+
+    def text(self) -> str:
+        self.count += 1
+        return f"rye {self.count}"
+
+    def root(self, chosen: int | None) -> ItemId | None:
+        roots = sorted(self.roots)
+        return roots[chosen % len(roots)] if chosen is not None and roots else None
+
+    async def live(self, chosen: Sequence[int]) -> list[ItemId]:
+        rows = await self.hand.fetch(
+            "select id from item where base_id = %s and status <> 'deleting' order by id", self.base.id
+        )
+        return [rows[choice % len(rows)][0] for choice in chosen] if rows else []
+
+    async def live_roots(self) -> list[ItemId]:
+        return [
+            row[0]
+            for row in await self.hand.fetch(
+                "select id from item where base_id = %s and parent_id is null", self.base.id
+            )
+        ]
+
+    async def below(self, ids: Sequence[ItemId]) -> list[ItemId]:
+        return [row[0] for row in await self.hand.fetch("select id from item_subtree(%s)", list(ids))]
+
+    def forget(self, gone: Sequence[ItemId]) -> None:
+        self.deleted |= set(gone)
+        for item_id in gone:
+            for known in (self.roots, self.texts, self.parents):
+                known.pop(item_id, None)
