@@ -279,7 +279,8 @@ async def test_memory_does_not_grow_with_the_folder(tmp_path: Path) -> None:
     finally:
         tracemalloc.stop()
     assert count == 20_000
-    assert peak < 3 * 2**20
+    # 0.4 MiB by itself, 8 if all were held; the rest of the process may allocate meanwhile.
+    assert peak < 6 * 2**20
 
 
 async def test_a_listing_that_is_left_early_lets_go_of_its_folder(tmp_path: Path) -> None:
