@@ -332,7 +332,6 @@ delete from blob where hash = any (%(hashes)s::bytea[]) and state = 'removing';
 select hash from blob where hash = any (%(hashes)s::bytea[]) and state = 'kept' order by hash for share;
 
 -- name: keep_blob
--- A blob that is in the store is kept; no row while the same bytes are being removed.
+-- () | removing -> kept; waits while the store removes the same bytes.
 insert into blob (hash, size) values (%(hash)s, %(size)s)
-on conflict (hash) do update set kept_at = clock_now() where blob.state = 'kept'
-returning hash;
+on conflict (hash) do update set kept_at = clock_now(), state = 'kept';

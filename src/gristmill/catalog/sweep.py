@@ -84,6 +84,6 @@ async def hold_blobs(tx: Tx, hashes: Sequence[bytes]) -> bool:
     return not wanted or set(await queries.values(tx, "hold_blobs", hashes=list(wanted))) == wanted
 
 
-async def keep_blob(tx: Tx, digest: bytes, size: int) -> bool:
-    """Keep a blob that is in the store; False while the same bytes are being removed."""
-    return bool(await queries.values(tx, "keep_blob", hash=digest, size=size))
+async def keep_blob(tx: Tx, digest: bytes, size: int) -> None:
+    """Keep a blob from now on. It may have left the store just before: the caller looks, and puts it there again."""
+    await queries.run(tx, "keep_blob", hash=digest, size=size)
