@@ -15,7 +15,7 @@ from datetime import timedelta
 
 from fastapi import FastAPI
 
-from gristmill import clock, faults
+from gristmill import clock, events, faults
 from gristmill.db import Database, embedded
 from gristmill.db.listen import Listener
 from gristmill.db.migrate import migrate
@@ -104,6 +104,8 @@ async def _start_worker(
     stack: AsyncExitStack,
 ) -> asyncio.Task[None]:
     await uploads.collect(db, originals.blobs)
+    async with db.connection() as tx:
+        await events.sweep(tx, settings.event_retention)
     if recovered := await recover_deletions(db):
         log.warning("deletions without a job were taken up again", extra={"roots": recovered})
     pipeline, remover = Pipeline(db, embedders, originals), Remover(db, originals.blobs)

@@ -136,6 +136,7 @@ class Settings(BaseSettings):
         default=timedelta(seconds=10), description="How long a stopping worker lets its running jobs go on."
     )
     job_retention: Duration = Field(default=timedelta(days=7), description="How long finished jobs are kept.")
+    event_retention: Duration = Field(default=timedelta(days=30), description="How long events are kept.")
     embedder: str = Field(default="granite-30m-en", description="Embedder of new bases that name none.")
     embedders: dict[str, EmbedderSettings] = Field(
         default_factory=dict, description="Embedders behind HTTP endpoints, by the name that bases use."

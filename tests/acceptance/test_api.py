@@ -211,7 +211,31 @@ async def test_lists_are_paged(http: httpx.AsyncClient) -> None:
 
 async def test_adding_nothing_is_no_mistake(http: httpx.AsyncClient) -> None:
     """S0-22."""
-    assert await add(http, await make_base(http)) == {"created": [], "skipped": [], "failed": []}
+    added = await add(http, await make_base(http))
+    assert {**added, "correlationId": ""} == {"created": [], "skipped": [], "failed": [], "correlationId": ""}
+
+
+async def test_events_are_read_by_a_cursor_and_filtered(http: httpx.AsyncClient) -> None:
+    """S3-14, S3-21: by type and base; an unknown type is told; at the end the cursor stays."""
+    base, other = await make_base(http), await make_base(http, "other")
+    added = await add(http, base, {"type": "note", "title": "Stones", "content": "rye"})
+
+    async def ready() -> bool:
+        found = await http.get("/api/events", params={"types": "KnowledgeSpaceAllDocumentsIngested"})
+        return bool(found.json()["items"])
+
+    await until(ready)
+    page = (await http.get("/api/events", params={"baseId": base, "limit": 2})).json()
+    assert [event["type"] for event in page["items"]] == ["BaseCreated", "DocumentUploadCompleted"]
+    rest = (await http.get("/api/events", params={"baseId": base, "after": page["nextCursor"]})).json()
+    assert [event["type"] for event in rest["items"]][-1] == "KnowledgeSpaceAllDocumentsIngested"
+    assert rest["items"][0]["correlationId"] == added["correlationId"]
+    end = (await http.get("/api/events", params={"after": rest["nextCursor"]})).json()
+    assert end == {"items": [], "nextCursor": rest["nextCursor"]}
+    others = (await http.get("/api/events", params={"baseId": other})).json()["items"]
+    assert [event["data"]["name"] for event in others] == ["other"]
+    refused(await http.get("/api/events", params={"types": "Nothing"}), 422, "event_unknown")
+    refused(await http.get("/api/events", params={"after": -1}), 422, "invalid_request")
 
 
 async def test_a_base_tells_its_items_by_status_and_its_queue(http: httpx.AsyncClient) -> None:

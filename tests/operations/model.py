@@ -114,6 +114,8 @@ class Model(RuleBasedStateMachine):
     async def end(self) -> None:
         """Rest; everything anew; rest; everything away; rest."""
         await self.to_rest()
+        for path in self.roots.values():  # one that is gone would be refused, and stay as it was
+            path.mkdir(parents=True, exist_ok=True)
         if roots := await self.live_roots():
             await self.hand.reindex(self.base, *roots)
             await self.to_rest()

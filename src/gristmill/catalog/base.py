@@ -28,6 +28,7 @@ class Base:
     on_restart: OnRestart
     created_at: datetime
     updated_at: datetime
+    ingested: bool  # all that it was given has been announced as done
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "status", BaseStatus(self.status))

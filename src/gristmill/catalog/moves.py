@@ -1,6 +1,7 @@
 """The moves of an item, one function each, in the caller's transaction. Each tells whether it took place."""
 
 from collections.abc import Sequence
+from uuid import UUID
 
 from gristmill.catalog.item import Item, ItemId
 from gristmill.catalog.lifecycle import ItemStatus
@@ -68,9 +69,9 @@ async def keep_content(
     await queries.run(tx, "keep_version", item=item_id, version=version, hash=digest)
 
 
-async def want_anew(tx: Tx, ids: Sequence[ItemId]) -> list[Item]:
+async def want_anew(tx: Tx, ids: Sequence[ItemId], cause: UUID) -> list[Item]:
     """completed | failed → active, with a new version; what answers goes on answering."""
-    moved = await queries.many(tx, Item, "want_anew", ids=list(ids))
+    moved = await queries.many(tx, Item, "want_anew", ids=list(ids), cause=cause)
     await settle_above(tx, [item.id for item in moved])
     return moved
 

@@ -64,11 +64,12 @@ select base_id, status, count(*)::int as count from item
  where base_id = any (%(bases)s) and status <> 'deleting' group by base_id, status;
 
 -- name: insert_items
--- Files items; what already failed is filed with its error.
+-- Files items; what already failed is filed with its error. Without a cause, they have their parent's.
 insert into item (base_id, parent_id, type, title, status, source, source_key, blob_hash, body, size_bytes,
-                  listed_version, error_code, error_message, expanded_version)
+                  listed_version, error_code, error_message, expanded_version, cause)
 select %(base)s, %(parent)s::uuid, u.type, u.title, u.status, u.source, u.source_key, u.blob_hash, u.body, u.size_bytes,
-       %(listed_version)s, u.error_code, u.error_message, case when u.error_code is null then 0 else 1 end
+       %(listed_version)s, u.error_code, u.error_message, case when u.error_code is null then 0 else 1 end,
+       coalesce(%(cause)s::uuid, (select p.cause from item p where p.id = %(parent)s::uuid))
   from unnest(%(types)s::text[], %(titles)s::text[], %(statuses)s::text[], %(sources)s::jsonb[], %(keys)s::text[],
               %(blobs)s::bytea[], %(bodies)s::text[], %(sizes)s::bigint[], %(codes)s::text[], %(messages)s::text[])
        with ordinality u(type, title, status, source, source_key, blob_hash, body, size_bytes, error_code, error_message, n)
@@ -89,7 +90,8 @@ select u.n::int as place, i.id, i.status
 update item
    set title = %(title)s, source = %(source)s, blob_hash = %(blob)s, body = %(body)s, size_bytes = %(size)s,
        wanted_version = wanted_version + 1, error_code = null, error_message = null, updated_at = clock_now(),
-       status = case when type in ('directory', 'sitemap', 'connector') then 'preparing' else 'processing' end
+       status = case when type in ('directory', 'sitemap', 'connector') then 'preparing' else 'processing' end,
+       cause = %(cause)s
  where id = %(id)s and status <> 'deleting'
 returning id, base_id, parent_id, type, title, status, error_code, error_message, warnings, source, size_bytes,
           wanted_version, live_version, chunk_count, created_at, updated_at;
@@ -100,6 +102,7 @@ update item i
    set listed_version = %(version)s, wanted_version = i.wanted_version + 1, size_bytes = u.size_bytes,
        expanded_version = case when u.error_code is null then i.expanded_version else i.wanted_version + 1 end,
        error_code = u.error_code, error_message = u.error_message, updated_at = clock_now(),
+       cause = (select p.cause from item p where p.id = i.parent_id),
        status = case when u.error_code is not null then 'failed'
                      when i.type in ('directory', 'sitemap', 'connector') then 'preparing' else 'processing' end
   from unnest(%(ids)s::uuid[], %(sizes)s::bigint[], %(codes)s::text[], %(messages)s::text[])
@@ -178,7 +181,8 @@ select item_settle(p.parent_id)
 -- completed | failed -> active, with a new version; what answers goes on answering.
 update item
    set wanted_version = wanted_version + 1, error_code = null, error_message = null, updated_at = clock_now(),
-       status = case when type in ('directory', 'sitemap', 'connector') then 'preparing' else 'processing' end
+       status = case when type in ('directory', 'sitemap', 'connector') then 'preparing' else 'processing' end,
+       cause = %(cause)s
  where id = any (%(ids)s::uuid[]) and status in ('completed', 'failed')
 returning id, base_id, parent_id, type, title, status, error_code, error_message, warnings, source, size_bytes,
           wanted_version, live_version, chunk_count, created_at, updated_at;

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
@@ -139,9 +140,16 @@ async def count_items(tx: Tx, bases: Sequence[BaseId]) -> dict[BaseId, dict[str,
 
 
 async def insert_items(
-    tx: Tx, base_id: BaseId, parent_id: ItemId | None, new: Sequence[NewItem], *, listed_version: int = 0
+    tx: Tx,
+    base_id: BaseId,
+    parent_id: ItemId | None,
+    new: Sequence[NewItem],
+    *,
+    listed_version: int = 0,
+    cause: UUID | None = None,
 ) -> list[Item]:
-    """File items under a parent, in order; `listed_version` is the parent's when its source lists them."""
+    """File items under a parent, in order; `listed_version` is the parent's when its source lists them. Who asked
+    for them is `cause`, or whoever asked for the parent."""
     return await queries.many(
         tx,
         Item,
@@ -149,6 +157,7 @@ async def insert_items(
         base=base_id,
         parent=parent_id,
         listed_version=listed_version,
+        cause=cause,
         types=[item.type for item in new],
         titles=[item.title for item in new],
         statuses=[str(item.status) for item in new],
@@ -187,7 +196,7 @@ async def find_same(
     return {same.place - 1: same.id for same in reversed(found)}
 
 
-async def replace_item(tx: Tx, item_id: ItemId, new: NewItem) -> Item | None:
+async def replace_item(tx: Tx, item_id: ItemId, new: NewItem, cause: UUID) -> Item | None:
     """Give an item new contents and want a new version of it."""
     return await queries.maybe(
         tx,
@@ -199,6 +208,7 @@ async def replace_item(tx: Tx, item_id: ItemId, new: NewItem) -> Item | None:
         blob=new.blob,
         body=new.body,
         size=new.size_bytes,
+        cause=cause,
     )
 
 

@@ -14,14 +14,15 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from pathlib import Path
 
-from gristmill import catalog, faults, jobs
+from gristmill import catalog, events, faults, jobs
 from gristmill.catalog import Base, Item, ItemStatus, NewItem
 from gristmill.db import Database, Tx
 from gristmill.errors import GristmillError, Unsupported
+from gristmill.events import ContainerExpanded, ItemFailed
 from gristmill.ingest.pipeline import base_of
 from gristmill.jobs import Band, Done, Job, Outcome
 from gristmill.operations.delete import hide
-from gristmill.operations.schedule import schedule
+from gristmill.operations.schedule import announce_filed, schedule
 from gristmill.sources.directory import Found, Rules, list_folder
 from gristmill.sources.sitemap import SitemapRules, list_sitemap
 from gristmill.work import PrepareRoot
@@ -54,7 +55,10 @@ class Expander:
         """The job is dead: the container failed, whatever became of the children it has."""
         await catalog.take_turn(tx, base_of(job))
         work = PrepareRoot.of(job)
-        await catalog.set_failed(tx, work.item_id, work.version, error.code, error.message)
+        if await catalog.set_failed(tx, work.item_id, work.version, error.code, error.message):
+            failed = ItemFailed(base_of(job), work.item_id, work.version, error.code, error.message)
+            await events.record(tx, failed)
+            await events.announce_ready(tx, [base_of(job)])
 
     async def _open(self, job: Job) -> Item | None:
         async with self._db.transaction() as tx:
@@ -98,7 +102,9 @@ class Expander:
             fresh = [item for place, item in enumerate(listed) if place not in known]
             children = await catalog.relist(tx, [(known[place], listed[place]) for place in known], version)
             if fresh:
-                children += await catalog.insert_items(tx, base.id, root.id, fresh, listed_version=version)
+                filed = await catalog.insert_items(tx, base.id, root.id, fresh, listed_version=version)
+                await announce_filed(tx, filed)
+                children += filed
             await schedule(tx, base, children, Band.NORMAL)
         return True
 
@@ -110,8 +116,11 @@ class Expander:
                 if stale := await catalog.stale_children(tx, root.id, root.wanted_version):
                     await hide(tx, base, stale)
                 await catalog.set_expanded(tx, root.id, root.wanted_version)
-            await faults.point("expand.before_commit")
+                await events.record(tx, ContainerExpanded(base.id, root.id, root.wanted_version))
             await jobs.complete(tx, job)
+            if turn is not None:
+                await events.announce_ready(tx, [base_of(job)])
+            await faults.point("expand.before_commit")
 
 
 def _child(entry: Found, top: Path) -> NewItem:

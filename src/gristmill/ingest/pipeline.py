@@ -10,11 +10,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from uuid import UUID
 
-from gristmill import catalog, faults, jobs
+from gristmill import catalog, events, faults, jobs
 from gristmill.catalog import Base, BaseId, BaseStatus, Item, ItemStatus
 from gristmill.db import Database, Tx
 from gristmill.embedding import Embedder, Embedders
 from gristmill.errors import GristmillError, Invalid, Permanent
+from gristmill.events import BaseFailed, DocumentContentExtracted, ItemFailed
 from gristmill.ingest import chunk, embed, read
 from gristmill.jobs import Done, Job, Outcome
 from gristmill.operations.originals import Originals
@@ -85,8 +86,12 @@ class Pipeline:
         work = IndexDocument.of(job)
         if await catalog.set_failed(tx, work.item_id, work.version, error.code, error.message):
             await publish.discard(tx, base_id, work.item_id)
+            failed = ItemFailed(base_id, work.item_id, work.version, error.code, error.message)
+            await events.record(tx, failed)
         if isinstance(error, EmbedderChanged):
             await catalog.set_base_status(tx, base_id, BaseStatus.FAILED, error.code, error.message)
+            await events.record(tx, BaseFailed(base_id, error.code, error.message))
+        await events.announce_ready(tx, [base_id])
 
     async def _open(self, job: Job) -> _Document | None:
         work = IndexDocument.of(job)
@@ -128,6 +133,9 @@ class Pipeline:
                 tx, item.id, version, digest=content.digest, text=content.text, title=item.title
             )
             await publish.begin(tx, item)
+            await events.record(
+                tx, DocumentContentExtracted(item.base_id, item.id, version, len(content.text))
+            )
             return True
 
     @asynccontextmanager

@@ -42,7 +42,7 @@ class Rebuilder:
                     return Snooze(_LOOK_AGAIN)
                 passed_over = {item.root for item in unrested}
                 roots = [root for root in work.root_ids if root not in passed_over]
-                wanted = await catalog.want_anew(tx, await self._below(tx, roots))
+                wanted = await catalog.want_anew(tx, await self._below(tx, roots), cause=job.id)
                 await faults.point("rebuild.reset")
                 await schedule(tx, base, wanted, Band.NORMAL)
             await jobs.complete(tx, job)

@@ -9,12 +9,13 @@ Killed anywhere: the next attempt removes what is left, and the receipt goes on 
 ever makes an item visible again: it is marked until its row is gone.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
-from gristmill import catalog, faults, jobs
+from gristmill import catalog, events, faults, jobs
 from gristmill.catalog import BaseId, ItemId
 from gristmill.db import Database, Tx
+from gristmill.events import BaseRemoved, Event, ItemsRemoved
 from gristmill.jobs import Done, Job, Outcome, Snooze
 from gristmill.operations import uploads
 from gristmill.operations.delete import forget_jobs
@@ -39,7 +40,7 @@ class Remover:
         while await self._remove_some(job, work.base_id, roots):
             await faults.point("remove.batch")
         await uploads.empty_store(self._db, self._blobs)
-        await self._finish(job)
+        await self._finish(job, lambda receipt: ItemsRemoved(work.base_id, work.root_ids, **receipt))
         return Done()
 
     async def base(self, job: Job) -> Outcome:
@@ -59,7 +60,7 @@ class Remover:
                 await catalog.drop_base(tx, base_id)
             await faults.point("remove.base_dropped")
         await uploads.empty_store(self._db, self._blobs)
-        await self._finish(job, forget_lane=True)
+        await self._finish(job, lambda receipt: BaseRemoved(base_id, **receipt), forget_lane=True)
         return Done()
 
     async def _remove_some(self, job: Job, base_id: BaseId, roots: Sequence[ItemId] | None) -> bool:
@@ -88,10 +89,13 @@ class Remover:
             return await catalog.items_of_base(tx, base_id, BATCH)
         return await catalog.to_remove(tx, roots, BATCH)
 
-    async def _finish(self, job: Job, *, forget_lane: bool = False) -> None:
+    async def _finish(
+        self, job: Job, told: Callable[[dict[str, int]], Event], *, forget_lane: bool = False
+    ) -> None:
         async with self._db.transaction() as tx:
-            receipt = await jobs.load_result(tx, job)
-            await jobs.save_result(tx, job, {"items": 0, "chunks": 0, "contents": 0, "blobs": 0, **receipt})
+            receipt = {"items": 0, "chunks": 0, "contents": 0, "blobs": 0, **await jobs.load_result(tx, job)}
+            await jobs.save_result(tx, job, receipt)
             await jobs.complete(tx, job)
+            await events.record(tx, told(receipt), cause=job.id)
             if forget_lane:
                 await jobs.clear_lane(tx, job.lane)

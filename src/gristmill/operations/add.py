@@ -3,7 +3,7 @@
     inputs          each is checked against its source first, outside the transaction: what can't be read now
                     is refused by itself and told, the rest goes on
     transaction     base's turn and open → parent takes children → room in the queue → conflicts → rows → one job
-                    a row; all of it or nothing
+                    and one event a row; all of it or nothing
 
     the same thing is there already (same type and path, address, name or title under the same parent):
         rename      both stay; the new one gets a number behind its title
@@ -16,6 +16,7 @@ Killed before the commit: nothing was added. Killed after: every row has its job
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
+from uuid import UUID, uuid4
 
 from gristmill import catalog, faults, jobs
 from gristmill.catalog import Base, BaseId, Item, ItemId, NewItem
@@ -23,7 +24,7 @@ from gristmill.db import Database, Tx
 from gristmill.errors import GristmillError, Transient, WorkError
 from gristmill.jobs import Band, QueueLimits
 from gristmill.operations import guards
-from gristmill.operations.schedule import schedule
+from gristmill.operations.schedule import announce_filed, schedule
 from gristmill.sources import Source
 
 # A handful of items was added by somebody who waits for them; more is an import.
@@ -65,6 +66,7 @@ class Added:
     skipped: list[Skipped]
     failed: list[Refused]
     released: list[bytes]  # blobs that a replacement put out of use, here at least
+    cause: UUID  # what every event that follows from this carries
 
 
 async def add(
@@ -81,6 +83,7 @@ async def add(
         await guards.base_exists(tx, base_id)
     accepted, failed = await _probe(entries)
     released: list[bytes | None] = []
+    cause = uuid4()
     async with db.transaction() as tx:
         base = await guards.base_is_open(tx, base_id)
         parent = await guards.parent_takes_children(tx, base, parent_id)
@@ -90,12 +93,13 @@ async def add(
                 "Equal bytes were being deleted at this moment. Upload again.", code="upload_lost"
             )
         under = parent.id if parent else None
-        created, skipped = await _file(tx, base, under, accepted, on_conflict, released)
+        created, skipped = await _file(tx, base, under, accepted, on_conflict, released, cause)
         await faults.point("add.rows_inserted")
         await schedule(tx, base, created, Band.INTERACTIVE if len(created) <= FEW else Band.NORMAL)
         await catalog.settle_above(tx, [item.id for item in created[:1]])
+        await announce_filed(tx, created)
         await faults.point("add.before_commit")
-    return Added(created, skipped, failed, [blob for blob in released if blob is not None])
+    return Added(created, skipped, failed, [blob for blob in released if blob is not None], cause)
 
 
 async def _probe(entries: Sequence[Entry]) -> tuple[list[tuple[int, NewItem]], list[Refused]]:
@@ -118,24 +122,28 @@ async def _file(
     accepted: Sequence[tuple[int, NewItem]],
     on_conflict: OnConflict,
     released: list[bytes | None],
+    cause: UUID,
 ) -> tuple[list[Item], list[Skipped]]:
     items = [item for _, item in accepted]
     if on_conflict == "rename":
         items = await _renamed(tx, base, parent_id, items)
-        return await catalog.insert_items(tx, base.id, parent_id, items), []
+        return await catalog.insert_items(tx, base.id, parent_id, items, cause=cause), []
     there = await catalog.find_same(tx, base.id, parent_id, items)
     # Of equal things within one request the first counts, or with replace the last.
     first = {_thing(item): place for place, item in reversed(list(enumerate(items)))}
     last = {_thing(item): place for place, item in enumerate(items)}
     chosen = set((last if on_conflict == "replace" else first).values())
     fresh = [place for place in sorted(chosen) if place not in there]
-    created = (
-        await catalog.insert_items(tx, base.id, parent_id, [items[place] for place in fresh]) if fresh else []
-    )
+    created: list[Item] = []
+    if fresh:
+        created += await catalog.insert_items(
+            tx, base.id, parent_id, [items[place] for place in fresh], cause=cause
+        )
     if on_conflict == "replace":
         for place in sorted(chosen & there.keys()):
             released.append(await catalog.blob_of(tx, there[place]))
-            if (replaced := await catalog.replace_item(tx, there[place], items[place])) is not None:
+            replaced = await catalog.replace_item(tx, there[place], items[place], cause)
+            if replaced is not None:
                 created.append(replaced)
         return created, []
     ids = {_thing(items[place]): item.id for place, item in zip(fresh, created, strict=True)}

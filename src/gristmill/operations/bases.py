@@ -4,11 +4,12 @@ from typing import Any
 
 import psycopg
 
-from gristmill import catalog, faults, jobs
+from gristmill import catalog, events, faults, jobs
 from gristmill.catalog import Base, BaseId, BaseStatus, OnRestart
 from gristmill.db import Database, Tx
 from gristmill.embedding import Embedder
 from gristmill.errors import Conflict
+from gristmill.events import BaseChanged, BaseCreated, BaseDeleted, BaseRestored
 from gristmill.jobs import JobId, NewJob
 from gristmill.operations import guards
 from gristmill.work import DeleteBase
@@ -37,6 +38,7 @@ async def create(
         )
         if created is None:
             raise Conflict(f"A knowledge base named {name!r} exists already.", code="base_name_taken")
+        await events.record(tx, BaseCreated(created.id, created.name, created.embedder))
         return created
 
 
@@ -70,6 +72,7 @@ async def patch(
             )
             if changed is None:
                 raise taken
+            await events.record(tx, BaseChanged(changed.id, changed.name))
             return changed
     except psycopg.errors.UniqueViolation:  # another base got the name at this moment
         raise taken from None
@@ -83,6 +86,7 @@ async def _restore(tx: Tx, base: Base, embedder: Embedder) -> None:
             code="embedder_changed",
         )
     await catalog.set_base_status(tx, base.id, BaseStatus.READY)
+    await events.record(tx, BaseRestored(base.id))
 
 
 async def delete(db: Database, base_id: BaseId) -> JobId:
@@ -97,4 +101,5 @@ async def delete(db: Database, base_id: BaseId) -> JobId:
         await jobs.cancel_lane(tx, base.lane)
         await faults.point("delete_base.marked")
         (job,) = await jobs.enqueue(tx, NewJob(DeleteBase(base.id), lane=base.lane))
+        await events.record(tx, BaseDeleted(base.id, base.name), cause=job.id)
     return job.id

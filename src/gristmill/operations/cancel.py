@@ -7,10 +7,11 @@ A deletion can't be cancelled: what it is about is hidden for good.
 
 from uuid import UUID
 
-from gristmill import catalog, jobs
+from gristmill import catalog, events, jobs
 from gristmill.catalog import BaseId, ItemId
 from gristmill.db import Database
 from gristmill.errors import Conflict, NotFound
+from gristmill.events import ItemFailed
 from gristmill.jobs import JobId, Shown
 from gristmill.work import DeleteBase, DeleteSubtree, IndexDocument, PrepareRoot
 
@@ -29,7 +30,11 @@ async def cancel(db: Database, job_id: JobId) -> Shown:
             raise Conflict(f"The job is {job.state}: there is nothing to cancel.", code="job_not_active")
         if job.kind in (IndexDocument.kind, PrepareRoot.kind) and job.subject is not None:
             told = "Cancelled before it was searchable."
-            await catalog.abandon(tx, ItemId(job.subject), code="cancelled", message=told)
+            item_id, base_id = ItemId(job.subject), BaseId(UUID(job.lane))
+            if await catalog.abandon(tx, item_id, code="cancelled", message=told):
+                version = int(job.payload["version"])
+                await events.record(tx, ItemFailed(base_id, item_id, version, "cancelled", told))
+                await events.announce_ready(tx, [base_id])
         found = await jobs.find_job(tx, job_id)
     assert found is not None
     return found

@@ -1,7 +1,7 @@
 """delete: hide subtrees at once, and have them removed. The only operation that may preempt active work.
 
     transaction     base's turn (a failed one too) → outermost selected → subtrees deleting → containers above
-                    derived → what runs for them told to stop → one job; all of it or nothing
+                    derived → what runs for them told to stop → one job, one event; all of it or nothing
 
 From the commit on no list, search or read shows them, and no worker's write for them is accepted: workers write
 while they share the base's turn, and look at the item's status then. Killed before the commit: nothing was asked.
@@ -11,9 +11,10 @@ Killed after: the job is there, and is tried until it is done.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gristmill import catalog, faults, jobs
+from gristmill import catalog, events, faults, jobs
 from gristmill.catalog import Base, BaseId, ItemId
 from gristmill.db import Database, Tx
+from gristmill.events import ItemsDeleted
 from gristmill.jobs import JobId, NewJob
 from gristmill.operations import guards
 from gristmill.operations.health import queries
@@ -36,6 +37,7 @@ async def delete(db: Database, base_id: BaseId, item_ids: Sequence[ItemId]) -> A
         if not roots:
             return Accepted([], None)
         job_id = await hide(tx, base, roots)
+        await events.announce_ready(tx, [base.id], cause=job_id)
         await faults.point("delete.before_commit")
     return Accepted(roots, job_id)
 
@@ -46,10 +48,11 @@ async def hide(tx: Tx, base: Base, roots: Sequence[ItemId]) -> JobId:
     What runs for them is told at once. The removal cancels what waits, but it may itself wait for a slot that just
     these jobs hold.
     """
-    await catalog.mark_deleting(tx, roots)
+    marked = await catalog.mark_deleting(tx, roots)
     await jobs.cancel_about(tx, await queries.values(tx, "running_for_deleted", lane=base.lane))
     await faults.point("delete.marked")
     (job,) = await jobs.enqueue(tx, NewJob(DeleteSubtree(base.id, tuple(roots)), lane=base.lane))
+    await events.record(tx, ItemsDeleted(base.id, tuple(roots), marked), cause=job.id)
     return job.id
 
 

@@ -4,13 +4,15 @@ A base that resumes by itself has none. One that parks shows what a stopped or l
 with the code `interrupted`; items that nothing would move on, of which there should be none, are shown too.
 """
 
-from gristmill import catalog
+from uuid import uuid4
+
+from gristmill import catalog, events
 from gristmill.catalog import BaseId, ItemId
 from gristmill.db import Database, Tx
 from gristmill.jobs import Band
 from gristmill.operations import guards
 from gristmill.operations.health import queries, stuck
-from gristmill.operations.schedule import schedule
+from gristmill.operations.schedule import announce_filed, schedule
 
 _MOST = 10_000
 
@@ -26,7 +28,7 @@ async def recover(db: Database, base_id: BaseId) -> int:
         base = await guards.base_is_open(tx, base_id)
         found = await orphans(tx, base.id)
         await queries.values(tx, "fail_stuck", ids=found)
-        wanted = await catalog.want_anew(tx, found)
+        wanted = await catalog.want_anew(tx, found, cause=uuid4())
         await schedule(tx, base, wanted, Band.NORMAL)
     return len(wanted)
 
@@ -37,4 +39,7 @@ async def dismiss(db: Database, base_id: BaseId) -> int:
         base = await guards.base_turn(tx, base_id)
         found: list[ItemId] = await queries.values(tx, "dismiss", ids=await orphans(tx, base.id))
         await catalog.settle_above(tx, found)
+        dismissed = await catalog.find_items(tx, found)
+        await announce_filed(tx, dismissed)
+        await events.announce_ready(tx, [base.id])
     return len(found)

@@ -3,7 +3,7 @@
 before          each root's source is probed, outside the transaction: what is gone or can't be reached is
                 refused for that item, and nothing of it is touched
 transaction     base's turn and open → outermost selected → every item of every subtree completed or failed
-                → one job. No state is written here: what fails to be queued was never begun
+                → one job, one event. No state is written here: what fails to be queued was never begun
 
 a subtree is active    reject: the request is refused, with what is in the way
                        skip: that root is left out
@@ -13,10 +13,11 @@ a subtree is active    reject: the request is refused, with what is in the way
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gristmill import catalog, faults, jobs
+from gristmill import catalog, events, faults, jobs
 from gristmill.catalog import BaseId, Item, ItemId, Unrested
 from gristmill.db import Database, Tx
 from gristmill.errors import Conflict, GristmillError, WorkError
+from gristmill.events import ReindexAccepted
 from gristmill.jobs import JobId, NewJob
 from gristmill.operations import guards
 from gristmill.sources import Source
@@ -65,6 +66,7 @@ async def reindex(
         await faults.point("reindex.checked")
         work = ReindexSubtree(base.id, tuple(roots), on_active)
         (job,) = await jobs.enqueue(tx, NewJob(work, lane=base.lane))
+        await events.record(tx, ReindexAccepted(base.id, tuple(roots)), cause=job.id)
     return Reindexing(roots, job.id, refused)
 
 

@@ -6,7 +6,7 @@ key, and not when the item no longer wants what the job would do.
 
 from uuid import UUID
 
-from gristmill import catalog, jobs
+from gristmill import catalog, events, jobs
 from gristmill.catalog import BaseId, ItemId, ItemStatus
 from gristmill.db import Database
 from gristmill.errors import Conflict, NotFound
@@ -30,6 +30,7 @@ async def retry(db: Database, job_id: JobId) -> Shown:
             item_id, version = ItemId(job.subject), int(job.payload["version"])
             if await catalog.set_stage(tx, item_id, version, _STAGES[job.kind]):
                 await catalog.settle_above(tx, [item_id])
+                await events.work_began(tx, BaseId(UUID(job.lane)))
             else:
                 raise Conflict(
                     "The item was deleted, or has been indexed since: there is nothing to retry.",

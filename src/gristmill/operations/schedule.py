@@ -7,9 +7,10 @@ failed        nothing: it was filed with its error
 
 from collections.abc import Sequence
 
-from gristmill import faults, jobs
+from gristmill import events, faults, jobs
 from gristmill.catalog import Base, Item, ItemStatus
 from gristmill.db import Tx
+from gristmill.events import ContainerAdded, DocumentUploadCompleted, Event, ItemFailed
 from gristmill.jobs import Band, NewJob
 from gristmill.work import IndexDocument, PrepareRoot
 
@@ -17,9 +18,25 @@ from gristmill.work import IndexDocument, PrepareRoot
 async def schedule(tx: Tx, base: Base, items: Sequence[Item], band: Band) -> None:
     """Queue the next job of each item, in the transaction that made it active."""
     await faults.point("schedule.before_enqueue")
-    await jobs.enqueue(
-        tx, *(_job(base, item, band) for item in items if item.status is not ItemStatus.FAILED)
-    )
+    active = [item for item in items if item.status is not ItemStatus.FAILED]
+    await jobs.enqueue(tx, *(_job(base, item, band) for item in active))
+    if active:
+        await events.work_began(tx, base.id)
+
+
+async def announce_filed(tx: Tx, items: Sequence[Item]) -> None:
+    """Tell of items that were filed, or filed anew, by this transaction."""
+    await events.record(tx, *map(_filed, items))
+
+
+def _filed(item: Item) -> Event:
+    version = item.wanted_version
+    if item.status is ItemStatus.FAILED:
+        code, message = item.error_code or "internal", item.error_message or ""
+        return ItemFailed(item.base_id, item.id, version, code, message)
+    if item.is_container:
+        return ContainerAdded(item.base_id, item.id, item.title, item.type, version)
+    return DocumentUploadCompleted(item.base_id, item.id, item.title, item.type, version)
 
 
 def _job(base: Base, item: Item, band: Band) -> NewJob:

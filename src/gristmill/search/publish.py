@@ -2,7 +2,8 @@
 
     begin    nothing is there but what answers (earlier attempts' rows are dropped)
     write    one batch of its rows
-    publish  item → completed with the new version, the old version's rows gone, the job done: all or nothing
+    publish  item → completed with the new version, the old version's rows gone, the job done, its events: all
+             or nothing
     discard  the version will not come: what is there of it goes
 
 The caller brings a transaction that shares the base's turn and has proved the job's lease. Killed anywhere
@@ -11,9 +12,14 @@ before publish: the old version answers, and the next attempt begins again.
 
 from collections.abc import Sequence
 
-from gristmill import catalog, jobs
+from gristmill import catalog, events, jobs
 from gristmill.catalog import BaseId, Item, ItemId
 from gristmill.db import Tx
+from gristmill.events import (
+    DocumentChunkingCompleted,
+    DocumentIndexingCompleted,
+    DocumentIngestionCompleted,
+)
 from gristmill.jobs import Job
 from gristmill.search import store
 from gristmill.search.rows import Chunk
@@ -36,6 +42,13 @@ async def publish(
     await jobs.complete(tx, job)
     if await catalog.publish(tx, item.id, version, chunks=chunks, warnings=warnings):
         await store.drop_other_versions(tx, item.base_id, item.id, version)
+        await events.record(
+            tx,
+            DocumentChunkingCompleted(item.base_id, item.id, version, chunks),
+            DocumentIndexingCompleted(item.base_id, item.id, version, chunks),
+            DocumentIngestionCompleted(item.base_id, item.id, version, tuple(warnings)),
+        )
+        await events.announce_ready(tx, [item.base_id])
 
 
 async def discard(tx: Tx, base_id: BaseId, item_id: ItemId) -> None:

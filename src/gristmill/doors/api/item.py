@@ -84,6 +84,7 @@ class AddedOut(Wire):
     created: list[ItemOut]
     skipped: list[SkippedOut]
     failed: list[RefusedOut]
+    correlation_id: UUID
 
     @classmethod
     def of(cls, added: add.Added) -> Self:
@@ -95,6 +96,7 @@ class AddedOut(Wire):
                 RefusedOut(index=entry.index, path=entry.title, error=ErrorBody.of(entry.error))
                 for entry in added.failed
             ],
+            correlation_id=added.cause,
         )
 
 

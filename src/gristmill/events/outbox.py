@@ -1,0 +1,48 @@
+"""Announcing, in the transaction that makes it true: an event is there exactly if what it tells is.
+
+record            events, in order
+work_began        the base is not ready from now on; in its exclusive turn
+announce_ready    the base became ready, if it just did; last before the commit, by whoever ended work on it
+"""
+
+import json
+from collections.abc import Iterable
+from uuid import UUID
+
+from gristmill.catalog import BaseId
+from gristmill.db import Tx
+from gristmill.events import store
+from gristmill.events.event import Event, KnowledgeSpaceAllDocumentsIngested
+
+
+async def record(tx: Tx, *events: Event, cause: UUID | None = None) -> None:
+    """Announce `events` with the transaction; without a `cause`, each has that of its item."""
+    if events:
+        await store.insert(tx, "[" + ",".join(_as_json(event, cause) for event in events) + "]")
+
+
+async def work_began(tx: Tx, base_id: BaseId) -> None:
+    """Take back that the base is ready: it was given work."""
+    await store.not_ready(tx, base_id)
+
+
+async def announce_ready(tx: Tx, bases: Iterable[BaseId], cause: UUID | None = None) -> None:
+    """Tell of each base that became ready by this transaction. In one order, for each is locked until the end."""
+    for base_id in sorted(set(bases)):
+        if (counts := await store.became_ready(tx, base_id)) is not None:
+            await record(
+                tx, KnowledgeSpaceAllDocumentsIngested(base_id, counts.completed, counts.failed), cause=cause
+            )
+
+
+def _as_json(event: Event, cause: UUID | None) -> str:
+    subject = event.subject
+    return json.dumps(
+        {
+            "base": str(event.base_id),
+            "type": event.type,
+            "subject": None if subject is None else str(subject),
+            "cause": None if cause is None else str(cause),
+            "data": event.data(),
+        }
+    )

@@ -1,0 +1,87 @@
+"""The tables of events, one function per question or change, in the caller's transaction."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from gristmill.db import Queries, Tx
+
+queries = Queries(__package__ or "gristmill.events")
+
+AT_ONCE = 5_000  # events put in order by one transaction
+
+
+async def insert(tx: Tx, events: str) -> None:
+    """Write events, given as a JSON list, and wake who waits for them."""
+    await queries.run(tx, "insert", events=events)
+
+
+async def not_ready(tx: Tx, base_id: UUID) -> None:
+    """A base has work to do."""
+    await queries.run(tx, "not_ready", base=base_id)
+
+
+@dataclass(frozen=True)
+class Ready:
+    """How many documents of a base that became ready are completed, and how many failed."""
+
+    completed: int
+    failed: int
+
+
+@dataclass(frozen=True)
+class _Counts:
+    completed: int | None
+    failed: int | None
+
+
+async def became_ready(tx: Tx, base_id: UUID) -> Ready | None:
+    """Whether a base has just become ready; keeps others from asking until the transaction ends."""
+    found = await queries.one(tx, _Counts, "became_ready", base=base_id)
+    return None if found.completed is None or found.failed is None else Ready(found.completed, found.failed)
+
+
+async def sequence(tx: Tx) -> int:
+    """Put in order what is committed by now; how many, and -1 when another is at it. In a transaction of its own."""
+    (moved,) = await queries.values(tx, "sequence", limit=AT_ONCE)
+    return moved
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """An event as it is read."""
+
+    seq: int
+    base_id: UUID | None
+    type: str
+    subject: UUID | None
+    cause: UUID | None
+    data: dict[str, Any]
+    at: datetime
+
+
+async def read(
+    tx: Tx,
+    *,
+    after: int,
+    limit: int,
+    types: Sequence[str] | None = None,
+    base_id: UUID | None = None,
+) -> list[Recorded]:
+    """Events after a place in the order."""
+    return await queries.many(
+        tx,
+        Recorded,
+        "events",
+        after=after,
+        limit=limit,
+        types=None if types is None else list(types),
+        base=base_id,
+    )
+
+
+async def sweep(tx: Tx, retention: timedelta) -> int:
+    """Forget events older than `retention`; how many."""
+    return await queries.run(tx, "sweep", retention=retention)

@@ -1,0 +1,261 @@
+"""Events are written with what they tell of, and everybody reads them in one order that nothing slips past."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from gristmill import events, faults
+from gristmill.catalog import Base
+from gristmill.db import Database
+from gristmill.errors import Permanent
+from gristmill.events import EVENTS, Recorded
+from gristmill.operations import add, bases, cancel, delete
+from gristmill.operations import retry as retrying
+from tests.embedding.hashed import HashedEmbedder
+from tests.operations.hand import WIDE, Hand, folder, note, tree
+from tests.operations.meeting import held, waiting
+
+
+async def read(db: Database, after: int = 0) -> list[Recorded]:
+    """What a reader sees who comes now."""
+    async with db.transaction() as tx:
+        while await events.sequence(tx):
+            pass
+    async with db.connection() as tx:
+        return await events.read(tx, after=after, limit=10_000)
+
+
+def types(found: list[Recorded], about: Any = None) -> list[str]:
+    """The types, of one subject or of all."""
+    return [event.type for event in found if about is None or event.subject == about]
+
+
+async def test_a_note_tells_of_each_step_of_its_way_once(hand: Hand, base: Base) -> None:
+    """S3-14, S3-16, S3-17, S3-18, S3-20, S3-21."""
+    (item,) = await hand.add(base, note("rye"))
+    await hand.work()
+    found = await read(hand.db)
+    assert types(found) == [
+        "BaseCreated",
+        "DocumentUploadCompleted",
+        "DocumentContentExtracted",
+        "DocumentChunkingCompleted",
+        "DocumentIndexingCompleted",
+        "DocumentIngestionCompleted",
+        "KnowledgeSpaceAllDocumentsIngested",
+    ]
+    assert {event.subject for event in found[1:6]} == {item.id}
+    assert [event.seq for event in found] == list(range(1, 8))
+    assert found[-1].data == {"completed": 1, "failed": 0}
+
+
+async def test_what_follows_from_a_request_carries_its_cause(hand: Hand, base: Base, docs: Path) -> None:
+    """From the add through the folder to the files below it; a reindex has its own."""
+    added = await add.add(hand.db, base.id, [folder(docs)], WIDE)
+    await hand.work()
+    of_documents = [event for event in await read(hand.db) if event.subject is not None]
+    assert len(of_documents) == 14  # two folders with two events each, two files with five
+    assert {event.cause for event in of_documents} == {added.cause}
+    last = (await read(hand.db))[-1].seq
+    again = await hand.reindex(base, added.created[0].id)
+    await hand.work()
+    later = [event for event in await read(hand.db, last) if event.subject is not None]
+    assert {event.cause for event in later} == {again.job_id}
+    assert "DocumentUploadCompleted" not in types(later)
+
+
+async def test_a_base_is_ready_once_and_again_only_after_new_work(hand: Hand, base: Base, docs: Path) -> None:
+    """S3-21: not between the files of one folder, not for a change of its name, not twice for one piece of work."""
+    items = await tree(hand, base, docs)
+    await bases.patch(hand.db, base.id, name="other")
+    assert types(await read(hand.db)).count("KnowledgeSpaceAllDocumentsIngested") == 1
+    assert types(await read(hand.db))[-2] == "KnowledgeSpaceAllDocumentsIngested"
+    await hand.reindex(base, items["docs"].id)
+    await hand.work()
+    assert types(await read(hand.db)).count("KnowledgeSpaceAllDocumentsIngested") == 2
+    await delete.delete(hand.db, base.id, [items["deep"].id])
+    await hand.work()
+    assert types(await read(hand.db)).count("KnowledgeSpaceAllDocumentsIngested") == 2
+
+
+@pytest.mark.parametrize("end", ["fails", "is cancelled", "is deleted"])
+async def test_a_base_is_ready_whatever_ended_its_last_item(hand: Hand, base: Base, end: str) -> None:
+    """S3-21: nothing of it is active any more."""
+    (_, last) = await hand.add(base, note("one"), note("two"))
+    first_job, last_job = await hand.claim(2)
+    await hand.run(first_job)
+    assert "KnowledgeSpaceAllDocumentsIngested" not in types(await read(hand.db))
+    match end:
+        case "fails":
+            async with hand.db.transaction() as tx:
+                buried = hand.handlers["index_document"].buried
+                assert buried is not None
+                await buried(tx, last_job, Permanent("It has no text.", code="no_text"))
+        case "is cancelled":
+            await cancel.cancel(hand.db, last_job.id)
+        case _:
+            await delete.delete(hand.db, base.id, [last.id])
+    found = await read(hand.db)
+    assert found[-1].type == "KnowledgeSpaceAllDocumentsIngested"
+    assert found[-1].data == {"completed": 1, "failed": 0 if end == "is deleted" else 1}
+    if end == "is cancelled":
+        assert types(found, last.id)[-1] == "ItemFailed"
+
+
+async def test_of_two_that_end_the_last_two_items_exactly_one_tells_that_the_base_is_ready(
+    hand: Hand, second: Hand, base: Base
+) -> None:
+    """S3-21: neither commits before the other has ended its item too."""
+    await hand.add(base, note("one"), note("two"))
+    (first_job,) = await hand.claim()
+    (second_job,) = await second.claim()
+    async with held("publish.before_commit", hand.run(first_job)):
+        other = await waiting(hand, second.run(second_job))
+    await other
+    assert types(await read(hand.db)).count("KnowledgeSpaceAllDocumentsIngested") == 1
+
+
+async def test_a_commit_that_lands_late_is_never_skipped_by_a_cursor(hand: Hand, base: Base) -> None:
+    """The late one was written first: it comes after what a reader has seen, not before."""
+    last = (await read(hand.db))[-1].seq
+    async with await psycopg.AsyncConnection.connect(hand.db.url) as late:
+        await events.record(late, events.BaseChanged(base.id, "late"))
+        async with hand.db.transaction() as tx:
+            await events.record(tx, events.BaseChanged(base.id, "early"))
+        seen = await read(hand.db, last)
+        assert [event.data["name"] for event in seen] == ["early"]
+        await late.commit()
+    assert [event.data["name"] for event in await read(hand.db, seen[-1].seq)] == ["late"]
+    assert [event.seq for event in await read(hand.db)] == [1, 2, 3]
+
+
+async def test_many_writers_and_readers_at_once_lose_nothing_and_agree(hand: Hand, base: Base) -> None:
+    """Readers with a cursor, each putting in order what it finds, while sixteen transactions commit at a time."""
+    told = 400
+
+    async def write(number: int) -> None:
+        async with hand.db.transaction() as tx:
+            await events.record(tx, events.BaseChanged(base.id, str(number)))
+
+    async def follow() -> list[tuple[int, str]]:
+        seen: list[tuple[int, str]] = []
+        while len(seen) < told:
+            after = seen[-1][0] if seen else start
+            seen += [(event.seq, event.data["name"]) for event in await read(hand.db, after)]
+        return seen
+
+    start = (await read(hand.db))[-1].seq
+    readers = [asyncio.create_task(follow()) for _ in range(3)]
+    await asyncio.gather(*(write(number) for number in range(told)))
+    first, *others = await asyncio.gather(*readers)
+    assert others == [first, first]
+    assert sorted(int(name) for _, name in first) == list(range(told))
+    assert [seq for seq, _ in first] == list(range(start + 1, start + told + 1))
+
+
+@pytest.mark.parametrize(
+    ("ask", "point"),
+    [
+        ("add", "add.before_commit"),
+        ("delete", "delete.before_commit"),
+        ("index", "publish.before_commit"),
+        ("expand", "expand.before_commit"),
+    ],
+)
+async def test_a_change_that_is_rolled_back_tells_nothing(
+    hand: Hand, base: Base, docs: Path, ask: str, point: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """State, job and event commit together or not at all."""
+    monkeypatch.setattr(faults, "_armed", {})
+    items = await hand.add(base, note("rye"), folder(docs))
+    jobs = {job.kind: job for job in await hand.claim(2)}
+    before = (await read(hand.db))[-1].seq
+    faults.arm(f"{point}=fail")
+    match ask:
+        case "add":
+            with pytest.raises(faults.FaultInjected):
+                await hand.add(base, note("oats"))
+        case "delete":
+            with pytest.raises(faults.FaultInjected):
+                await delete.delete(hand.db, base.id, [items[0].id])
+        case "index":
+            await hand.run(jobs["index_document"])
+        case _:
+            await hand.run(jobs["prepare_root"])
+    told = types(await read(hand.db, before))
+    assert set(told) <= {"DocumentContentExtracted", "DocumentUploadCompleted", "ContainerAdded"}
+    assert (told == []) == (ask in ("add", "delete"))
+
+
+NO_EVENTS = (
+    "create function refuse() returns trigger language plpgsql as"
+    " $$ begin raise exception 'no more events'; end $$;"
+    " create trigger refuse before insert on outbox for each statement execute function refuse()"
+)
+
+
+async def test_an_event_that_cant_be_written_undoes_the_change(hand: Hand, base: Base, docs: Path) -> None:
+    """The other way round: nothing happens that is not told."""
+    items = await tree(hand, base, docs)
+    before = await hand.statuses()
+    async with hand.db.connection() as tx:
+        await tx.execute(NO_EVENTS)
+    for asking in (
+        add.add(hand.db, base.id, [note("n")], WIDE),
+        delete.delete(hand.db, base.id, [items["docs"].id]),
+        hand.reindex(base, items["docs"].id),
+        bases.create(hand.db, "another", HashedEmbedder(), {}),
+        bases.patch(hand.db, base.id, name="renamed"),
+        bases.delete(hand.db, base.id),
+    ):
+        with pytest.raises(psycopg.errors.RaiseException, match="no more events"):
+            await asking
+    assert await hand.statuses() == before
+    assert await hand.fetch("select name, status from base") == [("one", "ready")]
+    assert await hand.one("select count(*) from job") == 0
+
+
+async def test_deletions_tell_when_they_are_accepted_and_when_they_are_done(
+    hand: Hand, base: Base, docs: Path
+) -> None:
+    items = await tree(hand, base, docs)
+    accepted = await delete.delete(hand.db, base.id, [items["docs"].id])
+    await hand.work()
+    gone = await bases.delete(hand.db, base.id)
+    await hand.work()
+    found = [event for event in await read(hand.db) if event.cause in (accepted.job_id, gone)]
+    assert types(found) == ["ItemsDeleted", "ItemsRemoved", "BaseDeleted", "BaseRemoved"]
+    assert found[0].data == {"rootIds": [str(items["docs"].id)], "items": 4}
+    assert {**found[1].data, "rootIds": []} == {
+        "rootIds": [],
+        "items": 4,
+        "chunks": 2,
+        "contents": 2,
+        "blobs": 0,
+    }
+
+
+async def test_a_retry_makes_a_base_ready_again(hand: Hand, base: Base, tmp_path: Path) -> None:
+    path = tmp_path / "a.md"
+    path.write_text("rye")
+    await hand.add(base, folder(tmp_path))
+    path.unlink()
+    faults_before = await hand.work()
+    assert faults_before
+    dead = await hand.fetch("select id from job where state = 'dead'")
+    for (job_id,) in dead:
+        path.write_text("rye")
+        await retrying.retry(hand.db, job_id)
+        await hand.work()
+    ready = types(await read(hand.db)).count("KnowledgeSpaceAllDocumentsIngested")
+    assert ready == 1 + len(dead)
+
+
+def test_every_event_is_named_by_its_class_and_says_when() -> None:
+    assert len({event.type for event in EVENTS}) == len(EVENTS)
+    for event in EVENTS:
+        assert event.type == event.__name__
+        assert event.__doc__, event
