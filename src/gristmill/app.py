@@ -58,7 +58,7 @@ async def running(
     async with AsyncExitStack() as stack:
         url = await _database_url(settings, stack)
         await migrate(url)
-        db = Database(url, size=settings.worker_slots + 10)
+        db = Database(url, size=min(settings.worker_slots, 16) + 10)
         await db.open()
         stack.push_async_callback(db.close)
         embedders = Embedders(settings, settings.cache_dir / "embedders", extra_embedders)

@@ -114,13 +114,13 @@ class Settings(BaseSettings):
         description="Largest JSON request body, in MiB. A larger one is refused with 413.",
     )
     max_document_mb: int = Field(
-        default=64, ge=1, le=4096, description="Largest text document that is read whole, in MiB."
+        default=2048, ge=1, le=65_536, description="Largest document that is read, in MiB."
     )
     worker_slots: int = Field(
-        default=4, ge=1, le=256, description="Jobs that one worker process runs at once."
+        default=32, ge=1, le=256, description="Jobs that one worker process runs at once."
     )
     lane_cap: int = Field(
-        default=4, ge=1, le=256, description="Jobs of one base that run at once, in all workers together."
+        default=32, ge=1, le=256, description="Jobs of one base that run at once, in all workers together."
     )
     max_queue: int = Field(
         default=1_000_000, ge=1, description="Jobs that may wait in all; more are refused with 429."

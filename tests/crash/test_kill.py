@@ -76,9 +76,9 @@ POINTS = [
     "add.rows_inserted",
     "add.before_commit",
     "worker.claimed",
-    "index.batch_written",
+    "index.embedded",
     "publish.before_commit",
-    "publish.committed",
+    "index.batch_written",
 ]
 
 

@@ -39,7 +39,7 @@ PATIENT = settings(
 CHOICE = st.integers(0, 1000)
 CHOICES = st.lists(CHOICE, min_size=1, max_size=3)
 POINTS = {
-    "index_document": ["index.opened", "index.batch_written", "publish.before_commit", "publish.committed"],
+    "index_document": ["index.opened", "index.embedded", "publish.before_commit", "index.batch_written"],
     "prepare_root": ["expand.opened", "expand.listed", "schedule.before_enqueue", "expand.filed"],
     "reindex_subtree": ["rebuild.begun", "rebuild.reset", "schedule.before_enqueue"],
     "delete_subtree": ["remove.batch", "remove.blobs_locked"],
@@ -48,7 +48,7 @@ POINTS = {
 # Where no transaction is open, so that others can go ahead.
 OPEN = {
     "index.opened",
-    "index.batch_written",
+    "index.embedded",
     "expand.opened",
     "expand.listed",
     "expand.filed",

@@ -119,7 +119,7 @@ async def test_a_rebuild_that_fails_to_queue_its_work_resets_nothing(
         await hand.due()
     await hand.work()
     assert set((await hand.statuses()).values()) == {"completed"}
-    assert await hand.one("select min(live_version) from item where type = 'file'") == 2
+    assert await hand.one("select min(wanted_version) from item where type = 'file'") == 2
 
 
 @pytest.mark.parametrize("attempts", ["left", "none left"])

@@ -129,7 +129,7 @@ async def test_work_that_fills_every_slot_stops_when_its_folder_is_deleted(
         (tmp_path / f"docs{number % 2}").mkdir(exist_ok=True)
         (tmp_path / f"docs{number % 2}/{number}.md").write_text(f"Sack {number}.")
     base = await make_base(http)
-    with faults.watch("index.batch_written", hold=True) as held:
+    with faults.watch("index.embedded", hold=True) as held:
         root = await add_folder(http, base, tmp_path / "docs0")
 
         async def full() -> bool:

@@ -195,7 +195,7 @@ async def test_an_item_added_to_a_parent_that_is_being_deleted_is_refused(
 
 @pytest.mark.parametrize("cleaned", [False, True])
 @pytest.mark.parametrize("version", [1, 2])
-@pytest.mark.parametrize("point", ["index.opened", "index.batch_written"])
+@pytest.mark.parametrize("point", ["index.opened", "index.embedded"])
 async def test_a_late_write_for_an_item_that_was_deleted_leaves_nothing(
     hand: Hand, second: Hand, base: Base, tmp_path: Path, point: str, version: int, cleaned: bool
 ) -> None:
@@ -241,7 +241,7 @@ async def test_a_base_deleted_while_its_items_are_worked_on_waits_for_them_and_t
     """S0-34: what runs is told, and its last write can't come after the base."""
     await hand.add(base, folder(docs), note("n", "rye"))
     (job,) = [job for job in await hand.claim(2) if job.kind == kind]
-    point = "index.batch_written" if kind == "index_document" else "expand.listed"
+    point = "index.embedded" if kind == "index_document" else "expand.listed"
     async with held(point, hand.run(job)):
         await bases.delete(hand.db, base.id)
         assert await hand.one("select cancelling from job where id = %s", job.id)

@@ -35,7 +35,7 @@ async def test_what_was_cancelled_before_the_switch_never_answers(hand: Hand, ba
     """S4-27, S4-49: though its worker was not reached."""
     await hand.add(base, note("n", "rye"))
     job = await hand.take("index_document")
-    async with held("index.batch_written", hand.run(job)):
+    async with held("index.embedded", hand.run(job)):
         await cancel.cancel(hand.db, job.id)
     assert await hand.fetch("select status, error_code from item") == [("failed", "cancelled")]
     assert await hand.texts(base, "rye") == []
@@ -78,7 +78,7 @@ async def test_a_retry_in_a_base_that_is_being_deleted_queues_nothing(
     assert await hand.left() == {}
 
 
-@pytest.mark.parametrize("point", ["index.opened", "index.batch_written"])
+@pytest.mark.parametrize("point", ["index.opened", "index.embedded"])
 async def test_a_note_replaced_while_it_is_indexed_answers_only_with_its_new_text(
     hand: Hand, base: Base, point: str
 ) -> None:
@@ -93,7 +93,7 @@ async def test_a_note_replaced_while_it_is_indexed_answers_only_with_its_new_tex
     await hand.work()
     assert await hand.texts(base, "rye") == ["rye new"]
     assert await hand.fetch("select version, text from chunk") == [(2, "rye new")]
-    assert await hand.fetch("select text from content") == [("rye new",)]
+    assert await hand.fetch("select text from content_part") == [("rye new",)]
 
 
 async def test_a_folder_replaced_while_it_is_listed_is_listed_by_the_newer_job(

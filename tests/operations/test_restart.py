@@ -222,7 +222,7 @@ async def test_a_worker_stopped_in_the_middle_parks_and_the_queue_shows_it(setti
     """S4-60, S4-61, through the API and with real workers."""
     quick = settings.model_copy(update={"stop_grace": LEASE * 0})
     hashed = {"hashed": HashedEmbedder()}
-    with faults.watch("index.batch_written", hold=True) as held:
+    with faults.watch("index.embedded", hold=True) as held:
         async with app.running(quick, work=True, extra_embedders=hashed) as mill, client(mill) as http:
             base = await make_base(http, onRestart="park")
             (item,) = (await add(http, base, {"type": "note", "content": "rye"}))["created"]

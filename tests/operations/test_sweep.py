@@ -128,7 +128,7 @@ async def test_a_failed_attempt_leaves_no_chunks_of_what_it_did_not_finish(
     (job,) = await hand.claim()
     job.attempt = job.max_attempts
     monkeypatch.setattr(faults, "_armed", {})
-    faults.arm("index.batch_written=fail")
+    faults.arm("index.embedded=fail")
     assert isinstance(await hand.run(job), retry.Bury)
     assert await hand.fetch("select version, text from chunk") == [(1, "old rye")]
     assert await hand.texts(base, "rye") == ["old rye"]

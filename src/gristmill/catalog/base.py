@@ -29,6 +29,7 @@ class Base:
     created_at: datetime
     updated_at: datetime
     ingested: bool  # all that it was given has been announced as done
+    busy_since: datetime | None  # when it was given what is not
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "status", BaseStatus(self.status))

@@ -34,6 +34,7 @@ class Item:
     chunk_count: int
     created_at: datetime
     updated_at: datetime
+    percent: float | None = None  # how far the wanted version is, where that was asked for
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "status", ItemStatus(self.status))

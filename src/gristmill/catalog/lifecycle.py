@@ -43,8 +43,6 @@ _PHASES = {
     ItemStatus.COMPLETED: "completed",
     ItemStatus.FAILED: "failed",
 }
-# Reading and chunking are 60 of 100, embedding and writing the other 40.
-_PROGRESS = {ItemStatus.EMBEDDING: 60, ItemStatus.COMPLETED: 100}
 
 
 def phase(status: ItemStatus) -> str:
@@ -52,6 +50,8 @@ def phase(status: ItemStatus) -> str:
     return _PHASES.get(status, "pending")
 
 
-def progress(status: ItemStatus) -> int:
-    """Percent done, as far as the status tells."""
-    return _PROGRESS.get(status, 0)
+def progress(status: ItemStatus, percent: float | None) -> int:
+    """Percent done: all when it is completed, and short of all until then. What failed keeps what it had."""
+    if status is ItemStatus.COMPLETED:
+        return 100
+    return max(0, min(99, int(percent or 0)))

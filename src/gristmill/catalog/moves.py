@@ -6,7 +6,6 @@ from uuid import UUID
 from gristmill.catalog.item import Item, ItemId
 from gristmill.catalog.lifecycle import ItemStatus
 from gristmill.catalog.store import queries
-from gristmill.catalog.sweep import collect_contents
 from gristmill.db import Tx
 
 
@@ -46,27 +45,6 @@ async def abandon(tx: Tx, item_id: ItemId, code: str, message: str) -> bool:
         await settle(tx, item_id)
         await settle_above(tx, [item_id])
     return moved
-
-
-async def publish(tx: Tx, item_id: ItemId, version: int, *, chunks: int, warnings: Sequence[str]) -> bool:
-    """Make `version` the one that answers, and forget those before it; False when it is no longer wanted."""
-    moved = bool(
-        await queries.values(
-            tx, "publish_item", id=item_id, version=version, chunks=chunks, warnings=list(warnings)
-        )
-    )
-    if moved:
-        await collect_contents(tx, await queries.values(tx, "forget_versions", id=item_id))
-        await settle_above(tx, [item_id])
-    return moved
-
-
-async def keep_content(
-    tx: Tx, item_id: ItemId, version: int, *, digest: bytes, text: str, title: str | None
-) -> None:
-    """Store the canonical content of a version; equal content is stored once."""
-    await queries.run(tx, "keep_content", hash=digest, text=text, title=title)
-    await queries.run(tx, "keep_version", item=item_id, version=version, hash=digest)
 
 
 async def want_anew(tx: Tx, ids: Sequence[ItemId], cause: UUID) -> list[Item]:

@@ -13,9 +13,21 @@ select base_turn(%(base)s);
 -- Waits until nobody changes the base; workers share this turn with each other.
 select base_turn_shared(%(base)s);
 
+-- name: share_turns
+-- The same, of several bases, in the order of their ids.
+select base_turn_shared(u.id) from (select unnest(%(bases)s::uuid[]) as id order by 1) u;
+
 -- name: base
 -- A base that is not being deleted.
 select * from base where id = %(id)s and status <> 'deleting';
+
+-- name: bases_of
+-- Those of the bases that are not being deleted.
+select * from base where id = any (%(ids)s::uuid[]) and status <> 'deleting';
+
+-- name: bases_alike
+-- Bases whose vectors one embedder made, the newest first.
+select id from base where embedder_identity = %(identity)s and status <> 'deleting' order by id desc limit %(limit)s;
 
 -- name: any_base
 -- A base, whatever its state.
@@ -119,7 +131,9 @@ select id from item
 -- name: item
 -- An item, unless it or its base is being deleted.
 select i.id, i.base_id, i.parent_id, i.type, i.title, i.status, i.error_code, i.error_message, i.warnings, i.source,
-       i.size_bytes, i.wanted_version, i.live_version, i.chunk_count, i.created_at, i.updated_at
+       i.size_bytes, i.wanted_version, i.live_version, i.chunk_count, i.created_at, i.updated_at,
+       case when i.type in ('directory', 'sitemap', 'connector') then item_progress(i.id)
+            else (select p.percent from progress p where p.item_id = i.id and p.version = i.wanted_version) end as percent
   from item i join base b on b.id = i.base_id
  where i.id = %(id)s and i.status <> 'deleting' and b.status <> 'deleting';
 
@@ -132,7 +146,10 @@ select id, base_id, parent_id, type, title, status, error_code, error_message, w
 -- name: items
 -- Items of a base after a cursor: all of them, or the roots, or the children of one.
 select id, base_id, parent_id, type, title, status, error_code, error_message, warnings, source, size_bytes,
-       wanted_version, live_version, chunk_count, created_at, updated_at
+       wanted_version, live_version, chunk_count, created_at, updated_at,
+       case when status in ('completed', 'deleting') then null
+            when type in ('directory', 'sitemap', 'connector') then item_progress(id)
+            else (select p.percent from progress p where p.item_id = id and p.version = wanted_version) end as percent
   from item
  where base_id = %(base)s and (%(deleting)s or status <> 'deleting')
    and (%(everywhere)s or parent_id is not distinct from %(parent)s)
@@ -174,8 +191,7 @@ returning i.id;
 
 -- name: settle_above
 -- Derives the containers above these items.
-select item_settle(p.parent_id)
-  from (select distinct parent_id from item where id = any (%(ids)s::uuid[]) and parent_id is not null order by 1) p;
+select item_settle_above(%(ids)s::uuid[]);
 
 -- name: want_anew
 -- completed | failed -> active, with a new version; what answers goes on answering.
@@ -241,36 +257,125 @@ update item set status = 'failed', wanted_version = wanted_version + 1, expanded
  where id = %(id)s and status not in ('completed', 'failed', 'deleting')
 returning id;
 
--- name: publish_item
--- The version that is wanted becomes the one that answers.
-update item
-   set status = 'completed', live_version = %(version)s, chunk_count = %(chunks)s, warnings = %(warnings)s,
-       error_code = null, error_message = null, updated_at = clock_now()
- where id = %(id)s and wanted_version = %(version)s and status <> 'deleting'
-returning id;
+-- name: begin_reading
+-- Documents whose version is still wanted are being read from now on.
+-- What is needed for that, and what there is of this version and of the one that answers.
+with locked as (
+    select i.id from item i join unnest(%(ids)s::uuid[], %(versions)s::int[]) u(id, version)
+      on i.id = u.id and i.wanted_version = u.version
+     where i.status not in ('deleting', 'completed') order by i.id for no key update of i),
+moved as (
+    update item i set status = 'reading', error_code = null, error_message = null, updated_at = clock_now()
+      from locked where i.id = locked.id returning i.*)
+select i.id, i.base_id, i.parent_id, i.type, i.title, i.status, i.error_code, i.error_message, i.warnings, i.source,
+       i.size_bytes, i.wanted_version, i.live_version, i.chunk_count, i.created_at, i.updated_at, i.body, i.blob_hash,
+       live.content_hash as live_content, live.recipe as live_recipe,
+       begun.content_hash as begun_content, begun.recipe as begun_recipe
+  from moved i
+  left join item_version live on live.item_id = i.id and live.version = i.live_version
+  left join item_version begun on begun.item_id = i.id and begun.version = i.wanted_version;
 
--- name: keep_content
--- Stores canonical content once, whoever made it; the row is locked, so that nobody collects it meanwhile.
-insert into content (hash, text, title) values (%(hash)s, %(text)s, %(title)s)
-on conflict (hash) do update set hash = excluded.hash;
+-- name: still_wanted
+-- Those of the documents whose version is still wanted, the caller's until the transaction ends.
+select i.id from item i join unnest(%(ids)s::uuid[], %(versions)s::int[]) u(id, version)
+    on i.id = u.id and i.wanted_version = u.version
+ where i.status not in ('deleting', 'completed') order by i.id for no key update of i;
 
--- name: keep_version
--- Ties a version of an item to its content.
-insert into item_version (item_id, version, content_hash) values (%(item)s, %(version)s, %(hash)s)
-on conflict (item_id, version) do update set content_hash = excluded.content_hash;
+-- name: keep_contents
+-- Contents that are there from now on, whoever made them, and how long those are that are whole.
+-- Their rows are locked, so that nobody collects them meanwhile.
+insert into content (hash) select u.hash from unnest(%(hashes)s::bytea[]) u(hash) order by 1
+on conflict (hash) do update set hash = excluded.hash
+returning hash, characters;
+
+-- name: keep_parts
+-- Parts of contents, unless they are there.
+insert into content_part (content_hash, start, text, page)
+select u.hash, u.start, u.text, u.page
+  from unnest(%(hashes)s::bytea[], %(starts)s::bigint[], %(texts)s::text[], %(pages)s::int[]) u(hash, start, text, page)
+on conflict do nothing;
+
+-- name: complete_contents
+-- All parts of these contents are there.
+update content c set characters = u.characters
+  from unnest(%(hashes)s::bytea[], %(characters)s::bigint[]) u(hash, characters)
+ where c.hash = u.hash and c.characters is null;
+
+-- name: keep_versions
+-- Ties versions of items to their contents, and to what cuts and embeds them.
+insert into item_version (item_id, version, content_hash, recipe)
+select u.item, u.version, u.hash, u.recipe
+  from unnest(%(items)s::uuid[], %(versions)s::int[], %(hashes)s::bytea[], %(recipes)s::text[]) u(item, version, hash, recipe)
+on conflict (item_id, version) do update set content_hash = excluded.content_hash, recipe = excluded.recipe;
+
+-- name: publish_items
+-- The versions that are wanted become the ones that answer.
+with done as (
+    select * from json_to_recordset(%(documents)s::json)
+        as u(id uuid, version int, chunks int, warnings text[], size_bytes bigint, timeline jsonb)),
+told as (
+    update item_version v set timeline = d.timeline from done d where v.item_id = d.id and v.version = d.version)
+update item i
+   set status = 'completed', live_version = d.version, chunk_count = d.chunks, warnings = d.warnings,
+       size_bytes = coalesce(d.size_bytes, i.size_bytes), error_code = null, error_message = null,
+       updated_at = clock_now()
+  from done d
+ where i.id = d.id and i.wanted_version = d.version and i.status <> 'deleting'
+returning i.id;
+
+-- name: finish_unchanged
+-- Nothing changed since the version that answers: it goes on answering, and is what was wanted.
+update item i
+   set status = 'completed', error_code = null, error_message = null, updated_at = clock_now()
+  from unnest(%(ids)s::uuid[], %(versions)s::int[]) u(id, version)
+ where i.id = u.id and i.wanted_version = u.version and i.status <> 'deleting'
+returning i.id;
 
 -- name: forget_versions
--- Every version but the one that answers is forgotten; what they were made of.
+-- Every version but the one that answers is forgotten; whose, and what they were made of.
 delete from item_version v using item i
- where v.item_id = %(id)s and i.id = v.item_id and v.version is distinct from i.live_version
-returning v.content_hash;
+ where v.item_id = any (%(ids)s::uuid[]) and i.id = v.item_id and v.version is distinct from i.live_version
+returning v.item_id, v.content_hash;
 
--- name: live_content
--- The canonical content of the version that answers.
-select c.text from item i
+-- name: live_parts
+-- The canonical content of the version that answers, in parts, after a place in it.
+select p.start, p.text, p.page from item i
   join item_version v on v.item_id = i.id and v.version = i.live_version
-  join content c on c.hash = v.content_hash
+  join content_part p on p.content_hash = v.content_hash
+ where i.id = %(id)s and p.start + length(p.text) > %(after)s
+ order by p.start limit %(limit)s;
+
+-- name: timeline
+-- What the making of the version that answers took.
+select v.timeline from item i
+  join item_version v on v.item_id = i.id and v.version = i.live_version
  where i.id = %(id)s;
+
+-- name: show_progress
+-- How far documents are, and that those which are past reading are being embedded. Only while the job's lease is held.
+with told as (
+    select u.* from json_to_recordset(%(documents)s::json)
+        as u(id uuid, version int, percent real, note text, embedding boolean, job uuid, lease uuid)
+      join job j on j.id = u.job and j.lease = u.lease),
+moved as (
+    update item i set status = 'embedding', updated_at = clock_now()
+      from (select i.id from item i join told t on t.id = i.id and t.embedding and i.wanted_version = t.version
+             where i.status = 'reading' for no key update of i skip locked) l
+     where i.id = l.id)
+insert into progress (item_id, version, percent, note)
+select t.id, t.version, t.percent, t.note from told t
+on conflict (item_id) do update
+   set percent = case when progress.version = excluded.version then greatest(progress.percent, excluded.percent)
+                      else excluded.percent end,
+       version = excluded.version, note = excluded.note, updated_at = clock_now()
+ where progress.version <= excluded.version;
+
+-- name: drop_progress
+-- Progress that nobody asks for any more: of what ended a while ago, or is gone.
+delete from progress p
+ where p.updated_at < clock_now() - interval '5 minutes'
+   and not exists (select from item i where i.id = p.item_id and i.wanted_version = p.version
+                      and i.status in ('processing', 'reading', 'embedding'));
 
 -- name: to_remove
 -- Items of subtrees that are being deleted, and hold none.

@@ -55,6 +55,22 @@ async def share_turn(tx: Tx, base_id: BaseId) -> None:
     await queries.run(tx, "share_turn", base=base_id)
 
 
+async def share_turns(tx: Tx, bases: Sequence[BaseId]) -> None:
+    """The same, for several bases."""
+    await queries.run(tx, "share_turns", bases=sorted(set(bases)))
+
+
+async def find_bases(tx: Tx, bases: Sequence[BaseId]) -> dict[BaseId, Base]:
+    """Those of the bases that are not being deleted."""
+    found = await queries.many(tx, Base, "bases_of", ids=list(set(bases)))
+    return {base.id: base for base in found}
+
+
+async def find_alike(tx: Tx, embedder_identity: str, limit: int) -> list[BaseId]:
+    """Bases whose vectors one embedder made, the newest first."""
+    return await queries.values(tx, "bases_alike", identity=embedder_identity, limit=limit)
+
+
 async def find_base(tx: Tx, base_id: BaseId) -> Base | None:
     """The base of this id, unless it is being deleted."""
     return await queries.maybe(tx, Base, "base", id=base_id)
@@ -318,10 +334,4 @@ async def note_text(tx: Tx, item_id: ItemId) -> str | None:
 async def blob_of(tx: Tx, item_id: ItemId) -> bytes | None:
     """The hash of an uploaded file's bytes."""
     found = await queries.values(tx, "blob_of", id=item_id)
-    return found[0] if found else None
-
-
-async def live_content(tx: Tx, item_id: ItemId) -> str | None:
-    """The canonical content of the version that answers."""
-    found = await queries.values(tx, "live_content", id=item_id)
     return found[0] if found else None

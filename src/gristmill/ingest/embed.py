@@ -1,16 +1,254 @@
-"""embed: pieces to chunks, by the base's embedder."""
+"""embed: pieces of many documents become batches, batches become vectors.
 
-from collections.abc import Sequence
+    take       up to `size` pieces: documents that somebody waits for first, then the bases by turns, and of one base its
+               documents in their order
+    look up    a text that has a vector already, in this batch or in a base of the same embedder, costs nothing
+    embed      the rest, the longest first
+    hand on    to the writer; the next batch is taken when this one is committed
 
+So few pieces are under way at any moment, and a kill loses at most those. `size` follows the embedder: about half a second
+of its work, at least `LEAST`, at most `MOST`.
+
+On failure: a text that is refused fails its own document alone. When the embedder is down, everything waits here for a
+while, then goes back to the queue without an attempt being counted; a document that fails while others go well has it
+counted.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gristmill import faults
+from gristmill.catalog import BaseId
 from gristmill.embedding import Embedder
+from gristmill.errors import Transient, WorkError
 from gristmill.ingest.chunk import Piece
+from gristmill.ingest.document import Document
+from gristmill.jobs import Snooze
 from gristmill.search import Chunk
+from gristmill.search.publish import text_hash
+
+LEAST, MOST = 16, 200  # pieces
+PARALLEL = 2  # batches: as one is written, the next is being embedded
+_GOAL = 0.5  # seconds of embedding in one batch
+_PATIENCE = timedelta(seconds=20)  # how long documents wait here for an embedder that is down
+_PAUSES = (1, 2, 5, 10, 20, 60)  # seconds
+
+Vector = NDArray[np.float32]
+LookUp = Callable[[str, BaseId, Sequence[bytes]], Awaitable[dict[bytes, Vector]]]
 
 
-async def embed(embedder: Embedder, pieces: Sequence[Piece]) -> list[Chunk]:
-    """The pieces with their vectors, in order."""
-    vectors = await embedder.embed_documents([piece.text for piece in pieces])
-    return [
-        Chunk(piece.index, piece.text, piece.start, piece.end, piece.headings, vector)
-        for piece, vector in zip(pieces, vectors, strict=True)
-    ]
+@dataclass(frozen=True)
+class Ready:
+    """Chunks of one document, with their vectors."""
+
+    document: Document
+    chunks: list[Chunk]
+
+
+@dataclass(frozen=True)
+class _Taken:
+    document: Document
+    piece: Piece
+    digest: bytes
+
+
+class Embedding:
+    """The stage of one embedder."""
+
+    def __init__(
+        self,
+        embedder: Embedder,
+        look_up: LookUp,
+        write: Callable[[Sequence[Ready]], Awaitable[None]],
+        embed_each: Callable[[Embedder, Sequence[str]], Awaitable[Sequence[Vector | WorkError]]],
+    ) -> None:
+        self._embedder, self._look_up, self._write, self._embed_each = embedder, look_up, write, embed_each
+        self._bases: dict[BaseId, list[Document]] = {}
+        self._running: set[asyncio.Task[None]] = set()
+        self._calls: dict[asyncio.Task[Sequence[Vector | WorkError]], list[Document]] = {}
+        self._size = LEAST
+        self._failures = 0
+        self._paused_until = 0.0
+        self._successes = 0
+
+    def put(self, document: Document) -> None:
+        """The document has pieces to embed, or nothing more to come."""
+        if document.ended.done():
+            return
+        line = self._bases.setdefault(document.base.id, [])
+        if document not in line:
+            if document.urgent:
+                line.insert(sum(other.urgent for other in line), document)
+            else:
+                line.append(document)
+        if len(self._running) < PARALLEL:
+            task = asyncio.create_task(self._run(), name="embedding")
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
+
+    def drop(self, document: Document) -> None:
+        """The document leaves, done or not."""
+        line = self._bases.get(document.base.id, [])
+        if document in line:
+            line.remove(document)
+        if not line:
+            self._bases.pop(document.base.id, None)
+        for call, documents in self._calls.items():
+            if all(other.ended.done() for other in documents):
+                call.cancel()  # nobody wants it any more: the request that is under way ends too
+
+    # ── taking ───────────────────────────────────────────────────────────────────────────────────────────
+
+    def _take(self) -> tuple[list[_Taken], list[Document]]:
+        """The next pieces, and documents that have no more: only their end is to be written."""
+        taken: list[tuple[Document, Piece]] = []
+        ends: list[Document] = []
+        # Urgent lines first; the others by turns: who was served goes behind the rest.
+        order = sorted(self._bases, key=lambda base: not self._bases[base][0].urgent)
+        for base_id in order:
+            share = max(1, (self._size - len(taken)) // max(1, len(order)))
+            for document in list(self._bases[base_id]):
+                pieces = document.give(min(share, self._size - len(taken)))
+                share -= len(pieces)
+                taken += [(document, piece) for piece in pieces]
+                if not document.pieces:
+                    self.drop(document)
+                    if not pieces and document.whole:
+                        ends.append(document)
+                if share <= 0 or len(taken) >= self._size:
+                    break
+            if base_id in self._bases:
+                self._bases[base_id] = self._bases.pop(base_id)
+        hashed = [_Taken(document, piece, text_hash(piece.text)) for document, piece in taken]
+        return hashed, ends
+
+    # ── embedding ────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _run(self) -> None:
+        while self._bases:
+            if (pause := self._paused_until - time.monotonic()) > 0:
+                await asyncio.sleep(pause)
+                continue
+            batch, ends = self._take()
+            if not batch and not ends:
+                return
+            documents = list(dict.fromkeys([*(taken.document for taken in batch), *ends]))
+            try:
+                ready = await self._embedded(batch)
+            except Transient as error:
+                self._wait(batch, ends, error)
+            except Exception as error:
+                for document in documents:
+                    document.fail(error)
+            else:
+                found = {one.document for one in ready}
+                ready += [Ready(document, []) for document in ends if document not in found]
+                await faults.point("index.embedded")
+                await self._write([one for one in ready if not one.document.ended.done()])
+
+    async def _embedded(self, batch: list[_Taken]) -> list[Ready]:
+        if not batch:
+            return []
+        known: dict[bytes, Vector] = {}
+        for base_id in {taken.document.base.id for taken in batch}:
+            hashes = list({taken.digest for taken in batch if taken.document.base.id == base_id})
+            known |= await self._look_up(self._embedder.identity, base_id, hashes)
+        texts = {taken.digest: taken.piece.text for taken in batch if taken.digest not in known}
+        started = time.monotonic()
+        if texts:
+            await faults.point("embed.before_call")
+            longest_first = sorted(texts, key=lambda digest: -len(texts[digest]))
+            documents = list({taken.document for taken in batch})
+            vectors = await self._called([texts[digest] for digest in longest_first], documents)
+            made = dict(zip(longest_first, vectors, strict=True))
+        else:
+            made = dict[bytes, Vector | WorkError]()
+        took = time.monotonic() - started
+        self._went_well(len(batch), took)
+        return self._joined(batch, known, made, took)
+
+    async def _called(self, texts: Sequence[str], documents: list[Document]) -> Sequence[Vector | WorkError]:
+        call = asyncio.ensure_future(self._embed_each(self._embedder, texts))
+        self._calls[call] = documents
+        try:
+            return await call
+        except asyncio.CancelledError:
+            if call.cancelled() and all(document.ended.done() for document in documents):
+                raise Transient("Cancelled.", code="cancelled") from None
+            raise
+        finally:
+            del self._calls[call]
+            call.cancel()
+
+    def _joined(
+        self,
+        batch: list[_Taken],
+        known: dict[bytes, Vector],
+        made: dict[bytes, Vector | WorkError],
+        took: float,
+    ) -> list[Ready]:
+        ready: dict[Document, list[Chunk]] = {}
+        paid: set[bytes] = set()
+        for document, piece, digest in ((one.document, one.piece, one.digest) for one in batch):
+            chunks = ready.setdefault(document, [])
+            vector = known.get(digest, made.get(digest))
+            if isinstance(vector, WorkError) or vector is None:
+                document.fail(vector or Transient("A vector is missing.", code="embedder_bad_answer"))
+                continue
+            if digest in made and digest not in paid:
+                paid.add(digest)
+                document.spent.embedded += 1
+            else:
+                document.spent.reused += 1
+            chunks.append(
+                Chunk(piece.index, piece.text, piece.start, piece.end, piece.headings, vector, piece.page)
+            )
+        for document in ready:
+            document.spent.batches += 1
+            document.spent.embed += took
+            document.note = None
+        return [Ready(document, chunks) for document, chunks in ready.items()]
+
+    # ── failure ──────────────────────────────────────────────────────────────────────────────────────────
+
+    def _went_well(self, pieces: int, took: float) -> None:
+        self._failures, self._successes = 0, self._successes + 1
+        # Half of what it was and half of what would have been right: one odd batch does not swing it.
+        right = pieces * _GOAL / took if took > 0.001 else MOST
+        self._size = int(min(MOST, max(LEAST, (self._size + right) / 2 + 1)))
+
+    def _wait(self, batch: list[_Taken], ends: Sequence[Document], error: Transient) -> None:
+        """The embedder is down: everything waits, for as long as it asks or longer each time."""
+        batch = [taken for taken in batch if not taken.document.ended.done()]
+        if not batch and all(document.ended.done() for document in ends):
+            return
+        pause = float(_PAUSES[min(self._failures, len(_PAUSES) - 1)])
+        if error.retry_after is not None:
+            pause = max(0.05, error.retry_after.total_seconds())
+        self._failures += 1
+        self._paused_until = max(self._paused_until, time.monotonic() + pause)
+        now = time.monotonic()
+        pieces: dict[Document, list[Piece]] = {document: [] for document in ends}
+        for taken in batch:
+            pieces.setdefault(taken.document, []).append(taken.piece)
+        for document, back in pieces.items():
+            document.give_back(back)
+            document.note = error.message
+            first = document.waiting_since or now
+            document.waiting_since = first
+            if len(pieces) == 1 and self._successes > document.successes_then >= 0:
+                document.fail(error)  # the others go well: it is this one's fault
+                continue
+            document.successes_then = (
+                self._successes if document.successes_then < 0 else document.successes_then
+            )
+            if now - first + pause > _PATIENCE.total_seconds():
+                document.end(Snooze(timedelta(seconds=pause)))
+                continue
+            self.put(document)

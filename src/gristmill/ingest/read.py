@@ -1,20 +1,30 @@
-"""read: from a source to canonical content. Text, markdown and web pages so far; the rest is refused by name.
+"""read: from what a source held to canonical content, in parts. Text, markdown and web pages so far.
 
-An empty source gives empty content; one with bytes but no text raises `NoText`: nothing is silently empty.
+    digest      what the content is made from and by what: known before anything is read of it, so that what is kept
+                already is not made again
+    parts       the text, in order, at most `PART` characters each: nothing is ever held whole but what is small
+
+An empty source gives empty content; one with bytes but no text raises `NoText`: nothing is silently empty. A file that
+changes while it is read raises `Transient`: its digest would not be that of its parts.
 """
 
-import asyncio
 import codecs
 import hashlib
+import io
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gristmill.errors import NoText, Permanent, Unreadable, Unsupported
-from gristmill.sources import Original, Source
+from gristmill.errors import NoText, Permanent, Transient, Unreadable, Unsupported
+from gristmill.sources import Original
 from gristmill.sources.page import to_markdown
 
 # Changes whenever the same bytes would give other content: equal content has equal digests.
-TEXT_READER = "text/1"
+TEXT_READER = "text/2"
 PAGE_READER = "page/1"
+
+PART = 1 << 17  # characters
+_BLOCK = 1 << 18  # bytes
+_LOOKED_AT = 8192
 
 _PAGES = frozenset({"text/html", "application/xhtml+xml"})
 _MARKS = {
@@ -27,43 +37,102 @@ _MARKS = {
 
 
 @dataclass(frozen=True)
-class Content:
-    """The canonical text of a document; `digest` tells what it was made from and by what."""
+class Part:
+    """The next piece of the content, and the page it stands on."""
 
     text: str
-    digest: bytes
+    page: int | None = None
 
 
-async def read(source: Source) -> Content:
-    """The canonical content of `source`."""
-    original = await source.read()
-    if original.media_type in _PAGES:
-        page = await asyncio.to_thread(to_markdown, original.data, original.final_url or "", original.charset)
-        reader, text = PAGE_READER, page.text.replace("\0", "")
-    else:
-        reader, text = TEXT_READER, decode(original)
-    if original.data and not text.strip():
-        raise NoText(f"{original.name} holds {len(original.data):,} bytes, but no text.")
-    digest = hashlib.sha256(reader.encode() + b"\0" + hashlib.sha256(original.data).digest()).digest()
-    return Content(text, digest)
+@dataclass(frozen=True)
+class Reading:
+    """A document that is being read; its parts can be had once."""
+
+    original: Original
+    reader: str
+    size: int
+    input: bytes  # SHA-256 of the bytes
+
+    @property
+    def digest(self) -> bytes:
+        """What the content is made from, and by what."""
+        return hashlib.sha256(self.reader.encode() + b"\0" + self.input).digest()
+
+    def parts(self) -> Iterator[tuple[Part, float]]:
+        """The content, part by part, each with the share of the bytes that is read by then. Blocks: in a thread."""
+        texts = self._page() if self.reader == PAGE_READER else self._text()
+        blank = True
+        for text, share in texts:
+            blank = blank and not text.strip()
+            yield Part(text), share
+        if blank and self.size:
+            raise NoText(f"{self.original.name} holds {self.size:,} bytes, but no text.")
+
+    def _page(self) -> Iterator[tuple[str, float]]:
+        original = self.original
+        text = to_markdown(original.data, original.final_url or "", original.charset).text.replace("\0", "")
+        for start in range(0, len(text), PART):
+            yield text[start : start + PART], min(1.0, (start + PART) / len(text))
+
+    def _text(self) -> Iterator[tuple[str, float]]:
+        hashed, read = hashlib.sha256(), 0
+        with self.original.open() as file:
+            head = file.read(_LOOKED_AT)
+            decoder = codecs.getincrementaldecoder(encoding(self.original, head))()
+            lines = io.IncrementalNewlineDecoder(decoder, translate=False)
+            block = head
+            while True:
+                hashed.update(block)
+                read += len(block)
+                text = _decoded(self.original, lines, block)
+                if text:
+                    yield text, read / max(read, self.size)
+                if not block:
+                    break
+                block = file.read(_BLOCK)
+        if hashed.digest() != self.input:
+            raise Transient(f"{self.original.name} changed while it was read.", code="source_changed")
 
 
-def decode(original: Original) -> str:
-    """The text of a plain-text file; `Unsupported` for anything else."""
-    data = original.data
+def begin(original: Original) -> Reading:
+    """Look at all of the bytes once, without keeping them. Blocks: in a thread."""
+    hashed, size = hashlib.sha256(), 0
+    with original.open() as file:
+        while block := file.read(_BLOCK):
+            hashed.update(block)
+            size += len(block)
+    reader = PAGE_READER if original.media_type in _PAGES else TEXT_READER
+    return Reading(original, reader, size, hashed.digest())
+
+
+def encoding(original: Original, head: bytes) -> str:
+    """The encoding of a plain-text file by its first bytes; `Unsupported` for what is no text."""
     named = original.charset or "utf-8"
-    encoding = next((encoding for mark, encoding in _MARKS.items() if data.startswith(mark)), named)
-    if encoding == "utf-8" and b"\0" in data[:8192]:
+    found = next((encoding for mark, encoding in _MARKS.items() if head.startswith(mark)), named)
+    if found == "utf-8" and b"\0" in head:
         raise Unsupported(
             f"{original.name} is not a text file; only text, markdown and web pages are read so far."
         )
     try:
-        text = data.decode(encoding)
-    except (UnicodeDecodeError, LookupError) as error:
-        raise Unreadable(
-            f"{original.name} is not {encoding.upper()} text; convert it to UTF-8 and add it again.",
-            code="unknown_encoding",
-        ) from error
+        codecs.getincrementaldecoder(found)
+    except LookupError as error:
+        raise _unknown(original, found) from error
+    return found
+
+
+def _decoded(original: Original, lines: io.IncrementalNewlineDecoder, block: bytes) -> str:
+    try:
+        # It keeps a carriage return back until it is seen what follows.
+        text: str = lines.decode(block, final=not block)
+    except UnicodeDecodeError as error:
+        raise _unknown(original, error.encoding) from error
     if "\0" in text:
         raise Permanent(f"{original.name} holds NUL characters, which are no text.", code="no_text")
     return text.replace("\r\n", "\n")
+
+
+def _unknown(original: Original, name: str) -> Unreadable:
+    return Unreadable(
+        f"{original.name} is not {name.upper()} text; convert it to UTF-8 and add it again.",
+        code="unknown_encoding",
+    )

@@ -45,6 +45,11 @@ delete from lane where lane = %(lane)s;
 -- Locks a running job for the rest of the transaction, only while the caller still holds its lease.
 select id from job where id = %(id)s and lease = %(lease)s and state = 'running' for no key update;
 
+-- name: fence_all
+-- Locks those of the running jobs whose lease the caller still holds, for the rest of the transaction.
+select j.id from job j join unnest(%(ids)s::uuid[], %(leases)s::uuid[]) u(id, lease) on j.id = u.id and j.lease = u.lease
+ where j.state = 'running' order by j.id for no key update of j;
+
 -- name: postpone
 -- running -> delayed, or queued when the delay is zero; cancelled when that was asked meanwhile.
 select job_return(array[j.id], %(delay)s::interval, %(counted)s, %(error)s::jsonb)

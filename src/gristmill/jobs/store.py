@@ -25,6 +25,21 @@ async def fence(tx: Tx, job: Job) -> None:
         raise LeaseLost(f"job {job.id} is no longer ours")
 
 
+async def fence_all(tx: Tx, jobs: Sequence[Job]) -> set[JobId]:
+    """Which of the jobs are still ours; they stay so until the transaction ends."""
+    ids, leases = [job.id for job in jobs], [job.lease for job in jobs]
+    return set(await queries.values(tx, "fence_all", ids=ids, leases=leases))
+
+
+async def complete_all(tx: Tx, jobs: Sequence[Job]) -> None:
+    """running → done, for jobs that the transaction has proved to be ours."""
+    ids, leases = [job.id for job in jobs], [job.lease for job in jobs]
+    if len(await queries.values(tx, "complete", ids=ids, leases=leases)) != len(jobs):
+        raise LeaseLost("a job is no longer ours")
+    for job in jobs:
+        job.settled = True
+
+
 async def save_result(tx: Tx, job: Job, result: dict[str, Any]) -> None:
     """Keep what the job has to tell so far, in the transaction that makes it true."""
     if not await queries.values(tx, "save_result", id=job.id, lease=job.lease, result=Jsonb(result)):

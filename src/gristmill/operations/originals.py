@@ -2,22 +2,28 @@
 
 import asyncio
 import os
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from gristmill.catalog import Item
-from gristmill.errors import Gone, Unreadable, Unsupported
+from gristmill.errors import Gone, Permanent, Unreadable, Unsupported
 from gristmill.sources import FileSource, NoteSource, Original, Source, UrlSource
 from gristmill.sources.blobs import Blobs
+from gristmill.sources.source import HELD
+
+LARGEST_PAGE = 64 << 20  # bytes of an answer, which is held whole
 
 
 @dataclass(frozen=True)
 class Originals:
-    """Makes sources: `limit` bytes at most of each, private networks only if allowed."""
+    """Makes sources: `limit` bytes at most of each, private networks only if allowed. What has to be laid down on
+    the disk to be read goes to `scratch`."""
 
     blobs: Blobs
     limit: int
     private: bool
+    scratch: Path = Path(tempfile.gettempdir())
 
     def of(self, item: Item, *, note: str | None = None, blob: bytes | None = None) -> Source:
         """The source of `item`; a note brings its text, an uploaded file its hash."""
@@ -25,7 +31,7 @@ class Originals:
             case "note":
                 return NoteSource(note or "", item.title)
             case "file" if blob is not None:
-                return Upload(self.blobs, blob, item.source.get("name", item.title), self.limit)
+                return Upload(self.blobs, blob, item.source.get("name", item.title), self.limit, self.scratch)
             case "file":
                 return self.file(Path(item.source["path"]))
             case "url" | "sitemap":
@@ -41,7 +47,7 @@ class Originals:
 
     def url(self, url: str) -> UrlSource:
         """A page on the web."""
-        return UrlSource(url, self.limit, self.private)
+        return UrlSource(url, min(self.limit, LARGEST_PAGE), self.private)
 
 
 @dataclass(frozen=True)
@@ -52,14 +58,36 @@ class Upload:
     digest: bytes
     name: str
     limit: int
+    scratch: Path
 
     async def probe(self) -> int:
         """Their number."""
         return await self.blobs.size(self.digest)
 
     async def read(self) -> Original:
-        """The bytes."""
-        return Original(await self.blobs.get(self.digest, self.limit), self.name)
+        """The bytes, or a file of them when there are many."""
+        size = await self.probe()
+        if size <= HELD:
+            return Original(await self.blobs.get(self.digest, HELD), self.name)
+        if size > self.limit:
+            raise Permanent(
+                f"{self.name} has {size:,} bytes; at most {self.limit:,} are read.", code="document_too_large"
+            )
+        if (path := self.blobs.file(self.digest)) is not None:
+            return Original(b"", self.name, path=path)
+        return Original(b"", self.name, path=await self._laid_down(), temporary=True)
+
+    async def _laid_down(self) -> Path:
+        handle, name = await asyncio.to_thread(tempfile.mkstemp, dir=self.scratch, prefix="gristmill-")
+        path = Path(name)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                async for part in self.blobs.read(self.digest):
+                    await asyncio.to_thread(file.write, part)
+        except BaseException:
+            await asyncio.to_thread(path.unlink, missing_ok=True)
+            raise
+        return path
 
 
 @dataclass(frozen=True)

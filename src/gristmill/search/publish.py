@@ -1,54 +1,95 @@
-"""Makes a version searchable: chunks are written beside what answers, then one transaction switches.
+"""Makes versions searchable: chunks are written beside what answers, then one transaction switches.
 
-    begin    nothing is there but what answers (earlier attempts' rows are dropped)
-    write    one batch of its rows
-    publish  item → completed with the new version, the old version's rows gone, the job done, its events: all
-             or nothing
-    discard  the version will not come: what is there of it goes
+    written   which chunks of a version an earlier attempt has written
+    vectors   what was embedded before, by the hash of the text
+    write     rows of any number of documents
+    publish   items → completed with their new versions, the old versions' rows gone, the jobs done, their events: all
+              or nothing
+    discard   the version will not come: what is there of it goes
 
-The caller brings a transaction that shares the base's turn and has proved the job's lease. Killed anywhere
-before publish: the old version answers, and the next attempt begins again.
+The caller brings a transaction that shares the bases' turns and has proved the jobs' leases. Killed anywhere
+before publish: the old version answers, and the next attempt goes on after what is written.
 """
 
 from collections.abc import Sequence
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
 
 from gristmill import catalog, events, jobs
-from gristmill.catalog import BaseId, Item, ItemId
+from gristmill.catalog import BaseId, ItemId, Whole
 from gristmill.db import Tx
 from gristmill.events import (
     DocumentChunkingCompleted,
     DocumentIndexingCompleted,
     DocumentIngestionCompleted,
+    Event,
 )
 from gristmill.jobs import Job
 from gristmill.search import store
-from gristmill.search.rows import Chunk
+from gristmill.search.rows import Chunk, encode, text_hash
+
+__all__ = [
+    "Chunk",
+    "begin_again",
+    "discard",
+    "encode",
+    "publish",
+    "text_hash",
+    "unchanged",
+    "vectors",
+    "withdraw",
+    "write",
+    "written",
+]
 
 
-async def begin(tx: Tx, item: Item) -> None:
-    """Clear the place for the version that is wanted."""
-    await store.drop_unpublished(tx, item.base_id, item.id)
+async def written(tx: Tx, base_id: BaseId, item_id: ItemId, version: int) -> set[int]:
+    """Which chunks of a version are there already."""
+    return await store.written(tx, base_id, item_id, version)
 
 
-async def write(tx: Tx, item: Item, version: int, chunks: Sequence[Chunk]) -> None:
-    """Write one batch of the version."""
-    await store.write(tx, item.base_id, item.id, version, chunks)
+async def begin_again(tx: Tx, base_id: BaseId, item_id: ItemId, version: int) -> None:
+    """Remove what was written of a version that is made otherwise by now."""
+    await store.drop_version(tx, base_id, item_id, version)
 
 
-async def publish(
-    tx: Tx, job: Job, item: Item, version: int, *, chunks: int, warnings: Sequence[str]
-) -> None:
-    """Switch to `version` and complete the job."""
-    await jobs.complete(tx, job)
-    if await catalog.publish(tx, item.id, version, chunks=chunks, warnings=warnings):
-        await store.drop_other_versions(tx, item.base_id, item.id, version)
-        await events.record(
-            tx,
-            DocumentChunkingCompleted(item.base_id, item.id, version, chunks),
-            DocumentIndexingCompleted(item.base_id, item.id, version, chunks),
-            DocumentIngestionCompleted(item.base_id, item.id, version, tuple(warnings)),
-        )
-        await events.announce_ready(tx, [item.base_id])
+async def vectors(tx: Tx, bases: Sequence[UUID], hashes: Sequence[bytes]) -> dict[bytes, NDArray[np.float32]]:
+    """The vectors that texts have in any of the bases, which must be of one embedder, by the texts' hashes."""
+    return await store.vectors(tx, bases, hashes) if hashes else {}
+
+
+async def write(tx: Tx, encoded: Sequence[bytes]) -> None:
+    """Write chunks under versions that do not answer yet."""
+    if encoded:
+        await store.write(tx, encoded)
+
+
+async def publish(tx: Tx, done: Sequence[tuple[BaseId, Job, Whole]]) -> None:
+    """Switch to these versions and complete their jobs. The documents are still wanted, and locked."""
+    had_others = await catalog.publish(tx, [whole for _, _, whole in done])
+    for base_id in sorted({base_id for base_id, _, whole in done if whole.item_id in had_others}):
+        items = [whole.item_id for base, _, whole in done if base == base_id and whole.item_id in had_others]
+        await store.drop_other_versions(tx, base_id, items)
+    await jobs.complete_all(tx, [job for _, job, _ in done])
+    await events.record(tx, *(event for base_id, _, whole in done for event in _told(base_id, whole)))
+
+
+async def unchanged(tx: Tx, done: Sequence[tuple[BaseId, Job, Whole]]) -> None:
+    """Leave what answers as it is, for documents that would become just that, and complete their jobs."""
+    await catalog.finish_unchanged(tx, [(whole.item_id, whole.version) for _, _, whole in done])
+    await jobs.complete_all(tx, [job for _, job, _ in done])
+    await events.record(tx, *(event for base_id, _, whole in done for event in _told(base_id, whole)))
+
+
+def _told(base_id: BaseId, whole: Whole) -> list[Event]:
+    item_id, version, chunks = whole.item_id, whole.version, whole.chunks
+    return [
+        DocumentChunkingCompleted(base_id, item_id, version, chunks),
+        DocumentIndexingCompleted(base_id, item_id, version, chunks),
+        DocumentIngestionCompleted(base_id, item_id, version, tuple(whole.warnings)),
+    ]
 
 
 async def discard(tx: Tx, base_id: BaseId, item_id: ItemId) -> None:

@@ -4,8 +4,23 @@ delete from chunk c using item i
  where c.base_id = %(base)s and c.item_id = %(item)s and i.id = c.item_id and c.version is distinct from i.live_version;
 
 -- name: drop_other_versions
--- Removes what no longer answers.
-delete from chunk where base_id = %(base)s and item_id = %(item)s and version <> %(version)s;
+-- Removes what does not answer, or no longer, of items that have just been published.
+delete from chunk c using item i
+ where c.base_id = %(base)s and c.item_id = any (%(items)s::uuid[]) and i.id = c.item_id
+   and c.version is distinct from i.live_version;
+
+-- name: drop_version
+-- Removes what was written of one version.
+delete from chunk where base_id = %(base)s and item_id = %(item)s and version = %(version)s;
+
+-- name: written
+-- Which chunks of a version are there.
+select index from chunk where base_id = %(base)s and item_id = %(item)s and version = %(version)s;
+
+-- name: vectors
+-- The vectors of texts that were embedded before.
+select distinct on (text_hash) text_hash, embedding from chunk
+ where base_id = any (%(bases)s::uuid[]) and text_hash = any (%(hashes)s::uuid[]);
 
 -- name: drop_items
 -- Removes every chunk of items.

@@ -1,5 +1,6 @@
 """Chunks as PostgreSQL's binary COPY takes them: no text in between, neither for vectors nor for words."""
 
+import hashlib
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,11 +11,12 @@ from numpy.typing import NDArray
 
 from gristmill.search.lexer import Token, lex
 
-COLUMNS = 'base_id, item_id, version, index, text, start, "end", headings, embedding, words'
+COLUMNS = 'base_id, item_id, version, index, text, text_hash, start, "end", headings, page, embedding, words'
 HEADER = b"PGCOPY\n\xff\r\n\x00" + struct.pack(">ii", 0, 0)
 TRAILER = struct.pack(">h", -1)
 
 _TEXT_OID = 25
+_NULL = struct.pack(">i", -1)
 _MOST_POSITIONS = 255  # of one lexeme in a tsvector
 _LAST_POSITION = 16_383
 
@@ -29,6 +31,12 @@ class Chunk:
     end: int
     headings: tuple[str, ...]
     embedding: NDArray[np.float32]
+    page: int | None = None
+
+
+def text_hash(text: str) -> bytes:
+    """What two equal texts share: their vectors are the same."""
+    return hashlib.sha256(text.encode()).digest()[:16]
 
 
 def encode(base_id: UUID, item_id: UUID, version: int, chunk: Chunk) -> bytes:
@@ -39,15 +47,22 @@ def encode(base_id: UUID, item_id: UUID, version: int, chunk: Chunk) -> bytes:
         struct.pack(">i", version),
         struct.pack(">i", chunk.index),
         chunk.text.encode(),
+        text_hash(chunk.text),
         struct.pack(">i", chunk.start),
         struct.pack(">i", chunk.end),
         _text_array(chunk.headings),
+        None if chunk.page is None else struct.pack(">i", chunk.page),
         _halfvec(chunk.embedding),
         _tsvector(lex(" ".join((*chunk.headings, chunk.text)))),
     )
     return struct.pack(">h", len(fields)) + b"".join(
-        struct.pack(">i", len(field)) + field for field in fields
+        _NULL if field is None else struct.pack(">i", len(field)) + field for field in fields
     )
+
+
+def vector(sent: bytes) -> NDArray[np.float32]:
+    """A vector as PostgreSQL sends it in binary."""
+    return np.frombuffer(sent, ">f2", offset=4).astype(np.float32)
 
 
 def _halfvec(vector: NDArray[np.float32]) -> bytes:

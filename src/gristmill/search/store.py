@@ -15,16 +15,29 @@ from gristmill.search.fuse import Found
 queries = Queries(__package__ or "gristmill.search")
 
 
-async def write(tx: Tx, base_id: UUID, item_id: UUID, version: int, chunks: Sequence[rows.Chunk]) -> None:
-    """Append chunks to a version that does not answer yet."""
+async def write(tx: Tx, encoded: Sequence[bytes]) -> None:
+    """Append chunks, encoded by `rows`, to versions that do not answer yet."""
     async with (
         tx.cursor() as cursor,
         cursor.copy(f"copy chunk ({rows.COLUMNS}) from stdin (format binary)") as copy,
     ):
         await copy.write(rows.HEADER)
-        for chunk in chunks:
-            await copy.write(rows.encode(base_id, item_id, version, chunk))
+        for row in encoded:
+            await copy.write(row)
         await copy.write(rows.TRAILER)
+
+
+async def written(tx: Tx, base_id: UUID, item_id: UUID, version: int) -> set[int]:
+    """Which chunks of a version are there."""
+    return set(await queries.values(tx, "written", base=base_id, item=item_id, version=version))
+
+
+async def vectors(tx: Tx, bases: Sequence[UUID], hashes: Sequence[bytes]) -> dict[bytes, NDArray[np.float32]]:
+    """The vectors that these texts have in any of the bases, by the texts' hashes."""
+    wanted = [UUID(bytes=digest) for digest in hashes]
+    async with tx.cursor(binary=True) as cursor:
+        await cursor.execute(queries["vectors"], {"bases": list(bases), "hashes": wanted})
+        return {row[0].bytes: rows.vector(row[1]) for row in await cursor.fetchall()}
 
 
 async def drop_unpublished(tx: Tx, base_id: UUID, item_id: UUID) -> None:
@@ -32,9 +45,14 @@ async def drop_unpublished(tx: Tx, base_id: UUID, item_id: UUID) -> None:
     await queries.run(tx, "drop_unpublished", base=base_id, item=item_id)
 
 
-async def drop_other_versions(tx: Tx, base_id: UUID, item_id: UUID, version: int) -> None:
-    """Remove every version but `version`."""
-    await queries.run(tx, "drop_other_versions", base=base_id, item=item_id, version=version)
+async def drop_other_versions(tx: Tx, base_id: UUID, item_ids: Sequence[UUID]) -> None:
+    """Remove every version of these items but the one that answers."""
+    await queries.run(tx, "drop_other_versions", base=base_id, items=list(item_ids))
+
+
+async def drop_version(tx: Tx, base_id: UUID, item_id: UUID, version: int) -> None:
+    """Remove what was written of one version."""
+    await queries.run(tx, "drop_version", base=base_id, item=item_id, version=version)
 
 
 async def drop_items(tx: Tx, base_id: UUID, item_ids: Sequence[UUID]) -> int:

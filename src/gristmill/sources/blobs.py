@@ -129,6 +129,10 @@ class Blobs:
                 part = await self._store.get_range_async(_path(digest), start=start, length=length)
             yield bytes(part)
 
+    def file(self, digest: bytes) -> Path | None:
+        """Where the blob lies, if the store is a folder of this machine."""
+        return None if self._folder is None else self._folder / _path(digest)
+
     async def get(self, digest: bytes, limit: int) -> bytes:
         """The bytes of a blob that are at most `limit`."""
         size = await self.size(digest)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gristmill.errors import Gone, Permanent, Transient, Unreadable
-from gristmill.sources.source import Original
+from gristmill.sources.source import HELD, Original
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class FileSource:
         return await asyncio.to_thread(self._probe)
 
     async def read(self) -> Original:
-        """The file's bytes."""
+        """The file's bytes, or the file itself when there are many."""
         return await asyncio.to_thread(self._read)
 
     def _probe(self) -> int:
@@ -43,14 +43,15 @@ class FileSource:
         return found.st_size
 
     def _read(self) -> Original:
-        self._probe()
+        if self._probe() > HELD:
+            return Original(b"", self.path.name, path=self.path)
         try:
             with self.path.open("rb") as file:
-                data = file.read(self.limit + 1)
+                data = file.read(HELD + 1)
         except OSError as error:
             raise self._told(error) from error
-        if len(data) > self.limit:
-            raise Permanent(f"{self.path} grew past {self.limit:,} bytes.", code="document_too_large")
+        if len(data) > HELD:  # it grew meanwhile
+            return Original(b"", self.path.name, path=self.path)
         return Original(data, self.path.name)
 
     def _told(self, error: OSError) -> Permanent | Transient:

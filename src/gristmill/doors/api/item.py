@@ -1,20 +1,16 @@
 """`/api/knowledge-items/{id}`: one item, what it holds, and what can be done with it."""
 
-from collections.abc import AsyncIterator
 from typing import Annotated, Self
-from urllib.parse import quote
 from uuid import UUID
 
 from fastapi import APIRouter, Query
-from fastapi.responses import PlainTextResponse, StreamingResponse
 
 from gristmill import catalog, search
 from gristmill.catalog import Item, ItemId, ItemStatus
 from gristmill.doors.api.context import InContext, PathItem
 from gristmill.doors.api.wire import ErrorBody, JsonObject, Limit, Page, Stamped, Wire
-from gristmill.errors import Conflict, GristmillError, Invalid
+from gristmill.errors import GristmillError, Invalid
 from gristmill.operations import add, delete, guards
-from gristmill.operations.originals import Upload
 
 router = APIRouter(prefix="/knowledge-items", tags=["items"])
 
@@ -53,7 +49,7 @@ class ItemOut(Stamped):
             error=ErrorBody(code=item.error_code, message=item.error_message or "")
             if item.error_code
             else None,
-            progress=catalog.progress(item.status),
+            progress=catalog.progress(item.status, item.percent),
             deleting=item.status is ItemStatus.DELETING,
             size_bytes=item.size_bytes,
             chunk_count=item.chunk_count,
@@ -190,40 +186,6 @@ async def list_chunks(
         ],
         next_cursor=f"{last.item_id}:{last.index}" if last else None,
     )
-
-
-@router.get("/{item_id}/content", response_class=PlainTextResponse)
-async def get_content(item_id: PathItem, context: InContext) -> PlainTextResponse:
-    """The canonical content of the version that answers."""
-    async with context.db.connection() as tx:
-        item = await guards.item_exists(tx, item_id)
-        text = await catalog.live_content(tx, item.id)
-    if text is None:
-        raise Conflict(f"The item is {item.status}: nothing of it is searchable yet.", code="item_not_ready")
-    return PlainTextResponse(text, media_type="text/markdown; charset=utf-8")
-
-
-@router.get("/{item_id}/original")
-async def get_original(item_id: PathItem, context: InContext) -> StreamingResponse:
-    """The bytes that were given: an uploaded file, a note's text, or a file of the server's disk as it is now."""
-    async with context.db.connection() as tx:
-        item = await guards.item_exists(tx, item_id)
-        note = await catalog.note_text(tx, item.id) if item.type == "note" else None
-        source = context.originals.of(item, note=note, blob=await catalog.blob_of(tx, item.id))
-    if item.type not in ("note", "file"):
-        raise Conflict(f"A {item.type} keeps no bytes of its own.", code="no_original")
-    size = await source.probe()
-    if isinstance(source, Upload):
-        body: AsyncIterator[bytes] = source.blobs.read(source.digest)
-    else:
-        body = _once((await source.read()).data)
-    name = quote(item.source.get("name", item.title))
-    headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{name}", "Content-Length": str(size)}
-    return StreamingResponse(body, media_type="application/octet-stream", headers=headers)
-
-
-async def _once(data: bytes) -> AsyncIterator[bytes]:
-    yield data
 
 
 def _after(cursor: str | None) -> tuple[UUID, int] | None:

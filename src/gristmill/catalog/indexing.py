@@ -1,0 +1,202 @@
+"""What becomes of many documents at once, in one transaction: read, kept, published. One statement a step.
+
+The caller shares the turn of every base that is concerned, and has proved the lease of every job.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gristmill.catalog.item import Item, ItemId
+from gristmill.catalog.moves import settle_above
+from gristmill.catalog.store import queries
+from gristmill.catalog.sweep import collect_contents
+from gristmill.db import Tx
+
+
+@dataclass(frozen=True)
+class Opened(Item):
+    """A document that is to be read: its source, and what there is of its versions already.
+
+    `live` is what answers, `begun` what an earlier attempt at the wanted version has kept.
+    """
+
+    body: str | None = field(default=None)
+    blob_hash: bytes | None = None
+    live_content: bytes | None = None
+    live_recipe: str | None = None
+    begun_content: bytes | None = None
+    begun_recipe: str | None = None
+
+
+async def begin_reading(tx: Tx, wanted: Sequence[tuple[ItemId, int]]) -> list[Opened]:
+    """Those of the documents whose version is still wanted: they are being read from now on."""
+    return await queries.many(
+        tx,
+        Opened,
+        "begin_reading",
+        ids=[item_id for item_id, _ in wanted],
+        versions=[version for _, version in wanted],
+    )
+
+
+async def still_wanted(tx: Tx, wanted: Sequence[tuple[ItemId, int]]) -> set[ItemId]:
+    """Those of the documents whose version is still wanted, and stays so until the transaction ends."""
+    return set(
+        await queries.values(
+            tx,
+            "still_wanted",
+            ids=[item_id for item_id, _ in wanted],
+            versions=[version for _, version in wanted],
+        )
+    )
+
+
+@dataclass(frozen=True)
+class NewPart:
+    """A part of a content, by its place in characters."""
+
+    content: bytes
+    start: int
+    text: str
+    page: int | None
+
+
+@dataclass(frozen=True)
+class NewVersion:
+    """A version of an item, and what it is made from and by."""
+
+    item_id: ItemId
+    version: int
+    content: bytes
+    recipe: str
+
+
+@dataclass(frozen=True)
+class _Kept:
+    hash: bytes
+    characters: int | None
+
+
+async def keep_contents(tx: Tx, digests: Sequence[bytes]) -> set[bytes]:
+    """Keep contents from now on; those that are whole already."""
+    if not digests:
+        return set()
+    kept = await queries.many(tx, _Kept, "keep_contents", hashes=sorted(set(digests)))
+    return {row.hash for row in kept if row.characters is not None}
+
+
+async def keep_parts(tx: Tx, parts: Sequence[NewPart]) -> None:
+    """Keep parts of contents; parts that are there stay as they are."""
+    if parts:
+        await queries.run(
+            tx,
+            "keep_parts",
+            hashes=[part.content for part in parts],
+            starts=[part.start for part in parts],
+            texts=[part.text for part in parts],
+            pages=[part.page for part in parts],
+        )
+
+
+async def complete_contents(tx: Tx, characters: dict[bytes, int]) -> None:
+    """All parts of these contents are kept."""
+    if characters:
+        await queries.run(
+            tx, "complete_contents", hashes=list(characters), characters=list(characters.values())
+        )
+
+
+async def keep_versions(tx: Tx, versions: Sequence[NewVersion]) -> None:
+    """Say what versions are being made from, and by what."""
+    if versions:
+        await queries.run(
+            tx,
+            "keep_versions",
+            items=[new.item_id for new in versions],
+            versions=[new.version for new in versions],
+            hashes=[new.content for new in versions],
+            recipes=[new.recipe for new in versions],
+        )
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A version all of whose chunks are written."""
+
+    item_id: ItemId
+    version: int
+    chunks: int
+    warnings: Sequence[str]
+    size_bytes: int | None
+    timeline: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class _Forgotten:
+    item_id: ItemId
+    content_hash: bytes
+
+
+async def publish(tx: Tx, done: Sequence[Whole]) -> set[ItemId]:
+    """Make versions the ones that answer, and forget those before them; the items that had others."""
+    documents = [
+        {
+            "id": str(whole.item_id),
+            "version": whole.version,
+            "chunks": whole.chunks,
+            "warnings": list(whole.warnings),
+            "size_bytes": whole.size_bytes,
+            "timeline": whole.timeline,
+        }
+        for whole in done
+    ]
+    published = await queries.values(tx, "publish_items", documents=json.dumps(documents))
+    forgotten = await queries.many(tx, _Forgotten, "forget_versions", ids=published)
+    await collect_contents(tx, sorted({row.content_hash for row in forgotten}))
+    await settle_above(tx, published)
+    return {row.item_id for row in forgotten}
+
+
+async def finish_unchanged(tx: Tx, wanted: Sequence[tuple[ItemId, int]]) -> None:
+    """What answers is what was wanted: its source has not changed, and it would be cut and embedded alike."""
+    ids = [item_id for item_id, _ in wanted]
+    await queries.values(tx, "finish_unchanged", ids=ids, versions=[version for _, version in wanted])
+    await settle_above(tx, ids)
+
+
+# ── reading it back ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class ContentPart:
+    """A part of a canonical content, by its place in characters."""
+
+    start: int
+    text: str
+    page: int | None
+
+
+async def live_parts(tx: Tx, item_id: ItemId, *, after: int = 0, limit: int = 16) -> list[ContentPart]:
+    """The content of the version that answers, from the part on that holds the character `after`."""
+    return await queries.many(tx, ContentPart, "live_parts", id=item_id, after=after, limit=limit)
+
+
+async def timeline(tx: Tx, item_id: ItemId) -> dict[str, Any]:
+    """What the making of the version that answers took."""
+    found = await queries.values(tx, "timeline", id=item_id)
+    return found[0] if found else {}
+
+
+# ── progress ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def show_progress(tx: Tx, documents: Sequence[dict[str, Any]]) -> None:
+    """Tell how far documents are; only for those whose job is still the caller's."""
+    await queries.run(tx, "show_progress", documents=json.dumps(documents))
+
+
+async def drop_progress(tx: Tx) -> int:
+    """Forget the progress of what ended a while ago."""
+    return await queries.run(tx, "drop_progress")

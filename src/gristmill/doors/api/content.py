@@ -1,0 +1,92 @@
+"""`/api/knowledge-items/{id}/content`, `/original` and `/timeline`: what an item was made from, into what, and how."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from typing import BinaryIO
+from urllib.parse import quote
+
+from fastapi import APIRouter
+from fastapi.responses import StreamingResponse
+
+from gristmill import catalog, jobs
+from gristmill.catalog import ContentPart, ItemId
+from gristmill.db import Database
+from gristmill.doors.api.context import InContext, PathItem
+from gristmill.doors.api.jobs import JobOut
+from gristmill.doors.api.wire import JsonObject, Wire
+from gristmill.errors import Conflict
+from gristmill.operations import guards
+from gristmill.operations.originals import Upload
+
+router = APIRouter(prefix="/knowledge-items", tags=["items"])
+
+_BLOCK = 1 << 18  # bytes
+
+
+class TimelineOut(Wire):
+    """What the making of a version took, and the jobs of its item."""
+
+    version: int | None
+    made: JsonObject
+    jobs: list[JobOut]
+
+
+@router.get("/{item_id}/content", response_class=StreamingResponse)
+async def get_content(item_id: PathItem, context: InContext) -> StreamingResponse:
+    """The canonical content of the version that answers."""
+    async with context.db.connection() as tx:
+        item = await guards.item_exists(tx, item_id)
+        first = await catalog.live_parts(tx, item.id)
+    if item.live_version is None:
+        raise Conflict(f"The item is {item.status}: nothing of it is searchable yet.", code="item_not_ready")
+    return StreamingResponse(_content(context.db, item.id, first), media_type="text/markdown; charset=utf-8")
+
+
+async def _content(db: Database, item_id: ItemId, parts: list[ContentPart]) -> AsyncIterator[str]:
+    """Part by part, with no connection held while the reader takes its time."""
+    while parts:
+        for part in parts:
+            yield part.text
+        end = parts[-1].start + len(parts[-1].text)
+        async with db.connection() as tx:
+            parts = await catalog.live_parts(tx, item_id, after=end)
+
+
+@router.get("/{item_id}/original")
+async def get_original(item_id: PathItem, context: InContext) -> StreamingResponse:
+    """The bytes that were given: an uploaded file, a note's text, or a file of the server's disk as it is now."""
+    async with context.db.connection() as tx:
+        item = await guards.item_exists(tx, item_id)
+        note = await catalog.note_text(tx, item.id) if item.type == "note" else None
+        source = context.originals.of(item, note=note, blob=await catalog.blob_of(tx, item.id))
+    if item.type not in ("note", "file"):
+        raise Conflict(f"A {item.type} keeps no bytes of its own.", code="no_original")
+    if isinstance(source, Upload):
+        size, body = await source.probe(), source.blobs.read(source.digest)
+    else:
+        file = await asyncio.to_thread((await source.read()).open)
+        size = await asyncio.to_thread(file.seek, 0, os.SEEK_END)
+        body = _blocks(file, size)
+    name = quote(item.source.get("name", item.title))
+    headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{name}", "Content-Length": str(size)}
+    return StreamingResponse(body, media_type="application/octet-stream", headers=headers)
+
+
+async def _blocks(file: BinaryIO, size: int) -> AsyncIterator[bytes]:
+    """As many bytes as were promised, even if the file grows meanwhile."""
+    with file:
+        await asyncio.to_thread(file.seek, 0)
+        while size > 0 and (block := await asyncio.to_thread(file.read, min(_BLOCK, size))):
+            size -= len(block)
+            yield block
+
+
+@router.get("/{item_id}/timeline")
+async def get_timeline(item_id: PathItem, context: InContext) -> TimelineOut:
+    """What the making of the version that answers took, and the jobs of the item, newest first."""
+    async with context.db.connection() as tx:
+        item = await guards.item_exists(tx, item_id)
+        found = await jobs.find_jobs(tx, limit=100, subject=item.id)
+        made = await catalog.timeline(tx, item.id)
+    return TimelineOut(version=item.live_version, made=made, jobs=[JobOut.of(job) for job in found])

@@ -1,0 +1,176 @@
+"""A document on its way: one version of one item, from its job to its end.
+
+Its reader puts windows in (parts of the content, and the pieces cut from them), the embedding stage takes pieces out, the
+writer says what is written. It ends when everything is written and published, when it is no longer wanted, or with the
+error that stopped it; whoever waits for `ended` gets just that.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gristmill.catalog import Base, Opened
+from gristmill.embedding import Embedder
+from gristmill.errors import GristmillError
+from gristmill.ingest.chunk import Piece
+from gristmill.ingest.read import Part
+from gristmill.jobs import Done, Job, Outcome
+from gristmill.sources import Source
+
+ROOM = 256  # pieces that may wait for their vectors, of one document
+_READ, _WRITTEN = 60, 40  # of 100: reading and cutting, embedding and writing
+
+
+@dataclass(frozen=True)
+class Window:
+    """What was read and cut next; `share` of the bytes is read by then, 1 at the end."""
+
+    parts: Sequence[Part]
+    pieces: Sequence[Piece]
+    share: float
+    last: bool = False
+
+
+@dataclass
+class Spent:
+    """Where the time went, and what was done with it."""
+
+    began: float = field(default_factory=time.monotonic)
+    read: float = 0.0
+    embed: float = 0.0
+    write: float = 0.0
+    batches: int = 0
+    embedded: int = 0
+    reused: int = 0
+    resumed: int = 0
+
+
+@dataclass(eq=False)
+class Document:
+    """One version of an item that is being made."""
+
+    job: Job
+    base: Base
+    item: Opened
+    version: int
+    embedder: Embedder
+    source: Source
+    recipe: str
+    digest: bytes = b""
+    size: int = 0
+    written: set[int] = field(default_factory=set[int])
+    pieces: deque[Piece] = field(default_factory=deque[Piece])
+    parts: list[tuple[int, Part]] = field(default_factory=list[tuple[int, Part]])
+    kept: bool = False  # its version's row is there
+    whole: bool = False  # all of it is read
+    count: int = 0  # pieces so far
+    characters: int = 0
+    share: float = 0.0
+    note: str | None = None
+    waiting_since: float | None = None  # for an embedder that is down
+    successes_then: int = -1  # batches that had gone well when it first failed
+    spent: Spent = field(default_factory=Spent)
+
+    def __post_init__(self) -> None:
+        self.ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self._room = asyncio.Event()
+        self._room.set()
+
+    @property
+    def key(self) -> tuple[Any, int]:
+        """The item and the version."""
+        return self.item.id, self.version
+
+    @property
+    def urgent(self) -> bool:
+        """Whether somebody waits for it."""
+        return self.job.band == 0
+
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether it would become just what answers."""
+        return self.item.live_content == self.digest and self.item.live_recipe == self.recipe
+
+    @property
+    def is_written(self) -> bool:
+        """Whether nothing of it is left to write."""
+        return self.whole and not self.pieces and len(self.written) == self.count
+
+    @property
+    def progress(self) -> float:
+        """Percent done, short of the end."""
+        written = len(self.written) / self.count if self.count else float(self.whole)
+        return min(99.0, self.share * (_READ + _WRITTEN * written))
+
+    def take(self, window: Window) -> None:
+        """Put in what was read next; pieces that are written already are passed over."""
+        for part in window.parts:
+            self.parts.append((self.characters, part))
+            self.characters += len(part.text)
+        for piece in window.pieces:
+            if piece.index in self.written:
+                self.spent.resumed += 1
+            else:
+                self.pieces.append(piece)
+        self.count += len(window.pieces)
+        self.share, self.whole = window.share, window.last
+        if len(self.pieces) >= ROOM:
+            self._room.clear()
+
+    async def room(self) -> None:
+        """Wait until more may be put in."""
+        while not self._room.is_set() and not self.ended.done():
+            waiting = asyncio.ensure_future(self._room.wait())
+            try:
+                await asyncio.wait([waiting, self.ended], return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                waiting.cancel()
+
+    def give(self, most: int) -> list[Piece]:
+        """The next pieces that need vectors, at most so many."""
+        taken = [self.pieces.popleft() for _ in range(min(most, len(self.pieces)))]
+        if len(self.pieces) < ROOM:
+            self._room.set()
+        return taken
+
+    def give_back(self, pieces: Sequence[Piece]) -> None:
+        """Pieces whose vectors did not come, to be taken again in their order."""
+        self.pieces.extendleft(reversed(pieces))
+
+    def end(self, outcome: Outcome | None = None) -> None:
+        """It is done, or no longer wanted."""
+        if not self.ended.done():
+            self.ended.set_result(outcome or Done())
+
+    def fail(self, error: Exception) -> None:
+        """It can't be done, this time at least."""
+        if not self.ended.done():
+            self.ended.set_exception(error)
+            self.ended.exception()  # looked at, should nobody wait for it any more
+
+    def timeline(self) -> dict[str, Any]:
+        """What its making took, for people."""
+        spent = self.spent
+        return {
+            "attempt": self.job.attempt,
+            "seconds": {
+                "all": round(time.monotonic() - spent.began, 3),
+                "read": round(spent.read, 3),
+                "embed": round(spent.embed, 3),
+                "write": round(spent.write, 3),
+            },
+            "characters": self.characters,
+            "chunks": self.count,
+            "batches": spent.batches,
+            "embedded": spent.embedded,
+            "reused": spent.reused,
+            "resumed": spent.resumed,
+        }
+
+
+def told(error: BaseException) -> str:
+    """An error in a few words."""
+    return error.message if isinstance(error, GristmillError) else type(error).__name__

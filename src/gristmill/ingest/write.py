@@ -1,0 +1,167 @@
+"""write: chunks of many documents in one transaction, and the end of those that are whole with it.
+
+    before        rows are encoded in a thread, outside any transaction
+    transaction   the bases' turns are shared → leases proved → versions still wanted → contents, versions and parts
+                  kept → rows copied in → what is whole is published, with jobs and events → who became ready
+    after         documents are told: written so far, done, no longer wanted, or lost to another worker
+
+Killed before the commit: the rows of this transaction are embedded again, no others. Killed after: they are there, and
+the next attempt passes over them. What makes a transaction fail is done again document by document, so that it fails
+one of them alone.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
+
+from gristmill import catalog, events, faults, jobs
+from gristmill.catalog import NewPart, NewVersion, Whole
+from gristmill.db import Database, Tx
+from gristmill.errors import LeaseLost
+from gristmill.events import DocumentContentExtracted
+from gristmill.ingest.document import Document
+from gristmill.ingest.embed import Ready
+from gristmill.ingest.stage import Stage
+from gristmill.search import publish
+
+DOCUMENTS = 64  # in one transaction
+
+
+@dataclass(frozen=True)
+class _Encoded:
+    document: Document
+    indexes: frozenset[int]
+    rows: list[bytes]
+    parts: list[NewPart]
+    ends: bool
+
+
+class Writer:
+    """Writes for all documents of a process, one transaction at a time."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._writing: Stage[Ready, None] = Stage(self._write, size=DOCUMENTS)
+        self._leaving: Stage[Document, None] = Stage(self._leave_unchanged, size=DOCUMENTS)
+
+    async def write(self, ready: Sequence[Ready]) -> None:
+        """Write these chunks; every document is told how it went."""
+        await asyncio.gather(*(self._told(one.document, self._writing.put(one)) for one in ready))
+
+    async def leave_unchanged(self, document: Document) -> None:
+        """End a document that would become what answers already."""
+        await self._told(document, self._leaving.put(document))
+
+    async def _told(self, document: Document, writing: Awaitable[None]) -> None:
+        try:
+            await writing
+        except Exception as error:
+            document.fail(error)
+
+    # ── one transaction ──────────────────────────────────────────────────────────────────────────────────
+
+    async def _write(self, ready: Sequence[Ready]) -> list[None]:
+        started = time.monotonic()
+        encoded = await asyncio.to_thread(lambda: [_encode(one) for one in ready])
+        async with self._db.transaction() as tx:
+            live = await self._live(tx, [one.document for one in encoded])
+            writing = [one for one in encoded if one.document in live]
+            await self._keep(tx, writing)
+            await publish.write(tx, [row for one in writing for row in one.rows])
+            await self._publish(tx, [one.document for one in writing if one.ends])
+        took = time.monotonic() - started
+        for one in writing:
+            _wrote(one, took)
+        await faults.point("index.batch_written")
+        return [None] * len(ready)
+
+    async def _leave_unchanged(self, documents: Sequence[Document]) -> list[None]:
+        async with self._db.transaction() as tx:
+            live = await self._live(tx, documents)
+            done = [(document.base.id, document.job, _whole(document)) for document in live]
+            if done:
+                await events.record(tx, *map(_extracted, live))
+                await publish.unchanged(tx, done)
+                await events.announce_ready(tx, [document.base.id for document in live])
+        for document in live:
+            document.end()
+        return [None] * len(documents)
+
+    async def _live(self, tx: Tx, documents: Sequence[Document]) -> dict[Document, None]:
+        """Those of the documents that may be written for; the others are told why not."""
+        await catalog.share_turns(tx, [document.base.id for document in documents])
+        ours = await jobs.fence_all(tx, [document.job for document in documents])
+        held = [document for document in documents if document.job.id in ours]
+        wanted = await catalog.still_wanted(tx, [document.key for document in held])
+        for document in documents:
+            if document.job.id not in ours:
+                document.fail(LeaseLost(f"job {document.job.id} is no longer ours"))
+            elif document.item.id not in wanted:
+                document.end()
+        return dict.fromkeys(document for document in held if document.item.id in wanted)
+
+    async def _keep(self, tx: Tx, writing: Sequence[_Encoded]) -> None:
+        """Contents first, for versions refer to them; parts only of those that nobody has kept whole."""
+        whole = await catalog.keep_contents(tx, [one.document.digest for one in writing])
+        await catalog.keep_versions(
+            tx,
+            [
+                NewVersion(
+                    one.document.item.id, one.document.version, one.document.digest, one.document.recipe
+                )
+                for one in writing
+                if not one.document.kept
+            ],
+        )
+        # Two equal documents in one transaction would bring the same part twice.
+        parts = {(part.content, part.start): part for one in writing for part in one.parts}
+        await catalog.keep_parts(tx, [part for part in parts.values() if part.content not in whole])
+        read = [one.document for one in writing if one.document.whole and one.parts]
+        await catalog.complete_contents(tx, {document.digest: document.characters for document in read})
+
+    async def _publish(self, tx: Tx, done: Sequence[Document]) -> None:
+        if not done:
+            return
+        await catalog.complete_contents(tx, {document.digest: document.characters for document in done})
+        await events.record(tx, *map(_extracted, done))
+        await publish.publish(tx, [(document.base.id, document.job, _whole(document)) for document in done])
+        await events.announce_ready(tx, [document.base.id for document in done])
+        await faults.point("publish.before_commit")
+
+
+def _encode(ready: Ready) -> _Encoded:
+    document = ready.document
+    rows = [
+        publish.encode(document.base.id, document.item.id, document.version, chunk) for chunk in ready.chunks
+    ]
+    indexes = frozenset(chunk.index for chunk in ready.chunks)
+    parts = [NewPart(document.digest, start, part.text, part.page) for start, part in document.parts]
+    left = document.count - len(document.written | indexes)
+    return _Encoded(document, indexes, rows, parts, ends=document.whole and left == 0)
+
+
+def _whole(document: Document) -> Whole:
+    warnings = [] if document.count else ["empty"]
+    return Whole(
+        document.item.id,
+        document.version,
+        document.count,
+        warnings,
+        document.size or None,
+        document.timeline(),
+    )
+
+
+def _extracted(document: Document) -> DocumentContentExtracted:
+    return DocumentContentExtracted(document.base.id, document.item.id, document.version, document.characters)
+
+
+def _wrote(one: _Encoded, took: float) -> None:
+    document = one.document
+    document.written |= one.indexes
+    document.kept = True
+    del document.parts[: len(one.parts)]
+    document.spent.write += took
+    if one.ends:
+        document.end()
