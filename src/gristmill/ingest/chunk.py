@@ -1,36 +1,75 @@
 """chunk: canonical content to pieces that an embedder takes, with exact offsets and their headings.
 
-Pieces follow the document's structure (headings, paragraphs, lists, fences, sentences), are counted with the
-embedder's own tokenizer, and are never longer than it takes. `content[start:end] == text`, always.
+    parts of any size ─▶ lines ─▶ atoms, each with its tokens and its rank (blocks.py) ─▶ window ─▶ pieces
+
+The content may come in parts, and is never held whole: what is kept is the last part, a line (lines.py), and the atoms of one piece. An atom is a line, or, of a line that would fill half a piece, a sentence, some
+words, or a slice. They are packed until the next one doesn't fit; then the window is cut where its best rank is, so a
+piece ends before a heading rather than within a section, between blocks rather than within one, and a heading stays with
+what follows it.
+
+What holds: `content[start:end] == text`; only white space is left out; the pieces are the same however the content was
+cut into parts; no piece has more than `max_tokens` by the tokenizer's own count, unless a single character has.
+Counts come from the words (tokens.py): whatever comes near the limit, or was cut inside a word, is counted again as it
+is, and cut shorter if need be. Time is linear in the content, whatever it holds.
 """
 
 import asyncio
-import functools
 import re
-from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
-from semantic_text_splitter import MarkdownSplitter
 from tokenizers import Tokenizer
 
 from gristmill.embedding import Embedder
+from gristmill.ingest.blocks import BLOCK, INSIDE, LINE, PART, SENTENCE, WORD, Path, Structure
+from gristmill.ingest.lines import Line, Lines
+from gristmill.ingest.tokens import counter
 
 DEFAULT_TOKENS = 256
-_HEADING = re.compile(r"^(#{1,6})[ \t]+(.+?)[ \t]*#*[ \t]*$")
-_FENCE = re.compile(r"^ {0,3}(```+|~~~+)")
+# How full a piece must be to end before each rank; a heading that comes too early is a block like others.
+_LEAST_FILL_AT_HEADING = 0.5
+_LEAST_FILL = {
+    **dict.fromkeys(range(1, BLOCK), _LEAST_FILL_AT_HEADING),
+    BLOCK: 0.25,
+    PART: 0.25,
+    LINE: 0.25,
+    SENTENCE: 0.125,
+    WORD: 0.0625,
+    INSIDE: 0.0,
+}
+# Sums beyond this share of the limit are counted again by the tokenizer itself.
+_TIGHT = 0.98
+# A token that stands for more says nothing: rows of signs, a tokenizer that takes any long word for one token.
+_CHARACTERS_PER_TOKEN = 32
+# What is counted at once: enough to spare calls, little enough to let other threads in.
+_LINES_AT_ONCE = 512
+_PART = 1 << 20
+
+# Bounded repeats: a row of dots must not be gone through again from each of them.
+_SENTENCE_END = re.compile(r"[。！？；…]{1,8}[\"'”’」』）】》]{0,4}|[.!?]{1,3}[\"'”’)\]]{0,4}(?=[ \t\r\n])")
+_CLAUSE_END = re.compile(r"[，、：]|(?<=[^ \t\r\n])(?=[ \t\r\n])")
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of the content, in characters, and the headings that it stands under."""
+    """A part of the content, in characters, the headings that it stands under, and the page it begins on."""
 
     index: int
     text: str
     start: int
     end: int
     headings: tuple[str, ...]
+    page: int | None = None
+
+
+class _Atom(NamedTuple):
+    start: int
+    text: str
+    tokens: int
+    rank: int
+    path: Path
 
 
 async def chunk(text: str, embedder: Embedder, chunking: dict[str, Any]) -> list[Piece]:
@@ -41,37 +80,210 @@ async def chunk(text: str, embedder: Embedder, chunking: dict[str, Any]) -> list
 
 
 def split(text: str, tokenizer: Tokenizer, tokens: int) -> list[Piece]:
-    """The pieces of `text`, none of more than `tokens`."""
-    splitter = _splitter(tokenizer, tokens)
-    headings = list(_headings(text))
-    starts = [start for start, _ in headings]
-    pieces: list[Piece] = []
-    for start, piece in splitter.chunk_indices(text):
-        # A piece that opens with its heading stands under it.
-        above = bisect_right(starts, start)
-        path = headings[above - 1][1] if above else ()
-        pieces.append(Piece(len(pieces), piece, start, start + len(piece), path))
-    return pieces
+    """The pieces of a whole `text`, none of more than `tokens`."""
+    chunker = Chunker(tokenizer, tokens)
+    fed = [chunker.feed(text[at : at + _PART]) for at in range(0, len(text), _PART)]
+    return [piece for pieces in [*fed, chunker.finish()] for piece in pieces]
 
 
-@functools.lru_cache(maxsize=32)
-def _splitter(tokenizer: Tokenizer, tokens: int) -> MarkdownSplitter:
-    """Kept, because making one copies the tokenizer with all its words: 0.1 s for the default embedder's."""
-    return MarkdownSplitter.from_huggingface_tokenizer(tokenizer, tokens, trim=True)
+class Chunker:
+    """Cuts one document; `overlap` is how many tokens of a piece the next one may repeat, in whole atoms."""
 
+    def __init__(self, tokenizer: Tokenizer, max_tokens: int, overlap: int = 0) -> None:
+        self._counter = counter(tokenizer)
+        self._limit = max_tokens
+        self._longest = max_tokens * _CHARACTERS_PER_TOKEN
+        self._overlap = min(overlap, max_tokens // 2)
+        self._lines = Lines()
+        self._structure = Structure()
+        self._waiting: list[Line] = []  # the last line, until the one after it is seen
+        self._window: list[_Atom] = []
+        self._repeated = 0  # how many atoms of the window the piece before has too
+        self._tokens = 0  # of the window
+        self._characters = 0
+        self._fed = 0
+        self._read = 0  # where the next line begins
+        self._pages: list[tuple[int, int | None]] = []
+        self._count = 0
 
-def _headings(text: str) -> Iterator[tuple[int, tuple[str, ...]]]:
-    path: list[tuple[int, str]] = []
-    fence: str | None = None
-    offset = 0
-    for line in text.splitlines(keepends=True):
-        mark = _FENCE.match(line)
-        if mark is not None and fence is None:
-            fence = mark.group(1)
-        elif mark is not None and fence is not None and mark.group(1).startswith(fence):
-            fence = None
-        elif fence is None and (found := _HEADING.match(line.rstrip("\r\n"))) is not None:
-            level = len(found.group(1))
-            path = [entry for entry in path if entry[0] < level] + [(level, found.group(2))]
-            yield offset, tuple(title for _, title in path)
-        offset += len(line)
+    def feed(self, text: str, page: int | None = None) -> list[Piece]:
+        """Take the next part of the content, which stands on `page`; the pieces that are complete with it."""
+        if text and (not self._pages or self._pages[-1][1] != page):
+            self._pages.append((self._fed, page))
+        self._fed += len(text)
+        lines = self._waiting + self._lines.feed(text)
+        self._waiting = lines[-1:]
+        return list(self._pack(lines))
+
+    def finish(self) -> list[Piece]:
+        """The content has ended: the pieces that are left."""
+        lines = self._waiting + self._lines.finish()
+        pieces = list(self._pack([*lines, Line("", continues=False)]))
+        while len(self._window) > self._repeated:
+            pieces += self._cut(len(self._window))
+        return pieces
+
+    def _pack(self, lines: Sequence[Line]) -> Iterator[Piece]:
+        """Pack all lines but the last, which only tells what the one before it is."""
+        for at in range(0, len(lines) - 1, _LINES_AT_ONCE):
+            group = lines[at : at + _LINES_AT_ONCE + 1]
+            counts = self._counter.counts([line.text for line in group[:-1]])
+            for (text, continues), tokens, following in zip(group, counts, group[1:], strict=False):
+                if continues:
+                    rank = WORD if text[0] in " \t" else INSIDE
+                else:
+                    rank = self._structure.rank(text, following.text)
+                atom = _Atom(self._read, text, tokens, rank, self._structure.path)
+                self._read += len(text)
+                if self._is_small(tokens, text):
+                    if self._window and self._fits(tokens, text):
+                        self._append(atom)
+                    else:
+                        yield from self._add(atom)
+                else:
+                    for part in self._parts(atom, _SENTENCE_END, SENTENCE):
+                        yield from self._add(part)
+
+    def _add(self, atom: _Atom) -> Iterator[Piece]:
+        while self._window and not self._fits(atom.tokens, atom.text):
+            if len(self._window) == self._repeated:
+                self._begin([])
+            else:
+                yield from self._cut(self._best_cut(len(self._window), atom.rank))
+        if self._window:
+            self._append(atom)
+        else:
+            self._begin([atom])
+
+    def _append(self, atom: _Atom) -> None:
+        self._window.append(atom)
+        self._tokens += atom.tokens
+        self._characters += len(atom.text)
+
+    def _fits(self, tokens: int, text: str) -> bool:
+        """Whether the window can take one more atom."""
+        return self._tokens + tokens <= self._limit and self._characters + len(text) <= self._longest
+
+    def _is_small(self, tokens: int, text: str) -> bool:
+        """Whether a text can be an atom: two of them always fit into one piece."""
+        return 2 * tokens <= self._limit and 2 * len(text) <= self._longest
+
+    def _best_cut(self, upto: int, rank: int) -> int:
+        """How many atoms the next piece takes, at most `upto`; `rank` is what comes after those."""
+        window, limit = self._window, self._limit
+        fill = sum(atom.tokens for atom in window[:upto])
+        best, best_rank = upto, INSIDE + 1
+        for at in range(upto, self._repeated, -1):
+            if rank < BLOCK and fill < limit * _LEAST_FILL_AT_HEADING:
+                rank = BLOCK
+            if rank < best_rank and fill >= limit * _LEAST_FILL[rank]:
+                best, best_rank = at, rank
+            rank = window[at - 1].rank
+            fill -= window[at - 1].tokens
+        return best
+
+    def _cut(self, atoms: int) -> Iterator[Piece]:
+        """Make a piece of the window's first `atoms`, or of fewer if they turn out to be too long."""
+        while self._is_too_long(atoms):
+            if self._repeated:
+                atoms -= self._repeated
+                self._begin(self._window[self._repeated :])
+            elif atoms > 1:
+                atoms = self._best_cut(atoms - 1, self._window[atoms - 1].rank)
+            elif len(self._window[0].text) > 1:
+                self._begin([*self._halves(self._window[0]), *self._window[1:]])
+            else:
+                break
+        first, texts = self._window[0], [atom.text for atom in self._window[:atoms]]
+        says_more = not all(map(str.isspace, texts[self._repeated :]))
+        self._repeat(atoms)
+        if says_more:
+            whole = "".join(texts)
+            text = whole.strip()
+            start = first.start + whole.index(text[0])
+            yield Piece(self._count, text, start, start + len(text), first.path, self._page(start))
+            self._count += 1
+
+    def _is_too_long(self, atoms: int) -> bool:
+        taken = self._window[:atoms]
+        unsure = not self._counter.additive or any(atom.rank == INSIDE for atom in taken)
+        if not unsure and sum(atom.tokens for atom in taken) <= self._limit * _TIGHT:
+            return False
+        return self._counter.exact("".join(atom.text for atom in taken).strip()) > self._limit
+
+    def _repeat(self, atoms: int) -> None:
+        """Go on after the window's first `atoms`, with as many of them as the next piece is to repeat."""
+        window = self._window
+        at_heading = atoms < len(window) and window[atoms].rank < BLOCK
+        # The next piece begins later than this one, which begins with the first atom that says something.
+        first = next((at for at, atom in enumerate(window) if not atom.text.isspace()), 0)
+        keep, left = atoms, 0 if at_heading else self._overlap
+        while left > 0 and keep > first + 1 and window[keep - 1].rank != INSIDE:
+            left -= window[keep - 1].tokens
+            keep -= left >= 0
+        self._begin(window[keep:], repeated=atoms - keep)
+
+    def _begin(self, atoms: list[_Atom], repeated: int = 0) -> None:
+        """Make `atoms` the window. The first one loses the space before it, and that may change its tokens."""
+        if atoms and atoms[0].text[0] in " \t":
+            first = atoms[0]
+            atoms[0] = first._replace(tokens=self._counter.count(first.text.lstrip()))
+        self._window, self._repeated = atoms, repeated
+        self._tokens = sum(atom.tokens for atom in atoms)
+        self._characters = sum(len(atom.text) for atom in atoms)
+
+    def _parts(self, atom: _Atom, ends: re.Pattern[str], rank: int) -> Iterator[_Atom]:
+        """A long atom as sentences, those that are still long as words, and those as slices."""
+        cuts = [found.end() for found in ends.finditer(atom.text)]
+        bounds = [0, *(cut for cut in cuts if cut < len(atom.text)), len(atom.text)]
+        texts = [atom.text[start:end] for start, end in pairwise(bounds)]
+        at = atom.start
+        for text, tokens in self._grouped(texts, 0 if rank == SENTENCE else self._limit // 8):
+            part = _Atom(at, text, tokens, atom.rank if at == atom.start else rank, atom.path)
+            at += len(text)
+            if self._is_small(tokens, text):
+                yield part
+            elif rank == SENTENCE:
+                yield from self._parts(part, _CLAUSE_END, WORD)
+            else:
+                yield from self._slices(part)
+
+    def _grouped(self, texts: list[str], most: int) -> Iterator[tuple[str, int]]:
+        """Neighbours together, while they are no more than `most` tokens."""
+        group, size = "", 0
+        for text, tokens in zip(texts, self._counter.counts(texts), strict=True):
+            if group and size + tokens > most:
+                yield group, size
+                group, size = "", 0
+            group += text
+            size += tokens
+        yield group, size
+
+    def _slices(self, atom: _Atom) -> Iterator[_Atom]:
+        step = min(len(atom.text) * self._limit // (4 * max(1, atom.tokens)), self._longest // 4)
+        if len(atom.text) == 1 or not step:
+            yield atom
+            return
+        texts = [atom.text[at : at + step] for at in range(0, len(atom.text), step)]
+        at = atom.start
+        for text, tokens in zip(texts, self._counter.counts(texts), strict=True):
+            part = _Atom(at, text, tokens, atom.rank if at == atom.start else INSIDE, atom.path)
+            at += len(text)
+            if 2 * tokens > self._limit and len(text) > 1:
+                yield from self._slices(part)
+            else:
+                yield part
+
+    def _halves(self, atom: _Atom) -> list[_Atom]:
+        middle = len(atom.text) // 2
+        texts = [atom.text[:middle], atom.text[middle:]]
+        counts = self._counter.counts(texts)
+        return [
+            atom._replace(text=texts[0], tokens=counts[0]),
+            _Atom(atom.start + middle, texts[1], counts[1], INSIDE, atom.path),
+        ]
+
+    def _page(self, start: int) -> int | None:
+        while len(self._pages) > 1 and self._pages[1][0] <= start:
+            self._pages.pop(0)
+        return self._pages[0][1]
