@@ -8,7 +8,13 @@ import pytest
 from gristmill.db import Database
 from gristmill.db.queries import Queries
 
-PACKAGES = ["gristmill.catalog", "gristmill.jobs", "gristmill.operations", "gristmill.search"]
+PACKAGES = [
+    "gristmill.catalog",
+    "gristmill.embedding",
+    "gristmill.jobs",
+    "gristmill.operations",
+    "gristmill.search",
+]
 
 
 def test_every_package_with_queries_is_listed() -> None:
