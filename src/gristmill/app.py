@@ -61,7 +61,7 @@ async def running(
         db = Database(url, size=min(settings.worker_slots, 16) + 10)
         await db.open()
         stack.push_async_callback(db.close)
-        embedders = Embedders(settings, settings.cache_dir / "embedders", extra_embedders)
+        embedders = Embedders(settings, settings.cache_dir / "embedders", extra_embedders, db)
         stack.push_async_callback(embedders.close)
         originals = Originals(
             Blobs.open(settings.blob_url, settings.data_dir),

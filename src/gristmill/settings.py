@@ -58,6 +58,15 @@ class EmbedderSettings(BaseModel):
     query_prefix: str = Field(default="", description="Put before every query.")
     document_prefix: str = Field(default="", description="Put before every document.")
     timeout: Duration = Field(default=timedelta(seconds=60), description="Longest wait for one request.")
+    requests_per_minute: int | None = Field(
+        default=None, ge=1, le=10_000_000, description="Most requests a minute, of all workers together."
+    )
+    tokens_per_minute: int | None = Field(
+        default=None, ge=1, le=1_000_000_000, description="Most tokens a minute, of all workers together."
+    )
+    concurrency: int = Field(
+        default=8, ge=1, le=1024, description="Most requests at once, of all workers together."
+    )
 
 
 class Settings(BaseSettings):

@@ -1,5 +1,6 @@
 """A real OpenAI-compatible endpoint on a loopback port, whose answers a test can choose."""
 
+import contextlib
 import json
 import threading
 from collections.abc import Callable, Generator, Mapping
@@ -22,11 +23,15 @@ class Asked:
 
 @dataclass(frozen=True)
 class Answer:
-    """What goes back: a status, a body (bytes as they are, anything else as JSON), headers."""
+    """What goes back: a status, a body (bytes as they are, anything else as JSON), headers.
+
+    After `cut` bytes of the body the connection is closed.
+    """
 
     status: int
     body: Any
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    cut: int | None = None
 
 
 def hashed_vectors(asked: Asked) -> Answer:
@@ -41,12 +46,16 @@ def hashed_vectors(asked: Asked) -> Answer:
 
 
 class Endpoint:
-    """The server: `answer` decides what it says, `asked` tells what it was asked."""
+    """The server: `answer` decides what it says, None nothing at all; `asked` tells what it was asked.
+
+    `left` counts the clients that hung up while they were told nothing.
+    """
 
     def __init__(self, url: str) -> None:
         self.url = url
         self.asked: list[Asked] = []
-        self.answer: Callable[[Asked], Answer] = hashed_vectors
+        self.answer: Callable[[Asked], Answer | None] = hashed_vectors
+        self.left = threading.Semaphore(0)
 
     def always(self, status: int, body: Any, **headers: str) -> None:
         """Say this to everyone; `Retry_After` becomes `Retry-After`."""
@@ -67,12 +76,19 @@ def serve() -> Generator[Endpoint]:
             asked = Asked(self.path, dict(self.headers.items()), body)
             endpoint.asked.append(asked)
             answer = endpoint.answer(asked)
+            if answer is None:
+                with contextlib.suppress(OSError):
+                    self.connection.recv(1)  # returns once the client hangs up
+                endpoint.left.release()
+                self.close_connection = True
+                return
             data = answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode()
             self.send_response_only(answer.status)
             for name, value in {"Content-Length": str(len(data)), **answer.headers}.items():
                 self.send_header(name, value)
             self.end_headers()
-            self.wfile.write(data)
+            self.wfile.write(data[: answer.cut])
+            self.close_connection = self.close_connection or answer.cut is not None
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
             pass

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gristmill.embedding import OpenAIEmbedder
+from gristmill.embedding import OpenAIEmbedder, TextRefused
 from gristmill.errors import Permanent, SetupError, Transient, WorkError
 from gristmill.settings import EmbedderSettings
 from tests.embedding.endpoint import Answer, Asked, Endpoint, hashed_vectors
@@ -114,11 +114,11 @@ async def test_a_server_that_asks_for_time_gets_it(
 @pytest.mark.parametrize(
     ("status", "kind", "code"),
     [
-        (400, Permanent, "embedder_refused"),
+        (400, TextRefused, "embedder_refused"),
         (401, Permanent, "embedder_unauthorized"),
         (403, Permanent, "embedder_unauthorized"),
         (404, Permanent, "embedder_unknown_model"),
-        (413, Permanent, "embedder_refused"),
+        (413, TextRefused, "embedder_text_too_long"),
         (408, Transient, "embedder_unavailable"),
         (500, Transient, "embedder_unavailable"),
         (502, Transient, "embedder_unavailable"),
@@ -195,7 +195,7 @@ async def test_a_wrong_answer_is_never_taken_for_vectors(
 ) -> None:
     endpoint.always(200, answer)
     error = await refused(remote)
-    assert (type(error), error.code) == (Permanent, "embedder_bad_answer")
+    assert (type(error), error.code) == (TextRefused, "embedder_bad_answer")
 
 
 async def test_a_page_in_place_of_an_answer_may_be_an_accident(

@@ -1,9 +1,18 @@
 """Texts become vectors: the port, the local model, HTTP endpoints, and the register of them."""
 
 from gristmill.embedding.bisect import embed_each
-from gristmill.embedding.embedder import Embedder, Vectors
+from gristmill.embedding.embedder import Embedder, Paced, TextRefused, Vectors
 from gristmill.embedding.local import LocalEmbedder
 from gristmill.embedding.openai import OpenAIEmbedder
 from gristmill.embedding.registry import Embedders
 
-__all__ = ["Embedder", "Embedders", "LocalEmbedder", "OpenAIEmbedder", "Vectors", "embed_each"]
+__all__ = [
+    "Embedder",
+    "Embedders",
+    "LocalEmbedder",
+    "OpenAIEmbedder",
+    "Paced",
+    "TextRefused",
+    "Vectors",
+    "embed_each",
+]

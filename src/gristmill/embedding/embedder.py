@@ -8,17 +8,41 @@ What holds for every embedder, and `tests/embedding/test_contract.py` checks for
 - The n-th vector belongs to the n-th text, however the work was cut and in whatever order it was done.
 - A cancelled call leaves the embedder as it was.
 
-On failure: `SetupError` when the model can't be had, `Transient` or `Permanent` when a piece of work failed.
+On failure: `SetupError` when the model can't be had, else
+
+    Paced        a Transient that says when to come back: the provider asked for time, is over its limits or does not
+                 answer. Nothing is wrong with the work: whoever waits for it should sleep until then, and count nothing
+    TextRefused  a Permanent that is about a text, maybe one of many: the others may go well (bisect.py finds it)
+    Permanent    any other: about the provider and its settings, and so about every text
 """
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
+from gristmill.errors import Permanent, Transient
+
 Vectors: TypeAlias = NDArray[np.float32]
+
+
+class Paced(Transient):
+    """Not now, and through no fault of the work: come back after `pause`."""
+
+    code = "embedder_paced"
+
+    def __init__(self, message: str, *, pause: timedelta, code: str | None = None) -> None:
+        super().__init__(message, code=code, retry_after=pause)
+        self.pause = pause
+
+
+class TextRefused(Permanent):
+    """No vectors for these texts; with fewer of them it may be otherwise."""
+
+    code = "embedder_refused"
 
 
 class Embedder(Protocol):

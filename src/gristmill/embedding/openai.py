@@ -3,11 +3,16 @@
 What becomes of an answer:
 
     200 with the right vectors           vectors, normalised, in the order of their `index`
-    200 with anything else               Permanent, or Transient when it isn't even JSON
-    408 425 429 5xx, no answer in time   Transient; Retry-After is passed on
+    200 with vectors of another length   Permanent embedder_dimensions
+    200 with anything else               TextRefused embedder_bad_answer; Transient when it isn't even JSON
+    408 425 429 5xx, no whole answer     Transient; the time that the server asks for is passed on
     401 403                              Permanent embedder_unauthorized
     404                                  Permanent embedder_unknown_model
-    any other                            Permanent embedder_refused, with the server's own words
+    413, 400 and 422 about length        TextRefused embedder_text_too_long
+    any other                            TextRefused embedder_refused, with the server's own words
+
+With a governor, every request waits for its turn, and a Transient becomes either another try or `Paced` (governor.py).
+A cancelled call closes the connections of its requests at once.
 
 The key travels in one header and nowhere else: whatever a server says is cleaned of it before it is told.
 
@@ -19,6 +24,7 @@ counts Chinese, Japanese and Korean two to three times too high: chunks get shor
 import asyncio
 import contextlib
 import json
+import re
 from collections.abc import Sequence
 from typing import Any, NoReturn, cast
 
@@ -27,9 +33,10 @@ import numpy as np
 from pydantic import BaseModel, ValidationError
 from tokenizers import Tokenizer
 
-from gristmill import net
-from gristmill.embedding import embedder, pack
-from gristmill.embedding.embedder import Vectors
+from gristmill import clock, net
+from gristmill.embedding import embedder, pack, ratelimit
+from gristmill.embedding.embedder import TextRefused, Vectors
+from gristmill.embedding.governor import Governor
 from gristmill.errors import Permanent, SetupError, Transient
 from gristmill.settings import EmbedderSettings
 
@@ -42,6 +49,10 @@ _BYTES_PER_NUMBER = 40
 _FRAME_BYTES = 16 * 2**20
 _EXCERPT_BYTES = 64 * 2**10
 _EXCERPT_LENGTH = 200
+# What servers say of a text that is longer than their model takes.
+_TOO_LONG = re.compile(
+    r"too (?:long|large|many tokens)|context length|maximum.{0,40}(?:tokens|length)|exceed", re.IGNORECASE
+)
 
 
 class _Entry(BaseModel):
@@ -56,14 +67,15 @@ class _Answer(BaseModel):
 
 
 class OpenAIEmbedder:
-    """The endpoint that `settings` describes, under the name that bases use for it."""
+    """The endpoint that `settings` describes, under the name that bases use for it; paced by `governor`."""
 
-    def __init__(self, name: str, settings: EmbedderSettings) -> None:
+    def __init__(self, name: str, settings: EmbedderSettings, governor: Governor | None = None) -> None:
         self.name = name
         self.dimensions = settings.dimensions
         self.english_only = False  # what a model knows can't be asked of its endpoint
         self._settings = settings
         self._url = _endpoint(name, settings)
+        self._governor = governor
         self._key = settings.api_key.get_secret_value() if settings.api_key else None
         self._client: httpx.AsyncClient | None = None
         self._closed = False
@@ -96,23 +108,43 @@ class OpenAIEmbedder:
         await asyncio.to_thread(lambda: self.tokenizer)
 
     async def embed_documents(self, texts: Sequence[str]) -> Vectors:
-        """One row for each text, in their order, by as many requests as it takes."""
+        """One row for each text, in their order, by as many requests as it takes, as many at once as may be."""
+        vectors = np.empty((len(texts), self.dimensions), np.float32)
         size = self._settings.batch_size
         prefixed = [self._settings.document_prefix + text for text in texts]
-        batches = [
-            await self._request(prefixed[start : start + size]) for start in range(0, len(texts), size)
-        ]
-        return np.concatenate(batches) if batches else np.empty((0, self.dimensions), np.float32)
+        batches = iter(range(0, len(texts), size))
+
+        async def pull() -> None:
+            for start in batches:
+                vectors[start : start + size] = await self._paced(prefixed[start : start + size])
+
+        at_once = self._settings.concurrency if self._governor else 1
+        pullers = [asyncio.create_task(pull()) for _ in range(min(at_once, -(-len(texts) // size)))]
+        try:
+            await asyncio.gather(*pullers)
+        finally:
+            await clock.stop(pullers)
+        return vectors
 
     async def embed_query(self, text: str) -> Vectors:
-        """The vector of one query, by a request of its own."""
-        return (await self._request([self._settings.query_prefix + text]))[0]
+        """The vector of one query, by a request of its own that no document delays."""
+        return (await self._paced([self._settings.query_prefix + text], query=True))[0]
 
     async def close(self) -> None:
         """Close the connections."""
         self._closed = True
         if self._client is not None:
             await self._client.aclose()
+
+    async def _paced(self, texts: list[str], *, query: bool = False) -> Vectors:
+        if self._governor is None:
+            return await self._request(texts)
+        counted = self._governor.limits.tokens_per_minute is not None
+        tokens = await asyncio.to_thread(self._tokens, texts) if counted else 0
+        return await self._governor.run(lambda: self._request(texts), tokens=tokens, query=query)
+
+    def _tokens(self, texts: list[str]) -> int:
+        return sum(map(len, self.tokenizer.encode_batch_fast(texts, add_special_tokens=False)))
 
     async def _request(self, texts: Sequence[str]) -> Vectors:
         if self._closed:
@@ -186,12 +218,15 @@ class OpenAIEmbedder:
         told = f"{self._where} answered {status}" + (f": {said}" if said else ".")
         if status in (408, 425, 429) or status >= 500:
             code = "embedder_rate_limited" if status == 429 else "embedder_unavailable"
-            raise Transient(told, code=code, retry_after=net.retry_after(answer.headers))
+            raise Transient(told, code=code, retry_after=ratelimit.asked_pause(answer.headers))
         if status in (401, 403):
             raise Permanent(f"{told} Check its `api_key`.", code="embedder_unauthorized")
         if status == 404:
             raise Permanent(f"{told} Check its `url` and `model`.", code="embedder_unknown_model")
-        raise Permanent(told, code="embedder_refused")
+        if status == 413 or (status in (400, 422) and _TOO_LONG.search(said)):
+            hint = "Set `max_tokens` of the embedder to what its model takes, or lower its `batch_size`."
+            raise TextRefused(f"{told} {hint}", code="embedder_text_too_long")
+        raise TextRefused(told, code="embedder_refused")
 
     async def _excerpt(self, answer: httpx.Response) -> str:
         """The server's own words, short and without secrets."""
@@ -212,8 +247,8 @@ class OpenAIEmbedder:
                 text = text.replace(secret, "…")
         return text
 
-    def _bad_answer(self, what: str) -> Permanent:
-        return Permanent(f"The answer of {self._where} {what}.", code="embedder_bad_answer")
+    def _bad_answer(self, what: str) -> TextRefused:
+        return TextRefused(f"The answer of {self._where} {what}.", code="embedder_bad_answer")
 
     @property
     def _where(self) -> str:

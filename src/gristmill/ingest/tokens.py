@@ -60,7 +60,7 @@ class TokenCounter:
         return self._encode([text])[0]
 
     def _encode(self, texts: list[str]) -> list[int]:
-        # In contrast to `encode` it lets other threads run, and leaves out the offsets.
+        # It lets other threads run meanwhile, and leaves out the offsets, which nobody needs here.
         return list(map(len, self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)))
 
 

@@ -1,0 +1,217 @@
+"""How much may be asked of a provider, and when. Pure: the caller brings the state and how much time has passed.
+
+    requests and tokens a minute   a bucket each, that fills evenly and holds six seconds' worth; what one request needs
+                                   beyond that makes a debt
+    requests at once               `concurrency`, between 1 and the setting: half of it when the provider asks for time,
+                                   one more for each round of good answers
+    a pause                        as long as the provider asks for; else ½, 1, 2 … 60 s, doubled by each strike in a
+                                   row. An eighth of that at least, or one that asks for nothing would be asked for ever
+
+Documents leave an eighth of all of it to queries, and at least one request. A query waits for no document: it
+needs no slot, may empty the buckets, and waits only while the provider is paused or the buckets are empty.
+Several processes share the slots evenly; one that waits counts, so that those who hold more give way.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+# What a bucket holds, of a minute's worth: enough to work in portions, too little to send a minute's worth at once.
+BURST = 0.1
+QUERY_SHARE = 0.125
+# What a process takes along for the requests to come, of a bucket's fill.
+_TAKEN_ALONG = 0.25
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 60.0
+_LEAST_PAUSE = 0.125
+# Less than this is a matter of rounding.
+_NOTHING = 1e-6
+# How soon to look again for a slot that another process holds.
+_SLOT_WAIT = 0.5
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the settings allow; None is no limit."""
+
+    requests_per_minute: int | None
+    tokens_per_minute: int | None
+    concurrency: int
+
+    @property
+    def requests_burst(self) -> float:
+        """Most requests that the bucket holds."""
+        return _burst(self.requests_per_minute)
+
+    @property
+    def tokens_burst(self) -> float:
+        """Most tokens that the bucket holds."""
+        return _burst(self.tokens_per_minute)
+
+
+@dataclass(frozen=True)
+class Provider:
+    """The state that all share; `paused` is how many seconds the pause still lasts."""
+
+    requests: float
+    tokens: float
+    concurrency: float
+    strikes: int = 0
+    paused: float = 0.0
+
+
+@dataclass(frozen=True)
+class Others:
+    """The other processes that hold or want slots of the same provider."""
+
+    holders: int = 0
+    slots: int = 0
+
+
+@dataclass(frozen=True)
+class Portion:
+    """What a process may use without asking again."""
+
+    slots: int = 0
+    requests: float = 0.0
+    tokens: float = 0.0
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Not now; ask again after so many seconds."""
+
+    seconds: float
+
+
+def unused(limits: Limits) -> Provider:
+    """A provider that nobody has asked anything yet. Without a limit the bucket stays at 0 and is never looked at."""
+    return Provider(
+        requests=limits.requests_burst if limits.requests_per_minute else 0.0,
+        tokens=limits.tokens_burst if limits.tokens_per_minute else 0.0,
+        concurrency=float(limits.concurrency),
+    )
+
+
+def refill(provider: Provider, limits: Limits, elapsed: float) -> Provider:
+    """The provider `elapsed` seconds after it was last written; limits that were changed hold at once."""
+    return replace(
+        provider,
+        requests=_filled(provider.requests, limits.requests_per_minute, elapsed),
+        tokens=_filled(provider.tokens, limits.tokens_per_minute, elapsed),
+        concurrency=min(max(1.0, provider.concurrency), float(limits.concurrency)),
+    )
+
+
+def give_back(provider: Provider, limits: Limits, portion: Portion) -> Provider:
+    """The provider with what a process did not use."""
+    return replace(
+        provider,
+        requests=_filled(provider.requests + portion.requests, limits.requests_per_minute, 0),
+        tokens=_filled(provider.tokens + portion.tokens, limits.tokens_per_minute, 0),
+    )
+
+
+def grant(
+    provider: Provider, limits: Limits, others: Others, *, slots: int, tokens: int
+) -> tuple[Provider, Portion | Wait]:
+    """A portion for documents: at least one request of `tokens`, and up to `slots` of them at once; or a wait."""
+    if provider.paused > 0:
+        return provider, Wait(provider.paused)
+    free = document_slots(provider.concurrency) - others.slots
+    share = math.ceil(document_slots(provider.concurrency) / (others.holders + 1))
+    granted = min(slots, share, free)
+    if granted < 1:
+        return provider, Wait(_SLOT_WAIT)
+    wait = max(
+        _until(provider.requests, limits.requests_per_minute, 1, _reserve(limits.requests_burst)),
+        _until(provider.tokens, limits.tokens_per_minute, tokens, _reserve(limits.tokens_burst)),
+    )
+    if wait > 0:
+        return provider, Wait(wait)
+    portion = Portion(
+        granted,
+        _taken(provider.requests, limits.requests_per_minute, 1),
+        _taken(provider.tokens, limits.tokens_per_minute, tokens),
+    )
+    return _without(provider, limits, portion), portion
+
+
+def grant_query(provider: Provider, limits: Limits, *, tokens: int) -> tuple[Provider, Portion | Wait]:
+    """What one query needs, which may be what documents must leave; or a wait."""
+    wait = max(
+        provider.paused,
+        _until(provider.requests, limits.requests_per_minute, 1),
+        _until(provider.tokens, limits.tokens_per_minute, tokens),
+    )
+    if wait > 0:
+        return provider, Wait(wait)
+    portion = Portion(0, 1.0, float(tokens))
+    return _without(provider, limits, portion), portion
+
+
+def document_slots(concurrency: float) -> int:
+    """Requests for documents at once; what is left is for queries."""
+    whole = int(concurrency)
+    return max(1, whole - max(1, math.ceil(whole * QUERY_SHARE)))
+
+
+def went_well(provider: Provider, limits: Limits, answers: int) -> Provider:
+    """The provider after so many good answers."""
+    if not answers:
+        return provider
+    raised = provider.concurrency + answers / provider.concurrency
+    return replace(provider, concurrency=min(raised, float(limits.concurrency)), strikes=0)
+
+
+def asked_for_time(provider: Provider, pause: float | None) -> Provider:
+    """The provider after an answer that asks for `pause` seconds, or, when None, for an unknown time.
+
+    Requests that were sent together fail together: while it is paused already, only the pause may grow.
+    """
+    if provider.paused > 0:
+        return replace(provider, paused=max(provider.paused, pause or 0.0))
+    own = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(provider.strikes, 16))
+    return replace(
+        provider,
+        paused=own if pause is None else max(pause, own * _LEAST_PAUSE),
+        concurrency=max(1.0, provider.concurrency / 2),
+        strikes=provider.strikes + 1,
+    )
+
+
+def _burst(per_minute: int | None) -> float:
+    return math.inf if per_minute is None else max(2.0, per_minute * BURST)
+
+
+def _filled(level: float, per_minute: int | None, elapsed: float) -> float:
+    if per_minute is None:
+        return 0.0
+    return min(_burst(per_minute), level + per_minute * elapsed / 60)
+
+
+def _reserve(burst: float) -> float:
+    """What documents leave in a bucket."""
+    return max(1.0, burst * QUERY_SHARE)
+
+
+def _until(level: float, per_minute: int | None, need: float, reserve: float = 0.0) -> float:
+    """Seconds until the bucket holds `need` above its reserve; a need that it never holds waits for a full one."""
+    if per_minute is None:
+        return 0.0
+    burst = _burst(per_minute)
+    wanted = min(need + reserve, burst)
+    missing = wanted - level
+    return missing * 60 / per_minute if missing > _NOTHING else 0.0
+
+
+def _taken(level: float, per_minute: int | None, need: float) -> float:
+    if per_minute is None:
+        return math.inf
+    return max(need, (level - _reserve(_burst(per_minute))) * _TAKEN_ALONG)
+
+
+def _without(provider: Provider, limits: Limits, portion: Portion) -> Provider:
+    return replace(
+        provider,
+        requests=provider.requests - portion.requests if limits.requests_per_minute else 0.0,
+        tokens=provider.tokens - portion.tokens if limits.tokens_per_minute else 0.0,
+    )

@@ -1,0 +1,235 @@
+"""An endpoint that misbehaves, as the pipeline meets it: governed, on real PostgreSQL and over real HTTP."""
+
+import asyncio
+import random
+import threading
+from collections.abc import AsyncGenerator, Callable
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gristmill.db import Database
+from gristmill.embedding import Embedders, OpenAIEmbedder, Paced, TextRefused, embed_each
+from gristmill.embedding.governor import Governor
+from gristmill.embedding.pacing import Limits
+from gristmill.errors import Permanent, WorkError
+from gristmill.settings import EmbedderSettings, Settings
+from tests.embedding.endpoint import Answer, Asked, Endpoint, hashed_vectors
+from tests.embedding.hashed import HashedEmbedder
+
+TEXTS = [f"text number {n}" for n in range(24)]
+Make = Callable[..., OpenAIEmbedder]
+
+
+@pytest.fixture
+async def remote(endpoint: Endpoint, db: Database) -> AsyncGenerator[Make]:
+    """Makes embedders that are governed, and wait little."""
+    made: list[OpenAIEmbedder | Governor] = []
+
+    def make(patience: float = 0.6, **given: Any) -> OpenAIEmbedder:
+        asked = {"url": endpoint.url, "model": "hashed", "dimensions": 64, "batch_size": 4, **given}
+        settings = EmbedderSettings.model_validate(asked)
+        limits = Limits(settings.requests_per_minute, settings.tokens_per_minute, settings.concurrency)
+        governor = Governor(db, endpoint.url, limits, "The embedder", patience=timedelta(seconds=patience))
+        embedder = OpenAIEmbedder("remote", settings, governor)
+        made.extend([embedder, governor])
+        return embedder
+
+    yield make
+    for one in made:
+        await one.close()
+
+
+async def expected(texts: list[str]) -> Any:
+    return await HashedEmbedder().embed_documents(texts)
+
+
+async def test_batches_go_out_side_by_side_and_come_back_in_order(endpoint: Endpoint, remote: Make) -> None:
+    together = threading.Barrier(3)
+
+    def answer(asked: Asked) -> Answer:
+        together.wait(10)  # three requests have to be there at once
+        return hashed_vectors(asked)
+
+    endpoint.answer = answer
+    found = await remote(concurrency=4).embed_documents(TEXTS)
+    np.testing.assert_allclose(found, await expected(TEXTS), atol=1e-6)
+
+
+async def test_a_minute_of_429_is_told_and_nobody_asks_meanwhile(endpoint: Endpoint, remote: Make) -> None:
+    endpoint.always(429, {"error": {"message": "slow down"}}, Retry_After="60")
+    embedder = remote(concurrency=1)
+    for _ in range(20):
+        with pytest.raises(Paced) as paced:
+            await embedder.embed_documents(TEXTS)
+        assert timedelta(seconds=50) < paced.value.pause <= timedelta(seconds=60)
+    assert len(endpoint.asked) == 1
+
+
+async def test_errors_at_random_cost_time_and_nothing_else(endpoint: Endpoint, remote: Make) -> None:
+    """Retries inside one call, or the next call after the pause: no text is ever lost."""
+    dice = random.Random(7)
+
+    def answer(asked: Asked) -> Answer:
+        proper = hashed_vectors(asked)
+        match dice.randrange(6):
+            case 0:
+                return Answer(500, b"oops")
+            case 1:
+                return Answer(503, b"", {"Retry-After": "0"})
+            case 2:
+                return Answer(200, proper.body, cut=100)
+            case _:
+                return proper
+
+    endpoint.answer = answer
+    embedder = remote(patience=30, batch_size=12, concurrency=2)
+    found = await embedder.embed_documents(TEXTS)
+    np.testing.assert_allclose(found, await expected(TEXTS), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        (Answer(500, b""), "embedder_unavailable"),
+        (Answer(200, b'{"data": [{"ind'), "embedder_unreadable_answer"),
+        (Answer(200, b'{"data": []}' * 50, cut=20), "embedder_unreachable"),
+        (None, "embedder_timeout"),
+    ],
+)
+async def test_what_may_pass_is_tried_again_a_few_times_then_told_with_a_time(
+    endpoint: Endpoint, remote: Make, answer: Answer | None, code: str
+) -> None:
+    endpoint.answer = lambda _: answer
+    embedder = remote(timeout=timedelta(seconds=0.2))
+    with pytest.raises(Paced) as paced:
+        await embedder.embed_documents(["one"])
+    assert paced.value.code == code
+    assert paced.value.pause == timedelta(seconds=1)
+    assert "tried again in 1 s" in paced.value.message
+    assert len(endpoint.asked) == 2
+
+
+def bad(text: str, what: list[float]) -> Callable[[Asked], Answer]:
+    """A server that gives `what` as the vector of every text that holds `text`."""
+
+    def answer(asked: Asked) -> Answer:
+        proper = hashed_vectors(asked)
+        for entry in proper.body["data"]:
+            if text in asked.body["input"][entry["index"]]:
+                entry["embedding"] = what
+        return proper
+
+    return answer
+
+
+def refuses(text: str, status: int, said: str) -> Callable[[Asked], Answer]:
+    """A server that refuses every request in which a text holds `text`."""
+
+    def answer(asked: Asked) -> Answer:
+        if any(text in one for one in asked.body["input"]):
+            return Answer(status, {"error": {"message": said}})
+        return hashed_vectors(asked)
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        (refuses("number 13", 400, "input contains an invalid token"), "embedder_refused"),
+        (
+            refuses("number 13", 400, "This model's maximum context length is 8192 tokens"),
+            "embedder_text_too_long",
+        ),
+        (refuses("number 13", 413, "Payload Too Large"), "embedder_text_too_long"),
+        (bad("number 13", [float("nan")] * 64), "embedder_bad_answer"),
+        (bad("number 13", [0.0] * 64), "embedder_bad_answer"),
+    ],
+)
+async def test_one_bad_text_is_found_and_the_others_are_embedded(
+    endpoint: Endpoint, remote: Make, answer: Callable[[Asked], Answer], code: str
+) -> None:
+    endpoint.answer = answer
+    found = await embed_each(remote(batch_size=64), TEXTS)
+    fault = found[13]
+    assert isinstance(fault, TextRefused)
+    assert fault.code == code
+    rest = [vector for vector in found if not isinstance(vector, WorkError)]
+    np.testing.assert_allclose(rest, await expected([*TEXTS[:13], *TEXTS[14:]]), atol=1e-6)
+    assert len(endpoint.asked) <= 11  # the batch, then both halves of each of five levels
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "code"),
+    [
+        (401, {"error": "no"}, "embedder_unauthorized"),
+        (403, {"error": "no"}, "embedder_unauthorized"),
+        (404, {"error": "no"}, "embedder_unknown_model"),
+        (200, {"data": [{"index": n, "embedding": [1.0] * 32} for n in range(24)]}, "embedder_dimensions"),
+    ],
+)
+async def test_what_is_wrong_with_the_endpoint_is_asked_once_and_told_for_each_text(
+    endpoint: Endpoint, remote: Make, status: int, body: Any, code: str
+) -> None:
+    endpoint.always(status, body)
+    found = await embed_each(remote(batch_size=64), TEXTS)
+    assert [error.code for error in found if isinstance(error, Permanent)] == [code] * 24
+    assert len(endpoint.asked) == 1
+
+
+async def test_what_may_pass_is_raised_whole(endpoint: Endpoint, remote: Make) -> None:
+    endpoint.always(429, b"", Retry_After="60")
+    with pytest.raises(Paced):
+        await embed_each(remote(), TEXTS)
+    assert await embed_each(remote(), []) == []
+
+
+@pytest.mark.parametrize("query", [False, True])
+async def test_a_cancelled_call_hangs_up_at_once(endpoint: Endpoint, remote: Make, query: bool) -> None:
+    loop, begun = asyncio.get_running_loop(), asyncio.Event()
+
+    def answer(_: Asked) -> None:
+        loop.call_soon_threadsafe(begun.set)
+
+    endpoint.answer = answer
+    embedder = remote(concurrency=1)
+    task = asyncio.create_task(
+        embedder.embed_query("a question") if query else embedder.embed_documents(TEXTS)
+    )
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await asyncio.to_thread(endpoint.left.acquire, timeout=5)
+    assert len(endpoint.asked) == 1
+    endpoint.answer = hashed_vectors
+    assert (await embedder.embed_documents(TEXTS)).shape == (24, 64)
+
+
+async def test_embedders_of_one_key_share_one_governor(
+    endpoint: Endpoint, db: Database, tmp_path: Any
+) -> None:
+    one = {"url": endpoint.url, "model": "a", "dimensions": 64, "api_key": "sk-1", "requests_per_minute": 600}
+    asked = Settings.model_validate(
+        {
+            "data_dir": tmp_path,
+            "embedders": {
+                "a": one,
+                "b": {**one, "model": "b", "concurrency": 2},
+                "c": {**one, "api_key": "sk-2"},
+            },
+        }
+    )
+    embedders = Embedders(asked, tmp_path, db=db)
+    for name in ("a", "b", "c"):
+        await embedders.get(name).embed_query("one")
+    await embedders.close()
+    async with db.connection() as tx:
+        rows = await (
+            await tx.execute("select key, concurrency from provider order by concurrency")
+        ).fetchall()
+    assert [concurrency for _, concurrency in rows] == [2, 8]
+    assert "sk-" not in str(rows)
