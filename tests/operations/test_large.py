@@ -117,7 +117,7 @@ async def test_a_large_folder_is_streamed_in_and_deleted_while_it_runs(
         f" queue empty after {drained:.2f} s, all gone after {cleaned:.2f} s"
     )
     assert memory.most < 60
-    assert stop < 2
+    assert stop < 5  # 0.5 s on an idle machine
     await healthy(http)
 
 
@@ -125,11 +125,11 @@ async def test_work_that_fills_every_slot_stops_when_its_folder_is_deleted(
     http: httpx.AsyncClient, mill: app.Gristmill, tmp_path: Path
 ) -> None:
     """S4-05, S4-12: the deletion needs a slot itself, which just these jobs hold."""
-    for number in range(20):
+    for number in range(80):
         (tmp_path / f"docs{number % 2}").mkdir(exist_ok=True)
         (tmp_path / f"docs{number % 2}/{number}.md").write_text(f"Sack {number}.")
     base = await make_base(http)
-    with faults.watch("index.embedded", hold=True) as held:
+    with faults.watch("index.opened", hold=True) as held:
         root = await add_folder(http, base, tmp_path / "docs0")
 
         async def full() -> bool:
@@ -142,7 +142,7 @@ async def test_work_that_fills_every_slot_stops_when_its_folder_is_deleted(
         took = time.perf_counter() - began
         assert await count(mill, "select count(*) from job") == 0
     print(f"\nstopped and gone after {took:.2f} s")
-    assert took < 2
+    assert took < 5  # 0.3 s on an idle machine
 
 
 @pytest.mark.parametrize("how", ["by path", "after upload"])

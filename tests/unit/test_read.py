@@ -1,15 +1,22 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from gristmill.errors import Gone, NoText, Permanent, Unreadable, Unsupported, WorkError
-from gristmill.ingest.read import decode, read
+from gristmill.errors import Gone, NoText, Permanent, Transient, Unreadable, Unsupported, WorkError
+from gristmill.ingest.read import PART, begin
 from gristmill.sources import FileSource, NoteSource, Original
+
+
+def text(original: Original) -> str:
+    """All that is read of it."""
+    return "".join(part.text for part, _ in begin(original).parts())
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
 def test_text_is_read_in_any_unicode_encoding(encoding: str) -> None:
-    assert decode(Original("知识库 and text\r\n".encode(encoding), "a.txt")) == "知识库 and text\n"
+    assert text(Original("知识库 and text\r\n".encode(encoding), "a.txt")) == "知识库 and text\n"
 
 
 @pytest.mark.parametrize(
@@ -22,20 +29,58 @@ def test_text_is_read_in_any_unicode_encoding(encoding: str) -> None:
 )
 def test_what_is_no_text_is_refused_by_name(data: bytes, kind: type[WorkError], code: str) -> None:
     with pytest.raises(kind, match=r"a\.bin") as caught:
-        decode(Original(data, "a.bin"))
+        text(Original(data, "a.bin"))
     assert caught.value.code == code
 
 
 async def test_an_empty_source_is_empty_and_a_blank_one_has_no_text() -> None:
     """C7."""
-    assert (await read(NoteSource("", "n"))).text == ""
+    assert text(await NoteSource("", "n").read()) == ""
     with pytest.raises(NoText):
-        await read(NoteSource("  \n", "n"))
+        text(await NoteSource("  \n", "n").read())
 
 
-async def test_equal_bytes_have_equal_digests() -> None:
-    assert (await read(NoteSource("same", "a"))).digest == (await read(NoteSource("same", "b"))).digest
-    assert (await read(NoteSource("same", "a"))).digest != (await read(NoteSource("other", "a"))).digest
+def test_equal_bytes_have_equal_digests() -> None:
+    same, other = begin(Original(b"same", "a")), begin(Original(b"other", "a"))
+    assert same.digest == begin(Original(b"same", "b")).digest
+    assert same.digest != other.digest
+
+
+@given(st.text(alphabet="知\r\n aé", max_size=300), st.integers(1, 9))
+def test_what_is_read_in_blocks_is_what_is_read_at_once(given_text: str, block: int) -> None:
+    """Characters and line ends that a block's border cuts in two come out whole."""
+    data = given_text.encode()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gristmill.ingest.read._BLOCK", block)
+        patch.setattr("gristmill.ingest.read._LOOKED_AT", block)
+        try:
+            found = text(Original(data, "a.txt"))
+        except NoText:
+            found = given_text.replace("\r\n", "\n")
+            assert not found.strip()
+    assert found == given_text.replace("\r\n", "\n")
+
+
+async def test_a_large_file_is_read_from_the_disk_in_parts(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("rye\n" * 1_000_000)
+    original = await FileSource(path, 1 << 30).read()
+    assert (original.data, original.path) == (b"", path)
+    parts = [part for part, _ in begin(original).parts()]
+    assert len(parts) > 10
+    assert max(len(part.text) for part in parts) <= 4 * PART
+    assert "".join(part.text for part in parts) == "rye\n" * 1_000_000
+
+
+async def test_a_file_that_changes_while_it_is_read_is_read_again_later(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("rye\n" * 1_000_000)
+    reading = begin(await FileSource(path, 1 << 30).read())
+    with path.open("r+") as file:
+        file.write("oat\n")
+    with pytest.raises(Transient) as caught:
+        list(reading.parts())
+    assert caught.value.code == "source_changed"
 
 
 async def test_a_file_is_probed_before_it_is_taken(tmp_path: Path) -> None:

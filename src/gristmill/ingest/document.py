@@ -71,7 +71,9 @@ class Document:
     share: float = 0.0
     note: str | None = None
     waiting_since: float | None = None  # for an embedder that is down
-    successes_then: int = -1  # batches that had gone well when it first failed
+    most: int | None = None  # pieces of it in one batch, which it then has to itself: the last one failed
+    strikes: int = 0  # how often it failed alone while others went well
+    successes_then: int = 0  # batches that had gone well by then
     spent: Spent = field(default_factory=Spent)
 
     def __post_init__(self) -> None:

@@ -10,7 +10,8 @@ So few pieces are under way at any moment, and a kill loses at most those. `size
 of its work, at least `LEAST`, at most `MOST`.
 
 On failure: a text that is refused fails its own document alone. When the embedder is down, everything waits here for a
-while, then goes back to the queue without an attempt being counted; a document that fails while others go well has it
+while, then goes back to the queue without an attempt being counted. What failed is tried again document by document, in
+ever smaller batches, until it is known whose fault it is: one that keeps failing while others go well has an attempt
 counted.
 """
 
@@ -38,6 +39,7 @@ PARALLEL = 2  # batches: as one is written, the next is being embedded
 _GOAL = 0.5  # seconds of embedding in one batch
 _PATIENCE = timedelta(seconds=20)  # how long documents wait here for an embedder that is down
 _PAUSES = (1, 2, 5, 10, 20, 60)  # seconds
+_STRIKES = 3
 
 Vector = NDArray[np.float32]
 LookUp = Callable[[str, BaseId, Sequence[bytes]], Awaitable[dict[bytes, Vector]]]
@@ -114,6 +116,13 @@ class Embedding:
         for base_id in order:
             share = max(1, (self._size - len(taken)) // max(1, len(order)))
             for document in list(self._bases[base_id]):
+                if document.most is not None:
+                    if taken:
+                        continue
+                    taken = [(document, piece) for piece in document.give(document.most)]
+                    if not document.pieces:
+                        self.drop(document)
+                    return self._hashed(taken), [] if taken else [document]
                 pieces = document.give(min(share, self._size - len(taken)))
                 share -= len(pieces)
                 taken += [(document, piece) for piece in pieces]
@@ -125,8 +134,10 @@ class Embedding:
                     break
             if base_id in self._bases:
                 self._bases[base_id] = self._bases.pop(base_id)
-        hashed = [_Taken(document, piece, text_hash(piece.text)) for document, piece in taken]
-        return hashed, ends
+        return self._hashed(taken), ends
+
+    def _hashed(self, taken: Sequence[tuple[Document, Piece]]) -> list[_Taken]:
+        return [_Taken(document, piece, text_hash(piece.text)) for document, piece in taken]
 
     # ── embedding ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -212,7 +223,7 @@ class Embedding:
         for document in ready:
             document.spent.batches += 1
             document.spent.embed += took
-            document.note = None
+            document.note = document.most = document.waiting_since = None
         return [Ready(document, chunks) for document, chunks in ready.items()]
 
     # ── failure ──────────────────────────────────────────────────────────────────────────────────────────
@@ -233,22 +244,23 @@ class Embedding:
             pause = max(0.05, error.retry_after.total_seconds())
         self._failures += 1
         self._paused_until = max(self._paused_until, time.monotonic() + pause)
-        now = time.monotonic()
         pieces: dict[Document, list[Piece]] = {document: [] for document in ends}
         for taken in batch:
             pieces.setdefault(taken.document, []).append(taken.piece)
         for document, back in pieces.items():
             document.give_back(back)
             document.note = error.message
-            first = document.waiting_since or now
-            document.waiting_since = first
-            if len(pieces) == 1 and self._successes > document.successes_then >= 0:
-                document.fail(error)  # the others go well: it is this one's fault
-                continue
-            document.successes_then = (
-                self._successes if document.successes_then < 0 else document.successes_then
-            )
-            if now - first + pause > _PATIENCE.total_seconds():
+            self._suspect(document, len(back), alone=len(pieces) == 1)
+            document.waiting_since = document.waiting_since or time.monotonic()
+            if document.strikes >= _STRIKES:
+                document.fail(error)
+            elif time.monotonic() - document.waiting_since + pause > _PATIENCE.total_seconds():
                 document.end(Snooze(timedelta(seconds=pause)))
-                continue
-            self.put(document)
+            else:
+                self.put(document)
+
+    def _suspect(self, document: Document, pieces: int, *, alone: bool) -> None:
+        if alone and pieces <= 1 and self._successes > document.successes_then and document.most is not None:
+            document.strikes += 1
+        document.most = max(1, pieces // 2) if alone else pieces or 1
+        document.successes_then = self._successes

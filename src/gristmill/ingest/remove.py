@@ -18,12 +18,13 @@ from gristmill.db import Database, Tx
 from gristmill.events import BaseRemoved, Event, ItemsRemoved
 from gristmill.jobs import Done, Job, Outcome, Snooze
 from gristmill.operations import uploads
-from gristmill.operations.delete import forget_jobs
+from gristmill.operations.delete import forget_jobs, stop_waiting
 from gristmill.search import publish
 from gristmill.sources.blobs import Blobs
 from gristmill.work import DeleteBase, DeleteSubtree
 
 BATCH = 500
+_STOPPED = 2_000
 _AGAIN = timedelta(milliseconds=200)
 
 
@@ -37,6 +38,8 @@ class Remover:
         """Remove the subtrees that the job names."""
         work = DeleteSubtree.of(job)
         roots = list(work.root_ids)
+        while await self._stop_some(job):
+            pass
         while await self._remove_some(job, work.base_id, roots):
             await faults.point("remove.batch")
         await uploads.empty_store(self._db, self._blobs)
@@ -62,6 +65,12 @@ class Remover:
         await uploads.empty_store(self._db, self._blobs)
         await self._finish(job, lambda receipt: BaseRemoved(base_id, **receipt), forget_lane=True)
         return Done()
+
+    async def _stop_some(self, job: Job) -> bool:
+        """All that waits goes first, rather than batch by batch: workers would take it up for nothing meanwhile."""
+        async with self._db.transaction() as tx:
+            await jobs.fence(tx, job)
+            return await stop_waiting(tx, job.lane, _STOPPED)
 
     async def _remove_some(self, job: Job, base_id: BaseId, roots: Sequence[ItemId] | None) -> bool:
         async with self._db.transaction() as tx:

@@ -56,6 +56,14 @@ async def hide(tx: Tx, base: Base, roots: Sequence[ItemId]) -> JobId:
     return job.id
 
 
+async def stop_waiting(tx: Tx, lane: str, limit: int) -> bool:
+    """Cancel jobs that wait for what is being deleted; whether there may be more."""
+    subjects = await queries.values(tx, "waiting_for_deleted", lane=lane, limit=limit)
+    if subjects:
+        await jobs.cancel_about(tx, subjects)
+    return len(subjects) == limit
+
+
 async def forget_jobs(tx: Tx, item_ids: Sequence[ItemId]) -> None:
     """No job is left about items that go: what waits or is dead is gone, what runs is told to stop."""
     await jobs.cancel_about(tx, item_ids)

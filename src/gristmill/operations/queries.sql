@@ -61,6 +61,11 @@ select encode(b.hash, 'hex') from blob b
 select j.subject from job j join item i on i.id = j.subject
  where j.lane = %(lane)s and j.state = 'running' and i.status = 'deleting';
 
+-- name: waiting_for_deleted
+-- What waiting jobs of a lane are about that is being deleted.
+select j.subject from job j join item i on i.id = j.subject
+ where j.lane = %(lane)s and j.state in ('queued', 'delayed') and i.status = 'deleting' limit %(limit)s;
+
 -- name: forget_dead
 -- Dead jobs about things that are gone are forgotten.
 delete from job where subject = any (%(subjects)s::uuid[]) and state = 'dead';
