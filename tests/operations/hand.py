@@ -43,9 +43,9 @@ class Hand:
     id: UUID = field(default_factory=uuid4)
 
     @classmethod
-    async def at(cls, db: Database, settings: Settings) -> "Hand":
+    async def at(cls, db: Database, settings: Settings, embedder: HashedEmbedder | None = None) -> "Hand":
         """A worker with every handler that the app has."""
-        embedders = Embedders(settings, settings.cache_dir, {"hashed": HashedEmbedder()})
+        embedders = Embedders(settings, settings.cache_dir, {"hashed": embedder or HashedEmbedder()})
         originals = Originals(Blobs.open(None, settings.data_dir), 1 << 20, private=True)
         pipeline, remover = Pipeline(db, embedders, originals), Remover(db, originals.blobs)
         expander, rebuilder = Expander(db, private=True), Rebuilder(db)

@@ -73,6 +73,7 @@ class Embedding:
         self._embedder, self._look_up, self._write, self._embed_each = embedder, look_up, write, embed_each
         self._bases: dict[BaseId, list[Document]] = {}
         self._running: set[asyncio.Task[None]] = set()
+        self._making: dict[bytes, asyncio.Future[Vector | WorkError]] = {}  # texts, until they are written
         self._calls: dict[asyncio.Task[Sequence[Vector | WorkError]], list[Document]] = {}
         self._size = LEAST
         self._failures = 0
@@ -152,6 +153,7 @@ class Embedding:
             documents = list(dict.fromkeys([*(taken.document for taken in batch), *ends]))
             try:
                 ready = await self._embedded(batch)
+                await faults.point("index.embedded")
             except Transient as error:
                 self._wait(batch, ends, error)
             except Exception as error:
@@ -160,8 +162,10 @@ class Embedding:
             else:
                 found = {one.document for one in ready}
                 ready += [Ready(document, []) for document in ends if document not in found]
-                await faults.point("index.embedded")
                 await self._write([one for one in ready if not one.document.ended.done()])
+            finally:
+                for taken in batch:
+                    self._making.pop(taken.digest, None)
 
     async def _embedded(self, batch: list[_Taken]) -> list[Ready]:
         if not batch:
@@ -171,18 +175,46 @@ class Embedding:
             hashes = list({taken.digest for taken in batch if taken.document.base.id == base_id})
             known |= await self._look_up(self._embedder.identity, base_id, hashes)
         texts = {taken.digest: taken.piece.text for taken in batch if taken.digest not in known}
+        elsewhere = {digest: self._making[digest] for digest in texts if digest in self._making}
         started = time.monotonic()
-        if texts:
-            await faults.point("embed.before_call")
-            longest_first = sorted(texts, key=lambda digest: -len(texts[digest]))
-            documents = list({taken.document for taken in batch})
-            vectors = await self._called([texts[digest] for digest in longest_first], documents)
-            made = dict(zip(longest_first, vectors, strict=True))
-        else:
-            made = dict[bytes, Vector | WorkError]()
+        made = await self._made(
+            {digest: text for digest, text in texts.items() if digest not in elsewhere},
+            list({taken.document for taken in batch}),
+        )
+        # What the other batch under way makes is waited for last: it may wait for what was made here.
+        for digest, making in elsewhere.items():
+            vector = await making
+            if isinstance(vector, Transient):
+                raise vector
+            if isinstance(vector, WorkError):
+                made[digest] = vector
+            else:
+                known[digest] = vector
         took = time.monotonic() - started
         self._went_well(len(batch), took)
         return self._joined(batch, known, made, took)
+
+    async def _made(
+        self, texts: dict[bytes, str], documents: list[Document]
+    ) -> dict[bytes, Vector | WorkError]:
+        if not texts:
+            return {}
+        loop = asyncio.get_running_loop()
+        making = {digest: loop.create_future() for digest in texts}
+        self._making |= making
+        try:
+            await faults.point("embed.before_call")
+            longest_first = sorted(texts, key=lambda digest: -len(texts[digest]))
+            vectors = await self._called([texts[digest] for digest in longest_first], documents)
+            made = dict(zip(longest_first, vectors, strict=True))
+            for digest, vector in made.items():
+                making[digest].set_result(vector)
+            return made
+        finally:
+            for digest, future in making.items():
+                if not future.done():
+                    self._making.pop(digest, None)
+                    future.set_result(Transient("The embedder did not answer.", code="embedder_unavailable"))
 
     async def _called(self, texts: Sequence[str], documents: list[Document]) -> Sequence[Vector | WorkError]:
         call = asyncio.ensure_future(self._embed_each(self._embedder, texts))
