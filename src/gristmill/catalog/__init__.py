@@ -45,6 +45,7 @@ from gristmill.catalog.store import (
     share_turn,
     stale_children,
     take_turn,
+    top_source,
     unrested,
 )
 from gristmill.catalog.sweep import (
@@ -122,6 +123,7 @@ __all__ = [
     "stale_children",
     "take_turn",
     "to_remove",
+    "top_source",
     "unrested",
     "unused_blobs",
     "want_anew",

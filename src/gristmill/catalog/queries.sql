@@ -1,7 +1,8 @@
 -- name: insert_base
 -- Creates a base and, by trigger, its partition.
-insert into base (name, embedder, embedder_identity, dimensions, chunking, file_processor, on_restart)
-values (%(name)s, %(embedder)s, %(embedder_identity)s, %(dimensions)s, %(chunking)s, %(file_processor)s, %(on_restart)s)
+insert into base (name, embedder, embedder_identity, dimensions, chunking, file_processor, on_restart, settings)
+values (%(name)s, %(embedder)s, %(embedder_identity)s, %(dimensions)s, %(chunking)s, %(file_processor)s, %(on_restart)s,
+        %(settings)s)
 on conflict do nothing
 returning *;
 
@@ -35,7 +36,7 @@ select * from base
 update base b
    set name = coalesce(%(name)s, b.name), chunking = coalesce(%(chunking)s::jsonb, b.chunking),
        file_processor = coalesce(%(file_processor)s, b.file_processor),
-       on_restart = coalesce(%(on_restart)s, b.on_restart), updated_at = clock_now()
+       on_restart = coalesce(%(on_restart)s, b.on_restart), settings = b.settings || %(settings)s, updated_at = clock_now()
  where b.id = %(id)s and b.status <> 'deleting'
    and not exists (select from base o where lower(o.name) = lower(%(name)s) and o.status <> 'deleting' and o.id <> b.id)
 returning *;
@@ -139,6 +140,14 @@ select id, base_id, parent_id, type, title, status, error_code, error_message, w
    and (%(title)s::text is null or strpos(lower(title), lower(%(title)s)) > 0)
    and (%(after)s::uuid is null or id > %(after)s)
  order by id limit %(limit)s;
+
+-- name: top_source
+-- The source of the container that somebody added, for one that its listing brought up at any depth.
+with recursive up(parent_id, source, listed_version) as (
+    select parent_id, source, listed_version from item where id = %(id)s
+    union all
+    select p.parent_id, p.source, p.listed_version from up u join item p on p.id = u.parent_id where u.listed_version > 0)
+select source from up where listed_version = 0;
 
 -- name: outermost
 -- Those of the items that have none of the others above them.

@@ -1,6 +1,6 @@
 """The catalog's tables, one function per question or change, in the caller's transaction."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,7 @@ async def insert_base(
     chunking: dict[str, Any],
     file_processor: str | None = None,
     on_restart: OnRestart = "resume",
+    settings: Mapping[str, Any] | None = None,
 ) -> Base | None:
     """Create a base; None when the name is taken."""
     return await queries.maybe(
@@ -39,6 +40,7 @@ async def insert_base(
         chunking=Jsonb(chunking),
         file_processor=file_processor,
         on_restart=on_restart,
+        settings=Jsonb(dict(settings or {})),
     )
 
 
@@ -82,8 +84,9 @@ async def patch_base(
     chunking: dict[str, Any] | None,
     file_processor: str | None,
     on_restart: OnRestart | None,
+    settings: Mapping[str, Any],
 ) -> Base | None:
-    """Change what is given; None when the name is taken."""
+    """Change what is given, of `settings` too; None when the name is taken."""
     return await queries.maybe(
         tx,
         Base,
@@ -93,6 +96,7 @@ async def patch_base(
         chunking=None if chunking is None else Jsonb(chunking),
         file_processor=file_processor,
         on_restart=on_restart,
+        settings=Jsonb(dict(settings)),
     )
 
 
@@ -265,6 +269,12 @@ async def list_items(
         type=type,
         title=title,
     )
+
+
+async def top_source(tx: Tx, item_id: ItemId) -> dict[str, Any]:
+    """The source of the container that somebody added, for one that its listing brought up."""
+    found = await queries.values(tx, "top_source", id=item_id)
+    return found[0] if found else {}
 
 
 async def outermost(tx: Tx, ids: Sequence[ItemId]) -> list[ItemId]:

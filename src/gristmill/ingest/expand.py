@@ -37,11 +37,12 @@ class Expander:
 
     async def prepare(self, job: Job) -> Outcome:
         """File what the job's container holds, unless something newer is wanted."""
-        root = await self._open(job)
-        if root is None:
+        opened = await self._open(job)
+        if opened is None:
             return Done()
+        root, rules = opened
         await faults.point("expand.opened")
-        async with aclosing(self._list(root)) as batches:
+        async with aclosing(self._list(root, rules)) as batches:
             async for batch in batches:
                 await faults.point("expand.listed")
                 if not await self._file(job, root, batch):
@@ -56,10 +57,16 @@ class Expander:
         work = PrepareRoot.of(job)
         await catalog.set_failed(tx, work.item_id, work.version, error.code, error.message)
 
-    async def _open(self, job: Job) -> Item | None:
+    async def _open(self, job: Job) -> tuple[Item, Rules] | None:
+        """The container, and what its listing leaves out beside what the source itself says."""
         async with self._db.transaction() as tx:
             turn = await self._turn(tx, job)
-            return turn[1] if turn is not None else None
+            if turn is None:
+                return None
+            base, root = turn
+            # The later of two patterns decides: those of the folder that was added are nearer than the base's.
+            own = (await catalog.top_source(tx, root.id)).get("ignore", [])
+            return root, Rules((*base.ignore, *own), base.include_hidden)
 
     async def _turn(self, tx: Tx, job: Job) -> tuple[Base, Item] | None:
         """The base's turn, and the root as it is then; None when it is gone, deleting or wanted otherwise."""
@@ -71,10 +78,10 @@ class Expander:
             return None
         return base, root
 
-    async def _list(self, root: Item) -> AsyncGenerator[list[NewItem]]:
+    async def _list(self, root: Item, rules: Rules) -> AsyncGenerator[list[NewItem]]:
         if root.type == "directory":
             top = Path(root.source.get("root", root.source["path"]))
-            async with aclosing(list_folder(Path(root.source["path"]), Rules(), top)) as folder:
+            async with aclosing(list_folder(Path(root.source["path"]), rules, top)) as folder:
                 async for found in folder:
                     yield [_child(entry, top) for entry in found]
         elif root.type == "sitemap":
