@@ -119,3 +119,13 @@ def test_the_command_leaves_out_what_it_is_told(
     assert "2 of 2 searchable in notes." in done.stdout
     none = command(env, "add", "notes", "--note", "rye", "--ignore", "*.log")
     assert (none.returncode, "nothing_to_ignore" in none.stderr) == (1, True)
+
+
+def test_the_command_tells_what_was_left_out(
+    docs: Path, data_dir: Path, cache_dir: Path, database_url: str
+) -> None:
+    (docs / "loop").symlink_to(docs)
+    env = environment(data_dir, cache_dir, database_url=database_url)
+    done = command(env, "add", "notes", str(docs), "--wait")
+    assert done.returncode == 0, done.stderr
+    assert "left out of docs: 1 linked_folder" in done.stdout

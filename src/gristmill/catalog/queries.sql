@@ -75,7 +75,7 @@ select %(base)s, %(parent)s::uuid, u.type, u.title, u.status, u.source, u.source
        with ordinality u(type, title, status, source, source_key, blob_hash, body, size_bytes, error_code, error_message, n)
  order by u.n
 returning id, base_id, parent_id, type, title, status, error_code, error_message, warnings, source, size_bytes,
-          wanted_version, live_version, chunk_count, created_at, updated_at;
+          wanted_version, live_version, chunk_count, left_out, created_at, updated_at;
 
 -- name: same
 -- Which of these things are filed under a parent already; the number is their place in the question.
@@ -93,7 +93,7 @@ update item
        status = case when type in ('directory', 'sitemap', 'connector') then 'preparing' else 'processing' end
  where id = %(id)s and status <> 'deleting'
 returning id, base_id, parent_id, type, title, status, error_code, error_message, warnings, source, size_bytes,
-          wanted_version, live_version, chunk_count, created_at, updated_at;
+          wanted_version, live_version, chunk_count, left_out, created_at, updated_at;
 
 -- name: relist
 -- Children that a container's new version lists again: wanted anew, each once.
@@ -107,7 +107,7 @@ update item i
        u(id, size_bytes, error_code, error_message)
  where i.id = u.id and i.status <> 'deleting' and i.listed_version < %(version)s
 returning i.id, i.base_id, i.parent_id, i.type, i.title, i.status, i.error_code, i.error_message, i.warnings, i.source,
-          i.size_bytes, i.wanted_version, i.live_version, i.chunk_count, i.created_at, i.updated_at;
+          i.size_bytes, i.wanted_version, i.live_version, i.chunk_count, i.left_out, i.created_at, i.updated_at;
 
 -- name: stale_children
 -- Children that an earlier version of a container listed and this one does not.
@@ -117,20 +117,20 @@ select id from item
 -- name: item
 -- An item, unless it or its base is being deleted.
 select i.id, i.base_id, i.parent_id, i.type, i.title, i.status, i.error_code, i.error_message, i.warnings, i.source,
-       i.size_bytes, i.wanted_version, i.live_version, i.chunk_count, i.created_at, i.updated_at
+       i.size_bytes, i.wanted_version, i.live_version, i.chunk_count, i.left_out, i.created_at, i.updated_at
   from item i join base b on b.id = i.base_id
  where i.id = %(id)s and i.status <> 'deleting' and b.status <> 'deleting';
 
 -- name: items_of
 -- These items, whatever their state.
 select id, base_id, parent_id, type, title, status, error_code, error_message, warnings, source, size_bytes,
-       wanted_version, live_version, chunk_count, created_at, updated_at
+       wanted_version, live_version, chunk_count, left_out, created_at, updated_at
   from item where id = any (%(ids)s::uuid[]) order by id;
 
 -- name: items
 -- Items of a base after a cursor: all of them, or the roots, or the children of one.
 select id, base_id, parent_id, type, title, status, error_code, error_message, warnings, source, size_bytes,
-       wanted_version, live_version, chunk_count, created_at, updated_at
+       wanted_version, live_version, chunk_count, left_out, created_at, updated_at
   from item
  where base_id = %(base)s and (%(deleting)s or status <> 'deleting')
    and (%(everywhere)s or parent_id is not distinct from %(parent)s)
@@ -190,7 +190,7 @@ update item
        status = case when type in ('directory', 'sitemap', 'connector') then 'preparing' else 'processing' end
  where id = any (%(ids)s::uuid[]) and status in ('completed', 'failed')
 returning id, base_id, parent_id, type, title, status, error_code, error_message, warnings, source, size_bytes,
-          wanted_version, live_version, chunk_count, created_at, updated_at;
+          wanted_version, live_version, chunk_count, left_out, created_at, updated_at;
 
 -- name: added_below
 -- What people put below a container: no listing will bring it up.
@@ -230,8 +230,8 @@ update item
 returning id;
 
 -- name: set_expanded
--- All children of a container's version are filed.
-update item set expanded_version = %(version)s, updated_at = clock_now()
+-- All children of a container's version are filed, but for what its source has and the listing left out.
+update item set expanded_version = %(version)s, left_out = %(left_out)s, updated_at = clock_now()
  where id = %(id)s and wanted_version = %(version)s and status <> 'deleting'
 returning id;
 

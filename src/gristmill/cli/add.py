@@ -61,6 +61,10 @@ async def add(
             out.print(
                 f"[red]failed[/red] {item['title']}: {item['error']['message']} ({item['error']['code']})"
             )
+        for item in below:
+            if item.get("leftOut"):
+                told = ", ".join(f"{count} {reason}" for reason, count in sorted(item["leftOut"].items()))
+                out.print(f"[yellow]left out[/yellow] of {item['title']}: {told}")
         leaves = [item for item in below if item["type"] not in _CONTAINERS]
         good = sum(1 for item in leaves if item["status"] == "completed")
         out.print(f"{good} of {len(leaves)} searchable in [bold]{base}[/bold].")

@@ -3,13 +3,14 @@
     list        the source, in batches, outside any transaction
     file        each batch in one fenced transaction, in the base's turn: the root is read again and must still be
                 wanted and not deleting; new children are filed, known ones wanted anew, each with its job
-    finish      children that the source no longer has are deleted; the container is from now on as its children are
+    finish      children that the source no longer has are deleted; the container says what was left out, and is from
+                now on as its children are
 
 Killed anywhere: the next attempt lists again, and passes over what this version has listed already. So the first
 files are searchable while later ones are still being listed, and a listing of any size fits in memory.
 """
 
-import logging
+from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from pathlib import Path
@@ -26,8 +27,6 @@ from gristmill.sources.directory import Found, Rules, list_folder
 from gristmill.sources.sitemap import SitemapRules, list_sitemap
 from gristmill.work import PrepareRoot
 
-log = logging.getLogger(__name__)
-
 
 class Expander:
     """Lists containers."""
@@ -42,13 +41,14 @@ class Expander:
             return Done()
         root, rules = opened
         await faults.point("expand.opened")
-        async with aclosing(self._list(root, rules)) as batches:
+        left_out = Counter[str]()
+        async with aclosing(self._list(root, rules, left_out)) as batches:
             async for batch in batches:
                 await faults.point("expand.listed")
                 if not await self._file(job, root, batch):
                     return Done()
                 await faults.point("expand.filed")
-        await self._finish(job, root)
+        await self._finish(job, root, left_out)
         return Done()
 
     async def failed(self, tx: Tx, job: Job, error: GristmillError) -> None:
@@ -78,18 +78,19 @@ class Expander:
             return None
         return base, root
 
-    async def _list(self, root: Item, rules: Rules) -> AsyncGenerator[list[NewItem]]:
+    async def _list(self, root: Item, rules: Rules, left_out: Counter[str]) -> AsyncGenerator[list[NewItem]]:
+        """What the source holds; `left_out` counts what it has beside that, once all is listed."""
         if root.type == "directory":
             top = Path(root.source.get("root", root.source["path"]))
-            async with aclosing(list_folder(Path(root.source["path"]), rules, top)) as folder:
+            async with aclosing(list_folder(Path(root.source["path"]), rules, top, left_out)) as folder:
                 async for found in folder:
                     yield [_child(entry, top) for entry in found]
         elif root.type == "sitemap":
             listing = list_sitemap(root.source["url"], SitemapRules(private=self._private))
             async for pages in listing:
                 yield [NewItem("url", page.url[:500], page.url, source={"url": page.url}) for page in pages]
-            if listing.left_out:
-                log.info("sitemap left pages out", extra={"item": root.id, **listing.left_out})
+            left_out.update(listing.left_out)
+            del left_out["duplicate"]  # is listed, once
         else:
             raise Unsupported(f"Items of type {root.type!r} can't be listed yet.")
 
@@ -109,14 +110,14 @@ class Expander:
             await schedule(tx, base, children, Band.NORMAL)
         return True
 
-    async def _finish(self, job: Job, root: Item) -> None:
+    async def _finish(self, job: Job, root: Item, left_out: Counter[str]) -> None:
         async with self._db.transaction() as tx:
             turn = await self._turn(tx, job)
             if turn is not None:
                 base, root = turn
                 if stale := await catalog.stale_children(tx, root.id, root.wanted_version):
                     await hide(tx, base, stale)
-                await catalog.set_expanded(tx, root.id, root.wanted_version)
+                await catalog.set_expanded(tx, root.id, root.wanted_version, +left_out)
             await faults.point("expand.before_commit")
             await jobs.complete(tx, job)
 
