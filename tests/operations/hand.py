@@ -186,7 +186,8 @@ class Hand:
         rows = await self.fetch(
             "select 'items', count(*) from item union all select 'versions', count(*) from item_version"
             " union all select 'chunks', count(*) from chunk union all select 'contents', count(*) from content"
-            " union all select 'blobs', count(*) from blob union all select 'jobs', count(*) from job"
+            " union all select 'blobs', count(*) from blob union all select 'strays', count(*) from stray"
+            " union all select 'jobs', count(*) from job"
         )
         return {name: count for name, count in rows if count}
 

@@ -61,7 +61,7 @@ class Model(RuleBasedStateMachine):
             async with self.db.transaction() as tx:
                 await tx.execute("truncate job, job_history, worker, lane, schedule")
                 await tx.execute("delete from base")
-                await tx.execute("truncate content, blob cascade")
+                await tx.execute("truncate content, blob, stray cascade")
             self.hand = await Hand.at(self.db, self.given)
             await self.new_base()
 

@@ -42,8 +42,8 @@ POINTS = {
     "index_document": ["index.opened", "index.batch_written", "publish.before_commit", "publish.committed"],
     "prepare_root": ["expand.opened", "expand.listed", "schedule.before_enqueue", "expand.filed"],
     "reindex_subtree": ["rebuild.begun", "rebuild.reset", "schedule.before_enqueue"],
-    "delete_subtree": ["remove.batch", "remove.blobs_locked"],
-    "delete_base": ["remove.batch", "remove.blobs_locked"],
+    "delete_subtree": ["remove.batch", "remove.names_found", "remove.bytes_gone"],
+    "delete_base": ["remove.batch", "remove.names_found", "remove.bytes_gone"],
 }
 # Where no transaction is open, so that others can go ahead.
 OPEN = {
@@ -53,6 +53,8 @@ OPEN = {
     "expand.listed",
     "expand.filed",
     "rebuild.begun",
+    "remove.names_found",
+    "remove.bytes_gone",
 }
 
 

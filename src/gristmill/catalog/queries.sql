@@ -206,6 +206,14 @@ select exists (select from item_subtree(array[%(root)s::uuid]) s join item i on 
 select body from item where id = %(id)s;
 
 -- name: blob_of
+-- The name of an uploaded file's bytes in the store.
+select b.name from item i join blob b on b.hash = i.blob_hash where i.id = %(id)s;
+
+-- name: blobs_of
+-- The names of uploaded files' bytes in the store, by item.
+select i.id, b.name from item i join blob b on b.hash = i.blob_hash where i.id = any (%(ids)s::uuid[]);
+
+-- name: blob_hash_of
 -- The hash of an uploaded file's bytes.
 select blob_hash from item where id = %(id)s;
 
@@ -316,31 +324,50 @@ delete from content c
 select hash from blob where hash = any (%(hashes)s::bytea[]) order by hash for update;
 
 -- name: doom_blobs
--- kept -> removing, for blobs that no item uses. The caller has locked them: this snapshot is newer than the locks.
-update blob b set state = 'removing'
- where b.hash = any (%(hashes)s::bytea[]) and b.state = 'kept'
-   and not exists (select from item i where i.blob_hash = b.hash);
+-- Blobs that no item uses are none any more, and their names doomed.
+-- The caller has locked them: this snapshot is newer than the locks.
+with gone as (
+    delete from blob b
+     where b.hash = any (%(hashes)s::bytea[]) and not exists (select from item i where i.blob_hash = b.hash)
+    returning b.name)
+insert into stray (name, doomed) select name, true from gone;
 
 -- name: unused_blobs
 -- Blobs that were stored long ago, and that no item uses.
 select hash from blob b
- where b.state = 'kept' and b.kept_at < clock_now() - interval '30 minutes'
-   and not exists (select from item i where i.blob_hash = b.hash)
+ where b.kept_at < clock_now() - interval '30 minutes' and not exists (select from item i where i.blob_hash = b.hash)
  limit 10000;
 
--- name: removing_blobs
--- Blobs that are on their way out of the store, the caller's alone until the transaction ends.
-select hash from blob where state = 'removing' order by hash limit %(limit)s for update;
-
--- name: forget_blobs
--- removing -> gone, once they are out of the store.
-delete from blob where hash = any (%(hashes)s::bytea[]) and state = 'removing';
-
 -- name: hold_blobs
--- Blobs that are kept, and stay so until the transaction ends.
-select hash from blob where hash = any (%(hashes)s::bytea[]) and state = 'kept' order by hash for share;
+-- Blobs that are there, and stay so until the transaction ends.
+select hash from blob where hash = any (%(hashes)s::bytea[]) order by hash for share;
+
+-- name: announce_name
+-- () -> stray: bytes are about to get this name. A day is far more than that takes.
+insert into stray (name, doomed, due_at) values (%(name)s, false, clock_now() + interval '1 day');
+
+-- name: claim_name
+-- stray -> (): the caller's to keep, unless it is doomed.
+delete from stray where name = %(name)s and not doomed returning name;
 
 -- name: keep_blob
--- () | removing -> kept; waits while the store removes the same bytes.
-insert into blob (hash, size) values (%(hash)s, %(size)s)
-on conflict (hash) do update set kept_at = clock_now(), state = 'kept';
+-- () -> kept, under this name; under the one that it has when equal bytes are kept already.
+insert into blob (hash, size, name) values (%(hash)s, %(size)s, %(name)s)
+on conflict (hash) do update set kept_at = clock_now()
+returning name;
+
+-- name: doom_name
+-- () | doomed -> doomed.
+insert into stray (name, doomed) values (%(name)s, true) on conflict (name) do nothing;
+
+-- name: doom_due
+-- stray -> doomed, for what was announced long ago: whoever wanted to keep it is gone, or comes too late.
+update stray set doomed = true, due_at = clock_now() where not doomed and due_at <= clock_now();
+
+-- name: doomed_names
+-- Names to take out of the store.
+select name from stray where doomed order by name limit %(limit)s;
+
+-- name: forget_names
+-- doomed -> gone, once they are out of the store.
+delete from stray where name = any (%(names)s::text[]) and doomed;

@@ -315,9 +315,26 @@ async def note_text(tx: Tx, item_id: ItemId) -> str | None:
     return found[0] if found else None
 
 
-async def blob_of(tx: Tx, item_id: ItemId) -> bytes | None:
-    """The hash of an uploaded file's bytes."""
+async def blob_of(tx: Tx, item_id: ItemId) -> str | None:
+    """The name of an uploaded file's bytes in the store."""
     found = await queries.values(tx, "blob_of", id=item_id)
+    return found[0] if found else None
+
+
+@dataclass(frozen=True)
+class _Named:
+    id: ItemId
+    name: str
+
+
+async def blobs_of(tx: Tx, ids: Sequence[ItemId]) -> dict[ItemId, str]:
+    """The names of uploaded files' bytes in the store, for those of the items that are such."""
+    return {row.id: row.name for row in await queries.many(tx, _Named, "blobs_of", ids=list(ids))}
+
+
+async def blob_hash_of(tx: Tx, item_id: ItemId) -> bytes | None:
+    """The hash of an uploaded file's bytes."""
+    found = await queries.values(tx, "blob_hash_of", id=item_id)
     return found[0] if found else None
 
 

@@ -134,7 +134,7 @@ async def _file(
     )
     if on_conflict == "replace":
         for place in sorted(chosen & there.keys()):
-            released.append(await catalog.blob_of(tx, there[place]))
+            released.append(await catalog.blob_hash_of(tx, there[place]))
             if (replaced := await catalog.replace_item(tx, there[place], items[place])) is not None:
                 created.append(replaced)
         return created, []

@@ -19,8 +19,8 @@ class Originals:
     limit: int
     private: bool
 
-    def of(self, item: Item, *, note: str | None = None, blob: bytes | None = None) -> Source:
-        """The source of `item`; a note brings its text, an uploaded file its hash."""
+    def of(self, item: Item, *, note: str | None = None, blob: str | None = None) -> Source:
+        """The source of `item`; a note brings its text, an uploaded file the name of its bytes."""
         match item.type:
             case "note":
                 return NoteSource(note or "", item.title)
@@ -46,20 +46,20 @@ class Originals:
 
 @dataclass(frozen=True)
 class Upload:
-    """Bytes that somebody uploaded."""
+    """Bytes that somebody uploaded: `stored` is their name in the store, `name` the file's."""
 
     blobs: Blobs
-    digest: bytes
+    stored: str
     name: str
     limit: int
 
     async def probe(self) -> int:
         """Their number."""
-        return await self.blobs.size(self.digest)
+        return await self.blobs.size(self.stored)
 
     async def read(self) -> Original:
         """The bytes."""
-        return Original(await self.blobs.get(self.digest, self.limit), self.name)
+        return Original(await self.blobs.get(self.stored, self.limit), self.name)
 
 
 @dataclass(frozen=True)

@@ -214,7 +214,7 @@ async def get_original(item_id: PathItem, context: InContext) -> StreamingRespon
         raise Conflict(f"A {item.type} keeps no bytes of its own.", code="no_original")
     size = await source.probe()
     if isinstance(source, Upload):
-        body: AsyncIterator[bytes] = source.blobs.read(source.digest)
+        body: AsyncIterator[bytes] = source.blobs.read(source.stored)
     else:
         body = _once((await source.read()).data)
     name = quote(item.source.get("name", item.title))
