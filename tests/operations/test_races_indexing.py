@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine
+from contextlib import AsyncExitStack
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -233,6 +234,18 @@ async def test_an_upload_that_was_given_up_is_stored_again(hand: Hand, clock: Cl
         await answers(hand, base)
         await delete.delete(hand.db, base.id, [item.id for item in (await by_title(hand, base)).values()])
         await hand.work()
+
+
+async def test_an_upload_that_is_being_given_up_at_this_moment_is_stored_again(
+    hand: Hand, clock: Clock, base: Base
+) -> None:
+    """The bytes are gone and the name is not forgotten yet: it can't be kept any more."""
+    async with AsyncExitStack() as frozen:
+        await frozen.enter_async_context(held("uploads.stored", stored(hand, base, "new.md")))
+        await clock.advance(timedelta(days=2))
+        async with held("remove.bytes_gone", empty_store(hand.db, hand.originals.blobs)):
+            await frozen.aclose()
+    await answers(hand, base)
 
 
 async def test_equal_bytes_that_are_kept_already_are_removed_again(hand: Hand, base: Base) -> None:
