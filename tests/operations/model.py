@@ -114,6 +114,10 @@ class Model(RuleBasedStateMachine):
     async def end(self) -> None:
         """Rest; everything anew; rest; everything away; rest."""
         await self.to_rest()
+        for path in self.roots.values():
+            path.mkdir(
+                parents=True, exist_ok=True
+            )  # a folder that is gone would be refused, and go on answering
         if roots := await self.live_roots():
             await self.hand.reindex(self.base, *roots)
             await self.to_rest()
@@ -187,7 +191,14 @@ class Model(RuleBasedStateMachine):
         ]
 
     async def below(self, ids: Sequence[ItemId]) -> list[ItemId]:
-        return [row[0] for row in await self.hand.fetch("select id from item_subtree(%s)", list(ids))]
+        """These items and all below them, told by another way of asking than the code's own."""
+        found = list(ids)
+        while ids := [
+            row[0]
+            for row in await self.hand.fetch("select id from item where parent_id = any (%s)", list(ids))
+        ]:
+            found += ids
+        return found
 
     def forget(self, gone: Sequence[ItemId]) -> None:
         self.deleted |= set(gone)
