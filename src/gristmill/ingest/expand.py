@@ -6,47 +6,52 @@
     finish      children that the source no longer has are deleted; the container says what was left out, and is from
                 now on as its children are
 
-Killed anywhere: the next attempt lists again, and passes over what this version has listed already. So the first
+Where too many jobs wait already, it pauses until half of them are done, and then lists again: a batch is filed while
+there is any room, so that a listing always comes to its end. Killed anywhere: the next attempt lists again, and passes over what this version has listed already. So the first
 files are searchable while later ones are still being listed, and a listing of any size fits in memory.
 """
 
 from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from datetime import timedelta
 from pathlib import Path
 
 from gristmill import catalog, faults, jobs
 from gristmill.catalog import Base, Item, ItemStatus, NewItem
 from gristmill.db import Database, Tx
-from gristmill.errors import GristmillError, Unsupported
+from gristmill.errors import GristmillError, Permanent, Unsupported
 from gristmill.ingest.pipeline import base_of
-from gristmill.jobs import Band, Done, Job, Outcome
+from gristmill.jobs import Band, Done, Job, Outcome, QueueLimits, Snooze
 from gristmill.operations.delete import hide
-from gristmill.operations.schedule import schedule
+from gristmill.operations.schedule import has_room, schedule
 from gristmill.sources.directory import Found, Rules, list_folder
 from gristmill.sources.sitemap import SitemapRules, list_sitemap
 from gristmill.work import PrepareRoot
+
+# As long as a caller who is refused is asked to wait.
+_PAUSE = timedelta(seconds=30)
 
 
 class Expander:
     """Lists containers."""
 
-    def __init__(self, db: Database, *, private: bool) -> None:
-        self._db, self._private = db, private
+    def __init__(self, db: Database, *, private: bool, limits: QueueLimits | None = None) -> None:
+        self._db, self._private, self._limits = db, private, limits
 
     async def prepare(self, job: Job) -> Outcome:
         """File what the job's container holds, unless something newer is wanted."""
         opened = await self._open(job)
-        if opened is None:
-            return Done()
+        if isinstance(opened, Outcome):
+            return opened
         root, rules = opened
         await faults.point("expand.opened")
         left_out = Counter[str]()
         async with aclosing(self._list(root, rules, left_out)) as batches:
             async for batch in batches:
                 await faults.point("expand.listed")
-                if not await self._file(job, root, batch):
-                    return Done()
+                if (outcome := await self._file(job, root, batch)) is not None:
+                    return outcome
                 await faults.point("expand.filed")
         await self._finish(job, root, left_out)
         return Done()
@@ -57,13 +62,21 @@ class Expander:
         work = PrepareRoot.of(job)
         await catalog.set_failed(tx, work.item_id, work.version, error.code, error.message)
 
-    async def _open(self, job: Job) -> tuple[Item, Rules] | None:
-        """The container, and what its listing leaves out beside what the source itself says."""
+    async def _open(self, job: Job) -> tuple[Item, Rules] | Outcome:
+        """The container, and what its listing leaves out beside what the source itself says; or why not now."""
         async with self._db.transaction() as tx:
             turn = await self._turn(tx, job)
             if turn is None:
-                return None
+                return Done()
             base, root = turn
+            if job.interrupted and base.on_restart == "park":
+                raise Permanent(
+                    "Listing was interrupted, and this base does not resume by itself: recover it when you like.",
+                    code="interrupted",
+                )
+            begun = root.status is ItemStatus.PROCESSING
+            if not await has_room(tx, base, self._limits.half() if self._limits and begun else self._limits):
+                return Snooze(_PAUSE)
             # The later of two patterns decides: those of the folder that was added are nearer than the base's.
             own = (await catalog.top_source(tx, root.id)).get("ignore", [])
             return root, Rules((*base.ignore, *own), base.include_hidden)
@@ -94,13 +107,16 @@ class Expander:
         else:
             raise Unsupported(f"Items of type {root.type!r} can't be listed yet.")
 
-    async def _file(self, job: Job, root: Item, listed: Sequence[NewItem]) -> bool:
+    async def _file(self, job: Job, root: Item, listed: Sequence[NewItem]) -> Outcome | None:
+        """File a batch; an outcome when that was the last one, for now or for good."""
         version = root.wanted_version
         async with self._db.transaction() as tx:
             turn = await self._turn(tx, job)
             if turn is None:
-                return False
+                return Done()
             base, root = turn
+            if not await has_room(tx, base, self._limits):
+                return Snooze(_PAUSE)
             await catalog.set_stage(tx, root.id, version, ItemStatus.PROCESSING)
             known = await catalog.find_same(tx, base.id, root.id, listed)
             fresh = [item for place, item in enumerate(listed) if place not in known]
@@ -108,7 +124,7 @@ class Expander:
             if fresh:
                 children += await catalog.insert_items(tx, base.id, root.id, fresh, listed_version=version)
             await schedule(tx, base, children, Band.NORMAL)
-        return True
+        return None
 
     async def _finish(self, job: Job, root: Item, left_out: Counter[str]) -> None:
         async with self._db.transaction() as tx:

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from gristmill import faults, jobs
 from gristmill.catalog import Base, Item, ItemStatus
 from gristmill.db import Tx
-from gristmill.jobs import Band, NewJob
-from gristmill.work import IndexDocument, PrepareRoot
+from gristmill.jobs import Band, NewJob, QueueLimits
+from gristmill.work import IndexDocument, PrepareRoot, ReindexSubtree
 
 
 async def schedule(tx: Tx, base: Base, items: Sequence[Item], band: Band) -> None:
@@ -19,6 +19,14 @@ async def schedule(tx: Tx, base: Base, items: Sequence[Item], band: Band) -> Non
     await faults.point("schedule.before_enqueue")
     await jobs.enqueue(
         tx, *(_job(base, item, band) for item in items if item.status is not ItemStatus.FAILED)
+    )
+
+
+async def has_room(tx: Tx, base: Base, limits: QueueLimits | None) -> bool:
+    """Whether listings and rebuilds may bring up more work. They wait for it to be done rather than fail, and don't
+    count themselves, or they would wait for each other."""
+    return limits is None or not await jobs.is_full(
+        tx, base.lane, limits, but=(PrepareRoot.kind, ReindexSubtree.kind)
     )
 
 

@@ -27,3 +27,6 @@ create index stray_doomed on stray (name) where doomed;
 insert into stray (name, doomed) select name, true from blob where state = 'removing';
 delete from blob where state = 'removing';
 alter table blob drop column state;             -- and with it the index of those that were being removed
+
+-- What waits for its next attempt counts for the limits of the queue too.
+create index job_delayed_lane on job (lane) where state = 'delayed';
