@@ -5,6 +5,7 @@
     link to a folder                  left out: so no loop is possible; counted as linked_folder
     link to nothing, or to itself     listed with Gone broken_link
     may not be looked at, or entered  listed with Unreadable permission_denied
+    the disk fails at this entry      listed without its size: whoever reads it finds out, and can try again
     name that is not UTF-8            listed with Unreadable undecodable_name, `name` made printable
     device, socket, pipe              left out; counted as special_file
     left out by the rules             left out (`ignore.py`)
@@ -134,6 +135,8 @@ class _Scan:
 
     def _failed(self, entry: os.DirEntry[str], kind: Kind, error: OSError) -> Found | None:
         path, name = self._path / printable(entry.name), printable(entry.name)
+        if any(self._ignored.leaves_out(entry.name, folder=folder) for folder in (False, True)):
+            return None  # it may be a folder or not: what somebody keeps out stays out
         failure: WorkError
         match error.errno:
             case errno.ENOENT | errno.ENOTDIR | errno.ELOOP if _is_link(entry):
@@ -143,7 +146,7 @@ class _Scan:
             case errno.EACCES | errno.EPERM:
                 failure = _forbidden(path)
             case _:
-                failure = Transient(f"{path}: {error.strerror}", code="source_io_error")
+                return Found(kind, path, name)  # it may pass: its own job looks, and tries again
         return Found(kind, path, name, error=failure)
 
     def _told(self, error: OSError) -> WorkError:

@@ -17,7 +17,7 @@ from gristmill.doors.api.wire import Asked, Body, Limit, Page, PathText, Pattern
 from gristmill.errors import Invalid, Permanent
 from gristmill.operations import add, delete, guards, reindex
 from gristmill.operations.originals import Folder, Originals
-from gristmill.sources import NoteSource, Source, normalise
+from gristmill.sources import NoteSource, normalise
 from gristmill.work import OnActive
 
 router = APIRouter(tags=["items"])
@@ -211,10 +211,12 @@ async def reindex_selection(
 ) -> ReindexOut:
     """Probe the sources of the selected items, and queue the rebuilding."""
     async with context.db.connection() as tx:
-        sources: dict[ItemId, Source] = {}
-        for item in await catalog.find_items(tx, ids):
-            note = await catalog.note_text(tx, item.id) if item.type == "note" else None
-            sources[item.id] = context.originals.of(item, note=note, blob=await catalog.blob_of(tx, item.id))
+        items = await catalog.find_items(tx, ids)
+        blobs = await catalog.blobs_of(tx, ids)
+    # A note is always there: its text need not be fetched to know that.
+    sources = {
+        item.id: context.originals.of(item, blob=blobs.get(item.id)) for item in items if item.type != "note"
+    }
     done = await reindex.reindex(context.db, base_id, ids, sources, on_active)
     return ReindexOut(
         root_ids=list(done.root_ids),
