@@ -142,6 +142,7 @@ class Model(RuleBasedStateMachine):
             gone = await self.below(roots)
             await delete.delete(self.db, self.base.id, roots)
             self.forget(gone)
+            await self.look()
         await self.to_rest()
         left = await self.hand.left()
         left["jobs"] = await self.hand.one("select count(*) from job where kind <> 'reindex_subtree'")
