@@ -23,7 +23,7 @@ from gristmill.doors import api
 from gristmill.embedding import Embedder, Embedders
 from gristmill.errors import GristmillError, SetupError
 from gristmill.ingest import Expander, Pipeline, Rebuilder, Remover
-from gristmill.jobs import Handler, Limits, Worker
+from gristmill.jobs import Handler, Limits, QueueLimits, Worker
 from gristmill.operations import uploads
 from gristmill.operations.health import recover_deletions
 from gristmill.operations.originals import Originals
@@ -109,7 +109,9 @@ async def _start_worker(
     if recovered := await recover_deletions(db):
         log.warning("deletions without a job were taken up again", extra={"roots": recovered})
     pipeline, remover = Pipeline(db, embedders, originals), Remover(db, originals.blobs)
-    expander, rebuilder = Expander(db, private=settings.allow_private_addresses), Rebuilder(db)
+    room = QueueLimits(lane=settings.max_queue_per_base, total=settings.max_queue)
+    expander = Expander(db, private=settings.allow_private_addresses, limits=room)
+    rebuilder = Rebuilder(db, limits=room)
     handlers = {
         IndexDocument.kind: Handler(pipeline.index, pipeline.failed),
         PrepareRoot.kind: Handler(expander.prepare, expander.failed),

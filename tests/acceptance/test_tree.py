@@ -7,7 +7,9 @@ import httpx
 import pytest
 
 from gristmill import app
+from gristmill.settings import Settings
 from tests.acceptance.test_api import add, ended, make_base, refused, search
+from tests.embedding.hashed import HashedEmbedder
 from tests.waiting import until
 
 
@@ -201,6 +203,30 @@ async def test_bytes_that_nothing_uses_leave_with_the_request(
     assert await stored() == 1
     await ended(http, item["id"])
     assert [hit["text"] for hit in await search(http, base, "oats")] == ["Third oats."]
+
+
+async def test_an_upload_that_is_too_large_to_be_read_is_refused_by_itself(settings: Settings) -> None:
+    """S4-56: and nothing of it is stored."""
+    small = settings.model_copy(update={"max_document_mb": 1})
+    async with app.running(small, work=True, extra_embedders={"hashed": HashedEmbedder()}) as mill:
+        transport = httpx.ASGITransport(app=mill.api, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
+            base = await make_base(http)
+            files = [
+                ("files", (name, data, "text/markdown"))
+                for name, data in (("large.md", b"x" * (2**20 + 1)), ("a.md", b"Oats."))
+            ]
+            answer = await http.post(f"/api/knowledge-bases/{base}/files", files=files)
+            assert answer.status_code == 202, answer.text
+            (refusal,) = answer.json()["failed"]
+            assert (refusal["index"], refusal["path"], refusal["error"]["code"]) == (
+                0,
+                "large.md",
+                "document_too_large",
+            )
+            (item,) = answer.json()["created"]
+            assert (await ended(http, item["id"]))["status"] == "completed"
+            assert [blob.size async for blob in mill.originals.blobs.list()] == [5]
 
 
 async def test_chunks_are_listed_under_their_guards(http: httpx.AsyncClient, folder: Path) -> None:

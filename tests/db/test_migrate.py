@@ -65,3 +65,13 @@ async def test_a_server_that_cannot_be_reached_is_told_without_its_password() ->
 
 def test_the_files_are_numbered_without_a_gap() -> None:
     assert [migration.number for migration in known()] == list(range(1, len(known()) + 1))
+
+
+async def test_blobs_from_before_names_were_written_down_keep_theirs(empty_url: str) -> None:
+    before = [migration for migration in known() if migration.number < 3]
+    await migrate(empty_url, before)
+    with psycopg.connect(empty_url, autocommit=True) as connection:
+        connection.execute("insert into blob values ('\\xab', 1, 'kept'), ('\\xcd', 1, 'removing')")
+        await migrate(empty_url)
+        assert connection.execute("select hash, name from blob").fetchall() == [(b"\xab", "ab")]
+        assert connection.execute("select name, doomed from stray").fetchall() == [("cd", True)]

@@ -166,6 +166,21 @@ def test_every_type_status_and_warning_of_an_item_is_described() -> None:
         assert f"`{word}`" in page, word
 
 
+def test_every_reason_for_leaving_something_out_is_described_and_counted_somewhere() -> None:
+    places = ("sources/sitemap.py", "sources/directory.py")
+    given = re.findall(
+        r"left_out\[(.+?)\] \+=", "".join((SOURCE / place).read_text("utf-8") for place in places)
+    )
+    reasons = {reason for each in given for reason in re.findall(r'"(\w+)"', each)} - {"duplicate"}
+    table = sections(read(PAGE))["`GET /api/knowledge-items/{item_id}`"].partition("in `leftOut`")[2]
+    described = {
+        reason
+        for row in re.findall(r"^\| (`.+?`) \| a ", table, re.MULTILINE)
+        for reason in re.findall(r"`(\w+)`", row)
+    }
+    assert described == reasons
+
+
 def test_every_promise_that_is_checked_is_described() -> None:
     checks = (SOURCE / "operations/health.py").read_text("utf-8")
     promises = set(re.findall(r'"(nothing_\w+)"', checks))

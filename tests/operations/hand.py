@@ -24,7 +24,7 @@ from gristmill.jobs import Handler, Job, QueueLimits, retry, store
 from gristmill.operations import add, bases, health, reindex
 from gristmill.operations.originals import Folder, Originals
 from gristmill.settings import Settings
-from gristmill.sources import NoteSource, Source
+from gristmill.sources import NoteSource
 from gristmill.sources.blobs import Blobs
 from gristmill.work import DeleteBase, DeleteSubtree, IndexDocument, OnActive, PrepareRoot, ReindexSubtree
 from tests.embedding.hashed import HashedEmbedder
@@ -146,12 +146,12 @@ class Hand:
 
     async def reindex(self, base: Base, *ids: ItemId, on_active: OnActive = "reject") -> reindex.Reindexing:
         """Ask as the door does, with the sources of what is selected."""
-        sources: dict[ItemId, Source] = {}
         async with self.db.connection() as tx:
-            for item in await catalog.find_items(tx, ids):
-                note = await catalog.note_text(tx, item.id) if item.type == "note" else None
-                blob = await catalog.blob_of(tx, item.id)
-                sources[item.id] = self.originals.of(item, note=note, blob=blob)
+            items = await catalog.find_items(tx, ids)
+            blobs = await catalog.blobs_of(tx, ids)
+        sources = {
+            item.id: self.originals.of(item, blob=blobs.get(item.id)) for item in items if item.type != "note"
+        }
         return await reindex.reindex(self.db, base.id, ids, sources, on_active)
 
     # ── looking ──────────────────────────────────────────────────────────────────────────────────────────
@@ -186,7 +186,8 @@ class Hand:
         rows = await self.fetch(
             "select 'items', count(*) from item union all select 'versions', count(*) from item_version"
             " union all select 'chunks', count(*) from chunk union all select 'contents', count(*) from content"
-            " union all select 'blobs', count(*) from blob union all select 'jobs', count(*) from job"
+            " union all select 'blobs', count(*) from blob union all select 'strays', count(*) from stray"
+            " union all select 'jobs', count(*) from job"
         )
         return {name: count for name, count in rows if count}
 

@@ -61,7 +61,7 @@ class Model(RuleBasedStateMachine):
             async with self.db.transaction() as tx:
                 await tx.execute("truncate job, job_history, worker, lane, schedule")
                 await tx.execute("delete from base")
-                await tx.execute("truncate content, blob cascade")
+                await tx.execute("truncate content, blob, stray cascade")
             self.hand = await Hand.at(self.db, self.given)
             await self.new_base()
 
@@ -140,6 +140,7 @@ class Model(RuleBasedStateMachine):
             gone = await self.below(roots)
             await delete.delete(self.db, self.base.id, roots)
             self.forget(gone)
+            await self.look()
         await self.to_rest()
         left = await self.hand.left()
         left["jobs"] = await self.hand.one("select count(*) from job where kind <> 'reindex_subtree'")
@@ -189,7 +190,14 @@ class Model(RuleBasedStateMachine):
         ]
 
     async def below(self, ids: Sequence[ItemId]) -> list[ItemId]:
-        return [row[0] for row in await self.hand.fetch("select id from item_subtree(%s)", list(ids))]
+        """These items and all below them, told by another way of asking than the code's own."""
+        found = list(ids)
+        while ids := [
+            row[0]
+            for row in await self.hand.fetch("select id from item where parent_id = any (%s)", list(ids))
+        ]:
+            found += ids
+        return found
 
     def forget(self, gone: Sequence[ItemId]) -> None:
         self.deleted |= set(gone)

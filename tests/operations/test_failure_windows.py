@@ -172,7 +172,7 @@ async def test_a_removal_that_fails_between_batches_goes_on_from_there(
     """S0-33, S1-19: and its receipt counts everything once."""
     items = await tree(hand, base, docs)
     accepted = await delete.delete(hand.db, base.id, [items["docs"].id])
-    for point in ("remove.batch", "remove.blobs_locked"):
+    for point in ("remove.batch", "remove.names_found", "remove.bytes_gone"):
         faults.arm(f"{point}=fail")
         assert isinstance(await hand.step(), retry.Postpone)
         await hand.due()

@@ -108,7 +108,7 @@ async def test_a_large_folder_is_streamed_in_and_deleted_while_it_runs(
     drained = time.perf_counter() - began
     receipt = (await job_done(http, gone.json()["jobId"]))["result"]
     cleaned = time.perf_counter() - began
-    for table in ("item", "item_version", "chunk", "content", "blob", "job"):
+    for table in ("item", "item_version", "chunk", "content", "blob", "stray", "job"):
         assert await count(mill, f"select count(*) from {table}".encode()) == 0, table
     assert receipt["items"] == FILES + 1
     print(

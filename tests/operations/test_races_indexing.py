@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import Coroutine
+from contextlib import AsyncExitStack
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,9 @@ from gristmill.errors import Conflict, RequestError, Transient
 from gristmill.jobs import JobId
 from gristmill.operations import add, bases, cancel, delete
 from gristmill.operations import retry as retrying
-from gristmill.operations.uploads import keep
+from gristmill.operations.uploads import empty_store, keep
 from gristmill.sources.blobs import Blob
+from tests.clock import Clock
 from tests.operations.hand import WIDE, Hand, by_title, file, folder, note, pieces, upload
 from tests.operations.meeting import held, waiting
 
@@ -123,14 +126,23 @@ async def stored(hand: Hand, base: Base, name: str) -> ItemId:
     return item.id
 
 
+async def in_store(hand: Hand) -> list[str]:
+    return sorted([blob.name async for blob in hand.originals.blobs.list()])
+
+
+async def names(hand: Hand) -> list[str]:
+    return sorted([row[0] for row in await hand.fetch("select name from blob")])
+
+
 async def answers(hand: Hand, base: Base) -> None:
-    """The bytes are there, and the item is indexed from them."""
+    """The bytes are there once and can be read, the item is indexed from them, and nothing else is in the store."""
     await hand.work()
     assert await hand.fetch("select status, error_code from item") == [("completed", None)]
     assert await hand.texts(base, "rye") == ["rye by the sack"]
-    assert await hand.fetch("select state from blob") == [("kept",)]
-    blob = await store(hand)
-    assert await hand.originals.blobs.get(blob.hash, 100) == RYE
+    (name,) = await names(hand)
+    assert await in_store(hand) == [name]
+    assert await hand.originals.blobs.get(name, 100) == RYE
+    assert await hand.one("select count(*) from stray") == 0
 
 
 async def test_bytes_taken_into_use_while_their_last_item_is_removed_stay(
@@ -150,33 +162,102 @@ async def test_bytes_taken_into_use_while_their_last_item_is_removed_stay(
     await answers(hand, other)
 
 
-async def test_bytes_uploaded_while_they_leave_the_store_are_stored_anew(
-    hand: Hand, second: Hand, base: Base
+@pytest.mark.parametrize("point", ["remove.names_found", "remove.bytes_gone"])
+async def test_bytes_uploaded_while_equal_ones_leave_the_store_stay(
+    hand: Hand, second: Hand, base: Base, point: str
 ) -> None:
+    """Promise 3, the other way round: they have another name. Nobody waits, and no transaction is open meanwhile."""
     old = await stored(hand, base, "old.md")
     await hand.work()
     await delete.delete(hand.db, base.id, [old])
-    async with held("remove.blobs_locked", second.work()):
-        uploading = await waiting(hand, stored(hand, base, "new.md"))
-    await uploading
+    async with held(point, second.work()):
+        assert (
+            await hand.one(
+                "select count(*) from pg_stat_activity"
+                " where datname = current_database() and state = 'idle in transaction'"
+            )
+            == 0
+        )
+        await stored(hand, base, "new.md")
+        await hand.work()
+        assert await hand.texts(base, "rye") == ["rye by the sack"]
     await answers(hand, base)
 
 
-async def test_a_second_removal_never_takes_bytes_that_were_stored_anew(
-    hand: Hand, second: Hand, base: Base
+@pytest.mark.parametrize(
+    ("point", "other"),
+    [("remove.names_found", "remove.bytes_gone"), ("remove.bytes_gone", "remove.names_found")],
+)
+async def test_a_removal_that_comes_late_never_takes_bytes_that_were_stored_anew(
+    hand: Hand, second: Hand, base: Base, point: str, other: str
 ) -> None:
-    """The one that comes late finds nothing to take, whatever it saw before."""
+    """Whatever it saw before: two removals, an upload, another removal of the same bytes, another upload."""
     old = await stored(hand, base, "old.md")
     (beside,) = await hand.add(base, note("beside"))
     await hand.work()
     for item_id in (old, beside.id):
         await delete.delete(hand.db, base.id, [item_id])
     first, late = await hand.claim(2)
-    async with held("remove.blobs_locked", hand.run(first)):
-        removal = await waiting(hand, second.run(late))
-    await removal
-    await stored(hand, base, "new.md")
+    async with held(point, hand.run(first)), held(other, second.run(late)):
+        again = await stored(hand, base, "again.md")
+        await delete.delete(hand.db, base.id, [again])
+        await hand.work()
+        assert await in_store(hand) == []
+        await stored(hand, base, "new.md")
     await answers(hand, base)
+
+
+async def test_a_removal_that_ends_leaves_nothing_even_if_another_removes_the_same(
+    hand: Hand, second: Hand, base: Base
+) -> None:
+    """Promise 3: done means gone, not in somebody else's hands."""
+    old = await stored(hand, base, "old.md")
+    (beside,) = await hand.add(base, note("beside"))
+    await hand.work()
+    for item_id in (old, beside.id):
+        await delete.delete(hand.db, base.id, [item_id])
+    first, late = await hand.claim(2)
+    async with held("remove.names_found", hand.run(first)):
+        await second.run(late)
+        assert await in_store(hand) == []
+        assert await hand.one("select count(*) from stray") == 0
+
+
+async def test_an_upload_that_was_given_up_is_stored_again(hand: Hand, clock: Clock, base: Base) -> None:
+    """A process that was frozen for days between storing bytes and keeping them: they were removed meanwhile."""
+    for point in ("uploads.announced", "uploads.stored"):
+        async with held(point, stored(hand, base, "new.md")):
+            await clock.advance(timedelta(days=2))
+            await empty_store(hand.db, hand.originals.blobs)
+            assert await in_store(hand) == []
+            assert await hand.one("select count(*) from stray") == 0
+        await answers(hand, base)
+        await delete.delete(hand.db, base.id, [item.id for item in (await by_title(hand, base)).values()])
+        await hand.work()
+
+
+async def test_an_upload_that_is_being_given_up_at_this_moment_is_stored_again(
+    hand: Hand, clock: Clock, base: Base
+) -> None:
+    """The bytes are gone and the name is not forgotten yet: it can't be kept any more."""
+    async with AsyncExitStack() as frozen:
+        await frozen.enter_async_context(held("uploads.stored", stored(hand, base, "new.md")))
+        await clock.advance(timedelta(days=2))
+        async with held("remove.bytes_gone", empty_store(hand.db, hand.originals.blobs)):
+            await frozen.aclose()
+    await answers(hand, base)
+
+
+async def test_equal_bytes_that_are_kept_already_are_removed_again(hand: Hand, base: Base) -> None:
+    """C6: and a kill before that leaves a name that the next removal takes."""
+    await stored(hand, base, "a.md")
+    before = await in_store(hand)
+    async with held("remove.bytes_gone", store(hand)):
+        assert await in_store(hand) == before
+        assert await hand.one("select count(*) from stray where doomed") == 1
+        await empty_store(hand.db, hand.originals.blobs)
+        assert await hand.one("select count(*) from stray") == 0
+    assert await in_store(hand) == before == await names(hand)
 
 
 async def test_bytes_that_leave_between_upload_and_addition_are_asked_for_again(
@@ -187,7 +268,7 @@ async def test_bytes_that_leave_between_upload_and_addition_are_asked_for_again(
     await hand.work()
     await delete.delete(hand.db, base.id, [old])
     blob = await store(hand)
-    async with held("remove.blobs_locked", second.work()):
+    async with held("remove.names_found", second.work()):
         with pytest.raises(Transient) as caught:
             await add.add(hand.db, base.id, [upload("new.md", blob.hash, blob.size)], WIDE)
         assert caught.value.code == "upload_lost"

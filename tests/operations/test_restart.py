@@ -1,5 +1,6 @@
 """What a stopped or killed worker leaves: resumed, parked and shown, or taken up again at start-up."""
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import httpx
@@ -90,6 +91,42 @@ async def test_what_is_dismissed_stays_failed_and_is_not_asked_about_again(
         await retrying.retry(hand.db, JobId(dead[0]))
     assert caught.value.code == "job_outdated"
     await hand.healthy()
+
+
+async def test_a_listing_that_was_interrupted_is_parked_like_a_document(
+    hand: Hand, clock: Clock, parking: Base, docs: Path
+) -> None:
+    """S4-11, C2: and its recovery lists it."""
+    (root,) = await hand.add(parking, folder(docs))
+    assert isinstance(await hand.run(await lose(hand, clock)), retry.Bury)
+    ((status, code),) = await hand.fetch("select status, error_code from item")
+    assert (status, code) == ("failed", "interrupted")
+    assert await orphans(hand, parking) == [root.id]
+    await hand.healthy()
+    assert await queue.recover(hand.db, parking.id) == 1
+    await hand.work()
+    assert await hand.statuses() == dict.fromkeys(["docs", "deep", "a.md", "b.md"], "completed")
+    await hand.healthy()
+
+
+@pytest.mark.parametrize("hand_of", [queue.recover, queue.dismiss])
+async def test_all_that_was_interrupted_is_taken_in_portions(
+    hand: Hand, parking: Base, monkeypatch: pytest.MonkeyPatch, hand_of: Callable[..., Awaitable[int]]
+) -> None:
+    """S4-61: more than a portion of what is parked, and of what is stuck."""
+    monkeypatch.setattr(queue, "AT_ONCE", 2)
+    await hand.add(parking, *(note(f"n{number}") for number in range(10)))
+    await hand.fetch("delete from job returning id")
+    await hand.fetch(
+        "update item set status = 'failed', error_code = 'interrupted' where title < 'n5' returning id"
+    )
+    assert len(await orphans(hand, parking)) == 10
+    assert await hand_of(hand.db, parking.id) == 10
+    assert await orphans(hand, parking) == []
+    await hand.healthy()
+    await hand.work()
+    expected = "completed" if hand_of is queue.recover else "failed"
+    assert set((await hand.statuses()).values()) == {expected}
 
 
 async def test_a_base_that_resumes_goes_on_by_itself(hand: Hand, clock: Clock) -> None:

@@ -1,5 +1,6 @@
 """What the jobs behind the operations do: rebuild, list, remove; and which state they find and leave."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -7,9 +8,10 @@ import pytest
 from gristmill import catalog
 from gristmill.catalog import Base
 from gristmill.db import Tx
-from gristmill.errors import Conflict
+from gristmill.errors import Conflict, Gone
 from gristmill.jobs import retry
-from gristmill.operations import bases, delete
+from gristmill.operations import bases, delete, reindex
+from gristmill.sources import Original
 from tests.operations.hand import Hand, by_title, folder, note, tree
 
 
@@ -146,3 +148,35 @@ async def test_a_rebuild_that_waits_for_what_is_active_comes_back_later(hand: Ha
     await hand.run(indexing)
     assert await hand.statuses() == {"n": "completed"}
     assert await hand.one("select state from job") == "delayed"
+
+
+class Crowd:
+    """Sources that are asked after; tells how many were being asked at the same time."""
+
+    def __init__(self, waits_for: int) -> None:
+        self.barrier, self.asking, self.most = asyncio.Barrier(waits_for), 0, 0
+
+    async def probe(self) -> int:
+        self.asking += 1
+        self.most = max(self.most, self.asking)
+        try:
+            async with asyncio.timeout(10):
+                await self.barrier.wait()
+        finally:
+            self.asking -= 1
+        raise Gone("It is not there.")
+
+    async def read(self) -> Original:
+        raise NotImplementedError
+
+
+async def test_many_sources_are_asked_side_by_side_but_not_all_at_once(hand: Hand, base: Base) -> None:
+    """C5b: one slow site does not make the others wait, and a request floods none."""
+    items = await hand.add(base, *(note(f"n{number}") for number in range(48)))
+    await hand.work()
+    crowd = Crowd(16)
+    done = await reindex.reindex(
+        hand.db, base.id, [item.id for item in items], {item.id: crowd for item in items}, "reject"
+    )
+    assert (done.root_ids, list(done.refused)) == ([], [item.id for item in items])
+    assert crowd.most == 16

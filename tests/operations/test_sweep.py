@@ -1,5 +1,8 @@
 """What deletions, rebuilds and replacements leave behind: nothing."""
 
+import os
+import time
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -8,8 +11,10 @@ from gristmill import faults
 from gristmill.catalog import Base
 from gristmill.ingest import remove
 from gristmill.jobs import retry
-from gristmill.operations import bases, delete
-from gristmill.operations.uploads import keep
+from gristmill.operations import bases, delete, health
+from gristmill.operations.uploads import collect, keep
+from gristmill.settings import Settings
+from tests.clock import Clock
 from tests.operations.hand import Hand, file, folder, note, pieces, upload
 
 
@@ -59,15 +64,14 @@ async def test_a_base_leaves_no_content_and_no_blob_of_its_trees(
     for number in range(5):
         (tmp_path / "docs/deep" / f"{number}.md").write_text(f"grain {number}")
     (root,) = await hand.add(base, folder(tmp_path / "docs"))
-    digest, size = await stored(hand, b"oats")
-    await hand.add(base, upload("b.md", digest, size), parent_id=root.id)
+    await hand.add(base, upload("b.md", *await stored(hand, b"oats")), parent_id=root.id)
     await hand.work()
     job_id = await bases.delete(hand.db, base.id)
     await hand.work()
     receipt = await hand.one("select result from job_history where id = %s", job_id)
     assert receipt == {"items": 8, "chunks": 6, "contents": 6, "blobs": 1}
     assert await hand.left() == {}
-    assert not await hand.originals.blobs.exists(digest)
+    assert [blob async for blob in hand.originals.blobs.list()] == []
     assert await hand.one("select count(*) from lane") == 0
 
 
@@ -132,4 +136,37 @@ async def test_a_failed_attempt_leaves_no_chunks_of_what_it_did_not_finish(
     assert isinstance(await hand.run(job), retry.Bury)
     assert await hand.fetch("select version, text from chunk") == [(1, "old rye")]
     assert await hand.texts(base, "rye") == ["old rye"]
+    await hand.healthy()
+
+
+async def test_a_start_removes_temporaries_that_nobody_writes_any_more(
+    hand: Hand, settings: Settings
+) -> None:
+    """A put that was killed leaves one; one that is being written stays."""
+    folder_of_temporaries = settings.data_dir / "blobs/tmp"
+    for name, age in (("old", 2), ("young", 0)):
+        path = folder_of_temporaries / name
+        path.write_bytes(b"rye")
+        written = time.time() - 3600 * age
+        os.utime(path, (written, written))
+    await collect(hand.db, hand.originals.blobs)
+    assert [path.name for path in folder_of_temporaries.iterdir()] == ["young"]
+
+
+async def test_bytes_that_stay_in_the_store_though_they_should_not_are_told(
+    hand: Hand, clock: Clock, base: Base, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Promise 3, live: also when nobody came to finish a removal."""
+    (item,) = await hand.add(base, upload("b.md", *await stored(hand, b"oats")))
+    await hand.work()
+    await delete.delete(hand.db, base.id, [item.id])
+    monkeypatch.setattr(faults, "_armed", {})
+    faults.arm("remove.names_found=fail")
+    await hand.step()
+    await hand.healthy()
+    await clock.advance(timedelta(hours=2))
+    async with hand.db.connection() as tx:
+        assert [found.promise for found in await health.violations(tx)] == ["nothing_comes_back"]
+    await hand.due()
+    await hand.work()
     await hand.healthy()

@@ -213,6 +213,16 @@ async def test_a_name_that_is_not_utf8_is_told_in_text_that_can_be_stored(tmp_pa
     assert (second.name, second.error) == ("café.txt", None)
 
 
+async def test_an_entry_that_the_system_cant_look_at_now_is_listed_for_its_reader_to_find_out(
+    tmp_path: Path,
+) -> None:
+    """S4-57: it may pass, and whoever reads it tries again. What is kept out stays out meanwhile."""
+    (tmp_path / "far").symlink_to("x" * 300)  # to look at it fails, and neither as missing nor as forbidden
+    assert await listed(tmp_path) == [Found("file", tmp_path / "far", "far")]
+    for pattern in ("far", "far/"):
+        assert await listed(tmp_path, Rules((pattern,))) == []
+
+
 async def test_a_folder_that_changes_under_the_listing_does_no_harm(tmp_path: Path) -> None:
     """Entries go, become others and come, between the system's naming of them and our look."""
     write(tmp_path, *(f"file{number}" for number in range(300)), *(f"sub{number}/x" for number in range(50)))

@@ -30,6 +30,7 @@ class Base:
     updated_at: datetime
     ingested: bool  # all that it was given has been announced as done
     busy_since: datetime | None  # when it was given what is not
+    settings: dict[str, Any]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "status", BaseStatus(self.status))
@@ -38,3 +39,13 @@ class Base:
     def lane(self) -> str:
         """The lane that the base's jobs run in."""
         return str(self.id)
+
+    @property
+    def ignore(self) -> list[str]:
+        """Patterns of what its folders leave out."""
+        return self.settings.get("ignore", [])
+
+    @property
+    def include_hidden(self) -> bool:
+        """Whether its folders take in names that begin with a dot."""
+        return self.settings.get("includeHidden", False)

@@ -23,7 +23,7 @@ class Opened(Item):
     """
 
     body: str | None = field(default=None)
-    blob_hash: bytes | None = None
+    blob_name: str | None = None
     live_content: bytes | None = None
     live_recipe: str | None = None
     begun_content: bytes | None = None

@@ -32,6 +32,7 @@ class Item:
     wanted_version: int
     live_version: int | None
     chunk_count: int
+    left_out: dict[str, int]  # containers: what the last listing passed over, by reason
     created_at: datetime
     updated_at: datetime
     percent: float | None = None  # how far the wanted version is, where that was asked for

@@ -3,12 +3,15 @@
 item status    phase            who moves it on
 idle           pending          the scheduling of its container
 preparing      pending          expansion (containers)
-processing     pending          a worker that claims its job
+processing     pending          a worker that claims its job; of a container its children
 reading        preprocessing    the same worker
 embedding      embedding        the same worker
-completed      completed        –
-failed         failed           a retry of its job, by hand
+completed      completed        nobody must; a re-indexing, a replacement or the next listing of its container wants it anew,
+                                and a container follows its children
+failed         failed           as completed; and by hand a retry of its dead job, or a recovery if it was interrupted
 deleting       pending          the delete job
+
+A deletion moves each of them to `deleting`, and a cancelled job all that are being worked on to `failed`.
 """
 
 from enum import StrEnum

@@ -1,7 +1,9 @@
 """The moves of an item, one function each, in the caller's transaction. Each tells whether it took place."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from uuid import UUID
+
+from psycopg.types.json import Jsonb
 
 from gristmill.catalog.item import Item, ItemId
 from gristmill.catalog.lifecycle import ItemStatus
@@ -30,9 +32,12 @@ async def set_failed(tx: Tx, item_id: ItemId, version: int, code: str, message: 
     return moved
 
 
-async def set_expanded(tx: Tx, item_id: ItemId, version: int) -> bool:
-    """All children of a container's version are filed: from here on they say how it is."""
-    moved = bool(await queries.values(tx, "set_expanded", id=item_id, version=version))
+async def set_expanded(tx: Tx, item_id: ItemId, version: int, left_out: Mapping[str, int]) -> bool:
+    """All children of a container's version are filed: from here on they say how it is. `left_out` counts by reason
+    what its source has beside them."""
+    moved = bool(
+        await queries.values(tx, "set_expanded", id=item_id, version=version, left_out=Jsonb(dict(left_out)))
+    )
     if moved:
         await settle(tx, item_id)
     return moved

@@ -1,7 +1,8 @@
 -- name: insert_base
 -- Creates a base and, by trigger, its partition.
-insert into base (name, embedder, embedder_identity, dimensions, chunking, file_processor, on_restart)
-values (%(name)s, %(embedder)s, %(embedder_identity)s, %(dimensions)s, %(chunking)s, %(file_processor)s, %(on_restart)s)
+insert into base (name, embedder, embedder_identity, dimensions, chunking, file_processor, on_restart, settings)
+values (%(name)s, %(embedder)s, %(embedder_identity)s, %(dimensions)s, %(chunking)s, %(file_processor)s, %(on_restart)s,
+        %(settings)s)
 on conflict do nothing
 returning *;
 
@@ -47,7 +48,7 @@ select * from base
 update base b
    set name = coalesce(%(name)s, b.name), chunking = coalesce(%(chunking)s::jsonb, b.chunking),
        file_processor = coalesce(%(file_processor)s, b.file_processor),
-       on_restart = coalesce(%(on_restart)s, b.on_restart), updated_at = clock_now()
+       on_restart = coalesce(%(on_restart)s, b.on_restart), settings = b.settings || %(settings)s, updated_at = clock_now()
  where b.id = %(id)s and b.status <> 'deleting'
    and not exists (select from base o where lower(o.name) = lower(%(name)s) and o.status <> 'deleting' and o.id <> b.id)
 returning *;
@@ -87,7 +88,7 @@ select %(base)s, %(parent)s::uuid, u.type, u.title, u.status, u.source, u.source
        with ordinality u(type, title, status, source, source_key, blob_hash, body, size_bytes, error_code, error_message, n)
  order by u.n
 returning id, base_id, parent_id, type, title, status, error_code, error_message, warnings, source, size_bytes,
-          wanted_version, live_version, chunk_count, created_at, updated_at;
+          wanted_version, live_version, chunk_count, left_out, created_at, updated_at;
 
 -- name: same
 -- Which of these things are filed under a parent already; the number is their place in the question.
@@ -106,7 +107,7 @@ update item
        cause = %(cause)s
  where id = %(id)s and status <> 'deleting'
 returning id, base_id, parent_id, type, title, status, error_code, error_message, warnings, source, size_bytes,
-          wanted_version, live_version, chunk_count, created_at, updated_at;
+          wanted_version, live_version, chunk_count, left_out, created_at, updated_at;
 
 -- name: relist
 -- Children that a container's new version lists again: wanted anew, each once.
@@ -121,7 +122,7 @@ update item i
        u(id, size_bytes, error_code, error_message)
  where i.id = u.id and i.status <> 'deleting' and i.listed_version < %(version)s
 returning i.id, i.base_id, i.parent_id, i.type, i.title, i.status, i.error_code, i.error_message, i.warnings, i.source,
-          i.size_bytes, i.wanted_version, i.live_version, i.chunk_count, i.created_at, i.updated_at;
+          i.size_bytes, i.wanted_version, i.live_version, i.chunk_count, i.left_out, i.created_at, i.updated_at;
 
 -- name: stale_children
 -- Children that an earlier version of a container listed and this one does not.
@@ -131,7 +132,7 @@ select id from item
 -- name: item
 -- An item, unless it or its base is being deleted.
 select i.id, i.base_id, i.parent_id, i.type, i.title, i.status, i.error_code, i.error_message, i.warnings, i.source,
-       i.size_bytes, i.wanted_version, i.live_version, i.chunk_count, i.created_at, i.updated_at,
+       i.size_bytes, i.wanted_version, i.live_version, i.chunk_count, i.left_out, i.created_at, i.updated_at,
        case when i.type in ('directory', 'sitemap', 'connector') then item_progress(i.id)
             else (select p.percent from progress p where p.item_id = i.id and p.version = i.wanted_version) end as percent
   from item i join base b on b.id = i.base_id
@@ -140,13 +141,13 @@ select i.id, i.base_id, i.parent_id, i.type, i.title, i.status, i.error_code, i.
 -- name: items_of
 -- These items, whatever their state.
 select id, base_id, parent_id, type, title, status, error_code, error_message, warnings, source, size_bytes,
-       wanted_version, live_version, chunk_count, created_at, updated_at
+       wanted_version, live_version, chunk_count, left_out, created_at, updated_at
   from item where id = any (%(ids)s::uuid[]) order by id;
 
 -- name: items
 -- Items of a base after a cursor: all of them, or the roots, or the children of one.
 select id, base_id, parent_id, type, title, status, error_code, error_message, warnings, source, size_bytes,
-       wanted_version, live_version, chunk_count, created_at, updated_at,
+       wanted_version, live_version, chunk_count, left_out, created_at, updated_at,
        case when status in ('completed', 'deleting') then null
             when type in ('directory', 'sitemap', 'connector') then item_progress(id)
             else (select p.percent from progress p where p.item_id = id and p.version = wanted_version) end as percent
@@ -159,6 +160,14 @@ select id, base_id, parent_id, type, title, status, error_code, error_message, w
    and (%(title)s::text is null or strpos(lower(title), lower(%(title)s)) > 0)
    and (%(after)s::uuid is null or id > %(after)s)
  order by id limit %(limit)s;
+
+-- name: top_source
+-- The source of the container that somebody added, for one that its listing brought up at any depth.
+with recursive up(parent_id, source, listed_version) as (
+    select parent_id, source, listed_version from item where id = %(id)s
+    union all
+    select p.parent_id, p.source, p.listed_version from up u join item p on p.id = u.parent_id where u.listed_version > 0)
+select source from up where listed_version = 0;
 
 -- name: outermost
 -- Those of the items that have none of the others above them.
@@ -201,7 +210,7 @@ update item
        cause = %(cause)s
  where id = any (%(ids)s::uuid[]) and status in ('completed', 'failed')
 returning id, base_id, parent_id, type, title, status, error_code, error_message, warnings, source, size_bytes,
-          wanted_version, live_version, chunk_count, created_at, updated_at;
+          wanted_version, live_version, chunk_count, left_out, created_at, updated_at;
 
 -- name: added_below
 -- What people put below a container: no listing will bring it up.
@@ -217,6 +226,14 @@ select exists (select from item_subtree(array[%(root)s::uuid]) s join item i on 
 select body from item where id = %(id)s;
 
 -- name: blob_of
+-- The name of an uploaded file's bytes in the store.
+select b.name from item i join blob b on b.hash = i.blob_hash where i.id = %(id)s;
+
+-- name: blobs_of
+-- The names of uploaded files' bytes in the store, by item.
+select i.id, b.name from item i join blob b on b.hash = i.blob_hash where i.id = any (%(ids)s::uuid[]);
+
+-- name: blob_hash_of
 -- The hash of an uploaded file's bytes.
 select blob_hash from item where id = %(id)s;
 
@@ -241,8 +258,8 @@ update item
 returning id;
 
 -- name: set_expanded
--- All children of a container's version are filed.
-update item set expanded_version = %(version)s, updated_at = clock_now()
+-- All children of a container's version are filed, but for what its source has and the listing left out.
+update item set expanded_version = %(version)s, left_out = %(left_out)s, updated_at = clock_now()
  where id = %(id)s and wanted_version = %(version)s and status <> 'deleting'
 returning id;
 
@@ -268,8 +285,8 @@ moved as (
     update item i set status = 'reading', error_code = null, error_message = null, updated_at = clock_now()
       from locked where i.id = locked.id returning i.*)
 select i.id, i.base_id, i.parent_id, i.type, i.title, i.status, i.error_code, i.error_message, i.warnings, i.source,
-       i.size_bytes, i.wanted_version, i.live_version, i.chunk_count, i.created_at, i.updated_at, i.body, i.blob_hash,
-       live.content_hash as live_content, live.recipe as live_recipe,
+       i.size_bytes, i.wanted_version, i.live_version, i.chunk_count, i.left_out, i.created_at, i.updated_at, i.body,
+       (select b.name from blob b where b.hash = i.blob_hash) as blob_name, live.content_hash as live_content, live.recipe as live_recipe,
        begun.content_hash as begun_content, begun.recipe as begun_recipe
   from moved i
   left join item_version live on live.item_id = i.id and live.version = i.live_version
@@ -416,31 +433,50 @@ delete from content c
 select hash from blob where hash = any (%(hashes)s::bytea[]) order by hash for update;
 
 -- name: doom_blobs
--- kept -> removing, for blobs that no item uses. The caller has locked them: this snapshot is newer than the locks.
-update blob b set state = 'removing'
- where b.hash = any (%(hashes)s::bytea[]) and b.state = 'kept'
-   and not exists (select from item i where i.blob_hash = b.hash);
+-- Blobs that no item uses are none any more, and their names doomed.
+-- The caller has locked them: this snapshot is newer than the locks.
+with gone as (
+    delete from blob b
+     where b.hash = any (%(hashes)s::bytea[]) and not exists (select from item i where i.blob_hash = b.hash)
+    returning b.name)
+insert into stray (name, doomed) select name, true from gone;
 
 -- name: unused_blobs
 -- Blobs that were stored long ago, and that no item uses.
 select hash from blob b
- where b.state = 'kept' and b.kept_at < clock_now() - interval '30 minutes'
-   and not exists (select from item i where i.blob_hash = b.hash)
+ where b.kept_at < clock_now() - interval '30 minutes' and not exists (select from item i where i.blob_hash = b.hash)
  limit 10000;
 
--- name: removing_blobs
--- Blobs that are on their way out of the store, the caller's alone until the transaction ends.
-select hash from blob where state = 'removing' order by hash limit %(limit)s for update;
-
--- name: forget_blobs
--- removing -> gone, once they are out of the store.
-delete from blob where hash = any (%(hashes)s::bytea[]) and state = 'removing';
-
 -- name: hold_blobs
--- Blobs that are kept, and stay so until the transaction ends.
-select hash from blob where hash = any (%(hashes)s::bytea[]) and state = 'kept' order by hash for share;
+-- Blobs that are there, and stay so until the transaction ends.
+select hash from blob where hash = any (%(hashes)s::bytea[]) order by hash for share;
+
+-- name: announce_name
+-- () -> stray: bytes are about to get this name. A day is far more than that takes.
+insert into stray (name, doomed, due_at) values (%(name)s, false, clock_now() + interval '1 day');
+
+-- name: claim_name
+-- stray -> (): the caller's to keep, unless it is doomed.
+delete from stray where name = %(name)s and not doomed returning name;
 
 -- name: keep_blob
--- () | removing -> kept; waits while the store removes the same bytes.
-insert into blob (hash, size) values (%(hash)s, %(size)s)
-on conflict (hash) do update set kept_at = clock_now(), state = 'kept';
+-- () -> kept, under this name; under the one that it has when equal bytes are kept already.
+insert into blob (hash, size, name) values (%(hash)s, %(size)s, %(name)s)
+on conflict (hash) do update set kept_at = clock_now()
+returning name;
+
+-- name: doom_name
+-- () | doomed -> doomed.
+insert into stray (name, doomed) values (%(name)s, true) on conflict (name) do nothing;
+
+-- name: doom_due
+-- stray -> doomed, for what was announced long ago: whoever wanted to keep it is gone, or comes too late.
+update stray set doomed = true, due_at = clock_now() where not doomed and due_at <= clock_now();
+
+-- name: doomed_names
+-- Names to take out of the store.
+select name from stray where doomed order by name limit %(limit)s;
+
+-- name: forget_names
+-- doomed -> gone, once they are out of the store.
+delete from stray where name = any (%(names)s::text[]) and doomed;

@@ -1,6 +1,6 @@
 """The catalog's tables, one function per question or change, in the caller's transaction."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -27,6 +27,7 @@ async def insert_base(
     chunking: dict[str, Any],
     file_processor: str | None = None,
     on_restart: OnRestart = "resume",
+    settings: Mapping[str, Any] | None = None,
 ) -> Base | None:
     """Create a base; None when the name is taken."""
     return await queries.maybe(
@@ -40,6 +41,7 @@ async def insert_base(
         chunking=Jsonb(chunking),
         file_processor=file_processor,
         on_restart=on_restart,
+        settings=Jsonb(dict(settings or {})),
     )
 
 
@@ -99,8 +101,9 @@ async def patch_base(
     chunking: dict[str, Any] | None,
     file_processor: str | None,
     on_restart: OnRestart | None,
+    settings: Mapping[str, Any],
 ) -> Base | None:
-    """Change what is given; None when the name is taken."""
+    """Change what is given, of `settings` too; None when the name is taken."""
     return await queries.maybe(
         tx,
         Base,
@@ -110,6 +113,7 @@ async def patch_base(
         chunking=None if chunking is None else Jsonb(chunking),
         file_processor=file_processor,
         on_restart=on_restart,
+        settings=Jsonb(dict(settings)),
     )
 
 
@@ -293,6 +297,12 @@ async def list_items(
     )
 
 
+async def top_source(tx: Tx, item_id: ItemId) -> dict[str, Any]:
+    """The source of the container that somebody added, for one that its listing brought up."""
+    found = await queries.values(tx, "top_source", id=item_id)
+    return found[0] if found else {}
+
+
 async def outermost(tx: Tx, ids: Sequence[ItemId]) -> list[ItemId]:
     """Those of the items that have none of the others above them."""
     return await queries.values(tx, "outermost", ids=list(ids))
@@ -331,7 +341,24 @@ async def note_text(tx: Tx, item_id: ItemId) -> str | None:
     return found[0] if found else None
 
 
-async def blob_of(tx: Tx, item_id: ItemId) -> bytes | None:
-    """The hash of an uploaded file's bytes."""
+async def blob_of(tx: Tx, item_id: ItemId) -> str | None:
+    """The name of an uploaded file's bytes in the store."""
     found = await queries.values(tx, "blob_of", id=item_id)
+    return found[0] if found else None
+
+
+@dataclass(frozen=True)
+class _Named:
+    id: ItemId
+    name: str
+
+
+async def blobs_of(tx: Tx, ids: Sequence[ItemId]) -> dict[ItemId, str]:
+    """The names of uploaded files' bytes in the store, for those of the items that are such."""
+    return {row.id: row.name for row in await queries.many(tx, _Named, "blobs_of", ids=list(ids))}
+
+
+async def blob_hash_of(tx: Tx, item_id: ItemId) -> bytes | None:
+    """The hash of an uploaded file's bytes."""
+    found = await queries.values(tx, "blob_hash_of", id=item_id)
     return found[0] if found else None

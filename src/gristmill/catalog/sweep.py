@@ -1,4 +1,5 @@
-"""The end of items: rows, versions, contents and blobs, in batches that each leave nothing dangling."""
+"""The end of items: rows, versions, contents and blobs, in batches that each leave nothing dangling; and the
+names in the blob store, each of which is used once."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -57,6 +58,9 @@ async def collect_contents(tx: Tx, hashes: Sequence[bytes]) -> int:
     return await queries.run(tx, "collect_contents", hashes=locked) if locked else 0
 
 
+# ── blobs, and names in the store that are no blob's ─────────────────────────────────────────────────────
+
+
 async def doom_blobs(tx: Tx, hashes: Sequence[bytes]) -> int:
     """Have those of the blobs leave the store that no item uses; how many. Locked first, looked at second."""
     locked = await queries.values(tx, "lock_blobs", hashes=list(hashes)) if hashes else []
@@ -68,22 +72,40 @@ async def unused_blobs(tx: Tx) -> list[bytes]:
     return await queries.values(tx, "unused_blobs")
 
 
-async def removing_blobs(tx: Tx, limit: int) -> list[bytes]:
-    """Blobs to take out of the store, the caller's alone until the transaction ends."""
-    return await queries.values(tx, "removing_blobs", limit=limit)
-
-
-async def forget_blobs(tx: Tx, hashes: Sequence[bytes]) -> None:
-    """These are out of the store."""
-    await queries.run(tx, "forget_blobs", hashes=list(hashes))
-
-
 async def hold_blobs(tx: Tx, hashes: Sequence[bytes]) -> bool:
-    """Have these blobs stay until the transaction ends; False when one is on its way out."""
+    """Have these blobs stay until the transaction ends; False when one is not there."""
     wanted = set(hashes)
     return not wanted or set(await queries.values(tx, "hold_blobs", hashes=list(wanted))) == wanted
 
 
-async def keep_blob(tx: Tx, digest: bytes, size: int) -> None:
-    """Keep a blob from now on. It may have left the store just before: the caller looks, and puts it there again."""
-    await queries.run(tx, "keep_blob", hash=digest, size=size)
+async def announce_name(tx: Tx, name: str) -> None:
+    """Write down that bytes are about to get this name in the store: if nobody keeps them, they are removed."""
+    await queries.run(tx, "announce_name", name=name)
+
+
+async def keep_blob(tx: Tx, digest: bytes, size: int, name: str) -> str | None:
+    """Keep bytes that are in the store under an announced name; the name that they are kept under, which is another
+    when equal bytes are kept already, and None when they were announced so long ago that they were given up. Unless
+    they are kept under the announced name, that is doomed."""
+    kept: str | None = None
+    if await queries.values(tx, "claim_name", name=name):
+        (kept,) = await queries.values(tx, "keep_blob", hash=digest, size=size, name=name)
+    if kept != name:
+        # Also when it was given up: it may have been taken out of the store before the bytes came in.
+        await queries.run(tx, "doom_name", name=name)
+    return kept
+
+
+async def doom_due_names(tx: Tx) -> None:
+    """Give up names that were announced long ago."""
+    await queries.run(tx, "doom_due")
+
+
+async def doomed_names(tx: Tx, limit: int) -> list[str]:
+    """Names to take out of the store."""
+    return await queries.values(tx, "doomed_names", limit=limit)
+
+
+async def forget_names(tx: Tx, names: Sequence[str]) -> None:
+    """These are out of the store."""
+    await queries.run(tx, "forget_names", names=list(names))

@@ -30,12 +30,22 @@ class Outcome:
 
 
 async def add(
-    session: Session, out: Console, base: str, things: Sequence[str], notes: Sequence[str], *, wait: bool
+    session: Session,
+    out: Console,
+    base: str,
+    things: Sequence[str],
+    notes: Sequence[str],
+    *,
+    wait: bool,
+    ignore: Sequence[str] = (),
 ) -> Outcome:
-    """Add things and notes to the base of this name, which is made if there is none."""
-    items = [_item(thing) for thing in things] + [{"type": "note", "content": note} for note in notes]
+    """Add things and notes to the base of this name, which is made if there is none; of folders, not what the
+    patterns `ignore` say."""
+    items = [_item(thing, ignore) for thing in things] + [{"type": "note", "content": note} for note in notes]
     if not items:
         raise Refused("Nothing to add: give a path, or --note TEXT.", code="nothing_to_add")
+    if ignore and not any(item["type"] == "directory" for item in items):
+        raise Refused("--ignore is about folders, and none is added.", code="nothing_to_ignore")
     base_id = await base_named(session, base, create=True)
     answer = await session.call("POST", f"/knowledge-bases/{base_id}/items", json={"items": items})
     created, refused = answer["created"], answer["failed"]
@@ -51,6 +61,10 @@ async def add(
             out.print(
                 f"[red]failed[/red] {item['title']}: {item['error']['message']} ({item['error']['code']})"
             )
+        for item in below:
+            if item.get("leftOut"):
+                told = ", ".join(f"{count} {reason}" for reason, count in sorted(item["leftOut"].items()))
+                out.print(f"[yellow]left out[/yellow] of {item['title']}: {told}")
         leaves = [item for item in below if item["type"] not in _CONTAINERS]
         good = sum(1 for item in leaves if item["status"] == "completed")
         out.print(f"{good} of {len(leaves)} searchable in [bold]{base}[/bold].")
@@ -76,7 +90,7 @@ async def base_named(session: Session, name: str, *, create: bool) -> str:
     return (await session.call("POST", "/knowledge-bases", json={"name": name}))["id"]
 
 
-def _item(thing: str) -> dict[str, Any]:
+def _item(thing: str, ignore: Sequence[str]) -> dict[str, Any]:
     if "://" in thing:
         path = urlsplit(thing).path
         return {
@@ -84,7 +98,9 @@ def _item(thing: str) -> dict[str, Any]:
             "url": thing,
         }
     path = Path(thing).expanduser().absolute()
-    return {"type": "directory" if path.is_dir() else "file", "path": str(path)}
+    if path.is_dir():
+        return {"type": "directory", "path": str(path), **({"ignore": list(ignore)} if ignore else {})}
+    return {"type": "file", "path": str(path)}
 
 
 async def _see_through(

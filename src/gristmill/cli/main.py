@@ -70,6 +70,10 @@ def add(
         typer.Argument(metavar="[PATH_OR_URL]...", help="Files, folders, web pages and sitemaps."),
     ] = None,
     note: Annotated[list[str] | None, typer.Option("--note", help="A note's text; may be repeated.")] = None,
+    ignore: Annotated[
+        list[str] | None,
+        typer.Option("--ignore", help="Leave this out of folders, as in .gitignore; may be repeated."),
+    ] = None,
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait until all is searchable; fails when something failed.")
     ] = False,
@@ -81,7 +85,9 @@ def add(
 
     async def run() -> adding.Outcome:
         async with connect(current, work=wait) as session:
-            return await adding.add(session, out, base, things or [], note or [], wait=wait)
+            return await adding.add(
+                session, out, base, things or [], note or [], wait=wait, ignore=ignore or []
+            )
 
     current = _settings(quiet=True, data_dir=data_dir)
     outcome = _run(run())

@@ -3,52 +3,58 @@
     list        the source, in batches, outside any transaction
     file        each batch in one fenced transaction, in the base's turn: the root is read again and must still be
                 wanted and not deleting; new children are filed, known ones wanted anew, each with its job
-    finish      children that the source no longer has are deleted; the container is from now on as its children are
+    finish      children that the source no longer has are deleted; the container says what was left out, and is from
+                now on as its children are
 
-Killed anywhere: the next attempt lists again, and passes over what this version has listed already. So the first
+Where too many jobs wait already, it pauses until half of them are done, and then lists again: a batch is filed while
+there is any room, so that a listing always comes to its end. Killed anywhere: the next attempt lists again, and passes over what this version has listed already. So the first
 files are searchable while later ones are still being listed, and a listing of any size fits in memory.
 """
 
-import logging
+from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from datetime import timedelta
 from pathlib import Path
 
 from gristmill import catalog, events, faults, jobs
 from gristmill.catalog import Base, Item, ItemStatus, NewItem
 from gristmill.db import Database, Tx
-from gristmill.errors import GristmillError, Unsupported
+from gristmill.errors import GristmillError, Permanent, Unsupported
 from gristmill.events import ContainerExpanded, ItemFailed
 from gristmill.ingest.pipeline import base_of
-from gristmill.jobs import Band, Done, Job, Outcome
+from gristmill.jobs import Band, Done, Job, Outcome, QueueLimits, Snooze
 from gristmill.operations.delete import hide
-from gristmill.operations.schedule import announce_filed, schedule
+from gristmill.operations.schedule import announce_filed, has_room, schedule
 from gristmill.sources.directory import Found, Rules, list_folder
 from gristmill.sources.sitemap import SitemapRules, list_sitemap
 from gristmill.work import PrepareRoot
 
-log = logging.getLogger(__name__)
+# As long as a caller who is refused is asked to wait.
+_PAUSE = timedelta(seconds=30)
 
 
 class Expander:
     """Lists containers."""
 
-    def __init__(self, db: Database, *, private: bool) -> None:
-        self._db, self._private = db, private
+    def __init__(self, db: Database, *, private: bool, limits: QueueLimits | None = None) -> None:
+        self._db, self._private, self._limits = db, private, limits
 
     async def prepare(self, job: Job) -> Outcome:
         """File what the job's container holds, unless something newer is wanted."""
-        root = await self._open(job)
-        if root is None:
-            return Done()
+        opened = await self._open(job)
+        if isinstance(opened, Outcome):
+            return opened
+        root, rules = opened
         await faults.point("expand.opened")
-        async with aclosing(self._list(root)) as batches:
+        left_out = Counter[str]()
+        async with aclosing(self._list(root, rules, left_out)) as batches:
             async for batch in batches:
                 await faults.point("expand.listed")
-                if not await self._file(job, root, batch):
-                    return Done()
+                if (outcome := await self._file(job, root, batch)) is not None:
+                    return outcome
                 await faults.point("expand.filed")
-        await self._finish(job, root)
+        await self._finish(job, root, left_out)
         return Done()
 
     async def failed(self, tx: Tx, job: Job, error: GristmillError) -> None:
@@ -60,10 +66,24 @@ class Expander:
             await events.record(tx, failed)
             await events.announce_ready(tx, [base_of(job)])
 
-    async def _open(self, job: Job) -> Item | None:
+    async def _open(self, job: Job) -> tuple[Item, Rules] | Outcome:
+        """The container, and what its listing leaves out beside what the source itself says; or why not now."""
         async with self._db.transaction() as tx:
             turn = await self._turn(tx, job)
-            return turn[1] if turn is not None else None
+            if turn is None:
+                return Done()
+            base, root = turn
+            if job.interrupted and base.on_restart == "park":
+                raise Permanent(
+                    "Listing was interrupted, and this base does not resume by itself: recover it when you like.",
+                    code="interrupted",
+                )
+            begun = root.status is ItemStatus.PROCESSING
+            if not await has_room(tx, base, self._limits.half() if self._limits and begun else self._limits):
+                return Snooze(_PAUSE)
+            # The later of two patterns decides: those of the folder that was added are nearer than the base's.
+            own = (await catalog.top_source(tx, root.id)).get("ignore", [])
+            return root, Rules((*base.ignore, *own), base.include_hidden)
 
     async def _turn(self, tx: Tx, job: Job) -> tuple[Base, Item] | None:
         """The base's turn, and the root as it is then; None when it is gone, deleting or wanted otherwise."""
@@ -75,28 +95,32 @@ class Expander:
             return None
         return base, root
 
-    async def _list(self, root: Item) -> AsyncGenerator[list[NewItem]]:
+    async def _list(self, root: Item, rules: Rules, left_out: Counter[str]) -> AsyncGenerator[list[NewItem]]:
+        """What the source holds; `left_out` counts what it has beside that, once all is listed."""
         if root.type == "directory":
             top = Path(root.source.get("root", root.source["path"]))
-            async with aclosing(list_folder(Path(root.source["path"]), Rules(), top)) as folder:
+            async with aclosing(list_folder(Path(root.source["path"]), rules, top, left_out)) as folder:
                 async for found in folder:
                     yield [_child(entry, top) for entry in found]
         elif root.type == "sitemap":
             listing = list_sitemap(root.source["url"], SitemapRules(private=self._private))
             async for pages in listing:
                 yield [NewItem("url", page.url[:500], page.url, source={"url": page.url}) for page in pages]
-            if listing.left_out:
-                log.info("sitemap left pages out", extra={"item": root.id, **listing.left_out})
+            left_out.update(listing.left_out)
+            del left_out["duplicate"]  # is listed, once
         else:
             raise Unsupported(f"Items of type {root.type!r} can't be listed yet.")
 
-    async def _file(self, job: Job, root: Item, listed: Sequence[NewItem]) -> bool:
+    async def _file(self, job: Job, root: Item, listed: Sequence[NewItem]) -> Outcome | None:
+        """File a batch; an outcome when that was the last one, for now or for good."""
         version = root.wanted_version
         async with self._db.transaction() as tx:
             turn = await self._turn(tx, job)
             if turn is None:
-                return False
+                return Done()
             base, root = turn
+            if not await has_room(tx, base, self._limits):
+                return Snooze(_PAUSE)
             await catalog.set_stage(tx, root.id, version, ItemStatus.PROCESSING)
             known = await catalog.find_same(tx, base.id, root.id, listed)
             fresh = [item for place, item in enumerate(listed) if place not in known]
@@ -106,16 +130,16 @@ class Expander:
                 await announce_filed(tx, filed)
                 children += filed
             await schedule(tx, base, children, Band.NORMAL)
-        return True
+        return None
 
-    async def _finish(self, job: Job, root: Item) -> None:
+    async def _finish(self, job: Job, root: Item, left_out: Counter[str]) -> None:
         async with self._db.transaction() as tx:
             turn = await self._turn(tx, job)
             if turn is not None:
                 base, root = turn
                 if stale := await catalog.stale_children(tx, root.id, root.wanted_version):
                     await hide(tx, base, stale)
-                await catalog.set_expanded(tx, root.id, root.wanted_version)
+                await catalog.set_expanded(tx, root.id, root.wanted_version, +left_out)
                 await events.record(tx, ContainerExpanded(base.id, root.id, root.wanted_version))
             await jobs.complete(tx, job)
             if turn is not None:

@@ -150,7 +150,7 @@ class Pipeline:
 
     def _document(self, job: Job, base: Base, item: Opened) -> Document:
         embedder = self._embedders.get(base.embedder)
-        source = self._originals.of(item, note=item.body, blob=item.blob_hash)
+        source = self._originals.of(item, note=item.body, blob=item.blob_name)
         recipe = _recipe(embedder, base.chunking)
         return Document(job, base, item, item.wanted_version, embedder, source, recipe)
 

@@ -5,6 +5,7 @@ One fenced transaction in the base's turn. What became of a root since it was ac
     something in it is being deleted     passed over: delete wins
     it is being rebuilt as a whole       passed over, with `after` waited for
     something below it is active         waited for, with `skip` passed over
+    too many jobs wait already           waited for, whatever was asked
 
 A container is listed anew, which brings up the children its source has; what people put below it is wanted anew here.
 """
@@ -16,18 +17,20 @@ from gristmill import catalog, faults, jobs
 from gristmill.catalog import ItemId, ItemStatus, Unrested
 from gristmill.db import Database, Tx
 from gristmill.ingest.pipeline import base_of
-from gristmill.jobs import Band, Done, Job, Outcome, Snooze
-from gristmill.operations.schedule import schedule
+from gristmill.jobs import Band, Done, Job, Outcome, QueueLimits, Snooze
+from gristmill.operations.schedule import has_room, schedule
 from gristmill.work import OnActive, ReindexSubtree
 
 _LOOK_AGAIN = timedelta(seconds=1)
+# As long as a caller who is refused is asked to wait.
+_PAUSE = timedelta(seconds=30)
 
 
 class Rebuilder:
     """Wants subtrees anew."""
 
-    def __init__(self, db: Database) -> None:
-        self._db = db
+    def __init__(self, db: Database, limits: QueueLimits | None = None) -> None:
+        self._db, self._limits = db, limits
 
     async def reindex(self, job: Job) -> Outcome:
         """Make the roots that are at rest active, and queue their work."""
@@ -40,6 +43,8 @@ class Rebuilder:
                 unrested = await catalog.unrested(tx, work.root_ids)
                 if _must_wait(unrested, work.on_active):
                     return Snooze(_LOOK_AGAIN)
+                if not await has_room(tx, base, self._limits):
+                    return Snooze(_PAUSE)
                 passed_over = {item.root for item in unrested}
                 roots = [root for root in work.root_ids if root not in passed_over]
                 wanted = await catalog.want_anew(tx, await self._below(tx, roots), cause=job.id)

@@ -2,7 +2,7 @@
 
 from gristmill.jobs.enqueue import enqueue
 from gristmill.jobs.job import Band, Done, Enqueued, Job, JobId, NewJob, Outcome, Snooze, Work
-from gristmill.jobs.queue import Queue, QueueLimits, check_room, look
+from gristmill.jobs.queue import Queue, QueueLimits, check_room, is_full, look
 from gristmill.jobs.schedule import Schedule, next_time, put_schedules, remove_schedules
 from gristmill.jobs.store import (
     Cancelled,
@@ -58,6 +58,7 @@ __all__ = [
     "fence_all",
     "find_job",
     "find_jobs",
+    "is_full",
     "load_result",
     "look",
     "next_time",

@@ -125,9 +125,13 @@ delete from job_history where id in (
     select id from job_history where finished_at < clock_now() - %(retention)s::interval order by finished_at limit 5000);
 
 -- name: depth
--- How many jobs wait in a lane, or in all, counted no further than a limit.
-select count(*)::int from (
-    select from job where state = 'queued' and (%(lane)s::text is null or lane = %(lane)s) limit %(limit)s) j;
+-- How many jobs wait in a lane, or in all, for their turn or their next attempt; of each no more than a limit is counted.
+select (select count(*) from (
+            select from job where state = 'queued' and (%(lane)s::text is null or lane = %(lane)s)
+               and kind <> all (%(but)s::text[]) limit %(limit)s) queued)::int
+     + (select count(*) from (
+            select from job where state = 'delayed' and (%(lane)s::text is null or lane = %(lane)s)
+               and kind <> all (%(but)s::text[]) limit %(limit)s) delayed)::int;
 
 -- name: counts
 -- Living jobs by kind and state, of one lane or of all.

@@ -41,6 +41,10 @@ class QueueLimits:
     lane: int
     total: int
 
+    def half(self) -> "QueueLimits":
+        """Half of it, for who waits until there is room again rather than for each single place."""
+        return QueueLimits(max(1, self.lane // 2), max(1, self.total // 2))
+
 
 async def check_room(tx: Tx, lane: str, more: int, limits: QueueLimits) -> None:
     """Raise LimitReached when `more` jobs in `lane` would be too many. A limit is met, never passed, by callers
@@ -52,6 +56,14 @@ async def check_room(tx: Tx, lane: str, more: int, limits: QueueLimits) -> None:
                 retry_after=RETRY_AFTER,
                 code="queue_full",
             )
+
+
+async def is_full(tx: Tx, lane: str, limits: QueueLimits, but: Sequence[str] = ()) -> bool:
+    """Whether as many jobs wait as may; those of the kinds `but` don't count."""
+    for where, most in ((lane, limits.lane), (None, limits.total)):
+        if await store.depth(tx, where, most, but) >= most:
+            return True
+    return False
 
 
 async def look(tx: Tx, lane: str) -> Queue:

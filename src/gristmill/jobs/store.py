@@ -204,9 +204,10 @@ async def revive(tx: Tx, ids: Sequence[JobId]) -> list[JobId]:
     return await queries.values(tx, "revive", ids=list(ids))
 
 
-async def depth(tx: Tx, lane: str | None, limit: int) -> int:
-    """How many jobs wait in a lane, or in all; counted no further than `limit`."""
-    return (await queries.values(tx, "depth", lane=lane, limit=limit))[0]
+async def depth(tx: Tx, lane: str | None, limit: int, but: Sequence[str] = ()) -> int:
+    """How many jobs wait in a lane, or in all, for their turn or their next attempt; those of the kinds `but` don't
+    count. What is past `limit` need not be counted."""
+    return (await queries.values(tx, "depth", lane=lane, limit=limit, but=list(but)))[0]
 
 
 @dataclass(frozen=True)

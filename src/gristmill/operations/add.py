@@ -141,7 +141,7 @@ async def _file(
         )
     if on_conflict == "replace":
         for place in sorted(chosen & there.keys()):
-            released.append(await catalog.blob_of(tx, there[place]))
+            released.append(await catalog.blob_hash_of(tx, there[place]))
             replaced = await catalog.replace_item(tx, there[place], items[place], cause)
             if replaced is not None:
                 created.append(replaced)

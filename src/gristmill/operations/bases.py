@@ -1,5 +1,6 @@
 """Making, changing, restoring and deleting knowledge bases."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import psycopg
@@ -23,6 +24,7 @@ async def create(
     *,
     file_processor: str | None = None,
     on_restart: OnRestart = "resume",
+    settings: Mapping[str, Any] | None = None,
 ) -> Base:
     """Create a base whose vectors `embedder` makes; its name must be free."""
     async with db.transaction() as tx:
@@ -35,6 +37,7 @@ async def create(
             chunking=chunking,
             file_processor=file_processor,
             on_restart=on_restart,
+            settings=settings,
         )
         if created is None:
             raise Conflict(f"A knowledge base named {name!r} exists already.", code="base_name_taken")
@@ -50,9 +53,10 @@ async def patch(
     chunking: dict[str, Any] | None = None,
     file_processor: str | None = None,
     on_restart: OnRestart | None = None,
+    settings: Mapping[str, Any] | None = None,
     restore_with: Embedder | None = None,
 ) -> Base:
-    """Change a base. Queued work goes on; what it has not read yet is read by the new rules.
+    """Change a base. Queued work goes on; what it has not read or listed yet is so by the new rules.
 
     `restore_with` brings a failed base back, if it is the embedder that made the base's vectors.
     """
@@ -69,6 +73,7 @@ async def patch(
                 chunking=chunking,
                 file_processor=file_processor,
                 on_restart=on_restart,
+                settings=settings or {},
             )
             if changed is None:
                 raise taken

@@ -58,9 +58,9 @@ async def violations(tx: Tx) -> list[Violation]:
     return found
 
 
-async def stuck(tx: Tx, base_id: BaseId | None = None) -> list[ItemId]:
+async def stuck(tx: Tx, base_id: BaseId | None = None, limit: int = _MOST) -> list[ItemId]:
     """Active items without a living job."""
-    return await queries.values(tx, "stuck", base=base_id, limit=_MOST)
+    return await queries.values(tx, "stuck", base=base_id, limit=limit)
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,8 @@ class Originals:
     private: bool
     scratch: Path = Path(tempfile.gettempdir())
 
-    def of(self, item: Item, *, note: str | None = None, blob: bytes | None = None) -> Source:
-        """The source of `item`; a note brings its text, an uploaded file its hash."""
+    def of(self, item: Item, *, note: str | None = None, blob: str | None = None) -> Source:
+        """The source of `item`; a note brings its text, an uploaded file the name of its bytes."""
         match item.type:
             case "note":
                 return NoteSource(note or "", item.title)
@@ -52,28 +52,28 @@ class Originals:
 
 @dataclass(frozen=True)
 class Upload:
-    """Bytes that somebody uploaded."""
+    """Bytes that somebody uploaded: `stored` is their name in the store, `name` the file's."""
 
     blobs: Blobs
-    digest: bytes
+    stored: str
     name: str
     limit: int
     scratch: Path
 
     async def probe(self) -> int:
         """Their number."""
-        return await self.blobs.size(self.digest)
+        return await self.blobs.size(self.stored)
 
     async def read(self) -> Original:
         """The bytes, or a file of them when there are many."""
         size = await self.probe()
         if size <= HELD:
-            return Original(await self.blobs.get(self.digest, HELD), self.name)
+            return Original(await self.blobs.get(self.stored, HELD), self.name)
         if size > self.limit:
             raise Permanent(
                 f"{self.name} has {size:,} bytes; at most {self.limit:,} are read.", code="document_too_large"
             )
-        if (path := self.blobs.file(self.digest)) is not None:
+        if (path := self.blobs.file(self.stored)) is not None:
             return Original(b"", self.name, path=path)
         return Original(b"", self.name, path=await self._laid_down(), temporary=True)
 
@@ -82,7 +82,7 @@ class Upload:
         path = Path(name)
         try:
             with os.fdopen(handle, "wb") as file:
-                async for part in self.blobs.read(self.digest):
+                async for part in self.blobs.read(self.stored):
                     await asyncio.to_thread(file.write, part)
         except BaseException:
             await asyncio.to_thread(path.unlink, missing_ok=True)

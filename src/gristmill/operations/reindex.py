@@ -10,6 +10,7 @@ a subtree is active    reject: the request is refused, with what is in the way
                        after: the job waits until the subtree is at rest
 """
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -22,6 +23,8 @@ from gristmill.jobs import JobId, NewJob
 from gristmill.operations import guards
 from gristmill.sources import Source
 from gristmill.work import OnActive, ReindexSubtree
+
+_AT_ONCE = 16  # sources that one request asks at the same time
 
 
 class SubtreeActive(Conflict):
@@ -71,13 +74,21 @@ async def reindex(
 
 
 async def _probe(sources: Mapping[ItemId, Source]) -> dict[ItemId, GristmillError]:
+    """Which of the sources can't be read now, and why; several are asked at once."""
     refused: dict[ItemId, GristmillError] = {}
-    for item_id, source in sources.items():
-        try:
-            await source.probe()
-        except WorkError as error:
-            refused[item_id] = error
-    return refused
+    free = asyncio.Semaphore(_AT_ONCE)
+
+    async def ask(item_id: ItemId, source: Source) -> None:
+        async with free:
+            try:
+                await source.probe()
+            except WorkError as error:
+                refused[item_id] = error
+
+    async with asyncio.TaskGroup() as asking:
+        for item_id, source in sources.items():
+            asking.create_task(ask(item_id, source))
+    return {item_id: refused[item_id] for item_id in sources if item_id in refused}
 
 
 async def _at_rest(tx: Tx, selected: Sequence[Item], on_active: OnActive) -> list[ItemId]:

@@ -11,8 +11,8 @@ from gristmill import events, faults, jobs
 from gristmill.catalog import Base, Item, ItemStatus
 from gristmill.db import Tx
 from gristmill.events import ContainerAdded, DocumentUploadCompleted, Event, ItemFailed
-from gristmill.jobs import Band, NewJob
-from gristmill.work import IndexDocument, PrepareRoot
+from gristmill.jobs import Band, NewJob, QueueLimits
+from gristmill.work import IndexDocument, PrepareRoot, ReindexSubtree
 
 
 async def schedule(tx: Tx, base: Base, items: Sequence[Item], band: Band) -> None:
@@ -37,6 +37,14 @@ def _filed(item: Item) -> Event:
     if item.is_container:
         return ContainerAdded(item.base_id, item.id, item.title, item.type, version)
     return DocumentUploadCompleted(item.base_id, item.id, item.title, item.type, version)
+
+
+async def has_room(tx: Tx, base: Base, limits: QueueLimits | None) -> bool:
+    """Whether listings and rebuilds may bring up more work. They wait for it to be done rather than fail, and don't
+    count themselves, or they would wait for each other."""
+    return limits is None or not await jobs.is_full(
+        tx, base.lane, limits, but=(PrepareRoot.kind, ReindexSubtree.kind)
+    )
 
 
 def _job(base: Base, item: Item, band: Band) -> NewJob:

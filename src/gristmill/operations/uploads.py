@@ -1,32 +1,51 @@
 """Bytes that somebody gives us: in the store first, in the table second, used by an item third.
 
-Killed after the store: a file that the table does not know, harmless but for its room. Killed after the table: a blob
-that no item uses, which `collect` removes at a later start. Never the other way round.
+    keep            the name that the bytes will have is announced → they get it → one transaction: it is a blob's,
+                    or doomed, when equal bytes are kept already
+    release         one transaction: the names of blobs that nothing uses are doomed
+    empty_store     what is doomed leaves the store, then the table
+
+A name is used once. So whoever removes what was doomed a moment ago can't hit equal bytes that came since, two who
+remove the same do no harm, an upload never waits for a removal, and no transaction is open while the store works.
+
+    killed …                              is left                       goes
+    before the name is announced          a temporary                   at a start an hour later
+    before it is a blob's                 an announced name             a day later, with whoever removes next
+    before an item uses the blob          a blob                        at a start half an hour later
+    after names are doomed                doomed names                  with whoever removes next, or at the next start
 """
 
 from collections.abc import AsyncIterable, Callable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 
-from gristmill import catalog, clock, faults
+from gristmill import catalog, faults
 from gristmill.db import Database
 from gristmill.sources.blobs import Blob, Blobs
 
-_WAIT = timedelta(milliseconds=50)
-_AT_ONCE = 100  # blobs whose rows are locked while the store removes them
+_AT_ONCE = 100  # names that the store is asked to remove in one call
+_STALE = timedelta(hours=1)  # since the last write to a temporary: whoever wrote it is gone
 
 
 async def keep(
     db: Database, blobs: Blobs, read: Callable[[], AsyncIterable[bytes]], limit: int | None = None
 ) -> Blob:
-    """Store what `read` gives; it may be asked for twice, when equal bytes are being removed at this moment."""
-    while True:
-        blob = await blobs.put(read(), limit)
+    """Store what `read` gives; it is asked for again if storing took so long that the bytes were given up."""
+
+    async def announce(blob: Blob) -> None:
         async with db.connection() as tx:
-            await catalog.keep_blob(tx, blob.hash, blob.size)
-        # Equal bytes may have left the store between the two: from the row on they stay.
-        if await blobs.exists(blob.hash):
-            return blob
-        await clock.pause(_WAIT)
+            await catalog.announce_name(tx, blob.name)
+        await faults.point("uploads.announced")
+
+    while True:
+        blob = await blobs.put(read(), limit, announce)
+        await faults.point("uploads.stored")
+        async with db.transaction() as tx:
+            name = await catalog.keep_blob(tx, blob.hash, blob.size, blob.name)
+        if name != blob.name:
+            await _remove(db, blobs, [blob.name])
+        if name is not None:
+            return replace(blob, name=name)
 
 
 async def release(db: Database, blobs: Blobs, hashes: Sequence[bytes]) -> None:
@@ -43,17 +62,24 @@ async def collect(db: Database, blobs: Blobs) -> None:
         unused = await catalog.unused_blobs(tx)
     await release(db, blobs, unused)
     await empty_store(db, blobs)
+    await blobs.sweep_temporaries(_STALE)
 
 
 async def empty_store(db: Database, blobs: Blobs) -> None:
-    """Take out of the store what is marked for it, by whoever marked it."""
+    """Take out of the store what is doomed, by whoever doomed it; when this returns, it is gone."""
+    async with db.connection() as tx:
+        await catalog.doom_due_names(tx)
     more = True
     while more:
-        # The one transaction that stays open while the store works: its locks keep everybody from storing the
-        # same bytes, and another removal from taking them away once they are stored anew.
-        async with db.transaction() as tx:
-            hashes = await catalog.removing_blobs(tx, _AT_ONCE)
-            await faults.point("remove.blobs_locked")
-            await blobs.delete(hashes)
-            await catalog.forget_blobs(tx, hashes)
-        more = bool(hashes)
+        async with db.connection() as tx:
+            names = await catalog.doomed_names(tx, _AT_ONCE)
+        await faults.point("remove.names_found")
+        await _remove(db, blobs, names)
+        more = bool(names)
+
+
+async def _remove(db: Database, blobs: Blobs, names: Sequence[str]) -> None:
+    await blobs.delete(names)
+    await faults.point("remove.bytes_gone")
+    async with db.connection() as tx:
+        await catalog.forget_names(tx, names)

@@ -1,7 +1,8 @@
-"""blobs: bytes kept by their SHA-256, in a folder or in an object store.
+"""blobs: bytes by name, in a folder or in an object store.
 
-    put         the bytes come in under a temporary name and are hashed on the way; then one move to `ab/cdef…`
-    put again   the same bytes take the same place, and the blob's age starts anew
+    put         the bytes come in under a temporary name and are hashed on the way; then one move to the name that is
+                theirs alone: their SHA-256 and a token, as `ab/cdef….token`
+    put again   the same bytes get a name of their own: nothing that is there is ever written over
     killed      before the move, a temporary is left, which `sweep_temporaries` removes; after it, the blob is whole
     read        by ranges: a slow reader holds no connection open, and no more than one part is in memory
 
@@ -14,19 +15,29 @@
 In a folder, `put` returns when the file and its name are on the disk (`blob_writer.py`). What the caller's own
 stream raises passes through as it is.
 
-A put of bytes that are there already races with their removal: the blob may go between `put` and the commit of the
-row that names it. Whoever puts asks `exists` once that row holds removal off, and puts again if it is not there.
+`put` tells the name before the bytes have it, so that the caller can write it down first: then nothing is ever in the
+store that nobody knows of. Which of equal bytes are kept is for the caller's table to say.
 """
 
 import contextlib
 import errno
 import hashlib
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Generator, Sequence
+import re
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Generator,
+    Sequence,
+)
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
+from uuid import uuid4
 
 import obstore
 from obstore.exceptions import BaseError
@@ -48,6 +59,8 @@ from gristmill.sources.blob_writer import (
 SCHEMES = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "file", "memory")
 
 _LISTED_AT_ONCE = 1000
+# Without a token: of blobs from before names had one.
+_NAME = re.compile(r"[0-9a-f]{64}(\.[0-9a-f]{32})?")
 # Jobs have their own retries; obstore's default of three minutes would outlast a lease many times.
 _STORE_RETRIES = 3
 _STORE_PATIENCE = timedelta(seconds=20)
@@ -55,10 +68,11 @@ _STORE_PATIENCE = timedelta(seconds=20)
 
 @dataclass(frozen=True)
 class Blob:
-    """Some bytes in the store, by their SHA-256."""
+    """Some bytes in the store, and their SHA-256."""
 
     hash: bytes
     size: int
+    name: str
 
 
 class Blobs:
@@ -97,8 +111,14 @@ class Blobs:
             told = f"Blobs can't be kept in {folder}: {_reason(error)}."
             raise SetupError(told, code="bad_blob_store") from error
 
-    async def put(self, chunks: AsyncIterable[bytes], limit: int | None = None) -> Blob:
-        """Keep the bytes of `chunks`, of which there are at most `limit`."""
+    async def put(
+        self,
+        chunks: AsyncIterable[bytes],
+        limit: int | None = None,
+        announce: Callable[[Blob], Awaitable[None]] | None = None,
+    ) -> Blob:
+        """Keep the bytes of `chunks`, of which there are at most `limit`; `announce` is told of them when they are
+        all here, before they have their name."""
         hashed, size = hashlib.sha256(), 0
         writer: Writer = FileWriter(self._folder) if self._folder else ObjectWriter(self._store)
         try:
@@ -112,61 +132,65 @@ class Blobs:
                     with _told():
                         await writer.write(part)
                     await faults.point("blobs.part_written")
+            blob = Blob(hashed.digest(), size, f"{hashed.hexdigest()}.{uuid4().hex}")
+            if announce is not None:
+                await announce(blob)
             with _told():
-                await writer.keep(_path(hashed.digest()))
+                await writer.keep(_path(blob.name))
         except BaseException:
             await writer.drop()
             raise
-        return Blob(hashed.digest(), size)
+        return blob
 
-    async def read(self, digest: bytes) -> AsyncGenerator[bytes]:
+    async def read(self, name: str) -> AsyncGenerator[bytes]:
         """The bytes of a blob, part by part."""
-        size = await self.size(digest)
+        size = await self.size(name)
         part_size = FileWriter.part if self._folder is not None else OBJECT_PART
         for start in range(0, size, part_size):
             length = min(part_size, size - start)
-            with _told(reading=digest):
-                part = await self._store.get_range_async(_path(digest), start=start, length=length)
+            with _told(reading=name):
+                part = await self._store.get_range_async(_path(name), start=start, length=length)
             yield bytes(part)
 
-    def file(self, digest: bytes) -> Path | None:
+    def file(self, name: str) -> Path | None:
         """Where the blob lies, if the store is a folder of this machine."""
-        return None if self._folder is None else self._folder / _path(digest)
+        return None if self._folder is None else self._folder / _path(name)
 
-    async def get(self, digest: bytes, limit: int) -> bytes:
+    async def get(self, name: str, limit: int) -> bytes:
         """The bytes of a blob that are at most `limit`."""
-        size = await self.size(digest)
+        size = await self.size(name)
         if size > limit:
-            told = f"The blob {digest.hex()} has {size:,} bytes; at most {limit:,} are read."
+            told = f"The blob {name} has {size:,} bytes; at most {limit:,} are read."
             raise Permanent(told, code="document_too_large")
-        return b"".join([part async for part in self.read(digest)])
+        return b"".join([part async for part in self.read(name)])
 
-    async def size(self, digest: bytes) -> int:
+    async def size(self, name: str) -> int:
         """How many bytes a blob has."""
-        with _told(reading=digest):
-            return (await self._store.head_async(_path(digest)))["size"]
+        with _told(reading=name):
+            return (await self._store.head_async(_path(name)))["size"]
 
-    async def exists(self, digest: bytes) -> bool:
+    async def exists(self, name: str) -> bool:
         """Whether the blob is there."""
         try:
-            await self.size(digest)
+            await self.size(name)
         except Gone:
             return False
         return True
 
-    async def delete(self, digests: Sequence[bytes]) -> int:
+    async def delete(self, names: Sequence[str]) -> int:
         """Delete blobs; tells how many there were. S3 doesn't say: there, all that were named are counted."""
         with _told():
             if self._folder is not None:
-                paths = [self._folder / _path(digest) for digest in digests]
+                paths = [self._folder / _path(name) for name in names]
                 return await thread.run(lambda: sum(map(_unlink, paths)))
-            return await _delete_objects(self._store, [_path(digest) for digest in digests])
+            return await _delete_objects(self._store, [_path(name) for name in names])
 
     async def list(self, older_than: timedelta = timedelta(0)) -> AsyncGenerator[Blob]:
         """Every blob that was last put longer ago than `older_than`, in no order."""
         async for path, size in self._listed(None, older_than):
-            if (digest := _digest(path)) is not None:
-                yield Blob(digest, size)
+            name = path.replace("/", "")
+            if _NAME.fullmatch(name) and path == _path(name):  # else a temporary, or a stranger's
+                yield Blob(bytes.fromhex(name[:64]), size, name)
 
     async def sweep_temporaries(self, older_than: timedelta) -> int:
         """Remove what killed puts left behind; `older_than` must be longer than any put takes."""
@@ -245,28 +269,18 @@ async def _joined(chunks: AsyncIterable[bytes], size: int) -> AsyncGenerator[byt
         yield bytes(held)
 
 
-def _path(digest: bytes) -> str:
-    name = digest.hex()
+def _path(name: str) -> str:
     return f"{name[:2]}/{name[2:]}"
 
 
-def _digest(path: str) -> bytes | None:
-    """The hash that `path` is named by; None for a temporary or a stranger's file."""
-    try:
-        digest = bytes.fromhex(path.replace("/", ""))
-    except ValueError:
-        return None
-    return digest if len(digest) == hashlib.sha256().digest_size and path == _path(digest) else None
-
-
 @contextlib.contextmanager
-def _told(reading: bytes | None = None) -> Generator[None]:
+def _told(reading: str | None = None) -> Generator[None]:
     """What the store raises, in our words; what is not found is `reading`'s blob, if one is being read."""
     try:
         yield
     except (OSError, BaseError) as error:
         if reading is not None and isinstance(error, FileNotFoundError):
-            raise Gone(f"The blob {reading.hex()} is not in the store.", code="blob_gone") from error
+            raise Gone(f"The blob {reading} is not in the store.", code="blob_gone") from error
         full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
         code = "disk_full" if full else "blob_store_unavailable"
         raise Transient(f"The blob store failed: {_reason(error)}.", code=code) from error

@@ -2,11 +2,12 @@
 
     file, or a link to one            listed, with its size
     folder                            listed, not entered
-    link to a folder                  left out: so no loop is possible
+    link to a folder                  left out: so no loop is possible; counted as linked_folder
     link to nothing, or to itself     listed with Gone broken_link
     may not be looked at, or entered  listed with Unreadable permission_denied
+    the disk fails at this entry      listed without its size: whoever reads it finds out, and can try again
     name that is not UTF-8            listed with Unreadable undecodable_name, `name` made printable
-    device, socket, pipe              left out
+    device, socket, pipe              left out; counted as special_file
     left out by the rules             left out (`ignore.py`)
     gone since the system named it    left out
     the folder itself                 raises Gone or Unreadable; Transient when the disk fails
@@ -20,6 +21,7 @@ import contextlib
 import errno
 import os
 import stat
+from collections import Counter
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,12 +46,14 @@ class Found:
     error: WorkError | None = None
 
 
-async def list_folder(path: Path, rules: Rules, root: Path, batch: int = 500) -> AsyncGenerator[list[Found]]:
+async def list_folder(
+    path: Path, rules: Rules, root: Path, left_out: Counter[str] | None = None, batch: int = 500
+) -> AsyncGenerator[list[Found]]:
     """The entries of the folder `path`, which is `root` or below it, in batches of at most `batch`.
 
-    Close it (`contextlib.aclosing`) when you leave before its end: it holds the folder open.
+    What is left out for what it is, not by a rule, is counted in `left_out`. Close it (`contextlib.aclosing`) when you leave before its end: it holds the folder open.
     """
-    scan = _Scan(path, root)
+    scan = _Scan(path, root, Counter() if left_out is None else left_out)
     try:
         await thread.run(lambda: scan.open(rules))
         await faults.point("directory.opened")
@@ -63,9 +67,10 @@ async def list_folder(path: Path, rules: Rules, root: Path, batch: int = 500) ->
 class _Scan:
     """A folder held open by its number, so that nothing can take its place under the listing."""
 
-    def __init__(self, path: Path, root: Path) -> None:
+    def __init__(self, path: Path, root: Path, left_out: Counter[str]) -> None:
         self._path = path
         self._root = root
+        self._left_out = left_out
         self._held = contextlib.ExitStack()
 
     def open(self, rules: Rules) -> None:
@@ -114,7 +119,13 @@ class _Scan:
             status = entry.stat()
         except OSError as error:
             return self._failed(entry, kind, error)
-        return Found("file", path, name, status.st_size) if stat.S_ISREG(status.st_mode) else None
+        if stat.S_ISREG(status.st_mode):
+            return Found("file", path, name, status.st_size)
+        if stat.S_ISDIR(status.st_mode):
+            self._left_out["linked_folder"] += 1
+        else:
+            self._left_out["special_file"] += 1
+        return None
 
     def _folder_found(self, path: Path, entry: os.DirEntry[str]) -> Found:
         if os.access(entry.name, os.R_OK | os.X_OK, dir_fd=self._folder):
@@ -124,6 +135,8 @@ class _Scan:
 
     def _failed(self, entry: os.DirEntry[str], kind: Kind, error: OSError) -> Found | None:
         path, name = self._path / printable(entry.name), printable(entry.name)
+        if any(self._ignored.leaves_out(entry.name, folder=folder) for folder in (False, True)):
+            return None  # it may be a folder or not: what somebody keeps out stays out
         failure: WorkError
         match error.errno:
             case errno.ENOENT | errno.ENOTDIR | errno.ELOOP if _is_link(entry):
@@ -133,7 +146,7 @@ class _Scan:
             case errno.EACCES | errno.EPERM:
                 failure = _forbidden(path)
             case _:
-                failure = Transient(f"{path}: {error.strerror}", code="source_io_error")
+                return Found(kind, path, name)  # it may pass: its own job looks, and tries again
         return Found(kind, path, name, error=failure)
 
     def _told(self, error: OSError) -> WorkError:

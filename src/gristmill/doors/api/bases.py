@@ -11,7 +11,17 @@ from pydantic import Field
 from gristmill import catalog, jobs
 from gristmill.catalog import Base, BaseId, BaseStatus, OnRestart
 from gristmill.doors.api.context import InContext, PathBase
-from gristmill.doors.api.wire import Asked, ErrorBody, JsonObject, Limit, Name, Page, Stamped, Wire
+from gristmill.doors.api.wire import (
+    Asked,
+    ErrorBody,
+    JsonObject,
+    Limit,
+    Name,
+    Page,
+    Patterns,
+    Stamped,
+    Wire,
+)
 from gristmill.operations import bases, guards
 from gristmill.operations import queue as operations_queue
 
@@ -26,6 +36,13 @@ class Chunking(Asked):
     ) = None
 
 
+class Options(Asked):
+    """What the base's folders leave out and take in; from the next time on that one is listed."""
+
+    ignore: Annotated[Patterns, Field(description="Patterns as in .gitignore, left out.")] | None = None
+    include_hidden: Annotated[bool, Field(description="Take in names that begin with a dot.")] | None = None
+
+
 class NewBase(Asked):
     """A base to create; `onRestart` says whether interrupted work resumes by itself or waits for a hand."""
 
@@ -34,6 +51,7 @@ class NewBase(Asked):
     chunking: Chunking = Chunking()
     file_processor_id: Name | None = None
     on_restart: OnRestart = "resume"
+    settings: Options = Options()
 
 
 class ChangedBase(Asked):
@@ -43,6 +61,7 @@ class ChangedBase(Asked):
     chunking: Chunking | None = None
     file_processor_id: Name | None = None
     on_restart: OnRestart | None = None
+    settings: Options | None = None
     status: Literal["ready"] | None = None
 
 
@@ -57,6 +76,7 @@ class BaseOut(Stamped):
     chunking: JsonObject
     file_processor_id: str | None
     on_restart: str
+    settings: JsonObject
     item_counts: dict[str, int]
 
     @classmethod
@@ -76,6 +96,7 @@ class BaseOut(Stamped):
             chunking=base.chunking,
             file_processor_id=base.file_processor,
             on_restart=base.on_restart,
+            settings={"ignore": base.ignore, "includeHidden": base.include_hidden},
             item_counts=dict(counts),
         )
 
@@ -124,6 +145,7 @@ async def create_base(body: NewBase, context: InContext) -> BaseOut:
         chunking,
         file_processor=body.file_processor_id,
         on_restart=body.on_restart,
+        settings=body.settings.model_dump(by_alias=True, exclude_none=True),
     )
     return BaseOut.of(created, {})
 
@@ -172,6 +194,7 @@ async def patch_base(base_id: PathBase, body: ChangedBase, context: InContext) -
         chunking=chunking,
         file_processor=body.file_processor_id,
         on_restart=body.on_restart,
+        settings=body.settings and body.settings.model_dump(by_alias=True, exclude_none=True),
         restore_with=context.embedders.get(base.embedder) if body.status == "ready" else None,
     )
     return await get_base(base_id, context)

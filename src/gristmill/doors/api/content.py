@@ -63,7 +63,7 @@ async def get_original(item_id: PathItem, context: InContext) -> StreamingRespon
     if item.type not in ("note", "file"):
         raise Conflict(f"A {item.type} keeps no bytes of its own.", code="no_original")
     if isinstance(source, Upload):
-        size, body = await source.probe(), source.blobs.read(source.digest)
+        size, body = await source.probe(), source.blobs.read(source.stored)
     else:
         file = await asyncio.to_thread((await source.read()).open)
         size = await asyncio.to_thread(file.seek, 0, os.SEEK_END)

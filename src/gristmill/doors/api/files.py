@@ -1,6 +1,7 @@
 """`/api/knowledge-bases/{id}/files`: uploads, streamed to the blob store and never whole in memory."""
 
 from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Annotated
 from uuid import UUID
@@ -10,8 +11,10 @@ from fastapi import APIRouter, File, Form, UploadFile
 from gristmill.catalog import ItemId, NewItem
 from gristmill.doors.api.context import Context, InContext, PathBase
 from gristmill.doors.api.item import AddedOut
+from gristmill.errors import Permanent
 from gristmill.operations import add, guards
 from gristmill.operations.uploads import keep, release
+from gristmill.sources import Original
 
 router = APIRouter(tags=["items"])
 
@@ -33,7 +36,7 @@ async def upload_files(
     unused: list[bytes] = []
     try:
         for file in files:
-            entries += [await _stored(context, file)]
+            entries += [await _entry(context, file)]
         added = await add.add(
             context.db,
             base_id,
@@ -50,11 +53,28 @@ async def upload_files(
     return AddedOut.of(added)
 
 
-async def _stored(context: Context, file: UploadFile) -> add.Entry:
+async def _entry(context: Context, file: UploadFile) -> add.Entry:
+    """The file, its bytes stored; one that is too large to be read is refused by itself, and not stored."""
     name = "".join(c for c in PurePath(file.filename or "").name if c.isprintable())[:255] or "file"
-    blob = await keep(context.db, context.originals.blobs, lambda: _pieces(file))
-    new = NewItem("file", name, f"upload:{name}", source={"name": name}, blob=blob.hash, size_bytes=blob.size)
-    return add.Entry(new, None)
+    new = NewItem("file", name, f"upload:{name}", source={"name": name})
+    try:
+        blob = await keep(context.db, context.originals.blobs, lambda: _pieces(file), context.originals.limit)
+    except Permanent as error:
+        return add.Entry(new, _Refused(error))
+    return add.Entry(replace(new, blob=blob.hash, size_bytes=blob.size), None)
+
+
+@dataclass(frozen=True)
+class _Refused:
+    """A source that can't be read, which is known already."""
+
+    error: Permanent
+
+    async def probe(self) -> int:
+        raise self.error
+
+    async def read(self) -> Original:
+        raise self.error
 
 
 async def _pieces(file: UploadFile) -> AsyncIterator[bytes]:

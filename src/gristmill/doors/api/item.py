@@ -31,6 +31,7 @@ class ItemOut(Stamped):
     chunk_count: int
     version: int | None
     warnings: list[str]
+    left_out: dict[str, int]
     source: JsonObject
 
     @classmethod
@@ -54,7 +55,8 @@ class ItemOut(Stamped):
             size_bytes=item.size_bytes,
             chunk_count=item.chunk_count,
             version=item.live_version,
-            warnings=item.warnings,
+            warnings=[*item.warnings, *(["left_out"] if item.left_out else [])],
+            left_out=item.left_out,
             source={name: value for name, value in item.source.items() if name != "root"},
         )
 

@@ -1,6 +1,7 @@
 """`/api/knowledge-bases/{id}/items` and `/files`: adding, listing, deleting and re-indexing."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 from uuid import UUID
@@ -12,11 +13,11 @@ from gristmill import catalog
 from gristmill.catalog import BaseId, ItemId, ItemStatus, NewItem
 from gristmill.doors.api.context import Context, InContext, PathBase, PathItem
 from gristmill.doors.api.item import AcceptedOut, AddedOut, ItemOut, RefusedItem, ReindexOut
-from gristmill.doors.api.wire import Asked, Body, Limit, Page, PathText, Title
+from gristmill.doors.api.wire import Asked, Body, Limit, Page, PathText, Patterns, Title
 from gristmill.errors import Invalid, Permanent
 from gristmill.operations import add, delete, guards, reindex
 from gristmill.operations.originals import Folder, Originals
-from gristmill.sources import NoteSource, Source, normalise
+from gristmill.sources import NoteSource, normalise
 from gristmill.work import OnActive
 
 router = APIRouter(tags=["items"])
@@ -68,10 +69,13 @@ class NewDirectory(_OnDisk):
     """A folder on the server's disk, with all that is below it; each file becomes an item of its own."""
 
     type: Literal["directory"]
+    ignore: Patterns | None = None
 
     def entry(self, _originals: Originals) -> add.Entry:
-        """As the operation takes it."""
-        return add.Entry(self.new("directory"), Folder(Path(self.path)))
+        """As the operation takes it; the patterns are part of where it comes from."""
+        new = self.new("directory")
+        source = new.source | ({"ignore": self.ignore} if self.ignore else {})
+        return add.Entry(replace(new, source=source), Folder(Path(self.path)))
 
 
 class _OnTheWeb(Asked):
@@ -207,10 +211,12 @@ async def reindex_selection(
 ) -> ReindexOut:
     """Probe the sources of the selected items, and queue the rebuilding."""
     async with context.db.connection() as tx:
-        sources: dict[ItemId, Source] = {}
-        for item in await catalog.find_items(tx, ids):
-            note = await catalog.note_text(tx, item.id) if item.type == "note" else None
-            sources[item.id] = context.originals.of(item, note=note, blob=await catalog.blob_of(tx, item.id))
+        items = await catalog.find_items(tx, ids)
+        blobs = await catalog.blobs_of(tx, ids)
+    # A note is always there: its text need not be fetched to know that.
+    sources = {
+        item.id: context.originals.of(item, blob=blobs.get(item.id)) for item in items if item.type != "note"
+    }
     done = await reindex.reindex(context.db, base_id, ids, sources, on_active)
     return ReindexOut(
         root_ids=list(done.root_ids),

@@ -7,7 +7,8 @@ from uuid import UUID
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 from pydantic.alias_generators import to_camel
 
-from gristmill.errors import GristmillError
+from gristmill.errors import GristmillError, Invalid
+from gristmill.sources import Rules
 
 Entry = TypeVar("Entry")
 
@@ -44,6 +45,17 @@ def _not_blank(text: str) -> str:
     return text
 
 
+def _pattern(text: str) -> str:
+    if text.startswith("#"):
+        # In a file it would be a comment. Here somebody wants a name left out, and it would not be.
+        raise ValueError("begins with #; write \\# for a name that does")
+    try:
+        Rules((text,))
+    except Invalid as error:
+        raise ValueError(error.message) from None
+    return text
+
+
 Name = Annotated[
     str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200), AfterValidator(_one_line)
 ]
@@ -52,6 +64,9 @@ Title = Annotated[
 ]
 Body = Annotated[str, AfterValidator(_storable), AfterValidator(_not_blank)]
 PathText = Annotated[str, StringConstraints(min_length=1, max_length=4096), AfterValidator(_storable)]
+Pattern = Annotated[str, AfterValidator(_one_line), AfterValidator(_not_blank), AfterValidator(_pattern)]
+# Each entry of a folder is held against every one of them.
+Patterns = Annotated[list[Pattern], Field(max_length=200)]
 Limit = Annotated[int, Field(ge=1, le=500)]
 
 

@@ -1,0 +1,131 @@
+"""What folders leave out, as their base and whoever added them want it."""
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.acceptance.test_api import add, ended, make_base, refused
+from tests.acceptance.test_tree import healthy, titles
+from tests.process import command, environment
+from tests.waiting import until
+
+
+@pytest.fixture
+def docs(tmp_path: Path) -> Path:
+    """docs/{a.md, run.log, .plan.md, drafts/b.md, deep/{c.md, run.log, drafts/d.md}}."""
+    top = tmp_path / "docs"
+    for name in (
+        "a.md",
+        "run.log",
+        ".plan.md",
+        "drafts/b.md",
+        "deep/c.md",
+        "deep/run.log",
+        "deep/drafts/d.md",
+    ):
+        (top / name).parent.mkdir(parents=True, exist_ok=True)
+        (top / name).write_text(f"rye {name}")
+    return top
+
+
+async def files(http: httpx.AsyncClient, base: str) -> list[str]:
+    return await titles(http, base, parentId="*", type="file")
+
+
+async def added(http: httpx.AsyncClient, base: str, path: Path, **more: Any) -> dict[str, Any]:
+    (root,) = (await add(http, base, {"type": "directory", "path": str(path), **more}))["created"]
+    return await ended(http, root["id"])
+
+
+async def test_a_base_and_a_folder_say_what_is_left_out(http: httpx.AsyncClient, docs: Path) -> None:
+    """S4-57: ignore patterns per base and per item, at any depth, each from its own top."""
+    base = await make_base(http, settings={"ignore": ["*.log", "/drafts/"]})
+    root = await added(http, base, docs, ignore=["c.*"])
+    assert await files(http, base) == ["a.md", "d.md"]
+    assert root["source"] == {"path": str(docs), "ignore": ["c.*"]}
+    await added(http, base, docs / "deep", ignore=["!run.log"])
+    assert await files(http, base) == ["a.md", "c.md", "d.md", "run.log"]
+    await healthy(http)
+
+
+async def test_a_change_takes_effect_when_the_folder_is_listed_again(
+    http: httpx.AsyncClient, docs: Path
+) -> None:
+    """S4-10: queued work is not disturbed, what is searchable stays so until then."""
+    base = await make_base(http)
+    root = await added(http, base, docs)
+    whole = ["a.md", "b.md", "c.md", "d.md", "run.log", "run.log"]
+    assert await files(http, base) == whole
+    url = f"/api/knowledge-bases/{base}"
+    changed = await http.patch(url, json={"settings": {"ignore": ["drafts/"]}})
+    assert changed.json()["settings"] == {"ignore": ["drafts/"], "includeHidden": False}
+    changed = await http.patch(url, json={"settings": {"includeHidden": True}})
+    assert changed.json()["settings"] == {"ignore": ["drafts/"], "includeHidden": True}
+    assert await files(http, base) == whole
+    assert (await http.post(f"/api/knowledge-items/{root['id']}/reprocess")).status_code == 202
+
+    async def follows() -> bool:
+        return await files(http, base) == [".plan.md", "a.md", "c.md", "run.log", "run.log"]
+
+    await until(follows)
+    again = await http.post(
+        f"{url}/items",
+        json={
+            "items": [{"type": "directory", "path": str(docs), "ignore": ["*.log"]}],
+            "onConflict": "replace",
+        },
+    )
+    assert again.json()["created"][0]["id"] == root["id"]
+
+    async def follows_again() -> bool:
+        return await files(http, base) == [".plan.md", "a.md", "c.md"]
+
+    await until(follows_again)
+    await ended(http, root["id"])
+    await healthy(http)
+
+
+@pytest.mark.parametrize(
+    "pattern", ["!", "[z-a]", "*a*b*c*d", "x" * 2000, " ", "# a comment", "two\nlines", 7]
+)
+async def test_a_pattern_that_is_none_is_refused_with_its_field(
+    http: httpx.AsyncClient, docs: Path, pattern: object
+) -> None:
+    base = await make_base(http)
+    for method, url, body, field in (
+        ("POST", "", {"name": "other", "settings": {"ignore": ["ok", pattern]}}, "settings.ignore.1"),
+        ("PATCH", f"/{base}", {"settings": {"ignore": [pattern]}}, "settings.ignore.0"),
+        (
+            "POST",
+            f"/{base}/items",
+            {"items": [{"type": "directory", "path": str(docs), "ignore": [pattern]}]},
+            "items.0.directory.ignore.0",
+        ),
+    ):
+        answer = await http.request(method, f"/api/knowledge-bases{url}", json=body)
+        problem = refused(answer, 422, "invalid_request")
+        assert [error["field"] for error in problem["errors"]] == [field]
+    assert await titles(http, base) == []
+
+
+def test_the_command_leaves_out_what_it_is_told(
+    docs: Path, data_dir: Path, cache_dir: Path, database_url: str
+) -> None:
+    env = environment(data_dir, cache_dir, database_url=database_url)
+    done = command(env, "add", "notes", str(docs), "--ignore", "*.log", "--ignore", "drafts/", "--wait")
+    assert done.returncode == 0, done.stderr
+    assert "2 of 2 searchable in notes." in done.stdout
+    none = command(env, "add", "notes", "--note", "rye", "--ignore", "*.log")
+    assert (none.returncode, "nothing_to_ignore" in none.stderr) == (1, True)
+
+
+def test_the_command_tells_what_was_left_out(
+    docs: Path, data_dir: Path, cache_dir: Path, database_url: str
+) -> None:
+    (docs / "loop").symlink_to(docs)
+    env = environment(data_dir, cache_dir, database_url=database_url)
+    done = command(env, "add", "notes", str(docs), "--wait")
+    assert done.returncode == 0, done.stderr
+    assert "left out of docs: 1 linked_folder" in done.stdout
