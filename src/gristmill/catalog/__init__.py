@@ -1,5 +1,6 @@
 """What is filed where, for whose eyes."""
 
+from gristmill.catalog.access import ADMIN, Viewer
 from gristmill.catalog.base import Base, BaseId, OnRestart
 from gristmill.catalog.item import CONTAINERS, Item, ItemId, NewItem
 from gristmill.catalog.lifecycle import TERMINAL, BaseStatus, ItemStatus, phase, progress
@@ -41,7 +42,9 @@ from gristmill.catalog.store import (
     patch_base,
     relist,
     replace_item,
+    set_acl,
     set_base_status,
+    set_metadata,
     share_turn,
     stale_children,
     take_turn,
@@ -62,6 +65,7 @@ from gristmill.catalog.sweep import (
 )
 
 __all__ = [
+    "ADMIN",
     "CONTAINERS",
     "TERMINAL",
     "Base",
@@ -75,6 +79,7 @@ __all__ = [
     "Removed",
     "Same",
     "Unrested",
+    "Viewer",
     "abandon",
     "added_below",
     "blob_of",
@@ -112,9 +117,11 @@ __all__ = [
     "remove_items",
     "removing_blobs",
     "replace_item",
+    "set_acl",
     "set_base_status",
     "set_expanded",
     "set_failed",
+    "set_metadata",
     "set_stage",
     "settle",
     "settle_above",

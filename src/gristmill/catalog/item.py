@@ -34,6 +34,8 @@ class Item:
     chunk_count: int
     created_at: datetime
     updated_at: datetime
+    acl: list[str] | None = None  # its own list; None inherits
+    metadata: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "status", ItemStatus(self.status))
@@ -57,6 +59,8 @@ class NewItem:
     blob: bytes | None = None
     size_bytes: int | None = None
     error: GristmillError | None = None
+    acl: list[str] | None = None
+    metadata: dict[str, Any] = field(default_factory=dict[str, Any])
 
     @property
     def status(self) -> ItemStatus:

@@ -6,6 +6,7 @@ from typing import Any
 
 from psycopg.types.json import Jsonb
 
+from gristmill.catalog.access import ADMIN, Viewer
 from gristmill.catalog.base import Base, BaseId, OnRestart
 from gristmill.catalog.item import Item, ItemId, NewItem
 from gristmill.catalog.lifecycle import BaseStatus
@@ -26,6 +27,7 @@ async def insert_base(
     chunking: dict[str, Any],
     file_processor: str | None = None,
     on_restart: OnRestart = "resume",
+    acl: Sequence[str] = (),
 ) -> Base | None:
     """Create a base; None when the name is taken."""
     return await queries.maybe(
@@ -39,6 +41,7 @@ async def insert_base(
         chunking=Jsonb(chunking),
         file_processor=file_processor,
         on_restart=on_restart,
+        acl=list(acl),
     )
 
 
@@ -54,9 +57,9 @@ async def share_turn(tx: Tx, base_id: BaseId) -> None:
     await queries.run(tx, "share_turn", base=base_id)
 
 
-async def find_base(tx: Tx, base_id: BaseId) -> Base | None:
-    """The base of this id, unless it is being deleted."""
-    return await queries.maybe(tx, Base, "base", id=base_id)
+async def find_base(tx: Tx, base_id: BaseId, viewer: Viewer = ADMIN) -> Base | None:
+    """The base of this id, unless it is being deleted, or these eyes see nothing of it."""
+    return await queries.maybe(tx, Base, "base", id=base_id, eyes=viewer.eyes)
 
 
 async def find_any_base(tx: Tx, base_id: BaseId) -> Base | None:
@@ -64,14 +67,16 @@ async def find_any_base(tx: Tx, base_id: BaseId) -> Base | None:
     return await queries.maybe(tx, Base, "any_base", id=base_id)
 
 
-async def find_base_named(tx: Tx, name: str) -> Base | None:
+async def find_base_named(tx: Tx, name: str, viewer: Viewer = ADMIN) -> Base | None:
     """The base of this name, whatever its case."""
-    return await queries.maybe(tx, Base, "base_by_name", name=name)
+    return await queries.maybe(tx, Base, "base_by_name", name=name, eyes=viewer.eyes)
 
 
-async def list_bases(tx: Tx, *, limit: int, after: BaseId | None = None) -> list[Base]:
-    """Bases in the order of their making."""
-    return await queries.many(tx, Base, "bases", after=after, limit=limit)
+async def list_bases(
+    tx: Tx, *, limit: int, after: BaseId | None = None, viewer: Viewer = ADMIN
+) -> list[Base]:
+    """Bases that these eyes see something of, in the order of their making."""
+    return await queries.many(tx, Base, "bases", after=after, limit=limit, eyes=viewer.eyes)
 
 
 async def patch_base(
@@ -82,6 +87,7 @@ async def patch_base(
     chunking: dict[str, Any] | None,
     file_processor: str | None,
     on_restart: OnRestart | None,
+    acl: Sequence[str] | None = None,
 ) -> Base | None:
     """Change what is given; None when the name is taken."""
     return await queries.maybe(
@@ -93,6 +99,7 @@ async def patch_base(
         chunking=None if chunking is None else Jsonb(chunking),
         file_processor=file_processor,
         on_restart=on_restart,
+        acl=None if acl is None else list(acl),
     )
 
 
@@ -127,10 +134,12 @@ class _Count:
     count: int
 
 
-async def count_items(tx: Tx, bases: Sequence[BaseId]) -> dict[BaseId, dict[str, int]]:
-    """Items by status, for each of the bases."""
+async def count_items(
+    tx: Tx, bases: Sequence[BaseId], viewer: Viewer = ADMIN
+) -> dict[BaseId, dict[str, int]]:
+    """Items that these eyes see by status, for each of the bases."""
     found: dict[BaseId, dict[str, int]] = {base_id: {} for base_id in bases}
-    for row in await queries.many(tx, _Count, "item_counts", bases=list(bases)):
+    for row in await queries.many(tx, _Count, "item_counts", bases=list(bases), eyes=viewer.eyes):
         found[row.base_id][row.status] = row.count
     return found
 
@@ -159,6 +168,8 @@ async def insert_items(
         sizes=[item.size_bytes for item in new],
         codes=[item.error.code if item.error else None for item in new],
         messages=[item.error.message if item.error else None for item in new],
+        acls=[Jsonb(item.acl) for item in new],
+        metadata=[Jsonb(item.metadata) for item in new],
     )
 
 
@@ -224,9 +235,9 @@ async def stale_children(tx: Tx, parent_id: ItemId, version: int) -> list[ItemId
 # ── items: questions ─────────────────────────────────────────────────────────────────────────────────────
 
 
-async def find_item(tx: Tx, item_id: ItemId) -> Item | None:
-    """The item of this id, unless it is being deleted."""
-    return await queries.maybe(tx, Item, "item", id=item_id)
+async def find_item(tx: Tx, item_id: ItemId, viewer: Viewer = ADMIN) -> Item | None:
+    """The item of this id, unless it is being deleted, or not for these eyes."""
+    return await queries.maybe(tx, Item, "item", id=item_id, eyes=viewer.eyes)
 
 
 async def find_items(tx: Tx, ids: Sequence[ItemId]) -> list[Item]:
@@ -247,6 +258,7 @@ async def list_items(
     status: str | None = None,
     type: str | None = None,  # noqa: A002
     title: str | None = None,
+    viewer: Viewer = ADMIN,
 ) -> list[Item]:
     """Roots, children of `parent`, with `under` all below one item, or with `everywhere` all items, in the order
     of their making."""
@@ -264,7 +276,18 @@ async def list_items(
         status=status,
         type=type,
         title=title,
+        eyes=viewer.eyes,
     )
+
+
+async def set_acl(tx: Tx, item_id: ItemId, acl: Sequence[str] | None) -> None:
+    """Give an item, and all below it without a list of its own, another list; None: the one above it."""
+    await queries.run(tx, "set_acl", id=item_id, acl=None if acl is None else list(acl))
+
+
+async def set_metadata(tx: Tx, item_id: ItemId, metadata: dict[str, Any]) -> None:
+    """Replace what people say of an item."""
+    await queries.run(tx, "set_metadata", id=item_id, metadata=Jsonb(metadata))
 
 
 async def outermost(tx: Tx, ids: Sequence[ItemId]) -> list[ItemId]:

@@ -1,11 +1,13 @@
 """Making, changing, restoring and deleting knowledge bases."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import psycopg
 
 from gristmill import catalog, faults, jobs
 from gristmill.catalog import Base, BaseId, BaseStatus, OnRestart
+from gristmill.catalog.access import checked
 from gristmill.db import Database, Tx
 from gristmill.embedding import Embedder
 from gristmill.errors import Conflict
@@ -22,6 +24,7 @@ async def create(
     *,
     file_processor: str | None = None,
     on_restart: OnRestart = "resume",
+    acl: Sequence[str] = (),
 ) -> Base:
     """Create a base whose vectors `embedder` makes; its name must be free."""
     async with db.transaction() as tx:
@@ -34,6 +37,7 @@ async def create(
             chunking=chunking,
             file_processor=file_processor,
             on_restart=on_restart,
+            acl=checked(acl),
         )
         if created is None:
             raise Conflict(f"A knowledge base named {name!r} exists already.", code="base_name_taken")
@@ -48,6 +52,7 @@ async def patch(
     chunking: dict[str, Any] | None = None,
     file_processor: str | None = None,
     on_restart: OnRestart | None = None,
+    acl: Sequence[str] | None = None,
     restore_with: Embedder | None = None,
 ) -> Base:
     """Change a base. Queued work goes on; what it has not read yet is read by the new rules.
@@ -67,6 +72,7 @@ async def patch(
                 chunking=chunking,
                 file_processor=file_processor,
                 on_restart=on_restart,
+                acl=None if acl is None else checked(acl),
             )
             if changed is None:
                 raise taken

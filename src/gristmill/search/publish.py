@@ -26,7 +26,24 @@ async def begin(tx: Tx, item: Item) -> None:
 
 async def write(tx: Tx, item: Item, version: int, chunks: Sequence[Chunk]) -> None:
     """Write one batch of the version."""
-    await store.write(tx, item.base_id, item.id, version, chunks)
+    await write_many(tx, item.base_id, [(item, version, chunks)])
+
+
+async def write_many(tx: Tx, base_id: BaseId, batch: Sequence[tuple[Item, int, Sequence[Chunk]]]) -> None:
+    """Write chunks of many items of a base at once; they share a segment, which is cheaper to make and to search."""
+    await write_prepared(tx, base_id, prepare(batch))
+
+
+def prepare(batch: Sequence[tuple[Item, int, Sequence[Chunk]]]) -> store.Prepared:
+    """Lex a batch: what of writing it needs no transaction. A millisecond for every five chunks; worth a thread."""
+    return store.prepare(
+        [store.Written(item.id, item.title, version, chunks) for item, version, chunks in batch]
+    )
+
+
+async def write_prepared(tx: Tx, base_id: BaseId, prepared: store.Prepared) -> None:
+    """Write a batch that was prepared."""
+    await store.write(tx, base_id, prepared)
 
 
 async def publish(

@@ -9,9 +9,9 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 
 from gristmill import catalog, jobs
-from gristmill.catalog import Base, BaseId, BaseStatus, OnRestart
-from gristmill.doors.api.context import InContext, PathBase
-from gristmill.doors.api.wire import Asked, ErrorBody, JsonObject, Limit, Name, Page, Stamped, Wire
+from gristmill.catalog import ADMIN, Base, BaseId, BaseStatus, OnRestart
+from gristmill.doors.api.context import AsViewer, InContext, PathBase
+from gristmill.doors.api.wire import Acl, Asked, ErrorBody, JsonObject, Limit, Name, Page, Stamped, Wire
 from gristmill.operations import bases, guards
 from gristmill.operations import queue as operations_queue
 
@@ -34,6 +34,7 @@ class NewBase(Asked):
     chunking: Chunking = Chunking()
     file_processor_id: Name | None = None
     on_restart: OnRestart = "resume"
+    acl: Annotated[Acl, Field(default_factory=list)]
 
 
 class ChangedBase(Asked):
@@ -43,6 +44,7 @@ class ChangedBase(Asked):
     chunking: Chunking | None = None
     file_processor_id: Name | None = None
     on_restart: OnRestart | None = None
+    acl: Acl | None = None
     status: Literal["ready"] | None = None
 
 
@@ -57,6 +59,7 @@ class BaseOut(Stamped):
     chunking: JsonObject
     file_processor_id: str | None
     on_restart: str
+    acl: list[str]
     item_counts: dict[str, int]
 
     @classmethod
@@ -76,6 +79,7 @@ class BaseOut(Stamped):
             chunking=base.chunking,
             file_processor_id=base.file_processor,
             on_restart=base.on_restart,
+            acl=base.acl,
             item_counts=dict(counts),
         )
 
@@ -124,6 +128,7 @@ async def create_base(body: NewBase, context: InContext) -> BaseOut:
         chunking,
         file_processor=body.file_processor_id,
         on_restart=body.on_restart,
+        acl=body.acl,
     )
     return BaseOut.of(created, {})
 
@@ -131,6 +136,7 @@ async def create_base(body: NewBase, context: InContext) -> BaseOut:
 @router.get("")
 async def list_bases(
     context: InContext,
+    viewer: AsViewer,
     limit: Limit = 100,
     cursor: UUID | None = None,
     name: Annotated[str | None, Query(max_length=200)] = None,
@@ -138,11 +144,13 @@ async def list_bases(
     """All knowledge bases, oldest first; with `name`, the one of that name."""
     async with context.db.connection() as tx:
         if name is not None:
-            named = await catalog.find_base_named(tx, name)
+            named = await catalog.find_base_named(tx, name, viewer)
             found = [named] if named else []
         else:
-            found = await catalog.list_bases(tx, limit=limit, after=BaseId(cursor) if cursor else None)
-        counts = await catalog.count_items(tx, [base.id for base in found])
+            found = await catalog.list_bases(
+                tx, limit=limit, after=BaseId(cursor) if cursor else None, viewer=viewer
+            )
+        counts = await catalog.count_items(tx, [base.id for base in found], viewer)
     more = name is None and len(found) == limit
     return Page(
         items=[BaseOut.of(base, counts[base.id]) for base in found],
@@ -151,11 +159,11 @@ async def list_bases(
 
 
 @router.get("/{base_id}")
-async def get_base(base_id: PathBase, context: InContext) -> BaseOut:
+async def get_base(base_id: PathBase, context: InContext, viewer: AsViewer) -> BaseOut:
     """One knowledge base."""
     async with context.db.connection() as tx:
-        base = await guards.base_exists(tx, base_id)
-        counts = await catalog.count_items(tx, [base.id])
+        base = await guards.base_exists(tx, base_id, viewer)
+        counts = await catalog.count_items(tx, [base.id], viewer)
     return BaseOut.of(base, counts[base.id])
 
 
@@ -172,9 +180,10 @@ async def patch_base(base_id: PathBase, body: ChangedBase, context: InContext) -
         chunking=chunking,
         file_processor=body.file_processor_id,
         on_restart=body.on_restart,
+        acl=body.acl,
         restore_with=context.embedders.get(base.embedder) if body.status == "ready" else None,
     )
-    return await get_base(base_id, context)
+    return await get_base(base_id, context, ADMIN)
 
 
 @router.delete("/{base_id}", status_code=202)

@@ -10,10 +10,10 @@ from fastapi.responses import PlainTextResponse, StreamingResponse
 
 from gristmill import catalog, search
 from gristmill.catalog import Item, ItemId, ItemStatus
-from gristmill.doors.api.context import InContext, PathItem
-from gristmill.doors.api.wire import ErrorBody, JsonObject, Limit, Page, Stamped, Wire
+from gristmill.doors.api.context import AsViewer, InContext, PathItem
+from gristmill.doors.api.wire import Acl, Asked, ErrorBody, JsonObject, Limit, Page, Stamped, Wire
 from gristmill.errors import Conflict, GristmillError, Invalid
-from gristmill.operations import add, delete, guards
+from gristmill.operations import add, delete, describe, guards
 from gristmill.operations.originals import Upload
 
 router = APIRouter(prefix="/knowledge-items", tags=["items"])
@@ -36,6 +36,8 @@ class ItemOut(Stamped):
     version: int | None
     warnings: list[str]
     source: JsonObject
+    acl: list[str] | None
+    metadata: JsonObject
 
     @classmethod
     def of(cls, item: Item) -> Self:
@@ -60,7 +62,16 @@ class ItemOut(Stamped):
             version=item.live_version,
             warnings=item.warnings,
             source={name: value for name, value in item.source.items() if name != "root"},
+            acl=item.acl,
+            metadata=item.metadata,
         )
+
+
+class ChangedItem(Asked):
+    """What to change of an item. `acl: null` takes its own list away: it inherits again."""
+
+    acl: Acl | None = None
+    metadata: JsonObject | None = None
 
 
 class RefusedOut(Wire):
@@ -143,10 +154,26 @@ class ChunkOut(Wire):
 
 
 @router.get("/{item_id}")
-async def get_item(item_id: PathItem, context: InContext) -> ItemOut:
+async def get_item(item_id: PathItem, context: InContext, viewer: AsViewer) -> ItemOut:
     """One item: how far it is, and what went wrong if something did."""
     async with context.db.connection() as tx:
-        return ItemOut.of(await guards.item_exists(tx, item_id))
+        return ItemOut.of(await guards.item_exists(tx, item_id, viewer))
+
+
+@router.patch("/{item_id}")
+async def patch_item(item_id: PathItem, body: ChangedItem, context: InContext) -> ItemOut:
+    """Change who may see an item, and what is said of it; what is searchable stays so."""
+    async with context.db.connection() as tx:
+        item = await guards.item_exists(tx, item_id)
+    changed = await describe.describe(
+        context.db,
+        item.base_id,
+        item.id,
+        acl=body.acl,
+        inherit=body.acl is None and "acl" in body.model_fields_set,
+        metadata=body.metadata,
+    )
+    return ItemOut.of(changed)
 
 
 @router.delete("/{item_id}", status_code=202)
@@ -161,15 +188,18 @@ async def delete_item(item_id: PathItem, context: InContext) -> AcceptedOut:
 async def list_chunks(
     item_id: PathItem,
     context: InContext,
+    viewer: AsViewer,
     limit: Limit = 100,
     cursor: Annotated[str | None, Query(max_length=60)] = None,
 ) -> Page[ChunkOut]:
     """The chunks that search reads, of the item and all below it, in order."""
     async with context.db.transaction() as tx:
-        item = await guards.item_exists(tx, item_id)
-        base = await guards.base_exists(tx, item.base_id)
+        item = await guards.item_exists(tx, item_id, viewer)
+        base = await guards.base_exists(tx, item.base_id, viewer)
         await guards.chunks_may_be_listed(tx, base, item)
-        found = await search.list_chunks(tx, base.id, item.id, limit=limit, after=_after(cursor))
+        found = await search.list_chunks(
+            tx, base.id, item.id, limit=limit, after=_after(cursor), viewer=viewer
+        )
     last = found[-1] if len(found) == limit else None
     return Page(
         items=[
@@ -180,7 +210,7 @@ async def list_chunks(
                 text=row.text,
                 start=row.start,
                 end=row.end,
-                page=None,
+                page=row.page,
                 headings=row.headings,
                 metadata={"title": row.title, "version": row.version},
             )
@@ -191,10 +221,10 @@ async def list_chunks(
 
 
 @router.get("/{item_id}/content", response_class=PlainTextResponse)
-async def get_content(item_id: PathItem, context: InContext) -> PlainTextResponse:
+async def get_content(item_id: PathItem, context: InContext, viewer: AsViewer) -> PlainTextResponse:
     """The canonical content of the version that answers."""
     async with context.db.connection() as tx:
-        item = await guards.item_exists(tx, item_id)
+        item = await guards.item_exists(tx, item_id, viewer)
         text = await catalog.live_content(tx, item.id)
     if text is None:
         raise Conflict(f"The item is {item.status}: nothing of it is searchable yet.", code="item_not_ready")
@@ -202,10 +232,10 @@ async def get_content(item_id: PathItem, context: InContext) -> PlainTextRespons
 
 
 @router.get("/{item_id}/original")
-async def get_original(item_id: PathItem, context: InContext) -> StreamingResponse:
+async def get_original(item_id: PathItem, context: InContext, viewer: AsViewer) -> StreamingResponse:
     """The bytes that were given: an uploaded file, a note's text, or a file of the server's disk as it is now."""
     async with context.db.connection() as tx:
-        item = await guards.item_exists(tx, item_id)
+        item = await guards.item_exists(tx, item_id, viewer)
         note = await catalog.note_text(tx, item.id) if item.type == "note" else None
         source = context.originals.of(item, note=note, blob=await catalog.blob_of(tx, item.id))
     if item.type not in ("note", "file"):

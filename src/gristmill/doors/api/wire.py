@@ -52,6 +52,7 @@ Title = Annotated[
 ]
 Body = Annotated[str, AfterValidator(_storable), AfterValidator(_not_blank)]
 PathText = Annotated[str, StringConstraints(min_length=1, max_length=4096), AfterValidator(_storable)]
+Acl = Annotated[list[Annotated[str, StringConstraints(max_length=310)]], Field(max_length=1000)]
 Limit = Annotated[int, Field(ge=1, le=500)]
 
 
