@@ -27,14 +27,17 @@ from gristmill.jobs import Handler, Limits, QueueLimits, Worker
 from gristmill.operations import uploads
 from gristmill.operations.health import recover_deletions
 from gristmill.operations.originals import Originals
+from gristmill.search import HttpReranker, Searcher, tidy
 from gristmill.settings import Settings
 from gristmill.sources.blobs import Blobs
-from gristmill.work import DeleteBase, DeleteSubtree, IndexDocument, PrepareRoot, ReindexSubtree
+from gristmill.work import DeleteBase, DeleteSubtree, IndexDocument, PrepareRoot, ReindexSubtree, TidyBase
 
 log = logging.getLogger(__name__)
 
 # How often the embedded server is looked at: one that died is started again within this.
 _LOOK = timedelta(seconds=1)
+# How often it is looked whether segments are to be merged: searches slow down with their number, a little.
+_TIDY = timedelta(seconds=3)
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,7 @@ class Gristmill:
     db: Database
     embedders: Embedders
     originals: Originals
+    searcher: Searcher
     api: FastAPI
     worker: asyncio.Task[None] | None
 
@@ -69,8 +73,21 @@ async def running(
             private=settings.allow_private_addresses,
         )
         worker = await _start_worker(settings, url, db, embedders, originals, stack) if work else None
-        context = api.Context(db, embedders, originals, settings)
-        yield Gristmill(settings, db, embedders, originals, api.create(context), worker)
+        reranker = _reranker(settings)
+        if reranker is not None:
+            stack.push_async_callback(reranker.close)
+        searcher = Searcher(db, cache_bytes=settings.search_cache_mb * 2**20, reranker=reranker)
+        context = api.Context(db, embedders, originals, searcher, settings)
+        yield Gristmill(settings, db, embedders, originals, searcher, api.create(context), worker)
+
+
+def _reranker(settings: Settings) -> HttpReranker | None:
+    if settings.reranker_url is None:
+        return None
+    key = settings.reranker_api_key
+    return HttpReranker(
+        settings.reranker_url, settings.reranker_model, key.get_secret_value() if key is not None else None
+    )
 
 
 async def _database_url(settings: Settings, stack: AsyncExitStack) -> str:
@@ -118,6 +135,7 @@ async def _start_worker(
         DeleteSubtree.kind: Handler(remover.subtree),
         DeleteBase.kind: Handler(remover.base),
         ReindexSubtree.kind: Handler(rebuilder.reindex),
+        TidyBase.kind: Handler(tidy.Tidier(db).tidy),
     }
     limits = Limits(
         slots=settings.worker_slots,
@@ -137,9 +155,21 @@ async def _start_worker(
         await asyncio.gather(task, return_exceptions=True)
 
     stack.push_async_callback(stop)
+    tidying = asyncio.create_task(_keep_tidy(db), name="tidying")
+    stack.push_async_callback(_end, tidying)
     warm = asyncio.create_task(_warm(embedders), name="embedder warm-up")
     stack.push_async_callback(_end, warm)
     return task
+
+
+async def _keep_tidy(db: Database) -> None:
+    """Ask for the tidying of what needs it. What is missed is seen the next time, by any worker."""
+    while True:
+        try:
+            await tidy.ask(db)
+        except GristmillError as error:
+            log.warning("tidying can't be asked for", extra={"code": error.code, "reason": error.message})
+        await clock.pause(_TIDY)
 
 
 async def _warm(embedders: Embedders) -> None:

@@ -156,6 +156,18 @@ class Settings(BaseSettings):
         le=256,
         description="Threads of the local embedder.",
     )
+    reranker_url: str | None = Field(
+        default=None,
+        description="Endpoint that looks again at the best hits, of Cohere's form: `https://…/rerank`.",
+    )
+    reranker_model: str | None = Field(default=None, description="Model that the reranker is asked for.")
+    reranker_api_key: SecretStr | None = Field(default=None, description="Key of the reranker.")
+    search_cache_mb: int = Field(
+        default=256,
+        ge=1,
+        le=1_048_576,
+        description="Memory for what searches keep of bases, in MiB; about 85 for a million chunks of 384 dimensions.",
+    )
     faults: str = Field(
         default="", description="For tests: named crash points to arm, e.g. `publish.before_commit=kill@3`."
     )

@@ -6,6 +6,7 @@
     delete_subtree    base, roots       base     for ever    base and roots            interactive
     reindex_subtree   base, roots       base     5           base and roots            normal
     delete_base       base              base     for ever    base                      interactive
+    tidy_base         base              base     5           base                      bulk
 
 A kind is added here, handled in `ingest/` or `connectors/`, and tied to its handler in `app.py`.
 """
@@ -109,6 +110,20 @@ class DeleteBase(Work):
     def subject(self) -> UUID:
         """The base."""
         return self.base_id
+
+
+@dataclass(frozen=True)
+class TidyBase(Work):
+    """Bring a base's small segments together, and let go of what is gone."""
+
+    kind = "tidy_base"
+    band = Band.BULK
+
+    base_id: BaseId
+
+    def key(self) -> str:
+        """One job per base."""
+        return f"knowledge:{self.base_id}:tidy"
 
 
 def _selection(base_id: BaseId, roots: Sequence[ItemId], what: str) -> str:

@@ -172,7 +172,8 @@ class Hand:
 
     async def texts(self, base: Base, words: str) -> list[str]:
         """What a search for any of the words answers."""
-        hits = await search.search(self.db, base, None, words, limit=100, mode="text")
+        ask = search.Ask(words, limit=100, mode="text")
+        hits = await search.Searcher(self.db, cache_bytes=2**20).search([search.Target(base, None)], ask)
         return sorted(hit.text for hit in hits)
 
     async def healthy(self) -> None:

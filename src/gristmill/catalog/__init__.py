@@ -1,5 +1,6 @@
 """What is filed where, for whose eyes."""
 
+from gristmill.catalog.access import ADMIN, Viewer
 from gristmill.catalog.base import Base, BaseId, OnRestart
 from gristmill.catalog.indexing import (
     ContentPart,
@@ -61,7 +62,9 @@ from gristmill.catalog.store import (
     patch_base,
     relist,
     replace_item,
+    set_acl,
     set_base_status,
+    set_metadata,
     share_turn,
     share_turns,
     stale_children,
@@ -86,6 +89,7 @@ from gristmill.catalog.sweep import (
 )
 
 __all__ = [
+    "ADMIN",
     "CONTAINERS",
     "TERMINAL",
     "Base",
@@ -103,6 +107,7 @@ __all__ = [
     "Removed",
     "Same",
     "Unrested",
+    "Viewer",
     "Whole",
     "abandon",
     "added_below",
@@ -153,9 +158,11 @@ __all__ = [
     "relist",
     "remove_items",
     "replace_item",
+    "set_acl",
     "set_base_status",
     "set_expanded",
     "set_failed",
+    "set_metadata",
     "set_stage",
     "settle",
     "settle_above",
