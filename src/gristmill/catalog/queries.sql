@@ -143,6 +143,19 @@ select id, base_id, parent_id, type, title, status, error_code, error_message, w
    and (%(after)s::uuid is null or id > %(after)s)
  order by id limit %(limit)s;
 
+-- name: changes_mark
+-- The start of the oldest transaction that is writing items, or now less what a statement may take to get that far.
+select least(clock_now() - interval '500 ms', (
+    select min(a.xact_start) from pg_locks l join pg_stat_activity a on a.pid = l.pid
+     where l.locktype = 'relation' and l.mode = 'RowExclusiveLock' and l.relation = 'item'::regclass
+       and l.database = (select oid from pg_database where datname = current_database())));
+
+-- name: changes
+-- Items that changed since a mark.
+select id, base_id, updated_at from item
+ where updated_at >= %(since)s and (%(bases)s::uuid[] is null or base_id = any (%(bases)s))
+ order by updated_at desc limit %(limit)s;
+
 -- name: outermost
 -- Those of the items that have none of the others above them.
 with recursive up(start, id) as (

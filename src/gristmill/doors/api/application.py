@@ -3,7 +3,7 @@
 from fastapi import FastAPI
 
 from gristmill import __version__
-from gristmill.doors.api import bases, events, files, health, item, items, jobs, problems, search
+from gristmill.doors.api import bases, events, files, health, item, items, jobs, problems, search, webhooks
 from gristmill.doors.api.context import Context
 from gristmill.doors.api.gate import Gate
 
@@ -14,7 +14,7 @@ def create(context: Context) -> FastAPI:
     app = FastAPI(title="Gristmill", version=__version__, docs_url=None, redoc_url=None)
     app.state.context = context
     problems.register(app)
-    for door in (bases, items, files, item, search, jobs, events):
+    for door in (bases, items, files, item, search, jobs, events, webhooks):
         app.include_router(door.router, prefix="/api")
     app.include_router(health.router)
     app.add_api_route("/", _welcome, include_in_schema=False)

@@ -10,9 +10,13 @@ from gristmill.catalog import BaseId, ItemId
 from gristmill.db import Database
 from gristmill.embedding import Embedders
 from gristmill.errors import NotFound
+from gristmill.events import Broadcaster
+from gristmill.events.webhook import WebhookId
+from gristmill.events.webhooks import Sender
 from gristmill.jobs import QueueLimits
 from gristmill.operations.originals import Originals
 from gristmill.settings import Settings
+from gristmill.vault import Vault
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,9 @@ class Context:
     embedders: Embedders
     originals: Originals
     settings: Settings
+    broadcaster: Broadcaster
+    vault: Vault
+    sender: Sender
 
     @property
     def queue_limits(self) -> QueueLimits:
@@ -42,6 +49,10 @@ def _item_id(item_id: str) -> ItemId:
     return ItemId(_uuid(item_id, f"There is no item {item_id!r}.", "item_not_found"))
 
 
+def _webhook_id(webhook_id: str) -> WebhookId:
+    return WebhookId(_uuid(webhook_id, f"There is no webhook {webhook_id!r}.", "webhook_not_found"))
+
+
 def _uuid(text: str, message: str, code: str) -> UUID:
     try:
         return UUID(text)
@@ -53,3 +64,4 @@ def _uuid(text: str, message: str, code: str) -> UUID:
 InContext = Annotated[Context, Depends(_context)]
 PathBase = Annotated[BaseId, Depends(_base_id)]
 PathItem = Annotated[ItemId, Depends(_item_id)]
+PathWebhook = Annotated[WebhookId, Depends(_webhook_id)]
