@@ -102,7 +102,11 @@ class Settings(BaseSettings):
     )
     allow_private_addresses: bool = Field(
         default=False,
-        description="Let web pages and sitemaps be fetched from private networks and this machine.",
+        description="Let web pages and sitemaps be fetched from, and webhooks be sent to, private networks and this machine.",
+    )
+    secret_key: SecretStr | None = Field(
+        default=None,
+        description="Seals the secrets of webhooks, 32 bytes in base64; by default `secret.key` of the data dir.",
     )
     max_upload_mb: int = Field(
         default=1024,
@@ -146,6 +150,10 @@ class Settings(BaseSettings):
     )
     job_retention: Duration = Field(default=timedelta(days=7), description="How long finished jobs are kept.")
     event_retention: Duration = Field(default=timedelta(days=30), description="How long events are kept.")
+    reconcile_cron: str = Field(
+        default="*/5 * * * *",
+        description="When the reconciler looks for what should not be, as a cron expression in UTC.",
+    )
     embedder: str = Field(default="granite-30m-en", description="Embedder of new bases that name none.")
     embedders: dict[str, EmbedderSettings] = Field(
         default_factory=dict, description="Embedders behind HTTP endpoints, by the name that bases use."

@@ -194,6 +194,19 @@ with recursive up(parent_id, source, listed_version) as (
     select p.parent_id, p.source, p.listed_version from up u join item p on p.id = u.parent_id where u.listed_version > 0)
 select source from up where listed_version = 0;
 
+-- name: changes_mark
+-- The start of the oldest transaction that is writing items, or now less what a statement may take to get that far.
+select least(clock_now() - interval '500 ms', (
+    select min(a.xact_start) from pg_locks l join pg_stat_activity a on a.pid = l.pid
+     where l.locktype = 'relation' and l.mode = 'RowExclusiveLock' and l.relation = 'item'::regclass
+       and l.database = (select oid from pg_database where datname = current_database())));
+
+-- name: changes
+-- Items that changed since a mark.
+select id, base_id, updated_at from item
+ where updated_at >= %(since)s and (%(bases)s::uuid[] is null or base_id = any (%(bases)s))
+ order by updated_at desc limit %(limit)s;
+
 -- name: outermost
 -- Those of the items that have none of the others above them.
 with recursive up(start, id) as (

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -324,6 +325,29 @@ async def set_acl(tx: Tx, item_id: ItemId, acl: Sequence[str] | None) -> None:
 async def set_metadata(tx: Tx, item_id: ItemId, metadata: dict[str, Any]) -> None:
     """Replace what people say of an item."""
     await queries.run(tx, "set_metadata", id=item_id, metadata=Jsonb(metadata))
+
+
+@dataclass(frozen=True)
+class Change:
+    """An item that changed, and when."""
+
+    id: ItemId
+    base_id: BaseId
+    updated_at: datetime
+
+
+async def changes_mark(tx: Tx) -> datetime:
+    """From when on changes may still turn up: later ones are by transactions that have not written yet."""
+    return (await queries.values(tx, "changes_mark"))[0]
+
+
+async def changes(
+    tx: Tx, since: datetime, bases: Sequence[UUID] | None, *, limit: int = 10_000
+) -> list[Change]:
+    """Items that changed since a mark, in these bases or in all; the newest, when there are more than `limit`."""
+    return await queries.many(
+        tx, Change, "changes", since=since, bases=None if bases is None else list(bases), limit=limit
+    )
 
 
 async def outermost(tx: Tx, ids: Sequence[ItemId]) -> list[ItemId]:

@@ -3,7 +3,19 @@
 from fastapi import Depends, FastAPI
 
 from gristmill import __version__
-from gristmill.doors.api import bases, content, events, files, health, item, items, jobs, problems, search
+from gristmill.doors.api import (
+    bases,
+    content,
+    events,
+    files,
+    health,
+    item,
+    items,
+    jobs,
+    problems,
+    search,
+    webhooks,
+)
 from gristmill.doors.api.context import Context, reads_only
 from gristmill.doors.api.gate import Gate
 
@@ -20,7 +32,7 @@ def create(context: Context) -> FastAPI:
     )
     app.state.context = context
     problems.register(app)
-    for door in (bases, items, files, item, content, search, jobs, events):
+    for door in (bases, items, files, item, content, search, jobs, events, webhooks):
         app.include_router(door.router, prefix="/api")
     app.include_router(health.router)
     app.add_api_route("/", _welcome, include_in_schema=False)

@@ -11,10 +11,14 @@ from gristmill.catalog import ADMIN, BaseId, ItemId, Viewer, access
 from gristmill.db import Database
 from gristmill.embedding import Embedders
 from gristmill.errors import Forbidden, Invalid, NotFound
+from gristmill.events import Broadcaster
+from gristmill.events.webhook import WebhookId
+from gristmill.events.webhooks import Sender
 from gristmill.jobs import QueueLimits
 from gristmill.operations.originals import Originals
 from gristmill.search import Searcher
 from gristmill.settings import Settings
+from gristmill.vault import Vault
 
 ON_BEHALF = "X-Gristmill-On-Behalf-Of"
 
@@ -44,6 +48,9 @@ class Context:
     originals: Originals
     searcher: Searcher
     settings: Settings
+    broadcaster: Broadcaster
+    vault: Vault
+    sender: Sender
 
     @property
     def queue_limits(self) -> QueueLimits:
@@ -61,6 +68,10 @@ def _base_id(base_id: str) -> BaseId:
 
 def _item_id(item_id: str) -> ItemId:
     return ItemId(_uuid(item_id, f"There is no item {item_id!r}.", "item_not_found"))
+
+
+def _webhook_id(webhook_id: str) -> WebhookId:
+    return WebhookId(_uuid(webhook_id, f"There is no webhook {webhook_id!r}.", "webhook_not_found"))
 
 
 def _uuid(text: str, message: str, code: str) -> UUID:
@@ -119,3 +130,4 @@ InContext = Annotated[Context, Depends(_context)]
 PathBase = Annotated[BaseId, Depends(_base_id)]
 AsViewer = Annotated[Viewer, Depends(_viewer)]
 PathItem = Annotated[ItemId, Depends(_item_id)]
+PathWebhook = Annotated[WebhookId, Depends(_webhook_id)]
