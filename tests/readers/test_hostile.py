@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import struct
 import zipfile
 import zlib
 from pathlib import Path
@@ -116,6 +117,24 @@ async def test_archives_that_unfold_without_end_are_refused(reads: Reader) -> No
         await code_of(reads, samples.zipped({"a": zlib.compress(zeros) * 50}), "a.zip", embedded_mb=1)
         == "bomb"
     )
+
+
+async def test_an_image_of_too_many_pixels_is_refused(reads: Reader) -> None:
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", 30_000, 30_000, 8, 2, 0, 0, 0))
+    png = b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", zlib.compress(bytes(1_000_000))) + chunk(b"IEND", b"")
+    assert await code_of(reads, png, "a.png") == "bomb"
+
+
+async def test_what_is_nested_without_end_costs_no_crash(reads: Reader) -> None:
+    assert await code_of(reads, '<?xml version="1.0"?>' + "<a>" * 100_000, "a.xml") == "bomb"
+    deep = "<text:section>" * 2_000 + "<text:p>x</text:p>" + "</text:section>" * 2_000
+    assert await code_of(reads, samples.opendocument("text", deep), "a.odt") == "corrupt"
+    assert await code_of(reads, '{"cells":' + "[" * 100_000, "a.ipynb") == "corrupt"
+    reading = await reads("<html><body>" + "<div>" * 100_000 + "the words</body></html>", "a.html")
+    assert "the words" in reading.text
 
 
 async def test_a_workbook_that_repeats_one_long_text_is_refused(reads: Reader) -> None:

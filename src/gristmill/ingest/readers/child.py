@@ -6,6 +6,7 @@ kernel's limits) ends the process, and the parent says what that means. It ends 
 
 import contextlib
 import dataclasses
+import errno
 import importlib
 import socket
 import sys
@@ -55,8 +56,21 @@ def _serve(line: Line, message: Message) -> Message:
     except RecursionError:
         return {"k": "error", "code": "corrupt", "message": "It is nested deeper than any document is."}
     except Exception as error:  # a bug of ours or of a library that one document set off
-        traceback.print_exc()
-        return {"k": "error", "code": "reader_failed", "message": f"{type(error).__name__}: {error}"[:500]}
+        return _failed(error)
+    except BaseException as error:
+        # A panic of Rust: the library noticed that it was led astray, and unwound.
+        if type(error).__name__ != "PanicException":
+            raise
+        return {"k": "error", "code": "corrupt", "message": f"It can't be read: {error}"[:300]}
+
+
+def _failed(error: Exception) -> Message:
+    if isinstance(error, OSError) and error.errno == errno.EFBIG:
+        return {"k": "error", "code": "bomb", "message": "A document inside it is larger than it may be."}
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return {"k": "error", "code": "disk_full", "message": "There is no room for what it holds."}
+    traceback.print_exception(error)
+    return {"k": "error", "code": "reader_failed", "message": f"{type(error).__name__}: {error}"[:500]}
 
 
 def read(sink: Sink) -> Message:

@@ -29,6 +29,11 @@ from gristmill.ingest.readers.wire import Message
 _MOST_LOST_PAGES = 3
 _MOST_DEATHS = 10
 
+_KINDS: dict[str, type[GristmillError]] = {
+    "unsupported_type": Unsupported,
+    "no_text": NoText,
+    "disk_full": Transient,
+}
 _MESSAGES = {
     "reader_crashed": "The reader crashed on it; the file is likely damaged or made to harm.",
     "reader_timeout": "Reading it took longer than its size allows; split it, or simplify it.",
@@ -228,5 +233,4 @@ def _report(message: Message, progress: _Progress) -> Report:
 
 def _refuse(name: str, message: Message) -> NoReturn:
     code, detail = str(message["code"]), str(message["message"])
-    kind: type[GristmillError] = {"unsupported_type": Unsupported, "no_text": NoText}.get(code, Unreadable)
-    raise kind(f"{name}: {detail or _MESSAGES.get(code, code)}", code=code)
+    raise _KINDS.get(code, Unreadable)(f"{name}: {detail or _MESSAGES.get(code, code)}", code=code)

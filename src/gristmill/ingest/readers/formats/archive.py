@@ -79,6 +79,8 @@ def read_zip(sink: Sink) -> None:
     try:
         with zipfile.ZipFile(sink.task.path) as archive:
             members = archive.infolist()
+            if len(members) > 2 * sink.task.embedded_files:
+                bomb(f"it has {len(members):,} entries")
             if sum(member.file_size for member in members) > sink.task.embedded_bytes:
                 bomb("it unfolds to more than any archive of its size")
             for member in members:

@@ -34,7 +34,7 @@ def _frames(data: bytes) -> int:
             animated = opened.format in ("GIF", "PNG", "WEBP")  # many pictures, one meaning
             return 1 if animated else min(int(getattr(opened, "n_frames", 1)), _MOST_FRAMES)
     except Exception as error:
-        raise Refused(f"The image can't be opened: {error}"[:300], code="corrupt") from error
+        raise ocr.unopened(error) from error
 
 
 def _frame(data: bytes, number: int) -> object:
@@ -45,4 +45,4 @@ def _frame(data: bytes, number: int) -> object:
             picture.thumbnail((4_000, 4_000))
             return numpy.asarray(picture)
     except Exception as error:
-        raise Refused(f"Page {number + 1} can't be opened: {error}"[:300], code="corrupt") from error
+        raise ocr.unopened(error) from error

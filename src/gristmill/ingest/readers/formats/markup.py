@@ -4,6 +4,7 @@ XML's entities are expat's business, which stops amplification; what points outs
 that breaks off in the middle gives what came before.
 """
 
+import html
 import re
 import xml.parsers.expat
 from typing import Any
@@ -12,12 +13,12 @@ from gristmill.ingest.readers import encodings, plain, shapes
 from gristmill.ingest.readers.formats import office
 from gristmill.ingest.readers.sink import Refused, Sink, bomb
 
-_HEAD = re.compile(r"<head\b.*?</head\s*>|<script\b.*?</script\s*>|<style\b.*?</style\s*>", re.I | re.S)
-_TITLE = re.compile(r"<title[^>]*>(.*?)</title", re.I | re.S)
+_UNREAD = ("head", "script", "style")
+_TITLE = re.compile(r"<title[^>]{0,200}>(.{0,2000}?)</title", re.I | re.S)
 _CHARSET = re.compile(rb"""<meta[^>]{0,200}charset\s*=\s*["']?\s*([\w.:-]{2,40})""", re.I)
 _DECLARED = re.compile(rb"""<\?xml[^>]{0,200}encoding\s*=\s*["']([\w.:-]{2,40})""")
 _OUTSIDE = re.compile(r"^\s*(file|https?|ftp|jar|php|data|expect|gopher|netdoc):|^\s*[/\\]", re.I)
-_TAG = re.compile(r"<[^>]*>")
+_TAG = re.compile(r"<[^<>]*>")
 _DULL = frozenset(
     [
         "id",
@@ -51,11 +52,39 @@ def read_html(sink: Sink) -> None:
 
 def to_markdown(sink: Sink, text: str) -> str:
     """A page's whole body as markdown."""
-    body = _HEAD.sub(" ", text)
+    body = text
+    for tag in _UNREAD:
+        body = _without(body, tag)
     if not body.strip():
         return ""
     result: Any = office.extract(sink, "html", f"<html><body>{body}</body></html>".encode("utf-8", "replace"))
-    return str(result.content).strip() + "\n"
+    # What is nested too deeply for the library still has its words.
+    found = str(result.content).strip() or _words(body)
+    return found + "\n" if found else ""
+
+
+def _without(text: str, tag: str) -> str:
+    """`text` without the elements `tag`, in linear time, whatever is left open."""
+    folded = text.lower() if len(text.lower()) == len(text) else text
+    kept: list[str] = []
+    position = 0
+    while (start := folded.find(f"<{tag}", position)) >= 0:
+        if folded[start + len(tag) + 1 : start + len(tag) + 2].isalnum():  # another one, such as <header>
+            kept.append(text[position : start + 1])
+            position = start + 1
+            continue
+        end = folded.find(f"</{tag}", start)
+        if end < 0:
+            break
+        kept.append(text[position:start])
+        close = folded.find(">", end)
+        position = close + 1 if close >= 0 else len(text)
+    return "".join(kept) + text[position:]
+
+
+def _words(body: str) -> str:
+    lines = (" ".join(line.split()) for line in html.unescape(_TAG.sub("\n", body)).split("\n"))
+    return "\n".join(line for line in lines if line)
 
 
 def read_xml(sink: Sink) -> None:

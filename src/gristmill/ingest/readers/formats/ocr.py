@@ -57,8 +57,15 @@ def open_image(data: bytes) -> Any:
             return numpy.asarray(picture)
     except (Refused, MemoryError):
         raise
-    except Exception as error:  # Pillow raises whatever a broken file makes it stumble over
-        raise Refused(f"The image can't be opened: {error}"[:300], code="corrupt") from error
+    except Exception as error:
+        raise unopened(error) from error
+
+
+def unopened(error: Exception) -> Refused:
+    """Why an image could not be opened: Pillow raises whatever a file makes it stumble over."""
+    if type(error).__name__ == "DecompressionBombError":
+        return Refused(f"The image unfolds without end: {error}"[:300], code="bomb")
+    return Refused(f"The image can't be opened: {error}"[:300], code="corrupt")
 
 
 def _turns(lines: list[_Line]) -> list[int]:

@@ -22,6 +22,7 @@ _OFFICE, _PRESENTATION, _SVG = (
 _LINK = "{http://www.w3.org/1999/xlink}href"
 _DC = "{http://purl.org/dc/elements/1.1/}"
 _MOST_REPEATED = 100
+_MOST_LEVELS = 200
 _ENCRYPTED = b"encryption-data"
 _TYPES = {"text": ".odt", "spreadsheet": ".ods", "presentation": ".odp", "graphics": ".odg", "chart": ".odc"}
 
@@ -103,7 +104,9 @@ def _blocks(node: Any, depth: int = 0) -> Iterator[str]:
             yield "## " + " ".join(_blocks(child, depth + 1))
         elif child.tag == f"{_DRAW}image":
             yield f"![{_caption(node)}]({posixpath.basename(child.get(_LINK, ''))})"
-        elif child.tag not in (f"{_TEXT}tracked-changes", f"{_OFFICE}forms") and depth < 100:
+        elif child.tag not in (f"{_TEXT}tracked-changes", f"{_OFFICE}forms"):
+            if depth > _MOST_LEVELS:
+                raise Refused("It is nested deeper than any document is.", code="corrupt")
             yield from _blocks(child, depth + 1)
 
 
@@ -123,7 +126,7 @@ def _list(node: Any, level: int) -> Iterator[str]:
         if item.getparent() is not node:
             continue
         for child in item:
-            if child.tag == f"{_TEXT}list" and level < 20:
+            if child.tag == f"{_TEXT}list":
                 yield from _list(child, level + 1)
             elif child.tag in (f"{_TEXT}p", f"{_TEXT}h") and (text := _inline(child)):
                 yield f"{'  ' * level}- {text}"

@@ -13,6 +13,7 @@ from gristmill.ingest.readers.sink import Sink
 
 _OBJECT = re.compile(rb"\\(objdata|pict)\b")
 _WORD = re.compile(rb"\\\*|\\[a-zA-Z]+-?\d* ?|\\[^a-zA-Z]")
+_BRACE = re.compile(rb"[{}]")
 _NOT_HEX = re.compile(rb"[^0-9a-fA-F]+")
 
 
@@ -27,24 +28,23 @@ def inner(sink: Sink) -> None:
 
 
 def _groups(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    for found in _OBJECT.finditer(data):
-        position, digits = found.end(), bytearray()
-        depth = 0
+    position = 0
+    while (found := _OBJECT.search(data, position)) is not None:
+        position, depth, digits = found.end(), 0, bytearray()
         while position < len(data):
             brace = _next_brace(data, position)
             if depth == 0:
                 digits += _NOT_HEX.sub(b"", _WORD.sub(b"", data[position:brace]))
             position = brace + 1
-            if brace >= len(data) or (data[brace : brace + 1] == b"}" and depth == 0):
+            if data[brace : brace + 1] == b"}" and depth == 0:
                 break
             depth += 1 if data[brace : brace + 1] == b"{" else -1
         yield found.group(1), bytes.fromhex(digits[: len(digits) // 2 * 2].decode())
 
 
 def _next_brace(data: bytes, position: int) -> int:
-    opening, closing = data.find(b"{", position), data.find(b"}", position)
-    found = [place for place in (opening, closing) if place >= 0]
-    return min(found) if found else len(data)
+    found = _BRACE.search(data, position)
+    return found.start() if found else len(data)
 
 
 def _object(sink: Sink, body: bytes, number: int) -> None:
