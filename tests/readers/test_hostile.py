@@ -152,6 +152,10 @@ async def test_a_workbook_that_repeats_one_long_text_is_refused(reads: Reader) -
 async def test_text_without_end_is_refused(reads: Reader) -> None:
     xml = f'<?xml version="1.0"?><!DOCTYPE a [<!ENTITY x "{"long " * 1_000}">]><a>{"&x; " * 1_000}</a>'
     assert await code_of(reads, xml, "a.xml", output_mb=0) == "bomb"
+    cell = '<table:table-cell table:number-columns-repeated="90"><text:p>again and again</text:p></table:table-cell>'
+    row = f'<table:table-row table:number-rows-repeated="90">{cell}</table:table-row>'
+    sheet = f'<table:table table:name="S">{row}</table:table>'
+    assert await code_of(reads, samples.opendocument("spreadsheet", sheet), "a.ods", output_mb=0) == "bomb"
 
 
 async def test_names_and_links_of_archives_lead_nowhere(reads: Reader, tmp_path: Path) -> None:
