@@ -36,7 +36,7 @@ def main(fd: int, parent: int) -> None:
         importlib.import_module(name)
     line.send({"k": "ready", "network": not alone})
     while (message := line.receive()) is not None:
-        line.send(_serve(line, message))
+        line.send(_serve(line, message) | {"rss": confine.resident()})
 
 
 def _serve(line: Line, message: Message) -> Message:
@@ -88,7 +88,7 @@ def read(sink: Sink) -> Message:
             raise Refused("It was read, and holds no text.", code="no_text")
         sink.warn("no_text")
     report = dataclasses.asdict(told)
-    return {"k": "report", **report, "language": language.guess(sink.sample), "rss": confine.resident()}
+    return {"k": "report", **report, "language": language.guess(sink.sample)}
 
 
 def _recognise_images(sink: Sink) -> None:

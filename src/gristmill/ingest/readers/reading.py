@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 from gristmill.errors import GristmillError, NoText, Transient, Unreadable, Unsupported
 from gristmill.ingest.readers import plain
 from gristmill.ingest.readers.pool import Child, ChildDied, ReaderPool
-from gristmill.ingest.readers.results import Asset, Budget, Embedded, Part, ReadLimits, Report, Result
+from gristmill.ingest.readers.results import MIB, Asset, Budget, Embedded, Part, ReadLimits, Report, Result
 from gristmill.ingest.readers.wire import Message
 
 _MOST_LOST_PAGES = 3
@@ -79,11 +79,11 @@ async def read(
             async for result in results:
                 yield result
         return
+    document = _Document(path, name, media_type, scratch, limits, budget)
     progress = _Progress(after_page=resume_after_page, read=resume_after_page)
     while True:
         try:
-            attempt = _attempt(pool, path, name, media_type, scratch, limits, budget, progress)
-            async with contextlib.aclosing(attempt) as results:
+            async with contextlib.aclosing(_attempt(pool, document, progress)) as results:
                 async for result in results:
                     yield result
             return
@@ -117,47 +117,54 @@ def _after_death(name: str, death: ChildDied, progress: _Progress) -> Report | N
     raise Unreadable(f"{name}: {_MESSAGES[death.code]} ({death.detail})", code=death.code)
 
 
-async def _attempt(
-    pool: ReaderPool,
-    path: Path,
-    name: str,
-    media_type: str | None,
-    scratch: Path,
-    limits: ReadLimits,
-    budget: Budget,
-    progress: _Progress,
-) -> AsyncGenerator[Result]:
+@dataclass(frozen=True)
+class _Document:
+    """What is to be read, and within which limits."""
+
+    path: Path
+    name: str
+    media_type: str | None
+    scratch: Path
+    limits: ReadLimits
+    budget: Budget
+
+    def task(self, progress: _Progress) -> dict[str, Any]:
+        """What a child is told, which goes on from `progress`."""
+        limits, budget = self.limits, self.budget
+        return {
+            "path": str(self.path),
+            "name": self.name,
+            "media_type": self.media_type,
+            "scratch": str(self.scratch),
+            "after_page": progress.after_page,
+            "memory": budget.memory,
+            "ocr_memory": limits.ocr_memory_mb * MIB,
+            "cpu_seconds": budget.cpu_seconds,
+            "output": max(0, budget.output - progress.characters),
+            "embedded_bytes": budget.embedded_bytes,
+            "embedded_files": limits.embedded_files,
+            "depth": limits.depth,
+            "ocr": limits.ocr,
+            "ocr_pages": limits.ocr_pages,
+        }
+
+
+async def _attempt(pool: ReaderPool, document: _Document, progress: _Progress) -> AsyncGenerator[Result]:
     """One child's share of the document."""
-    task: dict[str, Any] = {
-        "path": str(path),
-        "name": name,
-        "media_type": media_type,
-        "scratch": str(scratch),
-        "after_page": progress.after_page,
-        "memory": budget.memory,
-        "ocr_memory": limits.ocr_memory_mb * 1024 * 1024,
-        "cpu_seconds": budget.cpu_seconds,
-        "output": max(0, budget.output - progress.characters),
-        "embedded_bytes": budget.embedded_bytes,
-        "embedded_files": limits.embedded_files,
-        "depth": limits.depth,
-        "ocr": limits.ocr,
-        "ocr_pages": limits.ocr_pages,
-    }
     before = progress.characters
     async with pool.child() as child, AsyncExitStack() as turn:
         # Only a child that came to the end of its document is used again.
         documents, child.documents = child.documents, -1
-        await child.send({"k": "read", "task": task})
-        clock = _Clock(budget, limits)
+        await child.send({"k": "read", "task": document.task(progress)})
+        clock = _Clock(document.budget, document.limits)
         while True:
             message = await clock.next(child, progress)
             kind = message.get("k")
             if kind in ("report", "error"):
                 child.documents = documents
-                pool.settle(child, int(message.get("rss", 0)))
+                pool.settle(child, int(message["rss"]))
                 if kind == "error":
-                    _refuse(name, message)
+                    _refuse(document.name, message)
                 yield _report(message, progress)
                 return
             if kind == "ocr":

@@ -8,6 +8,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+_MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _SECTOR, _MINI, _CUTOFF = 512, 64, 4096
 _FREE, _END, _FAT, _DIFAT, _NONE = 0xFFFFFFFF, 0xFFFFFFFE, 0xFFFFFFFD, 0xFFFFFFFC, 0xFFFFFFFF
 
@@ -119,34 +120,15 @@ def _assemble(body: bytearray, fat: list[int], directory: int, mini: int, mini_s
         if (needed, more) == (tables, difats):
             break
         tables, difats = needed, more
-    first = len(fat)
-    places = list(range(first, first + tables))
-    chain = list(range(first + tables, first + tables + difats))
+    places = list(range(len(fat), len(fat) + tables))
+    chain = list(range(len(fat) + tables, len(fat) + tables + difats))
     whole = [*fat, *[_FAT] * tables, *[_DIFAT] * difats]
     whole += [_FREE] * (tables * per - len(whole))
-    header = struct.pack(
-        "<8s16sHHHHH6sIIIIIIIII",
-        b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",
-        bytes(16),
-        0x3E,
-        3,
-        0xFFFE,
-        9,
-        6,
-        bytes(6),
-        0,
-        tables,
-        directory,
-        0,
-        _CUTOFF,
-        mini,
-        mini_sectors,
-        chain[0] if chain else _END,
-        difats,
-    )
+    first = chain[0] if chain else _END
+    counts = (0, tables, directory, 0, _CUTOFF, mini, mini_sectors, first, difats)
     listed = [*places[:109], *[_FREE] * (109 - min(109, tables))]
-    out = bytearray(header + struct.pack("<109I", *listed))
-    out += body + struct.pack(f"<{len(whole)}I", *whole)
+    out = bytearray(_MAGIC + bytes(16) + struct.pack("<HHHHH6x9I", 0x3E, 3, 0xFFFE, 9, 6, *counts))
+    out += struct.pack("<109I", *listed) + body + struct.pack(f"<{len(whole)}I", *whole)
     rest = places[109:]
     for number in range(difats):
         some = rest[number * (per - 1) : (number + 1) * (per - 1)]
