@@ -245,7 +245,13 @@ async def measure_chaos(required: Requirements, folder: Path, documents: int, ki
         begun = time.perf_counter()
         async with field_of(env, folder, workers=2) as there:
             await run(
-                there, documents=documents, bases=5, kills=kills, pause=timedelta(seconds=2), seed=documents
+                there,
+                documents=documents,
+                bases=5,
+                kills=kills,
+                pause=timedelta(seconds=2),
+                seed=documents,
+                patience=900,
             )
             took = time.perf_counter() - begun
             events = await truth(there)

@@ -166,7 +166,16 @@ async def shoot(there: Field, chance: random.Random, kills: int, pause: timedelt
         await (there.server if shot == kills // 2 else next(others)).shoot()
 
 
-async def run(there: Field, *, documents: int, bases: int, kills: int, pause: timedelta, seed: int) -> None:
+async def run(
+    there: Field,
+    *,
+    documents: int,
+    bases: int,
+    kills: int,
+    pause: timedelta,
+    seed: int,
+    patience: float = 120,
+) -> None:
     """Add documents under fire; returns when all are searchable and all three have seen the last event."""
     chance = random.Random(seed)
     followers = [asyncio.create_task(there.poll()), asyncio.create_task(there.follow(chance))]
@@ -185,7 +194,10 @@ async def run(there: Field, *, documents: int, bases: int, kills: int, pause: ti
             await there.ask("POST", f"/api/knowledge-bases/{chance.choice(ids)}/items", json=body)
         await firing
         await until(lambda: _settled(there, ids, documents), limit=600, every=0.2)
-        await until(lambda: _caught_up(there), limit=120, every=0.2)
+        try:
+            await until(lambda: _caught_up(there), limit=patience, every=0.2)
+        except AssertionError:
+            raise AssertionError(f"somebody did not see the last event: {await _standing(there)}") from None
     finally:
         firing.cancel()
         await clock.stop([*followers, firing])
@@ -202,6 +214,14 @@ async def _caught_up(there: Field) -> bool:
     head = max(int(event["id"]) for event in await truth(there))
     seen = (there.polled, there.streamed, there.received())
     return all(told and max(int(event["id"]) for event in told) >= head for told in seen)
+
+
+async def _standing(there: Field) -> str:
+    """How far each has come, and what the server says of the webhook."""
+    hooks = (await there.ask("GET", "/api/webhooks"))["items"]
+    seen = {"polled": there.polled, "streamed": there.streamed, "received": there.received()}
+    ends = {name: told[-1]["id"] if told else None for name, told in seen.items()}
+    return f"{len(await truth(there))} events; {ends}; {hooks}"
 
 
 async def truth(there: Field) -> list[Told]:

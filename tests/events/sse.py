@@ -1,5 +1,6 @@
 """A client of server-sent events, as a browser is one: it keeps the last id, and may come back with it."""
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
@@ -7,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
+
+from tests.waiting import LIMIT
 
 
 @dataclass
@@ -48,12 +51,13 @@ class Stream:
                 fields[name] = value
 
     async def take(self, number: int) -> list[Frame]:
-        """The next frames, so many of them."""
+        """The next frames, so many of them; heartbeats alone are not waited out for ever."""
         found: list[Frame] = []
-        async for frame in self.frames():
-            found.append(frame)
-            if len(found) == number:
-                break
+        async with asyncio.timeout(LIMIT):
+            async for frame in self.frames():
+                found.append(frame)
+                if len(found) == number:
+                    break
         return found
 
     async def opened(self) -> str:
