@@ -73,7 +73,10 @@ with left_over as (
      limit %(limit)s),
 gone as (
     delete from chunk c using left_over l left join item i on i.id = l.item_id
-     where c.base_id = %(base)s and c.item_id = l.item_id and (i.id is null or c.version is distinct from i.live_version))
+     where c.base_id = %(base)s and c.item_id = l.item_id and (i.id is null or c.version is distinct from i.live_version)
+    returning c.base_id, c.no),
+told as (
+    insert into chunk_gone (base_id, no) select base_id, no from gone)
 select item_id from left_over;
 
 -- name: drop_unpublished
