@@ -9,6 +9,7 @@ The caller brings a transaction that shares the base's turn and has proved the j
 before publish: the old version answers, and the next attempt begins again.
 """
 
+import asyncio
 from collections.abc import Sequence
 
 from gristmill import catalog, jobs
@@ -31,7 +32,8 @@ async def write(tx: Tx, item: Item, version: int, chunks: Sequence[Chunk]) -> No
 
 async def write_many(tx: Tx, base_id: BaseId, batch: Sequence[tuple[Item, int, Sequence[Chunk]]]) -> None:
     """Write chunks of many items of a base at once; they share a segment, which is cheaper to make and to search."""
-    await write_prepared(tx, base_id, prepare(batch))
+    # In a thread, for lexing a full batch takes long enough to be felt by everything else that this process does.
+    await write_prepared(tx, base_id, await asyncio.to_thread(prepare, batch))
 
 
 def prepare(batch: Sequence[tuple[Item, int, Sequence[Chunk]]]) -> store.Prepared:
