@@ -81,8 +81,11 @@ select item_id from left_over;
 
 -- name: drop_unpublished
 -- Removes what was written of an item's version that will not come.
-delete from chunk c using item i
- where c.base_id = %(base)s and c.item_id = %(item)s and i.id = c.item_id and c.version is distinct from i.live_version;
+with gone as (
+    delete from chunk c using item i
+     where c.base_id = %(base)s and c.item_id = %(item)s and i.id = c.item_id and c.version is distinct from i.live_version
+    returning c.base_id, c.no)
+insert into chunk_gone (base_id, no) select base_id, no from gone;
 
 -- name: unheld_contents
 -- Contents that no version uses, older than a while.
