@@ -74,7 +74,9 @@ def database_url(server_url: str) -> Generator[str]:
     name = f"test_{uuid4().hex}"
     with psycopg.connect(server_url, autocommit=True) as connection:
         connection.execute(
-            sql.SQL("create database {} template {}").format(sql.Identifier(name), sql.Identifier(TEMPLATE))
+            sql.SQL("create database {} template {} strategy file_copy").format(
+                sql.Identifier(name), sql.Identifier(TEMPLATE)
+            )
         )
         yield make_conninfo(server_url, dbname=name)
         connection.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))

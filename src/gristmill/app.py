@@ -25,7 +25,7 @@ from gristmill.errors import GristmillError, SetupError
 from gristmill.events import Broadcaster
 from gristmill.events.courier import Courier
 from gristmill.events.webhooks import Deliverer, Sender
-from gristmill.ingest import Expander, Pipeline, Rebuilder, Remover
+from gristmill.ingest import Expander, Pipeline, ReaderPool, Rebuilder, Remover
 from gristmill.jobs import Handler, Limits, QueueLimits, Worker
 from gristmill.operations import reconcile, uploads
 from gristmill.operations.health import recover_deletions
@@ -78,6 +78,7 @@ class _Parts:
     embedders: Embedders
     originals: Originals
     sender: Sender
+    readers: ReaderPool
 
 
 @asynccontextmanager
@@ -106,7 +107,9 @@ async def running(
         vault = Vault(settings.secret_key, settings.data_dir)
         sender = Sender(vault, private=settings.allow_private_addresses)
         stack.push_async_callback(sender.close)
-        parts = _Parts(settings, db, listener, embedders, originals, sender)
+        readers = ReaderPool()  # its children are started by the first document that needs one
+        stack.push_async_callback(readers.close)
+        parts = _Parts(settings, db, listener, embedders, originals, sender, readers)
         worker = await _start_worker(parts, stack) if work else None
         reranker = _reranker(settings)
         if reranker is not None:
@@ -186,7 +189,8 @@ async def _start_worker(parts: _Parts, stack: AsyncExitStack) -> asyncio.Task[No
 def _handlers(parts: _Parts) -> dict[str, Handler]:
     db, originals = parts.db, parts.originals
     private = parts.settings.allow_private_addresses
-    pipeline, remover = Pipeline(db, parts.embedders, originals), Remover(db, originals.blobs)
+    pipeline = Pipeline(db, parts.embedders, originals, parts.readers)
+    remover = Remover(db, originals.blobs)
     room = QueueLimits(lane=parts.settings.max_queue_per_base, total=parts.settings.max_queue)
     expander, rebuilder = Expander(db, private=private, limits=room), Rebuilder(db, limits=room)
     reconciler = Reconciler(db, originals.blobs, parts.settings.event_retention)

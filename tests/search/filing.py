@@ -67,7 +67,7 @@ async def write(
         digest = item.id.bytes * 2
         await catalog.keep_contents(tx, [digest])
         await catalog.keep_parts(tx, [NewPart(digest, 0, content or "", None)])
-        await catalog.complete_contents(tx, {digest: len(content or "")})
+        await catalog.complete_contents(tx, {digest: (len(content or ""), [])})
         await catalog.keep_versions(tx, [NewVersion(item.id, version, digest, "test")])
     written = [Written(item.id, item.title, version, chunks) for item, version, chunks in batch]
     await publish.write(tx, base.id, publish.prepare(written))

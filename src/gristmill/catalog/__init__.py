@@ -16,10 +16,12 @@ from gristmill.catalog.indexing import (
     keep_parts,
     keep_versions,
     live_parts,
+    parts_of,
     publish,
     show_progress,
     still_wanted,
     timeline,
+    whole_content,
 )
 from gristmill.catalog.item import CONTAINERS, Item, ItemId, NewItem
 from gristmill.catalog.lifecycle import TERMINAL, BaseStatus, ItemStatus, phase, progress
@@ -157,6 +159,7 @@ __all__ = [
     "mark_deleting",
     "note_text",
     "outermost",
+    "parts_of",
     "patch_base",
     "phase",
     "progress",
@@ -184,4 +187,5 @@ __all__ = [
     "unrested",
     "unused_blobs",
     "want_anew",
+    "whole_content",
 ]

@@ -100,12 +100,25 @@ async def keep_parts(tx: Tx, parts: Sequence[NewPart]) -> None:
         )
 
 
-async def complete_contents(tx: Tx, characters: dict[bytes, int]) -> None:
-    """All parts of these contents are kept."""
-    if characters:
-        await queries.run(
-            tx, "complete_contents", hashes=list(characters), characters=list(characters.values())
-        )
+async def complete_contents(tx: Tx, contents: dict[bytes, tuple[int, Sequence[str]]]) -> None:
+    """All parts of these contents are kept: how many characters, and what has to be told about them."""
+    if contents:
+        rows = [
+            {"hash": digest.hex(), "characters": characters, "warnings": list(warnings)}
+            for digest, (characters, warnings) in contents.items()
+        ]
+        await queries.run(tx, "complete_contents", contents=json.dumps(rows))
+
+
+async def whole_content(tx: Tx, digest: bytes) -> list[str] | None:
+    """What has to be told about a content, if all of it is kept."""
+    found = await queries.values(tx, "whole_content", hash=digest)
+    return found[0] if found else None
+
+
+async def parts_of(tx: Tx, digest: bytes, after: int) -> list["ContentPart"]:
+    """Some parts of a content, from a place on where one begins."""
+    return await queries.many(tx, ContentPart, "parts_of", hash=digest, after=after)
 
 
 async def keep_versions(tx: Tx, versions: Sequence[NewVersion]) -> None:

@@ -352,9 +352,17 @@ on conflict do nothing;
 
 -- name: complete_contents
 -- All parts of these contents are there.
-update content c set characters = u.characters
-  from unnest(%(hashes)s::bytea[], %(characters)s::bigint[]) u(hash, characters)
- where c.hash = u.hash and c.characters is null;
+update content c set characters = u.characters, warnings = u.warnings
+  from json_to_recordset(%(contents)s::json) u(hash text, characters bigint, warnings text[])
+ where c.hash = decode(u.hash, 'hex') and c.characters is null;
+
+-- name: whole_content
+-- What is told about a content all of whose parts are kept.
+select warnings from content where hash = %(hash)s and characters is not null;
+
+-- name: parts_of
+-- Parts of a content, after a place in it.
+select start, text, page from content_part where content_hash = %(hash)s and start >= %(after)s order by start limit 16;
 
 -- name: keep_versions
 -- Ties versions of items to their contents, and to what cuts and embeds them.

@@ -2,7 +2,8 @@
 
 from gristmill.ingest.expand import Expander
 from gristmill.ingest.pipeline import Pipeline
+from gristmill.ingest.readers import ReaderPool
 from gristmill.ingest.rebuild import Rebuilder
 from gristmill.ingest.remove import Remover
 
-__all__ = ["Expander", "Pipeline", "Rebuilder", "Remover"]
+__all__ = ["Expander", "Pipeline", "ReaderPool", "Rebuilder", "Remover"]

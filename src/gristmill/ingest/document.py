@@ -16,7 +16,7 @@ from gristmill.catalog import Base, Opened
 from gristmill.embedding import Embedder
 from gristmill.errors import GristmillError
 from gristmill.ingest.chunk import Piece
-from gristmill.ingest.read import Part
+from gristmill.ingest.readers.results import Part
 from gristmill.jobs import Done, Job, Outcome
 from gristmill.sources import Source
 
@@ -69,6 +69,7 @@ class Document:
     count: int = 0  # pieces so far
     characters: int = 0
     share: float = 0.0
+    warnings: list[str] = field(default_factory=list[str])
     note: str | None = None
     waiting_since: float | None = None  # for an embedder that is down
     most: int | None = None  # pieces of it in one batch, which it then has to itself: the last one failed

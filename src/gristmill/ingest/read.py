@@ -1,8 +1,12 @@
-"""read: from what a source held to canonical content, in parts. Text, markdown and web pages so far.
+"""read: from what a source held to canonical content, in parts.
 
     digest      what the content is made from and by what: known before anything is read of it, so that what is kept
                 already is not made again
     parts       the text, in order, at most `PART` characters each: nothing is ever held whole but what is small
+
+    notes, text and markdown in UTF-8      decoded here
+    web pages                              their main content (sources/page.py)
+    everything else                        by `readers/`, most of it in child processes that can be killed
 
 An empty source gives empty content; one with bytes but no text raises `NoText`: nothing is silently empty. A file that
 changes while it is read raises `Transient`: its digest would not be that of its parts.
@@ -15,6 +19,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gristmill.errors import NoText, Permanent, Transient, Unreadable, Unsupported
+from gristmill.ingest.readers import plain, shapes
+from gristmill.ingest.readers.results import Part
 from gristmill.sources import Original
 from gristmill.sources.page import to_markdown
 
@@ -26,6 +32,8 @@ PART = 1 << 17  # characters
 _BLOCK = 1 << 18  # bytes
 _LOOKED_AT = 8192
 
+# How PDF, rich text, mailboxes and archives begin, whatever their names.
+_MARK_UP = (b"%PDF-", b"{\\rtf", b"From ", b"PK\x03\x04")
 _PAGES = frozenset({"text/html", "application/xhtml+xml"})
 _MARKS = {
     codecs.BOM_UTF8: "utf-8-sig",
@@ -37,21 +45,18 @@ _MARKS = {
 
 
 @dataclass(frozen=True)
-class Part:
-    """The next piece of the content, and the page it stands on."""
-
-    text: str
-    page: int | None = None
-
-
-@dataclass(frozen=True)
 class Reading:
-    """A document that is being read; its parts can be had once."""
+    """A document that is being read; its parts can be had once, here or by the readers."""
 
     original: Original
     reader: str
     size: int
     input: bytes  # SHA-256 of the bytes
+
+    @property
+    def is_simple(self) -> bool:
+        """Whether it is read here."""
+        return self.reader in (TEXT_READER, PAGE_READER)
 
     @property
     def digest(self) -> bytes:
@@ -94,15 +99,43 @@ class Reading:
             raise Transient(f"{self.original.name} changed while it was read.", code="source_changed")
 
 
-def begin(original: Original) -> Reading:
-    """Look at all of the bytes once, without keeping them. Blocks: in a thread."""
+def begin(original: Original, *, others: str | None = None) -> Reading:
+    """Look at all of the bytes once, without keeping them. `others` names who reads what is not simple; without
+    them, everything is taken for text. Blocks: in a thread."""
     hashed, size = hashlib.sha256(), 0
+    simple, decoder = others is None, codecs.getincrementaldecoder("utf-8")()
     with original.open() as file:
-        while block := file.read(_BLOCK):
+        block = file.read(_BLOCK)
+        simple = simple or original.charset is not None or _is_plain(original, block)
+        checked = simple and others is not None and original.charset is None
+        while block:
             hashed.update(block)
             size += len(block)
-    reader = PAGE_READER if original.media_type in _PAGES else TEXT_READER
-    return Reading(original, reader, size, hashed.digest())
+            if checked and simple:
+                simple = _decodes(decoder, block)
+            block = file.read(_BLOCK)
+    simple = simple and not (checked and not _decodes(decoder, b""))
+    reader = PAGE_READER if original.media_type in _PAGES else TEXT_READER if simple else others
+    return Reading(original, reader or TEXT_READER, size, hashed.digest())
+
+
+def _is_plain(original: Original, head: bytes) -> bool:
+    """Whether it looks like text or markdown: the readers know of more kinds, which have a beginning of their own."""
+    if (
+        b"\0" in head
+        or head.startswith(_MARK_UP)
+        or plain.is_mail(head, original.name)
+        or not shapes.looks_like_text(head[:_LOOKED_AT])
+    ):
+        return False
+    return shapes.of(head[:_LOOKED_AT], original.name, original.media_type).kind in ("text", "markdown")
+
+
+def _decodes(decoder: codecs.IncrementalDecoder, block: bytes) -> bool:
+    try:
+        return "\0" not in decoder.decode(block, final=not block)
+    except UnicodeDecodeError:
+        return False
 
 
 def encoding(original: Original, head: bytes) -> str:

@@ -123,12 +123,12 @@ class Writer:
         parts = {(part.content, part.start): part for one in writing for part in one.parts}
         await catalog.keep_parts(tx, [part for part in parts.values() if part.content not in whole])
         read = [one.document for one in writing if one.document.whole and one.parts]
-        await catalog.complete_contents(tx, {document.digest: document.characters for document in read})
+        await catalog.complete_contents(tx, _contents(read))
 
     async def _publish(self, tx: Tx, done: Sequence[Document]) -> None:
         if not done:
             return
-        await catalog.complete_contents(tx, {document.digest: document.characters for document in done})
+        await catalog.complete_contents(tx, _contents(done))
         await events.record(tx, *map(_extracted, done))
         await publish.publish(tx, [(document.base.id, document.job, _whole(document)) for document in done])
         await events.announce_ready(tx, [document.base.id for document in done])
@@ -155,8 +155,14 @@ def _given(ready: Ready) -> _Given:
     return _Given(document, ready.chunks, indexes, parts, ends=document.whole and left == 0)
 
 
+def _contents(documents: Sequence[Document]) -> dict[bytes, tuple[int, Sequence[str]]]:
+    return {document.digest: (document.characters, document.warnings) for document in documents}
+
+
 def _whole(document: Document) -> Whole:
-    warnings = [] if document.count else ["empty"]
+    warnings = document.warnings
+    if not document.count and not warnings:
+        warnings = ["empty"]
     return Whole(
         document.item.id,
         document.version,

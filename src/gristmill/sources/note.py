@@ -18,4 +18,4 @@ class NoteSource:
 
     async def read(self) -> Original:
         """The text."""
-        return Original(self.text.encode(), self.title)
+        return Original(self.text.encode(), self.title, charset="utf-8")

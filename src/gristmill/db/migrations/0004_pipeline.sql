@@ -12,6 +12,7 @@ insert into content_part (content_hash, start, text) select hash, 0, text from c
 alter table content drop column text;
 alter table content drop column title;
 alter table content add column characters bigint;   -- null until all parts are there
+alter table content add column warnings text[] not null default '{}';   -- what its reader has to tell about it
 update content c set characters = (select length(p.text) from content_part p where p.content_hash = c.hash);
 
 alter table item_version add column recipe text;            -- what cut and embedded it; null: not known

@@ -37,7 +37,7 @@ def look(path: Path, name: str, media_type: str | None) -> PlainShape | None:
     """The shape of the file when it is plain UTF-8 from beginning to end, else None."""
     with path.open("rb") as file:
         head = file.read(64 * 1024)
-        if b"\0" in head or head.startswith(_MARK_UP) or _is_mail(head, name):
+        if b"\0" in head or head.startswith(_MARK_UP) or is_mail(head, name):
             return None
         shape = shapes.of(head, name, media_type)
         if shape.kind not in _HERE:
@@ -59,7 +59,8 @@ def look(path: Path, name: str, media_type: str | None) -> PlainShape | None:
     return PlainShape(shape, "`" * (3 if ticks == 2 else ticks * 2 + 1))
 
 
-def _is_mail(head: bytes, name: str) -> bool:
+def is_mail(head: bytes, name: str) -> bool:
+    """Whether a text is a message."""
     first = head.lstrip(b"\xef\xbb\xbf").partition(b"\n")[0]
     return name.lower().endswith((".eml", ".mht", ".mhtml")) or (
         b": " in first

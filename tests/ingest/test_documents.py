@@ -1,0 +1,76 @@
+"""Real documents through the whole mill: read in children, searchable by page, and a broken one costs only itself."""
+
+import httpx
+import pytest
+
+from gristmill import app
+from tests.readers import samples
+from tests.waiting import until
+
+FILES = {
+    "two.pdf": samples.pdf(["The miller grinds rye.", "The baker buys oats."]),
+    "memo.docx": samples.docx(samples.paragraph("Barley comes by boat.")),
+    "mail.eml": samples.mail("Spelt on Tuesday.", {"list.txt": b"Emmer by the sack."}).as_bytes(),
+    "page.html": b"<html><body><h1>Stones</h1><p>Dress the millstone.</p></body></html>",
+    "latin.txt": "Die Mühle mahlt Größeres als Körner, täglich außer für Gäste.".encode("latin-1"),
+    "broken.pdf": b"%PDF-1.7\nnothing of it",
+    "noise.bin": bytes(range(256)) * 8,
+}
+
+
+async def add_files(http: httpx.AsyncClient, base: str) -> dict[str, dict[str, object]]:
+    sent = [("files", (name, data)) for name, data in FILES.items()]
+    answer = await http.post(f"/api/knowledge-bases/{base}/files", files=sent)
+    assert answer.status_code == 202, answer.text
+
+    async def ended() -> dict[str, dict[str, object]] | None:
+        found = (await http.get(f"/api/knowledge-bases/{base}/items")).json()["items"]
+        rest = all(item["status"] in ("completed", "failed") for item in found)
+        return {item["title"]: item for item in found} if rest else None
+
+    return await until(ended, limit=60)
+
+
+@pytest.fixture
+async def base(http: httpx.AsyncClient) -> str:
+    return (await http.post("/api/knowledge-bases", json={"name": "documents"})).json()["id"]
+
+
+async def found(http: httpx.AsyncClient, base: str, query: str) -> dict[str, object]:
+    answer = await http.post(
+        f"/api/knowledge-bases/{base}/search", json={"query": query, "mode": "text", "limit": 1}
+    )
+    (hit,) = answer.json()["hits"]
+    return hit
+
+
+async def test_documents_are_read_whatever_they_are_and_a_broken_one_costs_only_itself(
+    http: httpx.AsyncClient, base: str
+) -> None:
+    """S3-01, S4-41, C7."""
+    items = await add_files(http, base)
+    statuses = {name: item["status"] for name, item in items.items()}
+    assert statuses.pop("broken.pdf") == "failed"
+    assert statuses.pop("noise.bin") == "failed"
+    assert set(statuses.values()) == {"completed"}
+    assert items["broken.pdf"]["error"]["code"] == "corrupt"  # pyright: ignore[reportIndexIssue]
+    assert items["noise.bin"]["error"]["code"] == "unsupported_type"  # pyright: ignore[reportIndexIssue]
+    assert items["mail.eml"]["warnings"] == ["embedded_left_out:1"]
+    assert (await found(http, base, "barley"))["title"] == "memo.docx"
+    assert (await found(http, base, "spelt"))["title"] == "mail.eml"
+    assert (await found(http, base, "millstone"))["title"] == "page.html"
+    assert (await found(http, base, "Größeres"))["title"] == "latin.txt"
+    oats = await found(http, base, "oats")
+    assert (oats["title"], oats["source"]["page"]) == ("two.pdf", 1)  # pyright: ignore[reportIndexIssue]
+
+
+async def test_what_was_extracted_once_is_not_extracted_again(
+    http: httpx.AsyncClient, mill: app.Gristmill, base: str
+) -> None:
+    """Promise 4: the same bytes in another base are read from what is kept."""
+    await add_files(http, base)
+    async with mill.db.connection() as tx:
+        await tx.execute("update content_part set text = replace(text, 'oats', 'millet')")
+    other = (await http.post("/api/knowledge-bases", json={"name": "other"})).json()["id"]
+    await add_files(http, other)
+    assert (await found(http, other, "millet"))["title"] == "two.pdf"
