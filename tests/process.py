@@ -41,7 +41,8 @@ def environment(data_dir: Path, cache_dir: Path, **settings: str) -> dict[str, s
     """What a `gristmill` process of a test is given."""
     given = {f"GRISTMILL_{name.upper()}": value for name, value in settings.items()}
     home = {"GRISTMILL_DATA_DIR": str(data_dir), "GRISTMILL_CACHE_DIR": str(cache_dir)}
-    return {**os.environ, "COLUMNS": "200", "PYTHONWARNINGS": "error", **home, **given}
+    seldom = {"GRISTMILL_RECONCILE_CRON": "0 0 29 2 *"}
+    return {**os.environ, "COLUMNS": "200", "PYTHONWARNINGS": "error", **seldom, **home, **given}
 
 
 @contextmanager

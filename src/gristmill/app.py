@@ -15,26 +15,43 @@ from datetime import timedelta
 
 from fastapi import FastAPI
 
-from gristmill import clock, events, faults
+from gristmill import clock, faults, jobs
 from gristmill.db import Database, embedded
 from gristmill.db.listen import Listener
 from gristmill.db.migrate import migrate
 from gristmill.doors import api
 from gristmill.embedding import Embedder, Embedders
 from gristmill.errors import GristmillError, SetupError
+from gristmill.events import Broadcaster
+from gristmill.events.courier import Courier
+from gristmill.events.webhooks import Deliverer, Sender
 from gristmill.ingest import Expander, Pipeline, Rebuilder, Remover
 from gristmill.jobs import Handler, Limits, QueueLimits, Worker
-from gristmill.operations import uploads
+from gristmill.operations import reconcile, uploads
 from gristmill.operations.health import recover_deletions
 from gristmill.operations.originals import Originals
+from gristmill.operations.reconcile import Reconciler
+from gristmill.search import HttpReranker, Searcher, tidy
 from gristmill.settings import Settings
 from gristmill.sources.blobs import Blobs
-from gristmill.work import DeleteBase, DeleteSubtree, IndexDocument, PrepareRoot, ReindexSubtree
+from gristmill.vault import Vault
+from gristmill.work import (
+    DeleteBase,
+    DeleteSubtree,
+    DeliverEvents,
+    IndexDocument,
+    PrepareRoot,
+    Reconcile,
+    ReindexSubtree,
+    TidyBase,
+)
 
 log = logging.getLogger(__name__)
 
 # How often the embedded server is looked at: one that died is started again within this.
 _LOOK = timedelta(seconds=1)
+# How often it is looked whether segments are to be merged: searches slow down with their number, a little.
+_TIDY = timedelta(seconds=3)
 
 
 @dataclass(frozen=True)
@@ -45,8 +62,22 @@ class Gristmill:
     db: Database
     embedders: Embedders
     originals: Originals
+    searcher: Searcher
     api: FastAPI
+    broadcaster: Broadcaster
     worker: asyncio.Task[None] | None
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """What a worker is made of."""
+
+    settings: Settings
+    db: Database
+    listener: Listener
+    embedders: Embedders
+    originals: Originals
+    sender: Sender
 
 
 @asynccontextmanager
@@ -68,9 +99,32 @@ async def running(
             limit=settings.max_document_mb * 2**20,
             private=settings.allow_private_addresses,
         )
-        worker = await _start_worker(settings, url, db, embedders, originals, stack) if work else None
-        context = api.Context(db, embedders, originals, settings)
-        yield Gristmill(settings, db, embedders, originals, api.create(context), worker)
+        broadcaster = Broadcaster(db)
+        stack.push_async_callback(broadcaster.stop)
+        listener = Listener(url)
+        broadcaster.listen(listener)
+        vault = Vault(settings.secret_key, settings.data_dir)
+        sender = Sender(vault, private=settings.allow_private_addresses)
+        stack.push_async_callback(sender.close)
+        parts = _Parts(settings, db, listener, embedders, originals, sender)
+        worker = await _start_worker(parts, stack) if work else None
+        reranker = _reranker(settings)
+        if reranker is not None:
+            stack.push_async_callback(reranker.close)
+        searcher = Searcher(db, cache_bytes=settings.search_cache_mb * 2**20, reranker=reranker)
+        context = api.Context(db, embedders, originals, searcher, settings, broadcaster, vault, sender)
+        yield Gristmill(
+            settings, db, embedders, originals, searcher, api.create(context), broadcaster, worker
+        )
+
+
+def _reranker(settings: Settings) -> HttpReranker | None:
+    if settings.reranker_url is None:
+        return None
+    key = settings.reranker_api_key
+    return HttpReranker(
+        settings.reranker_url, settings.reranker_model, key.get_secret_value() if key is not None else None
+    )
 
 
 async def _database_url(settings: Settings, stack: AsyncExitStack) -> str:
@@ -95,30 +149,13 @@ async def _keep_alive(server: embedded.EmbeddedServer) -> None:
             )
 
 
-async def _start_worker(
-    settings: Settings,
-    url: str,
-    db: Database,
-    embedders: Embedders,
-    originals: Originals,
-    stack: AsyncExitStack,
-) -> asyncio.Task[None]:
-    await uploads.collect(db, originals.blobs)
-    async with db.connection() as tx:
-        await events.sweep(tx, settings.event_retention)
+async def _start_worker(parts: _Parts, stack: AsyncExitStack) -> asyncio.Task[None]:
+    settings, db, listener = parts.settings, parts.db, parts.listener
+    await uploads.collect(db, parts.originals.blobs)
     if recovered := await recover_deletions(db):
         log.warning("deletions without a job were taken up again", extra={"roots": recovered})
-    pipeline, remover = Pipeline(db, embedders, originals), Remover(db, originals.blobs)
-    room = QueueLimits(lane=settings.max_queue_per_base, total=settings.max_queue)
-    expander = Expander(db, private=settings.allow_private_addresses, limits=room)
-    rebuilder = Rebuilder(db, limits=room)
-    handlers = {
-        IndexDocument.kind: Handler(pipeline.index, pipeline.failed),
-        PrepareRoot.kind: Handler(expander.prepare, expander.failed),
-        DeleteSubtree.kind: Handler(remover.subtree),
-        DeleteBase.kind: Handler(remover.base),
-        ReindexSubtree.kind: Handler(rebuilder.reindex),
-    }
+    async with db.transaction() as tx:
+        await jobs.put_schedules(tx, reconcile.timetable(settings.reconcile_cron))
     limits = Limits(
         slots=settings.worker_slots,
         lane_cap=settings.lane_cap,
@@ -126,8 +163,8 @@ async def _start_worker(
         stop_grace=settings.stop_grace,
         retention=settings.job_retention,
     )
-    listener = Listener(url)
-    worker = Worker(db, listener, handlers, limits)
+    worker = Worker(db, listener, _handlers(parts), limits)
+    courier = Courier(db, listener)
     listener.start()
     stack.push_async_callback(listener.stop)
     task = asyncio.create_task(worker.run(), name="worker")
@@ -137,9 +174,42 @@ async def _start_worker(
         await asyncio.gather(task, return_exceptions=True)
 
     stack.push_async_callback(stop)
-    warm = asyncio.create_task(_warm(embedders), name="embedder warm-up")
+    carrying = asyncio.create_task(courier.run(), name="courier")
+    stack.push_async_callback(_end, carrying)
+    tidying = asyncio.create_task(_keep_tidy(db), name="tidying")
+    stack.push_async_callback(_end, tidying)
+    warm = asyncio.create_task(_warm(parts.embedders), name="embedder warm-up")
     stack.push_async_callback(_end, warm)
     return task
+
+
+def _handlers(parts: _Parts) -> dict[str, Handler]:
+    db, originals = parts.db, parts.originals
+    private = parts.settings.allow_private_addresses
+    pipeline, remover = Pipeline(db, parts.embedders, originals), Remover(db, originals.blobs)
+    room = QueueLimits(lane=parts.settings.max_queue_per_base, total=parts.settings.max_queue)
+    expander, rebuilder = Expander(db, private=private, limits=room), Rebuilder(db, limits=room)
+    reconciler = Reconciler(db, originals.blobs, parts.settings.event_retention)
+    return {
+        IndexDocument.kind: Handler(pipeline.index, pipeline.failed),
+        PrepareRoot.kind: Handler(expander.prepare, expander.failed),
+        DeleteSubtree.kind: Handler(remover.subtree),
+        DeleteBase.kind: Handler(remover.base),
+        ReindexSubtree.kind: Handler(rebuilder.reindex),
+        DeliverEvents.kind: Handler(Deliverer(db, parts.sender).deliver),
+        Reconcile.kind: Handler(reconciler.reconcile),
+        TidyBase.kind: Handler(tidy.Tidier(db).tidy),
+    }
+
+
+async def _keep_tidy(db: Database) -> None:
+    """Ask for the tidying of what needs it. What is missed is seen the next time, by any worker."""
+    while True:
+        try:
+            await tidy.ask(db)
+        except GristmillError as error:
+            log.warning("tidying can't be asked for", extra={"code": error.code, "reason": error.message})
+        await clock.pause(_TIDY)
 
 
 async def _warm(embedders: Embedders) -> None:

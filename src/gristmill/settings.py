@@ -102,7 +102,11 @@ class Settings(BaseSettings):
     )
     allow_private_addresses: bool = Field(
         default=False,
-        description="Let web pages and sitemaps be fetched from private networks and this machine.",
+        description="Let web pages and sitemaps be fetched from, and webhooks be sent to, private networks and this machine.",
+    )
+    secret_key: SecretStr | None = Field(
+        default=None,
+        description="Seals the secrets of webhooks, 32 bytes in base64; by default `secret.key` of the data dir.",
     )
     max_upload_mb: int = Field(
         default=1024,
@@ -146,6 +150,10 @@ class Settings(BaseSettings):
     )
     job_retention: Duration = Field(default=timedelta(days=7), description="How long finished jobs are kept.")
     event_retention: Duration = Field(default=timedelta(days=30), description="How long events are kept.")
+    reconcile_cron: str = Field(
+        default="*/5 * * * *",
+        description="When the reconciler looks for what should not be, as a cron expression in UTC.",
+    )
     embedder: str = Field(default="granite-30m-en", description="Embedder of new bases that name none.")
     embedders: dict[str, EmbedderSettings] = Field(
         default_factory=dict, description="Embedders behind HTTP endpoints, by the name that bases use."
@@ -155,6 +163,18 @@ class Settings(BaseSettings):
         ge=1,
         le=256,
         description="Threads of the local embedder.",
+    )
+    reranker_url: str | None = Field(
+        default=None,
+        description="Endpoint that looks again at the best hits, of Cohere's form: `https://…/rerank`.",
+    )
+    reranker_model: str | None = Field(default=None, description="Model that the reranker is asked for.")
+    reranker_api_key: SecretStr | None = Field(default=None, description="Key of the reranker.")
+    search_cache_mb: int = Field(
+        default=256,
+        ge=1,
+        le=1_048_576,
+        description="Memory for what searches keep of bases, in MiB; about 85 for a million chunks of 384 dimensions.",
     )
     faults: str = Field(
         default="", description="For tests: named crash points to arm, e.g. `publish.before_commit=kill@3`."

@@ -6,8 +6,12 @@
     delete_subtree    base, roots       base     for ever    base and roots            interactive
     reindex_subtree   base, roots       base     5           base and roots            normal
     delete_base       base              base     for ever    base                      interactive
+    tidy_base         base              base     5           base                      bulk
+    deliver_events    webhook           its own  for ever    webhook                   normal
+    reconcile         thorough          its own  3           thorough or not           normal
 
-A kind is added here, handled in `ingest/` or `connectors/`, and tied to its handler in `app.py`.
+A kind is added here, handled in `ingest/`, `connectors/`, `events/` or `operations/`, and tied to its handler in
+`app.py`.
 """
 
 import hashlib
@@ -109,6 +113,56 @@ class DeleteBase(Work):
     def subject(self) -> UUID:
         """The base."""
         return self.base_id
+
+
+@dataclass(frozen=True)
+class TidyBase(Work):
+    """Bring a base's small segments together, and let go of what is gone."""
+
+    kind = "tidy_base"
+    band = Band.BULK
+
+    base_id: BaseId
+
+    def key(self) -> str:
+        """One job per base."""
+        return f"knowledge:{self.base_id}:tidy"
+
+
+@dataclass(frozen=True)
+class DeliverEvents(Work):
+    """Send a webhook the events that it has not been sent, one after the other. It keeps its own count of attempts."""
+
+    kind = "deliver_events"
+    attempts = FOR_EVER
+
+    webhook_id: UUID
+
+    def key(self) -> str:
+        """One job per webhook: its events go out in order."""
+        return f"webhook:{self.webhook_id}:deliver"
+
+    def subject(self) -> UUID:
+        """The webhook."""
+        return self.webhook_id
+
+
+@dataclass(frozen=True)
+class Reconcile(Work):
+    """Look for what should not be, and put it right."""
+
+    kind = "reconcile"
+    attempts = 3
+
+    thorough: bool = False
+
+    def key(self) -> str:
+        """One pass of a kind at a time; two beside each other do no harm."""
+        return "reconcile:thorough" if self.thorough else "reconcile"
+
+
+# Kinds that belong to no base: their lanes are their own.
+OF_NO_BASE = frozenset({DeliverEvents.kind, Reconcile.kind})
 
 
 def _selection(base_id: BaseId, roots: Sequence[ItemId], what: str) -> str:

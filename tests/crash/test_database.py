@@ -6,7 +6,7 @@ from pathlib import Path
 
 import httpx
 
-from tests.crash.test_kill import add_notes, counts
+from tests.crash.test_kill import add_notes, counts, damage
 from tests.process import environment, served
 from tests.waiting import until
 
@@ -29,6 +29,7 @@ async def test_a_killed_postgres_is_started_again_and_nothing_is_lost(
         await until(all_done, limit=60)
         with server.client() as http:
             assert http.get("/api/health/invariants").json() == {"violations": []}
+        assert set((await damage(server)).values()) == {0}
         assert server.stop() == 0
     log = (tmp_path / "log").read_text()
     assert "PostgreSQL had died and was started again" in log

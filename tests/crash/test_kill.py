@@ -29,6 +29,18 @@ def counts(server: Served, base: str) -> dict[str, int]:
         return http.get(f"/api/knowledge-bases/{base}").json()["itemCounts"]
 
 
+async def damage(server: Served) -> dict[str, int]:
+    """What the reconciler finds that leases and transactions should have seen to."""
+    with server.client() as http:
+        asked = http.post("/api/health/reconciler").json()["jobId"]
+
+        async def done() -> dict[str, int] | None:
+            passed = http.get("/api/health/reconciler").json()
+            return passed["damage"] if passed["jobId"] == asked else None
+
+        return await until(done)
+
+
 async def test_a_server_killed_while_indexing_finishes_everything_after_a_restart(
     data_dir: Path, tmp_path: Path, cache_dir: Path
 ) -> None:
@@ -53,6 +65,7 @@ async def test_a_server_killed_while_indexing_finishes_everything_after_a_restar
             assert http.get("/api/health/invariants").json() == {"violations": []}
         assert before.get("completed", 0) < NOTES, "it was killed too late to show anything"
         _each_once(data_dir)
+        assert set((await damage(server)).values()) == {0}
         assert server.stop() == 0
 
 
@@ -107,4 +120,5 @@ async def test_killed_at_a_named_point_nothing_is_half_there(
             hits = http.post(f"/api/knowledge-bases/{base}/search", json={"query": "flour"}).json()["hits"]
             assert http.get("/api/health/invariants").json() == {"violations": []}
         assert len(hits) == (1 if committed else 0)
+        assert set((await damage(server)).values()) == {0}
         server.stop()

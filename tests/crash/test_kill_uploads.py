@@ -44,13 +44,11 @@ async def test_an_upload_killed_on_its_way_can_be_done_again(
     with psycopg.connect(database_url, autocommit=True) as connection:
         announced = connection.execute("select name from stray where not doomed").fetchall()
         assert left in ("tmp", announced[0][0])
+        connection.execute("update stray set due_at = clock_now() - interval '1 second'")
         with served(environment(data, cache_dir, **given), log=tmp_path / "log") as server:
             (item,) = upload(server, base).json()["created"]
             with server.client() as http:
                 assert http.get(f"/api/knowledge-items/{item['id']}/original").content == RYE
-            assert server.stop() == 0
-        connection.execute("update stray set due_at = clock_now() - interval '1 second'")
-        with served(environment(data, cache_dir, **given), log=tmp_path / "log") as server:
             assert server.stop() == 0
         kept = connection.execute("select name from blob").fetchall()
         assert connection.execute("select count(*) from stray").fetchone() == (0,)

@@ -25,12 +25,14 @@ async def second(hand: Hand, settings: Settings) -> Hand:
 
 @pytest.fixture
 async def rest(hand: Hand, caplog: pytest.LogCaptureFixture) -> AsyncGenerator[None]:
-    """Afterwards everything comes to rest, and the promises hold before and after."""
+    """Afterwards everything comes to rest, the promises hold before and after, and the reconciler finds nothing."""
     yield
     await hand.healthy()
+    assert await hand.reconcile() == {}
     await hand.due()
     await hand.work()
     await hand.healthy()
+    assert await hand.reconcile() == {}
     assert await hand.one("select count(*) from job where state <> 'dead'") == 0
     assert set((await hand.statuses()).values()) <= {"completed", "failed"}
     assert "deadlock" not in caplog.text

@@ -23,10 +23,19 @@ from gristmill.ingest import Expander, Pipeline, Rebuilder, Remover
 from gristmill.jobs import Handler, Job, QueueLimits, retry, store
 from gristmill.operations import add, bases, health, reindex
 from gristmill.operations.originals import Folder, Originals
+from gristmill.operations.reconcile import DAMAGE, Reconciler
 from gristmill.settings import Settings
 from gristmill.sources import NoteSource
 from gristmill.sources.blobs import Blobs
-from gristmill.work import DeleteBase, DeleteSubtree, IndexDocument, OnActive, PrepareRoot, ReindexSubtree
+from gristmill.work import (
+    DeleteBase,
+    DeleteSubtree,
+    IndexDocument,
+    OnActive,
+    PrepareRoot,
+    Reconcile,
+    ReindexSubtree,
+)
 from tests.embedding.hashed import HashedEmbedder
 
 LEASE = timedelta(seconds=10)
@@ -55,6 +64,7 @@ class Hand:
             DeleteSubtree.kind: Handler(remover.subtree),
             DeleteBase.kind: Handler(remover.base),
             ReindexSubtree.kind: Handler(rebuilder.reindex),
+            Reconcile.kind: Handler(Reconciler(db, originals.blobs, timedelta(days=30)).reconcile),
         }
         hand = cls(db, originals, handlers)
         await hand.enrol()
@@ -172,7 +182,8 @@ class Hand:
 
     async def texts(self, base: Base, words: str) -> list[str]:
         """What a search for any of the words answers."""
-        hits = await search.search(self.db, base, None, words, limit=100, mode="text")
+        ask = search.Ask(words, limit=100, mode="text")
+        hits = await search.Searcher(self.db, cache_bytes=2**20).search([search.Target(base, None)], ask)
         return sorted(hit.text for hit in hits)
 
     async def healthy(self) -> None:
@@ -180,6 +191,11 @@ class Hand:
         async with self.db.connection() as tx:
             assert await health.violations(tx) == []
             assert await underived(tx) == []
+
+    async def reconcile(self) -> dict[str, int]:
+        """What a thorough pass of the reconciler puts right: nothing, in a healthy system."""
+        found = await Reconciler(self.db, self.originals.blobs, timedelta(days=30)).once()
+        return {name: found[name] for name in DAMAGE if found[name]}
 
     async def left(self) -> dict[str, int]:
         """How many rows there are of everything that a deletion has to take away."""

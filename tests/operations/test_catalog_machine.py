@@ -363,10 +363,6 @@ PLANTED: dict[str, LiteralString] = {
     "tells no container how its children are": (
         "create or replace function item_settle(p_item uuid) returns void language sql as 'select'"
     ),
-    "forgets what is below": (
-        "create or replace function item_subtree(p_roots uuid[]) returns table (id uuid, depth int)"
-        " language sql as 'select id, 0 from unnest(p_roots) r(id)'"
-    ),
     "raises no version": (
         "create function stay() returns trigger language plpgsql as"
         " $$ begin new.wanted_version := old.wanted_version; return new; end $$;"

@@ -1,14 +1,19 @@
 from uuid import UUID
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gristmill.search.fuse import Found, fuse
+from gristmill.search.fuse import FOREIGN_WEIGHT, VECTOR_WEIGHT, Found, Legs, fuse, vector_weight
 
-ids = st.integers(0, 30).map(lambda n: UUID(int=n))
+
+def hit(no: int, score: float) -> Found:
+    return Found(UUID(int=no), no, score)
+
+
 found = st.lists(
-    st.builds(Found, ids, st.integers(-100, 100).map(lambda n: n / 100)),
-    unique_by=lambda hit: hit.id,
+    st.builds(hit, st.integers(0, 30), st.integers(-100, 100).map(lambda n: n / 100)),
+    unique_by=lambda hit: hit.no,
     max_size=20,
 ).map(lambda hits: sorted(hits, key=lambda hit: -hit.score))
 
@@ -17,24 +22,49 @@ found = st.lists(
 def test_fusion_gives_the_union_in_falling_order(
     vector: list[Found], text: list[Found], weight: float
 ) -> None:
-    fused = fuse(vector, text, weight)
-    assert {hit.id for hit in fused} == {hit.id for hit in vector} | {hit.id for hit in text}
-    scores = [hit.score for hit in fused]
+    fused = fuse([Legs(vector, text, weight)])
+    assert {one.no for one in fused} == {one.no for one in vector} | {one.no for one in text}
+    scores = [one.score for one in fused]
     assert scores == sorted(scores, reverse=True)
     assert all(0 <= score <= 1 for score in scores)
 
 
 @given(found)
 def test_one_leg_alone_keeps_its_order(vector: list[Found]) -> None:
-    ranks = [hit.vector_rank for hit in fuse(vector, [], 1.0)]
-    scores = {hit.id: hit.score for hit in vector}
-    fused = [scores[hit.id] for hit in fuse(vector, [], 1.0)]
-    assert fused == sorted(fused, reverse=True)
-    assert sorted(rank for rank in ranks if rank is not None) == list(range(1, len(vector) + 1))
+    fused = fuse([Legs(vector, [], 1.0)])
+    scores = {one.no: one.score for one in vector}
+    ranked = [scores[one.no] for one in fused]
+    assert ranked == sorted(ranked, reverse=True)
+    ranks = [one.vector_rank for one in fused if one.vector_rank is not None]
+    assert sorted(ranks) == list(range(1, len(vector) + 1))
 
 
 def test_what_both_legs_put_first_is_first() -> None:
-    both, other = UUID(int=1), UUID(int=2)
-    vector = [Found(both, 0.9), Found(other, 0.8)]
-    text = [Found(both, 5.0), Found(other, 1.0)]
-    assert fuse(vector, text)[0].id == both
+    fused = fuse([Legs([hit(1, 0.9), hit(2, 0.8)], [hit(1, 5.0), hit(2, 1.0)])])
+    assert fused[0].no == 1
+
+
+def test_words_of_two_bases_are_compared_and_vectors_only_within_one_space() -> None:
+    weak = Legs([hit(1, 0.2)], [hit(1, 1.0)], 0.5, space="a")
+    strong = Legs([hit(2, 0.9)], [hit(2, 9.0)], 0.5, space="b")
+    by_no = {one.no: one for one in fuse([weak, strong])}
+    assert by_no[2].score > by_no[1].score
+    assert by_no[1].score > 0.5, "a similarity of another space takes nothing from the best of this one"
+    same = {one.no: one for one in fuse([Legs(weak.vector, [], 1.0, "a"), Legs(strong.vector, [], 1.0, "a")])}
+    assert same[2].score == 1.0
+    assert same[1].score < 0.1
+
+
+@pytest.mark.parametrize(
+    ("query", "weight"),
+    [
+        ("how do I restart the server", VECTOR_WEIGHT),
+        ("kubectl rollout", VECTOR_WEIGHT),
+        ("wie kann ich das System nicht mit der Hand starten und die Daten von dem", FOREIGN_WEIGHT),
+        ("如何重启服务器", 0.0),
+        ("как перезапустить", 0.0),
+    ],
+)
+def test_an_english_embedder_weighs_by_the_language_of_the_question(query: str, weight: float) -> None:
+    assert vector_weight(query, english_only=True) == weight
+    assert vector_weight(query, english_only=False) == VECTOR_WEIGHT

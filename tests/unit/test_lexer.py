@@ -27,7 +27,8 @@ def test_a_two_character_word_is_found_inside_a_clause() -> None:
 
 def test_identifiers_are_found_whole_and_by_their_parts() -> None:
     assert {"parsehttp2", "http2"} <= lexemes("parseHTTP2")
-    assert lexemes("max_queue_size") == {"max", "queue", "size"}
+    assert lexemes("max_queue_size") == {"max_queue_size", "max", "queue", "size"}
+    assert lexemes("os.path.joinAll") == {"os.path.joinall", "os", "path", "joinal", "join", "all"}
 
 
 def test_mixed_text_keeps_both_languages() -> None:

@@ -1,5 +1,6 @@
 """What is filed where, for whose eyes."""
 
+from gristmill.catalog.access import ADMIN, Viewer
 from gristmill.catalog.base import Base, BaseId, OnRestart
 from gristmill.catalog.indexing import (
     ContentPart,
@@ -34,12 +35,15 @@ from gristmill.catalog.moves import (
     want_anew,
 )
 from gristmill.catalog.store import (
+    Change,
     Same,
     Unrested,
     added_below,
     blob_hash_of,
     blob_of,
     blobs_of,
+    changes,
+    changes_mark,
     count_items,
     doom_base,
     drop_base,
@@ -61,7 +65,9 @@ from gristmill.catalog.store import (
     patch_base,
     relist,
     replace_item,
+    set_acl,
     set_base_status,
+    set_metadata,
     share_turn,
     share_turns,
     stale_children,
@@ -86,11 +92,13 @@ from gristmill.catalog.sweep import (
 )
 
 __all__ = [
+    "ADMIN",
     "CONTAINERS",
     "TERMINAL",
     "Base",
     "BaseId",
     "BaseStatus",
+    "Change",
     "ContentPart",
     "Item",
     "ItemId",
@@ -103,6 +111,7 @@ __all__ = [
     "Removed",
     "Same",
     "Unrested",
+    "Viewer",
     "Whole",
     "abandon",
     "added_below",
@@ -111,6 +120,8 @@ __all__ = [
     "blob_hash_of",
     "blob_of",
     "blobs_of",
+    "changes",
+    "changes_mark",
     "complete_contents",
     "count_items",
     "doom_base",
@@ -153,9 +164,11 @@ __all__ = [
     "relist",
     "remove_items",
     "replace_item",
+    "set_acl",
     "set_base_status",
     "set_expanded",
     "set_failed",
+    "set_metadata",
     "set_stage",
     "settle",
     "settle_above",

@@ -26,6 +26,7 @@ class Base:
     chunking: dict[str, Any]
     file_processor: str | None
     on_restart: OnRestart
+    acl: list[str]
     created_at: datetime
     updated_at: datetime
     ingested: bool  # all that it was given has been announced as done

@@ -36,6 +36,8 @@ class Item:
     created_at: datetime
     updated_at: datetime
     percent: float | None = None  # how far the wanted version is, where that was asked for
+    acl: list[str] | None = None  # its own list; None inherits
+    metadata: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "status", ItemStatus(self.status))
@@ -59,6 +61,8 @@ class NewItem:
     blob: bytes | None = None
     size_bytes: int | None = None
     error: GristmillError | None = None
+    acl: list[str] | None = None
+    metadata: dict[str, Any] = field(default_factory=dict[str, Any])
 
     @property
     def status(self) -> ItemStatus:

@@ -1,8 +1,8 @@
 -- name: insert_base
 -- Creates a base and, by trigger, its partition.
-insert into base (name, embedder, embedder_identity, dimensions, chunking, file_processor, on_restart, settings)
+insert into base (name, embedder, embedder_identity, dimensions, chunking, file_processor, on_restart, settings, acl)
 values (%(name)s, %(embedder)s, %(embedder_identity)s, %(dimensions)s, %(chunking)s, %(file_processor)s, %(on_restart)s,
-        %(settings)s)
+        %(settings)s, %(acl)s::text[])
 on conflict do nothing
 returning *;
 
@@ -19,8 +19,11 @@ select base_turn_shared(%(base)s);
 select base_turn_shared(u.id) from (select unnest(%(bases)s::uuid[]) as id order by 1) u;
 
 -- name: base
--- A base that is not being deleted.
-select * from base where id = %(id)s and status <> 'deleting';
+-- A base that is not being deleted, for eyes that see it or something in it.
+select b.* from base b
+ where b.id = %(id)s and b.status <> 'deleting'
+   and (%(eyes)s::text[] is null or b.acl && %(eyes)s::text[]
+        or exists (select from item i where i.base_id = b.id and i.acl && %(eyes)s::text[]));
 
 -- name: bases_of
 -- Those of the bases that are not being deleted.
@@ -35,20 +38,27 @@ select id from base where embedder_identity = %(identity)s and status <> 'deleti
 select * from base where id = %(id)s;
 
 -- name: base_by_name
--- The base of a name, whatever its case.
-select * from base where lower(name) = lower(%(name)s) and status <> 'deleting';
+-- The base of a name, whatever its case, for eyes that see it or something in it.
+select b.* from base b
+ where lower(b.name) = lower(%(name)s) and b.status <> 'deleting'
+   and (%(eyes)s::text[] is null or b.acl && %(eyes)s::text[]
+        or exists (select from item i where i.base_id = b.id and i.acl && %(eyes)s::text[]));
 
 -- name: bases
--- All bases, oldest first, after a cursor.
-select * from base
- where status <> 'deleting' and (%(after)s::uuid is null or id > %(after)s) order by id limit %(limit)s;
+-- All bases that eyes see, or something in them, oldest first, after a cursor.
+select b.* from base b
+ where b.status <> 'deleting' and (%(after)s::uuid is null or b.id > %(after)s)
+   and (%(eyes)s::text[] is null or b.acl && %(eyes)s::text[]
+        or exists (select from item i where i.base_id = b.id and i.acl && %(eyes)s::text[]))
+ order by b.id limit %(limit)s;
 
 -- name: patch_base
 -- Changes what is given; no row when the name is taken.
 update base b
    set name = coalesce(%(name)s, b.name), chunking = coalesce(%(chunking)s::jsonb, b.chunking),
        file_processor = coalesce(%(file_processor)s, b.file_processor),
-       on_restart = coalesce(%(on_restart)s, b.on_restart), settings = b.settings || %(settings)s, updated_at = clock_now()
+       on_restart = coalesce(%(on_restart)s, b.on_restart), acl = coalesce(%(acl)s::text[], b.acl),
+       settings = b.settings || %(settings)s, updated_at = clock_now()
  where b.id = %(id)s and b.status <> 'deleting'
    and not exists (select from base o where lower(o.name) = lower(%(name)s) and o.status <> 'deleting' and o.id <> b.id)
 returning *;
@@ -72,23 +82,28 @@ set local lock_timeout = '500ms';
 delete from base where id = %(id)s;
 
 -- name: item_counts
--- Items of bases by status; what is being deleted does not count.
-select base_id, status, count(*)::int as count from item
- where base_id = any (%(bases)s) and status <> 'deleting' group by base_id, status;
+-- Items of bases that eyes see, by status; what is being deleted does not count.
+select i.base_id, i.status, count(*)::int as count
+  from item i join base b on b.id = i.base_id left join item o on o.id = i.acl_from
+ where i.base_id = any (%(bases)s) and i.status <> 'deleting' and item_seen(%(eyes)s::text[], i.acl_from, o.acl, b.acl)
+ group by i.base_id, i.status;
 
 -- name: insert_items
 -- Files items; what already failed is filed with its error. Without a cause, they have their parent's.
 insert into item (base_id, parent_id, type, title, status, source, source_key, blob_hash, body, size_bytes,
-                  listed_version, error_code, error_message, expanded_version, cause)
+                  listed_version, error_code, error_message, expanded_version, cause, acl, metadata)
 select %(base)s, %(parent)s::uuid, u.type, u.title, u.status, u.source, u.source_key, u.blob_hash, u.body, u.size_bytes,
        %(listed_version)s, u.error_code, u.error_message, case when u.error_code is null then 0 else 1 end,
-       coalesce(%(cause)s::uuid, (select p.cause from item p where p.id = %(parent)s::uuid))
+       coalesce(%(cause)s::uuid, (select p.cause from item p where p.id = %(parent)s::uuid)),
+       case when u.acl <> 'null' then array(select jsonb_array_elements_text(u.acl)) end, u.metadata
   from unnest(%(types)s::text[], %(titles)s::text[], %(statuses)s::text[], %(sources)s::jsonb[], %(keys)s::text[],
-              %(blobs)s::bytea[], %(bodies)s::text[], %(sizes)s::bigint[], %(codes)s::text[], %(messages)s::text[])
-       with ordinality u(type, title, status, source, source_key, blob_hash, body, size_bytes, error_code, error_message, n)
+              %(blobs)s::bytea[], %(bodies)s::text[], %(sizes)s::bigint[], %(codes)s::text[], %(messages)s::text[],
+              %(acls)s::jsonb[], %(metadata)s::jsonb[])
+       with ordinality u(type, title, status, source, source_key, blob_hash, body, size_bytes, error_code, error_message,
+                         acl, metadata, n)
  order by u.n
 returning id, base_id, parent_id, type, title, status, error_code, error_message, warnings, source, size_bytes,
-          wanted_version, live_version, chunk_count, left_out, created_at, updated_at;
+          wanted_version, live_version, chunk_count, left_out, created_at, updated_at, acl, metadata;
 
 -- name: same
 -- Which of these things are filed under a parent already; the number is their place in the question.
@@ -107,7 +122,7 @@ update item
        cause = %(cause)s
  where id = %(id)s and status <> 'deleting'
 returning id, base_id, parent_id, type, title, status, error_code, error_message, warnings, source, size_bytes,
-          wanted_version, live_version, chunk_count, left_out, created_at, updated_at;
+          wanted_version, live_version, chunk_count, left_out, created_at, updated_at, acl, metadata;
 
 -- name: relist
 -- Children that a container's new version lists again: wanted anew, each once.
@@ -122,7 +137,7 @@ update item i
        u(id, size_bytes, error_code, error_message)
  where i.id = u.id and i.status <> 'deleting' and i.listed_version < %(version)s
 returning i.id, i.base_id, i.parent_id, i.type, i.title, i.status, i.error_code, i.error_message, i.warnings, i.source,
-          i.size_bytes, i.wanted_version, i.live_version, i.chunk_count, i.left_out, i.created_at, i.updated_at;
+          i.size_bytes, i.wanted_version, i.live_version, i.chunk_count, i.left_out, i.created_at, i.updated_at, i.acl, i.metadata;
 
 -- name: stale_children
 -- Children that an earlier version of a container listed and this one does not.
@@ -130,36 +145,46 @@ select id from item
  where parent_id = %(parent)s and listed_version > 0 and listed_version < %(version)s and status <> 'deleting';
 
 -- name: item
--- An item, unless it or its base is being deleted.
+-- An item that eyes see, unless it or its base is being deleted.
 select i.id, i.base_id, i.parent_id, i.type, i.title, i.status, i.error_code, i.error_message, i.warnings, i.source,
-       i.size_bytes, i.wanted_version, i.live_version, i.chunk_count, i.left_out, i.created_at, i.updated_at,
+       i.size_bytes, i.wanted_version, i.live_version, i.chunk_count, i.left_out, i.created_at, i.updated_at, i.acl, i.metadata,
        case when i.type in ('directory', 'sitemap', 'connector') then item_progress(i.id)
             else (select p.percent from progress p where p.item_id = i.id and p.version = i.wanted_version) end as percent
-  from item i join base b on b.id = i.base_id
- where i.id = %(id)s and i.status <> 'deleting' and b.status <> 'deleting';
+  from item i join base b on b.id = i.base_id left join item o on o.id = i.acl_from
+ where i.id = %(id)s and i.status <> 'deleting' and b.status <> 'deleting'
+   and item_seen(%(eyes)s::text[], i.acl_from, o.acl, b.acl);
 
 -- name: items_of
 -- These items, whatever their state.
 select id, base_id, parent_id, type, title, status, error_code, error_message, warnings, source, size_bytes,
-       wanted_version, live_version, chunk_count, left_out, created_at, updated_at
+       wanted_version, live_version, chunk_count, left_out, created_at, updated_at, acl, metadata
   from item where id = any (%(ids)s::uuid[]) order by id;
 
 -- name: items
--- Items of a base after a cursor: all of them, or the roots, or the children of one.
-select id, base_id, parent_id, type, title, status, error_code, error_message, warnings, source, size_bytes,
-       wanted_version, live_version, chunk_count, left_out, created_at, updated_at,
-       case when status in ('completed', 'deleting') then null
-            when type in ('directory', 'sitemap', 'connector') then item_progress(id)
-            else (select p.percent from progress p where p.item_id = id and p.version = wanted_version) end as percent
-  from item
- where base_id = %(base)s and (%(deleting)s or status <> 'deleting')
-   and (%(everywhere)s or parent_id is not distinct from %(parent)s)
-   and (%(status)s::text is null or status = %(status)s)
-   and (%(type)s::text is null or type = %(type)s)
-   and (%(under)s::uuid is null or id in (select s.id from item_subtree(array[%(under)s::uuid]) s where s.depth > 0))
-   and (%(title)s::text is null or strpos(lower(title), lower(%(title)s)) > 0)
-   and (%(after)s::uuid is null or id > %(after)s)
- order by id limit %(limit)s;
+-- Items of a base that eyes see, after a cursor: all of them, or the roots, or the children of one.
+select i.id, i.base_id, i.parent_id, i.type, i.title, i.status, i.error_code, i.error_message, i.warnings, i.source,
+       i.size_bytes, i.wanted_version, i.live_version, i.chunk_count, i.left_out, i.created_at, i.updated_at, i.acl, i.metadata,
+       case when i.status in ('completed', 'deleting') then null
+            when i.type in ('directory', 'sitemap', 'connector') then item_progress(i.id)
+            else (select p.percent from progress p where p.item_id = i.id and p.version = i.wanted_version) end as percent
+  from item i join base b on b.id = i.base_id left join item o on o.id = i.acl_from
+ where i.base_id = %(base)s and (%(deleting)s or i.status <> 'deleting')
+   and item_seen(%(eyes)s::text[], i.acl_from, o.acl, b.acl)
+   and (%(everywhere)s or i.parent_id is not distinct from %(parent)s)
+   and (%(status)s::text is null or i.status = %(status)s)
+   and (%(type)s::text is null or i.type = %(type)s)
+   and (%(under)s::uuid is null or i.id in (select s.id from item_subtree(array[%(under)s::uuid]) s where s.depth > 0))
+   and (%(title)s::text is null or strpos(lower(i.title), lower(%(title)s)) > 0)
+   and (%(after)s::uuid is null or i.id > %(after)s)
+ order by i.id limit %(limit)s;
+
+-- name: set_acl
+-- Gives an item a list of its own, or with null the one above it.
+select item_set_acl(%(id)s, %(acl)s::text[]);
+
+-- name: set_metadata
+-- What people say of an item.
+update item set metadata = %(metadata)s, updated_at = clock_now() where id = %(id)s and status <> 'deleting' returning id;
 
 -- name: top_source
 -- The source of the container that somebody added, for one that its listing brought up at any depth.
@@ -168,6 +193,19 @@ with recursive up(parent_id, source, listed_version) as (
     union all
     select p.parent_id, p.source, p.listed_version from up u join item p on p.id = u.parent_id where u.listed_version > 0)
 select source from up where listed_version = 0;
+
+-- name: changes_mark
+-- The start of the oldest transaction that is writing items, or now less what a statement may take to get that far.
+select least(clock_now() - interval '500 ms', (
+    select min(a.xact_start) from pg_locks l join pg_stat_activity a on a.pid = l.pid
+     where l.locktype = 'relation' and l.mode = 'RowExclusiveLock' and l.relation = 'item'::regclass
+       and l.database = (select oid from pg_database where datname = current_database())));
+
+-- name: changes
+-- Items that changed since a mark.
+select id, base_id, updated_at from item
+ where updated_at >= %(since)s and (%(bases)s::uuid[] is null or base_id = any (%(bases)s))
+ order by updated_at desc limit %(limit)s;
 
 -- name: outermost
 -- Those of the items that have none of the others above them.
@@ -210,7 +248,7 @@ update item
        cause = %(cause)s
  where id = any (%(ids)s::uuid[]) and status in ('completed', 'failed')
 returning id, base_id, parent_id, type, title, status, error_code, error_message, warnings, source, size_bytes,
-          wanted_version, live_version, chunk_count, left_out, created_at, updated_at;
+          wanted_version, live_version, chunk_count, left_out, created_at, updated_at, acl, metadata;
 
 -- name: added_below
 -- What people put below a container: no listing will bring it up.
@@ -285,7 +323,7 @@ moved as (
     update item i set status = 'reading', error_code = null, error_message = null, updated_at = clock_now()
       from locked where i.id = locked.id returning i.*)
 select i.id, i.base_id, i.parent_id, i.type, i.title, i.status, i.error_code, i.error_message, i.warnings, i.source,
-       i.size_bytes, i.wanted_version, i.live_version, i.chunk_count, i.left_out, i.created_at, i.updated_at, i.body,
+       i.size_bytes, i.wanted_version, i.live_version, i.chunk_count, i.left_out, i.created_at, i.updated_at, i.acl, i.metadata, i.body,
        (select b.name from blob b where b.hash = i.blob_hash) as blob_name, live.content_hash as live_content, live.recipe as live_recipe,
        begun.content_hash as begun_content, begun.recipe as begun_recipe
   from moved i

@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
+from gristmill.catalog.access import ADMIN, Viewer
 from gristmill.catalog.base import Base, BaseId, OnRestart
 from gristmill.catalog.item import Item, ItemId, NewItem
 from gristmill.catalog.lifecycle import BaseStatus
@@ -28,6 +30,7 @@ async def insert_base(
     file_processor: str | None = None,
     on_restart: OnRestart = "resume",
     settings: Mapping[str, Any] | None = None,
+    acl: Sequence[str] = (),
 ) -> Base | None:
     """Create a base; None when the name is taken."""
     return await queries.maybe(
@@ -42,6 +45,7 @@ async def insert_base(
         file_processor=file_processor,
         on_restart=on_restart,
         settings=Jsonb(dict(settings or {})),
+        acl=list(acl),
     )
 
 
@@ -73,9 +77,9 @@ async def find_alike(tx: Tx, embedder_identity: str, limit: int) -> list[BaseId]
     return await queries.values(tx, "bases_alike", identity=embedder_identity, limit=limit)
 
 
-async def find_base(tx: Tx, base_id: BaseId) -> Base | None:
-    """The base of this id, unless it is being deleted."""
-    return await queries.maybe(tx, Base, "base", id=base_id)
+async def find_base(tx: Tx, base_id: BaseId, viewer: Viewer = ADMIN) -> Base | None:
+    """The base of this id, unless it is being deleted, or these eyes see nothing of it."""
+    return await queries.maybe(tx, Base, "base", id=base_id, eyes=viewer.eyes)
 
 
 async def find_any_base(tx: Tx, base_id: BaseId) -> Base | None:
@@ -83,14 +87,16 @@ async def find_any_base(tx: Tx, base_id: BaseId) -> Base | None:
     return await queries.maybe(tx, Base, "any_base", id=base_id)
 
 
-async def find_base_named(tx: Tx, name: str) -> Base | None:
+async def find_base_named(tx: Tx, name: str, viewer: Viewer = ADMIN) -> Base | None:
     """The base of this name, whatever its case."""
-    return await queries.maybe(tx, Base, "base_by_name", name=name)
+    return await queries.maybe(tx, Base, "base_by_name", name=name, eyes=viewer.eyes)
 
 
-async def list_bases(tx: Tx, *, limit: int, after: BaseId | None = None) -> list[Base]:
-    """Bases in the order of their making."""
-    return await queries.many(tx, Base, "bases", after=after, limit=limit)
+async def list_bases(
+    tx: Tx, *, limit: int, after: BaseId | None = None, viewer: Viewer = ADMIN
+) -> list[Base]:
+    """Bases that these eyes see something of, in the order of their making."""
+    return await queries.many(tx, Base, "bases", after=after, limit=limit, eyes=viewer.eyes)
 
 
 async def patch_base(
@@ -102,6 +108,7 @@ async def patch_base(
     file_processor: str | None,
     on_restart: OnRestart | None,
     settings: Mapping[str, Any],
+    acl: Sequence[str] | None = None,
 ) -> Base | None:
     """Change what is given, of `settings` too; None when the name is taken."""
     return await queries.maybe(
@@ -114,6 +121,7 @@ async def patch_base(
         file_processor=file_processor,
         on_restart=on_restart,
         settings=Jsonb(dict(settings)),
+        acl=None if acl is None else list(acl),
     )
 
 
@@ -148,10 +156,12 @@ class _Count:
     count: int
 
 
-async def count_items(tx: Tx, bases: Sequence[BaseId]) -> dict[BaseId, dict[str, int]]:
-    """Items by status, for each of the bases."""
+async def count_items(
+    tx: Tx, bases: Sequence[BaseId], viewer: Viewer = ADMIN
+) -> dict[BaseId, dict[str, int]]:
+    """Items that these eyes see by status, for each of the bases."""
     found: dict[BaseId, dict[str, int]] = {base_id: {} for base_id in bases}
-    for row in await queries.many(tx, _Count, "item_counts", bases=list(bases)):
+    for row in await queries.many(tx, _Count, "item_counts", bases=list(bases), eyes=viewer.eyes):
         found[row.base_id][row.status] = row.count
     return found
 
@@ -188,6 +198,8 @@ async def insert_items(
         sizes=[item.size_bytes for item in new],
         codes=[item.error.code if item.error else None for item in new],
         messages=[item.error.message if item.error else None for item in new],
+        acls=[Jsonb(item.acl) for item in new],
+        metadata=[Jsonb(item.metadata) for item in new],
     )
 
 
@@ -254,9 +266,9 @@ async def stale_children(tx: Tx, parent_id: ItemId, version: int) -> list[ItemId
 # ── items: questions ─────────────────────────────────────────────────────────────────────────────────────
 
 
-async def find_item(tx: Tx, item_id: ItemId) -> Item | None:
-    """The item of this id, unless it is being deleted."""
-    return await queries.maybe(tx, Item, "item", id=item_id)
+async def find_item(tx: Tx, item_id: ItemId, viewer: Viewer = ADMIN) -> Item | None:
+    """The item of this id, unless it is being deleted, or not for these eyes."""
+    return await queries.maybe(tx, Item, "item", id=item_id, eyes=viewer.eyes)
 
 
 async def find_items(tx: Tx, ids: Sequence[ItemId]) -> list[Item]:
@@ -277,6 +289,7 @@ async def list_items(
     status: str | None = None,
     type: str | None = None,  # noqa: A002
     title: str | None = None,
+    viewer: Viewer = ADMIN,
 ) -> list[Item]:
     """Roots, children of `parent`, with `under` all below one item, or with `everywhere` all items, in the order
     of their making."""
@@ -294,6 +307,7 @@ async def list_items(
         status=status,
         type=type,
         title=title,
+        eyes=viewer.eyes,
     )
 
 
@@ -301,6 +315,39 @@ async def top_source(tx: Tx, item_id: ItemId) -> dict[str, Any]:
     """The source of the container that somebody added, for one that its listing brought up."""
     found = await queries.values(tx, "top_source", id=item_id)
     return found[0] if found else {}
+
+
+async def set_acl(tx: Tx, item_id: ItemId, acl: Sequence[str] | None) -> None:
+    """Give an item, and all below it without a list of its own, another list; None: the one above it."""
+    await queries.run(tx, "set_acl", id=item_id, acl=None if acl is None else list(acl))
+
+
+async def set_metadata(tx: Tx, item_id: ItemId, metadata: dict[str, Any]) -> None:
+    """Replace what people say of an item."""
+    await queries.run(tx, "set_metadata", id=item_id, metadata=Jsonb(metadata))
+
+
+@dataclass(frozen=True)
+class Change:
+    """An item that changed, and when."""
+
+    id: ItemId
+    base_id: BaseId
+    updated_at: datetime
+
+
+async def changes_mark(tx: Tx) -> datetime:
+    """From when on changes may still turn up: later ones are by transactions that have not written yet."""
+    return (await queries.values(tx, "changes_mark"))[0]
+
+
+async def changes(
+    tx: Tx, since: datetime, bases: Sequence[UUID] | None, *, limit: int = 10_000
+) -> list[Change]:
+    """Items that changed since a mark, in these bases or in all; the newest, when there are more than `limit`."""
+    return await queries.many(
+        tx, Change, "changes", since=since, bases=None if bases is None else list(bases), limit=limit
+    )
 
 
 async def outermost(tx: Tx, ids: Sequence[ItemId]) -> list[ItemId]:

@@ -28,7 +28,7 @@ async def serve(settings: Settings, tell: Callable[[str], None]) -> None:
             config = uvicorn.Config(
                 mill.api, log_config=None, lifespan="off", access_log=False, timeout_graceful_shutdown=5
             )
-            server = _Server(config)
+            server = Server(config)
             stop = _on_signals()
             serving = asyncio.create_task(server.serve(sockets=[listening]), name="http")
             address = f"http://{_name(settings.host)}:{listening.getsockname()[1]}"
@@ -36,6 +36,7 @@ async def serve(settings: Settings, tell: Callable[[str], None]) -> None:
             claim.announce(address)
             tell(address)
             await _first(stop, mill.worker, serving)
+            mill.broadcaster.close()  # streams would go on as long as their clients do
             server.should_exit = True
             await serving
 
@@ -48,7 +49,7 @@ async def work(settings: Settings, tell: Callable[[str], None]) -> None:
         await _first(stop, mill.worker)
 
 
-class _Server(uvicorn.Server):
+class Server(uvicorn.Server):
     """Tells when it is ready, and leaves signals to us: uvicorn would raise them again before we have cleaned up."""
 
     def __init__(self, config: uvicorn.Config) -> None:

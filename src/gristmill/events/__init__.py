@@ -2,6 +2,7 @@
 
 from gristmill.events.event import (
     EVENTS,
+    AllAssetsAnalyzed,
     BaseChanged,
     BaseCreated,
     BaseDeleted,
@@ -15,24 +16,45 @@ from gristmill.events.event import (
     DocumentIndexingCompleted,
     DocumentIngestionCompleted,
     DocumentUploadCompleted,
+    EmbeddedDocumentsExtracted,
     Event,
     ItemFailed,
     ItemsDeleted,
     ItemsRemoved,
     KnowledgeSpaceAllDocumentsIngested,
+    Reconciled,
     ReindexAccepted,
 )
-from gristmill.events.outbox import announce_ready, record, work_began
-from gristmill.events.store import Recorded, read, sequence, sweep
+from gristmill.events.order import put_in_order, sequence
+from gristmill.events.outbox import (
+    announce_ready,
+    record,
+    work_began,
+)
+from gristmill.events.store import (
+    Recorded,
+    read,
+    sweep,
+)
+from gristmill.events.stream import (
+    ITEM,
+    Batch,
+    Broadcaster,
+    Filter,
+)
 
 __all__ = [
     "EVENTS",
+    "ITEM",
+    "AllAssetsAnalyzed",
     "BaseChanged",
     "BaseCreated",
     "BaseDeleted",
     "BaseFailed",
     "BaseRemoved",
     "BaseRestored",
+    "Batch",
+    "Broadcaster",
     "ContainerAdded",
     "ContainerExpanded",
     "DocumentChunkingCompleted",
@@ -40,14 +62,18 @@ __all__ = [
     "DocumentIndexingCompleted",
     "DocumentIngestionCompleted",
     "DocumentUploadCompleted",
+    "EmbeddedDocumentsExtracted",
     "Event",
+    "Filter",
     "ItemFailed",
     "ItemsDeleted",
     "ItemsRemoved",
     "KnowledgeSpaceAllDocumentsIngested",
+    "Reconciled",
     "Recorded",
     "ReindexAccepted",
     "announce_ready",
+    "put_in_order",
     "read",
     "record",
     "sequence",

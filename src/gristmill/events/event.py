@@ -2,8 +2,9 @@
 
 A document's way, version by version:
 
-    DocumentUploadCompleted → DocumentContentExtracted → DocumentChunkingCompleted → DocumentIndexingCompleted
-                                                                                   → DocumentIngestionCompleted
+    DocumentUploadCompleted → DocumentContentExtracted → DocumentChunkingCompleted → DocumentIndexingCompleted ┐
+    (EmbeddedDocumentsExtracted) ┘                    └→ AllAssetsAnalyzed ────────────────────────────────────┤
+                                                                                   DocumentIngestionCompleted ◀┘
     or, at any point, ItemFailed; and once nothing in its base is active, KnowledgeSpaceAllDocumentsIngested
 """
 
@@ -53,6 +54,15 @@ class DocumentUploadCompleted(Event):
 
 
 @dataclass(frozen=True)
+class EmbeddedDocumentsExtracted(Event):
+    """The documents inside a document (attachments, archive entries) are filed, each as a document of its own."""
+
+    item_id: ItemId
+    version: int
+    documents: int
+
+
+@dataclass(frozen=True)
 class DocumentContentExtracted(Event):
     """A version of a document was read: its canonical content is kept."""
 
@@ -77,6 +87,16 @@ class DocumentIndexingCompleted(Event):
     item_id: ItemId
     version: int
     chunks: int
+
+
+@dataclass(frozen=True)
+class AllAssetsAnalyzed(Event):
+    """Every image and table of a version is described, or was given up on. Once per version."""
+
+    item_id: ItemId
+    version: int
+    assets: int
+    failed: int
 
 
 @dataclass(frozen=True)
@@ -196,6 +216,18 @@ class BaseRemoved(Event):
     chunks: int
     contents: int
     blobs: int
+
+
+@dataclass(frozen=True)
+class Reconciled(Event):
+    """The reconciler put right what should not have been: items and deletions that nothing moved on, containers that
+    were not as their children are, versions that were left over, a base that was not announced as ready."""
+
+    items: int
+    containers: int
+    deletions: int
+    versions: int
+    announced: int
 
 
 EVENTS: tuple[type[Event], ...] = tuple(Event.__subclasses__())

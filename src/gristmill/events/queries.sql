@@ -28,6 +28,127 @@ select seq, base_id, type, subject, cause, data, at from event
    and (%(types)s::text[] is null or type = any (%(types)s))
  order by seq limit %(limit)s;
 
+-- name: head
+-- The last place that was given.
+select seq from event_head;
+
+-- name: oldest
+-- The first place that is not swept yet.
+select min(seq) from event;
+
 -- name: sweep
 -- Events that are older than they are kept.
-delete from event where at < clock_now() - %(retention)s::interval;
+delete from event where seq in (
+    select seq from event where at < clock_now() - %(retention)s::interval limit 10000);
+
+-- name: due_webhooks
+-- Active webhooks that want one of the events after a place: each is told how far to go.
+update webhook w set wanted = %(head)s
+ where w.status = 'active' and exists (
+       select from event e where e.seq > %(after)s and e.seq <= %(head)s
+          and (w.base_id is null or e.base_id = w.base_id) and (w.types is null or e.type = any (w.types)))
+returning w.id;
+
+-- name: insert_webhook
+-- Creates a webhook at the present end of the order.
+insert into webhook (id, url, description, secret, base_id, types, cursor)
+select %(id)s, %(url)s, %(description)s, %(secret)s, %(base)s, %(types)s::text[], h.seq from event_head h
+returning id, url, description, secret, base_id, types, status, cursor, attempts, failing_since, error_code,
+          error_message, delivered, delivered_at, created_at, updated_at;
+
+-- name: webhook
+-- One webhook.
+select id, url, description, secret, base_id, types, status, cursor, attempts, failing_since, error_code,
+       error_message, delivered, delivered_at, created_at, updated_at
+  from webhook where id = %(id)s;
+
+-- name: lock_webhook
+-- One webhook, the caller's alone until the transaction ends.
+select id, url, description, secret, base_id, types, status, cursor, attempts, failing_since, error_code,
+       error_message, delivered, delivered_at, created_at, updated_at
+  from webhook where id = %(id)s for no key update;
+
+-- name: webhooks
+-- Webhooks, oldest first, after a cursor.
+select id, url, description, secret, base_id, types, status, cursor, attempts, failing_since, error_code,
+       error_message, delivered, delivered_at, created_at, updated_at
+  from webhook where %(after)s::uuid is null or id > %(after)s order by id limit %(limit)s;
+
+-- name: change_webhook
+-- Changes a webhook. One that is active from now on is wanted up to the present end of the order.
+update webhook w
+   set url = %(url)s, description = %(description)s, types = %(types)s::text[], status = %(status)s, attempts = 0,
+       failing_since = null, error_code = null, error_message = null, updated_at = clock_now(),
+       wanted = case when %(status)s = 'active' then greatest(w.wanted, h.seq) else w.wanted end
+  from event_head h where w.id = %(id)s
+returning w.id, w.url, w.description, w.secret, w.base_id, w.types, w.status, w.cursor, w.attempts, w.failing_since,
+          w.error_code, w.error_message, w.delivered, w.delivered_at, w.created_at, w.updated_at;
+
+-- name: delete_webhook
+-- Forgets a webhook and its dead letters.
+delete from webhook where id = %(id)s;
+
+-- name: caught_up
+-- All that a webhook was told of is delivered, or was not wanted.
+update webhook set cursor = greatest(cursor, wanted) where id = %(id)s;
+
+-- name: delivered
+-- An event was taken: on to the next, unless the webhook was changed meanwhile.
+update webhook
+   set cursor = %(seq)s, attempts = 0, failing_since = null, error_code = null, error_message = null,
+       delivered = delivered + 1, delivered_at = clock_now()
+ where id = %(id)s and status = 'active' and cursor = %(before)s
+returning id;
+
+-- name: refused
+-- An event was not taken; how often by now.
+update webhook
+   set attempts = attempts + 1, failing_since = coalesce(failing_since, clock_now()), error_code = %(code)s,
+       error_message = %(message)s
+ where id = %(id)s and status = 'active' and cursor = %(before)s
+returning attempts;
+
+-- name: give_up
+-- active -> paused: an event is a dead letter.
+with paused as (
+    update webhook set status = 'paused', updated_at = clock_now() where id = %(id)s
+    returning id, attempts, error_code, error_message)
+insert into dead_letter (webhook_id, seq, type, base_id, attempts, error_code, error_message)
+select id, %(seq)s, %(type)s, %(base)s, attempts, error_code, error_message from paused
+on conflict (webhook_id, seq) do update
+   set attempts = excluded.attempts, error_code = excluded.error_code, error_message = excluded.error_message,
+       died_at = excluded.died_at, outcome = null;
+
+-- name: dead_letters
+-- Dead letters of a webhook, newest first, before a cursor.
+select seq, type, base_id, attempts, error_code, error_message, died_at, outcome from dead_letter
+ where webhook_id = %(webhook)s and (%(before)s::bigint is null or seq < %(before)s)
+ order by seq desc limit %(limit)s;
+
+-- name: end_letter
+-- What became of a dead letter; one that was skipped can still be sent.
+update dead_letter set outcome = %(outcome)s
+ where webhook_id = %(webhook)s and seq = %(seq)s and (outcome is null or outcome = 'skipped' and %(outcome)s = 'redriven')
+returning seq;
+
+-- name: redrive_open
+-- A webhook goes on with its dead letter.
+update dead_letter set outcome = 'redriven' where webhook_id = %(webhook)s and outcome is null;
+
+-- name: go_from
+-- paused | active -> active, from a place on.
+update webhook w
+   set status = 'active', cursor = %(cursor)s, wanted = greatest(w.wanted, h.seq), attempts = 0, failing_since = null,
+       error_code = null, error_message = null, updated_at = clock_now()
+  from event_head h where w.id = %(id)s;
+
+-- name: forsaken
+-- Active webhooks that have something to deliver and no living job.
+select w.id from webhook w
+ where w.status = 'active' and w.wanted > w.cursor
+   and not exists (select from job j where j.subject = w.id and j.kind = 'deliver_events' and j.state <> 'dead')
+ order by w.id limit %(limit)s for no key update skip locked;
+
+-- name: anything_to_order
+-- Whether a webhook may be waiting for events that are not in order yet.
+select exists (select from outbox) and exists (select from webhook where status = 'active');

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NewType
 from uuid import UUID
 
 from gristmill.db import Queries, Tx
@@ -11,6 +11,8 @@ from gristmill.db import Queries, Tx
 queries = Queries(__package__ or "gristmill.events")
 
 AT_ONCE = 5_000  # events put in order by one transaction
+
+WebhookId = NewType("WebhookId", UUID)
 
 
 async def insert(tx: Tx, events: str) -> None:
@@ -49,6 +51,21 @@ async def sequence(tx: Tx) -> int:
     return moved
 
 
+async def head(tx: Tx) -> int:
+    """The last place that was given."""
+    return (await queries.values(tx, "head"))[0]
+
+
+async def oldest(tx: Tx) -> int | None:
+    """The first place that is not swept yet."""
+    return (await queries.values(tx, "oldest"))[0]
+
+
+async def due_webhooks(tx: Tx, *, after: int, head: int) -> list[WebhookId]:
+    """Webhooks that want one of the events in between, marked and locked."""
+    return await queries.values(tx, "due_webhooks", after=after, head=head)
+
+
 @dataclass(frozen=True)
 class Recorded:
     """An event as it is read."""
@@ -83,5 +100,5 @@ async def read(
 
 
 async def sweep(tx: Tx, retention: timedelta) -> int:
-    """Forget events older than `retention`; how many."""
+    """Forget events older than `retention`; how many, at most a batch."""
     return await queries.run(tx, "sweep", retention=retention)

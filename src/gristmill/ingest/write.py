@@ -1,6 +1,6 @@
 """write: chunks of many documents in one transaction, and the end of those that are whole with it.
 
-    before        rows are encoded in a thread, outside any transaction
+    before        chunks are lexed in a thread, outside any transaction
     transaction   the bases' turns are shared → leases proved → versions still wanted → contents, versions and parts
                   kept → rows copied in → what is whole is published, with jobs and events → who became ready
     after         documents are told: written so far, done, no longer wanted, or lost to another worker
@@ -16,23 +16,24 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 
 from gristmill import catalog, events, faults, jobs
-from gristmill.catalog import NewPart, NewVersion, Whole
+from gristmill.catalog import BaseId, NewPart, NewVersion, Whole
 from gristmill.db import Database, Tx
 from gristmill.errors import LeaseLost
 from gristmill.events import DocumentContentExtracted
 from gristmill.ingest.document import Document
 from gristmill.ingest.embed import Ready
 from gristmill.ingest.stage import Stage
-from gristmill.search import publish
+from gristmill.search import Chunk, publish
+from gristmill.search.publish import Prepared, Written
 
 DOCUMENTS = 64  # in one transaction
 
 
 @dataclass(frozen=True)
-class _Encoded:
+class _Given:
     document: Document
+    chunks: Sequence[Chunk]
     indexes: frozenset[int]
-    rows: list[bytes]
     parts: list[NewPart]
     ends: bool
 
@@ -63,12 +64,16 @@ class Writer:
 
     async def _write(self, ready: Sequence[Ready]) -> list[None]:
         started = time.monotonic()
-        encoded = await asyncio.to_thread(lambda: [_encode(one) for one in ready])
+        given = [_given(one) for one in ready]
+        prepared = await asyncio.to_thread(_prepared, given)
         async with self._db.transaction() as tx:
-            live = await self._live(tx, [one.document for one in encoded])
-            writing = [one for one in encoded if one.document in live]
+            live = await self._live(tx, [one.document for one in given])
+            writing = [one for one in given if one.document in live]
+            if len(writing) < len(given):  # seldom: then it is done again for the others
+                prepared = _prepared(writing)
             await self._keep(tx, writing)
-            await publish.write(tx, [row for one in writing for row in one.rows])
+            for base_id in sorted(prepared):
+                await publish.write(tx, base_id, prepared[base_id])
             await self._publish(tx, [one.document for one in writing if one.ends])
         took = time.monotonic() - started
         for one in writing:
@@ -101,7 +106,7 @@ class Writer:
                 document.end()
         return dict.fromkeys(document for document in held if document.item.id in wanted)
 
-    async def _keep(self, tx: Tx, writing: Sequence[_Encoded]) -> None:
+    async def _keep(self, tx: Tx, writing: Sequence[_Given]) -> None:
         """Contents first, for versions refer to them; parts only of those that nobody has kept whole."""
         whole = await catalog.keep_contents(tx, [one.document.digest for one in writing])
         await catalog.keep_versions(
@@ -130,15 +135,24 @@ class Writer:
         await faults.point("publish.before_commit")
 
 
-def _encode(ready: Ready) -> _Encoded:
+def _prepared(given: Sequence[_Given]) -> dict[BaseId, Prepared]:
+    """The chunks of each base, ready to be written: they share a segment."""
+    written: dict[BaseId, list[Written]] = {}
+    for one in given:
+        if one.chunks:
+            document = one.document
+            written.setdefault(document.base.id, []).append(
+                Written(document.item.id, document.item.title, document.version, one.chunks)
+            )
+    return {base_id: publish.prepare(chunks) for base_id, chunks in written.items()}
+
+
+def _given(ready: Ready) -> _Given:
     document = ready.document
-    rows = [
-        publish.encode(document.base.id, document.item.id, document.version, chunk) for chunk in ready.chunks
-    ]
     indexes = frozenset(chunk.index for chunk in ready.chunks)
     parts = [NewPart(document.digest, start, part.text, part.page) for start, part in document.parts]
     left = document.count - len(document.written | indexes)
-    return _Encoded(document, indexes, rows, parts, ends=document.whole and left == 0)
+    return _Given(document, ready.chunks, indexes, parts, ends=document.whole and left == 0)
 
 
 def _whole(document: Document) -> Whole:
@@ -157,7 +171,7 @@ def _extracted(document: Document) -> DocumentContentExtracted:
     return DocumentContentExtracted(document.base.id, document.item.id, document.version, document.characters)
 
 
-def _wrote(one: _Encoded, took: float) -> None:
+def _wrote(one: _Given, took: float) -> None:
     document = one.document
     document.written |= one.indexes
     document.kept = True

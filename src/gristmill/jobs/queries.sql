@@ -81,6 +81,14 @@ select removed, told from job_cancel(%(ids)s::uuid[]);
 -- The living jobs about these subjects.
 select id from job where subject = any (%(subjects)s::uuid[]) and state <> 'dead' order by id;
 
+-- name: hurry
+-- delayed -> queued, for jobs about these subjects.
+with due as (
+    update job set state = 'queued', run_at = clock_now()
+     where subject = any (%(subjects)s::uuid[]) and state = 'delayed' returning lane, band)
+select lane_wake(array_agg(distinct lane), coalesce(array_agg(distinct lane) filter (where band = 0), '{}')),
+       pg_notify('job', '') from due having count(*) > 0;
+
 -- name: revive
 -- dead -> queued, with all attempts before it; not while another job lives under the key.
 with back as (

@@ -113,6 +113,11 @@ async def cancel_about(tx: Tx, subjects: Sequence[UUID]) -> Cancelled:
     return await cancel(tx, await queries.values(tx, "of_subjects", subjects=list(subjects)))
 
 
+async def hurry(tx: Tx, subjects: Sequence[UUID]) -> None:
+    """delayed → queued, for every job about these subjects: what it waits for has come."""
+    await queries.run(tx, "hurry", subjects=list(subjects))
+
+
 async def cycle(
     tx: Tx,
     worker: UUID,

@@ -1,12 +1,13 @@
 """Making, changing, restoring and deleting knowledge bases."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import psycopg
 
 from gristmill import catalog, events, faults, jobs
 from gristmill.catalog import Base, BaseId, BaseStatus, OnRestart
+from gristmill.catalog.access import checked
 from gristmill.db import Database, Tx
 from gristmill.embedding import Embedder
 from gristmill.errors import Conflict
@@ -25,6 +26,7 @@ async def create(
     file_processor: str | None = None,
     on_restart: OnRestart = "resume",
     settings: Mapping[str, Any] | None = None,
+    acl: Sequence[str] = (),
 ) -> Base:
     """Create a base whose vectors `embedder` makes; its name must be free."""
     async with db.transaction() as tx:
@@ -38,6 +40,7 @@ async def create(
             file_processor=file_processor,
             on_restart=on_restart,
             settings=settings,
+            acl=checked(acl),
         )
         if created is None:
             raise Conflict(f"A knowledge base named {name!r} exists already.", code="base_name_taken")
@@ -54,6 +57,7 @@ async def patch(
     file_processor: str | None = None,
     on_restart: OnRestart | None = None,
     settings: Mapping[str, Any] | None = None,
+    acl: Sequence[str] | None = None,
     restore_with: Embedder | None = None,
 ) -> Base:
     """Change a base. Queued work goes on; what it has not read or listed yet is so by the new rules.
@@ -74,6 +78,7 @@ async def patch(
                 file_processor=file_processor,
                 on_restart=on_restart,
                 settings=settings or {},
+                acl=None if acl is None else checked(acl),
             )
             if changed is None:
                 raise taken

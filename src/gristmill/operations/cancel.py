@@ -1,7 +1,8 @@
 """cancel: stop a job, and say so on what it is about.
 
 One transaction, in the base's turn. The item is settled here, whatever becomes of the job: it no longer wants the
-version that the job makes, so that a job which is only told to stop, or stops too late, changes nothing any more.
+version that the job makes, so that a job which is only told to stop, or stops too late, changes nothing any more; what
+it wrote so far is gone.
 A deletion can't be cancelled: what it is about is hidden for good.
 """
 
@@ -13,7 +14,8 @@ from gristmill.db import Database
 from gristmill.errors import Conflict, NotFound
 from gristmill.events import ItemFailed
 from gristmill.jobs import JobId, Shown
-from gristmill.work import DeleteBase, DeleteSubtree, IndexDocument, PrepareRoot
+from gristmill.operations.health import queries
+from gristmill.work import OF_NO_BASE, DeleteBase, DeleteSubtree, IndexDocument, PrepareRoot
 
 
 async def cancel(db: Database, job_id: JobId) -> Shown:
@@ -24,6 +26,11 @@ async def cancel(db: Database, job_id: JobId) -> Shown:
             raise NotFound(f"There is no job {job_id}.", code="job_not_found")
         if job.kind in (DeleteSubtree.kind, DeleteBase.kind):
             raise Conflict("A deletion can't be cancelled.", code="job_not_cancellable")
+        if job.kind in OF_NO_BASE:
+            raise Conflict(
+                "This job keeps Gristmill itself going and can't be cancelled. To stop a webhook, pause it.",
+                code="job_not_cancellable",
+            )
         await catalog.take_turn(tx, BaseId(UUID(job.lane)))
         cancelled = await jobs.cancel(tx, [job_id])
         if cancelled.removed + cancelled.told == 0:
@@ -32,6 +39,7 @@ async def cancel(db: Database, job_id: JobId) -> Shown:
             told = "Cancelled before it was searchable."
             item_id, base_id = ItemId(job.subject), BaseId(UUID(job.lane))
             if await catalog.abandon(tx, item_id, code="cancelled", message=told):
+                await queries.run(tx, "drop_unpublished", base=base_id, item=item_id)
                 version = int(job.payload["version"])
                 await events.record(tx, ItemFailed(base_id, item_id, version, "cancelled", told))
                 await events.announce_ready(tx, [base_id])

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 
 from gristmill import catalog
-from gristmill.catalog import Base, BaseId, BaseStatus, Item, ItemId, ItemStatus
+from gristmill.catalog import ADMIN, Base, BaseId, BaseStatus, Item, ItemId, ItemStatus, Viewer
 from gristmill.db import Tx
 from gristmill.errors import Conflict, Invalid, NotFound
 
 
-async def base_exists(tx: Tx, base_id: BaseId) -> Base:
-    """The base, unless it never was or is being deleted."""
-    return _there(await catalog.find_base(tx, base_id), base_id)
+async def base_exists(tx: Tx, base_id: BaseId, viewer: Viewer = ADMIN) -> Base:
+    """The base, unless it never was, is being deleted, or holds nothing for these eyes."""
+    return _there(await catalog.find_base(tx, base_id, viewer), base_id)
 
 
 async def base_turn(tx: Tx, base_id: BaseId) -> Base:
@@ -33,9 +33,9 @@ def not_failed(base: Base) -> None:
         )
 
 
-async def item_exists(tx: Tx, item_id: ItemId) -> Item:
-    """The item, unless it never was or is being deleted."""
-    found = await catalog.find_item(tx, item_id)
+async def item_exists(tx: Tx, item_id: ItemId, viewer: Viewer = ADMIN) -> Item:
+    """The item, unless it never was, is being deleted, or is not for these eyes: to them there is no difference."""
+    found = await catalog.find_item(tx, item_id, viewer)
     if found is None:
         raise NotFound(f"There is no item {item_id}.", code="item_not_found")
     return found

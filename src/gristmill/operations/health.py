@@ -32,13 +32,17 @@ class Violation:
 
 
 _CHECKS = {
-    "stuck": ("nothing_is_stuck", "No job will move this item on.", "Recover the base's queue."),
+    "stuck": ("nothing_is_stuck", "No job will move this item on.", "None: the reconciler will."),
     "doubled": ("nothing_is_stuck", "Two jobs would move this item on.", "Cancel one of them."),
-    "unremoved": ("nothing_is_stuck", "It is being deleted, and no job removes it.", "Restart a worker."),
+    "unremoved": (
+        "nothing_is_stuck",
+        "It is being deleted, and no job removes it.",
+        "None: the reconciler will.",
+    ),
     "unremoved_bases": (
         "nothing_is_stuck",
         "The base is being deleted, and no job removes it.",
-        "Restart a worker.",
+        "None: the reconciler will.",
     ),
     "half_there": ("nothing_is_half_there", "Its chunks are not those of one version.", "Re-index the item."),
     "left_behind": ("nothing_comes_back", "The item is gone, and chunks of it are not.", "Delete the base."),
@@ -51,7 +55,7 @@ async def violations(tx: Tx) -> list[Violation]:
     found: list[Violation] = []
     for name, (promise, detail, advice) in _CHECKS.items():
         parameters: dict[str, Any] = {"limit": _MOST}
-        if name == "stuck":
+        if name in ("stuck", "unremoved"):
             parameters["base"] = None
         subjects = await queries.values(tx, name, **parameters)
         found += [Violation(promise, str(subject), detail, advice) for subject in subjects]
@@ -74,7 +78,7 @@ async def recover_deletions(db: Database) -> int:
     recovered = 0
     while True:
         async with db.transaction() as tx:
-            found = await queries.many(tx, _Unremoved, "unremoved", limit=_CHUNK)
+            found = await queries.many(tx, _Unremoved, "unremoved", base=None, limit=_CHUNK)
             roots: dict[BaseId, list[ItemId]] = {}
             for row in found:
                 roots.setdefault(row.base_id, []).append(row.id)

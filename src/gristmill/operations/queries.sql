@@ -1,10 +1,10 @@
 -- name: stuck
--- Active items that no living job will move on: leaves without their own, containers with neither one nor an active child.
-select i.id from item i join base b on b.id = i.base_id
+-- Active items that no living job will move on. A container that is listed is moved on by its active children.
+select i.id, i.base_id from item i join base b on b.id = i.base_id
  where i.status in ('idle', 'preparing', 'processing', 'reading', 'embedding') and b.status <> 'deleting'
    and not exists (select from job j where j.subject = i.id and j.state <> 'dead'
                       and (j.payload ->> 'version')::int = i.wanted_version)
-   and not (i.type in ('directory', 'sitemap', 'connector') and exists (
+   and not (i.type in ('directory', 'sitemap', 'connector') and i.expanded_version >= i.wanted_version and exists (
        select from item c where c.parent_id = i.id
           and c.status in ('idle', 'preparing', 'processing', 'reading', 'embedding')))
    and (%(base)s::uuid is null or i.base_id = %(base)s)
@@ -24,6 +24,7 @@ select i.id, i.base_id from item i join base b on b.id = i.base_id
  where i.status = 'deleting' and b.status <> 'deleting' and (p.id is null or p.status <> 'deleting')
    and i.id not in (select r.id::uuid from job j, jsonb_array_elements_text(j.payload -> 'root_ids') r(id)
                      where j.kind = 'delete_subtree' and j.state <> 'dead')
+   and (%(base)s::uuid is null or i.base_id = %(base)s)
  order by i.id limit %(limit)s;
 
 -- name: unremoved_bases
@@ -32,6 +33,66 @@ select b.id from base b
  where b.status = 'deleting'
    and not exists (select from job j where j.kind = 'delete_base' and j.state <> 'dead' and j.subject = b.id)
  limit %(limit)s;
+
+-- name: unsettled
+-- Containers that are listed, and not as their children are.
+select i.id, i.base_id from item i join base b on b.id = i.base_id
+ where i.type in ('directory', 'sitemap', 'connector') and i.status <> 'deleting' and b.status <> 'deleting'
+   and i.expanded_version >= i.wanted_version
+   and i.status <> case
+       when exists (select from item c where c.parent_id = i.id
+                     and c.status in ('idle', 'preparing', 'processing', 'reading', 'embedding')) then 'processing'
+       when i.error_code <> 'all_failed' then 'failed'
+       when exists (select from item c where c.parent_id = i.id and c.status = 'completed') then 'completed'
+       when exists (select from item c where c.parent_id = i.id and c.status = 'failed') then 'failed'
+       else 'completed' end
+   and (%(base)s::uuid is null or i.base_id = %(base)s)
+ order by i.id limit %(limit)s;
+
+-- name: unannounced
+-- Bases at rest that were not announced as ready.
+select b.id from base b
+ where not b.ingested and b.status <> 'deleting'
+   and exists (select from item i where i.base_id = b.id and i.status in ('completed', 'failed'))
+   and not exists (select from item i where i.base_id = b.id
+                      and i.status in ('idle', 'preparing', 'processing', 'reading', 'embedding'))
+ limit %(limit)s;
+
+-- name: leftover_bases
+-- Bases with chunks of versions that never came, or of items that are gone.
+select distinct c.base_id from chunk c left join item i on i.id = c.item_id
+ where i.id is null or (i.status in ('completed', 'failed') and c.version is distinct from i.live_version)
+ limit %(limit)s;
+
+-- name: drop_leftovers
+-- Removes the chunks of versions that never came, of items at rest, and of items that are gone; a row per item.
+with left_over as (
+    select distinct c.item_id from chunk c left join item i on i.id = c.item_id
+     where c.base_id = %(base)s
+       and (i.id is null or (i.status in ('completed', 'failed') and c.version is distinct from i.live_version))
+     limit %(limit)s),
+gone as (
+    delete from chunk c using left_over l left join item i on i.id = l.item_id
+     where c.base_id = %(base)s and c.item_id = l.item_id and (i.id is null or c.version is distinct from i.live_version))
+select item_id from left_over;
+
+-- name: drop_unpublished
+-- Removes what was written of an item's version that will not come.
+delete from chunk c using item i
+ where c.base_id = %(base)s and c.item_id = %(item)s and i.id = c.item_id and c.version is distinct from i.live_version;
+
+-- name: unheld_contents
+-- Contents that no version uses, older than a while.
+select c.hash from content c
+ where c.created_at < clock_now() - interval '1 hour'
+   and not exists (select from item_version v where v.content_hash = c.hash)
+ limit %(limit)s;
+
+-- name: none_thorough
+-- Whether no thorough pass of the reconciler was done for an hour.
+select not exists (
+    select from job_history where kind = %(kind)s and outcome = 'done' and finished_at > clock_now() - interval '1 hour'
+       and result ->> 'thorough' = 'true');
 
 -- name: half_there
 -- Items whose chunks are not exactly those of their live version.

@@ -11,7 +11,7 @@ from gristmill.catalog import BaseId, ItemId, ItemStatus
 from gristmill.db import Database
 from gristmill.errors import Conflict, NotFound
 from gristmill.jobs import JobId, Shown
-from gristmill.work import IndexDocument, PrepareRoot
+from gristmill.work import OF_NO_BASE, IndexDocument, PrepareRoot
 
 _STAGES = {IndexDocument.kind: ItemStatus.PROCESSING, PrepareRoot.kind: ItemStatus.PREPARING}
 
@@ -22,7 +22,8 @@ async def retry(db: Database, job_id: JobId) -> Shown:
         job = await jobs.find_job(tx, job_id)
         if job is None:
             raise NotFound(f"There is no job {job_id}.", code="job_not_found")
-        if await catalog.take_turn(tx, BaseId(UUID(job.lane))) is None:
+        of_base = job.kind not in OF_NO_BASE
+        if of_base and await catalog.take_turn(tx, BaseId(UUID(job.lane))) is None:
             raise Conflict("The base is being deleted: there is nothing to retry.", code="job_outdated")
         if not await jobs.revive(tx, [job_id]):
             raise Conflict(f"The job is {job.state}; only a dead one can be retried.", code="job_not_dead")

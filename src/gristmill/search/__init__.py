@@ -1,7 +1,29 @@
 """What is searchable: published chunks, and the way from a question to hits."""
 
-from gristmill.search.query import Hit, Mode, search
+from gristmill.search.hit import Ask, Context, Explanation, Hit, Mode, Target
+from gristmill.search.query import Searcher
+from gristmill.search.rerank import HttpReranker, Reranker
 from gristmill.search.rows import Chunk
+from gristmill.search.scope import Filters, Scope
 from gristmill.search.store import ChunkRow, list_chunks
+from gristmill.search.whynot import Reason, WhyNot, why_not
 
-__all__ = ["Chunk", "ChunkRow", "Hit", "Mode", "list_chunks", "search"]
+__all__ = [
+    "Ask",
+    "Chunk",
+    "ChunkRow",
+    "Context",
+    "Explanation",
+    "Filters",
+    "Hit",
+    "HttpReranker",
+    "Mode",
+    "Reason",
+    "Reranker",
+    "Scope",
+    "Searcher",
+    "Target",
+    "WhyNot",
+    "list_chunks",
+    "why_not",
+]

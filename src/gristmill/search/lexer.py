@@ -1,28 +1,45 @@
 """Words, for index and query alike: PostgreSQL's own parser never sees the text.
 
-    a word of letters and digits     lower-cased, NFKC, English stem        "Running"    → run
-    an identifier                    whole, and its parts                   "parseHTTP2" → parsehttp2, pars, http2
-    Chinese, Japanese, Korean        every character and every pair         "知识库"      → 知, 识, 库, 知识, 识库
+    a word                       NFKC, lower case, its language's stem, without accents   "Läufer"     → lauf
+    an identifier                whole, and its parts                                     "parseHTTP2" → parsehttp2, pars, http2
+                                                                                          "max_size"   → max_size, max, size
+    Chinese, Japanese, Korean,   every character and every pair                           "知识库"      → 知, 识, 库, 知识, 识库
+    Thai, Lao, Khmer, Burmese
 
-The pairs are what finds a two-character word inside a clause that has no spaces.
+The pairs are what finds a two-character word inside a clause that has no spaces. A change here that changes lexemes
+raises `RECIPE`: what was lexed by another recipe is lexed again (`tidy.py`).
 """
 
+import functools
+import itertools
 import re
 import threading
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Protocol, cast
 
 import Stemmer
 
+from gristmill.search.languages import ENGLISH, language_of
+
+RECIPE = 1
 LONGEST = 64  # characters of one lexeme; what is longer is no word that anybody searches for
 
-_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003134f"
-_RUN = re.compile(rf"[{_CJK}]+|[^\W_{_CJK}]+")
-_IS_CJK = re.compile(rf"[{_CJK}]")
+_UNSPACED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003134f"
+)
+_MARKS = "\u0300-\u036f\u064b-\u065f\u0670\u0900-\u0903\u093a-\u094f\u0962\u0963\u0981-\u0983\u09bc-\u09cd\u0b82\u0bbe-\u0bcd"
+_LETTERS = rf"[^\W_{_UNSPACED}](?:[^\W_{_UNSPACED}]|[{_MARKS}])*"
+# A word, or words tied by an underscore or a dot: `snake_case`, `os.path.join`, `3.14`.
+_RUN = re.compile(rf"[{_UNSPACED}]+|{_LETTERS}(?:[._]{_LETTERS})*")
+_IS_UNSPACED = re.compile(rf"[{_UNSPACED}]")
+_TIED = re.compile("[._]")
 _PARTS = re.compile(r"[A-Z]+(?![a-z])\d*|[A-Z]?[a-z]+\d*|\d+")
-_stemmers = threading.local()  # a Stemmer is not safe to share between threads
+_CJK = re.compile(
+    "[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003134f]"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,57 +52,123 @@ class Token:
     end: int
 
 
-def lex(text: str) -> Iterator[Token]:
-    """The tokens of `text`, in order; several may share a place."""
+def lex(text: str, language: str | None = None) -> Iterator[Token]:
+    """The tokens of `text`, in order, stemmed for its own language unless one is given; several may share a place."""
+    language = language or language_of(text)
     position = 0
     for run in _RUN.finditer(text):
-        word, start = run.group(), run.start()
-        if _IS_CJK.match(word):
-            for offset, character in enumerate(word):
+        start, end = run.span()
+        if _IS_UNSPACED.match(text, start):
+            for at in range(start, end):
                 position += 1
-                yield Token(character, position, start + offset, start + offset + 1)
-                if offset + 1 < len(word):
-                    yield Token(word[offset : offset + 2], position, start + offset, start + offset + 2)
-        else:
-            position += 1
-            for lexeme in _lexemes(word):
-                yield Token(lexeme, position, start, run.end())
+                yield Token(fold(text[at]), position, at, at + 1)
+                if at + 1 < end:
+                    yield Token(fold(text[at : at + 2]), position, at, at + 2)
+            continue
+        for lexeme, first, last in _lexemes(run.group(), language):
+            if first == 0:
+                position += 1
+            yield Token(lexeme, position, start + first, start + last)
+
+
+def forms(text: str, languages: Collection[str]) -> Iterator[tuple[Token, tuple[str, ...]]]:
+    """The tokens of a question, each with all that it may be called in texts of these languages."""
+    found: dict[tuple[int, int, int], tuple[Token, dict[str, None]]] = {}
+    for language in sorted(languages) or [ENGLISH]:
+        for token in lex(text, language):
+            place = (token.position, token.start, -token.end)
+            found.setdefault(place, (token, {}))[1][token.lexeme] = None
+    for _, (token, names) in sorted(found.items()):
+        yield token, tuple(names)
+
+
+def lexemes(text: str, language: str) -> Iterator[str]:
+    """The lexemes of `text` alone, for indexing: no places, and several times as fast."""
+    return itertools.chain.from_iterable(map(_of_run, _RUN.findall(text), itertools.repeat(language)))
+
+
+@functools.lru_cache(maxsize=200_000)
+def _of_run(word: str, language: str) -> tuple[str, ...]:
+    if _IS_UNSPACED.match(word):
+        return (*map(fold, word), *(fold(word[at : at + 2]) for at in range(len(word) - 1)))
+    return tuple(lexeme for lexeme, _, _ in _lexemes(word, language))
 
 
 def is_mostly_cjk(text: str) -> bool:
     """Whether at least half of the text's letters are Chinese, Japanese or Korean."""
     letters = [character for character in text if character.isalpha()]
-    return 2 * sum(1 for letter in letters if _IS_CJK.match(letter)) >= max(1, len(letters))
+    return 2 * sum(1 for letter in letters if _CJK.match(letter)) >= max(1, len(letters))
 
 
-def _lexemes(word: str) -> Iterator[str]:
-    whole = _stem(_fold(word))
-    yield whole
-    parts = (
-        _PARTS.findall(word)
-        if word.isascii() and not (word.islower() or word.isupper() or word.istitle())
-        else []
-    )
-    if len(parts) > 1:
-        for part in parts:
-            if (lexeme := _stem(_fold(part))) != whole:
-                yield lexeme
+@functools.lru_cache(maxsize=200_000)
+def _lexemes(word: str, language: str) -> tuple[tuple[str, int, int], ...]:
+    """A word's lexemes, each with the part of the word that it stands for; the whole comes first."""
+    if word.isalpha() and (word.islower() or word.istitle() or word.isupper()):
+        return ((_stem(fold(word), language), 0, len(word)),)
+    pieces = list(_pieces(word))
+    whole = fold(word) if _TIED.search(word) else _stem(fold(word), language)
+    found = [(whole, 0, len(word))]
+    if len(pieces) > 1:
+        for first, last in pieces:
+            lexeme = _stem(fold(word[first:last]), language)
+            if lexeme and lexeme != whole:
+                found.append((lexeme, first, last))
+    return tuple(found)
 
 
-def _fold(word: str) -> str:
-    return unicodedata.normalize("NFKC", word).casefold()[:LONGEST]
+def _pieces(word: str) -> Iterator[tuple[int, int]]:
+    start = 0
+    for tied in (*_TIED.finditer(word), None):
+        end = tied.start() if tied else len(word)
+        part = word[start:end]
+        humps = list(_PARTS.finditer(part)) if _is_camel(part) else []
+        if len(humps) > 1:
+            if start > 0 or end < len(word):
+                yield start, end
+            for hump in humps:
+                yield start + hump.start(), start + hump.end()
+        elif part:
+            yield start, end
+        start = end + 1
 
 
-def _stem(word: str) -> str:
-    if not word.isascii():
-        return word
-    stemmer: _Stems | None = getattr(_stemmers, "english", None)
-    if stemmer is None:
-        stemmer = _stemmers.english = cast(_Stems, Stemmer.Stemmer("english"))  # pyright: ignore[reportUnknownMemberType]
-    return stemmer.stemWord(word)
+def _is_camel(part: str) -> bool:
+    return part.isascii() and not (part.islower() or part.isupper() or part.istitle() or part.isdecimal())
+
+
+def fold(word: str) -> str:
+    """A word in one spelling: case, width and ligatures don't count."""
+    return unicodedata.normalize("NFKC", word).casefold()[:LONGEST].replace("\0", "")
+
+
+def _stem(word: str, language: str) -> str:
+    if not word.isalpha() and word.isascii():
+        return word  # with digits: a name, a number
+    stem = _stemmer(language).stemWord(word)
+    return stem if stem.isascii() else _without_accents(stem)
+
+
+def _without_accents(word: str) -> str:
+    """Latin letters without their accents; in other scripts a mark makes another letter."""
+    apart = unicodedata.normalize("NFD", word)
+    if all(c < "\u0250" or unicodedata.combining(c) for c in apart):
+        return "".join(c for c in apart if not unicodedata.combining(c))
+    return word
+
+
+_stemmers = threading.local()  # a Stemmer is not safe to share between threads
 
 
 class _Stems(Protocol):
     """What we use of PyStemmer, which has no types."""
 
     def stemWord(self, word: str, /) -> str: ...  # noqa: N802
+
+
+def _stemmer(language: str) -> _Stems:
+    kept: dict[str, _Stems] | None = getattr(_stemmers, "kept", None)
+    if kept is None:
+        kept = _stemmers.kept = {}
+    if language not in kept:
+        kept[language] = cast(_Stems, Stemmer.Stemmer(language))  # pyright: ignore[reportUnknownMemberType]
+    return kept[language]

@@ -2,7 +2,8 @@
 
     written   which chunks of a version an earlier attempt has written
     vectors   what was embedded before, by the hash of the text
-    write     rows of any number of documents
+    prepare   what of writing needs no transaction: the words of chunks
+    write     rows of any number of documents of a base, which share a segment
     publish   items → completed with their new versions, the old versions' rows gone, the jobs done, their events: all
               or nothing
     discard   the version will not come: what is there of it goes
@@ -28,13 +29,16 @@ from gristmill.events import (
 )
 from gristmill.jobs import Job
 from gristmill.search import store
-from gristmill.search.rows import Chunk, encode, text_hash
+from gristmill.search.rows import Chunk, text_hash
+from gristmill.search.store import Prepared, Written, prepare
 
 __all__ = [
     "Chunk",
+    "Prepared",
+    "Written",
     "begin_again",
     "discard",
-    "encode",
+    "prepare",
     "publish",
     "text_hash",
     "unchanged",
@@ -60,10 +64,9 @@ async def vectors(tx: Tx, bases: Sequence[UUID], hashes: Sequence[bytes]) -> dic
     return await store.vectors(tx, bases, hashes) if hashes else {}
 
 
-async def write(tx: Tx, encoded: Sequence[bytes]) -> None:
+async def write(tx: Tx, base_id: BaseId, prepared: Prepared) -> None:
     """Write chunks under versions that do not answer yet."""
-    if encoded:
-        await store.write(tx, encoded)
+    await store.write(tx, base_id, prepared)
 
 
 async def publish(tx: Tx, done: Sequence[tuple[BaseId, Job, Whole]]) -> None:

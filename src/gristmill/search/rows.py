@@ -1,24 +1,20 @@
-"""Chunks as PostgreSQL's binary COPY takes them: no text in between, neither for vectors nor for words."""
+"""Chunks as PostgreSQL's binary COPY takes them: no text in between, neither for vectors nor for arrays."""
 
 import hashlib
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gristmill.search.lexer import Token, lex
-
-COLUMNS = 'base_id, item_id, version, index, text, text_hash, start, "end", headings, page, embedding, words'
+COLUMNS = 'base_id, item_id, version, index, no, text, text_hash, start, "end", page, headings, embedding'
 HEADER = b"PGCOPY\n\xff\r\n\x00" + struct.pack(">ii", 0, 0)
 TRAILER = struct.pack(">h", -1)
 
 _TEXT_OID = 25
 _NULL = struct.pack(">i", -1)
-_MOST_POSITIONS = 255  # of one lexeme in a tsvector
-_LAST_POSITION = 16_383
 
 
 @dataclass(frozen=True)
@@ -39,22 +35,26 @@ def text_hash(text: str) -> bytes:
     return hashlib.sha256(text.encode()).digest()[:16]
 
 
-def encode(base_id: UUID, item_id: UUID, version: int, chunk: Chunk) -> bytes:
-    """One row."""
-    fields = (
+def encode(base_id: UUID, item_id: UUID, version: int, no: int, chunk: Chunk) -> bytes:
+    """One row of `chunk`."""
+    return row(
         base_id.bytes,
         item_id.bytes,
         struct.pack(">i", version),
         struct.pack(">i", chunk.index),
+        struct.pack(">q", no),
         chunk.text.encode(),
         text_hash(chunk.text),
         struct.pack(">i", chunk.start),
         struct.pack(">i", chunk.end),
-        _text_array(chunk.headings),
         None if chunk.page is None else struct.pack(">i", chunk.page),
+        _text_array(chunk.headings),
         _halfvec(chunk.embedding),
-        _tsvector(lex(" ".join((*chunk.headings, chunk.text)))),
     )
+
+
+def row(*fields: bytes | None) -> bytes:
+    """A row of these fields."""
     return struct.pack(">h", len(fields)) + b"".join(
         _NULL if field is None else struct.pack(">i", len(field)) + field for field in fields
     )
@@ -74,16 +74,3 @@ def _text_array(values: Sequence[str]) -> bytes:
         return struct.pack(">iii", 0, 0, _TEXT_OID)
     head = struct.pack(">iiiii", 1, 0, _TEXT_OID, len(values), 1)
     return head + b"".join(struct.pack(">i", len(raw)) + raw for raw in (value.encode() for value in values))
-
-
-def _tsvector(tokens: Iterable[Token]) -> bytes:
-    places: dict[str, list[int]] = {}
-    for token in tokens:
-        positions = places.setdefault(token.lexeme, [])
-        at = min(token.position, _LAST_POSITION)
-        if len(positions) < _MOST_POSITIONS and (not positions or positions[-1] < at):
-            positions.append(at)
-    return struct.pack(">i", len(places)) + b"".join(
-        lexeme.encode() + b"\0" + struct.pack(f">H{len(at)}H", len(at), *at)
-        for lexeme, at in sorted(places.items())
-    )

@@ -1,20 +1,38 @@
 """The REST application, put together."""
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 
 from gristmill import __version__
-from gristmill.doors.api import bases, content, events, files, health, item, items, jobs, problems, search
-from gristmill.doors.api.context import Context
+from gristmill.doors.api import (
+    bases,
+    content,
+    events,
+    files,
+    health,
+    item,
+    items,
+    jobs,
+    problems,
+    search,
+    webhooks,
+)
+from gristmill.doors.api.context import Context, reads_only
 from gristmill.doors.api.gate import Gate
 
 
 def create(context: Context) -> FastAPI:
     """The application that serves `context`."""
     # The interactive pages of the framework load scripts from elsewhere: the schema is served, they are not.
-    app = FastAPI(title="Gristmill", version=__version__, docs_url=None, redoc_url=None)
+    app = FastAPI(
+        title="Gristmill",
+        version=__version__,
+        docs_url=None,
+        redoc_url=None,
+        dependencies=[Depends(reads_only)],
+    )
     app.state.context = context
     problems.register(app)
-    for door in (bases, items, files, item, content, search, jobs, events):
+    for door in (bases, items, files, item, content, search, jobs, events, webhooks):
         app.include_router(door.router, prefix="/api")
     app.include_router(health.router)
     app.add_api_route("/", _welcome, include_in_schema=False)

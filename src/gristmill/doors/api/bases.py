@@ -9,9 +9,10 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 
 from gristmill import catalog, jobs
-from gristmill.catalog import Base, BaseId, BaseStatus, OnRestart
-from gristmill.doors.api.context import InContext, PathBase
+from gristmill.catalog import ADMIN, Base, BaseId, BaseStatus, OnRestart
+from gristmill.doors.api.context import AsViewer, InContext, PathBase
 from gristmill.doors.api.wire import (
+    Acl,
     Asked,
     ErrorBody,
     JsonObject,
@@ -52,6 +53,7 @@ class NewBase(Asked):
     file_processor_id: Name | None = None
     on_restart: OnRestart = "resume"
     settings: Options = Options()
+    acl: Annotated[Acl, Field(default_factory=list)]
 
 
 class ChangedBase(Asked):
@@ -62,6 +64,7 @@ class ChangedBase(Asked):
     file_processor_id: Name | None = None
     on_restart: OnRestart | None = None
     settings: Options | None = None
+    acl: Acl | None = None
     status: Literal["ready"] | None = None
 
 
@@ -77,6 +80,7 @@ class BaseOut(Stamped):
     file_processor_id: str | None
     on_restart: str
     settings: JsonObject
+    acl: list[str]
     item_counts: dict[str, int]
 
     @classmethod
@@ -97,6 +101,7 @@ class BaseOut(Stamped):
             file_processor_id=base.file_processor,
             on_restart=base.on_restart,
             settings={"ignore": base.ignore, "includeHidden": base.include_hidden},
+            acl=base.acl,
             item_counts=dict(counts),
         )
 
@@ -146,6 +151,7 @@ async def create_base(body: NewBase, context: InContext) -> BaseOut:
         file_processor=body.file_processor_id,
         on_restart=body.on_restart,
         settings=body.settings.model_dump(by_alias=True, exclude_none=True),
+        acl=body.acl,
     )
     return BaseOut.of(created, {})
 
@@ -153,6 +159,7 @@ async def create_base(body: NewBase, context: InContext) -> BaseOut:
 @router.get("")
 async def list_bases(
     context: InContext,
+    viewer: AsViewer,
     limit: Limit = 100,
     cursor: UUID | None = None,
     name: Annotated[str | None, Query(max_length=200)] = None,
@@ -160,11 +167,13 @@ async def list_bases(
     """All knowledge bases, oldest first; with `name`, the one of that name."""
     async with context.db.connection() as tx:
         if name is not None:
-            named = await catalog.find_base_named(tx, name)
+            named = await catalog.find_base_named(tx, name, viewer)
             found = [named] if named else []
         else:
-            found = await catalog.list_bases(tx, limit=limit, after=BaseId(cursor) if cursor else None)
-        counts = await catalog.count_items(tx, [base.id for base in found])
+            found = await catalog.list_bases(
+                tx, limit=limit, after=BaseId(cursor) if cursor else None, viewer=viewer
+            )
+        counts = await catalog.count_items(tx, [base.id for base in found], viewer)
     more = name is None and len(found) == limit
     return Page(
         items=[BaseOut.of(base, counts[base.id]) for base in found],
@@ -173,11 +182,11 @@ async def list_bases(
 
 
 @router.get("/{base_id}")
-async def get_base(base_id: PathBase, context: InContext) -> BaseOut:
+async def get_base(base_id: PathBase, context: InContext, viewer: AsViewer) -> BaseOut:
     """One knowledge base."""
     async with context.db.connection() as tx:
-        base = await guards.base_exists(tx, base_id)
-        counts = await catalog.count_items(tx, [base.id])
+        base = await guards.base_exists(tx, base_id, viewer)
+        counts = await catalog.count_items(tx, [base.id], viewer)
     return BaseOut.of(base, counts[base.id])
 
 
@@ -195,9 +204,10 @@ async def patch_base(base_id: PathBase, body: ChangedBase, context: InContext) -
         file_processor=body.file_processor_id,
         on_restart=body.on_restart,
         settings=body.settings and body.settings.model_dump(by_alias=True, exclude_none=True),
+        acl=body.acl,
         restore_with=context.embedders.get(base.embedder) if body.status == "ready" else None,
     )
-    return await get_base(base_id, context)
+    return await get_base(base_id, context, ADMIN)
 
 
 @router.delete("/{base_id}", status_code=202)

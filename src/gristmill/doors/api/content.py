@@ -12,7 +12,7 @@ from fastapi.responses import StreamingResponse
 from gristmill import catalog, jobs
 from gristmill.catalog import ContentPart, ItemId
 from gristmill.db import Database
-from gristmill.doors.api.context import InContext, PathItem
+from gristmill.doors.api.context import AsViewer, InContext, PathItem
 from gristmill.doors.api.jobs import JobOut
 from gristmill.doors.api.wire import JsonObject, Wire
 from gristmill.errors import Conflict
@@ -33,10 +33,10 @@ class TimelineOut(Wire):
 
 
 @router.get("/{item_id}/content", response_class=StreamingResponse)
-async def get_content(item_id: PathItem, context: InContext) -> StreamingResponse:
+async def get_content(item_id: PathItem, context: InContext, viewer: AsViewer) -> StreamingResponse:
     """The canonical content of the version that answers."""
     async with context.db.connection() as tx:
-        item = await guards.item_exists(tx, item_id)
+        item = await guards.item_exists(tx, item_id, viewer)
         first = await catalog.live_parts(tx, item.id)
     if item.live_version is None:
         raise Conflict(f"The item is {item.status}: nothing of it is searchable yet.", code="item_not_ready")
@@ -54,10 +54,10 @@ async def _content(db: Database, item_id: ItemId, parts: list[ContentPart]) -> A
 
 
 @router.get("/{item_id}/original")
-async def get_original(item_id: PathItem, context: InContext) -> StreamingResponse:
+async def get_original(item_id: PathItem, context: InContext, viewer: AsViewer) -> StreamingResponse:
     """The bytes that were given: an uploaded file, a note's text, or a file of the server's disk as it is now."""
     async with context.db.connection() as tx:
-        item = await guards.item_exists(tx, item_id)
+        item = await guards.item_exists(tx, item_id, viewer)
         note = await catalog.note_text(tx, item.id) if item.type == "note" else None
         source = context.originals.of(item, note=note, blob=await catalog.blob_of(tx, item.id))
     if item.type not in ("note", "file"):
@@ -83,10 +83,10 @@ async def _blocks(file: BinaryIO, size: int) -> AsyncIterator[bytes]:
 
 
 @router.get("/{item_id}/timeline")
-async def get_timeline(item_id: PathItem, context: InContext) -> TimelineOut:
+async def get_timeline(item_id: PathItem, context: InContext, viewer: AsViewer) -> TimelineOut:
     """What the making of the version that answers took, and the jobs of the item, newest first."""
     async with context.db.connection() as tx:
-        item = await guards.item_exists(tx, item_id)
+        item = await guards.item_exists(tx, item_id, viewer)
         found = await jobs.find_jobs(tx, limit=100, subject=item.id)
         made = await catalog.timeline(tx, item.id)
     return TimelineOut(version=item.live_version, made=made, jobs=[JobOut.of(job) for job in found])

@@ -1,21 +1,35 @@
-"""`/api/events`: what happened, in the order that every reader sees."""
+"""`/api/events`: what happened, in the order that every reader sees; read by cursor, or followed as it happens."""
 
-from datetime import datetime
+import asyncio
+import json
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from datetime import datetime, timedelta
 from typing import Annotated, Self
 from uuid import UUID
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Header, Query
+from fastapi.responses import StreamingResponse
+from starlette.types import Message, Send
 
 from gristmill import events
 from gristmill.doors.api.context import InContext
+from gristmill.doors.api.item import ItemOut
 from gristmill.doors.api.wire import JsonObject, Limit, Page, Wire
-from gristmill.errors import Invalid
-from gristmill.events import EVENTS, Recorded
+from gristmill.errors import Invalid, Transient
+from gristmill.events import EVENTS, ITEM, Batch, Filter, Recorded
+
+log = logging.getLogger(__name__)
 
 router = APIRouter(prefix="/events", tags=["events"])
 
-_TYPES = frozenset(event.type for event in EVENTS)
+TYPES = frozenset(event.type for event in EVENTS)
 _LAST = 2**63 - 1
+_COME_BACK = timedelta(seconds=1)
+_PATIENCE = timedelta(
+    seconds=30
+)  # with a client that takes nothing; then it is let go, and resumes by its id
 
 
 class EventOut(Wire):
@@ -53,8 +67,7 @@ async def list_events(
 ) -> Page[EventOut]:
     """Events after the one whose `id` is given; `nextCursor` is where to go on, also when there are none yet."""
     wanted = _wanted(types)
-    async with context.db.transaction() as tx:
-        await events.sequence(tx)
+    await events.put_in_order(context.db)
     async with context.db.connection() as tx:
         found = await events.read(tx, after=after, limit=limit, types=wanted, base_id=base_id)
     return Page(
@@ -63,12 +76,92 @@ async def list_events(
     )
 
 
-def _wanted(types: str | None) -> list[str] | None:
+class EventStream(StreamingResponse):
+    """Server-sent events."""
+
+    media_type = "text/event-stream"
+
+    async def stream_response(self, send: Send) -> None:
+        """Send, as long as the client takes what is sent."""
+
+        async def patiently(message: Message) -> None:
+            async with asyncio.timeout(_PATIENCE.total_seconds()):
+                await send(message)
+
+        try:
+            await super().stream_response(patiently)
+        except TimeoutError:
+            log.info("a client of the stream takes nothing, and is let go")
+
+
+@router.get("/stream", response_class=EventStream)
+async def stream_events(
+    context: InContext,
+    after: Annotated[int | None, Query(ge=0, le=_LAST)] = None,
+    types: Annotated[str | None, Query(max_length=2_000)] = None,
+    base_id: Annotated[UUID | None, Query(alias="baseId")] = None,
+    last_event_id: Annotated[str | None, Header(max_length=32)] = None,
+) -> EventStream:
+    """Events as they happen, and updates of items: server-sent events, resumed by `Last-Event-ID` or `after`."""
+    wanted = _wanted(types, ITEM)
+    place = after
+    if last_event_id is not None and last_event_id.isascii() and last_event_id.isdigit():
+        place = min(int(last_event_id), _LAST)  # a browser that comes back sends both: this one is newer
+    filter_ = Filter(base_id, None if wanted is None else frozenset(wanted))
+    batches = context.broadcaster.follow(filter_, place)
+    first = await anext(batches)  # a refusal is told before the answer begins
+    return EventStream(_sent(first, batches, filter_), headers={"Cache-Control": "no-store"})
+
+
+async def _sent(first: Batch, batches: AsyncGenerator[Batch], wanted: Filter) -> AsyncGenerator[bytes]:
+    async with aclosing(batches):
+        yield f"retry: {_COME_BACK // timedelta(milliseconds=1)}\n".encode() + _write(first, wanted)
+        try:
+            async for batch in batches:
+                if written := batch.written(wanted, _write):
+                    yield written
+        except Transient as error:  # the client comes back, and is told then what is wrong
+            log.warning("a stream ended early", extra={"code": error.code, "reason": error.message})
+
+
+def _write(batch: Batch, wanted: Filter) -> bytes:
+    """A batch on the wire. An empty one is a heartbeat, and says how far the client has come: a frame without data
+    moves its `Last-Event-ID` and is seen by nobody."""
+    frames: list[str] = []
+    if batch.gap is not None:
+        frames.append(_frame("gap", json.dumps({"upTo": str(batch.gap)})))
+    frames += [
+        _frame(event.type, EventOut.of(event).model_dump_json(by_alias=True), event.seq)
+        for event in batch.events
+        if wanted.event(event)
+    ]
+    if wanted.items:
+        frames += [
+            _frame(ITEM, ItemOut.of(item).model_dump_json(by_alias=True))
+            for item in batch.items
+            if wanted.base(item.base_id)
+        ]
+        frames += [
+            _frame("reload", json.dumps({"baseId": None if base is None else str(base)}))
+            for base in batch.reload
+            if base is None or wanted.base(base)
+        ]
+    if not batch:
+        frames.append(f":\nid: {batch.place}\n\n")
+    return "".join(frames).encode()
+
+
+def _frame(name: str, data: str, place: int | None = None) -> str:
+    where = "" if place is None else f"id: {place}\n"
+    return f"{where}event: {name}\ndata: {data}\n\n"
+
+
+def _wanted(types: str | None, *more: str) -> list[str] | None:
     if types is None:
         return None
     wanted = [name.strip() for name in types.split(",")]
     for name in wanted:
-        if name not in _TYPES:
+        if name not in TYPES and name not in more:
             raise Invalid(
                 f"There is no event {name!r}. The types are in the documentation.", code="event_unknown"
             )

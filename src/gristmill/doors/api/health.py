@@ -1,13 +1,17 @@
 """Whether the server lives, is ready, and keeps its promises."""
 
+from datetime import datetime
+from uuid import UUID
+
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 
-from gristmill import __version__
+from gristmill import __version__, jobs
 from gristmill.db import Unavailable
 from gristmill.doors.api.context import InContext
 from gristmill.doors.api.wire import Wire
-from gristmill.operations import health
+from gristmill.operations import health, reconcile
+from gristmill.work import Reconcile
 
 router = APIRouter(tags=["health"])
 
@@ -25,6 +29,22 @@ class Invariants(Wire):
     """What is broken: nothing, in a healthy system."""
 
     violations: list[Violation]
+
+
+class PassOut(Wire):
+    """What the reconciler put right in its last pass; all null or empty before the first."""
+
+    job_id: UUID | None
+    finished_at: datetime | None
+    thorough: bool | None
+    damage: dict[str, int]
+    unused: dict[str, int]
+
+
+class AskedOut(Wire):
+    """The job that makes the pass."""
+
+    job_id: UUID
 
 
 @router.get("/healthz")
@@ -50,3 +70,26 @@ async def invariants(context: InContext) -> Invariants:
     async with context.db.connection() as tx:
         found = await health.violations(tx)
     return Invariants(violations=[Violation.model_validate(vars(violation)) for violation in found])
+
+
+@router.get("/api/health/reconciler")
+async def last_pass(context: InContext) -> PassOut:
+    """What the reconciler found in its last pass."""
+    async with context.db.connection() as tx:
+        found = await jobs.find_jobs(tx, limit=1, kind=Reconcile.kind, state="done")
+    if not found:
+        return PassOut(job_id=None, finished_at=None, thorough=None, damage={}, unused={})
+    result = found[0].result or {}
+    return PassOut(
+        job_id=found[0].id,
+        finished_at=found[0].finished_at,
+        thorough=result.get("thorough"),
+        damage={name: result.get(name, 0) for name in reconcile.DAMAGE},
+        unused={name: result.get(name, 0) for name in reconcile.UNUSED},
+    )
+
+
+@router.post("/api/health/reconciler", status_code=202)
+async def make_pass(context: InContext) -> AskedOut:
+    """Ask for a thorough pass now."""
+    return AskedOut(job_id=await reconcile.ask(context.db))

@@ -7,10 +7,10 @@ from fastapi import APIRouter, Query
 
 from gristmill import catalog, search
 from gristmill.catalog import Item, ItemId, ItemStatus
-from gristmill.doors.api.context import InContext, PathItem
-from gristmill.doors.api.wire import ErrorBody, JsonObject, Limit, Page, Stamped, Wire
+from gristmill.doors.api.context import AsViewer, InContext, PathItem
+from gristmill.doors.api.wire import Acl, Asked, ErrorBody, JsonObject, Limit, Page, Stamped, Wire
 from gristmill.errors import GristmillError, Invalid
-from gristmill.operations import add, delete, guards
+from gristmill.operations import add, delete, describe, guards
 
 router = APIRouter(prefix="/knowledge-items", tags=["items"])
 
@@ -33,6 +33,8 @@ class ItemOut(Stamped):
     warnings: list[str]
     left_out: dict[str, int]
     source: JsonObject
+    acl: list[str] | None
+    metadata: JsonObject
 
     @classmethod
     def of(cls, item: Item) -> Self:
@@ -58,7 +60,16 @@ class ItemOut(Stamped):
             warnings=[*item.warnings, *(["left_out"] if item.left_out else [])],
             left_out=item.left_out,
             source={name: value for name, value in item.source.items() if name != "root"},
+            acl=item.acl,
+            metadata=item.metadata,
         )
+
+
+class ChangedItem(Asked):
+    """What to change of an item. `acl: null` takes its own list away: it inherits again."""
+
+    acl: Acl | None = None
+    metadata: JsonObject | None = None
 
 
 class RefusedOut(Wire):
@@ -143,10 +154,26 @@ class ChunkOut(Wire):
 
 
 @router.get("/{item_id}")
-async def get_item(item_id: PathItem, context: InContext) -> ItemOut:
+async def get_item(item_id: PathItem, context: InContext, viewer: AsViewer) -> ItemOut:
     """One item: how far it is, and what went wrong if something did."""
     async with context.db.connection() as tx:
-        return ItemOut.of(await guards.item_exists(tx, item_id))
+        return ItemOut.of(await guards.item_exists(tx, item_id, viewer))
+
+
+@router.patch("/{item_id}")
+async def patch_item(item_id: PathItem, body: ChangedItem, context: InContext) -> ItemOut:
+    """Change who may see an item, and what is said of it; what is searchable stays so."""
+    async with context.db.connection() as tx:
+        item = await guards.item_exists(tx, item_id)
+    changed = await describe.describe(
+        context.db,
+        item.base_id,
+        item.id,
+        acl=body.acl,
+        inherit=body.acl is None and "acl" in body.model_fields_set,
+        metadata=body.metadata,
+    )
+    return ItemOut.of(changed)
 
 
 @router.delete("/{item_id}", status_code=202)
@@ -161,15 +188,18 @@ async def delete_item(item_id: PathItem, context: InContext) -> AcceptedOut:
 async def list_chunks(
     item_id: PathItem,
     context: InContext,
+    viewer: AsViewer,
     limit: Limit = 100,
     cursor: Annotated[str | None, Query(max_length=60)] = None,
 ) -> Page[ChunkOut]:
     """The chunks that search reads, of the item and all below it, in order."""
     async with context.db.transaction() as tx:
-        item = await guards.item_exists(tx, item_id)
-        base = await guards.base_exists(tx, item.base_id)
+        item = await guards.item_exists(tx, item_id, viewer)
+        base = await guards.base_exists(tx, item.base_id, viewer)
         await guards.chunks_may_be_listed(tx, base, item)
-        found = await search.list_chunks(tx, base.id, item.id, limit=limit, after=_after(cursor))
+        found = await search.list_chunks(
+            tx, base.id, item.id, limit=limit, after=_after(cursor), viewer=viewer
+        )
     last = found[-1] if len(found) == limit else None
     return Page(
         items=[
@@ -180,7 +210,7 @@ async def list_chunks(
                 text=row.text,
                 start=row.start,
                 end=row.end,
-                page=None,
+                page=row.page,
                 headings=row.headings,
                 metadata={"title": row.title, "version": row.version},
             )

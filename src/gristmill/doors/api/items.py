@@ -10,10 +10,10 @@ from fastapi import APIRouter, Query, Response
 from pydantic import Field, field_validator
 
 from gristmill import catalog
-from gristmill.catalog import BaseId, ItemId, ItemStatus, NewItem
-from gristmill.doors.api.context import Context, InContext, PathBase, PathItem
+from gristmill.catalog import BaseId, ItemId, ItemStatus, NewItem, access
+from gristmill.doors.api.context import AsViewer, Context, InContext, PathBase, PathItem
 from gristmill.doors.api.item import AcceptedOut, AddedOut, ItemOut, RefusedItem, ReindexOut
-from gristmill.doors.api.wire import Asked, Body, Limit, Page, PathText, Patterns, Title
+from gristmill.doors.api.wire import Acl, Asked, Body, JsonObject, Limit, Page, PathText, Patterns, Title
 from gristmill.errors import Invalid, Permanent
 from gristmill.operations import add, delete, guards, reindex
 from gristmill.operations.originals import Folder, Originals
@@ -23,22 +23,34 @@ from gristmill.work import OnActive
 router = APIRouter(tags=["items"])
 
 
-class NewNote(Asked):
+class _New(Asked):
+    """What any item may come with: who may see it, unless its container or base says, and what is said of it."""
+
+    title: Title | None = None
+    acl: Acl | None = None
+    metadata: Annotated[JsonObject, Field(default_factory=dict)]
+
+    def described(self, new: NewItem) -> NewItem:
+        """`new`, with that."""
+        acl = None if self.acl is None else access.checked(self.acl)
+        return replace(new, acl=acl, metadata=self.metadata)
+
+
+class NewNote(_New):
     """A note: the text comes with the request."""
 
     type: Literal["note"]
-    title: Title | None = None
     content: Body
 
     def entry(self, _originals: Originals) -> add.Entry:
         """As the operation takes it."""
         first_line = self.content.strip().splitlines()[0].lstrip("# ")
         title = self.title or "".join(c for c in first_line if c.isprintable()).strip()[:80] or "Note"
-        return add.Entry(NewItem("note", title, title, body=self.content), NoteSource(self.content, title))
+        new = NewItem("note", title, title, body=self.content)
+        return add.Entry(self.described(new), NoteSource(self.content, title))
 
 
-class _OnDisk(Asked):
-    title: Title | None = None
+class _OnDisk(_New):
     path: PathText
 
     @field_validator("path")
@@ -50,9 +62,8 @@ class _OnDisk(Asked):
 
     def new(self, kind: str) -> NewItem:
         """The item, under its path."""
-        return NewItem(
-            kind, self.title or Path(self.path).name or self.path, self.path, source={"path": self.path}
-        )
+        name = self.title or Path(self.path).name or self.path
+        return self.described(NewItem(kind, name, self.path, source={"path": self.path}))
 
 
 class NewFile(_OnDisk):
@@ -78,8 +89,7 @@ class NewDirectory(_OnDisk):
         return add.Entry(replace(new, source=source), Folder(Path(self.path)))
 
 
-class _OnTheWeb(Asked):
-    title: Title | None = None
+class _OnTheWeb(_New):
     url: Annotated[str, Field(max_length=8192)]
 
     @field_validator("url")
@@ -92,7 +102,7 @@ class _OnTheWeb(Asked):
 
     def new(self, kind: str) -> NewItem:
         """The item, under its address."""
-        return NewItem(kind, self.title or self.url[:500], self.url, source={"url": self.url})
+        return self.described(NewItem(kind, self.title or self.url[:500], self.url, source={"url": self.url}))
 
 
 class NewUrl(_OnTheWeb):
@@ -156,6 +166,7 @@ async def add_items(base_id: PathBase, body: NewItems, context: InContext) -> Ad
 async def list_items(
     base_id: PathBase,
     context: InContext,
+    viewer: AsViewer,
     parent_id: Annotated[str | None, Query(alias="parentId")] = None,
     under: UUID | None = None,
     status: ItemStatus | None = None,
@@ -168,7 +179,7 @@ async def list_items(
     """Items in the order they were added: the roots, with `parentId` its children, with `parentId=*` all, with `under`
     all that is below one."""
     async with context.db.connection() as tx:
-        await guards.base_exists(tx, base_id)
+        await guards.base_exists(tx, base_id, viewer)
         found = await catalog.list_items(
             tx,
             base_id,
@@ -181,6 +192,7 @@ async def list_items(
             status=status,
             type=type,
             title=q,
+            viewer=viewer,
         )
     items = [ItemOut.of(item) for item in found]
     return Page(items=items, next_cursor=str(found[-1].id) if len(found) == limit else None)

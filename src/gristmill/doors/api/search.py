@@ -1,26 +1,92 @@
-"""`/api/knowledge-bases/{id}/search`."""
+"""`/api/knowledge-bases/{id}/search`, `/api/search` and `/api/knowledge-items/{id}/why-not`."""
 
 import time
 from typing import Annotated, Self
 from uuid import UUID
 
 from fastapi import APIRouter
-from pydantic import Field
+from pydantic import AwareDatetime, Field
 
-from gristmill import search
-from gristmill.doors.api.context import InContext, PathBase
-from gristmill.doors.api.wire import Asked, Body, Wire
+from gristmill import catalog, search
+from gristmill.catalog import Base, BaseId, Viewer
+from gristmill.doors.api.context import AsViewer, Context, InContext, PathBase, PathItem
+from gristmill.doors.api.wire import Asked, Body, JsonObject, Wire
 from gristmill.operations import guards
+from gristmill.search.text import TermAt
 
 router = APIRouter(tags=["search"])
 
+MOST_BASES = 100
 
-class Question(Asked):
-    """What to look for, and how."""
+Ids = Annotated[list[UUID], Field(default_factory=list, max_length=1000)]
+
+
+class FiltersIn(Asked):
+    """Conditions on the items of hits; all that are given must hold. `parentIds` and `connectorIds` stand for all that
+    is below them, `metadata` for items that have at least these entries."""
+
+    types: Annotated[list[str], Field(default_factory=list, max_length=20)]
+    parent_ids: Ids
+    connector_ids: Ids
+    metadata: Annotated[JsonObject, Field(default_factory=dict)]
+    created_after: AwareDatetime | None = None
+    created_before: AwareDatetime | None = None
+    updated_after: AwareDatetime | None = None
+    updated_before: AwareDatetime | None = None
+
+    def filters(self) -> search.Filters:
+        """As searching takes them."""
+        return search.Filters(
+            types=tuple(self.types),
+            under=(*self.parent_ids, *self.connector_ids),
+            metadata=self.metadata,
+            created_after=self.created_after,
+            created_before=self.created_before,
+            updated_after=self.updated_after,
+            updated_before=self.updated_before,
+        )
+
+
+class Inquiry(Asked):
+    """What to look for, and where not."""
 
     query: Annotated[Body, Field(max_length=10_000)]
-    limit: Annotated[int, Field(ge=1, le=100)] = 10
     mode: search.Mode = "hybrid"
+    filters: Annotated[FiltersIn, Field(default_factory=FiltersIn.model_construct)]
+
+    def ask(self, viewer: Viewer) -> search.Ask:
+        """As searching takes it."""
+        return search.Ask(query=self.query, mode=self.mode, filters=self.filters.filters(), viewer=viewer)
+
+
+class Question(Inquiry):
+    """What to look for, how, and what to tell of it."""
+
+    limit: Annotated[int, Field(ge=1, le=100)] = 10
+    explain: bool = False
+    context: Annotated[int, Field(ge=0, le=5)] = 0
+    collapse: bool = False
+    rerank: bool = True
+
+    def ask(self, viewer: Viewer) -> search.Ask:
+        """As searching takes it."""
+        return search.Ask(
+            query=self.query,
+            limit=self.limit,
+            mode=self.mode,
+            filters=self.filters.filters(),
+            viewer=viewer,
+            explain=self.explain,
+            context=self.context,
+            collapse=self.collapse,
+            rerank=self.rerank,
+        )
+
+
+class WideQuestion(Question):
+    """The same, over several bases; without `baseIds` over all that the caller sees something of."""
+
+    base_ids: Annotated[list[UUID], Field(max_length=MOST_BASES)] | None = None
 
 
 class Ranks(Wire):
@@ -40,6 +106,37 @@ class HitSource(Wire):
     end: int
 
 
+class ContextOut(Wire):
+    """What stands before and after a hit in its document, in order."""
+
+    before: list[str]
+    after: list[str]
+
+
+class TermOut(Wire):
+    """What a word adds to the score by words: how often it stands in the chunk, and in how many chunks it stands."""
+
+    term: str
+    count: int
+    chunks: int
+    score: float
+
+    @classmethod
+    def of(cls, term: TermAt) -> Self:
+        """Show `term`."""
+        return cls(term=term.term, count=term.count, chunks=term.chunks, score=term.score)
+
+
+class ExplanationOut(Wire):
+    """Why a hit stands where it does."""
+
+    vector_weight: float
+    similarity: float | None
+    text_score: float | None
+    terms: list[TermOut]
+    rerank_score: float | None
+
+
 class HitOut(Wire):
     """A piece of a document that answers; `highlights` are character ranges of `text`."""
 
@@ -47,13 +144,18 @@ class HitOut(Wire):
     item_id: UUID
     base_id: UUID
     title: str
+    type: str
     text: str
     headings: list[str]
     highlights: list[tuple[int, int]]
     score: float
     ranks: Ranks
     source: HitSource
+    metadata: JsonObject
     version: int
+    context: ContextOut | None
+    explain: ExplanationOut | None
+    duplicates: list[UUID]
 
     @classmethod
     def of(cls, hit: search.Hit) -> Self:
@@ -63,6 +165,7 @@ class HitOut(Wire):
             item_id=hit.item_id,
             base_id=hit.base_id,
             title=hit.title,
+            type=hit.type,
             text=hit.text,
             headings=hit.headings,
             highlights=hit.highlights,
@@ -71,11 +174,15 @@ class HitOut(Wire):
             source=HitSource(
                 url=hit.source.get("url"),
                 path=hit.source.get("path"),
-                page=None,
+                page=hit.page,
                 start=hit.start,
                 end=hit.end,
             ),
+            metadata=hit.metadata,
             version=hit.version,
+            context=ContextOut(before=hit.context.before, after=hit.context.after) if hit.context else None,
+            explain=_explained(hit.explanation) if hit.explanation else None,
+            duplicates=hit.duplicates,
         )
 
 
@@ -86,14 +193,85 @@ class Answer(Wire):
     took_ms: float
 
 
+class ReasonOut(Wire):
+    """One thing that keeps an item out, or puts it behind others."""
+
+    code: str
+    message: str
+
+
+class WhyNotOut(Wire):
+    """Where an item stands among the answers to a question, and what keeps it from standing higher."""
+
+    rank: int | None
+    reasons: list[ReasonOut]
+    ranks: Ranks
+    text_score: float | None
+    similarity: float | None
+    terms: list[TermOut]
+    acl: list[str]
+
+
 @router.post("/knowledge-bases/{base_id}/search")
-async def search_base(base_id: PathBase, body: Question, context: InContext) -> Answer:
+async def search_base(base_id: PathBase, body: Question, context: InContext, viewer: AsViewer) -> Answer:
     """Search one base."""
     started = time.perf_counter()
     async with context.db.connection() as tx:
-        base = await guards.base_exists(tx, base_id)
-    embedder = context.embedders.get(base.embedder) if body.mode != "text" else None
-    hits = await search.search(context.db, base, embedder, body.query, limit=body.limit, mode=body.mode)
+        base = await guards.base_exists(tx, base_id, viewer)
+    hits = await context.searcher.search([_target(context, base, body)], body.ask(viewer))
+    return _answer(hits, started)
+
+
+@router.post("/search")
+async def search_bases(body: WideQuestion, context: InContext, viewer: AsViewer) -> Answer:
+    """Search several bases at once, whatever embeds them."""
+    started = time.perf_counter()
+    async with context.db.connection() as tx:
+        if body.base_ids is None:
+            bases = await catalog.list_bases(tx, limit=MOST_BASES, viewer=viewer)
+        else:
+            named = [BaseId(base_id) for base_id in dict.fromkeys(body.base_ids)]
+            bases = [await guards.base_exists(tx, base_id, viewer) for base_id in named]
+    targets = [_target(context, base, body) for base in bases]
+    hits = await context.searcher.search(targets, body.ask(viewer))
+    return _answer(hits, started)
+
+
+@router.post("/knowledge-items/{item_id}/why-not")
+async def why_not(item_id: PathItem, body: Inquiry, context: InContext, viewer: AsViewer) -> WhyNotOut:
+    """Tell why an item is not among the hits of a question, or where it is. For admins, on anybody's behalf."""
+    async with context.db.connection() as tx:
+        item = await guards.item_exists(tx, item_id)
+        base = await guards.base_exists(tx, item.base_id)
+    told = await search.why_not(
+        context.db, context.searcher, _target(context, base, body), body.ask(viewer), item
+    )
+    return WhyNotOut(
+        rank=told.rank,
+        reasons=[ReasonOut(code=reason.code, message=reason.message) for reason in told.reasons],
+        ranks=Ranks(vector=told.vector_rank, text=told.text_rank),
+        text_score=told.text_score,
+        similarity=told.similarity,
+        terms=[TermOut.of(term) for term in told.terms],
+        acl=list(told.acl),
+    )
+
+
+def _target(context: Context, base: Base, body: Inquiry) -> search.Target:
+    return search.Target(base, context.embedders.get(base.embedder) if body.mode != "text" else None)
+
+
+def _answer(hits: list[search.Hit], started: float) -> Answer:
     return Answer(
         hits=[HitOut.of(hit) for hit in hits], took_ms=round(1000 * (time.perf_counter() - started), 2)
+    )
+
+
+def _explained(told: search.Explanation) -> ExplanationOut:
+    return ExplanationOut(
+        vector_weight=told.vector_weight,
+        similarity=told.similarity,
+        text_score=told.text_score,
+        terms=[TermOut.of(term) for term in told.terms],
+        rerank_score=told.rerank_score,
     )

@@ -67,6 +67,7 @@ PathText = Annotated[str, StringConstraints(min_length=1, max_length=4096), Afte
 Pattern = Annotated[str, AfterValidator(_one_line), AfterValidator(_not_blank), AfterValidator(_pattern)]
 # Each entry of a folder is held against every one of them.
 Patterns = Annotated[list[Pattern], Field(max_length=200)]
+Acl = Annotated[list[Annotated[str, StringConstraints(max_length=310)]], Field(max_length=1000)]
 Limit = Annotated[int, Field(ge=1, le=500)]
 
 

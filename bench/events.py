@@ -1,0 +1,315 @@
+"""Following along, measured: `python -m bench.events [--only stream,reconcile,chaos]`.
+
+    stream      a server with 200 streams: what they cost in memory, and how late updates of items come while 500 items a
+                second change; first with 10 that watch and 190 that don't, then with all 200 watching
+    reconcile   a light and a thorough pass over many items at rest
+    chaos       1,000 documents while workers, the server and a webhook's receiver are killed: what a poller, a stream and
+                a webhook have seen
+
+Prints every figure and every requirement, and ends with 1 when one does not hold.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import psycopg
+
+from gristmill.db import Database, embedded
+from gristmill.db.migrate import migrate
+from gristmill.operations.reconcile import Reconciler
+from gristmill.sources.blobs import Blobs
+from tests.crash.following import Daemon, early_or_doubled, field_of, first_seen, free_port, run, truth
+from tests.process import environment
+
+CLIENTS, WATCHING, RATE, SECONDS = 200, 10, 500, 10
+_CACHE = Path(tempfile.gettempdir()) / "gristmill-bench-cache"
+
+
+class Requirements:
+    """What has to hold, and whether it did."""
+
+    def __init__(self) -> None:
+        self.hold = True
+
+    def check(self, what: str, holds: bool) -> None:
+        """Tell it."""
+        self.hold = self.hold and holds
+        print(f"  {'holds' if holds else 'DOES NOT HOLD'}: {what}")
+
+
+# ── stream ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Client:
+    """One stream, read as cheaply as can be: what is measured is the server."""
+
+    def __init__(self, *, timing: bool) -> None:
+        self.delays: list[float] = []
+        self.bytes = 0
+        self.opened = asyncio.Event()
+        self._timing = timing  # else it only takes what comes: reading a million lines would be measured too
+
+    async def follow(self, url: str, query: str) -> None:
+        """Follow until cancelled; the title of an item is when it was changed."""
+        place = urlsplit(url)
+        reader, writer = await asyncio.open_connection(place.hostname, place.port, limit=2**22)
+        writer.write(f"GET /api/events/stream?{query} HTTP/1.1\r\nHost: {place.netloc}\r\n\r\n".encode())
+        try:
+            while not self._timing and (data := await reader.read(2**20)):
+                self.opened.set()
+                self.bytes += len(data)
+            while line := await reader.readline():
+                self.bytes += len(line)
+                if line.startswith(b"retry:"):
+                    self.opened.set()
+                elif line.startswith(b"data: ") and b'"title":"at ' in line:
+                    at = line.partition(b'"title":"at ')[2].partition(b'"')[0]
+                    self.delays.append(time.time() - float(at))
+        finally:
+            writer.close()
+
+
+def pss(pid: int) -> float:
+    """Memory of a process in MB, shared pages by their share."""
+    text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    return int(text.partition("Pss:")[2].split()[0]) / 1024
+
+
+async def change(url: str, base: str) -> None:
+    """Change items of a base, so many a second, in 20 transactions a second."""
+    each = RATE // 20
+    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
+        rows = await (await connection.execute("select id from item where base_id = %s", [base])).fetchall()
+        ids = [row[0] for row in rows]
+        begun = time.monotonic()
+        for turn in range(SECONDS * 20):
+            part = [ids[(turn * each + n) % len(ids)] for n in range(each)]
+            await connection.execute(
+                "update item set title = 'at ' || %s, status = 'completed', updated_at = clock_now()"
+                " where id = any (%s)",
+                [f"{time.time():.4f}", part],
+            )
+            await asyncio.sleep(max(0.0, begun + (turn + 1) / 20 - time.monotonic()))
+
+
+async def measure_stream(required: Requirements, folder: Path) -> None:
+    """Memory of idle streams, and how late updates come."""
+    server = embedded.start(folder / "db")
+    await migrate(server.url)
+    env = environment(folder / "data", _CACHE, database_url=server.url, log_level="warning")
+    port = free_port()
+    daemon = Daemon(["gristmill", "serve", "--port", str(port)], env, folder / "log")
+    url = f"http://127.0.0.1:{port}"
+    try:
+        await daemon.start()
+        async with httpx.AsyncClient(base_url=url, timeout=60) as http:
+            bases = [
+                (await http.post("/api/knowledge-bases", json={"name": name})).json()["id"] for name in "ab"
+            ]
+        with psycopg.connect(server.url, autocommit=True) as connection:
+            connection.execute(
+                "insert into item (base_id, type, title, status, source_key, live_version)"
+                " select %s, 'note', 'note', 'completed', n::text, 1 from generate_series(1, 5000) n",
+                [bases[0]],
+            )
+        await asyncio.sleep(5)  # until the embedder is loaded: its memory is not the streams'
+        for watching in (WATCHING, CLIENTS):
+            await _round(required, daemon, server.url, url, bases, watching)
+    finally:
+        daemon.kill()
+        server.close()
+
+
+async def _round(
+    required: Requirements, daemon: Daemon, database: str, url: str, bases: list[str], watching: int
+) -> None:
+    assert daemon.process is not None
+    before = pss(daemon.process.pid)
+    clients = [Client(timing=n < WATCHING) for n in range(CLIENTS)]
+    tasks = [
+        asyncio.create_task(client.follow(url, f"types=item&baseId={bases[0 if n < watching else 1]}"))
+        for n, client in enumerate(clients)
+    ]
+    await asyncio.gather(*(client.opened.wait() for client in clients))
+    await asyncio.sleep(1)
+    idle = pss(daemon.process.pid)
+    cpu = _cpu(daemon.process.pid)
+    await change(database, bases[0])
+    await asyncio.sleep(1)
+    busy, cpu = pss(daemon.process.pid), _cpu(daemon.process.pid) - cpu
+    delays = sorted(delay for client in clients for delay in client.delays)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    print(f"{CLIENTS} streams, {watching} of them watch what changes; {RATE} items/s for {SECONDS} s")
+    print(f"  memory: {before:.0f} MB before, +{idle - before:.1f} MB idle, +{busy - before:.1f} MB after")
+    print(
+        f"  sent {sum(client.bytes for client in clients) / 2**20 / SECONDS:.0f} MB/s; of {WATCHING}, late by {statistics.median(delays) * 1000:.0f} ms median,"
+        f" {delays[int(len(delays) * 0.95)] * 1000:.0f} ms p95, {delays[-1] * 1000:.0f} ms at most;"
+        f" {100 * cpu / SECONDS:.0f} % of a core"
+    )
+    required.check(f"{CLIENTS} idle streams cost less than 150 MB", idle - before < 150)
+    if watching == WATCHING:
+        required.check("updates come within 500 ms (p95)", delays[int(len(delays) * 0.95)] < 0.5)
+    least = WATCHING * RATE * SECONDS * 0.9  # one that changes again within 300 ms is told once
+    required.check("every watcher was told", len(delays) > least)
+
+
+def _cpu(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+# ── reconcile ────────────────────────────────────────────────────────────────────────────────────────────
+
+FILL = (
+    "insert into base (name, embedder, embedder_identity, dimensions, ingested) values ('many', 'x', 'x', 2, true)",
+    (
+        "insert into item (base_id, type, title, status, source_key, expanded_version)"
+        " select id, 'directory', n::text, 'completed', n::text, 1 from base, generate_series(1, %(items)s / 100) n"
+    ),
+    (
+        "insert into item (base_id, parent_id, type, title, status, source_key, live_version, chunk_count)"
+        " select d.base_id, d.id, 'note', n::text, 'completed', n::text, 1, 2"
+        " from item d, generate_series(1, 100) n where d.type = 'directory'"
+    ),
+    (
+        "insert into content (hash, text, created_at) select sha256(id::text::bytea), 'x', now() - interval '1 day'"
+        " from item where type = 'note'"
+    ),
+    (
+        "insert into item_version (item_id, version, content_hash)"
+        " select id, 1, sha256(id::text::bytea) from item where type = 'note'"
+    ),
+    (
+        'insert into chunk (base_id, item_id, version, index, text, start, "end", embedding, words)'
+        " select i.base_id, i.id, 1, n, 'x', 0, 1, '[1,2]', '' from item i, generate_series(0, 1) n where i.type = 'note'"
+    ),
+    "vacuum analyze",
+)
+
+
+async def measure_reconcile(required: Requirements, folder: Path, items: int) -> None:
+    """How long a pass takes where there is nothing to do."""
+    server = embedded.start(folder / "db")
+    await migrate(server.url)
+    db = Database(server.url)
+    await db.open()
+    try:
+        async with db.connection() as tx:
+            for statement in FILL:
+                await tx.execute(statement.encode(), {"items": items} if "%(" in statement else None)
+        reconciler = Reconciler(db, Blobs.open(None, folder), timedelta(days=30))
+        print(f"a pass over {items:,} documents with two chunks each, in folders of 100")
+        for thorough in (False, True):
+            took: list[float] = []
+            for _ in range(3):
+                begun = time.perf_counter()
+                found = await reconciler.once(thorough=thorough)
+                took.append(time.perf_counter() - begun)
+                required.check("it finds nothing", sum(found.values()) == 0)
+            print(f"  {'thorough' if thorough else 'light'}: {statistics.median(took):.2f} s (median of 3)")
+    finally:
+        await db.close()
+        server.close()
+
+
+# ── chaos ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def measure_chaos(required: Requirements, folder: Path, documents: int, kills: int) -> None:
+    """Kills on every side."""
+    server = embedded.start(folder / "db")
+    try:
+        env = environment(
+            folder / "data",
+            _CACHE,
+            database_url=server.url,
+            lease="2",
+            allow_private_addresses="true",
+            log_level="warning",
+        )
+        begun = time.perf_counter()
+        async with field_of(env, folder, workers=2) as there:
+            await run(
+                there, documents=documents, bases=5, kills=kills, pause=timedelta(seconds=2), seed=documents
+            )
+            took = time.perf_counter() - begun
+            events = await truth(there)
+            places = [int(event["id"]) for event in events]
+            received = there.received()
+            shots = [there.server.kills, there.receiver.kills, sum(one.kills for one in there.workers)]
+            print(
+                f"{documents:,} documents, {len(events):,} events in {took:.0f} s; killed: server {shots[0]},"
+                f" receiver {shots[1]}, workers {shots[2]}; the stream connected {there.reconnects:,} times;"
+                f" the webhook was sent {len(received):,} requests"
+            )
+            required.check("places have no holes", places == list(range(1, len(places) + 1)))
+            for name, told in (
+                ("poller", there.polled),
+                ("stream", there.streamed),
+                ("webhook", received),
+            ):
+                required.check(f"the {name} saw every event, in order", first_seen(told) == places)
+            wrong = early_or_doubled(events)
+            required.check("aggregates came once, and never early", not wrong)
+            print("".join(f"    {one}\n" for one in wrong[:10]), end="")
+            broken = await there.ask("GET", "/api/health/invariants")
+            required.check("the promises hold", broken == {"violations": []})
+        db = Database(server.url)
+        await db.open()
+        found = await Reconciler(db, Blobs.open(None, folder), timedelta(days=30)).once()
+        await db.close()
+        required.check(f"the reconciler finds nothing: {json.dumps(found)}", sum(found.values()) == 0)
+    finally:
+        server.close()
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(prog="python -m bench.events", description=__doc__)
+    parser.add_argument("--only", default="stream,reconcile,chaos", help="measurements, with commas")
+    parser.add_argument("--items", type=int, default=200_000, help="that the reconciler passes over")
+    parser.add_argument("--documents", type=int, default=1_000, help="of chaos")
+    parser.add_argument("--kills", type=int, default=15, help="of chaos")
+    options = parser.parse_args()
+    measures: dict[str, Callable[[Requirements, Path], Awaitable[None]]] = {
+        "stream": measure_stream,
+        "reconcile": lambda required, folder: measure_reconcile(required, folder, int(options.items)),
+        "chaos": lambda required, folder: measure_chaos(
+            required, folder, int(options.documents), int(options.kills)
+        ),
+    }
+    required = Requirements()
+    for name in str(options.only).split(","):
+        folder = Path(tempfile.mkdtemp(prefix="gristmill-bench-"))
+        folder.chmod(0o755)  # as root, PostgreSQL runs as another user
+        try:
+            asyncio.run(_run(measures[name], required, folder))
+        finally:
+            with contextlib.suppress(OSError):
+                shutil.rmtree(folder)
+    sys.exit(0 if required.hold else 1)
+
+
+async def _run(
+    measure: Callable[[Requirements, Path], Awaitable[None]], required: Requirements, folder: Path
+) -> None:
+    await measure(required, folder)
+
+
+if __name__ == "__main__":
+    main()

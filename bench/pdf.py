@@ -1,0 +1,96 @@
+"""How fast pages are read: `python -m bench.pdf FILE [--pages N]`, end to end through the pool against PDFium alone.
+
+With `--pages` the file's pages are repeated into one document of that many. Prints pages a second of both, the most
+memory that this process took above its idle state, and the most of any child.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import importlib
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from gristmill.ingest.readers import Part, ReaderPool, ReadLimits, Report, read
+
+pdfium: Any = importlib.import_module("pypdfium2")
+MIB = 2**20
+RAW = """
+import sys, time, pypdfium2
+began = time.monotonic()
+document = pypdfium2.PdfDocument(sys.argv[1])
+for index in range(len(document)):
+    page = document[index]
+    text = page.get_textpage()
+    text.get_text_range()
+    text.close()
+    page.close()
+print(len(document) / (time.monotonic() - began), len(document) / time.process_time())
+"""
+
+
+def repeated(path: Path, pages: int, target: Path) -> Path:
+    source, made = pdfium.PdfDocument(str(path)), pdfium.PdfDocument.new()
+    while len(made) < pages:
+        made.import_pages(source, list(range(min(len(source), pages - len(made)))))
+    made.save(str(target))
+    return target
+
+
+async def watch(pool: ReaderPool, peaks: list[int]) -> None:
+    while True:
+        for pid in pool.pids:
+            with contextlib.suppress(psutil.Error):
+                peaks.append(psutil.Process(pid).memory_info().rss)
+        await asyncio.sleep(0.2)
+
+
+async def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--pages", type=int)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        path = arguments.file
+        if arguments.pages:
+            path = repeated(path, arguments.pages, Path(folder) / "repeated.pdf")
+        raw = subprocess.run([sys.executable, "-c", RAW, str(path)], capture_output=True, check=True)  # noqa: ASYNC221
+        async with ReaderPool(1) as pool:
+            async with pool.child():
+                idle = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+            idle_cpu = sum(sum(psutil.Process(pid).cpu_times()[:2]) for pid in pool.pids)
+            peaks: list[int] = []
+            watching = asyncio.ensure_future(watch(pool, peaks))
+            began = time.monotonic()
+            characters, report = 0, Report()
+            limits = ReadLimits()
+            results = read(pool, path, name=path.name, media_type=None, scratch=Path(folder), limits=limits)
+            async with contextlib.aclosing(results) as stream:
+                async for result in stream:
+                    if isinstance(result, Part):
+                        characters += len(result.text)
+                    elif isinstance(result, Report):
+                        report = result
+            took = time.monotonic() - began
+            cpu = sum(sum(psutil.Process(pid).cpu_times()[:2]) for pid in pool.pids) - idle_cpu
+            watching.cancel()
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    pages = report.pages_read or 0
+    print(f"{pages} of {report.pages_total} pages, {characters:,} characters, {report.warnings}")
+    alone, alone_cpu = (float(figure) for figure in raw.stdout.split())
+    print(f"pages/s: PDFium alone {alone:.0f}, end to end {pages / took:.0f}")
+    print(f"pages per CPU-second: PDFium alone {alone_cpu:.0f}, end to end {pages / cpu:.0f}")
+    print(
+        f"this process {(peak - idle) / MIB:+.0f} MiB above idle, child at most {max(peaks, default=0) / MIB:.0f} MiB"
+    )
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,71 @@
+"""Who may see what: denied unless an entry allows it.
+
+    an item's own list        holds for it and for all below it that has none of its own
+    else the base's list      none at all by default: only admins see such items
+
+    entry                     allows
+    org:*                     every member of the organisation
+    team:{id}, group:{id}     who is in it
+    user_email:{address}      the one of that address, whatever its case
+
+Lists stand on bases and items, never on chunks: the query that reads joins them, so that a permission that was taken
+away is gone from the next query, and no vector is written for it. A viewer without entries sees nothing.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from gristmill.errors import FieldError, Invalid
+
+EVERYBODY = "org:*"
+MOST_ENTRIES = 1000
+_ENTRY = re.compile(r"org:\*|(?:team|group):\S{1,200}|user_email:[^\s@]{1,100}@[^\s@]{1,200}")
+
+
+@dataclass(frozen=True)
+class Viewer:
+    """Whose eyes: the entries that name them; None for an admin, who sees all."""
+
+    entries: frozenset[str] | None
+
+    @property
+    def is_admin(self) -> bool:
+        """Whether no list keeps anything from these eyes."""
+        return self.entries is None
+
+    @property
+    def eyes(self) -> list[str] | None:
+        """As statements take it."""
+        return None if self.entries is None else sorted(self.entries)
+
+    def sees(self, acl: Iterable[str]) -> bool:
+        """Whether a list lets these eyes through."""
+        return self.entries is None or not self.entries.isdisjoint(acl)
+
+
+ADMIN = Viewer(None)
+
+
+def member(email: str | None = None, teams: Iterable[str] = (), groups: Iterable[str] = ()) -> Viewer:
+    """Somebody of the organisation."""
+    named = [f"team:{team}" for team in teams] + [f"group:{group}" for group in groups]
+    if email is not None:
+        named.append(f"user_email:{email}")
+    return Viewer(frozenset((EVERYBODY, *checked(named))))
+
+
+def checked(acl: Sequence[str], field: str = "acl") -> list[str]:
+    """The entries in their one spelling, each once, in order; `Invalid` when one is none."""
+    found: dict[str, None] = {}
+    for place, entry in enumerate(acl):
+        if _ENTRY.fullmatch(entry) is None:
+            raise Invalid(
+                f"{entry[:100]!r} is no entry of an access list; take org:*, team:ID, group:ID or user_email:ADDRESS.",
+                code="bad_acl_entry",
+                fields=[FieldError(f"{field}.{place}", "is no entry of an access list")],
+            )
+        found[entry.lower() if entry.startswith("user_email:") else entry] = None
+    if len(found) > MOST_ENTRIES:
+        raise Invalid(f"An access list has at most {MOST_ENTRIES} entries.", code="bad_acl_entry")
+    return list(found)

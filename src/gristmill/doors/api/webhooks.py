@@ -1,0 +1,224 @@
+"""`/api/webhooks`: where events are sent, what became of them, and what to do about those that were not taken."""
+
+from datetime import datetime
+from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
+from uuid import UUID
+
+from fastapi import APIRouter, Response
+from pydantic import AfterValidator, Field, StringConstraints
+
+from gristmill.doors.api.context import InContext, PathWebhook
+from gristmill.doors.api.events import TYPES
+from gristmill.doors.api.wire import Asked, ErrorBody, Limit, Page, Stamped, Wire
+from gristmill.errors import NotFound
+from gristmill.events import signature, webhook
+from gristmill.events.webhook import DeadLetter, Webhook, WebhookId
+from gristmill.operations import webhooks
+
+router = APIRouter(prefix="/webhooks", tags=["webhooks"])
+
+_LAST = 2**63 - 1
+
+
+def _address(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("must be an http or https address")
+    if parts.username is not None or parts.password is not None:
+        raise ValueError("must hold no user or password: requests are signed")
+    if not text.isascii() or not text.isprintable() or " " in text:
+        raise ValueError("must be written in plain characters")
+    _ = parts.port  # ValueError when it is none
+    return text
+
+
+def _secret(text: str) -> str:
+    signature.key_of(text)
+    return text
+
+
+def _known(types: list[str]) -> list[str]:
+    for name in types:
+        if name not in TYPES:
+            raise ValueError(f"{name!r} is no event; the types are in the documentation")
+    return sorted(set(types))
+
+
+Address = Annotated[str, StringConstraints(min_length=1, max_length=2_000), AfterValidator(_address)]
+Description = Annotated[str, StringConstraints(strip_whitespace=True, max_length=500)]
+Secret = Annotated[str, StringConstraints(max_length=200), AfterValidator(_secret)]
+Types = Annotated[list[str], Field(max_length=100), AfterValidator(_known)]
+PathEvent = Annotated[int, Field(ge=1, le=_LAST)]
+
+
+class NewWebhook(Asked):
+    """What is asked for."""
+
+    url: Address
+    description: Description = ""
+    secret: Secret | None = None
+    base_id: UUID | None = None
+    types: Types | None = None
+
+
+class WebhookChange(Asked):
+    """What is to be changed; what is left out stays, no types at all mean every type."""
+
+    url: Address | None = None
+    description: Description | None = None
+    types: Types | None = None
+    status: Literal["active", "paused"] | None = None
+
+
+class WebhookOut(Stamped):
+    """A webhook as it is shown: never with its secret."""
+
+    url: str
+    description: str
+    base_id: UUID | None
+    types: list[str] | None
+    status: Literal["active", "paused"]
+    cursor: str
+    delivered: int
+    delivered_at: datetime | None
+    attempts: int
+    failing_since: datetime | None
+    error: ErrorBody | None
+
+    @classmethod
+    def of(cls, hook: Webhook) -> Self:
+        """Show `hook`."""
+        return cls.model_validate(_shown(hook))
+
+
+class NewWebhookOut(WebhookOut):
+    """A webhook that was just made, with its secret: the only time that it is shown."""
+
+    secret: str
+
+
+class DeadLetterOut(Wire):
+    """An event that was given up; `outcome` is null until somebody decided about it."""
+
+    event_id: str
+    type: str
+    base_id: UUID | None
+    attempts: int
+    error: ErrorBody
+    died_at: datetime
+    outcome: Literal["redriven", "skipped"] | None
+
+    @classmethod
+    def of(cls, letter: DeadLetter) -> Self:
+        """Show `letter`."""
+        error = ErrorBody(code=letter.error_code, message=letter.error_message)
+        return cls.model_validate({**vars(letter), "event_id": str(letter.seq), "error": error})
+
+
+class TestOut(Wire):
+    """What the receiver said to a test."""
+
+    delivered: bool
+    status: int | None
+    took_ms: float
+    error: ErrorBody | None
+
+
+@router.post("", status_code=201)
+async def create_webhook(asked: NewWebhook, context: InContext) -> NewWebhookOut:
+    """Have events sent somewhere from now on."""
+    made, secret = await webhooks.create(
+        context.db,
+        context.vault,
+        url=asked.url,
+        description=asked.description,
+        secret=asked.secret,
+        base_id=asked.base_id,
+        types=asked.types,
+    )
+    return NewWebhookOut.model_validate({**_shown(made), "secret": secret})
+
+
+@router.get("")
+async def list_webhooks(
+    context: InContext, limit: Limit = 100, cursor: UUID | None = None
+) -> Page[WebhookOut]:
+    """All webhooks, oldest first."""
+    async with context.db.connection() as tx:
+        found = await webhook.find_all(tx, limit=limit, after=WebhookId(cursor) if cursor else None)
+    return Page(
+        items=[WebhookOut.of(hook) for hook in found],
+        next_cursor=str(found[-1].id) if len(found) == limit else None,
+    )
+
+
+@router.get("/{webhook_id}")
+async def get_webhook(webhook_id: PathWebhook, context: InContext) -> WebhookOut:
+    """One webhook."""
+    async with context.db.connection() as tx:
+        found = await webhook.find(tx, webhook_id)
+    if found is None:
+        raise NotFound(f"There is no webhook {webhook_id}.", code="webhook_not_found")
+    return WebhookOut.of(found)
+
+
+@router.patch("/{webhook_id}")
+async def change_webhook(webhook_id: PathWebhook, asked: WebhookChange, context: InContext) -> WebhookOut:
+    """Change, pause or resume a webhook."""
+    changes = webhooks.Changes(asked.url, asked.description, asked.types, asked.status)
+    return WebhookOut.of(await webhooks.change(context.db, webhook_id, changes))
+
+
+@router.delete("/{webhook_id}", status_code=204)
+async def delete_webhook(webhook_id: PathWebhook, context: InContext) -> Response:
+    """Forget a webhook."""
+    await webhooks.delete(context.db, webhook_id)
+    return Response(status_code=204)
+
+
+@router.post("/{webhook_id}/test")
+async def test_webhook(webhook_id: PathWebhook, context: InContext) -> TestOut:
+    """Send a test now, once, also to a paused webhook; what came of it."""
+    answer = await webhooks.test(context.db, context.sender, webhook_id)
+    return TestOut(
+        delivered=answer.error is None,
+        status=answer.status,
+        took_ms=round(answer.took.total_seconds() * 1000, 2),
+        error=None if answer.error is None else ErrorBody.of(answer.error),
+    )
+
+
+@router.get("/{webhook_id}/dead-letters")
+async def list_dead_letters(
+    webhook_id: PathWebhook, context: InContext, limit: Limit = 100, cursor: PathEvent | None = None
+) -> Page[DeadLetterOut]:
+    """Events that were given up, newest first."""
+    async with context.db.connection() as tx:
+        if await webhook.find(tx, webhook_id) is None:
+            raise NotFound(f"There is no webhook {webhook_id}.", code="webhook_not_found")
+        found = await webhook.dead_letters(tx, webhook_id, limit=limit, before=cursor)
+    return Page(
+        items=[DeadLetterOut.of(letter) for letter in found],
+        next_cursor=str(found[-1].seq) if len(found) == limit else None,
+    )
+
+
+@router.post("/{webhook_id}/dead-letters/{event_id}/redrive", status_code=202)
+async def redrive(webhook_id: PathWebhook, event_id: PathEvent, context: InContext) -> WebhookOut:
+    """Send everything from a dead letter on."""
+    return WebhookOut.of(await webhooks.redrive(context.db, webhook_id, event_id))
+
+
+@router.post("/{webhook_id}/dead-letters/{event_id}/skip", status_code=202)
+async def skip(webhook_id: PathWebhook, event_id: PathEvent, context: InContext) -> WebhookOut:
+    """Go on behind a dead letter."""
+    return WebhookOut.of(await webhooks.skip(context.db, webhook_id, event_id))
+
+
+def _shown(hook: Webhook) -> dict[str, object]:
+    error = (
+        None if hook.error_code is None else ErrorBody(code=hook.error_code, message=hook.error_message or "")
+    )
+    fields = {name: value for name, value in vars(hook).items() if name != "secret"}
+    return {**fields, "cursor": str(hook.cursor), "error": error}

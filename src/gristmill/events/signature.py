@@ -1,0 +1,41 @@
+"""Signatures of webhooks, as Standard Webhooks has them. Pure.
+
+    webhook-id           the same for every attempt at an event: receivers tell repetitions by it
+    webhook-timestamp    of the attempt, in seconds since 1970
+    webhook-signature    v1, and the HMAC-SHA256 of `id.timestamp.body` in base64
+
+A secret is `whsec_` and 24 to 64 bytes in base64.
+"""
+
+import base64
+import hashlib
+import hmac
+import secrets
+
+PREFIX = "whsec_"
+
+
+def new_secret() -> str:
+    """A secret that nobody has."""
+    return PREFIX + base64.b64encode(secrets.token_bytes(32)).decode()
+
+
+def key_of(secret: str) -> bytes:
+    """The key inside a secret; ValueError when it is none."""
+    if not secret.startswith(PREFIX):
+        raise ValueError(f"must begin with {PREFIX}")
+    key = base64.b64decode(secret.removeprefix(PREFIX), validate=True)
+    if not 24 <= len(key) <= 64:
+        raise ValueError("must hold 24 to 64 bytes")
+    return key
+
+
+def headers(secret: str, message: str, timestamp: int, body: bytes) -> dict[str, str]:
+    """What a request carries that sends `body`."""
+    signed = f"{message}.{timestamp}.".encode() + body
+    digest = hmac.new(key_of(secret), signed, hashlib.sha256).digest()
+    return {
+        "webhook-id": message,
+        "webhook-timestamp": str(timestamp),
+        "webhook-signature": "v1," + base64.b64encode(digest).decode(),
+    }

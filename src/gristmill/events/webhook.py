@@ -1,0 +1,175 @@
+"""Webhooks and their dead letters, one function per question or change, in the caller's transaction.
+
+    status     active    the events after `cursor` are sent, one after the other
+               paused    nothing is sent, by request or because an event was given up; `cursor` stays before it
+
+Whoever changes a webhook locks its row first, then the row of its job.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+from uuid import UUID
+
+from gristmill.db import Tx
+from gristmill.events.store import Recorded, WebhookId, queries
+
+Status = Literal["active", "paused"]
+
+
+@dataclass(frozen=True)
+class Webhook:
+    """A row of `webhook`."""
+
+    id: WebhookId
+    url: str
+    description: str
+    secret: bytes
+    base_id: UUID | None
+    types: list[str] | None
+    status: Status
+    cursor: int
+    attempts: int
+    failing_since: datetime | None
+    error_code: str | None
+    error_message: str | None
+    delivered: int
+    delivered_at: datetime | None
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True)
+class DeadLetter:
+    """A row of `dead_letter`: an event that a webhook gave up on."""
+
+    seq: int
+    type: str
+    base_id: UUID | None
+    attempts: int
+    error_code: str
+    error_message: str
+    died_at: datetime
+    outcome: str | None
+
+
+async def insert(
+    tx: Tx,
+    webhook_id: WebhookId,
+    *,
+    url: str,
+    description: str,
+    secret: bytes,
+    base_id: UUID | None,
+    types: Sequence[str] | None,
+) -> Webhook:
+    """Create a webhook that is sent what happens from now on."""
+    return await queries.one(
+        tx,
+        Webhook,
+        "insert_webhook",
+        id=webhook_id,
+        url=url,
+        description=description,
+        secret=secret,
+        base=base_id,
+        types=None if types is None else list(types),
+    )
+
+
+async def find(tx: Tx, webhook_id: WebhookId) -> Webhook | None:
+    """One webhook."""
+    return await queries.maybe(tx, Webhook, "webhook", id=webhook_id)
+
+
+async def lock(tx: Tx, webhook_id: WebhookId) -> Webhook | None:
+    """One webhook, the caller's alone until the transaction ends."""
+    return await queries.maybe(tx, Webhook, "lock_webhook", id=webhook_id)
+
+
+async def find_all(tx: Tx, *, limit: int, after: WebhookId | None = None) -> list[Webhook]:
+    """Webhooks in the order of their making."""
+    return await queries.many(tx, Webhook, "webhooks", limit=limit, after=after)
+
+
+async def change(
+    tx: Tx, webhook_id: WebhookId, *, url: str, description: str, types: Sequence[str] | None, status: Status
+) -> Webhook:
+    """Change a webhook that the caller has locked; its next attempt is the first again."""
+    return await queries.one(
+        tx,
+        Webhook,
+        "change_webhook",
+        id=webhook_id,
+        url=url,
+        description=description,
+        types=None if types is None else list(types),
+        status=status,
+    )
+
+
+async def delete(tx: Tx, webhook_id: WebhookId) -> None:
+    """Forget a webhook and its dead letters."""
+    await queries.run(tx, "delete_webhook", id=webhook_id)
+
+
+async def due(tx: Tx, webhook: Webhook, limit: int) -> list[Recorded]:
+    """The next events that a webhook wants."""
+    return await queries.many(
+        tx,
+        Recorded,
+        "events",
+        after=webhook.cursor,
+        limit=limit,
+        types=webhook.types,
+        base=webhook.base_id,
+    )
+
+
+async def caught_up(tx: Tx, webhook_id: WebhookId) -> None:
+    """Nothing is left to deliver of what the caller, who has locked the row, was told of."""
+    await queries.run(tx, "caught_up", id=webhook_id)
+
+
+async def delivered(tx: Tx, webhook: Webhook, before: int, seq: int) -> bool:
+    """An event was taken; False when the webhook was paused or sent elsewhere meanwhile."""
+    return bool(await queries.values(tx, "delivered", id=webhook.id, before=before, seq=seq))
+
+
+async def refused(tx: Tx, webhook: Webhook, before: int, code: str, message: str) -> int | None:
+    """An event was not taken; at how many attempts by now, None when the webhook was changed meanwhile."""
+    found = await queries.values(tx, "refused", id=webhook.id, before=before, code=code, message=message)
+    return found[0] if found else None
+
+
+async def give_up(tx: Tx, webhook_id: WebhookId, event: Recorded) -> None:
+    """active → paused, before an event that is a dead letter from now on."""
+    await queries.run(tx, "give_up", id=webhook_id, seq=event.seq, type=event.type, base=event.base_id)
+
+
+async def dead_letters(tx: Tx, webhook_id: WebhookId, *, limit: int, before: int | None) -> list[DeadLetter]:
+    """A webhook's dead letters, newest first."""
+    return await queries.many(tx, DeadLetter, "dead_letters", webhook=webhook_id, limit=limit, before=before)
+
+
+async def end_letter(
+    tx: Tx, webhook_id: WebhookId, seq: int, outcome: Literal["redriven", "skipped"]
+) -> bool:
+    """Say what became of a dead letter; False when there is none, or it was skipped and is to be skipped again."""
+    return bool(await queries.values(tx, "end_letter", webhook=webhook_id, seq=seq, outcome=outcome))
+
+
+async def redrive_open(tx: Tx, webhook_id: WebhookId) -> None:
+    """The dead letter that a webhook was paused before, if there is one, is sent again."""
+    await queries.run(tx, "redrive_open", webhook=webhook_id)
+
+
+async def go_from(tx: Tx, webhook_id: WebhookId, cursor: int) -> None:
+    """→ active, with what comes after `cursor`."""
+    await queries.run(tx, "go_from", id=webhook_id, cursor=cursor)
+
+
+async def forsaken(tx: Tx, limit: int) -> list[WebhookId]:
+    """Webhooks with something to deliver and no living job, locked; those that somebody works on are passed over."""
+    return await queries.values(tx, "forsaken", limit=limit)

@@ -1,0 +1,166 @@
+"""What an image inside a document says: by OCR in a child, or by a vision model behind an OpenAI-compatible endpoint.
+
+    local      costs nothing but time: may be tried again
+    vision     costs money: whatever may have been charged for is not asked again by itself
+
+    429, 503, no connection               Transient: it was not taken up
+    no answer, or any other 5xx           Permanent vision_uncertain: it may have been charged for
+    401, 403                              Permanent vision_unauthorized
+    any other 4xx, or an odd answer       Permanent vision_refused
+
+A description is kept by the image's hash and the analyst's identity; `reusable` says when a kept one will do.
+"""
+
+import base64
+import contextlib
+import json
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import httpx
+
+from gristmill import net
+from gristmill.errors import NoText, Permanent, Transient, Unreadable, Unsupported
+from gristmill.ingest.readers import Part, ReaderPool, ReadLimits, read, reader_identity
+
+Reuse = Literal["any", "document", "force"]
+_ANSWER_LIMIT = 4 * 1024 * 1024
+_MOST_IMAGE = 20 * 1024 * 1024
+_SHOWN = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
+_PROMPT = (
+    "Describe this image from a document for somebody who searches for it. Write down any text in it word for word, "
+    "tables as markdown tables; of charts and diagrams, say what they show, with their figures. No introduction."
+)
+
+
+class Analyst(Protocol):
+    """Says what is on an image."""
+
+    @property
+    def identity(self) -> str:
+        """What names the maker of a description."""
+        ...
+
+    async def describe(self, path: Path, media_type: str, scratch: Path) -> str:
+        """The text of the image; empty when there is none to tell."""
+        ...
+
+
+def reusable(reuse: Reuse, *, same_document: bool) -> bool:
+    """Whether a description that was kept for an equal image will do."""
+    return reuse == "any" or (reuse == "document" and same_document)
+
+
+class LocalAnalyst:
+    """OCR in a child of the pool."""
+
+    def __init__(self, pool: ReaderPool, limits: ReadLimits) -> None:
+        self._pool, self._limits = pool, limits
+
+    @property
+    def identity(self) -> str:
+        """What names the maker of a description."""
+        return f"ocr/{reader_identity(self._limits)}"
+
+    async def describe(self, path: Path, media_type: str, scratch: Path) -> str:
+        """The letters on the image."""
+        results = read(
+            self._pool,
+            path,
+            name=path.name,
+            media_type=media_type,
+            scratch=scratch,
+            limits=self._limits,
+        )
+        try:
+            async with contextlib.aclosing(results) as stream:
+                found = [result.text async for result in stream if isinstance(result, Part)]
+        except (NoText, Unsupported):  # a photograph, or a drawing in a format that nothing here can draw
+            return ""
+        return "".join(found).strip()
+
+
+@dataclass(frozen=True)
+class VisionConfig:
+    """A model that sees, and where it is."""
+
+    url: str
+    model: str
+    api_key: str | None = field(default=None, repr=False)
+    timeout: timedelta = timedelta(minutes=3)
+    prompt: str = _PROMPT
+
+
+class VisionAnalyst:
+    """A vision model behind an OpenAI-compatible endpoint."""
+
+    def __init__(self, config: VisionConfig) -> None:
+        self._config = config
+        self._client = net.client(private=True, timeout=config.timeout)
+
+    @property
+    def identity(self) -> str:
+        """The model and what it was asked; where it runs makes no difference."""
+        return "vision/" + json.dumps([self._config.model, self._config.prompt], separators=(",", ":"))
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.aclose()
+
+    async def describe(self, path: Path, media_type: str, scratch: Path) -> str:
+        """What the model says of the image."""
+        if media_type not in _SHOWN:
+            return ""
+        data = path.read_bytes()  # noqa: ASYNC240  -- some megabytes at most, of our own scratch folder
+        if len(data) > _MOST_IMAGE:
+            raise Unreadable(
+                f"The image has {len(data):,} bytes, too many for a model.", code="vision_refused"
+            )
+        return self._text(await self._ask(data, media_type))
+
+    async def _ask(self, data: bytes, media_type: str) -> bytes:
+        config = self._config
+        address = f"data:{media_type};base64,{base64.b64encode(data).decode()}"
+        content = [
+            {"type": "text", "text": config.prompt},
+            {"type": "image_url", "image_url": {"url": address}},
+        ]
+        body = {"model": config.model, "messages": [{"role": "user", "content": content}]}
+        headers = {"Authorization": f"Bearer {config.api_key}"} if config.api_key else {}
+        url = config.url.rstrip("/") + "/chat/completions"
+        try:
+            async with self._client.stream("POST", url, json=body, headers=headers) as answer:
+                said = await net.read_limited(answer, _ANSWER_LIMIT)
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            raise Transient("The vision model can't be reached.", code="vision_unavailable") from error
+        except httpx.HTTPError as error:
+            told = "The vision model gave no answer; the request may have been charged for."
+            raise Permanent(told, code="vision_uncertain") from error
+        if not answer.is_success:
+            self._refuse(answer, said)
+        return said
+
+    def _refuse(self, answer: httpx.Response, body: bytes) -> None:
+        said = " ".join(body[:2_000].decode(errors="replace").split())[:300]
+        if self._config.api_key:
+            said = said.replace(self._config.api_key, "…")
+        told = f"The vision model answered {answer.status_code}: {said}"
+        if answer.status_code in (429, 503):
+            raise Transient(told, code="vision_unavailable", retry_after=net.retry_after(answer.headers))
+        if answer.status_code >= 500:
+            raise Permanent(told, code="vision_uncertain")
+        if answer.status_code in (401, 403):
+            raise Permanent(f"{told} Check its key.", code="vision_unauthorized")
+        raise Permanent(told, code="vision_refused")
+
+    def _text(self, body: bytes) -> str:
+        try:
+            answer: Any = json.loads(body)
+            text = answer["choices"][0]["message"]["content"]
+        except (ValueError, LookupError, TypeError):
+            text = None
+        if not isinstance(text, str):
+            raise Permanent("The vision model's answer holds no text.", code="vision_refused")
+        return text.strip()

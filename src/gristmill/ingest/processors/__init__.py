@@ -1,0 +1,25 @@
+"""File processors: services that convert a document to markdown, beside the readers of our own.
+
+A conversion is started once, remembered by its remote id, and asked after until it is done; what it cost is never paid
+twice because of us. `processor.py` is the port, `conversion.py` the way of one conversion, `planning.py` who takes what.
+"""
+
+from gristmill.ingest.processors.conversion import Conversion, check, convert, pause
+from gristmill.ingest.processors.docling import DoclingServe
+from gristmill.ingest.processors.mineru import MinerU
+from gristmill.ingest.processors.planning import Plan, plan
+from gristmill.ingest.processors.processor import Processor, ProcessorConfig, State
+
+__all__ = [
+    "Conversion",
+    "DoclingServe",
+    "MinerU",
+    "Plan",
+    "Processor",
+    "ProcessorConfig",
+    "State",
+    "check",
+    "convert",
+    "pause",
+    "plan",
+]

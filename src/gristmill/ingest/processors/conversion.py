@@ -1,0 +1,97 @@
+"""One conversion: started once, asked after with growing pauses, given up when it stands still.
+
+    pauses        5 s, then half as long again each time, at most a minute; progress begins again at 5 s
+    deadline      30 minutes of pauses without progress: cancelled, `conversion_timeout`
+    failed        `conversion_failed`, with the service's own words
+    interrupted   the remote id was kept: the next attempt asks after it, and starts nothing
+    cancelled     the remote conversion too, where the service can
+
+A `Conversion` is all there is to remember, and has no clock in it: it counts the pauses it asked for. So a job can
+snooze between two checks and hold no slot meanwhile.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+
+from gristmill import clock
+from gristmill.errors import Permanent
+from gristmill.ingest.processors.processor import Processor
+
+FIRST_PAUSE, LONGEST_PAUSE, GROWTH = timedelta(seconds=5), timedelta(minutes=1), 1.5
+DEADLINE = timedelta(minutes=30)
+
+Keep = Callable[["Conversion"], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """A conversion under way, as it is kept between two checks."""
+
+    remote_id: str
+    checks: int = 0  # since the last progress
+    waited: timedelta = timedelta(0)  # since the last progress
+    progress: float = 0.0
+    position: int | None = None
+
+
+def pause(conversion: Conversion) -> timedelta:
+    """How long to wait before the next check."""
+    grown = FIRST_PAUSE.total_seconds() * GROWTH ** min(conversion.checks, 20)
+    return min(timedelta(seconds=grown), LONGEST_PAUSE)
+
+
+async def check(processor: Processor, conversion: Conversion) -> Conversion | str:
+    """Ask once, after the pause: the markdown when it is done, else what to remember. Raises when it is over."""
+    state = await processor.poll(conversion.remote_id)
+    if state.kind == "done":
+        return await processor.fetch(conversion.remote_id)
+    if state.kind == "failed":
+        raise Permanent(
+            f"The file processor could not convert it: {state.message or 'it does not say why'}.",
+            code="conversion_failed",
+        )
+    if state.progress > conversion.progress or state.position != conversion.position:
+        return Conversion(
+            conversion.remote_id,
+            progress=max(state.progress, conversion.progress),
+            position=state.position,
+        )
+    waited = conversion.waited + pause(conversion)
+    if waited >= DEADLINE:
+        await processor.cancel(conversion.remote_id)
+        raise Permanent(
+            f"The file processor made no progress for {DEADLINE.total_seconds() / 60:g} minutes; it was given up.",
+            code="conversion_timeout",
+        )
+    return replace(conversion, checks=conversion.checks + 1, waited=waited)
+
+
+async def convert(
+    processor: Processor,
+    path: Path,
+    name: str,
+    keep: Keep,
+    under_way: Conversion | None = None,
+    wait: Callable[[timedelta], Awaitable[None]] = clock.pause,
+) -> str:
+    """The markdown of the file; `keep` is told what to remember before each wait, `under_way` what was kept."""
+    conversion = under_way
+    if conversion is None:
+        conversion = Conversion(await processor.start(path, name))
+    try:
+        while True:
+            await keep(conversion)
+            await wait(pause(conversion))
+            found = await check(processor, conversion)
+            if isinstance(found, str):
+                return found
+            conversion = found
+    except asyncio.CancelledError:
+        # Nobody wants it any more. Cancelled again, we still want to have said so.
+        with contextlib.suppress(Exception):
+            await asyncio.shield(processor.cancel(conversion.remote_id))
+        raise

@@ -1,0 +1,111 @@
+"""docling-serve, by its asynchronous API (v1): upload, poll, fetch the markdown.
+
+It offers no way to cancel; each task is sent with a time limit of its own, after which it ends there.
+"""
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from gristmill.ingest.processors.processor import ProcessorConfig, State
+from gristmill.ingest.processors.remote import Remote
+
+_ENDINGS = frozenset(
+    [
+        "pdf",
+        "docx",
+        "pptx",
+        "xlsx",
+        "html",
+        "htm",
+        "xhtml",
+        "md",
+        "adoc",
+        "csv",
+        "png",
+        "jpg",
+        "jpeg",
+        "tif",
+        "tiff",
+        "bmp",
+        "webp",
+        "odt",
+        "ods",
+        "odp",
+        "epub",
+    ]
+)
+_STATES = {"pending": "waiting", "started": "running", "running": "running", "processing": "running"} | {
+    "success": "done",
+    "completed": "done",
+    "partial_success": "done",
+    "failure": "failed",
+    "failed": "failed",
+    "skipped": "failed",
+}
+_TIME_LIMIT = 2 * 60 * 60
+
+
+class DoclingServe:
+    """A docling-serve at an address."""
+
+    def __init__(self, config: ProcessorConfig) -> None:
+        headers = {"X-Api-Key": config.api_key} if config.api_key else {}
+        self._remote = Remote("docling-serve", config, headers)
+
+    @property
+    def identity(self) -> str:
+        """What names the maker of a content."""
+        return "docling-serve/v1/md"
+
+    @property
+    def endings(self) -> Collection[str]:
+        """The endings of names that it takes."""
+        return _ENDINGS
+
+    async def start(self, path: Path, name: str) -> str:
+        """Upload the file."""
+        fields = {
+            "to_formats": "md",
+            "image_export_mode": "placeholder",
+            "document_timeout": str(_TIME_LIMIT),
+        }
+        with path.open("rb") as file:
+            files = {"files": (name, file)}
+            body = await self._remote.post("/v1/convert/file/async", begins=True, data=fields, files=files)
+        task = self._remote.json(body).get("task_id")
+        if not isinstance(task, str) or not task:
+            raise self._remote.bad_answer("names no task")
+        return task
+
+    async def poll(self, remote_id: str) -> State:
+        """How the task stands."""
+        answer = self._remote.json(await self._remote.ask(f"/v1/status/poll/{quote(remote_id, safe='')}"))
+        kind: Any = _STATES.get(str(answer.get("task_status")))
+        if kind is None:
+            raise self._remote.bad_answer(f"has the unknown status {answer.get('task_status')!r}")
+        meta: Any = answer.get("task_meta") or {}
+        done = float(meta.get("num_processed") or 0) + (0.5 if kind == "running" else 0)
+        position = answer.get("task_position")
+        message = str(answer.get("error_message") or answer.get("detail") or "")
+        return State(kind, done, position if isinstance(position, int) else None, message)
+
+    async def fetch(self, remote_id: str) -> str:
+        """The markdown of the task."""
+        body = await self._remote.ask(
+            f"/v1/result/{quote(remote_id, safe='')}", most=self._remote.most_result
+        )
+        document: Any = self._remote.json(body).get("document") or {}
+        text = document.get("md_content")
+        if not isinstance(text, str):
+            raise self._remote.bad_answer("has no markdown")
+        return text
+
+    async def cancel(self, remote_id: str) -> bool:
+        """It can't be told to stop."""
+        return False
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._remote.close()

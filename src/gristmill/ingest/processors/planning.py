@@ -1,0 +1,25 @@
+"""Who reads a document: our own readers, or the base's file processor. Pure.
+
+the base names none, or `local`      direct
+it names one that is not set up      invalid
+the processor takes such files       process
+it does not                          direct
+"""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from gristmill.ingest.processors.processor import Processor
+
+Plan = Literal["direct", "process", "invalid"]
+LOCAL = "local"
+
+
+def plan(name: str, processor_id: str | None, processors: Mapping[str, Processor]) -> Plan:
+    """What to do with the file called `name` in a base whose file processor is `processor_id`."""
+    if processor_id is None or processor_id == LOCAL:
+        return "direct"
+    processor = processors.get(processor_id)
+    if processor is None:
+        return "invalid"
+    return "process" if name.rpartition(".")[2].lower() in processor.endings else "direct"

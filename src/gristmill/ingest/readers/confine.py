@@ -1,0 +1,101 @@
+"""What a reader's child gives up before it opens anybody's document.
+
+    always      no core files, few open files, limited file sizes; no sockets and no processes from Python
+    on Linux    it dies with its parent and gains no rights; no network at all where a namespace of its own is
+                permitted (as root, or where unprivileged namespaces are on)
+    elsewhere   native code could still open a socket; none of the libraries used does
+
+Memory and CPU are set anew for each document, and CPU again at each sign of progress.
+"""
+
+import contextlib
+import ctypes
+import os
+import resource
+import signal
+import sys
+from typing import Any
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_NO_NEW_PRIVS = 38
+_CLONE_NEWNET = 0x40000000
+_CLONE_NEWUSER = 0x10000000
+
+_FORBIDDEN = frozenset(
+    (
+        "socket.__new__",
+        "socket.connect",
+        "socket.bind",
+        "socket.getaddrinfo",
+        "socket.gethostbyname",
+        "socket.gethostbyaddr",
+        "socket.sendto",
+        "subprocess.Popen",
+        "os.system",
+        "os.exec",
+        "os.fork",
+        "os.forkpty",
+        "os.posix_spawn",
+        "os.kill",
+        "os.killpg",
+    )
+)
+
+
+def lock_down(parent: int) -> bool:
+    """Give up what reading doesn't need; tells whether the kernel itself cut the network off."""
+    alone = _leave_network_and_die_with(parent) if sys.platform == "linux" else False
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with contextlib.suppress(ValueError, OSError):  # the hard limit is lower already
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+    sys.addaudithook(_refuse)
+    return alone
+
+
+def limit_memory(most: int) -> None:
+    """Let allocations fail once the process holds `most` bytes of its own."""
+    _lower(resource.RLIMIT_DATA, most)
+
+
+def limit_files(most: int) -> None:
+    """Let no file grow beyond `most` bytes."""
+    _lower(resource.RLIMIT_FSIZE, most)
+
+
+def limit_cpu(seconds: int) -> None:
+    """Let the kernel end the process after `seconds` more of CPU time."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    _lower(resource.RLIMIT_CPU, int(used.ru_utime + used.ru_stime) + 1 + seconds)
+
+
+def _lower(kind: int, most: int) -> None:
+    _, hard = resource.getrlimit(kind)
+    with contextlib.suppress(ValueError, OSError):  # macOS refuses some; the parent's clock is there still
+        resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+
+
+def resident() -> int:
+    """Bytes of memory that this process holds now."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123  -- no path to speak of
+            return int(file.read().split()[1]) * resource.getpagesize()
+    except OSError:
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else peak * 1024
+
+
+def _refuse(event: str, _arguments: tuple[Any, ...]) -> None:
+    if event in _FORBIDDEN:
+        raise PermissionError(f"{event} is not for readers")
+
+
+def _leave_network_and_die_with(parent: int) -> bool:
+    libc = ctypes.CDLL(None, use_errno=True)
+    # Where it is permitted, anybody may have a user namespace, and in it a network of their own.
+    alone = libc.unshare(_CLONE_NEWNET) == 0 or libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET) == 0
+    # After the namespace: a change of credentials would take this back.
+    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it ended before we asked to be told
+        os._exit(1)
+    libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    return alone

@@ -1,0 +1,180 @@
+"""What kind of document a file is, by what is in it; its name decides only between kinds that look alike.
+
+Runs in a child, because it opens archives and compound files. What no reader takes is refused by name.
+"""
+
+import re
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from gristmill.ingest.readers import shapes
+from gristmill.ingest.readers.sink import Refused
+from gristmill.ingest.readers.untyped import olefile
+
+HEAD = 64 * 1024
+
+_MAGIC: tuple[tuple[bytes, str], ...] = (
+    (b"%PDF-", "pdf"),
+    (b"{\\rtf", "rtf"),
+    (b"\x89PNG\r\n\x1a\n", "image"),
+    (b"\xff\xd8\xff", "image"),
+    (b"GIF87a", "image"),
+    (b"GIF89a", "image"),
+    (b"BM", "bitmap"),
+    (b"II*\0", "image"),
+    (b"MM\0*", "image"),
+    (b"\x1f\x8b", "gzip"),
+    (b"BZh", "bzip2"),
+    (b"\xfd7zXZ\0", "xz"),
+    (b"7z\xbc\xaf\x27\x1c", "7z"),
+    (b"\xe4\x52\x5c\x7b\x8c\xd8\xa7\x4d\xae\xb1\x53\x78\xd0\x29\x96\xd3", "onenote"),
+)
+_REFUSED: tuple[tuple[bytes, str], ...] = (
+    (b"ITSF", "a compiled help file"),
+    (b"Rar!", "a RAR archive"),
+    (b"\x7fELF", "a program"),
+    (b"MZ", "a program"),
+    (b"OggS", "sound"),
+    (b"ID3", "sound"),
+    (b"fLaC", "sound"),
+    (b"SQLite format 3", "a database"),
+    (b"\x28\xb5\x2f\xfd", "a Zstandard archive"),
+    (b"!<arch>", "a library of programs"),
+    (b"\0asm", "a program"),
+)
+# Members that say what a zip archive is.
+_IN_ZIP = (
+    ("word/document.xml", "docx"),
+    ("word/document2.xml", "docx"),
+    ("xl/workbook.xml", "xlsx"),
+    ("xl/workbook.bin", "xlsb"),
+    ("ppt/presentation.xml", "pptx"),
+)
+_BY_MIMETYPE = {
+    "application/vnd.oasis.opendocument.text": "odt",
+    "application/vnd.oasis.opendocument.text-template": "odt",
+    "application/vnd.oasis.opendocument.spreadsheet": "ods",
+    "application/vnd.oasis.opendocument.spreadsheet-template": "ods",
+    "application/vnd.oasis.opendocument.presentation": "odp",
+    "application/vnd.oasis.opendocument.presentation-template": "odp",
+    "application/vnd.oasis.opendocument.graphics": "odp",
+    "application/epub+zip": "epub",
+}
+_ZIPPED = {"docx": "docx", "docm": "docx", "dotx": "docx", "xlsx": "xlsx", "xlsm": "xlsx", "xlsb": "xlsb"} | {
+    "pptx": "pptx",
+    "pptm": "pptx",
+    "ppsx": "pptx",
+    "odt": "odt",
+    "ods": "ods",
+    "odp": "odp",
+    "epub": "epub",
+}
+_IN_OLE = (
+    ("EncryptedPackage", "encrypted"),
+    ("EncryptionInfo", "encrypted"),
+    ("WordDocument", "doc"),
+    ("Workbook", "xls"),
+    ("Book", "xls"),
+    ("PowerPoint Document", "ppt"),
+    ("__properties_version1.0", "msg"),
+)
+_HEADER = re.compile(rb"[!-9;-~]+:[ \t]")
+_MAIL_HEADERS = re.compile(
+    rb"^(from|to|subject|date|received|return-path|message-id|mime-version|delivered-to):", re.I | re.M
+)
+
+
+def kind_of(path: Path, name: str, media_type: str | None) -> str:
+    """The kind of the file at `path`, as `kinds.READERS` knows it; Refused when there is none."""
+    with path.open("rb") as file:
+        head = file.read(HEAD)
+    ending = name.rpartition(".")[2].lower()
+    if head.startswith((b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08", b"PK00PK\x03\x04")):
+        return _in_zip(path, ending)
+    if head.startswith(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"):
+        return _in_ole(path, ending)
+    for magic, kind in _MAGIC:
+        if head.startswith(magic):
+            return kind if kind != "bitmap" else _bitmap(head, path, name, media_type)
+    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+        return "image"
+    if head[257:262] == b"ustar":
+        return "tar"
+    if b"%PDF-" in head[:1024]:
+        return "pdf"
+    for magic, what in _REFUSED:
+        if head.startswith(magic):
+            raise Refused(f"It is {what}, which is not read.", code="unsupported_type")
+    return _text(head, path, name, media_type, ending)
+
+
+def _bitmap(head: bytes, path: Path, name: str, media_type: str | None) -> str:
+    return (
+        "image" if head[6:10] == b"\0\0\0\0" else _text(head, path, name, media_type, name.rpartition(".")[2])
+    )
+
+
+def _text(head: bytes, path: Path, name: str, media_type: str | None, ending: str) -> str:
+    if not shapes.looks_like_text(head):
+        if ending == "zip" and zipfile.is_zipfile(path):
+            return "zip"  # the last volume of several begins in the middle of an entry
+        if ending in _ZIPPED or ending in ("doc", "xls", "ppt", "msg", "pdf", "one", "tar", "zip"):
+            raise Refused(
+                f"Its name says {ending}, but it is none, or its beginning is lost.", code="corrupt"
+            )
+        raise Refused("It is neither text nor a kind of document that is read.", code="unsupported_type")
+    text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if text.startswith(b"{\\rtf"):
+        return "rtf"
+    if head.startswith(b"From ") and (ending == "mbox" or _looks_like_mail(head.partition(b"\n")[2])):
+        return "mbox"
+    if ending in ("eml", "mht", "mhtml") or _looks_like_mail(text):
+        return "eml"
+    return shapes.of(head, name, media_type).kind
+
+
+def _looks_like_mail(text: bytes) -> bool:
+    """Headers from the first line on, and at least three that only mail has together."""
+    if _HEADER.match(text) is None:
+        return False
+    headers = re.split(rb"\r?\n\r?\n", text, maxsplit=1)[0]
+    return len({found.lower() for found in _MAIL_HEADERS.findall(headers)}) >= 3
+
+
+def _in_zip(path: Path, ending: str) -> str:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = set(archive.namelist())
+            if "mimetype" in names:
+                said = archive.open("mimetype").read(200).decode("ascii", "replace").strip()
+                if said in _BY_MIMETYPE:
+                    return _BY_MIMETYPE[said]
+    except Exception:  # zipfile raises whatever a broken archive makes it stumble over
+        # Archives are walked without their directory where it is broken; office documents can't be.
+        if ending in _ZIPPED:
+            raise Refused("Its archive is broken or cut off.", code="corrupt") from None
+        return "zip"
+    for member, kind in _IN_ZIP:
+        if member in names:
+            return kind
+    if "[Content_Types].xml" in names and ending in _ZIPPED:
+        return _ZIPPED[ending]
+    if "content.xml" in names and "META-INF/manifest.xml" in names and ending in ("odt", "ods", "odp"):
+        return ending
+    return "zip"
+
+
+def _in_ole(path: Path, ending: str) -> str:
+    try:
+        with olefile.OleFileIO(str(path)) as ole:
+            streams: list[list[Any]] = ole.listdir(streams=True, storages=True)
+    except Exception:
+        raise Refused("Its compound file is broken or cut off.", code="corrupt") from None
+    top = {str(entry[0]).lower() for entry in streams if len(entry) == 1}
+    for stream, kind in _IN_OLE:
+        if stream.lower() in top:
+            return kind
+    if ending in ("doc", "xls", "ppt", "msg"):
+        raise Refused(f"It is a compound file without what a .{ending} file needs.", code="corrupt")
+    return "ole"

@@ -1,0 +1,147 @@
+"""Which encoding a text is in that says nothing of it and is not UTF-8. A guess, but one that is seldom wrong.
+
+a byte order mark, or zero bytes on one side     UTF-16, UTF-32
+escape sequences                                 ISO-2022-JP
+nearly UTF-8                                     UTF-8; what is broken is replaced
+pairs of high bytes                              Chinese, Japanese, Korean: by the share of everyday characters
+single high bytes                                by the letters of each script's words (charset-normalizer)
+"""
+
+import codecs
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from gristmill.ingest.readers import shapes
+from gristmill.ingest.readers.untyped import charset
+
+_SAMPLE = 256 * 1024
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+# One byte a letter; those of one script stand together, the commoner one first.
+_NARROW = [
+    "cp1252",
+    "cp1250",
+    "cp1251",
+    "koi8_r",
+    "cp866",
+    "iso8859_5",
+    "cp1253",
+    "cp1254",
+    "cp1255",
+    "cp1256",
+    "iso8859_6",
+    "cp1257",
+    "cp1258",
+    "cp874",
+]
+# What Turkish writes beside ASCII, and of it what others write with other letters.
+_TURKISH = frozenset(b"\xfd\xfe\xf0\xdd\xde\xd0\xfc\xdc\xf6\xd6\xe7\xc7\xe2\x91\x92\x93\x94\x96\x97")
+_TURKISH_ALONE = frozenset(b"\xfd\xfe\xf0")
+_KANA = re.compile("[\u3040-\u30ff]")
+_HANGUL = re.compile("[\uac00-\ud7a3]")
+_HAN = re.compile("[\u4e00-\u9fff]")
+_MARK = re.compile("[\u3000-\u303f\uff00-\uff65\u2010-\u201f\u2026\u00b7]")
+
+
+def detect(path: Path) -> tuple[str, bool]:
+    """The encoding of the file's text, and whether that is a guess."""
+    with path.open("rb") as file:
+        head = file.read(_SAMPLE)
+    return of(head)
+
+
+def of(head: bytes) -> tuple[str, bool]:
+    """The encoding of a text that begins with `head`, and whether that is a guess."""
+    for mark, encoding in _MARKS:
+        if head.startswith(mark):
+            return encoding, False
+    if (encoding := shapes.wide(head)) is not None:
+        return encoding, True
+    if b"\x1b$" in head or b"\x1b(" in head:
+        return "iso2022_jp_2", True
+    text = head.decode("utf-8", "replace")
+    broken, letters = text.count("\ufffd"), sum(sign > "\x7f" for sign in text)
+    if letters == 0 or broken * 10 < letters or broken <= 1 < len(head) == _SAMPLE:
+        return "utf-8", broken > 0
+    return _wide_or_narrow(head), True
+
+
+def _wide_or_narrow(head: bytes) -> str:
+    scores = {name: score for name, judge in _JUDGES.items() if (score := _judge(head, name, judge)) > 0.8}
+    if scores:
+        return max(scores, key=lambda name: scores[name])
+    high = [byte for byte in head if byte > 0x7F]
+    if sum(byte in _TURKISH for byte in high) > 0.95 * len(high) and (
+        sum(byte in _TURKISH_ALONE for byte in high) > 0.3 * len(high)
+    ):
+        return "cp1254"
+    found: Any = charset.from_bytes(head[:65_536], cp_isolation=_NARROW).best()
+    if found is not None:
+        return str(found.encoding)
+    return "cp1252"
+
+
+def _judge(head: bytes, name: str, judge: Callable[[str], float]) -> float:
+    """How much the bytes look like everyday text in `name`; below 0 when they can't be."""
+    for cut in range(4):  # the sample may end inside a character
+        try:
+            text = head[: len(head) - cut].decode(name)
+        except UnicodeDecodeError as error:
+            if error.start < len(head) - 8:
+                return -1.0
+            continue
+        return judge("".join(sign for sign in text if sign > "\x7f"))
+    return -1.0
+
+
+def _share(text: str, *patterns: re.Pattern[str]) -> float:
+    return sum(len(pattern.findall(text)) for pattern in patterns) / (len(text) or 1)
+
+
+def _common(text: str, encoding: str, first: int, last: int) -> float:
+    """The share of characters whose first byte lies where `encoding` has the common ones."""
+    common = 0
+    for sign in text:
+        try:
+            raw = sign.encode(encoding)
+        except UnicodeEncodeError:
+            continue
+        common += len(raw) == 2 and first <= raw[0] <= last
+    return common / (len(text) or 1)
+
+
+def _simplified(text: str) -> float:
+    if _share(text, _KANA) > 0.1:  # the same bytes in Japanese
+        return 0.0
+    return _common(text, "gb2312", 0xB0, 0xD7) + _share(text, _MARK)
+
+
+def _traditional(text: str) -> float:
+    return _common(text, "big5", 0xA4, 0xC6) + _share(text, _MARK)
+
+
+def _japanese(text: str) -> float:
+    kana = _share(text, _KANA)
+    return kana + _common(text, "shift_jis", 0x88, 0x97) + _share(text, _MARK) if kana > 0.1 else 0.0
+
+
+def _korean(text: str) -> float:
+    # Korean's syllables are everyday characters of Chinese too, in the same bytes; but Chinese can't do with so few.
+    hangul = _share(text, _HANGUL)
+    return hangul + _share(text, _MARK) + 0.05 if _share(text, _HAN) < 0.1 else 0.0
+
+
+_JUDGES: dict[str, Callable[[str], float]] = {
+    "gb18030": _simplified,
+    "big5hkscs": _traditional,
+    "cp932": _japanese,
+    "euc_jp": _japanese,
+    "cp949": _korean,
+}

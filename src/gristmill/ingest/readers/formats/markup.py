@@ -1,0 +1,199 @@
+"""HTML and XML files. HTML whole, as markdown; XML as the texts of its elements.
+
+XML's entities are expat's business, which stops amplification; what points outside is refused, never fetched. A file
+that breaks off in the middle gives what came before.
+"""
+
+import html
+import re
+import xml.parsers.expat
+from typing import Any
+
+from gristmill.ingest.readers import encodings, plain, shapes
+from gristmill.ingest.readers.formats import office
+from gristmill.ingest.readers.sink import Refused, Sink, bomb
+
+_UNREAD = ("head", "script", "style")
+_TITLE = re.compile(r"<title[^>]{0,200}>(.{0,2000}?)</title", re.I | re.S)
+_CHARSET = re.compile(rb"""<meta[^>]{0,200}charset\s*=\s*["']?\s*([\w.:-]{2,40})""", re.I)
+_DECLARED = re.compile(rb"""<\?xml[^>]{0,200}encoding\s*=\s*["']([\w.:-]{2,40})""")
+_OUTSIDE = re.compile(r"^\s*(file|https?|ftp|jar|php|data|expect|gopher|netdoc):|^\s*[/\\]", re.I)
+_TAG = re.compile(r"<[^<>]*>")
+_DULL = frozenset(
+    [
+        "id",
+        "num",
+        "ref",
+        "class",
+        "style",
+        "lang",
+        "space",
+        "idref",
+        "width",
+        "height",
+        "type",
+        "schemalocation",
+    ]
+)
+_AMPLIFIED = 43
+_MOST_LEVELS = 2_000
+_PIECE = 64 * 1024
+
+
+def read_html(sink: Sink) -> None:
+    """Read a file of HTML."""
+    data = sink.task.path.read_bytes()
+    text = _decode(data, _CHARSET, sink)
+    title = _TITLE.search(text[:200_000])
+    if title:
+        sink.told.title = " ".join(_TAG.sub("", title.group(1)).split())[:500] or None
+    sink.part(to_markdown(sink, text))
+
+
+def to_markdown(sink: Sink, text: str) -> str:
+    """A page's whole body as markdown."""
+    body = text
+    for tag in _UNREAD:
+        body = _without(body, tag)
+    if not body.strip():
+        return ""
+    result: Any = office.extract(sink, "html", f"<html><body>{body}</body></html>".encode("utf-8", "replace"))
+    # What is nested too deeply for the library still has its words.
+    found = str(result.content).strip() or _words(body)
+    return found + "\n" if found else ""
+
+
+def _without(text: str, tag: str) -> str:
+    """`text` without the elements `tag`, in linear time, whatever is left open."""
+    folded = text.lower() if len(text.lower()) == len(text) else text
+    kept: list[str] = []
+    position = 0
+    while (start := folded.find(f"<{tag}", position)) >= 0:
+        if folded[start + len(tag) + 1 : start + len(tag) + 2].isalnum():  # another one, such as <header>
+            kept.append(text[position : start + 1])
+            position = start + 1
+            continue
+        end = folded.find(f"</{tag}", start)
+        if end < 0:
+            break
+        kept.append(text[position:start])
+        close = folded.find(">", end)
+        position = close + 1 if close >= 0 else len(text)
+    return "".join(kept) + text[position:]
+
+
+def _words(body: str) -> str:
+    lines = (" ".join(line.split()) for line in html.unescape(_TAG.sub("\n", body)).split("\n"))
+    return "\n".join(line for line in lines if line)
+
+
+def read_xml(sink: Sink) -> None:
+    """Read a file of XML."""
+    data = sink.task.path.read_bytes()
+    text = _decode(data, _DECLARED, sink)
+    text = re.sub(r"^\ufeff?\s*<\?xml[^>]*\?>", "", text, count=1)
+    if re.match(r"\s*(<!DOCTYPE\s+html|<html)\b", text[:2000], re.I):
+        read_html(sink)
+        return
+    walk = _Walk(sink)
+    try:
+        encoded = text.encode("utf-8", "replace")
+        for start in range(0, len(encoded), _PIECE):
+            walk.parser.Parse(encoded[start : start + _PIECE], False)
+        walk.parser.Parse(b"", True)
+    except xml.parsers.expat.ExpatError as error:
+        if error.code == _AMPLIFIED:
+            bomb("its entities unfold without end")
+        sink.warn("damaged")
+    walk.flush()
+    if not sink.letters and "damaged" in sink.told.warnings:
+        for piece in plain.shaped([text], shapes.Shape("code", "xml")):
+            sink.part(piece)
+
+
+class _Walk:
+    """Hears of every element in order; an element between words belongs to its line, any other begins one."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._texts: list[str] = []
+        self._size = 0
+        self._spoken = [False]  # for each open element, whether it has said something itself
+        self.parser = parser = xml.parsers.expat.ParserCreate("utf-8")
+        parser.buffer_text = True
+        parser.StartElementHandler = self._start
+        parser.EndElementHandler = self._end
+        parser.CharacterDataHandler = self._data
+        parser.StartDoctypeDeclHandler = self._doctype
+        parser.EntityDeclHandler = self._entity
+
+    def flush(self) -> None:
+        """Send on what was heard."""
+        text = "".join(self._texts)
+        lines = (" ".join(line.split()) for line in text.split("\n"))
+        self._sink.part("".join(line + "\n\n" for line in lines if line))
+        self._texts, self._size = [], 0
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        if len(self._spoken) > _MOST_LEVELS:
+            bomb("its elements are nested without end")
+        if not self._spoken[-1]:
+            self._say("\n")
+            for key, value in attributes.items():
+                short = key.rpartition(":")[2].lower()
+                if (
+                    short not in _DULL
+                    and not key.startswith("xmlns")
+                    and any(sign.isalpha() for sign in value)
+                ):
+                    self._say(f"{short}: {value}\n")
+        self._spoken.append(self._spoken[-1])
+
+    def _end(self, name: str) -> None:
+        self._spoken.pop()
+        if not self._spoken[-1]:
+            self._say("\n")
+            if self._size > _PIECE:
+                self.flush()
+
+    def _data(self, text: str) -> None:
+        if text.strip():
+            self._spoken[-1] = True
+        self._say(text.replace("\n", " "))
+
+    def _say(self, text: str) -> None:
+        self._texts.append(text)
+        self._size += len(text)
+        if self._size > self._sink.task.output:
+            bomb("its text is without end")
+
+    def _doctype(self, _name: str, system: str | None, _public: str | None, _internal: int) -> None:
+        if system and re.match(r"\s*(file:|[/\\])", system, re.I):
+            raise Refused(f"It asks for a file of this machine: {system[:100]}", code="unsafe_xml")
+
+    def _entity(
+        self,
+        name: str,
+        _parameter: int,
+        _value: str | None,
+        _base: str | None,
+        system: str | None,
+        _public: str | None,
+        notation: str | None,
+    ) -> None:
+        if system and not notation and _OUTSIDE.match(system):
+            raise Refused(f"Its entity {name[:50]} points outside: {system[:100]}", code="unsafe_xml")
+
+
+def _decode(data: bytes, declared: re.Pattern[bytes], sink: Sink) -> str:
+    """The text, in the encoding that its first bytes, its own word or its letters tell."""
+    found, guessed = encodings.of(data[: 256 * 1024])
+    said = declared.search(data[:4096])
+    if guessed and said is not None and found[:6] not in ("utf-16", "utf-32"):
+        try:
+            return data.decode(said.group(1).decode("ascii"))
+        except (UnicodeDecodeError, LookupError):
+            pass
+    if guessed:
+        sink.warn("encoding_guessed")
+    return data.decode(found, "replace")

@@ -1,0 +1,73 @@
+"""What rich text (RTF) embeds: objects and pictures, as the hexadecimal digits they are written in.
+
+The text itself is kreuzberg's. Digits are gathered from the group that follows `\\objdata` or `\\pict`, whatever
+control words stand between them.
+"""
+
+import re
+import struct
+from collections.abc import Iterator
+
+from gristmill.ingest.readers.formats import compound, pictures
+from gristmill.ingest.readers.sink import Sink
+
+_OBJECT = re.compile(rb"\\(objdata|pict)\b")
+_WORD = re.compile(rb"\\\*|\\[a-zA-Z]+-?\d* ?|\\[^a-zA-Z]")
+_BRACE = re.compile(rb"[{}]")
+_NOT_HEX = re.compile(rb"[^0-9a-fA-F]+")
+
+
+def inner(sink: Sink) -> None:
+    """Hand on the objects and pictures of an RTF file."""
+    data = sink.task.path.read_bytes()
+    for number, (word, body) in enumerate(_groups(data), 1):
+        if word == b"pict":
+            pictures.hand_on(sink, f"picture-{number}.png", body) if pictures.media_type("", body) else None
+        else:
+            _object(sink, body, number)
+
+
+def _groups(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    position = 0
+    while (found := _OBJECT.search(data, position)) is not None:
+        position, depth, digits = found.end(), 0, bytearray()
+        while position < len(data):
+            brace = _next_brace(data, position)
+            if depth == 0:
+                digits += _NOT_HEX.sub(b"", _WORD.sub(b"", data[position:brace]))
+            position = brace + 1
+            if data[brace : brace + 1] == b"}" and depth == 0:
+                break
+            depth += 1 if data[brace : brace + 1] == b"{" else -1
+        yield found.group(1), bytes.fromhex(digits[: len(digits) // 2 * 2].decode())
+
+
+def _next_brace(data: bytes, position: int) -> int:
+    found = _BRACE.search(data, position)
+    return found.start() if found else len(data)
+
+
+def _object(sink: Sink, body: bytes, number: int) -> None:
+    """An object of OLE 1: version, format, class, topic, item, then the bytes behind their length."""
+    try:
+        position = 8
+        names: list[bytes] = []
+        for _ in range(3):
+            (length,) = struct.unpack_from("<I", body, position)
+            names.append(body[position + 4 : position + 4 + length].rstrip(b"\0"))
+            position += 4 + length
+        (size,) = struct.unpack_from("<I", body, position)
+        native = body[position + 4 : position + 4 + size]
+    except struct.error:
+        sink.warn("damaged")
+        return
+    if not native:
+        return
+    if native.startswith(compound.MAGIC):
+        compound.embedded_object(sink, f"object-{number}", native)
+    elif names[0].lower() == b"package":
+        # The same as an Ole10Native stream, without the size before it.
+        name, inside = compound.ole_native(b"\0\0\0\0" + native)
+        sink.embedded(name or f"object-{number}", inside)
+    else:
+        sink.embedded(f"object-{number}", native)

@@ -1,0 +1,27 @@
+"""Plain text that is not UTF-8, in a child: its encoding is guessed, then it is read like any other."""
+
+import codecs
+import re
+
+from gristmill.ingest.readers import encodings, plain, shapes
+from gristmill.ingest.readers.sink import Sink
+
+_PIECE = 256 * 1024
+
+
+def read(sink: Sink) -> None:
+    """Read text in any encoding."""
+    path = sink.task.path
+    encoding, guessed = encodings.detect(path)
+    if guessed:
+        sink.warn("encoding_guessed")
+    sink.told.metadata["encoding"] = encoding
+    with path.open("rb") as file:
+        shape = shapes.of(file.read(64 * 1024), sink.task.name, sink.task.media_type)
+        file.seek(0)
+        decoder = codecs.getincrementaldecoder(encoding)("replace")
+        shape = shapes.Shape("text") if shape.kind in ("html", "xml", "ipynb") else shape
+        for text in plain.shaped(plain.decoded(lambda: file.read(_PIECE), decoder), shape, "```````"):
+            sink.part(text)
+    if shape.kind == "markdown" and (found := re.search(r"^#{1,2}[ \t]+(.+)$", sink.sample, re.M)):
+        sink.told.title = found.group(1).strip()[:500]

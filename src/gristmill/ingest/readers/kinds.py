@@ -1,0 +1,45 @@
+"""Which reader takes which kind of document, and how kinds are named in what is kept."""
+
+from collections.abc import Callable
+
+from gristmill.ingest.readers.detect import kind_of
+from gristmill.ingest.readers.formats import (
+    archive,
+    image,
+    legacy,
+    mail,
+    markup,
+    notebook,
+    office,
+    onenote,
+    opendocument,
+    outlook,
+    pdf,
+    slides,
+    text,
+)
+from gristmill.ingest.readers.sink import Sink
+
+READERS: dict[str, Callable[[Sink], None]] = {
+    **dict.fromkeys(("docx", "xlsx", "xlsb", "doc", "xls", "ppt", "rtf", "epub"), office.read),
+    **dict.fromkeys(("odt", "ods", "odp"), opendocument.read),
+    **dict.fromkeys(("text", "markdown", "code", "csv", "subtitles"), text.read),
+    **dict.fromkeys(("gzip", "bzip2", "xz"), archive.read_folded),
+    "pdf": pdf.read,
+    "pptx": slides.read,
+    "msg": outlook.read,
+    "eml": mail.read,
+    "mbox": mail.read_many,
+    "html": markup.read_html,
+    "xml": markup.read_xml,
+    "ipynb": notebook.read,
+    "image": image.read,
+    "onenote": onenote.read,
+    "zip": archive.read_zip,
+    "tar": archive.read_tar,
+    "7z": archive.read_7z,
+    "ole": legacy.container,
+    "encrypted": legacy.encrypted,
+}
+
+__all__ = ["READERS", "kind_of"]

@@ -1,0 +1,261 @@
+"""A pool of warm, killable child processes that read documents, one at a time each.
+
+    idle ──take──▶ busy ──the document was read or refused──▶ idle
+                    │  ──crashed, hung, cancelled, grown, or old──▶ killed; another is started beside the road
+    ()  ──start──▶ idle
+
+A child has nothing of ours: no environment, no open files but its line, no network. What it can cost is in
+`confine.py` and in the caller's time limits; whatever becomes of it, the pool goes on. Children end with this process,
+also when that is killed. OCR has turns of its own (`ocr_turn`), because it takes much memory.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import IO, Self
+
+from gristmill.errors import Transient
+from gristmill.ingest.readers.wire import HEAD, Broken, Message, decode, encode, length
+
+_START_LIMIT = timedelta(seconds=60)
+_MOST_DOCUMENTS = 500  # then another child: what a library leaks stays small
+_MOST_RESIDENT = 400 * 1024 * 1024  # a child that holds more than this after its document is not kept
+_MOST_RESIDENT_OCR = 1536 * 1024 * 1024
+_STDERR_TAIL = 4_096
+
+# The package's own __init__ would bring the whole pipeline with it: 1.2 s and 40 MB for each child. So it is an
+# empty package there, and only the readers are loaded.
+_BOOT = (
+    "import sys, types, importlib.util as u; p = u.find_spec('gristmill').submodule_search_locations[0];"
+    "m = sys.modules['gristmill.ingest'] = types.ModuleType('gristmill.ingest'); m.__path__ = [p + '/ingest'];"
+    "r = sys.modules['gristmill.ingest.readers'] = types.ModuleType('gristmill.ingest.readers');"
+    "r.__path__ = [p + '/ingest/readers'];"
+    "from gristmill.ingest.readers.child import main; main(int(sys.argv[1]), int(sys.argv[2]))"
+)
+
+
+class ChildDied(Exception):
+    """A child ended in the middle of a document; `code` says by what, as far as can be told."""
+
+    def __init__(self, detail: str, *, code: str) -> None:
+        super().__init__(f"{code}: {detail}")
+        self.code, self.detail = code, detail
+
+
+class Child:
+    """One process, and the line to it."""
+
+    def __init__(self, process: subprocess.Popen[bytes], errors: IO[bytes]) -> None:
+        self._process, self._errors = process, errors
+        self._reader: asyncio.StreamReader | None = None
+        self._writer: asyncio.StreamWriter | None = None
+        self.documents = 0
+        self.recognises = False  # it has loaded what OCR needs
+        self.network = True
+
+    @property
+    def pid(self) -> int:
+        """The process's id."""
+        return self._process.pid
+
+    @classmethod
+    async def start(cls) -> Self:
+        """A child that is ready."""
+        ours, theirs = socket.socketpair()
+        errors = tempfile.TemporaryFile()  # noqa: SIM115  -- closed with the child
+        try:
+            # On this thread, not on a helper's: the kernel ends a child with the thread that made it.
+            process = subprocess.Popen(  # noqa: S603, ASYNC220
+                [sys.executable, "-c", _BOOT, str(theirs.fileno()), str(os.getpid())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                pass_fds=(theirs.fileno(),),
+                cwd="/",
+                env=_environment(),
+                start_new_session=True,
+            )
+        except OSError as error:
+            ours.close()
+            errors.close()
+            raise Transient(f"No reader could be started: {error}", code="reader_unavailable") from error
+        finally:
+            theirs.close()
+        child = cls(process, errors)
+        try:
+            child._reader, child._writer = await asyncio.open_unix_connection(sock=ours)
+            ready = await child.receive(_START_LIMIT.total_seconds())
+        except (ChildDied, TimeoutError) as error:
+            await child.kill()
+            raise Transient(f"A reader could not be started: {error}", code="reader_unavailable") from error
+        except BaseException:
+            await child.kill()
+            raise
+        child.network = bool(ready.get("network"))
+        return child
+
+    async def send(self, message: Message) -> None:
+        """Say `message` to the child."""
+        assert self._writer is not None
+        with contextlib.suppress(ConnectionError):  # whoever waits for the answer learns of it
+            self._writer.write(encode(message))
+            await self._writer.drain()
+
+    async def receive(self, limit: float) -> Message:
+        """What the child says next. Raises TimeoutError after `limit` seconds, ChildDied when it is gone."""
+        assert self._reader is not None
+        async with asyncio.timeout(limit):
+            try:
+                head = await self._reader.readexactly(HEAD)
+                return decode(await self._reader.readexactly(length(head)))
+            except (asyncio.IncompleteReadError, ConnectionError):
+                pass
+            except Broken as error:
+                raise ChildDied(str(error), code="reader_crashed") from error
+        raise await self._autopsy()
+
+    async def kill(self) -> None:
+        """End the process now, and wait until it is gone."""
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.kill()
+        if self._writer is not None:
+            self._writer.close()
+        # It is dying: a matter of milliseconds, which no cancelled caller leaves us to clean up later.
+        waiting = asyncio.ensure_future(asyncio.to_thread(self._process.wait))
+        while not waiting.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([waiting])
+        self._errors.close()
+
+    async def _autopsy(self) -> ChildDied:
+        status = await asyncio.to_thread(self._process.wait)
+        self._errors.seek(max(0, self._errors.seek(0, os.SEEK_END) - _STDERR_TAIL))
+        said = self._errors.read().decode(errors="replace").strip()
+        last = said.splitlines()[-1] if said else ""
+        if any(
+            word in said for word in ("memory allocation of", "bad_alloc", "MemoryError", "out of memory")
+        ):
+            return ChildDied(last, code="reader_out_of_memory")
+        if -status == signal.SIGXCPU:
+            return ChildDied("its share of CPU time was used up", code="reader_timeout")
+        if -status == signal.SIGKILL:
+            return ChildDied("something else killed it", code="reader_killed")
+        return ChildDied(f"it ended with status {status}. {last}"[:300], code="reader_crashed")
+
+
+class ReaderPool:
+    """Children to read with; at most `size` of them, kept warm."""
+
+    def __init__(self, size: int | None = None, *, ocr_at_once: int = 1) -> None:
+        self.size = size or max(1, os.cpu_count() or 1)
+        self._slots = asyncio.Semaphore(self.size)
+        self._ocr = asyncio.Semaphore(ocr_at_once)
+        self._idle: list[Child] = []
+        self._busy: set[Child] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._starting = 0
+        self._closed = False
+
+    async def __aenter__(self) -> Self:
+        self.warm()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @property
+    def pids(self) -> list[int]:
+        """The processes of all children that live."""
+        return [child.pid for child in (*self._idle, *self._busy)]
+
+    def warm(self) -> None:
+        """Have all children started, without waiting for it."""
+        present = len(self._idle) + len(self._busy) + len(self._tasks) + self._starting
+        for _ in range(self.size - present):
+            task = asyncio.get_running_loop().create_task(self._add())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """End all children."""
+        self._closed = True
+        for task in (*self._tasks,):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        children = [*self._idle, *self._busy]
+        self._idle.clear()
+        await asyncio.gather(*(child.kill() for child in children))
+
+    @asynccontextmanager
+    async def child(self) -> AsyncGenerator[Child]:
+        """A child to read one document with. It is killed unless `keep` was told that it is well."""
+        async with self._slots:
+            child = await self._take()
+            self._busy.add(child)
+            try:
+                yield child
+            finally:
+                self._busy.discard(child)
+                if child.documents < 0 or self._closed:
+                    await child.kill()
+                elif child not in self._idle:
+                    self._idle.append(child)
+                if not self._closed:
+                    self.warm()
+
+    def settle(self, child: Child, resident: int) -> None:
+        """The child has read its document, and holds `resident` bytes: keep it, or have it replaced."""
+        child.documents += 1
+        limit = _MOST_RESIDENT_OCR if child.recognises else _MOST_RESIDENT
+        others = any(other.recognises for other in self._idle)
+        if child.documents >= _MOST_DOCUMENTS or resident > limit or (child.recognises and others):
+            self.condemn(child)
+
+    def condemn(self, child: Child) -> None:
+        """Have the child killed when it is given back."""
+        child.documents = -1
+
+    @asynccontextmanager
+    async def ocr_turn(self, child: Child) -> AsyncGenerator[None]:
+        """The right to recognise text, until the document is read."""
+        async with self._ocr:
+            child.recognises = True
+            yield
+
+    async def _take(self) -> Child:
+        # Those with OCR's models loaded are kept for those who need them, where there is a choice.
+        self._idle.sort(key=lambda child: not child.recognises)
+        while not self._idle and self._tasks:
+            await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+        if self._idle:
+            return self._idle.pop()
+        self._starting += 1
+        try:
+            return await Child.start()
+        finally:
+            self._starting -= 1
+
+    async def _add(self) -> None:
+        with contextlib.suppress(Transient):  # whoever needs one tries again, and is told
+            self._idle.append(await Child.start())
+
+
+def _environment() -> dict[str, str]:
+    """What a child may know of ours: where Python is, and that there is one thread for each native library."""
+    kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH", "LANG", "TZ") if name in os.environ}
+    return kept | {
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "RAYON_NUM_THREADS": "1",
+        "OMP_NUM_THREADS": "1",
+        "HOME": "/",
+    }

@@ -1,0 +1,193 @@
+"""The shapes of plain text: what a text file is, by its first bytes and its name. Pure.
+
+markdown     as it stands                          code, JSON, YAML    in a fence, with its language
+text         as it stands                          csv, tsv            a table
+subtitles    what is said, without the times       html, xml, ipynb    a reader of their own
+"""
+
+import re
+from dataclasses import dataclass
+
+_MARKDOWN = frozenset(("md", "markdown", "mdown", "mkd", "mdx", "qmd", "rmd"))
+_CODE = {
+    "py": "python",
+    "pyi": "python",
+    "pyx": "python",
+    "js": "javascript",
+    "mjs": "javascript",
+    "cjs": "javascript",
+    "jsx": "jsx",
+    "ts": "typescript",
+    "tsx": "tsx",
+    "vue": "vue",
+    "svelte": "svelte",
+    "c": "c",
+    "h": "c",
+    "cc": "cpp",
+    "cpp": "cpp",
+    "cxx": "cpp",
+    "hpp": "cpp",
+    "hh": "cpp",
+    "cs": "csharp",
+    "java": "java",
+    "kt": "kotlin",
+    "kts": "kotlin",
+    "scala": "scala",
+    "go": "go",
+    "rs": "rust",
+    "rb": "ruby",
+    "php": "php",
+    "pl": "perl",
+    "pm": "perl",
+    "lua": "lua",
+    "r": "r",
+    "jl": "julia",
+    "swift": "swift",
+    "m": "objectivec",
+    "mm": "objectivec",
+    "dart": "dart",
+    "ex": "elixir",
+    "exs": "elixir",
+    "erl": "erlang",
+    "hs": "haskell",
+    "ml": "ocaml",
+    "fs": "fsharp",
+    "clj": "clojure",
+    "sh": "bash",
+    "bash": "bash",
+    "zsh": "bash",
+    "fish": "fish",
+    "ps1": "powershell",
+    "bat": "bat",
+    "sql": "sql",
+    "css": "css",
+    "scss": "scss",
+    "less": "less",
+    "proto": "protobuf",
+    "graphql": "graphql",
+    "yaml": "yaml",
+    "yml": "yaml",
+    "toml": "toml",
+    "ini": "ini",
+    "cfg": "ini",
+    "conf": "ini",
+    "json": "json",
+    "jsonl": "json",
+    "ndjson": "json",
+    "geojson": "json",
+    "json5": "json",
+    "tf": "hcl",
+    "cmake": "cmake",
+    "gradle": "groovy",
+    "groovy": "groovy",
+    "vb": "vb",
+    "asm": "asm",
+    "s": "asm",
+    "zig": "zig",
+    "nim": "nim",
+    "d": "d",
+    "f90": "fortran",
+    "cob": "cobol",
+    "pas": "pascal",
+    "diff": "diff",
+    "patch": "diff",
+    "tex": "latex",
+    "sty": "latex",
+    "bib": "bibtex",
+}
+_NAMED = {
+    "dockerfile": "dockerfile",
+    "makefile": "makefile",
+    "cmakelists.txt": "cmake",
+    "jenkinsfile": "groovy",
+}
+_BY_TYPE = {"text/markdown": "markdown", "text/csv": "csv", "text/tab-separated-values": "csv"} | {
+    "text/html": "html",
+    "application/xhtml+xml": "html",
+    "application/json": "code",
+    "application/xml": "xml",
+    "text/xml": "xml",
+    "text/vtt": "subtitles",
+}
+_HTML = re.compile(rb"<(!doctype\s+html|html|head|body)[\s>]", re.I)
+_BLANK = b"\xef\xbb\xbf \t\r\n"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The kind of a text, and the language of its fence when it gets one."""
+
+    kind: str
+    language: str = ""
+
+
+def of(head: bytes, name: str, media_type: str | None) -> Shape:
+    """The shape of a text that begins with `head`."""
+    base = name.replace("\\", "/").rpartition("/")[2].lower()
+    ending = base.rpartition(".")[2] if "." in base else ""
+    start = head.lstrip(_BLANK)
+    if ending == "ipynb" and start.startswith(b"{"):
+        return Shape("ipynb")
+    if start.startswith(b"WEBVTT") or ending in ("vtt", "srt"):
+        return Shape("subtitles")
+    if base in _NAMED or ending in _CODE:
+        return Shape("code", _NAMED.get(base) or _CODE[ending])
+    if ending in _MARKDOWN:
+        return Shape("markdown")
+    if ending in ("csv", "tsv", "tab"):
+        return Shape("csv")
+    if ending in ("html", "htm", "xhtml") or _HTML.search(start[:2048]):
+        return Shape("html" if b"<" in head else "text")
+    if start.startswith(b"<?xml") or (ending in ("xml", "svg", "rss", "atom") and start.startswith(b"<")):
+        return Shape("xml")
+    if ending in ("txt", "text", "log", "rst", "adoc", "org"):
+        return Shape("text")
+    kind = _BY_TYPE.get((media_type or "").partition(";")[0].strip().lower(), "text")
+    return Shape(kind, "json" if kind == "code" else "")
+
+
+def looks_like_text(head: bytes) -> bool:
+    """Whether `head` may be text in some encoding."""
+    if head.startswith((b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff")) or wide(head) is not None:
+        return True
+    return b"\0" not in head and _strange(head) <= len(head) // 100
+
+
+def wide(head: bytes) -> str | None:
+    """The encoding of two or four bytes a character that `head` is in without saying so, if it is."""
+    head = head[: min(len(head), _LOOK) // 4 * 4]
+    if len(head) < 4 or (_strange(head) <= len(head) // 50 and b"\0" not in head):
+        return None
+    for encoding in ("utf-32-le", "utf-32-be"):
+        try:
+            head.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+        return encoding
+    # Of text, whatever the script, spaces, digits and line ends have a zero byte on the same side.
+    zeros = {"utf-16-le": head[1::2].count(0), "utf-16-be": head[0::2].count(0)}
+    encoding = max(zeros, key=lambda name: zeros[name])
+    if zeros[encoding] > max(4 * min(zeros.values()), len(head) // 100):
+        return encoding if _plain_share(head, encoding) > 0.97 else None
+    # Chinese and Japanese may do without any of these.
+    return next((name for name in zeros if _everyday_share(head, name) > 0.9), None)
+
+
+def _strange(head: bytes) -> int:
+    return len(head.translate(None, _PLAIN))
+
+
+def _plain_share(head: bytes, encoding: str) -> float:
+    text = head.decode(encoding, "replace")
+    return 1 - sum(sign == "\ufffd" or (sign < " " and sign not in "\t\r\n\f") for sign in text) / len(text)
+
+
+def _everyday_share(head: bytes, encoding: str) -> float:
+    text = head.decode(encoding, "replace")
+    return len(_EVERYDAY.findall(text)) / len(text)
+
+
+_LOOK = 16 * 1024
+_EVERYDAY = re.compile("[\t\r\n -~\u3000-\u30ff\u4e00-\u9fff\uac00-\ud7a3\uff00-\uff65\u2010-\u2026]")
+# Everything but control characters; bytes from 0x80 on belong to some encoding's letters.
+_PLAIN = bytes(byte for byte in range(256) if byte >= 32 or byte in b"\t\n\r\f\x1b\x08")

@@ -1,0 +1,76 @@
+"""Which language a text is in, as far as stemming needs to know. Pure.
+
+    script tells           Cyrillic → russian, Greek → greek, Arabic → arabic, Devanagari → hindi …
+    Latin letters          the language whose commonest small words stand there most often
+    too few of them        english, which code, tables and names are mostly mixed with
+
+A wrong guess costs little: a question is stemmed for every language that its base holds, so that a text which was
+taken for another language is still found by the forms that it uses.
+"""
+
+import re
+from collections import Counter
+
+ENGLISH = "english"
+
+# The commonest words that tell a language from its neighbours; those that many share are left out.
+_SMALL_WORDS = {
+    ENGLISH: "the of and to is that for with are this was it be which by not have from or",
+    "german": "der die das und ist nicht ein eine den mit auf dem zu von sich werden wird auch im für",
+    "french": "le les des est une dans que qui pour sur pas du et au avec sont cette ce nous vous",
+    "spanish": "el los las una que por con para del está como pero más sus este son y es lo fue",
+    "portuguese": "o os uma não com para do da em dos das por mais como foi são ao pelo também você",
+    "italian": "il di che non è una per sono con del della gli nel anche più alla questo dei ha lo",
+    "dutch": "het een van en niet dat zijn op voor met is aan wordt ook worden bij deze door naar of",
+    "swedish": "och att det som är inte för av en ett på med har till den om kan från eller",
+    "danish": "og at det som er ikke for af en et på med har til den kan fra eller blev også",
+    "norwegian": "og at det som er ikke for av en et på med har til den kan fra eller ble også",
+    "finnish": "ja on ei että se oli ovat mutta tai joka kun myös sen hän voi olla niin kuin ole",
+    "hungarian": "a az és hogy nem egy is van meg csak de volt ez vagy már mint még azt ha el",
+    "turkish": "ve bir bu için ile olarak da de daha çok olan gibi ne en kadar var sonra değil mi ya",
+    "romanian": "și în de la cu este pe nu care mai un din sunt pentru că sau fost ce au prin",
+    "polish": "nie się na do jest że w z to jak o ale po co tak za od czy już są",
+    "czech": "a se na je že v to s z do o ale jako za by jsou nebo který pro při",
+    "catalan": "els les una amb per que del és i en no més com són aquest però va ha seva",
+    "indonesian": "yang dan di itu dengan untuk tidak ini dari dalam akan pada juga saya ke karena ada bisa",
+}
+_VOTES: dict[str, tuple[str, ...]] = {}
+for _language, _words in _SMALL_WORDS.items():
+    for _word in _words.split():
+        _VOTES[_word] = (*_VOTES.get(_word, ()), _language)
+
+_SCRIPTS = (
+    ("russian", re.compile("[\u0400-\u04ff]")),
+    ("greek", re.compile("[\u0370-\u03ff\u1f00-\u1fff]")),
+    ("arabic", re.compile("[\u0600-\u06ff]")),
+    ("hindi", re.compile("[\u0900-\u097f]")),
+    ("tamil", re.compile("[\u0b80-\u0bff]")),
+    ("armenian", re.compile("[\u0530-\u058f]")),
+    ("yiddish", re.compile("[\u0590-\u05ff]")),
+)
+_WORD = re.compile(r"[^\W\d_]+")
+_SAMPLE = 1500  # characters; enough for some hundred words
+_FEWEST = 3  # small words below which a guess is no better than english
+
+
+def language_of(text: str) -> str:
+    """The language whose stemmer fits `text` best."""
+    sample = text[:_SAMPLE]
+    if not sample.isascii() and (language := _by_script(sample)) is not None:
+        return language
+    votes: Counter[str] = Counter()
+    for word, count in Counter(_WORD.findall(sample.lower())).items():
+        for language in _VOTES.get(word, ()):
+            votes[language] += count
+    if not votes:
+        return ENGLISH
+    language, most = max(votes.items(), key=lambda vote: (vote[1], vote[0] == ENGLISH, vote[0]))
+    return language if most >= _FEWEST and most > votes[ENGLISH] else ENGLISH
+
+
+def _by_script(sample: str) -> str | None:
+    letters = sum(1 for character in sample if character.isalpha())
+    for language, script in _SCRIPTS:
+        if 2 * len(script.findall(sample)) > letters:
+            return language
+    return None

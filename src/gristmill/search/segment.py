@@ -1,0 +1,179 @@
+"""A segment: what search keeps of chunks that were written together. Pure; it never changes once it is stored.
+
+    arrays      one entry for each chunk, by rising number: number, item, length in tokens, the vector's signs
+    postings    lexeme → the chunks that hold it
+
+The words of a chunk are those of its text and headings, and three times those of its item's title: a document that is named
+after what is asked for comes first.
+"""
+
+import functools
+import itertools
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gristmill.search.languages import language_of
+from gristmill.search.lexer import RECIPE, lexemes
+from gristmill.search.postings import Postings
+
+MOST = 1 << 16  # chunks of one segment: places fit two bytes, and merging it fits in memory
+TITLE_WEIGHT = 3
+_LONGEST = 0xFFFF
+
+Numbers = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Words:
+    """What is searched of a chunk by words."""
+
+    no: int
+    item_id: UUID
+    title: str
+    headings: Sequence[str]
+    text: str
+
+
+@dataclass(frozen=True, eq=False)
+class Arrays:
+    """The part of a segment that searching keeps in memory."""
+
+    nos: Numbers
+    items: Numbers
+    lengths: NDArray[np.uint16]
+    codes: NDArray[np.uint64]  # one row for each 64 signs, one column a chunk
+
+    @property
+    def size(self) -> int:
+        """Bytes in memory."""
+        return self.nos.nbytes + 3 * self.items.nbytes + self.lengths.nbytes + self.codes.nbytes
+
+    @functools.cached_property
+    def _by_item(self) -> tuple[Numbers, Numbers]:
+        order = np.argsort(self.items, kind="stable")
+        return order, self.items[order]
+
+    def of_items(self, keys: Numbers) -> tuple[Numbers, Numbers]:
+        """The places of the chunks of items, each with the place of its item among the keys."""
+        order, items = self._by_item
+        low, high = np.searchsorted(items, keys, "left"), np.searchsorted(items, keys, "right")
+        counts = high - low
+        which = np.repeat(np.arange(len(keys)), counts)
+        before = np.cumsum(counts) - counts
+        return which, order[np.arange(len(which)) + np.repeat(low - before, counts)]
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A segment before it is stored."""
+
+    arrays: Arrays
+    languages: frozenset[str]
+    postings: Mapping[str, Postings]
+    recipe: int = RECIPE
+
+    def numbered(self, nos: Sequence[int]) -> Self:
+        """The same, with the numbers that its chunks were given, rising."""
+        return replace(self, arrays=replace(self.arrays, nos=np.array(nos, np.int64)))
+
+    @property
+    def tokens(self) -> int:
+        """The sum of its chunks' lengths."""
+        return int(self.arrays.lengths.sum(dtype=np.int64))
+
+
+def build(words: Sequence[Words], codes: NDArray[np.uint64]) -> Segment:
+    """The segment of these chunks, by rising number; a column of `codes` each."""
+    numbered: defaultdict[str, int] = defaultdict(itertools.count().__next__)
+    tokens: list[int] = []
+    ends: list[int] = []
+    languages: set[str] = set()
+    for chunk in words:
+        language = language_of(chunk.text)
+        languages.add(language)
+        tokens.extend(map(numbered.__getitem__, lexemes(chunk.text, language)))
+        for heading in chunk.headings:
+            tokens.extend(map(numbered.__getitem__, lexemes(heading, language)))
+        tokens.extend([numbered[lexeme] for lexeme in lexemes(chunk.title, language)] * TITLE_WEIGHT)
+        ends.append(len(tokens))
+    lengths = np.diff(np.array(ends, np.int64), prepend=0)
+    arrays = Arrays(
+        np.array([chunk.no for chunk in words], np.int64),
+        np.array([item_key(chunk.item_id) for chunk in words], np.int64),
+        np.minimum(lengths, _LONGEST).astype(np.uint16),
+        codes,
+    )
+    return Segment(arrays, frozenset(languages), _grouped(list(numbered), tokens, lengths))
+
+
+def _grouped(names: Sequence[str], tokens: Sequence[int], lengths: NDArray[np.int64]) -> dict[str, Postings]:
+    """The postings of tokens that follow each other, chunk after chunk."""
+    places = np.repeat(np.arange(len(lengths)), lengths)
+    # One sort brings equal lexemes together, and within them the chunks in order.
+    pairs, counts = np.unique(np.array(tokens, np.int64) * len(lengths) + places, return_counts=True)
+    counts = np.minimum(counts, 255).astype(np.uint8)
+    which, where = np.divmod(pairs, max(1, len(lengths)))
+    where = where.astype(np.int32)
+    ends = np.searchsorted(which, np.arange(1, len(names) + 1)).tolist()
+    return {
+        name: Postings(where[start:end], counts[start:end])
+        for name, start, end in zip(names, [0, *ends], ends, strict=False)
+    }
+
+
+def item_key(item_id: UUID) -> int:
+    """Eight bytes that stand for an item: those of its id that are chance. Two items that share them cost a look at the
+    table, nothing more: what is shown is always checked there."""
+    return int.from_bytes(item_id.bytes[8:], "big", signed=True)
+
+
+def codes_of(vectors: Iterable[NDArray[np.float32]]) -> NDArray[np.uint64]:
+    """The signs of vectors, a bit each, in whole words of 64; a column each, so that a scan goes word by word."""
+    rows = [np.packbits(vector > 0) for vector in vectors]
+    if not rows:
+        return np.empty((0, 0), np.uint64)
+    packed = np.stack(rows)
+    packed = np.pad(packed, ((0, 0), (0, -packed.shape[1] % 8)))
+    return np.ascontiguousarray(packed.view(np.uint64).T)
+
+
+# ── as stored ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class Stored:
+    """The arrays as columns of `segment`."""
+
+    nos: bytes
+    items: bytes
+    lengths: bytes
+    codes: bytes
+
+
+def store_form(arrays: Arrays) -> Stored:
+    """As the table takes them."""
+    return Stored(
+        arrays.nos.astype(">i8").tobytes(),
+        arrays.items.astype(">i8").tobytes(),
+        arrays.lengths.astype(">u2").tobytes(),
+        arrays.codes.tobytes(),
+    )
+
+
+def load_form(nos: bytes, items: bytes, lengths: bytes, codes: bytes) -> Arrays:
+    """As searching wants them; lengths and codes may be missing, of what was not lexed yet."""
+    numbers = np.frombuffer(nos, ">i8").astype(np.int64)
+    signs = np.frombuffer(codes, np.uint64)
+    return Arrays(
+        numbers,
+        np.frombuffer(items, ">i8").astype(np.int64),
+        np.frombuffer(lengths, ">u2").astype(np.uint16),
+        signs.reshape(-1, len(numbers)) if len(signs) else np.empty((0, len(numbers)), np.uint64),
+    )

@@ -1,0 +1,99 @@
+"""The tables of search as tidying and explaining see them, one function per question or change, in the caller's
+transaction; `store.py` has what searching itself needs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from uuid import UUID
+
+import numpy as np
+
+from gristmill.db import Tx
+from gristmill.search.scope import Scope
+from gristmill.search.segment import Words
+from gristmill.search.store import PostingRow, Vector, literal, queries
+
+# ── tidying ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def untidy(
+    tx: Tx, *, small: int, many: int, recipe: int, few_gone: int, patience: timedelta
+) -> list[UUID]:
+    """Bases whose segments need tidying."""
+    return await queries.values(
+        tx, "untidy", small=small, many=many, recipe=recipe, few_gone=few_gone, patience=patience
+    )
+
+
+async def gone(tx: Tx, base_id: UUID) -> list[int]:
+    """Numbers of chunks that are gone and still in segments."""
+    return await queries.values(tx, "gone", base=base_id)
+
+
+async def gone_for_long(tx: Tx, base_id: UUID, patience: timedelta) -> bool:
+    """Whether some are so for longer than `patience`."""
+    return (await queries.values(tx, "gone_for_long", base=base_id, patience=patience))[0]
+
+
+async def forget_gone(tx: Tx, base_id: UUID, nos: Sequence[int]) -> None:
+    """No segment holds these numbers any more."""
+    await queries.run(tx, "forget_gone", base=base_id, nos=list(nos))
+
+
+async def existing(tx: Tx, base_id: UUID, nos: Sequence[int]) -> list[int]:
+    """Those of the chunks that are there, whether they answer or not."""
+    return await queries.values(tx, "existing", base=base_id, nos=list(nos))
+
+
+async def postings_of(tx: Tx, base_id: UUID, segment_ids: Sequence[int]) -> list[PostingRow]:
+    """All postings of segments, lexeme by lexeme."""
+    async with tx.cursor(binary=True) as cursor:
+        await cursor.execute(queries["postings_of"], {"base": base_id, "segments": list(segment_ids)})
+        return [PostingRow(*row) for row in await cursor.fetchall()]
+
+
+async def to_lex(tx: Tx, base_id: UUID, nos: Sequence[int]) -> tuple[list[Words], list[Vector]]:
+    """Chunks by number, with their vectors."""
+    async with tx.cursor() as cursor:
+        await cursor.execute(queries["to_lex"], {"base": base_id, "nos": list(nos)})
+        found = await cursor.fetchall()
+    return [Words(*row[:5]) for row in found], [
+        np.array(row[5].strip("[]").split(","), np.float32) for row in found
+    ]
+
+
+async def drop_segments(tx: Tx, base_id: UUID, segment_ids: Sequence[int]) -> int:
+    """Remove segments with their postings; how many were there."""
+    return len(await queries.values(tx, "drop_segments", base=base_id, segments=list(segment_ids)))
+
+
+# ── explaining ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class Near:
+    """How near the nearest chunk of an item is, and its rank among all."""
+
+    rank: int
+    similarity: float
+
+
+async def effective_acl(tx: Tx, item_id: UUID) -> list[str]:
+    """Who may see an item."""
+    found = await queries.values(tx, "effective_acl", item=item_id)
+    return (found[0] if found else None) or []
+
+
+async def nos_of_item(tx: Tx, base_id: UUID, item_id: UUID) -> list[int]:
+    """The numbers of the chunks that answer, of one item."""
+    return await queries.values(tx, "nos_of_item", base=base_id, item=item_id)
+
+
+async def passes(tx: Tx, base_id: UUID, item_id: UUID, asked: Scope) -> bool:
+    """Whether an item is in a scope."""
+    return (await queries.values(tx, "passes", base=base_id, item=item_id, **asked.parameters()))[0]
+
+
+async def near(tx: Tx, base_id: UUID, vector: Vector, nos: Sequence[int]) -> Near | None:
+    """How near the nearest of some chunks is."""
+    return await queries.maybe(tx, Near, "near", base=base_id, vector=literal(vector), nos=list(nos))

@@ -1,0 +1,15 @@
+"""The mill on a real port."""
+
+from collections.abc import AsyncGenerator
+
+import pytest
+
+from gristmill import app
+from tests.serving import serving
+
+
+@pytest.fixture
+async def url(mill: app.Gristmill) -> AsyncGenerator[str]:
+    """The address of the mill's API."""
+    async with serving(mill) as address:
+        yield address

@@ -1,0 +1,80 @@
+"""A client of server-sent events, as a browser is one: it keeps the last id, and may come back with it."""
+
+import json
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+
+
+@dataclass
+class Frame:
+    """What was told: its type, its place if it has one, and its data."""
+
+    type: str
+    id: str | None
+    data: dict[str, Any]
+
+
+@dataclass
+class Stream:
+    """An open stream."""
+
+    response: httpx.Response
+    last_id: str | None = None
+    retry: str | None = None
+    heartbeats: int = 0
+    lines: AsyncIterator[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.lines = self.response.aiter_lines()
+
+    async def frames(self) -> AsyncGenerator[Frame]:
+        """Frames with data, as they come; ends with the stream."""
+        fields: dict[str, str] = {}
+        async for line in self.lines:
+            if line == "":
+                self.last_id = fields.get("id", self.last_id)
+                self.retry = fields.get("retry", self.retry)
+                if "data" in fields:
+                    yield Frame(fields.get("event", "message"), fields.get("id"), json.loads(fields["data"]))
+                fields = {}
+            elif line.startswith(":"):
+                self.heartbeats += 1
+            else:
+                name, _, value = line.partition(": ")
+                fields[name] = value
+
+    async def take(self, number: int) -> list[Frame]:
+        """The next frames, so many of them."""
+        found: list[Frame] = []
+        async for frame in self.frames():
+            found.append(frame)
+            if len(found) == number:
+                break
+        return found
+
+    async def opened(self) -> str:
+        """Where the stream begins: its first frame, which has no data."""
+        while self.last_id is None:
+            line = await anext(self.lines)
+            name, _, value = line.partition(": ")
+            if name == "id":
+                self.last_id = value
+            elif name == "retry":
+                self.retry = value
+        return self.last_id
+
+
+@asynccontextmanager
+async def stream(url: str, *, last_id: str | None = None, **query: str) -> AsyncGenerator[Stream]:
+    """Follow; `last_id` is where an earlier stream had come to."""
+    headers = {} if last_id is None else {"Last-Event-ID": last_id}
+    async with (
+        httpx.AsyncClient(timeout=httpx.Timeout(30), trust_env=False) as http,
+        http.stream("GET", f"{url}/api/events/stream", params=query, headers=headers) as response,
+    ):
+        assert response.status_code == 200, await response.aread()
+        yield Stream(response)

@@ -1,0 +1,285 @@
+"""Following along: nothing is missed, nobody holds up the others, and the end comes at once."""
+
+import asyncio
+import socket
+import time
+from datetime import timedelta
+from urllib.parse import urlsplit
+from uuid import UUID
+
+import httpx
+import psycopg
+import pytest
+
+from gristmill import app, events
+from gristmill.catalog import BaseId
+from gristmill.db import Database
+from gristmill.doors.api import events as door
+from gristmill.events import Filter
+from gristmill.events import stream as streaming
+from tests.events.sse import Frame, Stream, stream
+from tests.terminate import terminate_backends
+from tests.waiting import until
+
+
+async def record(db: Database, base: str, *names: str) -> None:
+    async with db.transaction() as tx:
+        await events.record(tx, *(events.BaseChanged(BaseId(UUID(base)), name) for name in names))
+
+
+async def new_base(http: httpx.AsyncClient, name: str = "one") -> str:
+    return (await http.post("/api/knowledge-bases", json={"name": name})).json()["id"]
+
+
+async def add_note(http: httpx.AsyncClient, base: str, text: str) -> str:
+    body = {"items": [{"type": "note", "content": text}]}
+    added = await http.post(f"/api/knowledge-bases/{base}/items", json=body)
+    return added.json()["created"][0]["id"]
+
+
+def names(frames: list[Frame]) -> list[str]:
+    return [frame.data["data"]["name"] for frame in frames]
+
+
+async def test_a_note_is_followed_from_its_filing_to_the_base_being_ready(
+    http: httpx.AsyncClient, url: str
+) -> None:
+    """S2-25 and S4-68 as decided in C21: nobody has to poll."""
+    base = await new_base(http)
+    async with stream(url, types=",".join(event.type for event in events.EVENTS)) as followed:
+        await followed.opened()
+        item = await add_note(http, base, "rye")
+        told = await followed.take(6)
+    assert [frame.type for frame in told] == [
+        "DocumentUploadCompleted",
+        "DocumentContentExtracted",
+        "DocumentChunkingCompleted",
+        "DocumentIndexingCompleted",
+        "DocumentIngestionCompleted",
+        "KnowledgeSpaceAllDocumentsIngested",
+    ]
+    assert {frame.data["subject"] for frame in told[:5]} == {item}
+    listed = (await http.get("/api/events", params={"after": 1})).json()["items"]
+    assert [frame.data for frame in told] == listed, "an event is the same however it is read"
+    assert [frame.id for frame in told] == [event["id"] for event in listed]
+
+
+async def test_a_client_that_comes_back_gets_what_it_missed_and_goes_on(
+    mill: app.Gristmill, http: httpx.AsyncClient, url: str
+) -> None:
+    base = await new_base(http)
+    async with stream(url) as followed:
+        await followed.opened()
+        await record(mill.db, base, "a")
+        assert names(await followed.take(1)) == ["a"]
+        last = followed.last_id
+    await record(mill.db, base, "b", "c")
+    async with stream(url, last_id=last, after="0") as followed:
+        assert names(await followed.take(2)) == ["b", "c"]
+        await record(mill.db, base, "d")
+        assert names(await followed.take(1)) == ["d"]
+    async with stream(url, after="1", types="BaseChanged") as followed:
+        assert names(await followed.take(4)) == ["a", "b", "c", "d"]
+
+
+async def test_many_pages_of_the_past_join_the_present_without_a_gap(
+    mill: app.Gristmill, http: httpx.AsyncClient, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While one reads up, others write: the seam is in the middle of it, again and again."""
+    monkeypatch.setattr(streaming, "_PAGE", 7)
+    base = await new_base(http)
+    await record(mill.db, base, *(str(n) for n in range(100)))
+
+    async def write() -> None:
+        for n in range(100, 200):
+            await record(mill.db, base, str(n))
+
+    writing = asyncio.create_task(write())
+    async with stream(url, after="1", types="BaseChanged") as followed:
+        told = await followed.take(200)
+    await writing
+    assert names(told) == [str(n) for n in range(200)]
+    assert [int(frame.id or 0) for frame in told] == list(range(2, 202))
+
+
+async def test_a_client_that_falls_behind_is_served_from_the_table_and_told_to_look_again(
+    mill: app.Gristmill, http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its queue is bounded: no memory is used, and yet no event is lost."""
+    monkeypatch.setattr(streaming, "_QUEUE", 5)
+    base = await new_base(http)
+    following = mill.broadcaster.follow(Filter(UUID(base)))
+    await anext(following)
+    live = asyncio.ensure_future(anext(following))
+    await record(mill.db, base, "live")
+    assert [event.data["name"] for event in (await live).events] == ["live"]
+    await record(mill.db, base, *(str(n) for n in range(50)))
+    seen: list[str] = []
+    while not (batch := await anext(following)).reload:
+        seen += [event.data["name"] for event in batch.events]
+    assert seen == [str(n) for n in range(50)]
+    assert batch.reload == [UUID(base)]
+    await following.aclose()
+
+
+async def test_filters_leave_out_the_rest_and_the_place_moves_on_all_the_same(
+    mill: app.Gristmill, http: httpx.AsyncClient, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streaming, "HEARTBEAT", timedelta(milliseconds=100))
+    base, other = await new_base(http), await new_base(http, "two")
+    async with stream(url, baseId=base, types="BaseChanged") as followed:
+        assert await followed.opened() == "2"
+        assert followed.retry == "1000"
+        await record(mill.db, other, "not told")
+        await add_note(http, other, "rye")
+        reading = asyncio.create_task(followed.take(1))
+
+        async def moved_on() -> bool:
+            return int(followed.last_id or 0) >= 8
+
+        await until(moved_on)
+        await record(mill.db, base, "told")
+        assert names(await reading) == ["told"]
+        assert followed.heartbeats > 0
+    refused = await http.get("/api/events/stream", params={"types": "Nothing"})
+    assert (refused.status_code, refused.json()["code"]) == (422, "event_unknown")
+
+
+async def test_updates_of_items_come_without_a_place_and_end_in_the_newest_state(
+    http: httpx.AsyncClient, url: str
+) -> None:
+    """S4-38: an item is told at most once in 300 ms, and its last state always."""
+    base, other = await new_base(http), await new_base(http, "two")
+    async with stream(url, baseId=base, types="item") as followed:
+        await followed.opened()
+        await add_note(http, other, "elsewhere")
+        started = time.monotonic()
+        item = await add_note(http, base, "rye")
+        told: list[Frame] = []
+        async for frame in followed.frames():
+            told.append(frame)
+            if frame.data["status"] == "completed":
+                break
+        assert time.monotonic() - started < 5
+    assert {frame.data["id"] for frame in told} == {item}
+    assert {(frame.type, frame.id) for frame in told} == {("item", None)}
+    assert told[-1].data == (await http.get(f"/api/knowledge-items/{item}")).json()
+    assert told[-1].data["progress"] == 100
+
+
+async def test_a_change_that_commits_late_is_told_all_the_same(
+    mill: app.Gristmill, http: httpx.AsyncClient, url: str
+) -> None:
+    """What it wrote has a time that others have long passed."""
+    base = await new_base(http)
+    late, early = await add_note(http, base, "late"), await add_note(http, base, "early")
+
+    async def rested() -> bool:
+        return (await http.get(f"/api/knowledge-bases/{base}")).json()["itemCounts"] == {"completed": 2}
+
+    await until(rested)
+    touch = "update item set title = %s, updated_at = clock_now() where id = %s"
+    async with (
+        await psycopg.AsyncConnection.connect(mill.db.url) as slow,
+        stream(url, baseId=base, types="item") as followed,
+    ):
+        await followed.opened()
+        await slow.execute(touch, ["late", late])
+        for round_ in range(4):  # each a look of its own: together longer than any slack
+            async with mill.db.connection() as tx:
+                await tx.execute(touch, [f"early {round_}", early])
+            await title(followed, f"early {round_}")
+        await slow.commit()
+        await title(followed, "late")
+
+
+async def title(followed: Stream, wanted: str) -> None:
+    while (await followed.take(1))[0].data["title"] != wanted:
+        pass
+
+
+async def test_more_changes_than_can_be_told_are_told_as_one(
+    mill: app.Gristmill, http: httpx.AsyncClient, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streaming, "_MOST_ITEMS", 2)
+    base = await new_base(http)
+    async with stream(url, baseId=base, types="item") as followed:
+        await followed.opened()
+        notes = [{"type": "note", "content": str(n)} for n in range(20)]
+        await http.post(f"/api/knowledge-bases/{base}/items", json={"items": notes})
+        frames = followed.frames()
+        while (frame := await anext(frames)).type != "reload":
+            pass
+    assert frame.data == {"baseId": base}
+
+
+async def test_a_cursor_from_before_what_is_kept_is_told_of_the_gap(
+    mill: app.Gristmill, http: httpx.AsyncClient, url: str
+) -> None:
+    base = await new_base(http)
+    await record(mill.db, base, "a", "b")
+    await http.get("/api/events")
+    async with mill.db.connection() as tx:
+        await tx.execute("update event set at = at - interval '31 days' where seq < 3")
+        assert await events.sweep(tx, timedelta(days=30)) == 2
+    async with stream(url, after="0") as followed:
+        gap, event = await followed.take(2)
+    assert (gap.type, gap.data) == ("gap", {"upTo": "2"})
+    assert names([event]) == ["b"]
+
+
+async def test_a_stream_outlives_the_loss_of_every_connection_to_the_database(
+    mill: app.Gristmill, http: httpx.AsyncClient, url: str
+) -> None:
+    base = await new_base(http)
+    async with stream(url, types="BaseChanged") as followed:
+        await followed.opened()
+        await terminate_backends(mill.db.url)
+        await record(mill.db, base, "after")
+        assert names(await followed.take(1)) == ["after"]
+
+
+async def test_streams_end_at_once_when_the_server_stops(
+    mill: app.Gristmill, http: httpx.AsyncClient, url: str
+) -> None:
+    async with stream(url) as first, stream(url) as second:
+        await first.opened()
+        await second.opened()
+        started = time.monotonic()
+        mill.broadcaster.close()
+        assert await first.take(1) == await second.take(1) == []
+        assert time.monotonic() - started < 1
+        refused = await http.get("/api/events/stream")
+    assert (refused.status_code, refused.json()["code"]) == (503, "stopping")
+
+
+async def test_a_client_that_takes_nothing_is_let_go_and_leaves_no_trace(
+    mill: app.Gristmill, http: httpx.AsyncClient, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(door, "_PATIENCE", timedelta(milliseconds=200))
+    base = await new_base(http)
+    place = urlsplit(url)
+    with socket.socket() as deaf:
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        await asyncio.to_thread(deaf.connect, (place.hostname, place.port))
+        deaf.sendall(f"GET /api/events/stream HTTP/1.1\r\nHost: {place.netloc}\r\n\r\n".encode())
+
+        async def joined() -> bool:
+            return mill.broadcaster.followers == 1
+
+        async def let_go() -> bool:
+            await record(mill.db, base, *("x" * 10_000 for _ in range(50)))
+            return mill.broadcaster.followers == 0
+
+        await until(joined)
+        await until(let_go)
+
+
+async def test_the_number_of_streams_is_limited(
+    http: httpx.AsyncClient, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streaming, "MOST_FOLLOWERS", 1)
+    async with stream(url) as followed:
+        await followed.opened()
+        refused = await http.get("/api/events/stream")
+        assert (refused.status_code, refused.json()["code"]) == (429, "too_many_streams")

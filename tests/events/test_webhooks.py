@@ -1,0 +1,402 @@
+"""Webhooks: signed, in order, at least once; what is not taken waits, and what is given up is shown."""
+
+import asyncio
+import json
+import stat
+from collections.abc import AsyncGenerator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import httpx
+import pytest
+from pydantic import SecretStr
+from standardwebhooks import Webhook as Reference
+from standardwebhooks import WebhookVerificationError
+
+from gristmill import app, events, faults, jobs
+from gristmill.catalog import BaseId
+from gristmill.db import Database
+from gristmill.errors import LeaseLost, SetupError
+from gristmill.events import signature, webhooks
+from gristmill.events.webhook import WebhookId
+from gristmill.settings import Settings
+from gristmill.vault import SecretUnreadable, Vault
+from gristmill.work import DeliverEvents
+from tests.events.receiver import Receiver, Request, receiving
+from tests.waiting import until
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    """Receivers are on this machine."""
+    return settings.model_copy(update={"allow_private_addresses": True})
+
+
+@pytest.fixture
+async def receiver() -> AsyncGenerator[Receiver]:
+    async with receiving() as one:
+        yield one
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A schedule of three short waits."""
+    monkeypatch.setattr(webhooks, "SCHEDULE", (timedelta(milliseconds=10),) * 3)
+
+
+async def make(http: httpx.AsyncClient, url: str, **more: Any) -> dict[str, Any]:
+    made = await http.post("/api/webhooks", json={"url": url, **more})
+    assert made.status_code == 201, made.text
+    return made.json()
+
+
+async def show(http: httpx.AsyncClient, hook: dict[str, Any]) -> dict[str, Any]:
+    return (await http.get(f"/api/webhooks/{hook['id']}")).json()
+
+
+async def new_base(http: httpx.AsyncClient, name: str = "one") -> str:
+    return (await http.post("/api/knowledge-bases", json={"name": name})).json()["id"]
+
+
+async def record(db: Database, base: str, *names: object) -> None:
+    async with db.transaction() as tx:
+        await events.record(tx, *(events.BaseChanged(BaseId(UUID(base)), str(name)) for name in names))
+
+
+def names(receiver: Receiver) -> list[str]:
+    return [request.json["data"]["name"] for request in receiver.got]
+
+
+async def count(receiver: Receiver, wanted: int) -> None:
+    async def there() -> bool:
+        return len(receiver.got) >= wanted
+
+    await until(there)
+
+
+async def test_a_note_is_told_to_a_receiver_in_order_and_every_request_is_signed(
+    http: httpx.AsyncClient, receiver: Receiver
+) -> None:
+    """The signatures are those that the reference takes."""
+    base = await new_base(http)
+    hook = await make(http, receiver.url)
+    await http.post(
+        f"/api/knowledge-bases/{base}/items", json={"items": [{"type": "note", "content": "rye"}]}
+    )
+    await count(receiver, 6)
+    listed = (await http.get("/api/events", params={"after": 1})).json()["items"]
+    sent = [request.json for request in receiver.got]
+    assert [{**one, "at": one["timestamp"]} | {"timestamp": 0} for one in sent] == [
+        {**one, "timestamp": 0} for one in listed
+    ]
+    for request in receiver.got:
+        Reference(hook["secret"]).verify(request.body, request.headers)
+        with pytest.raises(WebhookVerificationError):
+            Reference(hook["secret"]).verify(request.body + b" ", request.headers)
+    assert len({request.headers["webhook-id"] for request in receiver.got}) == 6
+    shown = await show(http, hook)
+    assert (shown["delivered"], shown["cursor"], shown["status"]) == (6, "7", "active")
+    assert "secret" not in shown
+
+
+async def test_filters_choose_a_base_and_types(
+    mill: app.Gristmill, http: httpx.AsyncClient, receiver: Receiver
+) -> None:
+    base, other = await new_base(http), await new_base(http, "two")
+    await make(http, receiver.url, baseId=base, types=["BaseChanged"])
+    await record(mill.db, other, "no")
+    await record(mill.db, base, "yes")
+    async with mill.db.transaction() as tx:
+        await events.record(tx, events.BaseRestored(BaseId(UUID(base))))
+    await record(mill.db, base, "again")
+    await count(receiver, 2)
+    assert names(receiver) == ["yes", "again"]
+
+
+async def test_what_a_receiver_refuses_is_sent_again_in_order_under_the_same_id(
+    mill: app.Gristmill, http: httpx.AsyncClient, quick: None
+) -> None:
+    refusals = iter([500, 302, 429])
+
+    def answer(request: Request) -> int | bytes:
+        if request.json["data"]["name"] == "2" and (status := next(refusals, None)):
+            return f"HTTP/1.1 {status} No\r\nLocation: /else\r\nContent-Length: 5\r\n\r\nsorry".encode()
+        return 204
+
+    base = await new_base(http)
+    async with receiving(answer) as receiver:
+        hook = await make(http, receiver.url)
+        await record(mill.db, base, 1, 2, 3)
+        await count(receiver, 6)
+    assert names(receiver) == ["1", "2", "2", "2", "2", "3"]
+    assert len({request.headers["webhook-id"] for request in receiver.got}) == 3
+
+    async def settled() -> bool:
+        return (await show(http, hook))["delivered"] == 3
+
+    await until(settled)
+    shown = await show(http, hook)
+    assert (shown["attempts"], shown["error"], shown["failingSince"]) == (0, None, None)
+
+
+async def test_an_event_that_is_given_up_pauses_its_webhook_and_is_sent_first_when_it_is_redriven(
+    mill: app.Gristmill, http: httpx.AsyncClient, quick: None
+) -> None:
+    well = asyncio.Event()
+    base = await new_base(http)
+    async with receiving(lambda _: 200 if well.is_set() else 503) as receiver:
+        hook = await make(http, receiver.url)
+        await record(mill.db, base, 1, 2)
+        await paused(http, hook)
+        assert names(receiver) == ["1"] * 4
+        letters = (await http.get(f"/api/webhooks/{hook['id']}/dead-letters")).json()["items"]
+        assert [(one["eventId"], one["attempts"], one["outcome"]) for one in letters] == [("2", 4, None)]
+        assert letters[0]["error"]["code"] == "webhook_refused"
+        await record(mill.db, base, 3)
+        well.set()
+        receiver.got.clear()
+        redriven = await http.post(f"/api/webhooks/{hook['id']}/dead-letters/2/redrive")
+        assert (redriven.status_code, redriven.json()["status"]) == (202, "active")
+        await count(receiver, 3)
+        assert names(receiver) == ["1", "2", "3"]
+        letters = (await http.get(f"/api/webhooks/{hook['id']}/dead-letters")).json()["items"]
+        assert [one["outcome"] for one in letters] == ["redriven"]
+        again = await http.post(f"/api/webhooks/{hook['id']}/dead-letters/2/redrive")
+        assert (again.status_code, again.json()["code"]) == (409, "no_dead_letter")
+
+
+async def paused(http: httpx.AsyncClient, hook: dict[str, Any]) -> dict[str, Any]:
+    async def look() -> dict[str, Any] | None:
+        shown = await show(http, hook)
+        return shown if shown["status"] == "paused" else None
+
+    return await until(look)
+
+
+async def test_a_receiver_that_is_gone_for_good_pauses_at_once_and_its_event_can_be_skipped(
+    mill: app.Gristmill, http: httpx.AsyncClient
+) -> None:
+    base = await new_base(http)
+    async with receiving(lambda request: 410 if request.json["data"]["name"] == "1" else 200) as receiver:
+        hook = await make(http, receiver.url)
+        await record(mill.db, base, 1, 2)
+        assert (await paused(http, hook))["error"]["code"] == "webhook_gone"
+        await http.post(f"/api/webhooks/{hook['id']}/dead-letters/2/skip")
+        await count(receiver, 2)
+        assert names(receiver) == ["1", "2"]
+        # A letter that was skipped can still be sent, with all that came after it.
+        receiver.answer = lambda _: 200
+        await http.post(f"/api/webhooks/{hook['id']}/dead-letters/2/redrive")
+        await count(receiver, 4)
+        assert names(receiver) == ["1", "2", "1", "2"]
+
+
+async def test_a_paused_webhook_is_sent_nothing_and_goes_on_where_it_was(
+    mill: app.Gristmill, http: httpx.AsyncClient, receiver: Receiver
+) -> None:
+    base = await new_base(http)
+    hook = await make(http, receiver.url, description="ours")
+    await http.patch(f"/api/webhooks/{hook['id']}", json={"status": "paused"})
+    await record(mill.db, base, 1, 2)
+    other = await make(http, receiver.url + "/other")
+    await record(mill.db, base, 3)
+    await count(receiver, 1)
+    assert names(receiver) == ["3"], "the other one's, made later"
+    receiver.got.clear()
+    await http.delete(f"/api/webhooks/{other['id']}")
+    resumed = await http.patch(
+        f"/api/webhooks/{hook['id']}", json={"status": "active", "types": ["BaseChanged"]}
+    )
+    assert resumed.json()["types"] == ["BaseChanged"]
+    await count(receiver, 3)
+    assert names(receiver) == ["1", "2", "3"]
+
+
+async def test_resuming_waits_for_no_backoff(
+    mill: app.Gristmill, http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhooks, "SCHEDULE", (timedelta(hours=1),))
+    well = asyncio.Event()
+    base = await new_base(http)
+    async with receiving(lambda _: 200 if well.is_set() else 500) as receiver:
+        hook = await make(http, receiver.url)
+        await record(mill.db, base, 1)
+
+        async def waits() -> bool:
+            return bool((await http.get("/api/jobs", params={"state": "delayed"})).json()["items"])
+
+        await until(waits)
+        well.set()
+        await http.patch(f"/api/webhooks/{hook['id']}", json={"status": "active"})
+        await count(receiver, 2)
+
+
+async def test_a_test_is_sent_at_once_and_tells_what_came_of_it(
+    http: httpx.AsyncClient, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hook = await make(http, receiver.url)
+    await http.patch(f"/api/webhooks/{hook['id']}", json={"status": "paused"})
+    tested = (await http.post(f"/api/webhooks/{hook['id']}/test")).json()
+    assert (tested["delivered"], tested["status"], tested["error"]) == (True, 200, None)
+    (request,) = receiver.got
+    assert request.json["type"] == "Test"
+    Reference(hook["secret"]).verify(request.body, request.headers)
+    receiver.answer = lambda _: (
+        b"HTTP/1.1 500 No\r\nContent-Length: 100000000\r\n\r\n" + b"no\x00 \x1b" * 9000
+    )
+    tested = (await http.post(f"/api/webhooks/{hook['id']}/test")).json()
+    assert (tested["delivered"], tested["status"]) == (False, 500)
+    assert len(tested["error"]["message"]) < 400
+    assert tested["error"]["message"].isprintable()
+    monkeypatch.setattr(webhooks, "TIMEOUT", timedelta(milliseconds=200))
+    receiver.answer = lambda _: None
+    tested = (await http.post(f"/api/webhooks/{hook['id']}/test")).json()
+    assert (tested["status"], tested["error"]["code"]) == (None, "webhook_timeout")
+    assert (await show(http, hook))["delivered"] == 0
+
+
+async def test_a_secret_of_ones_own_is_taken_and_kept_sealed(
+    mill: app.Gristmill, http: httpx.AsyncClient, receiver: Receiver
+) -> None:
+    secret = signature.new_secret()
+    hook = await make(http, receiver.url, secret=secret)
+    assert hook["secret"] == secret
+    async with mill.db.connection() as tx:
+        rows = await (await tx.execute("select secret from webhook")).fetchall()
+    key = signature.key_of(secret)
+    assert secret.encode() not in bytes(rows[0][0])
+    assert key not in bytes(rows[0][0])
+    file = mill.settings.data_dir / "secret.key"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+async def test_what_cant_be_a_webhook_is_refused(http: httpx.AsyncClient) -> None:
+    good = "https://receiver.example/hook"
+    for body in (
+        {"url": "ftp://receiver.example"},
+        {"url": "https://user:password@receiver.example"},
+        {"url": "https://receiver.example:port/"},
+        {"url": good, "secret": "whsec_c2hvcnQ="},
+        {"url": good, "types": ["Nothing"]},
+        {"url": good, "cursor": 1},
+    ):
+        refused = await http.post("/api/webhooks", json=body)
+        assert refused.status_code == 422, body
+    unknown = await http.post("/api/webhooks", json={"url": good, "baseId": str(UUID(int=1))})
+    assert (unknown.status_code, unknown.json()["code"]) == (404, "base_not_found")
+    for method, path in (("GET", "x"), ("DELETE", UUID(int=1)), ("POST", f"{UUID(int=1)}/test")):
+        missing = await http.request(method, f"/api/webhooks/{path}")
+        assert (missing.status_code, missing.json()["code"]) == (404, "webhook_not_found")
+    assert (await http.get("/api/webhooks")).json() == {"items": [], "nextCursor": None}
+
+
+async def test_a_private_address_is_never_sent_to(settings: Settings, receiver: Receiver) -> None:
+    """A webhook is an address that somebody typed."""
+    guarded = settings.model_copy(update={"allow_private_addresses": False, "embedder": "granite-30m-en"})
+    async with app.running(guarded, work=True) as mill:
+        transport = httpx.ASGITransport(app=mill.api)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
+            hook = await make(http, receiver.url)
+            tested = (await http.post(f"/api/webhooks/{hook['id']}/test")).json()
+            assert tested["error"]["code"] == "private_address"
+            async with mill.db.transaction() as tx:
+                await events.record(tx, events.BaseChanged(BaseId(UUID(int=1)), "x"))
+            assert (await paused(http, hook))["error"]["code"] == "private_address"
+    assert receiver.got == []
+
+
+async def test_an_event_that_comes_as_the_job_ends_is_not_left_behind(
+    mill: app.Gristmill, http: httpx.AsyncClient, receiver: Receiver
+) -> None:
+    """Two hundred events, one at a time, each as soon as the one before it was taken."""
+    base = await new_base(http)
+    await make(http, receiver.url)
+    for number in range(200):
+        await record(mill.db, base, number)
+        if number % 3 == 0:
+            await count(receiver, number + 1)
+    await count(receiver, 200)
+    assert names(receiver) == [str(number) for number in range(200)]
+
+
+async def test_a_worker_that_lost_its_job_moves_no_cursor(
+    mill: app.Gristmill, http: httpx.AsyncClient, receiver: Receiver
+) -> None:
+    """It may repeat what it sends; what counts is written by the lease."""
+    base = await new_base(http)
+    hook = await make(http, receiver.url)
+    with faults.watch("webhook.sent", hold=True) as sent:
+        await record(mill.db, base, 1, 2)
+        await sent.passed.wait()
+        async with mill.db.connection() as tx:
+            await tx.execute("update job set lease = gen_random_uuid() where kind = 'deliver_events'")
+        sent.hold.set()
+
+        async def noticed() -> bool:
+            return sent.count == 1 and (await show(http, hook))["delivered"] == 0
+
+        await until(noticed)
+    async with mill.db.connection() as tx:
+        await tx.execute("delete from job where kind = 'deliver_events'")
+    shown = await show(http, hook)
+    assert (shown["cursor"], shown["delivered"]) == ("1", 0)
+
+
+async def test_deleting_a_webhook_leaves_nothing_of_it(
+    mill: app.Gristmill, http: httpx.AsyncClient, quick: None
+) -> None:
+    base = await new_base(http)
+    async with receiving(lambda _: 500) as receiver:
+        hook = await make(http, receiver.url)
+        await record(mill.db, base, 1)
+        await paused(http, hook)
+        assert (await http.delete(f"/api/webhooks/{hook['id']}")).status_code == 204
+    assert (await http.get(f"/api/webhooks/{hook['id']}")).status_code == 404
+    async with mill.db.connection() as tx:
+        for table in ("webhook", "dead_letter", "job", "lane where lane like 'webhook:%'"):
+            rows = await (await tx.execute(f"select count(*) from {table}".encode())).fetchall()
+            assert rows == [(0,)], table
+
+
+async def test_jobs_of_no_base_are_not_cancelled_and_can_be_retried(
+    mill: app.Gristmill, http: httpx.AsyncClient
+) -> None:
+    async with mill.db.transaction() as tx:
+        work = DeliverEvents(WebhookId(UUID(int=1)))
+        (job,) = await jobs.enqueue(tx, jobs.NewJob(work, lane="webhook:none", delay=timedelta(hours=1)))
+    refused = await http.post(f"/api/jobs/{job.id}/cancel")
+    assert (refused.status_code, refused.json()["code"]) == (409, "job_not_cancellable")
+    async with mill.db.connection() as tx:
+        await tx.execute("update job set state = 'dead'")
+    assert (await http.post(f"/api/jobs/{job.id}/retry")).status_code == 202
+
+
+def test_a_sealed_secret_opens_for_what_it_was_sealed_for_and_with_its_key_alone(tmp_path: Path) -> None:
+    vault = Vault(None, tmp_path / "new")
+    sealed = vault.seal("rye", "one")
+    assert Vault(None, tmp_path / "new").open(sealed, "one") == "rye", "the key is kept"
+    for other in (Vault(None, tmp_path / "other"), vault):
+        with pytest.raises(SecretUnreadable):
+            other.open(sealed, "two")
+    with pytest.raises(SetupError) as caught:
+        Vault(SecretStr("short"), tmp_path)
+    assert caught.value.code == "bad_secret_key"
+    (tmp_path / "new" / "secret.key").write_text("nonsense")
+    with pytest.raises(SetupError):
+        Vault(None, tmp_path / "new").open(sealed, "one")
+
+
+def test_the_schedule_is_a_day() -> None:
+    whole = sum(webhooks.SCHEDULE, timedelta())
+    assert timedelta(hours=23) < whole < timedelta(hours=30)
+    assert list(webhooks.SCHEDULE) == sorted(webhooks.SCHEDULE)
+
+
+def test_a_body_is_what_standard_webhooks_asks_for() -> None:
+    secret = signature.new_secret()
+    body = json.dumps({"type": "x", "data": {}}).encode()
+    with pytest.raises(WebhookVerificationError):
+        Reference(secret).verify(body, signature.headers(secret, "m", 1, body))  # an old one is refused
+    assert LeaseLost.code == "lease_lost"

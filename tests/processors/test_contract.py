@@ -1,0 +1,272 @@
+"""Both processors keep the port's promises, against doubles of their services (S1-14, S1-15, S1-16)."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gristmill.errors import Permanent, Transient, WorkError
+from gristmill.ingest.processors import (
+    Conversion,
+    DoclingServe,
+    MinerU,
+    Processor,
+    ProcessorConfig,
+    convert,
+    pause,
+    plan,
+)
+from gristmill.ingest.processors.conversion import DEADLINE, LONGEST_PAUSE
+from tests.processors import services
+from tests.processors.services import MARKDOWN, Service
+
+
+@dataclass(frozen=True)
+class Kind:
+    name: str
+    answer: Any
+    make: Callable[[ProcessorConfig], Processor]
+    key: tuple[str, str]
+    begins: str  # the request that begins the conversion
+    asks: str
+    waiting: dict[str, Any]
+    running: Callable[[int], dict[str, Any]]
+    done: dict[str, Any]
+    failed: dict[str, Any]
+
+
+KINDS = [
+    Kind(
+        "docling",
+        services.docling,
+        DoclingServe,
+        ("X-Api-Key", "k3y"),
+        "/v1/convert/file/async",
+        "/v1/status",
+        {"task_status": "pending", "task_position": 2},
+        lambda pages: {"task_status": "started", "task_meta": {"num_processed": pages}},
+        {"task_status": "success"},
+        {"task_status": "failure", "error_message": "it is broken"},
+    ),
+    Kind(
+        "mineru",
+        services.mineru,
+        MinerU,
+        ("Authorization", "Bearer k3y"),
+        "/upload/x",
+        "/api/v4/extract-results",
+        {"state": "pending"},
+        lambda pages: {"state": "running", "extract_progress": {"extracted_pages": pages, "total_pages": 9}},
+        {"state": "done"},
+        {"state": "failed", "err_msg": "it is broken"},
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Met:
+    kind: Kind
+    service: Service
+    processor: Processor
+
+
+@pytest.fixture(params=KINDS, ids=lambda kind: kind.name)
+async def met(request: pytest.FixtureRequest) -> AsyncGenerator[Met]:
+    kind: Kind = request.param
+    with services.serve(kind.answer) as service:
+        config = ProcessorConfig(service.url, "k3y", timedelta(seconds=5), timedelta(seconds=5))
+        processor = kind.make(config)
+        yield Met(kind, service, processor)
+        await processor.close()
+
+
+@pytest.fixture
+def document(tmp_path: Path) -> Path:
+    path = tmp_path / "a.pdf"
+    path.write_bytes(b"%PDF-1.7 the bytes of the document")
+    return path
+
+
+class Notes:
+    """Waits nowhere, and writes down what was kept and how long it would have waited."""
+
+    def __init__(self) -> None:
+        self.kept: list[Conversion] = []
+        self.waits: list[float] = []
+
+    async def keep(self, conversion: Conversion) -> None:
+        self.kept.append(conversion)
+
+    async def wait(self, duration: timedelta) -> None:
+        self.waits.append(duration.total_seconds())
+
+
+async def test_a_document_is_uploaded_once_asked_after_and_fetched(met: Met, document: Path) -> None:
+    met.service.states = [
+        met.kind.waiting,
+        met.kind.waiting,
+        met.kind.running(0),
+        met.kind.running(3),
+        met.kind.done,
+    ]
+    notes = Notes()
+    assert await convert(met.processor, document, "größe.pdf", notes.keep, wait=notes.wait) == MARKDOWN
+    uploads = [body for _, path, _, body in met.service.asked if path == met.kind.begins]
+    assert len(uploads) == 1
+    assert b"the bytes of the document" in uploads[0]
+    assert len({one.remote_id for one in notes.kept}) == 1
+    # Progress begins the pauses again.
+    assert notes.waits[0] == 5
+    assert notes.waits[-1] == 5
+    assert max(notes.waits) > 5
+
+
+async def test_the_key_goes_to_the_service_and_nowhere_else(met: Met, document: Path) -> None:
+    met.service.states = [met.kind.done]
+    await convert(met.processor, document, "a.pdf", Notes().keep, wait=Notes().wait)
+    name, value = met.kind.key
+    for _, path, headers, _ in met.service.asked:
+        foreign = path in ("/upload/x", "/result.zip")
+        assert (headers.get(name) or headers.get(name.lower())) == (None if foreign else value), path
+
+
+async def test_what_was_kept_is_asked_after_and_not_begun_again(met: Met, document: Path) -> None:
+    """S3-03, C26."""
+    met.service.states = [met.kind.done]
+    under_way = Conversion("t 1" if met.kind.name == "docling" else "b 1")
+    assert await convert(met.processor, document, "a.pdf", Notes().keep, under_way, Notes().wait) == MARKDOWN
+    assert met.kind.begins not in (*met.service.paths("POST"), *met.service.paths("PUT"))
+
+
+async def test_a_conversion_that_failed_says_why(met: Met, document: Path) -> None:
+    met.service.states = [met.kind.running(1), met.kind.failed]
+    with pytest.raises(Permanent, match="it is broken") as caught:
+        await convert(met.processor, document, "a.pdf", Notes().keep, wait=Notes().wait)
+    assert caught.value.code == "conversion_failed"
+
+
+async def test_half_an_hour_without_progress_is_the_end_and_progress_extends_it(
+    met: Met, document: Path
+) -> None:
+    """S1-15, C15."""
+    met.service.states = [met.kind.running(pages) for pages in range(60) for _ in range(3)] + [
+        met.kind.running(60)
+    ]
+    notes = Notes()
+    with pytest.raises(Permanent) as caught:
+        await convert(met.processor, document, "a.pdf", notes.keep, wait=notes.wait)
+    assert caught.value.code == "conversion_timeout"
+    assert sum(notes.waits) > DEADLINE.total_seconds() + 60 * 10  # the progress was not in vain
+    since = [one.waited for one in notes.kept]
+    assert max(since) < DEADLINE
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "code"),
+    [
+        (429, Transient, "processor_unavailable"),
+        (503, Transient, "processor_unavailable"),
+        (401, Permanent, "processor_unauthorized"),
+        (422, Permanent, "processor_refused"),
+    ],
+)
+async def test_each_refusal_has_its_code_and_tells_no_key(
+    met: Met, document: Path, status: int, kind: type[WorkError], code: str
+) -> None:
+    met.service.fails[met.kind.begins] = status
+    with pytest.raises(kind) as caught:
+        await met.processor.start(document, "a.pdf")
+    assert caught.value.code == code
+    assert "k3y" not in caught.value.message
+    if isinstance(caught.value, Transient) and status == 429:
+        assert caught.value.retry_after == timedelta(seconds=7)
+
+
+async def test_a_beginning_without_an_answer_is_not_repeated_blindly(met: Met, document: Path) -> None:
+    """S3-03, C26: it may have begun, and cost."""
+    met.service.hangs_up = met.kind.begins
+    with pytest.raises(Permanent) as caught:
+        await met.processor.start(document, "a.pdf")
+    assert caught.value.code == "conversion_uncertain"
+    # Asking may be repeated.
+    met.service.hangs_up = met.kind.asks
+    with pytest.raises(Transient) as lost:
+        await met.processor.poll("t 1" if met.kind.name == "docling" else "b 1")
+    assert lost.value.code == "processor_unreachable"
+
+
+async def test_a_service_that_is_not_there_is_tried_again(met: Met, document: Path) -> None:
+    away = met.kind.make(ProcessorConfig("http://127.0.0.1:9", None))
+    with pytest.raises(Transient) as caught:
+        await away.start(document, "a.pdf")
+    assert caught.value.code == "processor_unreachable"
+    await away.close()
+
+
+async def test_an_answer_that_makes_no_sense_is_told_as_such(met: Met) -> None:
+    met.service.states = [{"task_status": "odd", "state": "odd"}]
+    with pytest.raises(Permanent) as caught:
+        await met.processor.poll("t 1" if met.kind.name == "docling" else "b 1")
+    assert caught.value.code == "processor_bad_answer"
+
+
+class Cancellable:
+    """A processor that is always at it, and can be cancelled."""
+
+    identity = "test"
+    endings = frozenset(("pdf",))
+
+    def __init__(self) -> None:
+        self.cancelled: list[str] = []
+
+    async def start(self, path: Path, name: str) -> str:
+        return "r1"
+
+    async def poll(self, remote_id: str) -> Any:
+        raise AssertionError
+
+    async def fetch(self, remote_id: str) -> str:
+        raise AssertionError
+
+    async def cancel(self, remote_id: str) -> bool:
+        self.cancelled.append(remote_id)
+        return True
+
+    async def close(self) -> None:
+        pass
+
+
+async def test_a_conversion_nobody_wants_any_more_is_cancelled_remotely(document: Path) -> None:
+    processor, waiting = Cancellable(), asyncio.Event()
+
+    async def wait(_: timedelta) -> None:
+        waiting.set()
+        await asyncio.Event().wait()
+
+    task = asyncio.ensure_future(convert(processor, document, "a.pdf", Notes().keep, wait=wait))
+    await waiting.wait()
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+    assert processor.cancelled == ["r1"]
+
+
+def test_pauses_grow_from_five_seconds_to_a_minute() -> None:
+    pauses = [pause(Conversion("x", checks=checks)).total_seconds() for checks in range(30)]
+    assert pauses[0] == 5
+    assert pauses == sorted(pauses)
+    assert pauses[-1] == LONGEST_PAUSE.total_seconds()
+
+
+def test_a_base_says_who_reads_its_documents() -> None:
+    """S1-22."""
+    known = {"remote": Cancellable()}
+    assert plan("a.pdf", None, known) == plan("a.pdf", "local", known) == "direct"
+    assert plan("A.PDF", "remote", known) == "process"
+    assert plan("a.txt", "remote", known) == "direct"
+    assert plan("a.pdf", "gone", known) == "invalid"

@@ -1,0 +1,230 @@
+"""Whatever becomes of a child, it costs one document (S3-02, C15, C25)."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from datetime import timedelta
+from pathlib import Path
+
+import psutil
+import pytest
+
+from gristmill.errors import Transient, Unreadable
+from gristmill.ingest.readers import Part, ReaderPool, ReadLimits, Report, read
+from gristmill.ingest.readers import pool as pool_module
+from gristmill.ingest.readers.wire import Line
+from tests.readers import samples
+from tests.readers.conftest import Reader, gather
+from tests.waiting import until
+
+PAGES = [f"This is the text of page {number}, long enough to be one." for number in range(1, 41)]
+
+
+async def test_a_child_is_warm_and_used_again(pool: ReaderPool, reads: Reader) -> None:
+    first = await reads(samples.pdf(PAGES[:2]), "a.pdf")
+    before = pool.pids
+    assert [part.page for part in first.parts] == [1, 2]
+    assert (await reads(samples.docx(samples.paragraph("Hello")), "b.docx")).text == "Hello\n\n"
+    assert pool.pids == before
+
+
+async def test_a_child_that_has_read_enough_is_replaced(
+    pool: ReaderPool, reads: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool_module, "_MOST_DOCUMENTS", 1)
+    await reads(samples.pdf(PAGES[:1]), "a.pdf")
+    before = pool.pids
+    assert (await reads(samples.pdf(PAGES[:1]), "a.pdf")).text
+    assert not set(before) & set(pool.pids)
+
+
+async def test_a_page_that_kills_its_reader_is_passed_over_and_told(pool: ReaderPool, tmp_path: Path) -> None:
+    """C25: what was read before is kept, and what comes after is read."""
+    # More than fits between child and parent, so that it can't have come to the end when it is hit.
+    long = ["\n".join(f"{page} line {line}" for line in range(50)) for page in PAGES * 20]
+    path = samples.save(tmp_path, "a.pdf", samples.pdf(long))
+    results = read(pool, path, name="a.pdf", media_type=None, scratch=tmp_path, limits=ReadLimits())
+    pages: list[int | None] = []
+    report = Report()
+    async with contextlib.aclosing(results) as stream:
+        async for result in stream:
+            if isinstance(result, Part):
+                pages.append(result.page)
+                if len(pages) == 1:
+                    (pid,) = pool.pids
+                    os.kill(pid, signal.SIGSEGV)
+            elif isinstance(result, Report):
+                report = result
+    assert len(set(pages)) == len(pages) in (799, 800)  # it may have been hit between two pages
+    assert (report.pages_read, report.pages_total) == (len(pages), 800)
+    assert report.warnings == (["partial:799/800", "reader_crashed"] if len(pages) == 799 else [])
+
+
+async def test_a_reader_that_dies_at_once_fails_the_document_alone(pool: ReaderPool, reads: Reader) -> None:
+    async with pool.child():
+        pass
+    (pid,) = pool.pids
+    os.kill(pid, signal.SIGABRT)
+    with pytest.raises(Unreadable) as caught:
+        await reads(samples.pdf(PAGES[:1]), "a.pdf")
+    assert caught.value.code == "reader_crashed"
+    assert (await reads(samples.pdf(PAGES[:1]), "a.pdf")).text
+
+
+async def test_a_reader_that_was_killed_from_outside_may_be_tried_again(
+    pool: ReaderPool, reads: Reader
+) -> None:
+    async with pool.child():
+        pass
+    (pid,) = pool.pids
+    os.kill(pid, signal.SIGKILL)
+    with pytest.raises(Transient) as caught:
+        await reads(samples.pdf(PAGES[:1]), "a.pdf")
+    assert caught.value.code == "reader_killed"
+
+
+async def test_a_reader_that_hangs_is_killed_within_its_limit(pool: ReaderPool, reads: Reader) -> None:
+    async with pool.child():
+        pass
+    (pid,) = pool.pids
+    os.kill(pid, signal.SIGSTOP)
+    with pytest.raises(Unreadable) as caught:
+        await reads(samples.pdf(PAGES[:1]), "a.pdf", stall=timedelta(milliseconds=200))
+    assert caught.value.code == "reader_timeout"
+    assert not psutil.pid_exists(pid)
+    assert (await reads(samples.pdf(PAGES[:1]), "a.pdf")).text
+
+
+async def test_a_document_gets_no_more_memory_than_its_limit(reads: Reader) -> None:
+    text = "".join(samples.paragraph(f"word{number} " * 40) for number in range(60_000))
+    with pytest.raises(Unreadable) as caught:
+        await reads(samples.docx(text), "a.docx", memory_mb=100, most_memory_mb=100)
+    assert caught.value.code == "reader_out_of_memory"
+    assert (await reads(samples.pdf(PAGES[:1]), "a.pdf")).text
+
+
+async def test_a_cancelled_reading_kills_its_child(pool: ReaderPool, tmp_path: Path) -> None:
+    path = samples.save(tmp_path, "a.pdf", samples.pdf(PAGES * 200))
+    results = read(pool, path, name="a.pdf", media_type=None, scratch=tmp_path, limits=ReadLimits())
+    begun = asyncio.Event()
+
+    async def consume() -> None:
+        async with contextlib.aclosing(results) as stream:
+            async for _ in stream:
+                begun.set()
+                await asyncio.Event().wait()
+
+    task = asyncio.ensure_future(consume())
+    await begun.wait()
+    (pid,) = pool.pids
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not psutil.pid_exists(pid)
+    reading = await gather(
+        pool, samples.save(tmp_path, "b.pdf", samples.pdf(PAGES[:1])), "b.pdf", tmp_path, ReadLimits()
+    )
+    assert reading.text
+
+
+async def test_a_pdf_goes_on_behind_the_pages_that_are_kept_already(reads: Reader) -> None:
+    reading = await reads(samples.pdf(PAGES), "a.pdf", after=38)
+    assert [part.page for part in reading.parts] == [39, 40]
+    assert (reading.report.pages_read, reading.report.pages_total) == (40, 40)
+
+
+async def test_children_know_nothing_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRISTMILL_DATABASE_URL", "postgresql://secret@db/x")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    async with ReaderPool(1) as pool, pool.child() as child:
+        environment = Path(f"/proc/{child.pid}/environ").read_bytes()  # noqa: ASYNC240
+        assert b"secret" not in environment
+        files = [str(entry.readlink()) for entry in Path(f"/proc/{child.pid}/fd").iterdir()]  # noqa: ASYNC240
+        assert len([file for file in files if file.startswith("socket:")]) == 1
+
+
+CONFINED = """
+import os, socket, subprocess, sys
+from gristmill.ingest.readers import confine
+here = os.readlink('/proc/self/ns/net') if os.path.exists('/proc/self/ns/net') else ''
+alone = confine.lock_down(os.getppid())
+print(alone and here == os.readlink('/proc/self/ns/net'))
+for attempt in (
+    lambda: socket.create_connection(('127.0.0.1', 9)),
+    lambda: socket.socket(),
+    lambda: socket.getaddrinfo('localhost', 80),
+    lambda: subprocess.run(['true']),
+    lambda: os.fork(),
+):
+    try:
+        attempt()
+        print('done')
+    except PermissionError:
+        print('refused')
+confine.limit_cpu(1)
+while True:
+    pass
+"""
+
+
+def test_a_child_has_no_network_starts_no_process_and_spends_no_more_cpu_than_it_may() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", CONFINED], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ended.stdout.split() == ["False", *["refused"] * 5]
+    assert -ended.returncode == signal.SIGXCPU
+
+
+HOLDER = """
+import asyncio, sys
+from gristmill.ingest.readers import ReaderPool
+async def main():
+    async with ReaderPool(2) as pool:
+        async with pool.child(), pool.child():
+            print(*pool.pids, flush=True)
+            await asyncio.Event().wait()
+asyncio.run(main())
+"""
+
+
+async def test_children_end_with_their_parent_even_when_it_is_killed() -> None:
+    with subprocess.Popen([sys.executable, "-c", HOLDER], stdout=subprocess.PIPE) as holder:  # noqa: ASYNC220
+        assert holder.stdout is not None
+        pids = [int(pid) for pid in (await asyncio.to_thread(holder.stdout.readline)).split()]
+        assert len(pids) == 2
+        holder.kill()
+        await asyncio.to_thread(holder.wait)
+
+        async def gone() -> bool:
+            return not any(
+                psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie" for pid in pids
+            )
+
+        await until(gone)
+
+
+def test_a_child_that_is_ahead_waits_for_its_parent() -> None:
+    ours, theirs = socket.socketpair()
+    sent: list[int] = []
+
+    def send() -> None:
+        line = Line(theirs)
+        for number in range(100):
+            line.send({"k": "part", "text": "x" * 128 * 1024, "page": number})
+            sent.append(number)
+
+    sending = threading.Thread(target=send)
+    sending.start()
+    sending.join(0.2)
+    assert sending.is_alive()
+    assert len(sent) < 20
+    reader = Line(ours)
+    assert [(reader.receive() or {})["page"] for _ in range(100)] == list(range(100))
+    sending.join()
+    ours.close()
+    theirs.close()

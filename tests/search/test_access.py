@@ -1,0 +1,201 @@
+"""Promise 7: nobody sees what they may not, through any way of reading."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import UUID, uuid4
+
+import httpx
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gristmill import app
+from gristmill.catalog import ItemId
+from gristmill.doors.api.context import ON_BEHALF, READS
+from tests.search.filing import file_folder, file_note, new_base
+
+ENTRIES = ["org:*", "team:1", "team:2", "group:g", "user_email:ann@x.org"]
+VIEWERS = {
+    "email:ann@x.org": {"org:*", "user_email:ann@x.org"},
+    "email:Bob@x.org,team:1": {"org:*", "user_email:bob@x.org", "team:1"},
+    '{"teams": ["2"], "groups": ["g"]}': {"org:*", "team:2", "group:g"},
+}
+lists = st.lists(st.sampled_from(ENTRIES), unique=True, max_size=2)
+
+
+@dataclass(frozen=True)
+class Thing:
+    """An item of the model: its place in the tree, and its own list."""
+
+    parent: int | None
+    folder: bool
+    acl: list[str] | None
+
+
+@st.composite
+def trees(draw: st.DrawFn) -> list[Thing]:
+    things: list[Thing] = []
+    for _ in range(draw(st.integers(1, 7))):
+        folders = [n for n, thing in enumerate(things) if thing.folder]
+        parent = draw(st.sampled_from([None, *folders]))
+        things.append(Thing(parent, draw(st.booleans()), draw(st.none() | lists)))
+    return things
+
+
+def effective(things: list[Thing], base: list[str], place: int) -> list[str]:
+    """The rules, in plain Python: the nearest list at or above an item, else the base's."""
+    at: int | None = place
+    while at is not None:
+        acl = things[at].acl
+        if acl is not None:
+            return acl
+        at = things[at].parent
+    return base
+
+
+def seen(things: list[Thing], base: list[str], eyes: set[str] | None) -> set[int]:
+    return {
+        place for place in range(len(things)) if eyes is None or eyes & set(effective(things, base, place))
+    }
+
+
+class World:
+    """The things of a model, filed."""
+
+    def __init__(self, mill: app.Gristmill, http: httpx.AsyncClient) -> None:
+        self.mill, self.http = mill, http
+        self.ids: list[ItemId] = []
+
+    async def file(self, things: list[Thing], acl: list[str]) -> None:
+        self.base = await new_base(self.mill.db, uuid4().hex, acl=acl)
+        async with self.mill.db.transaction() as tx:
+            for n, thing in enumerate(things):
+                parent = None if thing.parent is None else self.ids[thing.parent]
+                if thing.folder:
+                    item = await file_folder(tx, self.base, f"folder {n}", parent, thing.acl)
+                else:
+                    item = await file_note(
+                        tx, self.base, f"note {n}", f"wheel {n}", parent=parent, acl=thing.acl
+                    )
+                self.ids.append(item.id)
+
+    async def check(self, things: list[Thing], acl: list[str]) -> None:
+        for name, eyes in [*VIEWERS.items(), (None, None)]:
+            headers = {ON_BEHALF: name} if name else {}
+            visible = seen(things, acl, eyes)
+            notes = {n for n in visible if not things[n].folder}
+            await self.check_items(headers, visible, notes)
+            await self.check_searches(headers, notes)
+            await self.check_bases(headers, visible, eyes, acl)
+
+    async def check_items(self, headers: dict[str, str], visible: set[int], notes: set[int]) -> None:
+        base = f"/api/knowledge-bases/{self.base.id}"
+        listed = await self.http.get(f"{base}/items?parentId=*", headers=headers)
+        assert self.places(listed, "items", "id") == visible
+        for n, item_id in enumerate(self.ids):
+            url = f"/api/knowledge-items/{item_id}"
+            assert ((await self.http.get(url, headers=headers)).status_code == 200) is (n in visible)
+            for part in ("content", "original"):
+                answer = await self.http.get(f"{url}/{part}", headers=headers)
+                assert (answer.status_code == 200) is (n in notes), (part, n)
+            chunks = await self.http.get(f"{url}/chunks", headers=headers)
+            if n not in visible:
+                assert chunks.status_code == 404
+            else:
+                assert self.places(chunks, "items", "itemId") <= notes
+
+    async def check_searches(self, headers: dict[str, str], notes: set[int]) -> None:
+        for mode in ("text", "vector", "hybrid"):
+            for url, body in (
+                (f"/api/knowledge-bases/{self.base.id}/search", {}),
+                ("/api/search", {"baseIds": [str(self.base.id)]}),
+            ):
+                asked = {"query": "wheel", "mode": mode, "limit": 50, **body}
+                answer = await self.http.post(url, json=asked, headers=headers)
+                if answer.status_code == 404:
+                    assert not notes
+                else:
+                    assert self.places(answer, "hits", "itemId") == notes, (mode, url)
+
+    async def check_bases(
+        self, headers: dict[str, str], visible: set[int], eyes: set[str] | None, acl: list[str]
+    ) -> None:
+        shown = eyes is None or bool(eyes & set(acl)) or bool(visible)
+        answer = await self.http.get(f"/api/knowledge-bases/{self.base.id}", headers=headers)
+        assert (answer.status_code == 200) is shown
+        if shown:
+            assert sum(answer.json()["itemCounts"].values()) == len(visible)
+        listed = await self.http.get(f"/api/knowledge-bases?name={self.base.name}", headers=headers)
+        assert bool(listed.json()["items"]) is shown
+
+    def places(self, answer: httpx.Response, where: str, what: str) -> set[int]:
+        assert answer.status_code in (200, 404, 409), answer.text
+        found = {UUID(entry[what]) for entry in answer.json().get(where, [])}
+        return {n for n, item_id in enumerate(self.ids) if item_id in found}
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(trees(), lists, st.integers(0, 6), st.none() | lists, lists)
+async def test_every_way_of_reading_shows_what_the_rules_say(
+    mill: app.Gristmill,
+    http: httpx.AsyncClient,
+    things: list[Thing],
+    acl: list[str],
+    changed: int,
+    new: list[str] | None,
+    new_base_acl: list[str],
+) -> None:
+    """S2-28, S2-29, C18: and a permission that was changed holds from the next query on."""
+    world = World(mill, http)
+    await world.file(things, acl)
+    await world.check(things, acl)
+    place = changed % len(things)
+    answer = await http.patch(f"/api/knowledge-items/{world.ids[place]}", json={"acl": new})
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["acl"] == new
+    things = [replace(thing, acl=new) if n == place else thing for n, thing in enumerate(things)]
+    answer = await http.patch(f"/api/knowledge-bases/{world.base.id}", json={"acl": new_base_acl})
+    assert answer.status_code == 200, answer.text
+    await world.check(things, new_base_acl)
+
+
+async def test_on_somebodys_behalf_nothing_else_is_served(
+    mill: app.Gristmill, http: httpx.AsyncClient
+) -> None:
+    """A route that does not go by access lists is refused, also one that is added later."""
+    headers = {ON_BEHALF: "email:ann@x.org"}
+    some = str(uuid4())
+    served = {
+        (method.upper(), path) for path, methods in mill.api.openapi()["paths"].items() for method in methods
+    }
+    assert served >= READS
+    for method, path in sorted(served - READS):
+        if path in ("/healthz", "/readyz"):
+            continue
+        url = path.replace("{base_id}", some).replace("{item_id}", some).replace("{job_id}", some)
+        answer = await http.request(method, url, headers=headers)
+        assert (answer.status_code, answer.json()["code"]) == (403, "not_on_behalf"), (method, path)
+
+
+async def test_a_principal_that_is_none_is_refused(http: httpx.AsyncClient) -> None:
+    for header in ("ann", "role:admin", "{", '{"admin": true}', "email:a@x.org,email:b@x.org"):
+        answer = await http.get("/api/knowledge-bases", headers={ON_BEHALF: header})
+        assert (answer.status_code, answer.json()["code"]) == (422, "bad_principal"), header
+    answer = await http.get("/api/knowledge-bases", headers={ON_BEHALF: "email:nobody"})
+    assert answer.json()["code"] == "bad_acl_entry"
+
+
+async def test_an_empty_list_of_an_item_denies_and_null_inherits(http: httpx.AsyncClient) -> None:
+    """C18: an empty list is not the same as none."""
+    base = (await http.post("/api/knowledge-bases", json={"name": "b", "acl": ["org:*"]})).json()
+    url = f"/api/knowledge-bases/{base['id']}/items"
+    notes: list[dict[str, Any]] = [
+        {"type": "note", "content": "shut", "acl": []},
+        {"type": "note", "content": "open"},
+    ]
+    created = (await http.post(url, json={"items": notes})).json()["created"]
+    assert [item["acl"] for item in created] == [[], None]
+    headers = {ON_BEHALF: "email:ann@x.org"}
+    listed = (await http.get(url, headers=headers)).json()["items"]
+    assert [item["title"] for item in listed] == ["open"]
+    bad = await http.post(url, json={"items": [{"type": "note", "content": "x", "acl": ["everyone"]}]})
+    assert (bad.status_code, bad.json()["code"]) == (422, "bad_acl_entry")

@@ -1,0 +1,155 @@
+"""What segments hold, packed and merged, against plain Python."""
+
+import math
+from collections import Counter
+from uuid import UUID
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gristmill.search import bm25, collapse, postings, segment
+from gristmill.search.languages import language_of
+from gristmill.search.lexer import lexemes
+from gristmill.search.postings import Postings
+from gristmill.search.segment import Words
+from gristmill.search.store import PostingRow, SegmentRow
+from gristmill.search.tidy import MANY, MOST, merge, plan
+
+texts = st.lists(
+    st.lists(st.sampled_from(["mill", "stone", "wheel", "water", "知识", "max_size"]), max_size=12).map(
+        " ".join
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+def built(parts: list[str], first: int = 1) -> segment.Segment:
+    words = [Words(first + n, UUID(int=n // 2), "a title", ("head",), text) for n, text in enumerate(parts)]
+    codes = segment.codes_of(np.ones(70, np.float32) * (1 if n % 2 else -1) for n in range(len(parts)))
+    return segment.build(words, codes)
+
+
+def counts_of(made: segment.Segment) -> dict[int, dict[str, int]]:
+    found: dict[int, dict[str, int]] = {int(no): {} for no in made.arrays.nos}
+    for lexeme, one in made.postings.items():
+        for place, count in zip(one.places.tolist(), one.counts.tolist(), strict=True):
+            found[int(made.arrays.nos[place])][lexeme] = count
+    return found
+
+
+@given(st.sets(st.integers(0, 999), min_size=1), st.sampled_from([1000, 70_000]))
+def test_postings_come_out_as_they_went_in(places: set[int], chunks: int) -> None:
+    ordered = np.array(sorted(places), np.int32)
+    given_ = Postings(ordered, (ordered % 255).astype(np.uint8))
+    found = postings.unpack(postings.pack(given_, chunks), chunks)
+    assert found.places.tolist() == ordered.tolist()
+    assert found.counts.tolist() == given_.counts.tolist()
+
+
+def test_a_common_lexeme_takes_a_bit_a_chunk_and_a_rare_one_some_bytes() -> None:
+    every = Postings(np.arange(8000, dtype=np.int32), np.ones(8000, np.uint8))
+    assert len(postings.pack(every, 8000)) == 1 + 1000 + 8000
+    one = Postings(np.array([7], np.int32), np.ones(1, np.uint8))
+    assert len(postings.pack(one, 8000)) == 4
+
+
+@given(texts)
+def test_a_segment_counts_words_as_a_counter_does_and_the_title_three_times(parts: list[str]) -> None:
+    made = built(parts)
+    for text, (_, found) in zip(parts, counts_of(made).items(), strict=True):
+        expected = Counter(lexemes(f"{text} head", language_of(text)))
+        for lexeme in lexemes("a title", language_of(text)):
+            expected[lexeme] += segment.TITLE_WEIGHT
+        assert found == dict(expected)
+    assert made.tokens == sum(sum(counts.values()) for counts in counts_of(made).values())
+
+
+@given(texts, texts, st.data())
+def test_a_merge_holds_what_is_left_of_its_parts(
+    one: list[str], other: list[str], data: st.DataObject
+) -> None:
+    parts = [built(one), built(other, first=100)]
+    nos = [int(no) for part in parts for no in part.arrays.nos]
+    left = sorted(data.draw(st.sets(st.sampled_from(nos), min_size=1)))
+    rows = sorted(
+        (
+            PostingRow(lexeme, number, postings.pack(found, len(part.arrays.nos)))
+            for number, part in enumerate(parts)
+            for lexeme, found in part.postings.items()
+        ),
+        key=lambda row: (row.lexeme, row.segment),
+    )
+    merged = merge([0, 1], [part.arrays for part in parts], rows, np.array(left), frozenset({"english"}))
+    every = counts_of(parts[0]) | counts_of(parts[1])
+    assert counts_of(merged) == {no: every[no] for no in left}
+    stored = segment.store_form(merged.arrays)
+    again = segment.load_form(stored.nos, stored.items, stored.lengths, stored.codes)
+    assert again.nos.tolist() == left
+    assert again.codes.tolist() == merged.arrays.codes.tolist()
+
+
+@given(texts)
+def test_scores_are_bm25_of_plain_python(parts: list[str]) -> None:
+    made = built(parts)
+    counts = list(counts_of(made).values())
+    asked = ["mill", "stone", "知识"]
+    terms = [
+        bm25.gather(1.0, [(0, made.postings[name])] if name in made.postings else [], len(parts))
+        for name in asked
+    ]
+    scores = bm25.score(terms, made.arrays.lengths)
+    mean = sum(sum(count.values()) for count in counts) / len(counts)
+    for count, score in zip(counts, scores.tolist(), strict=True):
+        expected = 0.0
+        for name in asked:
+            holding = sum(name in other for other in counts)
+            idf = math.log(1 + (len(counts) - holding + 0.5) / (holding + 0.5))
+            norm = bm25.K1 * (1 - bm25.B + bm25.B * sum(count.values()) / mean)
+            expected += idf * count.get(name, 0) * (bm25.K1 + 1) / (count.get(name, 0) + norm)
+        assert score == pytest.approx(expected, rel=1e-4)
+
+
+def test_the_best_come_first_and_ties_by_place() -> None:
+    scores = np.array([0, 2, 1, 2, 0, 3], np.float32)
+    assert bm25.best(scores, 3).tolist() == [5, 1, 3]
+    assert bm25.best(scores, 99).tolist() == [5, 1, 3, 2]
+
+
+def test_items_are_found_in_a_segment_by_their_keys() -> None:
+    made = built(["a", "b", "c", "d", "e"])
+    keys = np.array([segment.item_key(UUID(int=n)) for n in (1, 7, 0)])
+    which, places = made.arrays.of_items(keys)
+    assert sorted(zip(which.tolist(), places.tolist(), strict=True)) == [(0, 2), (0, 3), (2, 0), (2, 1)]
+
+
+def test_small_segments_are_merged_first_and_none_grows_past_the_most() -> None:
+    few = [SegmentRow(n, 1, 10, []) for n in range(MANY - 1)]
+    assert plan(few) == []
+    many = [SegmentRow(n, 1, 10, []) for n in range(MANY)] + [SegmentRow(99, 1, 30_000, [])]
+    assert {row.id for row in plan(many)} == set(range(MANY))
+    large = [SegmentRow(n, 1, MOST // 3, []) for n in range(MANY)]
+    assert sum(row.chunks for row in plan(large)) <= MOST
+
+
+def test_a_base_that_grows_batch_by_batch_has_few_segments_and_merges_each_chunk_seldom() -> None:
+    rows: list[SegmentRow] = []
+    moved = 0
+    for number in range(3000):
+        rows.append(SegmentRow(number, 1, 200, []))
+        while chosen := plan(rows):
+            rows = [row for row in rows if row not in chosen]
+            moved += sum(row.chunks for row in chosen)
+            rows.append(SegmentRow(10_000 + moved, 1, sum(row.chunks for row in chosen), []))
+    assert len(rows) < 40
+    assert moved / (3000 * 200) < 8
+
+
+def test_texts_that_say_the_same_are_one_group() -> None:
+    notice = (
+        "All rights reserved. No part of this document may be copied without permission of the miller, ever."
+    )
+    groups = collapse.groups([notice, "The stones are dressed in spring.", notice + " Again.", ""])
+    assert groups == [[0, 2], [1], [3]]
