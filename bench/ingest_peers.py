@@ -1,0 +1,233 @@
+"""The peers of the pipeline's benchmark. The only module that imports them, and only when they are asked for.
+
+They are an optional dependency group and untyped here: what is imported is `Any`. Each gets a database of its own on the
+given server, and the embedder that costs nothing. Timed from the first file to the last commit; imports, the database
+and its extension are made before.
+
+    llamaindex   IngestionPipeline: SentenceSplitter with our tokenizer, then PGVectorStore, without docstore and cache.
+                 All documents in one run, embedded 512 at a time, added in one transaction, over psycopg2: the quickest
+                 of what was tried (over asyncpg, in portions of 100 documents, with two worker processes)
+    cocoindex    the flow of its own first example: a component for each file, memoised, RecursiveSplitter for markdown,
+                 rows into a table with a vector column and no vector index. It cuts by bytes: `BYTES`, with which it
+                 makes about as many chunks as the others
+"""
+
+import asyncio
+import importlib
+import os
+import shutil
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any, cast
+from uuid import uuid4
+
+import numpy as np
+import psycopg
+from numpy.typing import NDArray
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from tests.embedding.hashed import HashedEmbedder
+
+TOKENS = 256
+DIMENSIONS = 384
+BYTES = 1_200  # see above; 256 of our tokens are as many bytes at most in the corpora of the benchmark
+
+
+async def run(peer: str, url: str, folder: Path) -> tuple[float, int]:
+    """Have `peer` ingest the text files of `folder` into a database of its own: seconds, and chunks."""
+    ingest = {"llamaindex": _llamaindex, "cocoindex": _cocoindex}[peer]
+    async with _database(url) as own:
+        took = await ingest(own, folder)
+        async with await psycopg.AsyncConnection.connect(own) as connection:
+            row = await (await connection.execute("select count(*)::int from data_chunks")).fetchone()
+    return took, row[0] if row else 0
+
+
+@asynccontextmanager
+async def _database(url: str) -> AsyncGenerator[str]:
+    name = sql.Identifier(f"peer_{uuid4().hex}")
+    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
+        await connection.execute(sql.SQL("create database {}").format(name))
+        try:
+            own = make_conninfo(url, dbname=name.as_string(connection).strip('"'))
+            async with await psycopg.AsyncConnection.connect(own, autocommit=True) as there:
+                await there.execute("create extension vector")
+            yield own
+        finally:
+            await connection.execute(sql.SQL("drop database {} with (force)").format(name))
+
+
+def _import(name: str) -> Any:
+    return cast(Any, importlib.import_module(name))
+
+
+def _files(folder: Path) -> list[Path]:
+    return [path for path in sorted(folder.rglob("*")) if path.suffix in (".md", ".txt")]
+
+
+# ── LlamaIndex ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def _llamaindex(url: str, folder: Path) -> float:
+    with TemporaryDirectory() as name:
+        # It splits sentences with data in its wheel. uv installs files as hard links, which nltk does not read, for a
+        # link may lead anywhere; so it is given a copy.
+        core = Path(_import("llama_index.core").__file__).parent
+        os.environ["NLTK_DATA"] = shutil.copytree(core / "_static/nltk_cache", f"{name}/nltk")
+        try:
+            return await asyncio.to_thread(_llamaindex_run, url, folder)
+        finally:
+            del os.environ["NLTK_DATA"]
+
+
+def _llamaindex_run(url: str, folder: Path) -> float:
+    core, sqlalchemy = _import("llama_index.core"), _import("sqlalchemy")
+    engine, async_engine = _engines(url)
+    hashed = HashedEmbedder(dimensions=DIMENSIONS)
+    store = _import("llama_index.vector_stores.postgres").PGVectorStore(
+        table_name="chunks", embed_dim=DIMENSIONS, engine=engine, async_engine=async_engine
+    )
+    pipeline = _import("llama_index.core.ingestion").IngestionPipeline(
+        transformations=[
+            _import("llama_index.core.node_parser").SentenceSplitter(
+                chunk_size=TOKENS, chunk_overlap=0, tokenizer=_tokens(hashed)
+            ),
+            _hashed_embedding(hashed)(embed_batch_size=512),
+        ],
+        vector_store=store,
+        disable_cache=True,
+    )
+    began = time.perf_counter()
+    # A path that is part of the text that is embedded would make the chunks smaller.
+    hidden = {"excluded_embed_metadata_keys": ["path"], "excluded_llm_metadata_keys": ["path"]}
+    documents = [
+        core.Document(text=path.read_text(encoding="utf-8"), metadata={"path": str(path)}, **hidden)
+        for path in _files(folder)
+    ]
+    pipeline.run(documents=documents)
+    took = time.perf_counter() - began
+    assert sqlalchemy.inspect(engine).has_table("data_chunks")
+    engine.dispose()
+    return took
+
+
+def _engines(url: str) -> tuple[Any, Any]:
+    """Connections by Unix socket, which its own parameters can't express."""
+    parts = conninfo_to_dict(url)
+    asyncio_part = _import("sqlalchemy.ext.asyncio")
+    query = {"host": str(parts["host"])}
+    made = _import("sqlalchemy").URL.create(
+        "postgresql+psycopg2",
+        username=parts.get("user"),
+        password=parts.get("password"),
+        database=parts["dbname"],
+        query={**query, **({"port": str(parts["port"])} if "port" in parts else {})},
+    )
+    return (
+        _import("sqlalchemy").create_engine(made),
+        asyncio_part.create_async_engine(made.set(drivername="postgresql+asyncpg")),
+    )
+
+
+def _tokens(hashed: HashedEmbedder) -> Callable[[str], list[int]]:
+    return lambda text: hashed.tokenizer.encode(text, add_special_tokens=False).ids
+
+
+def _hashed_embedding(hashed: HashedEmbedder) -> Any:
+    """Its port for embedders, which is a class to derive from."""
+
+    def embed(_self: Any, text: str) -> list[float]:
+        return hashed.vector(text).tolist()
+
+    async def aembed(_self: Any, text: str) -> list[float]:
+        return hashed.vector(text).tolist()
+
+    base = _import("llama_index.core.embeddings").BaseEmbedding
+    return type(
+        "HashedEmbedding",
+        (base,),
+        {"_get_text_embedding": embed, "_get_query_embedding": embed, "_aget_query_embedding": aembed},
+    )
+
+
+# ── CocoIndex ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def _cocoindex(url: str, folder: Path) -> float:
+    os.environ["COCOINDEX_DISABLE_USAGE_TRACKING"] = (
+        "1"  # else it calls home when it is imported, and at each update
+    )
+    coco, asyncpg = _import("cocoindex"), _import("asyncpg")
+    postgres = _import("cocoindex.connectors.postgres")
+    parts = conninfo_to_dict(url)
+    with TemporaryDirectory() as state:
+        async with asyncpg.create_pool(
+            host=parts["host"], port=parts.get("port"), user=parts.get("user"), database=parts["dbname"]
+        ) as pool:
+            provider = _import("cocoindex._internal.context_keys").ContextProvider()
+            # The key is known to the whole process: each run has its own.
+            key = coco.ContextKey(f"database_{uuid4().hex}")
+            provider.provide(key, pool)
+            environment = coco.Environment(
+                coco.Settings(db_path=Path(state)), name=uuid4().hex, context_provider=provider
+            )
+            main = _flow(coco, postgres, key, folder)
+            app = coco.App(coco.AppConfig(name="bench", environment=environment), main)
+            began = time.perf_counter()
+            await app.update()
+            took = time.perf_counter() - began
+            environment.close()
+    return took
+
+
+def _flow(coco: Any, postgres: Any, key: Any, folder: Path) -> Any:
+    localfs = _import("cocoindex.connectors.localfs")
+    file_resource = _import("cocoindex.resources.file")
+    new_ids = _import("cocoindex.resources.id").IdGenerator
+    vector = _import("cocoindex.resources.schema").VectorSchema(dtype=np.dtype(np.float32), size=DIMENSIONS)
+    splitter = _import("cocoindex.ops.text").RecursiveSplitter()
+    hashed = HashedEmbedder(dimensions=DIMENSIONS)
+
+    @dataclass
+    class Row:
+        id: int
+        filename: str
+        chunk_start: int
+        chunk_end: int
+        text: str
+        embedding: Annotated[NDArray[np.float32], vector]
+
+    async def chunk_of(chunk: Any, filename: str, ids: Any, table: Any) -> None:
+        row = Row(
+            await ids.next_id(chunk.text),
+            filename,
+            chunk.start.char_offset,
+            chunk.end.char_offset,
+            chunk.text,
+            hashed.vector(chunk.text),
+        )
+        table.declare_row(row=row)
+
+    async def file_of(file: Any, table: Any) -> None:
+        chunks = splitter.split(
+            await file.read_text(), chunk_size=BYTES, chunk_overlap=0, language="markdown"
+        )
+        each = coco.fn(chunk_of)
+        await coco.map(each, chunks, str(file.file_path.path), new_ids(), table)
+
+    async def main() -> None:
+        table = await postgres.mount_table_target(
+            key,
+            table_name="data_chunks",
+            table_schema=await postgres.TableSchema.from_class(Row, primary_key=["id"]),
+        )
+        matcher = file_resource.PatternFilePathMatcher(included_patterns=["**/*.md", "**/*.txt"])
+        walked = localfs.walk_dir(folder, recursive=True, path_matcher=matcher)
+        await coco.mount_each(coco.fn(memo=True)(file_of), walked.items(), table)
+
+    return coco.fn(main)
