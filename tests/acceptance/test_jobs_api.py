@@ -58,7 +58,7 @@ async def test_a_cancelled_job_leaves_its_item_failed_not_stuck(
     assert (await ended(http, waiting["id"]))["error"]["code"] == "cancelled"
 
     other = await make_base(http, "other")
-    with faults.watch("index.batch_written", hold=True) as held:
+    with faults.watch("index.embedded", hold=True) as held:
         (running,) = (await add(http, other, {"type": "note", "content": "two"}))["created"]
         await held.passed.wait()
         (job,) = (await http.get("/api/jobs", params={"itemId": running["id"]})).json()["items"]
