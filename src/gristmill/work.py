@@ -1,7 +1,7 @@
 """Every kind of durable work: its arguments, lane, attempts, uniqueness and band.
 
     kind              arguments         lane     attempts    unique while it lives     band
-    index_document    item, version     base     5           item and version          normal; interactive for few
+    index_document    item, version     base     10          item and version          normal; interactive for few
     prepare_root      item, version     base     5           item and version          as above
     delete_subtree    base, roots       base     for ever    base and roots            interactive
     reindex_subtree   base, roots       base     5           base and roots            normal
@@ -34,6 +34,8 @@ class IndexDocument(Work):
     """Read, chunk, embed and publish one version of a leaf."""
 
     kind = "index_document"
+    # Documents are worked on side by side: each is lost with its worker, whoever's fault that was.
+    attempts = 10
 
     item_id: ItemId
     version: int

@@ -53,7 +53,7 @@ async def test_a_cancelled_job_leaves_its_item_failed_not_stuck(
     assert (cancelled["state"], cancelled["band"], cancelled["maxAttempts"]) == (
         "cancelled",
         "interactive",
-        5,
+        10,
     )
     assert (await ended(http, waiting["id"]))["error"]["code"] == "cancelled"
 

@@ -205,6 +205,32 @@ async def test_a_job_whose_workers_keep_dying_is_given_up(db: Database) -> None:
     assert once.seen == []
 
 
+async def test_jobs_that_were_lost_twice_are_run_one_at_a_time(db: Database) -> None:
+    """Whichever of them kills its worker takes no other suspect along; none is counted for waiting."""
+    await enqueue(db, *(Plain(n) for n in range(6)))
+    async with db.connection() as tx:
+        lost = '[{"code": "worker_lost"}, {"code": "worker_lost"}]'
+        await tx.execute("update job set attempt = 2, errors = %s where (payload ->> 'n')::int < 4", [lost])
+    at_once, most, attempts = set[int](), 0, list[int]()
+
+    async def run(job: Job) -> Outcome:
+        nonlocal most
+        n = Plain.of(job).n
+        if n < 4:
+            at_once.add(n)
+            most = max(most, len(at_once))
+            attempts.append(job.attempt)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        at_once.discard(n)
+        return Done()
+
+    async with working(db, {"plain": Handler(run)}):
+        await until(settled(db, done=6))
+    assert most == 1
+    assert attempts == [3, 3, 3, 3]
+
+
 async def test_nothing_is_lost_when_all_connections_are_cut_again_and_again(db: Database) -> None:
     async with db.connection() as tx:
         await tx.execute("create table effect (n int)")

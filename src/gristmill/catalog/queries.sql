@@ -157,7 +157,8 @@ select i.id, i.base_id, i.parent_id, i.type, i.title, i.status, i.error_code, i.
 -- name: items_of
 -- These items, whatever their state.
 select id, base_id, parent_id, type, title, status, error_code, error_message, warnings, source, size_bytes,
-       wanted_version, live_version, chunk_count, left_out, created_at, updated_at, acl, metadata
+       wanted_version, live_version, chunk_count, left_out, created_at, updated_at, acl, metadata,
+       (select p.percent from progress p where p.item_id = item.id and p.version = item.wanted_version) as percent
   from item where id = any (%(ids)s::uuid[]) order by id;
 
 -- name: items
@@ -203,9 +204,13 @@ select least(clock_now() - interval '500 ms', (
 
 -- name: changes
 -- Items that changed since a mark.
-select id, base_id, updated_at from item
- where updated_at >= %(since)s and (%(bases)s::uuid[] is null or base_id = any (%(bases)s))
- order by updated_at desc limit %(limit)s;
+select c.id, c.base_id, max(c.updated_at) as updated_at from (
+    select i.id, i.base_id, i.updated_at from item i
+     where i.updated_at >= %(since)s and (%(bases)s::uuid[] is null or i.base_id = any (%(bases)s))
+    union all
+    select i.id, i.base_id, p.updated_at from progress p join item i on i.id = p.item_id
+     where p.updated_at >= %(since)s and (%(bases)s::uuid[] is null or i.base_id = any (%(bases)s))) c
+ group by c.id, c.base_id order by 3 desc limit %(limit)s;
 
 -- name: outermost
 -- Those of the items that have none of the others above them.

@@ -74,6 +74,7 @@ class Writer:
             await self._keep(tx, writing)
             for base_id in sorted(prepared):
                 await publish.write(tx, base_id, prepared[base_id])
+            await jobs.progressed(tx, [one.document.job for one in writing if one.chunks and not one.ends])
             await self._publish(tx, [one.document for one in writing if one.ends])
         took = time.monotonic() - started
         for one in writing:

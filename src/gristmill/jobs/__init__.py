@@ -22,6 +22,7 @@ from gristmill.jobs.store import (
     hurry,
     load_result,
     others_run,
+    progressed,
     revive,
     save_result,
 )
@@ -65,6 +66,7 @@ __all__ = [
     "look",
     "next_time",
     "others_run",
+    "progressed",
     "put_schedules",
     "remove_schedules",
     "revive",

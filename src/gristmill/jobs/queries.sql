@@ -50,6 +50,10 @@ select id from job where id = %(id)s and lease = %(lease)s and state = 'running'
 select j.id from job j join unnest(%(ids)s::uuid[], %(leases)s::uuid[]) u(id, lease) on j.id = u.id and j.lease = u.lease
  where j.state = 'running' order by j.id for no key update of j;
 
+-- name: progressed
+-- Jobs that came further begin to count their attempts anew; the caller has proved their leases.
+update job set attempt = 1 where id = any (%(ids)s::uuid[]) and attempt > 1;
+
 -- name: postpone
 -- running -> delayed, or queued when the delay is zero; cancelled when that was asked meanwhile.
 select job_return(array[j.id], %(delay)s::interval, %(counted)s, %(error)s::jsonb)

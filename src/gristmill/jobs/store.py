@@ -31,6 +31,15 @@ async def fence_all(tx: Tx, jobs: Sequence[Job]) -> set[JobId]:
     return set(await queries.values(tx, "fence_all", ids=ids, leases=leases))
 
 
+async def progressed(tx: Tx, jobs: Sequence[Job]) -> None:
+    """These jobs came further: what is left of their attempts is for what is left of their work."""
+    tried = [job for job in jobs if job.attempt > 1]
+    if tried:
+        await queries.run(tx, "progressed", ids=[job.id for job in tried])
+        for job in tried:
+            job.attempt = 1
+
+
 async def complete_all(tx: Tx, jobs: Sequence[Job]) -> None:
     """running → done, for jobs that the transaction has proved to be ours."""
     ids, leases = [job.id for job in jobs], [job.lease for job in jobs]

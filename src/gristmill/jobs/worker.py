@@ -14,6 +14,10 @@ What the worker knows and what the database knows can come apart where a connect
     a settling was lost                       it is repeated until it is answered; a second time finds nothing
     the lease ran out meanwhile               another runs the job, and ours settles nothing
     the worker was declared gone              it stops what it runs, and joins again under a new id
+
+A worker that is lost may have been killed by one of its jobs; which one, nobody knows. A job that was lost twice already is
+a suspect. A worker runs one suspect at a time, and gives the others back uncounted: so whatever kills its workers is soon
+found out, and takes few others with it.
 """
 
 import asyncio
@@ -41,6 +45,8 @@ POLL = timedelta(seconds=1)
 SHORTEST_POLL = timedelta(milliseconds=10)
 CLAIM_BATCH = 256
 _SWEEP_EVERY = 60.0
+SUSPECT = 3  # attempts, of which the last was lost
+_NEXT_SUSPECT = timedelta(milliseconds=200)
 
 
 @dataclass(frozen=True)
@@ -80,6 +86,7 @@ class Worker:
         self._wake, self._pulse_now, self._stopping = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._running: dict[JobId, tuple[Job, asyncio.Task[None]]] = {}
         self._cancelled: set[JobId] = set()
+        self._suspect: JobId | None = None
         self._settling: set[JobId] = set()
         self._finished: list[Job] = []
         self._unsettled: list[tuple[Job, retry.Move]] = []
@@ -184,6 +191,7 @@ class Worker:
                 await self._settle(job, move)
         finally:
             del self._running[job.id]
+            self._suspect = None if self._suspect == job.id else self._suspect
             self._cancelled.discard(job.id)
             self._settling.discard(job.id)
             self._more = True
@@ -199,6 +207,10 @@ class Worker:
                     f"Given up: the worker was lost at each of {job.max_attempts} attempts.",
                     code="worker_lost",
                 )
+            if job.interrupted and job.attempt >= SUSPECT:
+                if self._suspect is not None:
+                    return retry.Postpone(_NEXT_SUSPECT, counted=False)
+                self._suspect = job.id
             handler = self._handlers.get(job.kind)
             if handler is None:
                 raise Permanent(f"No handler for work of kind {job.kind!r}.", code="unknown_kind")

@@ -22,7 +22,7 @@ from gristmill.search.languages import language_of
 from gristmill.search.lexer import RECIPE, lexemes
 from gristmill.search.postings import Postings
 
-MOST = 1 << 16  # chunks of one segment: places fit two bytes, and merging it fits in memory
+MOST = 1 << 14  # chunks of one segment: places fit two bytes, and merging it takes some 100 MB
 TITLE_WEIGHT = 3
 _LONGEST = 0xFFFF
 

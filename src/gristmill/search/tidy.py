@@ -1,6 +1,6 @@
 """Keeps segments few: the job `tidy_base`.
 
-    small ones          are merged; each chunk is merged some log₂ times on its way into segments of 65,536
+    small ones          are merged; each chunk is merged some log₂ times on its way into segments of 16,384
     words of another    lexer's recipe, or none: the chunks are lexed anew
     what is gone        is left out of whatever is merged; where it is much, or gone for an hour, its segments are rewritten
 
