@@ -194,6 +194,9 @@ def main() -> None:
     parser.add_argument("--files", type=int, default=1_000_000, help="at most so many files of the corpus")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--peers", default="llamaindex,cocoindex")
+    parser.add_argument("--megabytes", type=int, default=1024, help="of the large text of `memory`")
+    parser.add_argument("--notes", type=int, default=100_000, help="of `memory`")
+    parser.add_argument("--kills", type=int, default=50)
     asked = parser.parse_args()
     wanted = asked.only or ["pace", "free", "memory", "kills"]
     peers = [peer for peer in asked.peers.split(",") if peer]
@@ -205,9 +208,9 @@ def main() -> None:
         from bench import ingest_trials
 
         if "memory" in wanted:
-            asyncio.run(ingest_trials.memory())
+            asyncio.run(ingest_trials.memory(asked.megabytes, asked.notes))
         if "kills" in wanted:
-            asyncio.run(ingest_trials.kills(asked.corpus))
+            asyncio.run(ingest_trials.kills(asked.corpus, min(500, asked.files), asked.kills))
 
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@ given server, and the embedder that costs nothing. Timed from the first file to 
 and its extension are made before.
 
     llamaindex   IngestionPipeline: SentenceSplitter with our tokenizer, then PGVectorStore, without docstore and cache.
-                 All documents in one run, embedded 512 at a time, added in one transaction, over psycopg2: the quickest
-                 of what was tried (over asyncpg, in portions of 100 documents, with two worker processes)
+                 All documents in one run, embedded 512 at a time, added in one transaction, over psycopg2. Over asyncpg and
+                 in portions of 100 documents it took 3 % longer, with two worker processes twice as long
     cocoindex    the flow of its own first example: a component for each file, memoised, RecursiveSplitter for markdown,
                  rows into a table with a vector column and no vector index. It cuts by bytes: `BYTES`, with which it
                  makes about as many chunks as the others
@@ -35,7 +35,7 @@ from tests.embedding.hashed import HashedEmbedder
 
 TOKENS = 256
 DIMENSIONS = 384
-BYTES = 1_200  # see above; 256 of our tokens are as many bytes at most in the corpora of the benchmark
+BYTES = 1_200
 
 
 async def run(peer: str, url: str, folder: Path) -> tuple[float, int]:

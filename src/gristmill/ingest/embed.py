@@ -12,7 +12,7 @@ of its work, at least `LEAST`, at most `MOST`.
 On failure: a text that is refused fails its own document alone. When the embedder is down, everything waits here for a
 while, then goes back to the queue without an attempt being counted. What failed is tried again document by document, in
 ever smaller batches, until it is known whose fault it is: one that keeps failing while others go well has an attempt
-counted.
+counted. A provider that asked for time is asked again for the same batches.
 """
 
 import asyncio
@@ -40,6 +40,9 @@ _GOAL = 0.5  # seconds of embedding in one batch
 _PATIENCE = timedelta(seconds=20)  # how long documents wait here for an embedder that is down
 _PAUSES = (1, 2, 5, 10, 20, 60)  # seconds
 _STRIKES = 3
+# The provider asked for time, or was not even asked: that is about no text. To look for one that is at fault would send
+# each document by itself, and so many requests to one who wants fewer.
+_BLAMELESS = frozenset({"embedder_rate_limited", "embedder_paced"})
 
 Vector = NDArray[np.float32]
 LookUp = Callable[[str, BaseId, Sequence[bytes]], Awaitable[dict[bytes, Vector]]]
@@ -282,7 +285,8 @@ class Embedding:
         for document, back in pieces.items():
             document.give_back(back)
             document.note = error.message
-            self._suspect(document, len(back), alone=len(pieces) == 1)
+            if error.code not in _BLAMELESS:
+                self._suspect(document, len(back), alone=len(pieces) == 1)
             document.waiting_since = document.waiting_since or time.monotonic()
             if document.strikes >= _STRIKES:
                 document.fail(error)

@@ -1,0 +1,222 @@
+"""What the pipeline survives, and what it needs: memory of a worker process, and kills. Part of `bench.ingest`.
+
+    memory   a worker process with the embedder that costs nothing: one text file, and many notes; its peak above the idle
+             state, sampled every 50 ms, with its child processes. PSS counts shared pages by their share
+    kills    an undisturbed run of some files, then one whose worker is killed at random moments: whether the index is the
+             same, and how many texts more were embedded
+
+PostgreSQL runs beside the worker, not below it, and is not counted.
+"""
+
+import asyncio
+import random
+import shutil
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory, gettempdir
+from uuid import uuid4
+
+import psutil
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from bench.ingest import WIDE, copied, files
+from gristmill.catalog import BaseId, NewItem
+from gristmill.db import Database, embedded
+from gristmill.db.migrate import migrate
+from gristmill.ingest.chunk import DEFAULT_TOKENS, Chunker
+from gristmill.ingest.embed import PARALLEL
+from gristmill.operations import add, bases
+from gristmill.sources import FileSource, NoteSource
+from tests.crash.following import Daemon
+from tests.crash.killing import ROOT, Trial, differing, moments
+from tests.embedding.hashed import HashedEmbedder
+from tests.process import environment
+
+DIMENSIONS = 384
+GOAL = 300  # MB above the idle worker
+_CACHE = Path(gettempdir()) / "gristmill-bench-cache"
+_EVERY = 0.05
+
+
+@asynccontextmanager
+async def _server(folder: Path) -> AsyncGenerator[str]:
+    server = await asyncio.to_thread(embedded.start, folder / "database")
+    try:
+        yield server.url
+    finally:
+        await asyncio.to_thread(server.close)
+
+
+def _database(url: str, name: str) -> str:
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
+    return make_conninfo(url, dbname=name)
+
+
+# ── memory ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass
+class Peak:
+    """The most that a process and its children were seen to hold, in MB."""
+
+    pss: float = 0.0
+    rss: float = 0.0
+
+    def see(self, process: psutil.Process) -> None:
+        """Look once."""
+        pss = rss = 0
+        for one in [process, *process.children(recursive=True)]:
+            try:
+                held = one.memory_full_info()
+            except psutil.NoSuchProcess:
+                continue
+            pss, rss = pss + held.pss, rss + held.rss
+        self.pss, self.rss = max(self.pss, pss / 2**20), max(self.rss, rss / 2**20)
+
+    async def watch(self, process: psutil.Process) -> None:
+        """Look until cancelled."""
+        while True:
+            await asyncio.to_thread(self.see, process)
+            await asyncio.sleep(_EVERY)
+
+
+async def memory(megabytes: int = 1024, notes: int = 100_000) -> None:
+    """Print what a worker needs beyond its idle state."""
+    with TemporaryDirectory() as name:
+        top = Path(name)
+        async with _server(top) as url:
+            text = top / "large.txt"
+            written = await asyncio.to_thread(_write_text, text, megabytes)
+            source = FileSource(text, limit=4 * 2**30)
+            entry = add.Entry(NewItem("file", text.name, str(text), source={"path": str(text)}), source)
+            await _measure(url, top, f"one text of {written / 2**20:,.0f} MB", [[entry]])
+            text.unlink()
+            calls = [
+                [_note(number) for number in range(start, min(notes, start + 10_000))]
+                for start in range(0, notes, 10_000)
+            ]
+            await _measure(url, top, f"{notes:,} notes", calls)
+
+
+def _note(number: int) -> add.Entry:
+    text = f"Note {number}: the miller of day {number} ground {number * 7} sacks of rye."
+    return add.Entry(NewItem("note", f"note {number}", str(number), body=text), NoteSource(text, "note"))
+
+
+def _write_text(path: Path, megabytes: int) -> int:
+    """Paragraphs of random words, no two alike."""
+    dice = random.Random(5)
+    words = ["".join(dice.choices("abcdefghijklmnopqrstuvwxyz", k=dice.randint(2, 9))) for _ in range(20_000)]
+    with path.open("w") as file:
+        while file.tell() < megabytes * 2**20:
+            file.write(" ".join(dice.choices(words, k=120)) + ".\n\n")
+        return file.tell()
+
+
+async def _measure(url: str, top: Path, what: str, calls: list[list[add.Entry]]) -> None:
+    own = _database(url, f"memory_{uuid4().hex}")
+    await migrate(own)
+    db = Database(own)
+    await db.open()
+    given = {
+        "database_url": own,
+        "embedder": "hashed",
+        "log_level": "error",
+        "max_document_mb": "4096",
+        "max_queue_per_base": "1000000",
+    }
+    env = {**environment(top / "data", _CACHE, **given), "PYTHONPATH": str(ROOT)}
+    arguments = ["tests.ingest.worker", str(DIMENSIONS), "0", str(top / "counted")]
+    worker = Daemon(arguments, env, top / "log")
+    try:
+        await worker.start()
+        assert worker.process is not None
+        process = psutil.Process(worker.process.pid)
+        await asyncio.sleep(3)  # until nothing of its start is under way
+        idle, peak = Peak(), Peak()
+        idle.see(process)
+        watching = asyncio.create_task(peak.watch(process))
+        base = await bases.create(db, "memory", HashedEmbedder(dimensions=DIMENSIONS), {})
+        began = time.perf_counter()
+        for entries in calls:
+            await add.add(db, base.id, entries, WIDE)
+        chunks = await _done(db, base.id)
+        took = time.perf_counter() - began
+        watching.cancel()
+        above = peak.pss - idle.pss
+        print(
+            f"memory: {what}: {chunks:,} chunks in {took:.0f} s ({chunks / took:,.0f}/s), PSS idle {idle.pss:.0f} MB,"
+            f" peak {peak.pss:.0f} MB: {above:.0f} MB above (RSS {peak.rss - idle.rss:.0f} MB);"
+            f" {'holds' if above <= GOAL else 'DOES NOT HOLD'}: at most {GOAL} MB",
+            flush=True,
+        )
+    finally:
+        worker.kill()
+        await db.close()
+
+
+async def _done(db: Database, base_id: BaseId) -> int:
+    """Wait until nothing of the base is active; its chunks."""
+    while True:
+        async with db.connection() as tx:
+            row = await (
+                await tx.execute(
+                    "select b.ingested, (select sum(chunk_count)::int from item where base_id = b.id),"
+                    "       (select count(*)::int from item where base_id = b.id and status = 'failed')"
+                    "  from base b where b.id = %s",
+                    [base_id],
+                )
+            ).fetchone()
+        if row and row[0]:
+            if row[2]:
+                print(f"  {row[2]} items FAILED")
+            return row[1] or 0
+        await asyncio.sleep(0.2)
+
+
+# ── kills ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def kills(corpus: Path, most: int = 500, shots: int = 50, seconds: float = 60.0) -> None:
+    """Print what became of an index whose worker was killed so often, of so many files, in a run of about `seconds`."""
+    paths = files(corpus, most)
+    with TemporaryDirectory() as name:
+        top = Path(name)
+        folder = copied(paths, corpus, top / "corpus")
+        texts = len({text for path in paths for text in _texts(path)})
+        pause = seconds * PARALLEL / texts
+        async with _server(top) as url:
+            for each in ("calm", "killed"):
+                (top / each).mkdir()
+            trials = [
+                Trial(_database(url, each), folder, top / each, _CACHE, pause, limit=3600.0)
+                for each in ("calm", "killed")
+            ]
+            began = time.perf_counter()
+            calm = await trials[0].run([])
+            print(
+                f"kills: undisturbed, {len(paths)} files, {calm.embedded:,} texts embedded"
+                f" in {time.perf_counter() - began:.0f} s",
+                flush=True,
+            )
+            killed = await trials[1].run(moments(random.Random(), shots, calm.embedded, 0.5))
+        more = killed.embedded - calm.embedded
+        differ = differing(calm.index, killed.index)
+        print(
+            f"kills: {killed.kills} kills, items {killed.statuses}, promises broken {killed.violations};"
+            f" {len(differ)} of {len(calm.index)} items differ; {more:,} texts embedded twice,"
+            f" {more / max(1, killed.kills):.1f} for each kill"
+        )
+        shutil.rmtree(folder)
+
+
+def _texts(path: Path) -> list[str]:
+    chunker = Chunker(HashedEmbedder().tokenizer, DEFAULT_TOKENS)
+    text = path.read_text(encoding="utf-8")
+    return [piece.text for piece in [*chunker.feed(text), *chunker.finish()]]

@@ -1,0 +1,178 @@
+"""A whole mill before a provider that misbehaves: what passes costs time alone, what does not is told on the item."""
+
+import random
+from collections.abc import AsyncGenerator, Callable
+from itertools import count
+from typing import Any
+
+import httpx
+import pytest
+
+from gristmill import app
+from gristmill.settings import Settings
+from tests.acceptance.test_api import add, make_base
+from tests.embedding.endpoint import Answer, Asked, Endpoint, hashed_vectors
+from tests.waiting import until
+
+NOTES = 40
+Answering = Callable[[Asked], Answer | None]
+
+
+@pytest.fixture
+def settings(settings: Settings, endpoint: Endpoint) -> Settings:
+    """The provider is the default embedder; one that hangs is given up soon."""
+    provider = {"url": endpoint.url, "model": "hashed", "dimensions": 64, "batch_size": 16, "timeout": 0.5}
+    return Settings.model_validate(
+        {
+            **settings.model_dump(exclude={"embedder", "embedders"}),
+            "database_url": settings.database_url,
+            "embedder": "provider",
+            "embedders": {"provider": provider},
+        }
+    )
+
+
+@pytest.fixture
+async def mill(settings: Settings) -> AsyncGenerator[app.Gristmill]:
+    async with app.running(settings, work=True) as running:
+        yield running
+
+
+async def add_notes(http: httpx.AsyncClient, notes: int = NOTES, poison: int | None = None) -> str:
+    base = await make_base(http)
+    texts = ["poison" if n == poison else f"note number {n}" for n in range(notes)]
+    await add(
+        http,
+        base,
+        *({"type": "note", "title": f"n{n}", "content": text} for n, text in enumerate(texts)),
+    )
+    return base
+
+
+async def at_rest(http: httpx.AsyncClient, base: str, notes: int = NOTES) -> dict[str, int]:
+    async def look() -> dict[str, int] | None:
+        counts = (await http.get(f"/api/knowledge-bases/{base}")).json()["itemCounts"]
+        settled = counts.get("completed", 0) + counts.get("failed", 0)
+        return counts if settled == notes else None
+
+    return await until(look)
+
+
+async def errors(mill: app.Gristmill) -> list[tuple[Any, ...]]:
+    """Each error that an item shows, and how many show it."""
+    async with mill.db.connection() as tx:
+        return await (
+            await tx.execute(
+                "select error_code, count(*)::int from item where error_code is not null group by 1 order by 1"
+            )
+        ).fetchall()
+
+
+async def attempts(mill: app.Gristmill) -> list[tuple[Any, ...]]:
+    """The attempts that jobs of documents took, and what went wrong in them."""
+    async with mill.db.connection() as tx:
+        return await (
+            await tx.execute(
+                "select distinct attempt, jsonb_array_length(errors) from job_history"
+                " where kind = 'index_document' and outcome = 'done'"
+            )
+        ).fetchall()
+
+
+# ── what passes ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def first(times: int, trouble: Callable[[Asked], Answer | None]) -> Answering:
+    """Trouble for the first requests, proper answers from then on."""
+    counted = count()
+    return lambda asked: trouble(asked) if next(counted) < times else hashed_vectors(asked)
+
+
+def at_random(dice: random.Random) -> Answering:
+    """A server error every third time; twice at first, so that there is one for certain."""
+    counted = count()
+
+    def answer(asked: Asked) -> Answer:
+        return Answer(500, b"oops") if next(counted) < 2 or dice.random() < 1 / 3 else hashed_vectors(asked)
+
+    return answer
+
+
+TROUBLE: dict[str, tuple[Callable[[], Answering], int]] = {
+    # Longer than a request is held back for: the documents wait in the pipeline.
+    "429": (lambda: first(1, lambda _: Answer(429, b"slow", {"Retry-After": "5"})), 8),
+    "429 now and then": (lambda: first(3, lambda _: Answer(429, b"slow", {"Retry-After": "1"})), 12),
+    "500": (lambda: at_random(random.Random(11)), 40),
+    "hangs": (lambda: first(2, lambda _: None), 12),
+    "cut short": (lambda: first(3, lambda asked: Answer(200, hashed_vectors(asked).body, cut=50)), 12),
+}
+
+
+@pytest.mark.parametrize("trouble", TROUBLE)
+async def test_what_passes_fails_no_item_and_costs_no_attempt(
+    mill: app.Gristmill, http: httpx.AsyncClient, endpoint: Endpoint, trouble: str
+) -> None:
+    """S4-42, S4-44: it is waited for, without asking all the time."""
+    answering, most = TROUBLE[trouble]
+    endpoint.answer = answering()
+    base = await add_notes(http)
+    assert await at_rest(http, base) == {"completed": NOTES}
+    assert await attempts(mill) == [(1, 0)]
+    assert len(endpoint.asked) <= most
+    answered = await http.post(f"/api/knowledge-bases/{base}/search", json={"query": "number 7"})
+    assert answered.json()["hits"]
+
+
+# ── what does not ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def with_vectors(vector: list[float]) -> Answering:
+    """A server that gives every text this vector."""
+
+    def answer(asked: Asked) -> Answer:
+        entries = [{"index": index, "embedding": vector} for index in range(len(asked.body["input"]))]
+        return Answer(200, {"data": entries})
+
+    return answer
+
+
+FAULTS: dict[str, tuple[Answering, str]] = {
+    "wrong dimensions": (with_vectors([1.0] * 32), "embedder_dimensions"),
+    "not a number": (with_vectors([float("nan")] * 64), "embedder_bad_answer"),
+    "401": (lambda _: Answer(401, {"error": "no"}), "embedder_unauthorized"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_what_does_not_pass_is_told_on_each_item(
+    mill: app.Gristmill, http: httpx.AsyncClient, endpoint: Endpoint, fault: str
+) -> None:
+    """S4-41: at once, with a code and in words, and not again and again."""
+    endpoint.answer, code = FAULTS[fault]
+    base = await add_notes(http, notes=8)
+    assert await at_rest(http, base, notes=8) == {"failed": 8}
+    assert await errors(mill) == [(code, 8)]
+    assert (
+        len(endpoint.asked) <= 4 * 8
+    )  # a batch that is refused is asked for again in halves, down to each text
+
+
+async def test_a_text_that_is_refused_fails_its_own_item_alone(
+    mill: app.Gristmill, http: httpx.AsyncClient, endpoint: Endpoint
+) -> None:
+    """S4-47."""
+
+    def answer(asked: Asked) -> Answer:
+        if any("poison" in text for text in asked.body["input"]):
+            return Answer(400, {"error": {"message": "invalid input"}})
+        return hashed_vectors(asked)
+
+    endpoint.answer = answer
+    base = await add_notes(http, poison=17)
+    assert await at_rest(http, base) == {"completed": NOTES - 1, "failed": 1}
+    assert await errors(mill) == [("embedder_refused", 1)]
+    failed = await http.get(f"/api/knowledge-bases/{base}/items", params={"status": "failed"})
+    (item,) = failed.json()["items"]
+    assert item["title"] == "n17"
+    assert "invalid input" in item["error"]["message"]
+    assert len(endpoint.asked) <= 30
