@@ -11,8 +11,12 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from gristmill.ingest.embed import LEAST, PARALLEL
 from tests.crash.killing import Trial, differing, moments
 
-# Few documents at once: one that is under way at five losses of its worker is given up, and there are five.
-FILES, SLOTS, KILLS, PAUSE = 24, 3, 5, 0.02
+FILES, SLOTS, KILLS, PAUSE = (
+    24,
+    32,
+    6,
+    0.02,
+)  # all of them are under way at each kill, until they are suspects
 BATCH = max(LEAST, 25)  # the batches aim at half a second of the embedder, which takes 0.02 s for each text
 
 
