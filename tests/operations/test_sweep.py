@@ -87,7 +87,7 @@ async def test_a_rebuild_forgets_the_content_of_the_version_before(
     await hand.reindex(base, item.id)
     await hand.work()
     assert await hand.texts(base, "rye") == ["new rye"]
-    assert await hand.fetch("select text from content") == [("new rye",)]
+    assert await hand.fetch("select text from content_part") == [("new rye",)]
     assert await hand.left() == {"items": 1, "versions": 1, "chunks": 1, "contents": 1}
 
 
