@@ -68,7 +68,8 @@ class Provider:
 
 
 async def test_all_workers_together_keep_to_the_concurrency(governor: Make) -> None:
-    provider, both = Provider(), [await governor(concurrency=4), await governor(concurrency=4)]
+    patient = {"concurrency": 4, "patience": timedelta(minutes=1)}
+    provider, both = Provider(), [await governor(**patient), await governor(**patient)]
     provider.door.clear()
     with faults.watch("governor.asks") as watched:
 
