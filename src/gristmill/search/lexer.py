@@ -87,7 +87,7 @@ def lexemes(text: str, language: str) -> Iterator[str]:
     return itertools.chain.from_iterable(map(_of_run, _RUN.findall(text), itertools.repeat(language)))
 
 
-@functools.lru_cache(maxsize=200_000)
+@functools.lru_cache(maxsize=30_000)
 def _of_run(word: str, language: str) -> tuple[str, ...]:
     if _IS_UNSPACED.match(word):
         return (*map(fold, word), *(fold(word[at : at + 2]) for at in range(len(word) - 1)))
@@ -100,7 +100,7 @@ def is_mostly_cjk(text: str) -> bool:
     return 2 * sum(1 for letter in letters if _CJK.match(letter)) >= max(1, len(letters))
 
 
-@functools.lru_cache(maxsize=200_000)
+@functools.lru_cache(maxsize=30_000)
 def _lexemes(word: str, language: str) -> tuple[tuple[str, int, int], ...]:
     """A word's lexemes, each with the part of the word that it stands for; the whole comes first."""
     if word.isalpha() and (word.islower() or word.istitle() or word.isupper()):
