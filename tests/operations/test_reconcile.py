@@ -147,6 +147,23 @@ async def test_a_cancel_leaves_no_chunks_of_the_version_that_will_not_come(hand:
     assert await hand.texts(base, "rye") == ["rye text"]
 
 
+async def test_the_progress_of_what_ended_is_forgotten_after_a_while(
+    hand: Hand, base: Base, clock: Clock
+) -> None:
+    """S4-64: not at once, and never that of what is being worked on."""
+    await hand.add(base, note("done"))
+    await hand.work()
+    await hand.add(base, note("waits"))
+    await hand.fetch(
+        "insert into progress (item_id, version, percent) select id, 1, 50 from item returning item_id"
+    )
+    await hand.reconcile()
+    assert await hand.one("select count(*) from progress") == 2
+    await clock.advance(timedelta(minutes=6))
+    await hand.reconcile()
+    assert await hand.fetch("select i.title from progress p join item i on i.id = p.item_id") == [("waits",)]
+
+
 async def test_what_nobody_uses_is_collected_after_a_while_and_is_no_damage(
     hand: Hand, base: Base, clock: Clock
 ) -> None:

@@ -192,7 +192,7 @@ class ContentPart:
 
 
 async def live_parts(tx: Tx, item_id: ItemId, *, after: int = 0, limit: int = 16) -> list[ContentPart]:
-    """The content of the version that answers, from the part on that holds the character `after`."""
+    """The content of the version that answers, from a place on where a part begins."""
     return await queries.many(tx, ContentPart, "live_parts", id=item_id, after=after, limit=limit)
 
 

@@ -148,7 +148,8 @@ select id from item
 -- An item that eyes see, unless it or its base is being deleted.
 select i.id, i.base_id, i.parent_id, i.type, i.title, i.status, i.error_code, i.error_message, i.warnings, i.source,
        i.size_bytes, i.wanted_version, i.live_version, i.chunk_count, i.left_out, i.created_at, i.updated_at, i.acl, i.metadata,
-       case when i.type in ('directory', 'sitemap', 'connector') then item_progress(i.id)
+       case when i.status = 'completed' then null
+            when i.type in ('directory', 'sitemap', 'connector') then item_progress(i.id)
             else (select p.percent from progress p where p.item_id = i.id and p.version = i.wanted_version) end as percent
   from item i join base b on b.id = i.base_id left join item o on o.id = i.acl_from
  where i.id = %(id)s and i.status <> 'deleting' and b.status <> 'deleting'
@@ -410,7 +411,7 @@ returning v.item_id, v.content_hash;
 select p.start, p.text, p.page from item i
   join item_version v on v.item_id = i.id and v.version = i.live_version
   join content_part p on p.content_hash = v.content_hash
- where i.id = %(id)s and p.start + length(p.text) > %(after)s
+ where i.id = %(id)s and p.start >= %(after)s
  order by p.start limit %(limit)s;
 
 -- name: timeline

@@ -14,7 +14,6 @@ from typing import Any
 
 from gristmill.catalog import Base, Opened
 from gristmill.embedding import Embedder
-from gristmill.errors import GristmillError
 from gristmill.ingest.chunk import Piece
 from gristmill.ingest.readers.results import Part
 from gristmill.jobs import Done, Job, Outcome
@@ -172,8 +171,3 @@ class Document:
             "reused": spent.reused,
             "resumed": spent.resumed,
         }
-
-
-def told(error: BaseException) -> str:
-    """An error in a few words."""
-    return error.message if isinstance(error, GristmillError) else type(error).__name__

@@ -24,7 +24,7 @@ from datetime import timedelta
 import numpy as np
 from numpy.typing import NDArray
 
-from gristmill import faults
+from gristmill import clock, faults
 from gristmill.catalog import BaseId
 from gristmill.embedding import Embedder
 from gristmill.errors import Transient, WorkError
@@ -148,7 +148,7 @@ class Embedding:
     async def _run(self) -> None:
         while self._bases:
             if (pause := self._paused_until - time.monotonic()) > 0:
-                await asyncio.sleep(pause)
+                await clock.pause(timedelta(seconds=pause))
                 continue
             batch, ends = self._take()
             if not batch and not ends:

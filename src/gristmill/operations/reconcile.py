@@ -140,6 +140,7 @@ class Reconciler:
 
     async def _collect(self, found: Counter[str], thorough: bool) -> None:
         async with self._db.connection() as tx:
+            await catalog.drop_progress(tx)
             unused = await catalog.unused_blobs(tx)
         found["blobs"] += len(unused)
         await uploads.release(self._db, self._blobs, unused)
