@@ -198,7 +198,7 @@ class Double:
                 401, {"message": f"Bad credentials {SECRET}"}
             )  # a tool that repeats what it was given
 
-    def told(self, body: object, status: int = 200, **headers: str) -> Answer:
+    def told(self, body: object, status: int = 200, /, **headers: str) -> Answer:
         """A JSON answer, with the tool's time."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         date = format_datetime(self.now, usegmt=True)

@@ -164,7 +164,9 @@ class Synchroniser:
                 prepared = await self._filing.prepare(connector, row, batch)
                 if not await self._filing.save(job, row, run, prepared):
                     return Done()  # cancelled meanwhile
-                if time.monotonic() > end:
+                # Only once it came further than where it began: else it would begin there again and again.
+                moved = batch.mark is not None and batch.mark != marks.get(batch.stream)
+                if time.monotonic() > end and (moved or batch.listing in ("whole", "at_once")):
                     return await self._continue(job, run)
         return None
 
