@@ -16,6 +16,8 @@ from gristmill.errors import Invalid
 from tests.connectors.bench import Bench
 from tests.connectors.double import Call, following
 from tests.connectors.doubles.github import GitHubDouble, iso
+from tests.connectors.test_sync import change
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -35,8 +37,6 @@ async def test_pull_requests_among_the_issues_are_read_as_such(bench: Bench, too
 
 async def test_without_pull_requests_they_are_neither_read_nor_kept(bench: Bench, tool: GitHubDouble) -> None:
     await bench.sync()
-    from tests.connectors.test_sync import change
-
     await change(bench, config={**tool.config(), "pullRequests": False})
     tool.calls.clear()
     await bench.sync(allow_deletions=True)
@@ -47,8 +47,6 @@ async def test_without_pull_requests_they_are_neither_read_nor_kept(bench: Bench
 
 async def test_a_renamed_repository_is_the_same_one(bench: Bench, tool: GitHubDouble) -> None:
     """Named by its number: nothing is added or pruned, and old names lead to it."""
-    from tests.connectors.test_sync import change
-
     await change(bench, config={"baseUrl": tool.config()["baseUrl"], "repositories": ["acme/widget"]})
     await bench.sync()
     before = await bench.found()
@@ -86,8 +84,6 @@ async def test_a_secondary_limit_is_a_limit_and_not_a_refusal(
     bench: Bench, tool: GitHubDouble, header: str
 ) -> None:
     """403 with Retry-After, with x-ratelimit-reset, or with words alone."""
-    from tests.waiting import until
-
     told: dict[str, str] = {"retry": {"Retry_After": "1800"}, "none": {}}.get(
         header,
         {
@@ -121,15 +117,12 @@ async def test_a_tree_that_is_too_large_for_one_answer_is_walked(bench: Bench, t
     whole = tool._tree  # pyright: ignore[reportPrivateUsage]
 
     def truncated(call: Call, owner: str, name: str, sha: str) -> Any:
-        found = whole(call, owner, name, sha)
+        found = whole(call, owner, name, sha.removeprefix("docs-"))
         entries = found["tree"]
         if sha.startswith("docs-"):
-            entries = [
-                {**entry, "path": entry["path"].removeprefix("docs/")}
-                for entry in whole(call, owner, name, sha.removeprefix("docs-"))["tree"]
-                if entry["path"].startswith("docs/")
-            ]
-            return {**found, "tree": entries}
+            below = [entry for entry in entries if entry["path"].startswith("docs/")]
+            cut = [{**entry, "path": entry["path"].removeprefix("docs/")} for entry in below]
+            return {**found, "tree": cut}
         if "recursive" in call.params:
             return {**found, "tree": entries[:1], "truncated": True}
         return {**found, "tree": [*entries, {"path": "docs", "type": "tree", "sha": f"docs-{found['sha']}"}]}
@@ -138,8 +131,6 @@ async def test_a_tree_that_is_too_large_for_one_answer_is_walked(bench: Bench, t
         (method, pattern, truncated if "git/trees" in pattern.pattern else route)
         for method, pattern, route in tool.routes
     ]
-    original_found = tool._found  # pyright: ignore[reportPrivateUsage]
-    assert original_found
     await bench.sync()
     await bench.equal()
 
