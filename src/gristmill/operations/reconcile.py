@@ -155,7 +155,9 @@ class Reconciler:
             orphans = await queries.many(tx, _Orphan, "orphan_runs", limit=AT_ONCE)
             for orphan in orphans:
                 await connection.tell(tx, orphan.id, "No job makes this run any more.", "error")
-                await connection.end_run(tx, orphan.id, "failed", "interrupted", "The run was interrupted.")
+                await connection.end_run(
+                    tx, orphan.id, "failed", code="interrupted", message="The run was interrupted."
+                )
             idle = await queries.values(tx, "unscheduled", limit=AT_ONCE)
             for connector_id in idle:
                 await restore_schedule(tx, connector_id)

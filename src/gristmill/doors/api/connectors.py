@@ -6,7 +6,7 @@ Credentials go in and never come out: no answer has a field for them.
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Body, Query
 from pydantic import SecretStr
 
 from gristmill.catalog import BaseId
@@ -138,16 +138,15 @@ async def check_connector(connector_id: PathConnector, context: InContext) -> Ch
 
 @router.post("/{connector_id}/sync", status_code=202)
 async def sync_connector(
-    connector_id: PathConnector, context: InContext, asked: SyncIn | None = None
+    connector_id: PathConnector, context: InContext, asked: Annotated[SyncIn, Body(default_factory=SyncIn)]
 ) -> SyncOut:
     """Run a connector now; 409 while a run of it is queued or running."""
-    how = asked or SyncIn()
     job_id, run = await connections.sync(
         context.db,
         connector_id,
-        force=how.force,
-        dry_run=how.dry_run,
-        allow_deletions=how.allow_deletions,
+        force=asked.force,
+        dry_run=asked.dry_run,
+        allow_deletions=asked.allow_deletions,
     )
     return SyncOut(task_id=job_id, run_id=run.id, status="enqueued")
 
