@@ -5,6 +5,8 @@
     again     a run in which nothing changed: seconds, and texts embedded
     one       a run in which one issue changed: documents that are indexed again
 
+With `--free` the embedder costs nothing, and what is left is our own cost.
+
 The double is a process of its own, so that it takes none of our time but the machine's. Ratios count: the machine is shared.
 """
 
@@ -33,6 +35,7 @@ from gristmill.settings import Settings
 from gristmill.vault import Vault
 from tests.connectors.double import SECRET, Call, following
 from tests.connectors.doubles.github import GitHubDouble
+from tests.embedding.hashed import HashedEmbedder
 from tests.sources.site import Answer
 
 WIDE = QueueLimits(lane=10_000_000, total=10_000_000)
@@ -146,14 +149,16 @@ async def chunks_made(mill: app.Gristmill) -> int:
     return row[0]
 
 
-async def measure(url: str, folder: Path, *, connector_first: bool) -> None:
+async def measure(url: str, folder: Path, *, connector_first: bool, free: bool) -> None:
     """Both ways in one database each, for equal texts are embedded once."""
     times: dict[str, float] = {}
     for name in ("connector", "notes") if connector_first else ("notes", "connector"):
+        given: dict[str, Any] = {"embedder": "hashed"} if free else {}
         settings = Settings(
-            data_dir=folder / name, allow_private_addresses=True, port=0, reconcile_cron=NEVER
+            data_dir=folder / name, allow_private_addresses=True, port=0, reconcile_cron=NEVER, **given
         )
-        async with app.running(settings, work=True) as mill:
+        extra = {"hashed": HashedEmbedder()} if free else None
+        async with app.running(settings, work=True, extra_embedders=extra) as mill:
             await mill.embedders.default.load()
             if name == "notes":
                 times[name] = await notes(mill, await texts(url))
@@ -195,6 +200,7 @@ def main() -> None:
     parser.add_argument("--issues", type=int, default=5000)
     parser.add_argument("--double", action="store_true", help="be the double")
     parser.add_argument("--notes-first", action="store_true")
+    parser.add_argument("--free", action="store_true", help="an embedder that costs nothing")
     given = parser.parse_args()
     if given.double:
         serve(given.issues)
@@ -208,7 +214,7 @@ def main() -> None:
         url = double.stdout.readline().strip()
         try:
             Path(folder).chmod(0o755)
-            asyncio.run(measure(url, Path(folder), connector_first=not given.notes_first))
+            asyncio.run(measure(url, Path(folder), connector_first=not given.notes_first, free=given.free))
         finally:
             double.kill()
 
