@@ -8,6 +8,7 @@ A wrong guess costs little: a question is stemmed for every language that its ba
 taken for another language is still found by the forms that it uses.
 """
 
+import itertools
 import re
 from collections import Counter
 
@@ -49,7 +50,7 @@ _SCRIPTS = (
     ("yiddish", re.compile("[\u0590-\u05ff]")),
 )
 _WORD = re.compile(r"[^\W\d_]+")
-_SAMPLE = 1500  # characters; enough for some hundred words
+_SAMPLE = 1000  # characters; enough for more than a hundred words
 _FEWEST = 3  # small words below which a guess is no better than english
 
 
@@ -58,10 +59,8 @@ def language_of(text: str) -> str:
     sample = text[:_SAMPLE]
     if not sample.isascii() and (language := _by_script(sample)) is not None:
         return language
-    votes: Counter[str] = Counter()
-    for word, count in Counter(_WORD.findall(sample.lower())).items():
-        for language in _VOTES.get(word, ()):
-            votes[language] += count
+    small = filter(_VOTES.__contains__, _WORD.findall(sample.lower()))
+    votes = Counter(itertools.chain.from_iterable(map(_VOTES.__getitem__, small)))
     if not votes:
         return ENGLISH
     language, most = max(votes.items(), key=lambda vote: (vote[1], vote[0] == ENGLISH, vote[0]))

@@ -15,7 +15,7 @@ import itertools
 import re
 import threading
 import unicodedata
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, cast
 
@@ -34,6 +34,9 @@ _MARKS = "\u0300-\u036f\u064b-\u065f\u0670\u0900-\u0903\u093a-\u094f\u0962\u0963
 _LETTERS = rf"[^\W_{_UNSPACED}](?:[^\W_{_UNSPACED}]|[{_MARKS}])*"
 # A word, or words tied by an underscore or a dot: `snake_case`, `os.path.join`, `3.14`.
 _RUN = re.compile(rf"[{_UNSPACED}]+|{_LETTERS}(?:[._]{_LETTERS})*")
+_ASCII_RUN = re.compile(
+    r"[A-Za-z0-9]+(?:[._][A-Za-z0-9]+)*"
+)  # the same where nothing else stands, twice as fast
 _IS_UNSPACED = re.compile(rf"[{_UNSPACED}]")
 _TIED = re.compile("[._]")
 _PARTS = re.compile(r"[A-Z]+(?![a-z])\d*|[A-Z]?[a-z]+\d*|\d+")
@@ -82,16 +85,21 @@ def forms(text: str, languages: Collection[str]) -> Iterator[tuple[Token, tuple[
         yield token, tuple(names)
 
 
+def runs(text: str) -> list[str]:
+    """The words of `text` and its stretches without spaces, as they are written, in order."""
+    return (_ASCII_RUN if text.isascii() else _RUN).findall(text)
+
+
 def lexemes(text: str, language: str) -> Iterator[str]:
-    """The lexemes of `text` alone, for indexing: no places, and several times as fast."""
-    return itertools.chain.from_iterable(map(_of_run, _RUN.findall(text), itertools.repeat(language)))
+    """The lexemes of `text` alone: no places, and several times as fast."""
+    return itertools.chain.from_iterable(map(of_run, runs(text), itertools.repeat(language)))
 
 
-@functools.lru_cache(maxsize=30_000)
-def _of_run(word: str, language: str) -> tuple[str, ...]:
-    if _IS_UNSPACED.match(word):
-        return (*map(fold, word), *(fold(word[at : at + 2]) for at in range(len(word) - 1)))
-    return tuple(lexeme for lexeme, _, _ in _lexemes(word, language))
+def of_run(run: str, language: str) -> Sequence[str]:
+    """The lexemes of one of the `runs`."""
+    if _IS_UNSPACED.match(run):
+        return (*map(fold, run), *(fold(run[at : at + 2]) for at in range(len(run) - 1)))
+    return [lexeme for lexeme, _, _ in _lexemes(run, language)]
 
 
 def is_mostly_cjk(text: str) -> bool:
