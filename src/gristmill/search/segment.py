@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from gristmill.search import lexicon
 from gristmill.search.languages import language_of
-from gristmill.search.lexer import RECIPE
+from gristmill.search.lexer import RECIPE, runs
 from gristmill.search.lexicon import Indexed
 from gristmill.search.tally import Tally
 
@@ -94,12 +94,13 @@ def build(words: Sequence[Words], codes: NDArray[np.uint64]) -> Segment:
     tally = Tally()
     languages: set[str] = set()
     for chunk in words:
-        language = language_of(chunk.text)
+        words_of = runs(chunk.text)
+        language = language_of(chunk.text, words_of)
         languages.add(language)
-        tally.add(chunk.text, language)
+        tally.add(words_of, language)
         for heading in chunk.headings:
-            tally.add(heading, language)
-        tally.add(chunk.title, language, TITLE_WEIGHT)
+            tally.add(runs(heading), language)
+        tally.add(runs(chunk.title), language, TITLE_WEIGHT)
         tally.end()
     tokens, lengths = tally.tokens()
     arrays = Arrays(
