@@ -166,7 +166,9 @@ async def _start_worker(parts: _Parts, stack: AsyncExitStack) -> asyncio.Task[No
         stop_grace=settings.stop_grace,
         retention=settings.job_retention,
     )
-    worker = Worker(db, listener, _handlers(parts), limits)
+    pipeline = Pipeline(db, parts.embedders, parts.originals, parts.readers)
+    stack.callback(pipeline.close)
+    worker = Worker(db, listener, _handlers(parts, pipeline), limits)
     courier = Courier(db, listener)
     listener.start()
     stack.push_async_callback(listener.stop)
@@ -186,10 +188,9 @@ async def _start_worker(parts: _Parts, stack: AsyncExitStack) -> asyncio.Task[No
     return task
 
 
-def _handlers(parts: _Parts) -> dict[str, Handler]:
+def _handlers(parts: _Parts, pipeline: Pipeline) -> dict[str, Handler]:
     db, originals = parts.db, parts.originals
     private = parts.settings.allow_private_addresses
-    pipeline = Pipeline(db, parts.embedders, originals, parts.readers)
     remover = Remover(db, originals.blobs)
     room = QueueLimits(lane=parts.settings.max_queue_per_base, total=parts.settings.max_queue)
     expander, rebuilder = Expander(db, private=private, limits=room), Rebuilder(db, limits=room)

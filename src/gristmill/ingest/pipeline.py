@@ -23,6 +23,8 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from tokenizers import Tokenizer
+
 from gristmill import catalog, events, faults, jobs
 from gristmill.catalog import Base, BaseId, BaseStatus, ItemId, Opened
 from gristmill.db import Database, Tx
@@ -31,6 +33,7 @@ from gristmill.errors import GristmillError, Invalid, LeaseLost, Permanent
 from gristmill.events import BaseFailed, ItemFailed
 from gristmill.ingest import read, readers
 from gristmill.ingest.chunk import RECIPE, Chunker, Piece, limit_of
+from gristmill.ingest.crew import Crew
 from gristmill.ingest.document import Document, Window
 from gristmill.ingest.embed import Embedding, Vector
 from gristmill.ingest.progress import Progress
@@ -50,6 +53,7 @@ WINDOW = 64  # pieces that are cut before they are handed on
 # Documents inside a document are counted, and not read yet: each would have to be an item of its own.
 LIMITS = ReadLimits(depth=1)
 READER = readers.reader_identity(LIMITS)
+_SMALL = 1 << 16  # bytes of a document that is cut whole
 _ALIKE = 16  # bases of one embedder in which a text's vector is looked for
 
 
@@ -69,6 +73,15 @@ class _Refused:
     error: Exception
 
 
+@dataclass(frozen=True)
+class _Small:
+    """A document that is cut whole."""
+
+    tokenizer: Tokenizer
+    limit: int
+    parts: list[Part]
+
+
 class Pipeline:
     """Indexes documents."""
 
@@ -80,8 +93,15 @@ class Pipeline:
         self._reading = asyncio.Semaphore(READERS)
         self._cutters = ThreadPoolExecutor(CUTTERS, thread_name_prefix="cut")
         self._embedding: dict[str, Embedding] = {}
-        self._writer = Writer(db)
+        self._crew = Crew()
+        self._cutting: Stage[_Small, list[Piece]] = Stage(self._cut_small, size=OPENED)
+        self._writer = Writer(db, self._crew)
         self._progress = Progress(db)
+
+    def close(self) -> None:
+        """Nothing more will come."""
+        self._crew.close()
+        self._cutters.shutdown(wait=False)
 
     async def index(self, job: Job) -> Outcome:
         """Make the job's version of its item searchable, unless something newer is wanted."""
@@ -266,6 +286,14 @@ class Pipeline:
     async def _here(
         self, document: Document, reading: read.Reading, chunker: Chunker
     ) -> AsyncGenerator[Window]:
+        if reading.size <= _SMALL:
+            started = time.monotonic()
+            parts = await self._cut(_whole, reading)
+            limit = limit_of(document.embedder, document.base.chunking)
+            pieces = await self._cutting.put(_Small(document.embedder.tokenizer, limit, parts))
+            document.spent.read += time.monotonic() - started
+            yield Window(parts, pieces, 1.0, last=True)
+            return
         windows = _cut(reading, chunker)
         while True:
             started = time.monotonic()
@@ -274,6 +302,17 @@ class Pipeline:
             if window is None:
                 return
             yield window
+
+    async def _cut_small(self, documents: Sequence[_Small]) -> list[list[Piece]]:
+        """The pieces of each; those that are cut alike go together."""
+        found: dict[int, list[Piece]] = {}
+        alike: dict[tuple[Tokenizer, int], list[int]] = {}
+        for place, one in enumerate(documents):
+            alike.setdefault((one.tokenizer, one.limit), []).append(place)
+        for (tokenizer, limit), places in alike.items():
+            cut = await self._crew.cut(tokenizer, limit, [documents[place].parts for place in places])
+            found |= zip(places, cut, strict=True)
+        return [found[place] for place in range(len(documents))]
 
     async def _cut(self, work: Any, *given: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._cutters, work, *given)
@@ -303,6 +342,10 @@ class Pipeline:
 def _recipe(embedder: Embedder, chunking: dict[str, Any]) -> str:
     """What decides how content is cut and embedded: where it is the same, so are the chunks."""
     return json.dumps([RECIPE, limit_of(embedder, chunking), embedder.identity])
+
+
+def _whole(reading: read.Reading) -> list[Part]:
+    return [part for part, _ in reading.parts()]
 
 
 def _cut(reading: read.Reading, chunker: Chunker) -> Iterator[Window]:

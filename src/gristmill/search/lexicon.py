@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 Ends = NDArray[np.uint32]
 Places = NDArray[np.uint16]
 Counts = NDArray[np.uint8]
-Keys = NDArray[np.uint32] | NDArray[np.uint64]
+Keys = NDArray[Any]  # of unsigned integers, as wide as they must be
 
 MOST_COUNT = 255
 

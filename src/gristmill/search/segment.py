@@ -120,10 +120,10 @@ def item_key(item_id: UUID) -> int:
 
 def codes_of(vectors: Iterable[NDArray[np.float32]]) -> NDArray[np.uint64]:
     """The signs of vectors, a bit each, in whole words of 64; a column each, so that a scan goes word by word."""
-    rows = [np.packbits(vector > 0) for vector in vectors]
-    if not rows:
+    stacked = list(vectors)
+    if not stacked:
         return np.empty((0, 0), np.uint64)
-    packed = np.stack(rows)
+    packed = np.packbits(np.stack(stacked) > 0, axis=1)
     packed = np.pad(packed, ((0, 0), (0, -packed.shape[1] % 8)))
     return np.ascontiguousarray(packed.view(np.uint64).T)
 

@@ -42,15 +42,19 @@ class Prepared:
     segment: Segment
 
 
-def prepare(written: Sequence[Written]) -> Prepared:
-    """Lex chunks; pure, and worth a thread."""
+def to_lex(written: Sequence[Written]) -> tuple[list[Words], NDArray[np.uint64]]:
+    """What the segment of these chunks is built from (`segment.build`)."""
     words = [
         Words(0, one.item_id, one.title, chunk.headings, chunk.text)
         for one in written
         for chunk in one.chunks
     ]
-    codes = segment.codes_of(chunk.embedding for one in written for chunk in one.chunks)
-    return Prepared(written, segment.build(words, codes))
+    return words, segment.codes_of(chunk.embedding for one in written for chunk in one.chunks)
+
+
+def prepare(written: Sequence[Written]) -> Prepared:
+    """Chunks, ready to be written."""
+    return Prepared(written, segment.build(*to_lex(written)))
 
 
 async def write(tx: Tx, base_id: UUID, prepared: Prepared) -> None:
