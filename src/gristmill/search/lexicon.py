@@ -62,6 +62,11 @@ class Lexicon:
         """Where the postings of each lexeme end."""
         return self._tables[1] if self.data else np.empty(0, np.uint32)
 
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """How many postings each lexeme has."""
+        return np.diff(self.ends.astype(np.int64), prepend=0)
+
     def names(self) -> list[str]:
         """All lexemes, in order."""
         if not self.data:
@@ -137,25 +142,44 @@ def index(numbered: Mapping[str, int], tokens: NDArray[Any], lengths: NDArray[np
     return _grouped(names, pairs, np.minimum(counts, MOST_COUNT).astype(np.uint8), len(lengths))
 
 
-def merge(parts: Sequence[tuple[Indexed, NDArray[np.int64]]], chunks: int) -> Indexed:
-    """The words of several segments as those of one of so many chunks; each brings the new place of its chunks, -1 for
-    those that are gone."""
-    named = [part.lexicon.names() for part, _ in parts]
+def merge(parts: Sequence[tuple[Indexed, NDArray[np.int64]]]) -> Indexed:
+    """The words of several segments as those of one, whose chunks are theirs one after the other. Each part brings the
+    new place of its chunks, rising, -1 for those that are gone.
+
+    One part at a time, straight to where its postings belong: what it takes beside the result is small."""
+    kept = [_left(part, moved) for part, moved in parts]
+    named = [part.lexicon.names() for part in kept]
     names = sorted(set(itertools.chain.from_iterable(named)))
     numbered = {name: number for number, name in enumerate(names)}
-    keys: list[Keys] = []
-    counts: list[Counts] = []
-    for own, (part, moved) in zip(named, parts, strict=True):
-        which = np.fromiter(map(numbered.__getitem__, own), np.int64, len(own))
-        places = moved[part.places]
-        left = places >= 0
-        held = np.repeat(which, np.diff(part.lexicon.ends.astype(np.int64), prepend=0))
-        keys.append(_keys(held[left], places[left], len(names), chunks))
-        counts.append(part.counts[left])
-    joined = np.concatenate(keys) if keys else np.empty(0, np.uint32)
-    order = np.argsort(joined)
-    together = np.concatenate(counts)[order] if counts else np.empty(0, np.uint8)
-    return _grouped(names, joined[order], together, chunks)
+    which = [np.fromiter(map(numbered.__getitem__, own), np.int64, len(own)) for own in named]
+    sizes = np.zeros(len(names), np.int64)
+    for own, part in zip(which, kept, strict=True):
+        sizes[own] += part.lexicon.sizes
+    ends = np.cumsum(sizes)
+    free = ends - sizes  # where the next posting of each lexeme goes
+    places = np.empty(int(ends[-1]) if len(ends) else 0, "<u2")
+    counts = np.empty(len(places), np.uint8)
+    for own, part in zip(which, kept, strict=True):
+        own_ends = part.lexicon.ends.astype(np.int64)
+        into = np.repeat(free[own] - own_ends + part.lexicon.sizes, part.lexicon.sizes)
+        into += np.arange(len(into))
+        places[into], counts[into] = part.places, part.counts
+        free[own] += part.lexicon.sizes
+    return Indexed(Lexicon.of(names, ends), places, counts)
+
+
+def _left(part: Indexed, moved: NDArray[np.int64]) -> Indexed:
+    """What is left of a part, at its new places."""
+    places = moved[part.places]
+    left = places >= 0
+    if left.all():
+        return Indexed(part.lexicon, places.astype("<u2"), part.counts)
+    held = np.concatenate([[0], np.cumsum(left)])[part.lexicon.ends]
+    sizes = np.diff(held, prepend=0)
+    names = [name for name, size in zip(part.lexicon.names(), sizes.tolist(), strict=True) if size]
+    return Indexed(
+        Lexicon.of(names, np.cumsum(sizes[sizes > 0])), places[left].astype("<u2"), part.counts[left]
+    )
 
 
 def _keys(which: NDArray[np.int64], places: NDArray[Any], names: int, chunks: int) -> Keys:
@@ -168,10 +192,7 @@ def _keys(which: NDArray[np.int64], places: NDArray[Any], names: int, chunks: in
 
 
 def _grouped(names: list[str], keys: Keys, counts: Counts, chunks: int) -> Indexed:
-    """Sorted keys, taken apart; names that nothing is left of are left out."""
+    """Sorted keys, taken apart."""
     which, places = np.divmod(keys, keys.dtype.type(max(1, chunks)))
     held = np.bincount(which.astype(np.int64), minlength=len(names))
-    kept = np.flatnonzero(held)
-    if len(kept) < len(names):
-        names = [names[place] for place in kept.tolist()]
-    return Indexed(Lexicon.of(names, np.cumsum(held[kept])), places.astype("<u2"), counts)
+    return Indexed(Lexicon.of(names, np.cumsum(held)), places.astype("<u2"), counts)

@@ -1,6 +1,6 @@
 """A segment: what search keeps of chunks that were written together. Pure; it never changes once it is stored.
 
-    arrays      one entry for each chunk, by rising number: number, item, length in tokens, the vector's signs
+    arrays      one entry for each chunk: number, item, length in tokens, the vector's signs
     words       lexeme → the chunks that hold it (`lexicon.py`)
 
 The words of a chunk are those of its text and headings, and three times those of its item's title: a document that is named
@@ -80,7 +80,7 @@ class Segment:
     recipe: int = RECIPE
 
     def numbered(self, nos: Sequence[int]) -> Self:
-        """The same, with the numbers that its chunks were given, rising."""
+        """The same, with the numbers that its chunks were given."""
         return replace(self, arrays=replace(self.arrays, nos=np.array(nos, np.int64)))
 
     @property
@@ -90,7 +90,7 @@ class Segment:
 
 
 def build(words: Sequence[Words], codes: NDArray[np.uint64]) -> Segment:
-    """The segment of these chunks, by rising number; a column of `codes` each."""
+    """The segment of these chunks, in their order; a column of `codes` each."""
     tally = Tally()
     languages: set[str] = set()
     for chunk in words:

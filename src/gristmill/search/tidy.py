@@ -155,26 +155,23 @@ def plan(rows: Sequence[SegmentRow]) -> list[SegmentRow]:
 def merge(
     parts: Sequence[tuple[Arrays, Indexed]], gone: NDArray[np.int64], languages: frozenset[str]
 ) -> Segment:
-    """One segment of what is left of several."""
+    """One segment of what is left of several, one after the other."""
     nos = np.concatenate([arrays.nos for arrays, _ in parts])
-    order = np.argsort(nos, kind="stable")
-    order = order[np.isin(nos[order], gone, invert=True)]
-    moved = np.full(len(nos), -1, np.int64)
-    moved[order] = np.arange(len(order))
+    left = np.isin(nos, gone, invert=True)
+    moved = np.where(left, np.cumsum(left) - 1, -1)
     starts = itertools.accumulate((len(arrays.nos) for arrays, _ in parts), initial=0)
     words = lexicon.merge(
         [
             (indexed, moved[start : start + len(arrays.nos)])
             for (arrays, indexed), start in zip(parts, starts, strict=False)
-        ],
-        len(order),
+        ]
     )
     return Segment(
         Arrays(
-            nos[order],
-            np.concatenate([arrays.items for arrays, _ in parts])[order],
-            np.concatenate([arrays.lengths for arrays, _ in parts])[order],
-            np.ascontiguousarray(np.concatenate([arrays.codes for arrays, _ in parts], axis=1)[:, order]),
+            nos[left],
+            np.concatenate([arrays.items for arrays, _ in parts])[left],
+            np.concatenate([arrays.lengths for arrays, _ in parts])[left],
+            np.ascontiguousarray(np.concatenate([arrays.codes for arrays, _ in parts], axis=1)[:, left]),
         ),
         languages,
         words,
