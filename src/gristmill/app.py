@@ -15,7 +15,7 @@ from datetime import timedelta
 
 from fastapi import FastAPI
 
-from gristmill import clock, faults, jobs
+from gristmill import clock, faults, jobs, memory
 from gristmill.db import Database, embedded
 from gristmill.db.listen import Listener
 from gristmill.db.migrate import migrate
@@ -87,6 +87,8 @@ async def running(
 ) -> AsyncGenerator[Gristmill]:
     """A running Gristmill; with `work`, it runs jobs too."""
     faults.arm(settings.faults)
+    if work:
+        memory.stay_small()
     async with AsyncExitStack() as stack:
         url = await _database_url(settings, stack)
         await migrate(url)

@@ -177,6 +177,7 @@ def _without_accents(word: str) -> str:
     return word
 
 
+_NO_CACHE = 0  # words are remembered elsewhere
 _stemmers = threading.local()  # a Stemmer is not safe to share between threads
 
 
@@ -191,5 +192,5 @@ def _stemmer(language: str) -> _Stems:
     if kept is None:
         kept = _stemmers.kept = {}
     if language not in kept:
-        kept[language] = cast(_Stems, Stemmer.Stemmer(language))  # pyright: ignore[reportUnknownMemberType]
+        kept[language] = cast(_Stems, Stemmer.Stemmer(language, _NO_CACHE))  # pyright: ignore[reportUnknownMemberType]
     return kept[language]

@@ -11,7 +11,7 @@ from gristmill.search.lexer import of_run
 
 Numbers = NDArray[np.int64]
 
-_KEPT = 50_000  # words of a language whose lexemes are remembered: some 15 MB
+_KEPT = 40_000  # words, of all languages, whose lexemes are remembered: some 12 MB
 _LONGEST_KEPT = 32
 _known: defaultdict[str, dict[str, Sequence[str]]] = defaultdict(dict)
 
@@ -72,7 +72,7 @@ def _lexed(word: str, language: str) -> Sequence[str]:
     if found is None:
         found = of_run(word, language)
         if len(word) <= _LONGEST_KEPT:
-            if len(known) >= _KEPT:
-                known.clear()
-            known[word] = found
+            if sum(map(len, _known.values())) >= _KEPT:
+                _known.clear()
+            _known[language][word] = found
     return found

@@ -17,7 +17,7 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from gristmill import catalog, faults, jobs
+from gristmill import catalog, faults, jobs, memory
 from gristmill.catalog import BaseId
 from gristmill.db import Database
 from gristmill.jobs import Done, Job, NewJob, Outcome
@@ -55,6 +55,7 @@ class Tidier:
         """Do all that is to be done for a base."""
         base_id = TidyBase.of(job).base_id
         while await self._step(job, base_id):
+            await asyncio.to_thread(memory.trim)
             await faults.point("tidy.step")
         return Done()
 
