@@ -189,9 +189,9 @@ async def _start_worker(parts: _Parts, stack: AsyncExitStack) -> asyncio.Task[No
 def _handlers(parts: _Parts) -> dict[str, Handler]:
     db, originals = parts.db, parts.originals
     private = parts.settings.allow_private_addresses
-    pipeline = Pipeline(db, parts.embedders, originals, parts.readers)
-    remover = Remover(db, originals.blobs)
     room = QueueLimits(lane=parts.settings.max_queue_per_base, total=parts.settings.max_queue)
+    pipeline = Pipeline(db, parts.embedders, originals, parts.readers, room)
+    remover = Remover(db, originals.blobs)
     expander, rebuilder = Expander(db, private=private, limits=room), Rebuilder(db, limits=room)
     reconciler = Reconciler(db, originals.blobs, parts.settings.event_retention)
     return {

@@ -19,7 +19,7 @@ from gristmill.db import Database, Tx, Unavailable
 from gristmill.embedding import Embedders
 from gristmill.errors import GristmillError, LeaseLost, Permanent
 from gristmill.faults import FaultInjected
-from gristmill.ingest import Expander, Pipeline, Rebuilder, Remover
+from gristmill.ingest import Expander, Pipeline, ReaderPool, Rebuilder, Remover
 from gristmill.jobs import Handler, Job, QueueLimits, retry, store
 from gristmill.operations import add, bases, health, reindex
 from gristmill.operations.originals import Folder, Originals
@@ -52,11 +52,17 @@ class Hand:
     id: UUID = field(default_factory=uuid4)
 
     @classmethod
-    async def at(cls, db: Database, settings: Settings, embedder: HashedEmbedder | None = None) -> "Hand":
-        """A worker with every handler that the app has."""
+    async def at(
+        cls,
+        db: Database,
+        settings: Settings,
+        embedder: HashedEmbedder | None = None,
+        pool: ReaderPool | None = None,
+    ) -> "Hand":
+        """A worker with every handler that the app has; without a pool, everything is text."""
         embedders = Embedders(settings, settings.cache_dir, {"hashed": embedder or HashedEmbedder()})
         originals = Originals(Blobs.open(None, settings.data_dir), 1 << 20, private=True)
-        pipeline, remover = Pipeline(db, embedders, originals), Remover(db, originals.blobs)
+        pipeline, remover = Pipeline(db, embedders, originals, pool), Remover(db, originals.blobs)
         expander, rebuilder = Expander(db, private=True), Rebuilder(db)
         handlers = {
             IndexDocument.kind: Handler(pipeline.index, pipeline.failed),

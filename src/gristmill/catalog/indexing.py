@@ -11,7 +11,7 @@ from typing import Any
 from gristmill.catalog.item import Item, ItemId
 from gristmill.catalog.moves import settle_above
 from gristmill.catalog.store import queries
-from gristmill.catalog.sweep import collect_contents
+from gristmill.catalog.sweep import collect_contents, doom_free_blobs
 from gristmill.db import Tx
 
 
@@ -28,6 +28,13 @@ class Opened(Item):
     live_recipe: str | None = None
     begun_content: bytes | None = None
     begun_recipe: str | None = None
+    filed_content: bytes | None = None  # whose embedded documents are its children
+    holds: bool = False  # whether it has children at all
+
+    @property
+    def depth(self) -> int:
+        """How many documents it is inside of."""
+        return int(self.source.get("depth", 0))
 
 
 async def begin_reading(tx: Tx, wanted: Sequence[tuple[ItemId, int]]) -> list[Opened]:
@@ -116,6 +123,19 @@ async def whole_content(tx: Tx, digest: bytes) -> list[str] | None:
     return found[0] if found else None
 
 
+@dataclass(frozen=True)
+class ResumePoint:
+    """A page that may be read only in part, and where it begins; all before it is kept."""
+
+    page: int
+    start: int
+
+
+async def resume_point(tx: Tx, digest: bytes) -> ResumePoint | None:
+    """Where the reading of a paged content can go on; None when it begins at the beginning."""
+    return await queries.maybe(tx, ResumePoint, "resume_point", hash=digest)
+
+
 async def parts_of(tx: Tx, digest: bytes, after: int) -> list["ContentPart"]:
     """Some parts of a content, from a place on where one begins."""
     return await queries.many(tx, ContentPart, "parts_of", hash=digest, after=after)
@@ -150,6 +170,7 @@ class Whole:
 class _Forgotten:
     item_id: ItemId
     content_hash: bytes
+    original: bytes | None
 
 
 async def publish(tx: Tx, done: Sequence[Whole]) -> set[ItemId]:
@@ -168,6 +189,7 @@ async def publish(tx: Tx, done: Sequence[Whole]) -> set[ItemId]:
     published = await queries.values(tx, "publish_items", documents=json.dumps(documents))
     forgotten = await queries.many(tx, _Forgotten, "forget_versions", ids=published)
     await collect_contents(tx, sorted({row.content_hash for row in forgotten}))
+    await doom_free_blobs(tx, [row.original for row in forgotten if row.original is not None])
     await settle_above(tx, published)
     return {row.item_id for row in forgotten}
 

@@ -331,7 +331,8 @@ moved as (
 select i.id, i.base_id, i.parent_id, i.type, i.title, i.status, i.error_code, i.error_message, i.warnings, i.source,
        i.size_bytes, i.wanted_version, i.live_version, i.chunk_count, i.left_out, i.created_at, i.updated_at, i.acl, i.metadata, i.body,
        (select b.name from blob b where b.hash = i.blob_hash) as blob_name, live.content_hash as live_content, live.recipe as live_recipe,
-       begun.content_hash as begun_content, begun.recipe as begun_recipe
+       begun.content_hash as begun_content, begun.recipe as begun_recipe, i.filed_content,
+       exists (select from item c where c.parent_id = i.id) as holds
   from moved i
   left join item_version live on live.item_id = i.id and live.version = i.live_version
   left join item_version begun on begun.item_id = i.id and begun.version = i.wanted_version;
@@ -370,6 +371,15 @@ select warnings from content where hash = %(hash)s and characters is not null;
 -- Parts of a content, after a place in it.
 select start, text, page from content_part where content_hash = %(hash)s and start >= %(after)s order by start limit 16;
 
+-- name: resume_point
+-- The last page that something is kept of, and where it begins, if all before it is there.
+with last as (
+    select p.page, min(p.start) as start from content_part p
+     where p.content_hash = %(hash)s and p.page is not null group by p.page order by p.page desc limit 1)
+select l.page, l.start from last l
+ where l.page > 1 and l.start = (
+    select sum(length(p.text)) from content_part p where p.content_hash = %(hash)s and p.start < l.start);
+
 -- name: keep_versions
 -- Ties versions of items to their contents, and to what cuts and embeds them.
 insert into item_version (item_id, version, content_hash, recipe)
@@ -404,7 +414,7 @@ returning i.id;
 -- Every version but the one that answers is forgotten; whose, and what they were made of.
 delete from item_version v using item i
  where v.item_id = any (%(ids)s::uuid[]) and i.id = v.item_id and v.version is distinct from i.live_version
-returning v.item_id, v.content_hash;
+returning v.item_id, v.content_hash, v.original;
 
 -- name: live_parts
 -- The canonical content of the version that answers, in parts, after a place in it.
@@ -446,6 +456,57 @@ delete from progress p
    and not exists (select from item i where i.id = p.item_id and i.wanted_version = p.version
                       and i.status in ('processing', 'reading', 'embedding'));
 
+-- name: keep_embedded
+-- Documents that were found inside contents.
+insert into embedded (content_hash, mark, number, name, blob_hash, size)
+select u.content, u.mark, u.number, u.name, u.blob, u.size
+  from unnest(%(contents)s::bytea[], %(marks)s::bytea[], %(numbers)s::int[], %(names)s::text[], %(blobs)s::bytea[],
+              %(sizes)s::bigint[]) u(content, mark, number, name, blob, size)
+on conflict do nothing;
+
+-- name: embedded_in
+-- Documents that were found inside a content, in order.
+select number, name, blob_hash as blob, size from embedded where content_hash = %(content)s order by number, mark;
+
+-- name: children_of
+-- The embedded documents that are filed below a document.
+select id, source_key, blob_hash as blob, status, listed_version from item
+ where parent_id = %(parent)s and listed_version > 0 and status <> 'deleting' order by id;
+
+-- name: embedded_elsewhere
+-- How many embedded documents the outermost document above this one holds at any depth, beside this one's own children.
+with recursive up(id, parent_id, height) as (
+    select i.id, i.parent_id, 0 from item i where i.id = %(id)s
+    union all
+    select p.id, p.parent_id, u.height + 1 from up u join item p on p.id = u.parent_id
+     where p.type not in ('directory', 'sitemap', 'connector'))
+select count(*)::int from item_subtree(array[(select u.id from up u order by u.height desc limit 1)]) s
+  join item i on i.id = s.id
+ where s.depth > 0 and i.status <> 'deleting' and i.parent_id <> %(id)s;
+
+-- name: filed_for
+-- Whether a version's embedded documents are filed, as this content has them.
+select id from item where id = %(id)s and filed_version = %(version)s and filed_content = %(content)s;
+
+-- name: refile
+-- Embedded documents that their document's new version still has: given its bytes, and wanted anew.
+update item i
+   set listed_version = %(version)s, wanted_version = i.wanted_version + 1, blob_hash = u.blob, size_bytes = u.size,
+       error_code = null, error_message = null, updated_at = clock_now(), status = 'processing',
+       cause = (select p.cause from item p where p.id = i.parent_id)
+  from unnest(%(ids)s::uuid[], %(blobs)s::bytea[], %(sizes)s::bigint[]) u(id, blob, size)
+ where i.id = u.id and i.status <> 'deleting'
+returning i.id, i.base_id, i.parent_id, i.type, i.title, i.status, i.error_code, i.error_message, i.warnings, i.source,
+          i.size_bytes, i.wanted_version, i.live_version, i.chunk_count, i.left_out, i.created_at, i.updated_at, i.acl, i.metadata;
+
+-- name: stay_filed
+-- Embedded documents that their document's new version still has, and that stay as they are.
+update item set listed_version = %(version)s where id = any (%(ids)s::uuid[]);
+
+-- name: set_filed
+-- The embedded documents of a version are filed, as a content has them.
+update item set filed_version = %(version)s, filed_content = %(content)s where id = %(id)s;
+
 -- name: to_remove
 -- Items of subtrees that are being deleted, and hold none.
 select item_removable(%(roots)s::uuid[], %(limit)s::int);
@@ -465,11 +526,13 @@ with hit as materialized (
     select id, blob_hash from item where id = any (%(ids)s::uuid[])),
 used as materialized (
     select distinct v.content_hash as hash from item_version v where v.item_id = any (%(ids)s::uuid[])),
+fetched as materialized (
+    select distinct v.original as hash from item_version v where v.item_id = any (%(ids)s::uuid[]) and v.original is not null),
 gone as (
     delete from item i using hit where i.id = hit.id returning i.id)
 select (select count(*)::int from gone) as items,
        array(select hash from used) as contents,
-       array(select distinct blob_hash from hit where blob_hash is not null) as blobs;
+       array(select blob_hash from hit where blob_hash is not null union select hash from fetched) as blobs;
 
 -- name: lock_contents
 -- Contents that nobody takes into use until the transaction ends; one that is being used right now is passed over.
@@ -480,23 +543,37 @@ select hash from content where hash = any (%(hashes)s::bytea[]) for update skip 
 delete from content c
  where c.hash = any (%(hashes)s::bytea[]) and not exists (select from item_version v where v.content_hash = c.hash);
 
+-- name: blobs_inside
+-- What is kept of the insides of contents.
+select e.blob_hash from embedded e where e.content_hash = any (%(hashes)s::bytea[])
+ union
+select a.blob_hash from content_asset a where a.content_hash = any (%(hashes)s::bytea[]);
+
 -- name: lock_blobs
 -- Blobs that nobody takes into use until the transaction ends; waits for who is doing so right now.
 select hash from blob where hash = any (%(hashes)s::bytea[]) order by hash for update;
 
+-- name: lock_free_blobs
+-- The same; one that somebody is taking into use right now is passed over.
+select hash from blob where hash = any (%(hashes)s::bytea[]) order by hash for update skip locked;
+
+-- name: touch_blob
+-- A blob that is about to be used stays for a while; its name in the store.
+update blob set kept_at = clock_now() where hash = %(hash)s returning name;
+
 -- name: doom_blobs
--- Blobs that no item uses are none any more, and their names doomed.
+-- Blobs that nothing uses are none any more, and their names doomed.
 -- The caller has locked them: this snapshot is newer than the locks.
 with gone as (
     delete from blob b
-     where b.hash = any (%(hashes)s::bytea[]) and not exists (select from item i where i.blob_hash = b.hash)
+     where b.hash = any (%(hashes)s::bytea[]) and blob_unused(b.hash)
     returning b.name)
 insert into stray (name, doomed) select name, true from gone;
 
 -- name: unused_blobs
--- Blobs that were stored long ago, and that no item uses.
+-- Blobs that were stored long ago, and that nothing uses.
 select hash from blob b
- where b.kept_at < clock_now() - interval '30 minutes' and not exists (select from item i where i.blob_hash = b.hash)
+ where b.kept_at < clock_now() - interval '30 minutes' and blob_unused(b.hash)
  limit 10000;
 
 -- name: hold_blobs

@@ -12,14 +12,9 @@ still wanted: after a deletion or a newer version, nothing more is written.
 
 import asyncio
 import json
-import tempfile
-import time
-from collections.abc import AsyncGenerator, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -29,15 +24,16 @@ from gristmill.db import Database, Tx
 from gristmill.embedding import Embedder, Embedders, embed_each
 from gristmill.errors import GristmillError, Invalid, LeaseLost, Permanent
 from gristmill.events import BaseFailed, ItemFailed
-from gristmill.ingest import read, readers
-from gristmill.ingest.chunk import RECIPE, Chunker, Piece, limit_of
-from gristmill.ingest.document import Document, Window
+from gristmill.ingest.chunk import RECIPE, Chunker, limit_of
+from gristmill.ingest.document import Document
 from gristmill.ingest.embed import Embedding, Vector
+from gristmill.ingest.embedded import Filing
+from gristmill.ingest.extract import Extractor
 from gristmill.ingest.progress import Progress
-from gristmill.ingest.readers import Embedded, Part, ReaderPool, ReadLimits, Report
+from gristmill.ingest.readers import ReaderPool
 from gristmill.ingest.stage import Stage
 from gristmill.ingest.write import Writer
-from gristmill.jobs import Done, Job, Outcome
+from gristmill.jobs import Done, Job, Outcome, QueueLimits
 from gristmill.operations.originals import Originals
 from gristmill.search import publish
 from gristmill.sources import Original
@@ -45,11 +41,6 @@ from gristmill.work import IndexDocument
 
 OPENED = 64  # documents in one transaction
 READERS = 8  # sources that are read at once
-CUTTERS = 2  # threads that decode and cut
-WINDOW = 64  # pieces that are cut before they are handed on
-# Documents inside a document are counted, and not read yet: each would have to be an item of its own.
-LIMITS = ReadLimits(depth=1)
-READER = readers.reader_identity(LIMITS)
 _ALIKE = 16  # bases of one embedder in which a text's vector is looked for
 
 
@@ -73,12 +64,17 @@ class Pipeline:
     """Indexes documents."""
 
     def __init__(
-        self, db: Database, embedders: Embedders, originals: Originals, readers: ReaderPool | None = None
+        self,
+        db: Database,
+        embedders: Embedders,
+        originals: Originals,
+        readers: ReaderPool | None = None,
+        limits: QueueLimits | None = None,
     ) -> None:
-        self._db, self._embedders, self._originals, self._readers = db, embedders, originals, readers
+        self._db, self._embedders, self._originals = db, embedders, originals
+        self._extractor, self._filing = Extractor(db, originals, readers), Filing(db, limits)
         self._opening: Stage[Job, Document | _Refused | None] = Stage(self._open, size=OPENED)
         self._reading = asyncio.Semaphore(READERS)
-        self._cutters = ThreadPoolExecutor(CUTTERS, thread_name_prefix="cut")
         self._embedding: dict[str, Embedding] = {}
         self._writer = Writer(db)
         self._progress = Progress(db)
@@ -170,10 +166,13 @@ class Pipeline:
         async with self._reading:
             original = await document.source.read()
         try:
-            reading = await self._cut(partial(read.begin, others=READER if self._readers else None), original)
+            reading = await self._extractor.begin(original)
             document.digest, document.size = reading.digest, reading.size
             if document.is_unchanged:
                 document.count = document.item.chunk_count
+                await self._extractor.recall(document, reading)
+                if not await self._filed(document):
+                    return
                 await self._writer.leave_unchanged(document)
                 return
             await _forget_other(self._db, document)
@@ -181,8 +180,10 @@ class Pipeline:
             chunker = Chunker(
                 document.embedder.tokenizer, limit_of(document.embedder, document.base.chunking)
             )
-            async with aclosing(await self._windows(document, reading, chunker)) as windows:
+            async with aclosing(await self._extractor.windows(document, reading, chunker)) as windows:
                 async for window in windows:
+                    if window.last and not await self._filed(document):
+                        return
                     document.take(window)
                     stage.put(document)
                     await document.room()
@@ -191,92 +192,12 @@ class Pipeline:
         finally:
             _remove(original)
 
-    async def _windows(
-        self, document: Document, reading: read.Reading, chunker: Chunker
-    ) -> AsyncGenerator[Window]:
-        """Where the document's windows come from: from its bytes, or from what was made of them before."""
-        if reading.is_simple:
-            return self._here(document, reading, chunker)
-        async with self._db.connection() as tx:
-            kept = await catalog.whole_content(tx, reading.digest)
-        if kept is not None:
-            document.warnings = kept
-            return self._joined(document, self._kept(reading.digest), chunker)
-        return self._joined(document, self._by_readers(document, reading.original), chunker)
-
-    async def _joined(
-        self, document: Document, parts: AsyncGenerator[Part], chunker: Chunker
-    ) -> AsyncGenerator[Window]:
-        """Windows of parts that come one by one; how many will come is not known."""
-        waiting: list[Part] = []
-        pieces: list[Piece] = []
-        left = 1.0
-        async with aclosing(parts):
-            async for part in parts:
-                started = time.monotonic()
-                waiting.append(part)
-                pieces += await self._cut(chunker.feed, part.text, part.page)
-                document.spent.read += time.monotonic() - started
-                if len(pieces) >= WINDOW:
-                    left *= 0.9
-                    yield Window(waiting, pieces, 1 - left)
-                    waiting, pieces = [], []
-        yield Window(waiting, [*pieces, *await self._cut(chunker.finish)], 1.0, last=True)
-
-    async def _kept(self, digest: bytes) -> AsyncGenerator[Part]:
-        """The parts of a content that was made before."""
-        after = 0
-        while True:
-            async with self._db.connection() as tx:
-                found = await catalog.parts_of(tx, digest, after)
-            if not found:
-                return
-            for part in found:
-                yield Part(part.text, part.page)
-            after = found[-1].start + len(found[-1].text)
-
-    async def _by_readers(self, document: Document, original: Original) -> AsyncGenerator[Part]:
-        """The parts that a reader makes of the document; what it has to tell goes onto the document."""
-        assert self._readers is not None
-        left_out = 0
-        with tempfile.TemporaryDirectory(dir=self._originals.scratch, prefix="gristmill-read-") as folder:
-            path = original.path or Path(folder) / "original"
-            if original.path is None:
-                await asyncio.to_thread(path.write_bytes, original.data)
-            results = readers.read(
-                self._readers,
-                path,
-                name=original.name,
-                media_type=original.media_type,
-                scratch=Path(folder),
-                limits=LIMITS,
-            )
-            async with aclosing(results):
-                async for result in results:
-                    match result:
-                        case Part():
-                            yield result
-                        case Report():
-                            document.warnings = [*result.warnings]
-                        case _:
-                            left_out += isinstance(result, Embedded)
-        if left_out:
-            document.warnings.append(f"embedded_left_out:{left_out}")
-
-    async def _here(
-        self, document: Document, reading: read.Reading, chunker: Chunker
-    ) -> AsyncGenerator[Window]:
-        windows = _cut(reading, chunker)
-        while True:
-            started = time.monotonic()
-            window = await self._cut(next, windows, None)
-            document.spent.read += time.monotonic() - started
-            if window is None:
-                return
-            yield window
-
-    async def _cut(self, work: Any, *given: Any) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(self._cutters, work, *given)
+    async def _filed(self, document: Document) -> bool:
+        """File what the document holds, now that all of it is read; False when it has to come back for that."""
+        outcome = await self._filing.file(document)
+        if outcome is not None:
+            document.end(outcome)
+        return outcome is None
 
     # ── embed ────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -303,19 +224,6 @@ class Pipeline:
 def _recipe(embedder: Embedder, chunking: dict[str, Any]) -> str:
     """What decides how content is cut and embedded: where it is the same, so are the chunks."""
     return json.dumps([RECIPE, limit_of(embedder, chunking), embedder.identity])
-
-
-def _cut(reading: read.Reading, chunker: Chunker) -> Iterator[Window]:
-    """Windows of some pieces; a small document is one."""
-    parts: list[Part] = []
-    pieces: list[Piece] = []
-    for part, share in reading.parts():
-        parts.append(part)
-        pieces += chunker.feed(part.text, part.page)
-        if len(pieces) >= WINDOW:
-            yield Window(parts, pieces, share)
-            parts, pieces = [], []
-    yield Window(parts, [*pieces, *chunker.finish()], 1.0, last=True)
 
 
 async def _resume(tx: Tx, document: Document) -> None:

@@ -52,6 +52,7 @@ class Reading:
     reader: str
     size: int
     input: bytes  # SHA-256 of the bytes
+    head: bytes = b""  # the first of them
 
     @property
     def is_simple(self) -> bool:
@@ -106,6 +107,7 @@ def begin(original: Original, *, others: str | None = None) -> Reading:
     simple, decoder = others is None, codecs.getincrementaldecoder("utf-8")()
     with original.open() as file:
         block = file.read(_BLOCK)
+        head = block[:16]
         simple = simple or original.charset is not None or _is_plain(original, block)
         checked = simple and others is not None and original.charset is None
         while block:
@@ -116,7 +118,7 @@ def begin(original: Original, *, others: str | None = None) -> Reading:
             block = file.read(_BLOCK)
     simple = simple and not (checked and not _decodes(decoder, b""))
     reader = PAGE_READER if original.media_type in _PAGES else TEXT_READER if simple else others
-    return Reading(original, reader or TEXT_READER, size, hashed.digest())
+    return Reading(original, reader or TEXT_READER, size, hashed.digest(), head)
 
 
 def _is_plain(original: Original, head: bytes) -> bool:

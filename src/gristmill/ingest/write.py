@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 
 from gristmill import catalog, events, faults, jobs
-from gristmill.catalog import BaseId, NewPart, NewVersion, Whole
+from gristmill.catalog import BaseId, EmbeddedDocument, NewPart, NewVersion, Whole
 from gristmill.db import Database, Tx
 from gristmill.errors import LeaseLost
 from gristmill.events import DocumentContentExtracted
@@ -35,6 +35,7 @@ class _Given:
     chunks: Sequence[Chunk]
     indexes: frozenset[int]
     parts: list[NewPart]
+    embedded: Sequence[EmbeddedDocument]
     ends: bool
 
 
@@ -123,6 +124,9 @@ class Writer:
         # Two equal documents in one transaction would bring the same part twice.
         parts = {(part.content, part.start): part for one in writing for part in one.parts}
         await catalog.keep_parts(tx, [part for part in parts.values() if part.content not in whole])
+        await catalog.keep_embedded(
+            tx, [(one.document.digest, found) for one in writing for found in one.embedded]
+        )
         read = [one.document for one in writing if one.document.whole and one.parts]
         await catalog.complete_contents(tx, _contents(read))
 
@@ -153,7 +157,8 @@ def _given(ready: Ready) -> _Given:
     indexes = frozenset(chunk.index for chunk in ready.chunks)
     parts = [NewPart(document.digest, start, part.text, part.page) for start, part in document.parts]
     left = document.count - len(document.written | indexes)
-    return _Given(document, ready.chunks, indexes, parts, ends=document.whole and left == 0)
+    ends = document.whole and left == 0
+    return _Given(document, ready.chunks, indexes, parts, tuple(document.unkept), ends)
 
 
 def _contents(documents: Sequence[Document]) -> dict[bytes, tuple[int, Sequence[str]]]:
@@ -162,7 +167,7 @@ def _contents(documents: Sequence[Document]) -> dict[bytes, tuple[int, Sequence[
 
 def _whole(document: Document) -> Whole:
     warnings = document.warnings
-    if not document.count and not warnings:
+    if not document.count and not warnings and not document.embedded:
         warnings = ["empty"]
     return Whole(
         document.item.id,
@@ -182,7 +187,11 @@ def _wrote(one: _Given, took: float) -> None:
     document = one.document
     document.written |= one.indexes
     document.kept = True
-    del document.parts[: len(one.parts)]
+    # By their places: another batch of the same document may have brought them in the same transaction.
+    if one.parts:
+        last = one.parts[-1].start
+        document.parts = [part for part in document.parts if part[0] > last]
+    document.unkept = [found for found in document.unkept if found not in one.embedded]
     document.spent.write += took
     if one.ends:
         document.end()

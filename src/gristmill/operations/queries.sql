@@ -113,13 +113,13 @@ select i.id from item i
 select distinct c.item_id from chunk c where not exists (select from item i where i.id = c.item_id) limit %(limit)s;
 
 -- name: unheld
--- Contents that no version uses, blobs that no item uses, and bytes that should be out of the store, older than a while.
+-- Contents that no version uses, blobs that nothing uses, and bytes that should be out of the store, older than a while.
 select encode(c.hash, 'hex') from content c
  where c.created_at < clock_now() - interval '1 hour'
    and not exists (select from item_version v where v.content_hash = c.hash)
  union all
 select encode(b.hash, 'hex') from blob b
- where b.kept_at < clock_now() - interval '1 hour' and not exists (select from item i where i.blob_hash = b.hash)
+ where b.kept_at < clock_now() - interval '1 hour' and blob_unused(b.hash)
  union all
 select s.name from stray s where s.doomed and s.due_at < clock_now() - interval '1 hour'
  limit %(limit)s;

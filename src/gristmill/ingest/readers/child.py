@@ -86,7 +86,8 @@ def read(sink: Sink) -> Message:
     if not sink.letters and "empty" not in told.warnings and not sink.task.after_page:
         if not sink.children and not sink.images:
             raise Refused("It was read, and holds no text.", code="no_text")
-        sink.warn("no_text")
+        if not sink.children:
+            sink.warn("no_text")
     report = dataclasses.asdict(told)
     return {"k": "report", **report, "language": language.guess(sink.sample)}
 

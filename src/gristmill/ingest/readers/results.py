@@ -49,7 +49,7 @@ class Report:
     A warning is a stable code, with figures behind a colon where there are some:
 
         empty               the document is truly empty
-        no_text             it has no text of its own, but documents or images inside
+        no_text             it has no text of its own, but images inside
         partial:412/480     pages that were read, of how many; `reader_…` beside it says what ended the others
         ocr_used:12         pages or images whose text was recognised from their looks
         ocr_skipped:12      pages that look scanned and were not recognised

@@ -1,0 +1,187 @@
+"""extract: from a document's bytes to windows of pieces, and to what it holds beside its text.
+
+    text, markdown, web pages      decoded and cut in a thread of this process
+    read before, whole             from what is kept of it: nothing is opened
+    read before, in part           its finished pages from what is kept, the others by a reader: for documents that
+                                   are read page by page
+    everything else                by a reader, in a child process that can be killed
+
+Documents found inside it are put into the blob store as they come; their hashes travel with the document, and are
+written with its next parts. Killed anywhere: what was written is where the next attempt goes on.
+"""
+
+import asyncio
+import tempfile
+import time
+from collections.abc import AsyncGenerator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from gristmill import catalog
+from gristmill.catalog import EmbeddedDocument
+from gristmill.db import Database
+from gristmill.ingest import read, readers
+from gristmill.ingest.chunk import Chunker, Piece
+from gristmill.ingest.document import Document, Window
+from gristmill.ingest.readers import Embedded, Part, ReaderPool, ReadLimits, Report
+from gristmill.operations import uploads
+from gristmill.operations.originals import Originals
+from gristmill.sources import Original
+
+CUTTERS = 2  # threads that decode and cut
+WINDOW = 64  # pieces that are cut before they are handed on
+# What is inside a document is laid down, and not opened: each is an item of its own (embedded.py).
+LIMITS = ReadLimits(depth=1)
+READER = readers.reader_identity(LIMITS)
+_PAGED = b"%PDF-"  # how documents begin whose reading can go on behind a page
+
+
+class Extractor:
+    """Reads documents."""
+
+    def __init__(self, db: Database, originals: Originals, pool: ReaderPool | None) -> None:
+        self._db, self._originals, self._pool = db, originals, pool
+        self._cutters = ThreadPoolExecutor(CUTTERS, thread_name_prefix="cut")
+
+    async def begin(self, original: Original) -> read.Reading:
+        """Look at the bytes, and see who reads them."""
+        return await self._cut(partial(read.begin, others=READER if self._pool else None), original)
+
+    async def recall(self, document: Document, reading: read.Reading) -> None:
+        """What is known to be inside a document that was read before."""
+        if not reading.is_simple:
+            async with self._db.connection() as tx:
+                document.embedded = await catalog.embedded_in(tx, reading.digest)
+
+    async def windows(
+        self, document: Document, reading: read.Reading, chunker: Chunker
+    ) -> AsyncGenerator[Window]:
+        """The document's windows: from its bytes, or from what was made of them before."""
+        if reading.is_simple:
+            return self._here(document, reading, chunker)
+        async with self._db.connection() as tx:
+            kept = await catalog.whole_content(tx, reading.digest)
+        if kept is not None:
+            document.warnings = kept
+            await self.recall(document, reading)
+            return self._joined(document, self._kept(reading.digest), chunker)
+        return self._joined(document, self._by_readers(document, reading), chunker)
+
+    async def _joined(
+        self, document: Document, parts: AsyncGenerator[Part], chunker: Chunker
+    ) -> AsyncGenerator[Window]:
+        """Windows of parts that come one by one; how many will come is not known."""
+        waiting: list[Part] = []
+        pieces: list[Piece] = []
+        left = 1.0
+        async with aclosing(parts):
+            async for part in parts:
+                started = time.monotonic()
+                waiting.append(part)
+                pieces += await self._cut(chunker.feed, part.text, part.page)
+                document.spent.read += time.monotonic() - started
+                if len(pieces) >= WINDOW:
+                    left *= 0.9
+                    yield Window(waiting, pieces, 1 - left)
+                    waiting, pieces = [], []
+        yield Window(waiting, [*pieces, *await self._cut(chunker.finish)], 1.0, last=True)
+
+    async def _kept(self, digest: bytes, before: int | None = None) -> AsyncGenerator[Part]:
+        """The parts of a content that were made before, up to a place."""
+        after = 0
+        while True:
+            async with self._db.connection() as tx:
+                found = await catalog.parts_of(tx, digest, after)
+            for part in found:
+                if before is not None and part.start >= before:
+                    return
+                yield Part(part.text, part.page)
+            if not found:
+                return
+            after = found[-1].start + len(found[-1].text)
+
+    async def _by_readers(self, document: Document, reading: read.Reading) -> AsyncGenerator[Part]:
+        """The parts that a reader makes of the document; what else it finds goes onto the document."""
+        assert self._pool is not None
+        original = reading.original
+        page, start = await self._resume(document, reading)
+        if start:
+            async with aclosing(self._kept(reading.digest, before=start)) as kept:
+                async for part in kept:
+                    yield part
+        with tempfile.TemporaryDirectory(dir=self._originals.scratch, prefix="gristmill-read-") as folder:
+            path = original.path or Path(folder) / "original"
+            if original.path is None:
+                await asyncio.to_thread(path.write_bytes, original.data)
+            results = readers.read(
+                self._pool,
+                path,
+                name=original.name,
+                media_type=original.media_type,
+                scratch=Path(folder),
+                limits=LIMITS,
+                resume_after_page=page,
+            )
+            async with aclosing(results):
+                async for result in results:
+                    match result:
+                        case Part():
+                            yield result
+                        case Embedded():
+                            await self._keep_embedded(document, result)
+                        case Report():
+                            document.warnings = [*result.warnings]
+                        case _:
+                            pass
+
+    async def _resume(self, document: Document, reading: read.Reading) -> tuple[int, int]:
+        """The last page that need not be read again, and where what follows it begins in the content."""
+        if reading.head[: len(_PAGED)] != _PAGED:
+            return 0, 0
+        async with self._db.connection() as tx:
+            found = await catalog.resume_point(tx, reading.digest)
+        if found is None:
+            return 0, 0
+        await self.recall(document, reading)
+        document.spent.pages_kept = found.page - 1
+        return found.page - 1, found.start
+
+    async def _keep_embedded(self, document: Document, found: Embedded) -> None:
+        blob = await uploads.keep_file(self._db, self._originals.blobs, found.path)
+        await asyncio.to_thread(found.path.unlink)
+        one = EmbeddedDocument(len(document.embedded) + 1, found.name, blob.hash, blob.size)
+        if document.holds(one):
+            return
+        document.embedded.append(one)
+        document.unkept.append(one)
+
+    async def _here(
+        self, document: Document, reading: read.Reading, chunker: Chunker
+    ) -> AsyncGenerator[Window]:
+        windows = _cut(reading, chunker)
+        while True:
+            started = time.monotonic()
+            window = await self._cut(next, windows, None)
+            document.spent.read += time.monotonic() - started
+            if window is None:
+                return
+            yield window
+
+    async def _cut(self, work: Any, *given: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._cutters, work, *given)
+
+
+def _cut(reading: read.Reading, chunker: Chunker) -> Iterator[Window]:
+    """Windows of some pieces; a small document is one."""
+    parts: list[Part] = []
+    pieces: list[Piece] = []
+    for part, share in reading.parts():
+        parts.append(part)
+        pieces += chunker.feed(part.text, part.page)
+        if len(pieces) >= WINDOW:
+            yield Window(parts, pieces, share)
+            parts, pieces = [], []
+    yield Window(parts, [*pieces, *chunker.finish()], 1.0, last=True)
