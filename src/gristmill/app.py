@@ -25,7 +25,9 @@ from gristmill.errors import GristmillError, SetupError
 from gristmill.events import Broadcaster
 from gristmill.events.courier import Courier
 from gristmill.events.webhooks import Deliverer, Sender
-from gristmill.ingest import Expander, Pipeline, ReaderPool, Rebuilder, Remover
+from gristmill.ingest import Analyser, Expander, Pipeline, ReaderPool, Rebuilder, Remover
+from gristmill.ingest.assets import Analyst, LocalAnalyst, VisionAnalyst, VisionConfig
+from gristmill.ingest.readers import ReadLimits
 from gristmill.jobs import Handler, Limits, QueueLimits, Worker
 from gristmill.operations import reconcile, uploads
 from gristmill.operations.health import recover_deletions
@@ -36,6 +38,7 @@ from gristmill.settings import Settings
 from gristmill.sources.blobs import Blobs
 from gristmill.vault import Vault
 from gristmill.work import (
+    AnalyseAssets,
     DeleteBase,
     DeleteSubtree,
     DeliverEvents,
@@ -79,6 +82,7 @@ class _Parts:
     originals: Originals
     sender: Sender
     readers: ReaderPool
+    analyst: Analyst
 
 
 @asynccontextmanager
@@ -109,7 +113,10 @@ async def running(
         stack.push_async_callback(sender.close)
         readers = ReaderPool()  # its children are started by the first document that needs one
         stack.push_async_callback(readers.close)
-        parts = _Parts(settings, db, listener, embedders, originals, sender, readers)
+        analyst = _analyst(settings, readers)
+        if isinstance(analyst, VisionAnalyst):
+            stack.push_async_callback(analyst.close)
+        parts = _Parts(settings, db, listener, embedders, originals, sender, readers, analyst)
         worker = await _start_worker(parts, stack) if work else None
         reranker = _reranker(settings)
         if reranker is not None:
@@ -119,6 +126,20 @@ async def running(
         yield Gristmill(
             settings, db, embedders, originals, searcher, api.create(context), broadcaster, worker
         )
+
+
+def _analyst(settings: Settings, readers: ReaderPool) -> Analyst:
+    """Who says what is on images: a model that sees, where one is set up, else OCR."""
+    if settings.vision_url is None:
+        return LocalAnalyst(readers, ReadLimits())
+    key = settings.vision_api_key
+    return VisionAnalyst(
+        VisionConfig(
+            settings.vision_url,
+            settings.vision_model or "",
+            key.get_secret_value() if key is not None else None,
+        )
+    )
 
 
 def _reranker(settings: Settings) -> HttpReranker | None:
@@ -190,7 +211,8 @@ def _handlers(parts: _Parts) -> dict[str, Handler]:
     db, originals = parts.db, parts.originals
     private = parts.settings.allow_private_addresses
     room = QueueLimits(lane=parts.settings.max_queue_per_base, total=parts.settings.max_queue)
-    pipeline = Pipeline(db, parts.embedders, originals, parts.readers, room)
+    pipeline = Pipeline(db, parts.embedders, originals, parts.readers, room, parts.analyst)
+    analyser = Analyser(db, parts.embedders, originals, parts.analyst)
     remover = Remover(db, originals.blobs)
     expander, rebuilder = Expander(db, private=private, limits=room), Rebuilder(db, limits=room)
     reconciler = Reconciler(db, originals.blobs, parts.settings.event_retention)
@@ -202,6 +224,7 @@ def _handlers(parts: _Parts) -> dict[str, Handler]:
         ReindexSubtree.kind: Handler(rebuilder.reindex),
         DeliverEvents.kind: Handler(Deliverer(db, parts.sender).deliver),
         Reconcile.kind: Handler(reconciler.reconcile),
+        AnalyseAssets.kind: Handler(analyser.analyse, analyser.failed),
         TidyBase.kind: Handler(tidy.Tidier(db).tidy),
     }
 

@@ -170,6 +170,12 @@ class Settings(BaseSettings):
     )
     reranker_model: str | None = Field(default=None, description="Model that the reranker is asked for.")
     reranker_api_key: SecretStr | None = Field(default=None, description="Key of the reranker.")
+    vision_url: str | None = Field(
+        default=None,
+        description="OpenAI-compatible API of a model that sees, e.g. `http://localhost:11434/v1`; it describes images in place of OCR.",
+    )
+    vision_model: str | None = Field(default=None, description="Model that images are shown to.")
+    vision_api_key: SecretStr | None = Field(default=None, description="Key of the vision model.")
     search_cache_mb: int = Field(
         default=256,
         ge=1,

@@ -6,6 +6,7 @@
     delete_subtree    base, roots       base     for ever    base and roots            interactive
     reindex_subtree   base, roots       base     5           base and roots            normal
     delete_base       base              base     for ever    base                      interactive
+    analyse_assets    item, version     base     5           item and version          bulk
     tidy_base         base              base     5           base                      bulk
     deliver_events    webhook           its own  for ever    webhook                   normal
     reconcile         thorough          its own  3           thorough or not           normal
@@ -64,6 +65,25 @@ class PrepareRoot(Work):
 
     def subject(self) -> UUID:
         """The container."""
+        return self.item_id
+
+
+@dataclass(frozen=True)
+class AnalyseAssets(Work):
+    """Have the images of a version described that nobody has described yet, and make that searchable."""
+
+    kind = "analyse_assets"
+    band = Band.BULK
+
+    item_id: ItemId
+    version: int
+
+    def key(self) -> str:
+        """One job per version of an item."""
+        return f"item:{self.item_id}:{self.version}:assets"
+
+    def subject(self) -> UUID:
+        """The item."""
         return self.item_id
 
 

@@ -19,7 +19,8 @@ from gristmill.db import Database, Tx, Unavailable
 from gristmill.embedding import Embedders
 from gristmill.errors import GristmillError, LeaseLost, Permanent
 from gristmill.faults import FaultInjected
-from gristmill.ingest import Expander, Pipeline, ReaderPool, Rebuilder, Remover
+from gristmill.ingest import Analyser, Expander, Pipeline, ReaderPool, Rebuilder, Remover
+from gristmill.ingest.assets import Analyst
 from gristmill.jobs import Handler, Job, QueueLimits, retry, store
 from gristmill.operations import add, bases, health, reindex
 from gristmill.operations.originals import Folder, Originals
@@ -28,6 +29,7 @@ from gristmill.settings import Settings
 from gristmill.sources import NoteSource
 from gristmill.sources.blobs import Blobs
 from gristmill.work import (
+    AnalyseAssets,
     DeleteBase,
     DeleteSubtree,
     IndexDocument,
@@ -58,11 +60,15 @@ class Hand:
         settings: Settings,
         embedder: HashedEmbedder | None = None,
         pool: ReaderPool | None = None,
+        analyst: Analyst | None = None,
     ) -> "Hand":
         """A worker with every handler that the app has; without a pool, everything is text."""
         embedders = Embedders(settings, settings.cache_dir, {"hashed": embedder or HashedEmbedder()})
         originals = Originals(Blobs.open(None, settings.data_dir), 1 << 20, private=True)
-        pipeline, remover = Pipeline(db, embedders, originals, pool), Remover(db, originals.blobs)
+        pipeline, remover = (
+            Pipeline(db, embedders, originals, pool, analyst=analyst),
+            Remover(db, originals.blobs),
+        )
         expander, rebuilder = Expander(db, private=True), Rebuilder(db)
         handlers = {
             IndexDocument.kind: Handler(pipeline.index, pipeline.failed),
@@ -72,6 +78,9 @@ class Hand:
             ReindexSubtree.kind: Handler(rebuilder.reindex),
             Reconcile.kind: Handler(Reconciler(db, originals.blobs, timedelta(days=30)).reconcile),
         }
+        if analyst is not None:
+            analyser = Analyser(db, embedders, originals, analyst)
+            handlers[AnalyseAssets.kind] = Handler(analyser.analyse, analyser.failed)
         hand = cls(db, originals, handlers)
         await hand.enrol()
         return hand

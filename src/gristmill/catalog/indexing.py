@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gristmill.catalog.assets import NewAsset, add_assets
 from gristmill.catalog.item import Item, ItemId
 from gristmill.catalog.moves import settle_above
 from gristmill.catalog.store import queries
@@ -164,6 +165,12 @@ class Whole:
     warnings: Sequence[str]
     size_bytes: int | None
     timeline: dict[str, Any]
+    assets: Sequence[NewAsset] = ()
+
+    @property
+    def waiting(self) -> int:
+        """How many of its images have still to be described."""
+        return sum(one.text is None for one in self.assets)
 
 
 @dataclass(frozen=True)
@@ -183,10 +190,12 @@ async def publish(tx: Tx, done: Sequence[Whole]) -> set[ItemId]:
             "warnings": list(whole.warnings),
             "size_bytes": whole.size_bytes,
             "timeline": whole.timeline,
+            "analysed": not whole.waiting,
         }
         for whole in done
     ]
     published = await queries.values(tx, "publish_items", documents=json.dumps(documents))
+    await add_assets(tx, [(whole.item_id, whole.version, one) for whole in done for one in whole.assets])
     forgotten = await queries.many(tx, _Forgotten, "forget_versions", ids=published)
     await collect_contents(tx, sorted({row.content_hash for row in forgotten}))
     await doom_free_blobs(tx, [row.original for row in forgotten if row.original is not None])

@@ -391,9 +391,9 @@ on conflict (item_id, version) do update set content_hash = excluded.content_has
 -- The versions that are wanted become the ones that answer.
 with done as (
     select * from json_to_recordset(%(documents)s::json)
-        as u(id uuid, version int, chunks int, warnings text[], size_bytes bigint, timeline jsonb)),
+        as u(id uuid, version int, chunks int, warnings text[], size_bytes bigint, timeline jsonb, analysed boolean)),
 told as (
-    update item_version v set timeline = d.timeline from done d where v.item_id = d.id and v.version = d.version)
+    update item_version v set timeline = d.timeline, analysed = d.analysed from done d where v.item_id = d.id and v.version = d.version)
 update item i
    set status = 'completed', live_version = d.version, chunk_count = d.chunks, warnings = d.warnings,
        size_bytes = coalesce(d.size_bytes, i.size_bytes), error_code = null, error_message = null,
@@ -507,6 +507,117 @@ update item set listed_version = %(version)s where id = any (%(ids)s::uuid[]);
 -- The embedded documents of a version are filed, as a content has them.
 update item set filed_version = %(version)s, filed_content = %(content)s where id = %(id)s;
 
+-- name: keep_assets
+-- Images and tables that were found inside contents.
+insert into content_asset (content_hash, hash, number, kind, media_type, size, page, start, "end", caption, inline, blob_hash)
+select decode(u.content, 'hex'), decode(u.hash, 'hex'), u.number, u.kind, u.media_type, u.size, u.page, u.start, u."end",
+       u.caption, u.inline, decode(u.blob, 'hex')
+  from json_to_recordset(%(assets)s::json)
+       u(content text, hash text, number int, kind text, media_type text, size bigint, page int, start bigint, "end" bigint,
+         caption text, inline boolean, blob text)
+on conflict do nothing;
+
+-- name: mark_inline
+-- Images whose text is a part of the content.
+update content_asset set inline = true where content_hash = %(content)s and hash = any (%(hashes)s::bytea[]);
+
+-- name: assets_in
+-- Images and tables that were found inside a content, in order.
+select hash, number, kind, media_type, size, page, start, "end", caption, inline, blob_hash
+  from content_asset where content_hash = %(content)s order by number, hash;
+
+-- name: said_of
+-- What an analyst said before of images with these bytes, for any item or for one.
+select distinct on (a.hash) a.hash, a.text from asset a
+ where a.hash = any (%(hashes)s::bytea[]) and a.analyst = %(analyst)s and a.state = 'described'
+   and (%(item)s::uuid is null or a.item_id = %(item)s)
+ order by a.hash, a.item_id, a.version;
+
+-- name: add_assets
+-- () -> described | waiting, for the images of versions.
+insert into asset (item_id, version, hash, analyst, state, text)
+select u.item, u.version, u.hash, u.analyst, case when u.text is null then 'waiting' else 'described' end,
+       coalesce(u.text, '')
+  from unnest(%(items)s::uuid[], %(versions)s::int[], %(hashes)s::bytea[], %(analysts)s::text[], %(texts)s::text[])
+       u(item, version, hash, analyst, text)
+on conflict do nothing;
+
+-- name: next_asset
+-- The next image that waits, of a version that answers, of an item that is not being deleted.
+select a.hash, c.media_type, c.page, c.start, a.state = 'asking' as asking, b.name as blob, i.title
+  from asset a
+  join item i on i.id = a.item_id and i.live_version = a.version and i.status <> 'deleting'
+  join item_version v on v.item_id = a.item_id and v.version = a.version
+  join content_asset c on c.content_hash = v.content_hash and c.hash = a.hash
+  join blob b on b.hash = c.blob_hash
+ where a.item_id = %(item)s and a.version = %(version)s and a.state in ('waiting', 'asking')
+ order by c.number, a.hash limit 1;
+
+-- name: set_asking
+-- waiting -> asking.
+update asset set state = 'asking' where item_id = %(item)s and version = %(version)s and hash = %(hash)s;
+
+-- name: put_back
+-- asking -> waiting.
+update asset set state = 'waiting'
+ where item_id = %(item)s and version = %(version)s and hash = %(hash)s and state = 'asking';
+
+-- name: lock_answering
+-- The place behind the last chunk of a version, if it answers; its item is the caller's until the transaction ends.
+select i.chunk_count from item i
+ where i.id = %(item)s and i.live_version = %(version)s and i.status <> 'deleting' for no key update of i;
+
+-- name: set_described
+-- waiting | asking -> described.
+update asset set state = 'described', text = %(text)s, error_code = null, error_message = null
+ where item_id = %(item)s and version = %(version)s and hash = %(hash)s;
+
+-- name: more_chunks
+-- What an image says answers too.
+update item set chunk_count = chunk_count + %(chunks)s, updated_at = clock_now() where id = %(item)s;
+
+-- name: give_up_assets
+-- waiting | asking -> failed.
+update asset set state = 'failed', error_code = %(code)s, error_message = %(message)s
+ where item_id = %(item)s and version = %(version)s and state in ('waiting', 'asking')
+   and (%(hash)s::bytea is null or hash = %(hash)s);
+
+-- name: set_analysed
+-- No image of a version waits any more: noted once.
+with noted as (
+    update item_version v set analysed = true
+     where v.item_id = %(item)s and v.version = %(version)s and not v.analysed
+       and not exists (select from asset a where a.item_id = v.item_id and a.version = v.version
+                          and a.state in ('waiting', 'asking'))
+    returning v.item_id, v.version)
+select (select count(*)::int from asset a where a.item_id = n.item_id and a.version = n.version) as assets,
+       (select count(*)::int from asset a where a.item_id = n.item_id and a.version = n.version and a.state = 'failed') as failed,
+       i.warnings
+  from noted n join item i on i.id = n.item_id;
+
+-- name: reopen_assets
+-- failed -> waiting, in the versions that answer.
+with back as (
+    update asset a set state = 'waiting', error_code = null, error_message = null
+      from item i where i.id = any (%(ids)s::uuid[]) and a.item_id = i.id and a.version = i.live_version and a.state = 'failed'
+    returning a.item_id, a.version)
+select distinct item_id as id, version from back order by 1;
+
+-- name: show_assets
+-- The images and tables of the version that answers, and what was said of them.
+select c.hash, c.number, c.kind, c.media_type, c.size, c.page, c.start, c."end", c.caption, c.inline, c.blob_hash,
+       a.state, a.text, a.error_code, a.error_message
+  from item i
+  join item_version v on v.item_id = i.id and v.version = i.live_version
+  join content_asset c on c.content_hash = v.content_hash
+  left join asset a on a.item_id = i.id and a.version = v.version and a.hash = c.hash
+ where i.id = %(item)s and c.number > %(after)s and (%(hash)s::bytea is null or c.hash = %(hash)s)
+ order by c.number, c.hash limit %(limit)s;
+
+-- name: blob_name
+-- The name of a blob in the store.
+select name from blob where hash = %(hash)s;
+
 -- name: to_remove
 -- Items of subtrees that are being deleted, and hold none.
 select item_removable(%(roots)s::uuid[], %(limit)s::int);
@@ -547,7 +658,7 @@ delete from content c
 -- What is kept of the insides of contents.
 select e.blob_hash from embedded e where e.content_hash = any (%(hashes)s::bytea[])
  union
-select a.blob_hash from content_asset a where a.content_hash = any (%(hashes)s::bytea[]);
+select a.blob_hash from content_asset a where a.content_hash = any (%(hashes)s::bytea[]) and a.blob_hash is not null;
 
 -- name: lock_blobs
 -- Blobs that nobody takes into use until the transaction ends; waits for who is doing so right now.

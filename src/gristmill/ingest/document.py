@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gristmill.catalog import Base, EmbeddedDocument, Opened
+from gristmill.catalog import Base, ContentAsset, EmbeddedDocument, NewAsset, Opened
 from gristmill.embedding import Embedder
 from gristmill.ingest.chunk import Piece
 from gristmill.ingest.readers.results import Part
@@ -66,6 +66,10 @@ class Document:
     parts: list[tuple[int, Part]] = field(default_factory=list[tuple[int, Part]])
     embedded: list[EmbeddedDocument] = field(default_factory=list[EmbeddedDocument])
     unkept: list[EmbeddedDocument] = field(default_factory=list[EmbeddedDocument])  # not written yet
+    assets: list[ContentAsset] = field(default_factory=list[ContentAsset])
+    unkept_assets: list[ContentAsset] = field(default_factory=list[ContentAsset])
+    inline: list[bytes] = field(default_factory=list[bytes])  # images whose text is in the content
+    images: list[NewAsset] = field(default_factory=list[NewAsset])  # as they are when it is published
     kept: bool = False  # its version's row is there
     whole: bool = False  # all of it is read
     count: int = 0  # pieces so far
@@ -84,6 +88,7 @@ class Document:
         self._room = asyncio.Event()
         self._room.set()
         self._marks: set[bytes] = set()
+        self._hashes: set[bytes] = set()
 
     @property
     def key(self) -> tuple[Any, int]:
@@ -118,6 +123,15 @@ class Document:
         known = one.mark in self._marks
         self._marks.add(one.mark)
         return known
+
+    def add_asset(self, one: ContentAsset) -> None:
+        """Note an image or a table that was found inside it, once."""
+        if len(self._hashes) != len(self.assets):
+            self._hashes = {other.hash for other in self.assets}
+        if one.hash not in self._hashes:
+            self._hashes.add(one.hash)
+            self.assets.append(one)
+            self.unkept_assets.append(one)
 
     def take(self, window: Window) -> None:
         """Put in what was read next; pieces that are written already are passed over."""

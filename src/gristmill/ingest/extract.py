@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from gristmill import catalog
-from gristmill.catalog import EmbeddedDocument
+from gristmill.catalog import ContentAsset, EmbeddedDocument
 from gristmill.db import Database
-from gristmill.ingest import read, readers
+from gristmill.ingest import read, readers, tables
 from gristmill.ingest.chunk import Chunker, Piece
 from gristmill.ingest.document import Document, Window
-from gristmill.ingest.readers import Embedded, Part, ReaderPool, ReadLimits, Report
+from gristmill.ingest.readers import Asset, Embedded, Part, ReaderPool, ReadLimits, Report
 from gristmill.operations import uploads
 from gristmill.operations.originals import Originals
 from gristmill.sources import Original
@@ -55,6 +55,7 @@ class Extractor:
         if not reading.is_simple:
             async with self._db.connection() as tx:
                 document.embedded = await catalog.embedded_in(tx, reading.digest)
+                document.assets = await catalog.assets_in(tx, reading.digest)
 
     async def windows(
         self, document: Document, reading: read.Reading, chunker: Chunker
@@ -107,7 +108,8 @@ class Extractor:
         """The parts that a reader makes of the document; what else it finds goes onto the document."""
         assert self._pool is not None
         original = reading.original
-        page, start = await self._resume(document, reading)
+        page, begun = await self._resume(document, reading)
+        start = begun
         if start:
             async with aclosing(self._kept(reading.digest, before=start)) as kept:
                 async for part in kept:
@@ -129,13 +131,16 @@ class Extractor:
                 async for result in results:
                     match result:
                         case Part():
+                            tables.find(document, result, start)
+                            start += len(result.text)
                             yield result
                         case Embedded():
                             await self._keep_embedded(document, result)
+                        case Asset():
+                            await self._keep_asset(document, result, begun)
                         case Report():
                             document.warnings = [*result.warnings]
-                        case _:
-                            pass
+                            document.inline = [bytes.fromhex(digest) for digest in result.recognised]
 
     async def _resume(self, document: Document, reading: read.Reading) -> tuple[int, int]:
         """The last page that need not be read again, and where what follows it begins in the content."""
@@ -157,6 +162,26 @@ class Extractor:
             return
         document.embedded.append(one)
         document.unkept.append(one)
+
+    async def _keep_asset(self, document: Document, found: Asset, begun: int) -> None:
+        """`begun` is where the content begins that the reader counts from."""
+        blob = await uploads.keep_file(self._db, self._originals.blobs, found.path)
+        place = begun + found.start
+        document.add_asset(
+            ContentAsset(
+                blob.hash,
+                len(document.assets) + 1,
+                found.kind,
+                found.media_type,
+                blob.size,
+                found.page,
+                place,
+                place,
+                found.text,
+                False,
+                blob.hash,
+            )
+        )
 
     async def _here(
         self, document: Document, reading: read.Reading, chunker: Chunker

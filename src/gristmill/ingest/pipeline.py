@@ -14,7 +14,7 @@ import asyncio
 import json
 from collections.abc import Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -24,8 +24,10 @@ from gristmill.db import Database, Tx
 from gristmill.embedding import Embedder, Embedders, embed_each
 from gristmill.errors import GristmillError, Invalid, LeaseLost, Permanent
 from gristmill.events import BaseFailed, ItemFailed
+from gristmill.ingest.analyse import recall
+from gristmill.ingest.assets import Analyst
 from gristmill.ingest.chunk import RECIPE, Chunker, limit_of
-from gristmill.ingest.document import Document
+from gristmill.ingest.document import Document, Window
 from gristmill.ingest.embed import Embedding, Vector
 from gristmill.ingest.embedded import Filing
 from gristmill.ingest.extract import Extractor
@@ -70,7 +72,9 @@ class Pipeline:
         originals: Originals,
         readers: ReaderPool | None = None,
         limits: QueueLimits | None = None,
+        analyst: Analyst | None = None,
     ) -> None:
+        self._analyst = analyst
         self._db, self._embedders, self._originals = db, embedders, originals
         self._extractor, self._filing = Extractor(db, originals, readers), Filing(db, limits)
         self._opening: Stage[Job, Document | _Refused | None] = Stage(self._open, size=OPENED)
@@ -169,8 +173,9 @@ class Pipeline:
             reading = await self._extractor.begin(original)
             document.digest, document.size = reading.digest, reading.size
             if document.is_unchanged:
-                document.count = document.item.chunk_count
                 await self._extractor.recall(document, reading)
+            if document.is_unchanged and not self._says_anew(document):
+                document.count = document.item.chunk_count
                 if not await self._filed(document):
                     return
                 await self._writer.leave_unchanged(document)
@@ -184,13 +189,33 @@ class Pipeline:
                 async for window in windows:
                     if window.last and not await self._filed(document):
                         return
-                    document.take(window)
+                    document.take(await self._with_images(document, window) if window.last else window)
                     stage.put(document)
                     await document.room()
                     if document.ended.done():
                         return
         finally:
             _remove(original)
+
+    def _says_anew(self, document: Document) -> bool:
+        """Whether its images are to be described again though nothing changed."""
+        return document.base.asset_reuse == "force" and any(one.kind == "image" for one in document.assets)
+
+    async def _with_images(self, document: Document, window: Window) -> Window:
+        """The last window, with what is known to be said by the document's images behind it."""
+        if self._analyst is None or not document.assets:
+            return window
+        first = document.count + len(window.pieces)
+        if late := {index for index in document.written if index >= first}:
+            # An earlier attempt may have known of fewer, or of others.
+            async with self._db.transaction() as tx:
+                await catalog.share_turn(tx, document.base.id)
+                await jobs.fence(tx, document.job)
+                await publish.cut_back(tx, document.base.id, document.item.id, document.version, first)
+            document.written -= late
+        known = await recall(self._db, document, self._analyst)
+        pieces = [replace(piece, index=first + number) for number, piece in enumerate(known)]
+        return replace(window, pieces=[*window.pieces, *pieces])
 
     async def _filed(self, document: Document) -> bool:
         """File what the document holds, now that all of it is read; False when it has to come back for that."""

@@ -14,8 +14,9 @@ from gristmill.db import Database
 from gristmill.errors import Conflict, NotFound
 from gristmill.events import ItemFailed
 from gristmill.jobs import JobId, Shown
+from gristmill.operations.assets import announce_analysed
 from gristmill.operations.health import queries
-from gristmill.work import OF_NO_BASE, DeleteBase, DeleteSubtree, IndexDocument, PrepareRoot
+from gristmill.work import OF_NO_BASE, AnalyseAssets, DeleteBase, DeleteSubtree, IndexDocument, PrepareRoot
 
 
 async def cancel(db: Database, job_id: JobId) -> Shown:
@@ -43,6 +44,12 @@ async def cancel(db: Database, job_id: JobId) -> Shown:
                 version = int(job.payload["version"])
                 await events.record(tx, ItemFailed(base_id, item_id, version, "cancelled", told))
                 await events.announce_ready(tx, [base_id])
+        if job.kind == AnalyseAssets.kind and job.subject is not None:
+            item_id, version = ItemId(job.subject), int(job.payload["version"])
+            await catalog.give_up_assets(
+                tx, item_id, version, "cancelled", "Cancelled before it was described."
+            )
+            await announce_analysed(tx, BaseId(UUID(job.lane)), item_id, version)
         found = await jobs.find_job(tx, job_id)
     assert found is not None
     return found

@@ -10,6 +10,17 @@ select i.id, i.base_id from item i join base b on b.id = i.base_id
    and (%(base)s::uuid is null or i.base_id = %(base)s)
  order by i.id limit %(limit)s;
 
+-- name: unanalysed
+-- Items some of whose images wait, in the version that answers, for a job that is not there.
+select distinct i.id, i.base_id, a.version from asset a
+  join item i on i.id = a.item_id and i.live_version = a.version
+  join base b on b.id = i.base_id
+ where a.state in ('waiting', 'asking') and i.status <> 'deleting' and b.status <> 'deleting'
+   and not exists (select from job j where j.subject = i.id and j.kind = 'analyse_assets' and j.state <> 'dead'
+                      and (j.payload ->> 'version')::int = a.version)
+   and (%(base)s::uuid is null or i.base_id = %(base)s)
+ order by i.id limit %(limit)s;
+
 -- name: doubled
 -- Items with more than one living job that would move them on.
 select j.subject from job j

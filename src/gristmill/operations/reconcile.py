@@ -8,6 +8,7 @@ most `AT_ONCE` of a kind, and tells in the event `Reconciled` what it did.
     found                                                      put right by
     an active item, or an unlisted container, without a job    its job
     a container that is not as its children are                being derived
+    images that wait to be described, without a job            its job
     something that is being deleted, without a job             its job
     a base at rest that was not announced as ready             being announced
     a webhook with something to deliver, without a job         its job
@@ -26,7 +27,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from gristmill import catalog, events, faults, jobs
-from gristmill.catalog import Base, BaseId, ItemId
+from gristmill.catalog import Base, BaseId, ItemId, Unanalysed
 from gristmill.catalog.sweep import collect_contents
 from gristmill.db import Database, Tx
 from gristmill.errors import Invalid, SetupError
@@ -37,7 +38,7 @@ from gristmill.operations import uploads
 from gristmill.operations.health import queries
 from gristmill.operations.schedule import schedule
 from gristmill.sources.blobs import Blobs
-from gristmill.work import DeleteBase, DeleteSubtree, Reconcile
+from gristmill.work import AnalyseAssets, DeleteBase, DeleteSubtree, Reconcile
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +55,9 @@ Found = Mapping[str, int]
 class _Suspect:
     id: ItemId
     base_id: BaseId
+
+
+_KINDS: dict[str, type[_Suspect | Unanalysed]] = {"unanalysed": Unanalysed}
 
 
 def timetable(cron: str) -> Schedule:
@@ -105,8 +109,8 @@ class Reconciler:
     async def _suspected(self, thorough: bool) -> list[BaseId]:
         bases: set[BaseId] = set()
         async with self._db.connection() as tx:
-            for name in ("stuck", "unsettled", "unremoved"):
-                found = await queries.many(tx, _Suspect, name, base=None, limit=_SUSPECTS)
+            for name in ("stuck", "unsettled", "unremoved", "unanalysed"):
+                found = await queries.many(tx, _KINDS.get(name, _Suspect), name, base=None, limit=_SUSPECTS)
                 bases |= {suspect.base_id for suspect in found}
             for name in ("unremoved_bases", "unannounced", *(["leftover_bases"] if thorough else [])):
                 bases |= set(await queries.values(tx, name, limit=_SUSPECTS))
@@ -177,7 +181,9 @@ async def _repair(tx: Tx, base: Base, thorough: bool) -> Counter[str]:
     stuck = await queries.values(tx, "stuck", base=base.id, limit=AT_ONCE)
     if stuck:
         await schedule(tx, base, await catalog.find_items(tx, stuck), Band.NORMAL)
-    step["items"] = len(stuck)
+    waiting = await queries.many(tx, Unanalysed, "unanalysed", base=base.id, limit=AT_ONCE)
+    await jobs.enqueue(tx, *(NewJob(AnalyseAssets(one.id, one.version), lane=base.lane) for one in waiting))
+    step["items"] = len(stuck) + len(waiting)
     roots = await queries.values(tx, "unremoved", base=base.id, limit=AT_ONCE)
     if roots:
         await jobs.enqueue(tx, NewJob(DeleteSubtree(base.id, tuple(roots)), lane=base.lane))

@@ -19,35 +19,39 @@ alter table item add column filed_content bytea;
 -- Images and tables inside a document, as its reader found them, each once by its bytes.
 create table content_asset (
     content_hash    bytea not null references content on delete cascade,
-    blob_hash       bytea not null references blob,
+    hash            bytea not null,             -- SHA-256 of an image's bytes, or of a table's text
     number          int not null,
     kind            text not null check (kind in ('image', 'table')),
     media_type      text not null,
     size            bigint not null,
     page            int,
     start           bigint not null,            -- its place in the content, in characters
+    "end"           bigint not null,
     caption         text not null default '',
     inline          boolean not null default false,     -- its text is a part of the content already
-    primary key (content_hash, blob_hash)
+    blob_hash       bytea references blob,      -- an image's bytes
+    primary key (content_hash, hash)
 );
-create index content_asset_blob on content_asset (blob_hash);
+create index content_asset_blob on content_asset (blob_hash) where blob_hash is not null;
 
--- What became of an asset in a version: waiting → asking → described | failed; waiting → described, from what was said
+-- What became of an image in a version: waiting → asking → described | failed; waiting → described, from what was said
 -- of equal bytes before. `asking` is written before what costs money is asked: found again, nobody knows whether it was paid.
 create table asset (
     item_id         uuid not null,
     version         int not null,
-    blob_hash       bytea not null,
+    hash            bytea not null,
     analyst         text not null,
     state           text not null check (state in ('waiting', 'asking', 'described', 'failed')),
     text            text not null default '',
     error_code      text,
     error_message   text,
-    primary key (item_id, version, blob_hash),
+    primary key (item_id, version, hash),
     foreign key (item_id, version) references item_version on delete cascade
 );
-create index asset_known on asset (blob_hash, analyst) where state = 'described';
+create index asset_known on asset (hash, analyst) where state = 'described';
 create index asset_waiting on asset (item_id, version) where state in ('waiting', 'asking');
+-- Whether it was announced that all assets of a version are analysed.
+alter table item_version add column analysed boolean not null default false;
 
 -- What a page was when it was fetched: its bytes, and what tells later whether it changed.
 alter table item_version add column original bytea references blob;

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 
 from gristmill import catalog, jobs
-from gristmill.catalog import ADMIN, Base, BaseId, BaseStatus, OnRestart
+from gristmill.catalog import ADMIN, Base, BaseId, BaseStatus, OnRestart, Reuse
 from gristmill.doors.api.context import AsViewer, InContext, PathBase
 from gristmill.doors.api.wire import (
     Acl,
@@ -38,10 +38,14 @@ class Chunking(Asked):
 
 
 class Options(Asked):
-    """What the base's folders leave out and take in; from the next time on that one is listed."""
+    """What the base's folders leave out and take in, from the next time on that one is listed; and what its images
+    cost."""
 
     ignore: Annotated[Patterns, Field(description="Patterns as in .gitignore, left out.")] | None = None
     include_hidden: Annotated[bool, Field(description="Take in names that begin with a dot.")] | None = None
+    asset_reuse: (
+        Annotated[Reuse, Field(description="When what was said of an equal image before will do.")] | None
+    ) = None
 
 
 class NewBase(Asked):
@@ -100,7 +104,11 @@ class BaseOut(Stamped):
             chunking=base.chunking,
             file_processor_id=base.file_processor,
             on_restart=base.on_restart,
-            settings={"ignore": base.ignore, "includeHidden": base.include_hidden},
+            settings={
+                "ignore": base.ignore,
+                "includeHidden": base.include_hidden,
+                "assetReuse": base.asset_reuse,
+            },
             acl=base.acl,
             item_counts=dict(counts),
         )

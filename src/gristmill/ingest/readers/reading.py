@@ -235,6 +235,7 @@ def _report(message: Message, progress: _Progress) -> Report:
         pages_total=total,
         pages_read=done,
         kind=message["kind"],
+        recognised=list(message["recognised"]),
     )
 
 

@@ -39,7 +39,7 @@ class Asset:
     page: int | None
     start: int
     kind: Literal["image", "table"]
-    text: str = ""
+    text: str = ""  # its caption
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,7 @@ class Report:
     pages_total: int | None = None
     pages_read: int | None = None
     kind: str = ""
+    recognised: list[str] = field(default_factory=list[str])  # hashes of images whose text is in the content
 
 
 Result = Part | Embedded | Asset | Report
