@@ -25,8 +25,9 @@ from gristmill.errors import GristmillError, SetupError
 from gristmill.events import Broadcaster
 from gristmill.events.courier import Courier
 from gristmill.events.webhooks import Deliverer, Sender
-from gristmill.ingest import Analyser, Expander, Pipeline, ReaderPool, Rebuilder, Remover
+from gristmill.ingest import Analyser, Converter, Expander, Pipeline, ReaderPool, Rebuilder, Remover
 from gristmill.ingest.assets import Analyst, LocalAnalyst, VisionAnalyst, VisionConfig
+from gristmill.ingest.processors import DoclingServe, MinerU, Processor, ProcessorConfig
 from gristmill.ingest.readers import ReadLimits
 from gristmill.jobs import Handler, Limits, QueueLimits, Worker
 from gristmill.operations import reconcile, uploads
@@ -34,11 +35,13 @@ from gristmill.operations.health import recover_deletions
 from gristmill.operations.originals import Originals
 from gristmill.operations.reconcile import Reconciler
 from gristmill.search import HttpReranker, Searcher, tidy
-from gristmill.settings import Settings
+from gristmill.settings import ProcessorSettings, Settings
 from gristmill.sources.blobs import Blobs
 from gristmill.vault import Vault
 from gristmill.work import (
     AnalyseAssets,
+    CancelConversion,
+    CheckFileProcessing,
     DeleteBase,
     DeleteSubtree,
     DeliverEvents,
@@ -83,6 +86,7 @@ class _Parts:
     sender: Sender
     readers: ReaderPool
     analyst: Analyst
+    processors: Mapping[str, Processor]
 
 
 @asynccontextmanager
@@ -116,7 +120,10 @@ async def running(
         analyst = _analyst(settings, readers)
         if isinstance(analyst, VisionAnalyst):
             stack.push_async_callback(analyst.close)
-        parts = _Parts(settings, db, listener, embedders, originals, sender, readers, analyst)
+        processors = {name: _processor(one) for name, one in settings.processors.items()}
+        for processor in processors.values():
+            stack.push_async_callback(processor.close)
+        parts = _Parts(settings, db, listener, embedders, originals, sender, readers, analyst, processors)
         worker = await _start_worker(parts, stack) if work else None
         reranker = _reranker(settings)
         if reranker is not None:
@@ -140,6 +147,12 @@ def _analyst(settings: Settings, readers: ReaderPool) -> Analyst:
             key.get_secret_value() if key is not None else None,
         )
     )
+
+
+def _processor(given: ProcessorSettings) -> Processor:
+    key = given.api_key.get_secret_value() if given.api_key is not None else None
+    config = ProcessorConfig(given.url, key, given.timeout)
+    return DoclingServe(config) if given.kind == "docling" else MinerU(config)
 
 
 def _reranker(settings: Settings) -> HttpReranker | None:
@@ -211,7 +224,8 @@ def _handlers(parts: _Parts) -> dict[str, Handler]:
     db, originals = parts.db, parts.originals
     private = parts.settings.allow_private_addresses
     room = QueueLimits(lane=parts.settings.max_queue_per_base, total=parts.settings.max_queue)
-    pipeline = Pipeline(db, parts.embedders, originals, parts.readers, room, parts.analyst)
+    pipeline = Pipeline(db, parts.embedders, originals, parts.readers, room, parts.analyst, parts.processors)
+    converter = Converter(db, originals, parts.processors)
     analyser = Analyser(db, parts.embedders, originals, parts.analyst)
     remover = Remover(db, originals.blobs)
     expander, rebuilder = Expander(db, private=private, limits=room), Rebuilder(db, limits=room)
@@ -224,6 +238,8 @@ def _handlers(parts: _Parts) -> dict[str, Handler]:
         ReindexSubtree.kind: Handler(rebuilder.reindex),
         DeliverEvents.kind: Handler(Deliverer(db, parts.sender).deliver),
         Reconcile.kind: Handler(reconciler.reconcile),
+        CheckFileProcessing.kind: Handler(converter.check, converter.failed),
+        CancelConversion.kind: Handler(converter.cancel),
         AnalyseAssets.kind: Handler(analyser.analyse, analyser.failed),
         TidyBase.kind: Handler(tidy.Tidier(db).tidy),
     }

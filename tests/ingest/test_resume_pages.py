@@ -16,7 +16,7 @@ from tests.readers import samples
 from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
-PAGES = 160
+PAGES = 500
 
 
 async def one(db: Database, statement: Any) -> tuple[Any, ...] | None:
@@ -34,14 +34,14 @@ async def test_a_long_document_goes_on_behind_the_last_page_that_was_kept(
     """FIELD 6: kill -9 after some batches; the rest is read, no finished window again, and nothing is missing."""
     words = "the miller grinds and the baker bakes while the river turns the wheel of the old mill again and "
     path = tmp_path / "long.pdf"
-    path.write_bytes(samples.pdf([f"Page {number} says {words * 8}" for number in range(PAGES)]))
+    path.write_bytes(samples.pdf([f"Page {number} says {words * 5}" for number in range(PAGES)]))
     base = await bases.create(db, "long", HashedEmbedder(dimensions=64), {})
     new = NewItem("file", "long.pdf", str(path), source={"path": str(path)})
     await add.add(db, base.id, [add.Entry(new, FileSource(path, 1 << 30))], WIDE)
     given = {"database_url": database_url, "lease": "PT1S", "embedder": "hashed", "log_level": "error"}
     env = {**environment(tmp_path / "data", cache_dir, **given), "PYTHONPATH": str(ROOT)}
     arguments = ["tests.ingest.worker", "64", "0.002", str(tmp_path / "counted")]
-    daemon = Daemon(arguments, {**env, "GRISTMILL_FAULTS": "index.batch_written=kill@4"}, tmp_path / "log")
+    daemon = Daemon(arguments, {**env, "GRISTMILL_FAULTS": "index.batch_written=kill@2"}, tmp_path / "log")
     again = Daemon(arguments, env, tmp_path / "log")
     try:
         await daemon.start()

@@ -25,6 +25,13 @@ from gristmill.catalog.assets import (
     show_assets,
 )
 from gristmill.catalog.base import Base, BaseId, OnRestart, Reuse
+from gristmill.catalog.conversions import (
+    ConversionRow,
+    drop_conversions,
+    find_conversion,
+    forsaken_conversions,
+    save_conversion,
+)
 from gristmill.catalog.indexing import (
     ContentPart,
     NewPart,
@@ -142,6 +149,7 @@ __all__ = [
     "Child",
     "ContentAsset",
     "ContentPart",
+    "ConversionRow",
     "EmbeddedDocument",
     "Item",
     "ItemId",
@@ -182,6 +190,7 @@ __all__ = [
     "doom_due_names",
     "doomed_names",
     "drop_base",
+    "drop_conversions",
     "drop_progress",
     "embedded_elsewhere",
     "embedded_in",
@@ -190,11 +199,13 @@ __all__ = [
     "find_base",
     "find_base_named",
     "find_bases",
+    "find_conversion",
     "find_item",
     "find_items",
     "find_same",
     "finish_unchanged",
     "forget_names",
+    "forsaken_conversions",
     "give_up_assets",
     "hold_blobs",
     "insert_base",
@@ -232,6 +243,7 @@ __all__ = [
     "replace_item",
     "resume_point",
     "said_of",
+    "save_conversion",
     "set_acl",
     "set_analysed",
     "set_base_status",

@@ -618,6 +618,31 @@ select c.hash, c.number, c.kind, c.media_type, c.size, c.page, c.start, c."end",
 -- The name of a blob in the store.
 select name from blob where hash = %(hash)s;
 
+-- name: conversion
+-- The conversion for a version of an item.
+select item_id, version, processor, remote_id, checks, waited, progress, position
+  from conversion where item_id = %(item)s and version = %(version)s;
+
+-- name: save_conversion
+-- () | starting | under way -> starting | under way.
+insert into conversion (item_id, version, processor, remote_id, checks, waited, progress, position)
+values (%(item)s, %(version)s, %(processor)s, %(remote_id)s, %(checks)s, %(waited)s, %(progress)s, %(position)s)
+on conflict (item_id, version) do update
+   set remote_id = excluded.remote_id, checks = excluded.checks, waited = excluded.waited, progress = excluded.progress,
+       position = excluded.position;
+
+-- name: drop_conversions
+-- Forgets the conversions of items, of one version or of all.
+delete from conversion where item_id = any (%(ids)s::uuid[]) and (%(version)s::int is null or version = %(version)s)
+returning item_id, version, processor, remote_id, checks, waited, progress, position;
+
+-- name: forsaken_conversions
+-- Items with conversions that no job looks after.
+select distinct c.item_id from conversion c
+ where not exists (select from job j where j.subject = c.item_id and j.kind = 'check_file_processing_result'
+                      and j.state <> 'dead' and (j.payload ->> 'version')::int = c.version)
+ limit %(limit)s;
+
 -- name: to_remove
 -- Items of subtrees that are being deleted, and hold none.
 select item_removable(%(roots)s::uuid[], %(limit)s::int);

@@ -12,7 +12,7 @@ still wanted: after a deletion or a newer version, nothing more is written.
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
@@ -31,15 +31,17 @@ from gristmill.ingest.document import Document, Window
 from gristmill.ingest.embed import Embedding, Vector
 from gristmill.ingest.embedded import Filing
 from gristmill.ingest.extract import Extractor
+from gristmill.ingest.processors import Processor, plan
 from gristmill.ingest.progress import Progress
+from gristmill.ingest.read import Reading
 from gristmill.ingest.readers import ReaderPool
 from gristmill.ingest.stage import Stage
 from gristmill.ingest.write import Writer
-from gristmill.jobs import Done, Job, Outcome, QueueLimits
+from gristmill.jobs import Done, Job, NewJob, Outcome, QueueLimits
 from gristmill.operations.originals import Originals
 from gristmill.search import publish
 from gristmill.sources import Original
-from gristmill.work import IndexDocument
+from gristmill.work import CheckFileProcessing, IndexDocument
 
 OPENED = 64  # documents in one transaction
 READERS = 8  # sources that are read at once
@@ -73,8 +75,9 @@ class Pipeline:
         readers: ReaderPool | None = None,
         limits: QueueLimits | None = None,
         analyst: Analyst | None = None,
+        processors: Mapping[str, Processor] | None = None,
     ) -> None:
-        self._analyst = analyst
+        self._analyst, self._processors = analyst, processors or {}
         self._db, self._embedders, self._originals = db, embedders, originals
         self._extractor, self._filing = Extractor(db, originals, readers), Filing(db, limits)
         self._opening: Stage[Job, Document | _Refused | None] = Stage(self._open, size=OPENED)
@@ -170,7 +173,7 @@ class Pipeline:
         async with self._reading:
             original = await document.source.read()
         try:
-            reading = await self._extractor.begin(original)
+            reading = await self._planned(document, original, await self._extractor.begin(original))
             document.digest, document.size = reading.digest, reading.size
             if document.is_unchanged:
                 await self._extractor.recall(document, reading)
@@ -179,6 +182,8 @@ class Pipeline:
                 if not await self._filed(document):
                     return
                 await self._writer.leave_unchanged(document)
+                return
+            if await self._handed_over(document, reading):
                 return
             await _forget_other(self._db, document)
             await document.embedder.load()
@@ -216,6 +221,40 @@ class Pipeline:
         known = await recall(self._db, document, self._analyst)
         pieces = [replace(piece, index=first + number) for number, piece in enumerate(known)]
         return replace(window, pieces=[*window.pieces, *pieces])
+
+    async def _planned(self, document: Document, original: Original, reading: Reading) -> Reading:
+        """The reading as the base's file processor makes it, if it takes such files."""
+        name = document.base.file_processor
+        if document.item.type not in ("file", "url"):
+            return reading
+        match plan(original.name, name, self._processors):
+            case "invalid":
+                raise Permanent(
+                    f"The base's file processor {name!r} is not set up. Set it up, or give the base another one.",
+                    code="unknown_file_processor",
+                )
+            case "process":
+                return replace(reading, reader=self._processors[name or ""].identity)
+            case "direct":
+                return reading
+
+    async def _handed_over(self, document: Document, reading: Reading) -> bool:
+        """Whether somebody else has to convert it first: then its job ends, and another one begins."""
+        name = document.base.file_processor or ""
+        if name not in self._processors or reading.reader != self._processors[name].identity:
+            return False
+        async with self._db.transaction() as tx:
+            if await catalog.whole_content(tx, reading.digest) is not None:
+                return False
+            await catalog.share_turn(tx, document.base.id)
+            await jobs.fence(tx, document.job)
+            if await catalog.is_wanted(tx, document.item.id, document.version):
+                work = CheckFileProcessing(document.item.id, document.version, name, document.digest.hex())
+                await jobs.enqueue(tx, NewJob(work, lane=document.base.lane, workload=float(document.size)))
+            await jobs.complete(tx, document.job)
+            await faults.point("convert.handed_over")
+        document.end()
+        return True
 
     async def _filed(self, document: Document) -> bool:
         """File what the document holds, now that all of it is read; False when it has to come back for that."""

@@ -62,7 +62,7 @@ class Reading:
     @property
     def digest(self) -> bytes:
         """What the content is made from, and by what."""
-        return hashlib.sha256(self.reader.encode() + b"\0" + self.input).digest()
+        return digest_of(self.reader, self.input)
 
     def parts(self) -> Iterator[tuple[Part, float]]:
         """The content, part by part, each with the share of the bytes that is read by then. Blocks: in a thread."""
@@ -98,6 +98,11 @@ class Reading:
                 block = file.read(_BLOCK)
         if hashed.digest() != self.input:
             raise Transient(f"{self.original.name} changed while it was read.", code="source_changed")
+
+
+def digest_of(reader: str, given: bytes) -> bytes:
+    """What a content is made from, by the hash of its bytes, and by what."""
+    return hashlib.sha256(reader.encode() + b"\0" + given).digest()
 
 
 def begin(original: Original, *, others: str | None = None) -> Reading:

@@ -24,7 +24,7 @@ select distinct i.id, i.base_id, a.version from asset a
 -- name: doubled
 -- Items with more than one living job that would move them on.
 select j.subject from job j
- where j.kind in ('index_document', 'prepare_root') and j.state <> 'dead' and not j.cancelling
+ where j.kind in ('index_document', 'prepare_root', 'check_file_processing_result') and j.state <> 'dead' and not j.cancelling
    and exists (select from item i where i.id = j.subject and i.wanted_version = (j.payload ->> 'version')::int)
  group by j.subject having count(*) > 1 limit %(limit)s;
 

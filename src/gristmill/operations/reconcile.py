@@ -14,7 +14,7 @@ most `AT_ONCE` of a kind, and tells in the event `Reconciled` what it did.
     a webhook with something to deliver, without a job         its job
     chunks of versions that never came                         being removed      (thorough passes)
 
-and what nobody uses any more, which is no damage: blobs half an hour old, events past their retention, and in thorough
+and what nobody uses any more, which is no damage: conversions that no job looks after, blobs half an hour old, events past their retention, and in thorough
 passes contents an hour old. A pass is thorough when none was for an hour, or when it is asked for.
 
 Killed anywhere: each repair is whole or was not done, and the next pass finds the rest.
@@ -35,6 +35,7 @@ from gristmill.events import Reconciled, webhook
 from gristmill.events.order import wake
 from gristmill.jobs import Band, Done, Job, JobId, NewJob, Outcome, Schedule
 from gristmill.operations import uploads
+from gristmill.operations.conversions import call_off
 from gristmill.operations.health import queries
 from gristmill.operations.schedule import schedule
 from gristmill.sources.blobs import Blobs
@@ -45,7 +46,7 @@ log = logging.getLogger(__name__)
 AT_ONCE = 500
 LANE = "reconcile"
 DAMAGE = ("items", "containers", "deletions", "versions", "announced", "webhooks")
-UNUSED = ("blobs", "contents", "events")
+UNUSED = ("blobs", "contents", "conversions", "events")
 _SUSPECTS = 10_000
 
 Found = Mapping[str, int]
@@ -147,6 +148,8 @@ class Reconciler:
             await catalog.drop_progress(tx)
             unused = await catalog.unused_blobs(tx)
         found["blobs"] += len(unused)
+        async with self._db.transaction() as tx:
+            found["conversions"] += await call_off(tx, await catalog.forsaken_conversions(tx, AT_ONCE))
         await uploads.release(self._db, self._blobs, unused)
         await uploads.empty_store(self._db, self._blobs)
         more = True

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from gristmill import catalog, jobs
 from gristmill.catalog import ADMIN, Base, BaseId, BaseStatus, OnRestart, Reuse
-from gristmill.doors.api.context import AsViewer, InContext, PathBase
+from gristmill.doors.api.context import AsViewer, Context, InContext, PathBase
 from gristmill.doors.api.wire import (
     Acl,
     Asked,
@@ -23,8 +23,10 @@ from gristmill.doors.api.wire import (
     Stamped,
     Wire,
 )
+from gristmill.errors import Invalid
 from gristmill.operations import bases, guards
 from gristmill.operations import queue as operations_queue
+from gristmill.settings import LOCAL
 
 router = APIRouter(prefix="/knowledge-bases", tags=["knowledge bases"])
 
@@ -146,10 +148,19 @@ class QueueOut(Wire):
     eta_seconds: int | None
 
 
+def _know_processor(context: Context, name: str | None) -> None:
+    if name is not None and name != LOCAL and name not in context.settings.processors:
+        known = ", ".join((LOCAL, *context.settings.processors))
+        raise Invalid(
+            f"There is no file processor {name!r}; there is {known}.", code="unknown_file_processor"
+        )
+
+
 @router.post("", status_code=201)
 async def create_base(body: NewBase, context: InContext) -> BaseOut:
     """Create a knowledge base."""
     embedder = context.embedders.get(body.embedder or context.settings.embedder)
+    _know_processor(context, body.file_processor_id)
     chunking = body.chunking.model_dump(by_alias=True, exclude_none=True)
     created = await bases.create(
         context.db,
@@ -202,6 +213,7 @@ async def get_base(base_id: PathBase, context: InContext, viewer: AsViewer) -> B
 async def patch_base(base_id: PathBase, body: ChangedBase, context: InContext) -> BaseOut:
     """Change a knowledge base; queued work is not disturbed."""
     chunking = body.chunking.model_dump(by_alias=True, exclude_none=True) if body.chunking else None
+    _know_processor(context, body.file_processor_id)
     async with context.db.connection() as tx:
         base = await guards.base_exists(tx, base_id)
     await bases.patch(
