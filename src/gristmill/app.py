@@ -15,7 +15,7 @@ from datetime import timedelta
 
 from fastapi import FastAPI
 
-from gristmill import clock, faults, jobs
+from gristmill import clock, faults, jobs, memory
 from gristmill.db import Database, embedded
 from gristmill.db.listen import Listener
 from gristmill.db.migrate import migrate
@@ -95,6 +95,8 @@ async def running(
 ) -> AsyncGenerator[Gristmill]:
     """A running Gristmill; with `work`, it runs jobs too."""
     faults.arm(settings.faults)
+    if work:
+        memory.stay_small()
     async with AsyncExitStack() as stack:
         url = await _database_url(settings, stack)
         await migrate(url)
@@ -200,7 +202,17 @@ async def _start_worker(parts: _Parts, stack: AsyncExitStack) -> asyncio.Task[No
         stop_grace=settings.stop_grace,
         retention=settings.job_retention,
     )
-    worker = Worker(db, listener, _handlers(parts), limits)
+    pipeline = Pipeline(
+        db,
+        parts.embedders,
+        parts.originals,
+        parts.readers,
+        _room(settings),
+        parts.analyst,
+        parts.processors,
+    )
+    stack.callback(pipeline.close)
+    worker = Worker(db, listener, _handlers(parts, pipeline), limits)
     courier = Courier(db, listener)
     listener.start()
     stack.push_async_callback(listener.stop)
@@ -220,11 +232,14 @@ async def _start_worker(parts: _Parts, stack: AsyncExitStack) -> asyncio.Task[No
     return task
 
 
-def _handlers(parts: _Parts) -> dict[str, Handler]:
+def _room(settings: Settings) -> QueueLimits:
+    return QueueLimits(lane=settings.max_queue_per_base, total=settings.max_queue)
+
+
+def _handlers(parts: _Parts, pipeline: Pipeline) -> dict[str, Handler]:
     db, originals = parts.db, parts.originals
     private = parts.settings.allow_private_addresses
-    room = QueueLimits(lane=parts.settings.max_queue_per_base, total=parts.settings.max_queue)
-    pipeline = Pipeline(db, parts.embedders, originals, parts.readers, room, parts.analyst, parts.processors)
+    room = _room(parts.settings)
     converter = Converter(db, originals, parts.processors)
     analyser = Analyser(db, parts.embedders, originals, parts.analyst)
     remover = Remover(db, originals.blobs)

@@ -139,6 +139,10 @@ update item i
 returning i.id, i.base_id, i.parent_id, i.type, i.title, i.status, i.error_code, i.error_message, i.warnings, i.source,
           i.size_bytes, i.wanted_version, i.live_version, i.chunk_count, i.left_out, i.created_at, i.updated_at, i.acl, i.metadata;
 
+-- name: has_children
+-- Whether anything is filed below an item.
+select exists (select from item where parent_id = %(id)s);
+
 -- name: stale_children
 -- Children that an earlier version of a container listed and this one does not.
 select id from item

@@ -13,25 +13,32 @@ written with its next parts. Killed anywhere: what was written is where the next
 import asyncio
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from tokenizers import Tokenizer
 
 from gristmill import catalog
 from gristmill.catalog import ContentAsset, EmbeddedDocument
 from gristmill.db import Database
 from gristmill.ingest import read, readers, tables
-from gristmill.ingest.chunk import Chunker, Piece
+from gristmill.ingest.chunk import Chunker, Piece, limit_of
+from gristmill.ingest.crew import Crew
 from gristmill.ingest.document import Document, Window
 from gristmill.ingest.readers import Asset, Embedded, Part, ReaderPool, ReadLimits, Report
+from gristmill.ingest.stage import Stage
 from gristmill.operations import uploads
 from gristmill.operations.originals import Originals
 from gristmill.sources import Original
 
 CUTTERS = 2  # threads that decode and cut
+AT_ONCE = 64  # small documents that are cut together
+_SMALL = 1 << 16  # bytes of a document that is cut whole
 WINDOW = 64  # pieces that are cut before they are handed on
 # What is inside a document is laid down, and not opened: each is an item of its own (embedded.py).
 LIMITS = ReadLimits(depth=1)
@@ -39,12 +46,26 @@ READER = readers.reader_identity(LIMITS)
 _PAGED = b"%PDF-"  # how documents begin whose reading can go on behind a page
 
 
+@dataclass(frozen=True)
+class _Small:
+    """A document that is cut whole."""
+
+    tokenizer: Tokenizer
+    limit: int
+    parts: list[Part]
+
+
 class Extractor:
     """Reads documents."""
 
-    def __init__(self, db: Database, originals: Originals, pool: ReaderPool | None) -> None:
-        self._db, self._originals, self._pool = db, originals, pool
+    def __init__(self, db: Database, originals: Originals, pool: ReaderPool | None, crew: Crew) -> None:
+        self._db, self._originals, self._pool, self._crew = db, originals, pool, crew
         self._cutters = ThreadPoolExecutor(CUTTERS, thread_name_prefix="cut")
+        self._cutting: Stage[_Small, list[Piece]] = Stage(self._cut_small, size=AT_ONCE)
+
+    def close(self) -> None:
+        """Nothing more will come."""
+        self._cutters.shutdown(wait=False)
 
     async def begin(self, original: Original) -> read.Reading:
         """Look at the bytes, and see who reads them."""
@@ -186,6 +207,14 @@ class Extractor:
     async def _here(
         self, document: Document, reading: read.Reading, chunker: Chunker
     ) -> AsyncGenerator[Window]:
+        if reading.size <= _SMALL:
+            started = time.monotonic()
+            parts = await self._cut(_whole, reading)
+            limit = limit_of(document.embedder, document.base.chunking)
+            pieces = await self._cutting.put(_Small(document.embedder.tokenizer, limit, parts))
+            document.spent.read += time.monotonic() - started
+            yield Window(parts, pieces, 1.0, last=True)
+            return
         windows = _cut(reading, chunker)
         while True:
             started = time.monotonic()
@@ -195,8 +224,23 @@ class Extractor:
                 return
             yield window
 
+    async def _cut_small(self, documents: Sequence[_Small]) -> list[list[Piece]]:
+        """The pieces of each; those that are cut alike go together."""
+        found: dict[int, list[Piece]] = {}
+        alike: dict[tuple[Tokenizer, int], list[int]] = {}
+        for place, one in enumerate(documents):
+            alike.setdefault((one.tokenizer, one.limit), []).append(place)
+        for (tokenizer, limit), places in alike.items():
+            cut = await self._crew.cut(tokenizer, limit, [documents[place].parts for place in places])
+            found |= zip(places, cut, strict=True)
+        return [found[place] for place in range(len(documents))]
+
     async def _cut(self, work: Any, *given: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._cutters, work, *given)
+
+
+def _whole(reading: read.Reading) -> list[Part]:
+    return [part for part, _ in reading.parts()]
 
 
 def _cut(reading: read.Reading, chunker: Chunker) -> Iterator[Window]:

@@ -27,6 +27,7 @@ from gristmill.events import BaseFailed, ItemFailed
 from gristmill.ingest.analyse import recall
 from gristmill.ingest.assets import Analyst
 from gristmill.ingest.chunk import RECIPE, Chunker, limit_of
+from gristmill.ingest.crew import Crew
 from gristmill.ingest.document import Document, Window
 from gristmill.ingest.embed import Embedding, Vector
 from gristmill.ingest.embedded import Filing
@@ -79,12 +80,19 @@ class Pipeline:
     ) -> None:
         self._analyst, self._processors = analyst, processors or {}
         self._db, self._embedders, self._originals = db, embedders, originals
-        self._extractor, self._filing = Extractor(db, originals, readers), Filing(db, limits)
         self._opening: Stage[Job, Document | _Refused | None] = Stage(self._open, size=OPENED)
         self._reading = asyncio.Semaphore(READERS)
         self._embedding: dict[str, Embedding] = {}
-        self._writer = Writer(db)
+        self._crew = Crew()
+        self._extractor = Extractor(db, originals, readers, self._crew)
+        self._filing = Filing(db, limits)
+        self._writer = Writer(db, self._crew)
         self._progress = Progress(db)
+
+    def close(self) -> None:
+        """Nothing more will come."""
+        self._crew.close()
+        self._extractor.close()
 
     async def index(self, job: Job) -> Outcome:
         """Make the job's version of its item searchable, unless something newer is wanted."""

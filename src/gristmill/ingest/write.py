@@ -1,6 +1,6 @@
 """write: chunks of many documents in one transaction, and the end of those that are whole with it.
 
-    before        chunks are lexed in a thread, outside any transaction
+    before        chunks are lexed, outside any transaction (crew.py)
     transaction   the bases' turns are shared → leases proved → versions still wanted → contents, versions and parts
                   kept → rows copied in → what is whole is published, with jobs and events → who became ready
     after         documents are told: written so far, done, no longer wanted, or lost to another worker
@@ -21,6 +21,7 @@ from gristmill.catalog import BaseId, ContentAsset, EmbeddedDocument, NewPart, N
 from gristmill.db import Database, Tx
 from gristmill.errors import LeaseLost
 from gristmill.events import DocumentContentExtracted
+from gristmill.ingest.crew import Crew
 from gristmill.ingest.document import Document
 from gristmill.ingest.embed import Ready
 from gristmill.ingest.stage import Stage
@@ -47,8 +48,8 @@ class _Given:
 class Writer:
     """Writes for all documents of a process, one transaction at a time."""
 
-    def __init__(self, db: Database) -> None:
-        self._db = db
+    def __init__(self, db: Database, crew: Crew) -> None:
+        self._db, self._crew = db, crew
         self._writing: Stage[Ready, None] = Stage(self._write, size=DOCUMENTS)
         self._leaving: Stage[Document, None] = Stage(self._leave_unchanged, size=DOCUMENTS)
 
@@ -71,12 +72,12 @@ class Writer:
     async def _write(self, ready: Sequence[Ready]) -> list[None]:
         started = time.monotonic()
         given = [_given(one) for one in ready]
-        prepared = await asyncio.to_thread(_prepared, given)
+        prepared = await self._prepared(given)
         async with self._db.transaction() as tx:
             live = await self._live(tx, [one.document for one in given])
             writing = [one for one in given if one.document in live]
             if len(writing) < len(given):  # seldom: then it is done again for the others
-                prepared = _prepared(writing)
+                prepared = {base: publish.prepare(chunks) for base, chunks in _by_base(writing).items()}
             await self._keep(tx, writing)
             for base_id in sorted(prepared):
                 await publish.write(tx, base_id, prepared[base_id])
@@ -87,6 +88,12 @@ class Writer:
             _wrote(one, took)
         await faults.point("index.batch_written")
         return [None] * len(ready)
+
+    async def _prepared(self, given: Sequence[_Given]) -> dict[BaseId, Prepared]:
+        return {
+            base_id: Prepared(written, await self._crew.lex(*publish.to_lex(written)))
+            for base_id, written in _by_base(given).items()
+        }
 
     async def _leave_unchanged(self, documents: Sequence[Document]) -> list[None]:
         async with self._db.transaction() as tx:
@@ -155,8 +162,8 @@ class Writer:
         await faults.point("publish.before_commit")
 
 
-def _prepared(given: Sequence[_Given]) -> dict[BaseId, Prepared]:
-    """The chunks of each base, ready to be written: they share a segment."""
+def _by_base(given: Sequence[_Given]) -> dict[BaseId, list[Written]]:
+    """The chunks of each base, which will share a segment."""
     written: dict[BaseId, list[Written]] = {}
     for one in given:
         if one.chunks:
@@ -164,7 +171,7 @@ def _prepared(given: Sequence[_Given]) -> dict[BaseId, Prepared]:
             written.setdefault(document.base.id, []).append(
                 Written(document.item.id, document.item.title, document.version, one.chunks)
             )
-    return {base_id: publish.prepare(chunks) for base_id, chunks in written.items()}
+    return written
 
 
 def _given(ready: Ready) -> _Given:

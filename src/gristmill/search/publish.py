@@ -2,7 +2,7 @@
 
     written   which chunks of a version an earlier attempt has written
     vectors   what was embedded before, by the hash of the text
-    prepare   what of writing needs no transaction: the words of chunks
+    to_lex    what of writing needs no transaction: the segment that the chunks' words and vectors are built into
     write     rows of any number of documents of a base, which share a segment
     publish   items → completed with their new versions, the old versions' rows gone, the jobs done, their events: all
               or nothing
@@ -31,7 +31,7 @@ from gristmill.events import (
 from gristmill.jobs import Job
 from gristmill.search import store
 from gristmill.search.rows import Chunk, text_hash
-from gristmill.search.store import Prepared, Written, prepare
+from gristmill.search.store import Prepared, Written, prepare, to_lex
 
 __all__ = [
     "Chunk",
@@ -43,6 +43,7 @@ __all__ = [
     "prepare",
     "publish",
     "text_hash",
+    "to_lex",
     "unchanged",
     "vectors",
     "withdraw",
