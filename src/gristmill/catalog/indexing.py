@@ -4,7 +4,7 @@ The caller shares the turn of every base that is concerned, and has proved the l
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +29,7 @@ class Opened(Item):
     live_recipe: str | None = None
     begun_content: bytes | None = None
     begun_recipe: str | None = None
+    live_validators: dict[str, str] | None = None  # what tells whether a page changed since
     filed_content: bytes | None = None  # whose embedded documents are its children
     holds: bool = False  # whether it has children at all
 
@@ -79,6 +80,8 @@ class NewVersion:
     version: int
     content: bytes
     recipe: str
+    original: bytes | None = None  # a page's bytes, as they were fetched
+    validators: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True)
@@ -152,6 +155,8 @@ async def keep_versions(tx: Tx, versions: Sequence[NewVersion]) -> None:
             versions=[new.version for new in versions],
             hashes=[new.content for new in versions],
             recipes=[new.recipe for new in versions],
+            originals=[new.original for new in versions],
+            validators=[json.dumps(dict(new.validators)) for new in versions],
         )
 
 
@@ -225,6 +230,12 @@ class ContentPart:
 async def live_parts(tx: Tx, item_id: ItemId, *, after: int = 0, limit: int = 16) -> list[ContentPart]:
     """The content of the version that answers, from a place on where a part begins."""
     return await queries.many(tx, ContentPart, "live_parts", id=item_id, after=after, limit=limit)
+
+
+async def live_original(tx: Tx, item_id: ItemId) -> str | None:
+    """The name in the store of a page's bytes, as they were when the version that answers was fetched."""
+    found = await queries.values(tx, "live_original", id=item_id)
+    return found[0] if found else None
 
 
 async def timeline(tx: Tx, item_id: ItemId) -> dict[str, Any]:

@@ -336,6 +336,7 @@ select i.id, i.base_id, i.parent_id, i.type, i.title, i.status, i.error_code, i.
        i.size_bytes, i.wanted_version, i.live_version, i.chunk_count, i.left_out, i.created_at, i.updated_at, i.acl, i.metadata, i.body,
        (select b.name from blob b where b.hash = i.blob_hash) as blob_name, live.content_hash as live_content, live.recipe as live_recipe,
        begun.content_hash as begun_content, begun.recipe as begun_recipe, i.filed_content,
+       live.validators as live_validators,
        exists (select from item c where c.parent_id = i.id) as holds
   from moved i
   left join item_version live on live.item_id = i.id and live.version = i.live_version
@@ -386,10 +387,13 @@ select l.page, l.start from last l
 
 -- name: keep_versions
 -- Ties versions of items to their contents, and to what cuts and embeds them.
-insert into item_version (item_id, version, content_hash, recipe)
-select u.item, u.version, u.hash, u.recipe
-  from unnest(%(items)s::uuid[], %(versions)s::int[], %(hashes)s::bytea[], %(recipes)s::text[]) u(item, version, hash, recipe)
-on conflict (item_id, version) do update set content_hash = excluded.content_hash, recipe = excluded.recipe;
+insert into item_version (item_id, version, content_hash, recipe, original, validators)
+select u.item, u.version, u.hash, u.recipe, u.original, u.validators::jsonb
+  from unnest(%(items)s::uuid[], %(versions)s::int[], %(hashes)s::bytea[], %(recipes)s::text[], %(originals)s::bytea[],
+              %(validators)s::text[]) u(item, version, hash, recipe, original, validators)
+on conflict (item_id, version) do update
+   set content_hash = excluded.content_hash, recipe = excluded.recipe, original = excluded.original,
+       validators = excluded.validators;
 
 -- name: publish_items
 -- The versions that are wanted become the ones that answer.
@@ -427,6 +431,13 @@ select p.start, p.text, p.page from item i
   join content_part p on p.content_hash = v.content_hash
  where i.id = %(id)s and p.start >= %(after)s
  order by p.start limit %(limit)s;
+
+-- name: live_original
+-- The name of a page's bytes in the store, as they were fetched for the version that answers.
+select b.name from item i
+  join item_version v on v.item_id = i.id and v.version = i.live_version
+  join blob b on b.hash = v.original
+ where i.id = %(id)s;
 
 -- name: timeline
 -- What the making of the version that answers took.

@@ -60,6 +60,8 @@ class Document:
     source: Source
     recipe: str
     digest: bytes = b""
+    original: bytes | None = None  # the blob of a page's bytes
+    validators: dict[str, str] = field(default_factory=dict[str, str])
     size: int = 0
     written: set[int] = field(default_factory=set[int])
     pieces: deque[Piece] = field(default_factory=deque[Piece])

@@ -71,12 +71,22 @@ class Extractor:
         """Look at the bytes, and see who reads them."""
         return await self._cut(partial(read.begin, others=READER if self._pool else None), original)
 
-    async def recall(self, document: Document, reading: read.Reading) -> None:
+    async def recall(self, document: Document) -> None:
         """What is known to be inside a document that was read before."""
-        if not reading.is_simple:
-            async with self._db.connection() as tx:
-                document.embedded = await catalog.embedded_in(tx, reading.digest)
-                document.assets = await catalog.assets_in(tx, reading.digest)
+        async with self._db.connection() as tx:
+            document.embedded = await catalog.embedded_in(tx, document.digest)
+            document.assets = await catalog.assets_in(tx, document.digest)
+
+    async def snapshot(self, document: Document, reading: read.Reading) -> None:
+        """Keep a page's bytes as they were fetched, and what tells later whether it changed."""
+        data = reading.original.data
+
+        async def once() -> AsyncGenerator[bytes]:
+            yield data
+
+        blob = await uploads.keep(self._db, self._originals.blobs, once)
+        document.original = blob.hash
+        document.validators = {**reading.original.metadata, "reader": reading.reader}
 
     async def windows(
         self, document: Document, reading: read.Reading, chunker: Chunker
@@ -88,7 +98,7 @@ class Extractor:
             kept = await catalog.whole_content(tx, reading.digest)
         if kept is not None:
             document.warnings = kept
-            await self.recall(document, reading)
+            await self.recall(document)
             return self._joined(document, self._kept(reading.digest), chunker)
         return self._joined(document, self._by_readers(document, reading), chunker)
 
@@ -171,7 +181,7 @@ class Extractor:
             found = await catalog.resume_point(tx, reading.digest)
         if found is None:
             return 0, 0
-        await self.recall(document, reading)
+        await self.recall(document)
         document.spent.pages_kept = found.page - 1
         return found.page - 1, found.start
 

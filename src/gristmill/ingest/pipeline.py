@@ -31,10 +31,10 @@ from gristmill.ingest.crew import Crew
 from gristmill.ingest.document import Document, Window
 from gristmill.ingest.embed import Embedding, Vector
 from gristmill.ingest.embedded import Filing
-from gristmill.ingest.extract import Extractor
+from gristmill.ingest.extract import READER, Extractor
 from gristmill.ingest.processors import Processor, plan
 from gristmill.ingest.progress import Progress
-from gristmill.ingest.read import Reading
+from gristmill.ingest.read import PAGE_READER, TEXT_READER, Reading
 from gristmill.ingest.readers import ReaderPool
 from gristmill.ingest.stage import Stage
 from gristmill.ingest.write import Writer
@@ -170,9 +170,18 @@ class Pipeline:
 
     def _document(self, job: Job, base: Base, item: Opened) -> Document:
         embedder = self._embedders.get(base.embedder)
-        source = self._originals.of(item, note=item.body, blob=item.blob_name)
         recipe = _recipe(embedder, base.chunking)
+        known = self._known(base, item) if item.live_recipe == recipe else {}
+        source = self._originals.of(item, note=item.body, blob=item.blob_name, known=known)
         return Document(job, base, item, item.wanted_version, embedder, source, recipe)
+
+    def _known(self, base: Base, item: Opened) -> dict[str, str]:
+        """What a page's server may compare, if what answers would be made alike from the same bytes."""
+        known = dict(item.live_validators or {})
+        reader = known.pop("reader", None)
+        processor = self._processors.get(base.file_processor or "")
+        alike = reader == processor.identity if processor else reader in (TEXT_READER, PAGE_READER, READER)
+        return known if alike and base.asset_reuse != "force" else {}
 
     # ── read and cut ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -181,18 +190,18 @@ class Pipeline:
         async with self._reading:
             original = await document.source.read()
         try:
+            if original.unchanged and document.item.live_content is not None:
+                document.digest, document.size = document.item.live_content, document.item.size_bytes or 0
+                await self._leave(document)
+                return
             reading = await self._planned(document, original, await self._extractor.begin(original))
             document.digest, document.size = reading.digest, reading.size
-            if document.is_unchanged:
-                await self._extractor.recall(document, reading)
-            if document.is_unchanged and not self._says_anew(document):
-                document.count = document.item.chunk_count
-                if not await self._filed(document):
-                    return
-                await self._writer.leave_unchanged(document)
+            if document.is_unchanged and await self._leave(document, simple=reading.is_simple):
                 return
             if await self._handed_over(document, reading):
                 return
+            if document.item.type == "url":
+                await self._extractor.snapshot(document, reading)
             await _forget_other(self._db, document)
             await document.embedder.load()
             chunker = Chunker(
@@ -209,6 +218,17 @@ class Pipeline:
                         return
         finally:
             _remove(original)
+
+    async def _leave(self, document: Document, *, simple: bool = False) -> bool:
+        """Leave what answers as it is, but for what it holds; False when its images are to be described again."""
+        if not simple:
+            await self._extractor.recall(document)
+        if self._says_anew(document):
+            return False
+        document.count = document.item.chunk_count
+        if await self._filed(document):
+            await self._writer.leave_unchanged(document)
+        return True
 
     def _says_anew(self, document: Document) -> bool:
         """Whether its images are to be described again though nothing changed."""

@@ -131,7 +131,12 @@ class Writer:
             tx,
             [
                 NewVersion(
-                    one.document.item.id, one.document.version, one.document.digest, one.document.recipe
+                    one.document.item.id,
+                    one.document.version,
+                    one.document.digest,
+                    one.document.recipe,
+                    one.document.original,
+                    one.document.validators,
                 )
                 for one in writing
                 if not one.document.kept
