@@ -15,7 +15,8 @@ from gristmill.db import Tx
 
 @dataclass(frozen=True)
 class ContentAsset:
-    """An image or a table of a content. `inline`: its text stands in the content, and nobody has to say it."""
+    """An image or a table of a content. `inline`: nobody has to say what it shows, for its text stands in the content, or
+    it is a decoration."""
 
     hash: bytes
     number: int

@@ -209,7 +209,7 @@ class Extractor:
                 place,
                 place,
                 found.text,
-                False,
+                found.small,
                 blob.hash,
             )
         )

@@ -131,6 +131,7 @@ def _is_plain(original: Original, head: bytes) -> bool:
     if (
         b"\0" in head
         or head.startswith(_MARK_UP)
+        or shapes.escaped(head)
         or plain.is_mail(head, original.name)
         or not shapes.looks_like_text(head[:_LOOKED_AT])
     ):

@@ -28,7 +28,7 @@ create table content_asset (
     start           bigint not null,            -- its place in the content, in characters
     "end"           bigint not null,
     caption         text not null default '',
-    inline          boolean not null default false,     -- its text is a part of the content already
+    inline          boolean not null default false,     -- nobody has to say what it shows
     blob_hash       bytea references blob,      -- an image's bytes
     primary key (content_hash, hash)
 );

@@ -17,8 +17,7 @@ router = APIRouter(prefix="/knowledge-items", tags=["items"])
 
 
 class AssetOut(Wire):
-    """An image or a table of the version that answers. `state` is null where nobody has to say what it shows: its text
-    is in the content, from `start` to `end`."""
+    """An image or a table of the version that answers. `state` is null where nobody has to say what it shows."""
 
     hash: str
     kind: str

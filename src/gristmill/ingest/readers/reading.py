@@ -216,6 +216,7 @@ def _result(message: Message, before: int, progress: _Progress) -> Result | None
                 before + message["start"],
                 message["kind"],
                 message["text"],
+                message["small"],
             )
         case _:
             return None

@@ -40,6 +40,7 @@ class Asset:
     start: int
     kind: Literal["image", "table"]
     text: str = ""  # its caption
+    small: bool = False  # an icon, a rule, a dot: it says nothing
 
 
 @dataclass(frozen=True)

@@ -154,15 +154,14 @@ class Sink:
         self.images += kind == "image"
         if len(self._hashes) > self.task.embedded_files:
             bomb(f"it holds more than {self.task.embedded_files:,} images and tables")
-        if kind == "image" and _is_decoration(data):
-            return
         path = self.task.scratch / f"{self._prefix}asset-{len(self._hashes)}"
         self._store(path, (data,))
-        if media_type in _RASTER and len(self.rasters) < _MOST_RASTERS:
+        small = kind == "image" and _is_decoration(data)
+        if media_type in _RASTER and len(self.rasters) < _MOST_RASTERS and not small:
             self.rasters.append((path, page, digest))
         message: Message = {"k": "asset", "hash": digest, "path": str(path), "type": media_type, "kind": kind}
         message |= {"page": page, "start": self.characters if start is None else start}
-        self._line.send(message | {"text": clean(text)[:_LONGEST_CAPTION]})
+        self._line.send(message | {"text": clean(text)[:_LONGEST_CAPTION], "small": small})
         self._extend()
 
     def may_recognise(self) -> bool:
