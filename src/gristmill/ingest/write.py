@@ -14,9 +14,10 @@ import asyncio
 import time
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from gristmill import catalog, events, faults, jobs
-from gristmill.catalog import BaseId, NewPart, NewVersion, Whole
+from gristmill.catalog import BaseId, ContentAsset, EmbeddedDocument, NewPart, NewVersion, Whole
 from gristmill.db import Database, Tx
 from gristmill.errors import LeaseLost
 from gristmill.events import DocumentContentExtracted
@@ -24,10 +25,13 @@ from gristmill.ingest.crew import Crew
 from gristmill.ingest.document import Document
 from gristmill.ingest.embed import Ready
 from gristmill.ingest.stage import Stage
+from gristmill.jobs import NewJob
 from gristmill.search import Chunk, publish
 from gristmill.search.publish import Prepared, Written
+from gristmill.work import AnalyseAssets
 
 DOCUMENTS = 64  # in one transaction
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,8 @@ class _Given:
     chunks: Sequence[Chunk]
     indexes: frozenset[int]
     parts: list[NewPart]
+    embedded: Sequence[EmbeddedDocument]
+    assets: Sequence[ContentAsset]
     ends: bool
 
 
@@ -96,6 +102,10 @@ class Writer:
             if done:
                 await events.record(tx, *map(_extracted, live))
                 await publish.unchanged(tx, done)
+                lanes = {document.item.id: document.base.lane for document in live}
+                for again in await catalog.reopen_assets(tx, [d.item.id for d in live if d.assets]):
+                    work = AnalyseAssets(again.id, again.version)
+                    await jobs.enqueue(tx, NewJob(work, lane=lanes[again.id]))
                 await events.announce_ready(tx, [document.base.id for document in live])
         for document in live:
             document.end()
@@ -121,7 +131,12 @@ class Writer:
             tx,
             [
                 NewVersion(
-                    one.document.item.id, one.document.version, one.document.digest, one.document.recipe
+                    one.document.item.id,
+                    one.document.version,
+                    one.document.digest,
+                    one.document.recipe,
+                    one.document.original,
+                    one.document.validators,
                 )
                 for one in writing
                 if not one.document.kept
@@ -130,6 +145,12 @@ class Writer:
         # Two equal documents in one transaction would bring the same part twice.
         parts = {(part.content, part.start): part for one in writing for part in one.parts}
         await catalog.keep_parts(tx, [part for part in parts.values() if part.content not in whole])
+        await catalog.keep_embedded(
+            tx, [(one.document.digest, found) for one in writing for found in one.embedded]
+        )
+        await catalog.keep_assets(
+            tx, [(one.document.digest, found) for one in writing for found in one.assets]
+        )
         read = [one.document for one in writing if one.document.whole and one.parts]
         await catalog.complete_contents(tx, _contents(read))
 
@@ -137,8 +158,11 @@ class Writer:
         if not done:
             return
         await catalog.complete_contents(tx, _contents(done))
+        for document in done:
+            await catalog.mark_inline(tx, document.digest, document.inline)
         await events.record(tx, *map(_extracted, done))
         await publish.publish(tx, [(document.base.id, document.job, _whole(document)) for document in done])
+        await jobs.enqueue(tx, *map(_analysis, filter(_has_waiting, done)))
         await events.announce_ready(tx, [document.base.id for document in done])
         await faults.point("publish.before_commit")
 
@@ -160,7 +184,9 @@ def _given(ready: Ready) -> _Given:
     indexes = frozenset(chunk.index for chunk in ready.chunks)
     parts = [NewPart(document.digest, start, part.text, part.page) for start, part in document.parts]
     left = document.count - len(document.written | indexes)
-    return _Given(document, ready.chunks, indexes, parts, ends=document.whole and left == 0)
+    ends = document.whole and left == 0
+    inside = tuple(document.unkept), tuple(document.unkept_assets)
+    return _Given(document, ready.chunks, indexes, parts, *inside, ends)
 
 
 def _contents(documents: Sequence[Document]) -> dict[bytes, tuple[int, Sequence[str]]]:
@@ -169,7 +195,7 @@ def _contents(documents: Sequence[Document]) -> dict[bytes, tuple[int, Sequence[
 
 def _whole(document: Document) -> Whole:
     warnings = document.warnings
-    if not document.count and not warnings:
+    if not document.count and not warnings and not document.embedded:
         warnings = ["empty"]
     return Whole(
         document.item.id,
@@ -178,7 +204,17 @@ def _whole(document: Document) -> Whole:
         warnings,
         document.size or None,
         document.timeline(),
+        tuple(document.images),
     )
+
+
+def _has_waiting(document: Document) -> bool:
+    return any(image.text is None for image in document.images)
+
+
+def _analysis(document: Document) -> NewJob:
+    work = AnalyseAssets(document.item.id, document.version)
+    return NewJob(work, lane=document.base.lane, workload=float(sum(one.size for one in document.assets)))
 
 
 def _extracted(document: Document) -> DocumentContentExtracted:
@@ -189,7 +225,19 @@ def _wrote(one: _Given, took: float) -> None:
     document = one.document
     document.written |= one.indexes
     document.kept = True
-    del document.parts[: len(one.parts)]
+    # By their places: another batch of the same document may have brought them in the same transaction.
+    if one.parts:
+        last = one.parts[-1].start
+        document.parts = [part for part in document.parts if part[0] > last]
+    document.unkept = _behind(document.unkept, one.embedded)
+    document.unkept_assets = _behind(document.unkept_assets, one.assets)
     document.spent.write += took
     if one.ends:
         document.end()
+
+
+def _behind(waiting: list[Found], written: Sequence[Found]) -> list[Found]:
+    """What came after the last that was written; all, when that is gone from the list already."""
+    if written and written[-1] in waiting:
+        return waiting[waiting.index(written[-1]) + 1 :]
+    return waiting

@@ -39,6 +39,13 @@ with gone as (
     delete from chunk where base_id = %(base)s and item_id = %(item)s and version = %(version)s returning base_id, no)
 insert into chunk_gone (base_id, no) select base_id, no from gone;
 
+-- name: cut_back
+-- Removes what was written of one version from a number on.
+with gone as (
+    delete from chunk where base_id = %(base)s and item_id = %(item)s and version = %(version)s and index >= %(first)s
+    returning base_id, no)
+insert into chunk_gone (base_id, no) select base_id, no from gone;
+
 -- name: written
 -- Which chunks of a version are there.
 select index from chunk where base_id = %(base)s and item_id = %(item)s and version = %(version)s;

@@ -134,6 +134,11 @@ async def drop_version(tx: Tx, base_id: UUID, item_id: UUID, version: int) -> No
     await queries.run(tx, "drop_version", base=base_id, item=item_id, version=version)
 
 
+async def cut_back(tx: Tx, base_id: UUID, item_id: UUID, version: int, first: int) -> None:
+    """Remove what was written of one version, from the chunk of this number on."""
+    await queries.run(tx, "cut_back", base=base_id, item=item_id, version=version, first=first)
+
+
 async def drop_items(tx: Tx, base_id: UUID, item_ids: Sequence[UUID]) -> int:
     """Remove every chunk of these items; how many there were."""
     return await queries.run(tx, "drop_items", base=base_id, items=list(item_ids))
