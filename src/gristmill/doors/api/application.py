@@ -4,6 +4,7 @@ from fastapi import Depends, FastAPI
 
 from gristmill import __version__
 from gristmill.doors.api import (
+    assets,
     bases,
     connectors,
     content,
@@ -33,7 +34,7 @@ def create(context: Context) -> FastAPI:
     )
     app.state.context = context
     problems.register(app)
-    for door in (bases, items, files, item, content, search, jobs, events, webhooks, connectors):
+    for door in (bases, items, files, item, content, assets, search, jobs, events, webhooks, connectors):
         app.include_router(door.router, prefix="/api")
     app.include_router(connectors.runs, prefix="/api")
     app.include_router(health.router)
