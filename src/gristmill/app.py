@@ -261,7 +261,7 @@ def _handlers(parts: _Parts, pipeline: Pipeline) -> dict[str, Handler]:
     analyser = Analyser(db, parts.embedders, originals, parts.analyst)
     remover = Remover(db, originals.blobs)
     expander, rebuilder = Expander(db, private=private, limits=room), Rebuilder(db, limits=room)
-    synchroniser = Synchroniser(db, originals.blobs, parts.tools, parts.settings.sync_budget)
+    synchroniser = Synchroniser(db, originals.blobs, parts.tools, parts.settings.sync_budget, room)
     reconciler = Reconciler(db, originals.blobs, parts.settings.event_retention)
     return {
         IndexDocument.kind: Handler(pipeline.index, pipeline.failed),

@@ -5,18 +5,20 @@ from datetime import timedelta
 
 import pytest
 
+from gristmill import faults
 from gristmill.connectors import sync as syncing
 from gristmill.settings import Settings
 from tests.connectors.bench import Bench
 from tests.connectors.double import following
 from tests.connectors.doubles.github import GitHubDouble
+from tests.waiting import until
 
 
 @pytest.fixture
-def settings(settings: Settings) -> Settings:
-    """No time at all."""
-    given = {"allow_private_addresses": True, "sync_budget": timedelta(microseconds=1)}
-    return settings.model_copy(update=given)
+def settings(settings: Settings, request: pytest.FixtureRequest) -> Settings:
+    """No time at all; or what the test asks for."""
+    given = getattr(request, "param", {"sync_budget": timedelta(microseconds=1)})
+    return settings.model_copy(update={"allow_private_addresses": True, **given})
 
 
 @pytest.fixture
@@ -42,4 +44,25 @@ async def test_a_run_is_not_continued_for_ever(bench: Bench, monkeypatch: pytest
     assert (run.status, run.error_code) == ("partial", "continuation_limit")
     monkeypatch.undo()
     assert (await bench.sync()).status == "success"
+    await bench.equal()
+
+
+@pytest.mark.parametrize("settings", [{"max_queue_per_base": 3}], indirect=True)
+async def test_a_run_waits_while_too_much_is_queued(bench: Bench) -> None:
+    """It holds no worker meanwhile, and goes on from its marks."""
+    with faults.watch("index.opened", hold=True):
+        run = await bench.start()
+
+        async def waits() -> bool:
+            rows = await bench.fetch("select 1 from job where id = %s and state = 'delayed'", run.job_id)
+            return rows != []
+
+        await until(waits)
+        assert (await bench.run_now(run)).documents_processed < len(bench.tool.truth())
+
+    async def hurried() -> bool:
+        await bench.hurry()
+        return (await bench.run_now(run)).completed_at is not None
+
+    await until(hurried)
     await bench.equal()

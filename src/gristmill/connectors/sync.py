@@ -11,6 +11,7 @@
     9/10 of its time are used up                 partial; goes on from its marks in a moment, at most 50 times
     the tool asks to wait longer than a moment   waits, shows `rateLimitedUntil`, and goes on from its marks
     the credentials are refused                  failed, at once
+    too many jobs of a base wait already         waits until they are done, and goes on from its marks
     the tool does not answer                     is tried again from its marks; failed after five attempts without progress
     kill -9, anywhere                            is taken up from its marks by another worker
     a cancel                                     cancelled; what is filed stays
@@ -37,10 +38,11 @@ from gristmill.connectors.reading import generator
 from gristmill.connectors.transport import RateLimited, Unauthorized
 from gristmill.db import Database, Tx
 from gristmill.errors import Gone, GristmillError, Permanent, Unreadable
-from gristmill.jobs import Done, Job, Outcome, Snooze
+from gristmill.jobs import Done, Job, Outcome, QueueLimits, Snooze
 from gristmill.operations import connection
 from gristmill.operations.connection import Connector as Row
 from gristmill.operations.connection import ConnectorId, Run
+from gristmill.operations.schedule import has_room
 from gristmill.sources.blobs import Blobs
 from gristmill.work import SyncConnector
 
@@ -49,6 +51,8 @@ log = logging.getLogger(__name__)
 MOST_CONTINUATIONS = 50
 _SHARE = 0.9  # of the time: what is left is for what is under way
 _LOOK = timedelta(milliseconds=300)
+# As long as a caller who is refused is asked to wait.
+_PAUSE = timedelta(seconds=30)
 _RETRIES = 1000  # failures of earlier runs that one run asks for again
 
 
@@ -62,8 +66,16 @@ class _Opened:
 class Synchroniser:
     """Makes runs."""
 
-    def __init__(self, db: Database, blobs: Blobs, tools: Tools, budget: timedelta) -> None:
+    def __init__(
+        self,
+        db: Database,
+        blobs: Blobs,
+        tools: Tools,
+        budget: timedelta,
+        limits: QueueLimits | None = None,
+    ) -> None:
         self._db, self._tools, self._budget = db, tools, budget.total_seconds() * _SHARE
+        self._limits_of_queue = limits
         self._filing = Filing(db, blobs, tools.surroundings.attachment_limit)
         self._pruning = Pruning(db, self._filing)
 
@@ -168,9 +180,17 @@ class Synchroniser:
                     return Done()  # cancelled meanwhile
                 # Only once it came further than where it began: else it would begin there again and again.
                 moved = batch.mark is not None and batch.mark != marks.get(batch.stream)
+                if batch.documents and not await self._has_room(row):
+                    return Snooze(_PAUSE)
                 if time.monotonic() > end and (moved or batch.listing in ("whole", "at_once")):
                     return await self._continue(job, run)
         return None
+
+    async def _has_room(self, row: Row) -> bool:
+        """Whether the queue takes more of every base that is fed."""
+        async with self._db.connection() as tx:
+            found = await catalog.find_bases(tx, row.base_ids)
+            return all([await has_room(tx, base, self._limits_of_queue) for base in found.values()])
 
     async def _retry_failures(self, job: Job, opened: _Opened, connector: OpenConnector) -> None:
         """Ask again for what earlier runs could not read."""
