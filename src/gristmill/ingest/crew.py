@@ -45,6 +45,11 @@ class Crew:
         self._hand: _Hand | None = None
         self._line = ThreadPoolExecutor(1, thread_name_prefix="crew")
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether somebody is there to take work."""
+        return self._hand is not None and self._hand.ready
+
     async def lex(self, words: Sequence[Words], codes: NDArray[np.uint64]) -> Segment:
         """The segment of chunks."""
         if len(words) >= WORTH_IT:

@@ -148,10 +148,16 @@ def merge(parts: Sequence[tuple[Indexed, NDArray[np.int64]]]) -> Indexed:
 
     One part at a time, straight to where its postings belong: what it takes beside the result is small."""
     kept = [_left(part, moved) for part, moved in parts]
-    named = [part.lexicon.names() for part in kept]
-    names = sorted(set(itertools.chain.from_iterable(named)))
+    # The names of one part at a time: all of them at once would be the most that merging takes.
+    known: set[str] = set()
+    for part in kept:
+        known.update(part.lexicon.names())
+    names = sorted(known)
     numbered = {name: number for number, name in enumerate(names)}
-    which = [np.fromiter(map(numbered.__getitem__, own), np.int64, len(own)) for own in named]
+    which = [
+        np.fromiter(map(numbered.__getitem__, part.lexicon.names()), np.int32, part.lexicon.size)
+        for part in kept
+    ]
     sizes = np.zeros(len(names), np.int64)
     for own, part in zip(which, kept, strict=True):
         sizes[own] += part.lexicon.sizes

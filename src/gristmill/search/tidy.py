@@ -89,7 +89,7 @@ class Tidier:
 
     async def _merged(self, base_id: BaseId, rows: Sequence[SegmentRow]) -> tuple[list[Segment], list[int]]:
         ids = [row.id for row in rows]
-        async with self._db.connection() as tx:
+        async with self._db.connection(large=True) as tx:
             stored = await store.segment_arrays(tx, base_id, ids)
             words = await upkeep.words(tx, base_id, ids)
             gone = np.array(await upkeep.gone(tx, base_id), np.int64)
@@ -128,7 +128,7 @@ class Tidier:
         made: Sequence[Segment],
         lost: Sequence[int],
     ) -> bool:
-        async with self._db.transaction() as tx:
+        async with self._db.transaction(large=True) as tx:
             await jobs.fence(tx, job)
             if await upkeep.drop_segments(tx, base_id, [row.id for row in old]) != len(old):
                 raise LookupError("a segment was replaced by somebody else")
