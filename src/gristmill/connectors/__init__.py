@@ -1,1 +1,1 @@
-"""Who does, from elsewhere: what teams keep in GitHub, GitLab, Jira and Confluence, kept in step."""
+"""Who does: the tools of a team, followed. `connector.py` is the port, `sync.py` one run."""

@@ -41,7 +41,7 @@ def to_markdown(document: object) -> str:
         try:
             document = cast(object, json.loads(document))
         except (ValueError, RecursionError):
-            return write(_found(cast(str, document)))
+            return write(_found(document))
     return write(_convert(document, 0, inline=False))
 
 

@@ -1,0 +1,5 @@
+"""Every kind of connector, by name."""
+
+from gristmill.connectors.kind import Kind
+
+KINDS: dict[str, Kind] = {kind.name: kind for kind in ()}
