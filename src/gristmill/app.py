@@ -16,6 +16,10 @@ from datetime import timedelta
 from fastapi import FastAPI
 
 from gristmill import clock, faults, jobs
+from gristmill.connectors.kind import Surroundings
+from gristmill.connectors.kinds import Tools
+from gristmill.connectors.permissions import Permissions
+from gristmill.connectors.sync import Synchroniser
 from gristmill.db import Database, embedded
 from gristmill.db.listen import Listener
 from gristmill.db.migrate import migrate
@@ -43,6 +47,8 @@ from gristmill.work import (
     PrepareRoot,
     Reconcile,
     ReindexSubtree,
+    SyncAccess,
+    SyncConnector,
     TidyBase,
 )
 
@@ -65,6 +71,7 @@ class Gristmill:
     searcher: Searcher
     api: FastAPI
     broadcaster: Broadcaster
+    tools: Tools
     worker: asyncio.Task[None] | None
 
 
@@ -79,6 +86,7 @@ class _Parts:
     originals: Originals
     sender: Sender
     readers: ReaderPool
+    tools: Tools
 
 
 @asynccontextmanager
@@ -109,16 +117,23 @@ async def running(
         stack.push_async_callback(sender.close)
         readers = ReaderPool()  # its children are started by the first document that needs one
         stack.push_async_callback(readers.close)
-        parts = _Parts(settings, db, listener, embedders, originals, sender, readers)
+        tools = Tools(vault, _surroundings(settings))
+        parts = _Parts(settings, db, listener, embedders, originals, sender, readers, tools)
         worker = await _start_worker(parts, stack) if work else None
         reranker = _reranker(settings)
         if reranker is not None:
             stack.push_async_callback(reranker.close)
         searcher = Searcher(db, cache_bytes=settings.search_cache_mb * 2**20, reranker=reranker)
-        context = api.Context(db, embedders, originals, searcher, settings, broadcaster, vault, sender)
+        context = api.Context(db, embedders, originals, searcher, settings, broadcaster, vault, sender, tools)
         yield Gristmill(
-            settings, db, embedders, originals, searcher, api.create(context), broadcaster, worker
+            settings, db, embedders, originals, searcher, api.create(context), broadcaster, tools, worker
         )
+
+
+def _surroundings(settings: Settings) -> Surroundings:
+    return Surroundings(
+        private=settings.allow_private_addresses, attachment_limit=settings.max_attachment_mb * 2**20
+    )
 
 
 def _reranker(settings: Settings) -> HttpReranker | None:
@@ -193,6 +208,7 @@ def _handlers(parts: _Parts) -> dict[str, Handler]:
     remover = Remover(db, originals.blobs)
     room = QueueLimits(lane=parts.settings.max_queue_per_base, total=parts.settings.max_queue)
     expander, rebuilder = Expander(db, private=private, limits=room), Rebuilder(db, limits=room)
+    synchroniser = Synchroniser(db, originals.blobs, parts.tools, parts.settings.sync_budget)
     reconciler = Reconciler(db, originals.blobs, parts.settings.event_retention)
     return {
         IndexDocument.kind: Handler(pipeline.index, pipeline.failed),
@@ -202,6 +218,8 @@ def _handlers(parts: _Parts) -> dict[str, Handler]:
         ReindexSubtree.kind: Handler(rebuilder.reindex),
         DeliverEvents.kind: Handler(Deliverer(db, parts.sender).deliver),
         Reconcile.kind: Handler(reconciler.reconcile),
+        SyncConnector.kind: Handler(synchroniser.sync, synchroniser.failed),
+        SyncAccess.kind: Handler(Permissions(db, parts.tools).sync),
         TidyBase.kind: Handler(tidy.Tidier(db).tidy),
     }
 

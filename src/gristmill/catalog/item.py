@@ -16,7 +16,7 @@ CONTAINERS = frozenset({"directory", "sitemap", "connector"})
 
 @dataclass(frozen=True)
 class Item:
-    """A row of `item`, without a note's text."""
+    """A row of `item`, without the text of a note or record."""
 
     id: ItemId
     base_id: BaseId
@@ -38,6 +38,7 @@ class Item:
     percent: float | None = None  # how far the wanted version is, where that was asked for
     acl: list[str] | None = None  # its own list; None inherits
     metadata: dict[str, Any] = field(default_factory=dict[str, Any])
+    acl_as_of: datetime | None = None  # records: when their tool was last asked who sees them
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "status", ItemStatus(self.status))

@@ -150,7 +150,8 @@ select i.id, i.base_id, i.parent_id, i.type, i.title, i.status, i.error_code, i.
        i.size_bytes, i.wanted_version, i.live_version, i.chunk_count, i.left_out, i.created_at, i.updated_at, i.acl, i.metadata,
        case when i.status = 'completed' then null
             when i.type in ('directory', 'sitemap', 'connector') then item_progress(i.id)
-            else (select p.percent from progress p where p.item_id = i.id and p.version = i.wanted_version) end as percent
+            else (select p.percent from progress p where p.item_id = i.id and p.version = i.wanted_version) end as percent,
+       item_acl_as_of(i) as acl_as_of
   from item i join base b on b.id = i.base_id left join item o on o.id = i.acl_from
  where i.id = %(id)s and i.status <> 'deleting' and b.status <> 'deleting'
    and item_seen(%(eyes)s::text[], i.acl_from, o.acl, b.acl);
@@ -168,7 +169,8 @@ select i.id, i.base_id, i.parent_id, i.type, i.title, i.status, i.error_code, i.
        i.size_bytes, i.wanted_version, i.live_version, i.chunk_count, i.left_out, i.created_at, i.updated_at, i.acl, i.metadata,
        case when i.status in ('completed', 'deleting') then null
             when i.type in ('directory', 'sitemap', 'connector') then item_progress(i.id)
-            else (select p.percent from progress p where p.item_id = i.id and p.version = i.wanted_version) end as percent
+            else (select p.percent from progress p where p.item_id = i.id and p.version = i.wanted_version) end as percent,
+       item_acl_as_of(i) as acl_as_of
   from item i join base b on b.id = i.base_id left join item o on o.id = i.acl_from
  where i.base_id = %(base)s and (%(deleting)s or i.status <> 'deleting')
    and item_seen(%(eyes)s::text[], i.acl_from, o.acl, b.acl)
@@ -266,7 +268,7 @@ select i.id from item_subtree(array[%(root)s::uuid]) s join item i on i.id = s.i
 select exists (select from item_subtree(array[%(root)s::uuid]) s join item i on i.id = s.id where i.status = 'deleting');
 
 -- name: body
--- A note's text.
+-- The text of a note or record.
 select body from item where id = %(id)s;
 
 -- name: blob_of

@@ -5,7 +5,8 @@ schedules, budgets and permissions. It holds no state between calls but what the
 
     check()               who the credentials are; Permanent when they are refused
     estimate(marks)       about how many documents a run will look at; None when that can't be known cheaply
-    sync(marks)           batches, each of one stream; see below
+    sync(marks, done)     batches, each of one stream; see below. `done` are streams that this run has read to their end
+                          already, before it was interrupted: they are passed over
     fetch(ref)            one document by itself, as it is now; Gone when the tool no longer has it
     access(audiences)     who may see what, resolved anew, without reading documents
     download(attachment)  the bytes of one attachment
@@ -15,8 +16,8 @@ documents, are named by ids that never change (a repository's number, not its na
 
 A **mark** is how far a stream has come: JSON that only the connector understands, with the version of its form. Marks are
 saved with the batch that carries them, in one transaction; the next run, or the next attempt after a kill, is given them
-back. So whatever a batch's mark passes over must be in that batch or an earlier one. A mark of another `version` is not
-handed back: the stream begins anew, and unchanged documents are skipped by their hash.
+back. So whatever a batch's mark passes over must be in that batch or an earlier one. A mark of another version than
+its kind's `mark_version` is not handed back: the stream begins anew, and unchanged documents are skipped by their hash.
 
 What keeps a stream whole:
 
@@ -27,9 +28,11 @@ What keeps a stream whole:
     listing         the ids of all that the stream has, in `present`; with `whole` the listing is told to be complete, and
                     what it did not name is asked for once more with `fetch`, then pruned. A listing that goes on in a
                     later attempt says so by its mark, and what was named before still counts. A listing begins where
-                    `listing` is "begin" and is given up by beginning another
+                    `listing` is "begin" and is given up by beginning another; the batch that says "whole" is the last of
+                    its stream in a run
     every stream    a run speaks of each stream that is followed, if only to list it: one that it did not speak of when
-                    `sync` came to its end is followed no longer, and its documents are pruned
+                    `sync` came to its end seems to be followed no longer: its documents are asked for once more with
+                    `fetch`, which raises Gone for what the configuration no longer covers, and pruned
     failures        one document that can't be read is a `Failure`, and the stream goes on; it is asked for again with
                     `fetch` in the next run, so the watermark may pass it
 
@@ -38,7 +41,7 @@ Transient (the run is tried again from its marks), Gone and Unreadable of one do
 scope that is gone or closed is told with `Batch.lost`, and its documents are hidden or pruned by `sync.py`.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, NamedTuple, Protocol
@@ -141,9 +144,12 @@ class Batch:
     failures: Sequence[Failure] = ()
     audiences: Sequence[Audience] = ()
     present: Sequence[str] = ()
-    listing: Literal["begin", "goes_on", "whole"] | None = None
+    listing: Literal["begin", "goes_on", "whole", "at_once"] | None = None  # at_once: begins and is whole
     lost: bool = False  # the scope is gone, or closed to these credentials
     note: str | None = None  # a line for the run's log
+    problem: str | None = (
+        None  # the stream can't be read: told, and counted; what was read of it before stays
+    )
 
 
 @dataclass(frozen=True)
@@ -173,8 +179,8 @@ class Connector(Protocol):
         """About how many documents `sync` will look at."""
         ...
 
-    def sync(self, marks: Marks) -> AsyncIterator[Batch]:
-        """What changed since `marks`, and a complete listing of each stream."""
+    def sync(self, marks: Marks, done: Collection[Stream] = ()) -> AsyncIterator[Batch]:
+        """What changed since `marks`, and a complete listing of each stream that is not `done`."""
         ...
 
     async def fetch(self, ref: Ref) -> Document:

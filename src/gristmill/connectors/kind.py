@@ -51,6 +51,7 @@ class Kind:
     config: type[Form]
     credentials: type[Form]
     open: Callable[[Any, Any, Surroundings], "OpenConnector"]
+    mark_version: int = 1  # raised when marks take another form: streams begin anew
 
 
 class OpenConnector(Connector):

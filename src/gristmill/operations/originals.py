@@ -28,7 +28,7 @@ class Originals:
     def of(self, item: Item, *, note: str | None = None, blob: str | None = None) -> Source:
         """The source of `item`; a note brings its text, an uploaded file the name of its bytes."""
         match item.type:
-            case "note":
+            case "note" | "record":
                 return NoteSource(note or "", item.title)
             case "file" if blob is not None:
                 return Upload(self.blobs, blob, item.source.get("name", item.title), self.limit, self.scratch)
@@ -38,6 +38,8 @@ class Originals:
                 return self.url(item.source["url"])
             case "directory":
                 return Folder(Path(item.source["path"]))
+            case "connector":
+                return Followed(item.title)
             case _:
                 raise Unsupported(f"Items of type {item.type!r} can't be read yet.")
 
@@ -88,6 +90,21 @@ class Upload:
             await asyncio.to_thread(path.unlink, missing_ok=True)
             raise
         return path
+
+
+@dataclass(frozen=True)
+class Followed:
+    """A tool that a connector follows: what it holds is filed by its runs, so it is always there."""
+
+    name: str
+
+    async def probe(self) -> int:
+        """0."""
+        return 0
+
+    async def read(self) -> Original:
+        """A connector holds no text of its own."""
+        raise Unsupported(f"{self.name} is a connector.")
 
 
 @dataclass(frozen=True)
