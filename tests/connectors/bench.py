@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, LiteralString
 
-from gristmill import app
+from gristmill import app, jobs
 from gristmill.catalog import Base
 from gristmill.operations import bases, connection, connections, health
 from gristmill.operations.connection import Connector, Run
@@ -102,10 +102,8 @@ class Bench:
 
     async def hurry(self) -> None:
         """Whatever waits need not wait any longer."""
-        await self.fetch(
-            "update job set run_at = clock_now() where state = 'delayed' and subject = %s returning id",
-            self.connector.id,
-        )
+        async with self.mill.db.transaction() as tx:
+            await jobs.hurry(tx, [self.connector.id])
 
     async def lines(self, run: Run) -> str:
         """The log of a run."""

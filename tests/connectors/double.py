@@ -119,8 +119,8 @@ class Double:
         raise NotImplementedError
 
     def details(self) -> list[str]:
-        """The paths of all such requests, in order."""
-        return [call.path for call in self.calls if self.is_detail(call)]
+        """All such requests, in order."""
+        return [f"{call.path}?{call.params}{call.body}" for call in self.calls if self.is_detail(call)]
 
     def mark(self) -> str:
         """A word that was never used."""

@@ -12,7 +12,7 @@ are asked for, again and again until one round brings nothing new.
     position    {"watermark", "recent": {key: instant}}                    between runs
                 {"phase", "at", "recent", "from", …}                       in the middle of one
 
-What changed within two seconds of the tool's own clock may change again within the same instant, and is not counted as read.
+What changed within two seconds of the tool's own clock may change again within the same instant: the next run reads it again.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -69,6 +69,7 @@ class _Pass:
     phase: Literal["changes", "listing"]
     at: datetime | None
     recent: dict[str, datetime] = field(default_factory=dict[str, datetime])
+    unsettled: set[str] = field(default_factory=set[str])  # of those, what the next run reads again
     begun_at: datetime | None = None  # the watermark that the run began with
     watermark: datetime | None = None  # the one that it will leave, once the changes are read
     kept: dict[str, datetime] = field(default_factory=dict[str, datetime])  # `recent` for that one
@@ -85,7 +86,14 @@ async def read(
             audiences = ()
         if here.begun_at is None:
             return  # the changes were all there is
-        here = _Pass("listing", None, {}, here.begun_at, here.at, here.recent)
+        here = _Pass(
+            "listing",
+            None,
+            begun_at=here.begun_at,
+            watermark=here.at,
+            kept=here.recent,
+            unsettled=here.unsettled,
+        )
     async for batch in _list(stream, version, listing, here):
         yield replace(batch, audiences=audiences)
         audiences = ()
@@ -133,7 +141,9 @@ async def _list(stream: Stream, version: int, listing: Listing, here: _Pass) -> 
             here.at = got.entries[-1].updated
         passed = here.at is not None and here.at > here.begun_at
         last = passed or not walk.go_on(here.at, (), more=got.more)
-        position = _between(_Pass("changes", here.watermark, here.kept)) if last else _within(here)
+        position = (
+            _between(_Pass("changes", here.watermark, here.kept, here.unsettled)) if last else _within(here)
+        )
         yield Batch(
             stream,
             mark=Mark(version, position),
@@ -188,8 +198,10 @@ def _advance(here: _Pass, done: Sequence[Entry], now: datetime) -> None:
     for entry in done:
         if here.at is None or entry.updated > here.at:
             here.at = entry.updated
-        if entry.updated < now - _SETTLED:
-            here.recent[entry.key] = entry.updated
+        here.recent[entry.key] = entry.updated
+        here.unsettled.discard(entry.key)
+        if entry.updated >= now - _SETTLED:
+            here.unsettled.add(entry.key)
     if here.at is not None:
         start = here.at - OVERLAP
         here.recent = {key: stamp for key, stamp in here.recent.items() if stamp >= start}
@@ -210,12 +222,13 @@ def _opened(position: dict[str, Any] | None) -> tuple[_Pass, bool]:
         return _Pass("changes", None), True
     if "phase" not in position:
         watermark = _instant(position["watermark"])
-        return _Pass("changes", watermark, _stamps(position["recent"]), watermark), True
+        return _Pass("changes", watermark, _stamps(position["recent"]), begun_at=watermark), True
     return (
         _Pass(
             position["phase"],
             _instant(position["at"]),
             _stamps(position["recent"]),
+            set(position["unsettled"]),
             _instant(position["from"]),
             _instant(position["next"]),
             _stamps(position["kept"]),
@@ -227,7 +240,8 @@ def _opened(position: dict[str, Any] | None) -> tuple[_Pass, bool]:
 def _between(here: _Pass) -> dict[str, Any]:
     if here.at is None:
         return {}
-    return {"watermark": _told(here.at), "recent": _told_all(here.recent)}
+    settled = {key: stamp for key, stamp in here.recent.items() if key not in here.unsettled}
+    return {"watermark": _told(here.at), "recent": _told_all(settled)}
 
 
 def _within(here: _Pass) -> dict[str, Any]:
@@ -235,6 +249,7 @@ def _within(here: _Pass) -> dict[str, Any]:
         "phase": here.phase,
         "at": _told(here.at),
         "recent": _told_all(here.recent),
+        "unsettled": sorted(here.unsettled),
         "from": _told(here.begun_at),
         "next": _told(here.watermark),
         "kept": _told_all(here.kept),

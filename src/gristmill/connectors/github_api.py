@@ -144,6 +144,7 @@ class GitHubApi:
     def __init__(self, http: Transport, graphql: str, app: App | None) -> None:
         self._http, self._graphql, self._app = http, graphql, app
         self._until = 0.0
+        self.now = datetime.now(UTC)  # GitHub's own time, at the last GraphQL answer
 
     async def close(self) -> None:
         """Close its connections."""
@@ -263,6 +264,7 @@ class GitHubApi:
         """The `data` of a GraphQL answer."""
         await self._ready()
         answer = await self._http.post(self._graphql, {"query": query, "variables": variables})
+        self.now = server_time(answer)
         try:
             return answer.data["data"]
         except (KeyError, TypeError):

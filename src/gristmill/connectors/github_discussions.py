@@ -3,7 +3,7 @@
 All are listed by cursor in the order of their change, ids and times alone; those that changed since the watermark are read
 one by one. The list is a complete one. A cursor goes by value: what is edited meanwhile moves to the end and is met again.
 
-    position    {"watermark"}                        between runs
+    position    {"watermark", "done"}                between runs; `done` need not be read again
                 {"watermark", "cursor", "newest", "done"}    in the middle of one; `done` are read of the next page
 """
 
@@ -107,16 +107,24 @@ class Discussions:
         while True:
             info, entries = await self._page(cursor)
             changed = [one for one in entries if since is None or one.updated >= since]
-            changed = [one for one in changed if f"{one.id} {one.updated.isoformat()}" not in done]
+            changed = [one for one in changed if _key(one) not in done]
             found = await in_order(changed, self._ref, self._documents)
-            done |= {f"{one.id} {one.updated.isoformat()}" for one in changed[: found.reached]}
+            read = changed[: found.reached]
+            # What changed a moment ago may change again within the same second.
+            settled = [one for one in read if one.updated < self.api.now - _OVERLAP]
+            done |= {_key(one) for one in settled}
             if found.stopped is None:
-                cursor, done = info.end, set[str]()
+                cursor = info.end
                 stamps = [one.updated.isoformat() for one in entries]
                 newest = max([*stamps, newest or ""]) or None
             last = found.stopped is None and not info.more
-            on: Json = {"watermark": watermark, "cursor": cursor, "newest": newest, "done": sorted(done)}
-            told: Json = {"watermark": newest} if last else on
+            on: Json = {
+                "watermark": watermark,
+                "cursor": cursor,
+                "newest": newest,
+                "done": _kept(done, newest),
+            }
+            told: Json = {"watermark": newest, "done": _kept(done, newest)} if last else on
             yield Batch(
                 stream,
                 mark=Mark(version, told),
@@ -207,6 +215,18 @@ class Discussions:
                 **({"category": one.category.name} if one.category else {}),
             },
         )
+
+
+def _key(one: _Listed) -> str:
+    return f"{one.updated.isoformat()} {one.id}"
+
+
+def _kept(done: set[str], newest: str | None) -> list[str]:
+    """Of what was read, that which the overlap brings up again."""
+    if newest is None:
+        return []
+    start = (datetime.fromisoformat(newest) - _OVERLAP).isoformat()
+    return sorted(key for key in done if key >= start)
 
 
 def _said(reply: _Reply, level: str) -> str:

@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 
 MOST_CONTINUATIONS = 50
 _SHARE = 0.9  # of the time: what is left is for what is under way
-_LOOK = timedelta(seconds=1)
+_LOOK = timedelta(milliseconds=300)
 _RETRIES = 1000  # failures of earlier runs that one run asks for again
 
 

@@ -70,6 +70,7 @@ class GitHubDouble(Double):
 
     def __init__(self) -> None:
         super().__init__()
+        self.added = 0
         self.repos: list[Repo] = []
         self.trees: dict[str, dict[str, str]] = {}
         self.blobs: dict[str, str] = {}
@@ -77,7 +78,7 @@ class GitHubDouble(Double):
         one = self.new_repo("acme/widget", private=True)
         one.people = {"ann": 1, "bob": 2}
         self.new_repo("acme/handbook")
-        for _ in range(9):
+        for _ in range(12):
             self.add()
         for method, pattern, route in (
             ("GET", "/user", lambda call: {"login": "robot", "id": 9}),
@@ -110,22 +111,22 @@ class GitHubDouble(Double):
         return made
 
     def add(self) -> None:
-        number = self.new_id()
-        repo = self.repos[number % len(self.repos)]
-        choice = number % 5
+        self.added += 1
+        repo = self.repos[self.added % len(self.repos)]
+        choice = self.added % 7
         if choice == 0:
             repo.files[f"docs/{self.mark()}.md"] = f"guide {self.mark()}"
         elif choice == 1:
             self._discuss(repo)
         else:
-            self.new_issue(repo, is_pull=choice == 2)
+            self.new_issue(repo, is_pull=choice in (2, 3))
 
     def new_issue(self, repo: Repo, *, is_pull: bool = False) -> Issue:
         taken = [*(one.number for one in repo.issues), *(one.number for one in repo.discussions), 0]
         made = Issue(
             self.new_id(), max(taken) + 1, f"Title {self.mark()}", f"Text {self.mark()}", self.now, is_pull
         )
-        made.comments = [self._written() for _ in range(made.id % 6)]
+        made.comments = [self._written() for _ in range(made.number % 6)]
         if is_pull:
             made.reviews, made.lines = [self._written()], [self._written()]
         repo.issues.append(made)
@@ -211,7 +212,8 @@ class GitHubDouble(Double):
 
     def is_detail(self, call: Call) -> bool:
         parts = call.path.split("/")
-        return "blobs" in parts or (len(parts) == 7 and parts[6] in ("comments", "reviews"))
+        one = call.path == "/graphql" and "discussion(" in call.body["query"]
+        return one or "blobs" in parts or (len(parts) == 7 and parts[6] in ("comments", "reviews"))
 
     # ── what GitHub says ─────────────────────────────────────────────────────────────────────────────────
 

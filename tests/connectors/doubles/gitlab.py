@@ -51,6 +51,7 @@ class GitLabDouble(Double):
 
     def __init__(self) -> None:
         super().__init__()
+        self.added = 0
         self.projects: list[Project] = []
         self.commits: dict[str, dict[str, str]] = {}
         self.blobs: dict[str, str] = {}
@@ -58,7 +59,7 @@ class GitLabDouble(Double):
         one = self.new_project("acme/deep/widget", "private")
         one.members = {1: OWNER, 2: REPORTER, 4: GUEST}
         self.new_project("acme/handbook", "public").members = {1: OWNER}
-        for _ in range(9):
+        for _ in range(12):
             self.add()
         for pattern, route in (
             ("/user", lambda call: {"id": 9, "username": "robot", "name": "Robot"}),
@@ -91,20 +92,20 @@ class GitLabDouble(Double):
         return made
 
     def add(self) -> None:
-        number = self.new_id()
-        project = self.projects[number % len(self.projects)]
-        choice = number % 5
+        self.added += 1
+        project = self.projects[self.added % len(self.projects)]
+        choice = self.added % 7
         if choice == 0:
             project.files[f"docs/{self.mark()}.md"] = f"guide {self.mark()}"
         elif choice == 1:
             project.wiki[f"page-{self.mark()}"] = f"wiki {self.mark()}"
         else:
-            self.new_work(project.merge_requests if choice == 2 else project.issues)
+            self.new_work(project.merge_requests if choice in (2, 3) else project.issues)
 
     def new_work(self, where: list[Work], *, confidential: bool = False) -> Work:
         iid = max((one.iid for one in where), default=0) + 1
         made = Work(self.new_id(), iid, f"Title {self.mark()}", f"Text {self.mark()}", self.now, confidential)
-        made.notes = [self._written() for _ in range(made.id % 6)]
+        made.notes = [self._written() for _ in range(made.iid % 6)]
         made.notes.append(Written(self.new_id(), "assigned to somebody", self.now, more={"system": True}))
         where.append(made)
         return made
