@@ -10,6 +10,7 @@ from gristmill.operations.connection import Connector, Run
 from gristmill.operations.connections import NewConnector
 from gristmill.vault import Vault
 from tests.connectors.double import Double, Truth, marks_in
+from tests.connectors.doubles.confluence import ConfluenceDataCenterDouble, ConfluenceDouble
 from tests.connectors.doubles.github import GitHubDouble
 from tests.connectors.doubles.gitlab import GitLabDouble
 from tests.connectors.doubles.jira import JiraDataCenterDouble, JiraDouble
@@ -18,6 +19,8 @@ from tests.waiting import until
 
 # One entry a kind: the contract suite runs over all of them.
 TOOLS: dict[str, type[Double]] = {
+    "confluence": ConfluenceDouble,
+    "confluence_data_center": ConfluenceDataCenterDouble,
     "github": GitHubDouble,
     "gitlab": GitLabDouble,
     "jira": JiraDouble,

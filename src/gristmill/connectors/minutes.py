@@ -8,12 +8,12 @@ and only where one minute fills more than a page, by the tool's own word for the
     repeats, an end that never comes new, that was all; else the stream is told to be unreadable, and no mark passes it
     empty pages that have a next     are followed, a few times
     an hour that a clock has twice   is asked for from its first time on
-    a zone that is not told          half a day more is asked for, and left out here
+    a zone that is not told          is measured, or half a day more is asked for, and left out here
 
 What was changed within two seconds of the tool's clock may change again at the same instant: the next run reads it once more.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
@@ -26,6 +26,7 @@ from gristmill.errors import Unreadable
 MINUTE = timedelta(minutes=1)
 _HOUR = timedelta(hours=1)
 _SETTLED = timedelta(seconds=2)
+_QUARTER = timedelta(minutes=15)
 _WEST = timedelta(hours=12)  # no zone is further behind
 _EMPTY = 3  # pages without anything that are followed
 
@@ -181,14 +182,16 @@ class Minutes:
 
 @dataclass(frozen=True)
 class Zone:
-    """How a user's own clock is told; with no name, nobody knows which one it is."""
+    """How a user's own clock is told: by its name, or by how far it was from UTC when it was looked at (`offset`; an hour
+    is allowed for summer time). With neither, nobody knows which one it is."""
 
-    name: str | None
+    name: str | None = None
+    offset: timedelta | None = None
 
     def told(self, stamp: datetime, form: str) -> str:
         """An instant in the user's minutes: one that can't be taken for a later one."""
         if (zone := self._zone()) is None:
-            return (stamp.astimezone(UTC) - _WEST).strftime(form)
+            return (stamp.astimezone(UTC) + self._shift(-_WEST, -_HOUR)).strftime(form)
         local = stamp.astimezone(zone)
         if local.fold == 0 and local.replace(fold=1).utcoffset() != local.utcoffset():
             local = (stamp - _HOUR).astimezone(zone)
@@ -197,17 +200,34 @@ class Zone:
     def told_late(self, stamp: datetime, form: str) -> str:
         """The same for an end: one that can't be taken for an earlier one."""
         if (zone := self._zone()) is None:
-            return (stamp.astimezone(UTC) + _WEST + 2 * _HOUR).strftime(form)
+            return (stamp.astimezone(UTC) + self._shift(_WEST + 2 * _HOUR, _HOUR)).strftime(form)
         local = stamp.astimezone(zone)
         if local.fold == 1:
             local = (stamp + _HOUR).astimezone(zone)
         return local.strftime(form)
+
+    def _shift(self, unknown: timedelta, margin: timedelta) -> timedelta:
+        return unknown if self.offset is None else self.offset + margin
 
     def _zone(self) -> ZoneInfo | None:
         try:
             return None if not self.name else ZoneInfo(self.name)
         except (KeyError, ValueError, OSError):
             return None
+
+
+async def measure(changed: datetime, found_from: Callable[[datetime], Awaitable[bool]]) -> Zone:
+    """The zone of a clock, by asking: `found_from(t)` tells whether a thing that changed at `changed` is found from `t` on,
+    a time of that clock. Zones are quarters of an hour apart, from 12 hours behind to 14 ahead."""
+    minute = _floor(changed).replace(tzinfo=None)
+    low, high = -48, 57  # in quarters: found from the first on, not from the second
+    while high - low > 1:
+        middle = (low + high) // 2
+        if await found_from(minute + middle * _QUARTER):
+            low = middle
+        else:
+            high = middle
+    return Zone(offset=low * _QUARTER)
 
 
 def _watermark(mark: Mark | None) -> datetime | None:

@@ -46,15 +46,10 @@ class Project:
     secret_scheme: bool = False
 
 
-class JiraDouble(Double):
-    """Jira Cloud with two projects, in New York."""
+class AtlassianDouble(Double):
+    """What both tools have: people, groups, and how one signs in."""
 
-    kind = "jira"
     cloud = True
-    root = "/rest/api/3"
-    zone = "America/New_York"
-    tells_zone = True
-    told_zone: str | None = None
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,6 +60,32 @@ class JiraDouble(Double):
             "d:4": "",
         }
         self.groups = {"devs": ["a:1", "b:2"], "all": ["a:1", "b:2", "d:4"]}
+
+    def config(self) -> dict[str, Any]:
+        assert self.site is not None
+        return {"baseUrl": self.site.url, "deployment": "cloud" if self.cloud else "data_center"}
+
+    def credentials(self) -> dict[str, Any]:
+        return {"email": EMAIL, "token": SECRET} if self.cloud else {"token": SECRET}
+
+    def authorise(self, call: Call) -> None:
+        pair = base64.b64encode(f"{EMAIL}:{SECRET}".encode()).decode()
+        wanted = f"Basic {pair}" if self.cloud else f"Bearer {SECRET}"
+        if call.headers.get("authorization") != wanted:
+            raise Refused(401, {"message": f"no {SECRET}"})
+
+
+class JiraDouble(AtlassianDouble):
+    """Jira Cloud with two projects, in New York."""
+
+    kind = "jira"
+    root = "/rest/api/3"
+    zone = "America/New_York"
+    tells_zone = True
+    told_zone: str | None = None
+
+    def __init__(self) -> None:
+        super().__init__()
         self.levels: dict[int, list[dict[str, Any]]] = {7: [_held("user", "a:1"), _held("reporter", "")]}
         self.projects = [
             Project(
@@ -103,18 +124,8 @@ class JiraDouble(Double):
     # ── what tests do ────────────────────────────────────────────────────────────────────────────────────
 
     def config(self) -> dict[str, Any]:
-        assert self.site is not None
         filtered = {} if self.labels_followed is None else {"jql": f"labels = {self.labels_followed}"}
-        return {"baseUrl": self.site.url, "deployment": "cloud" if self.cloud else "data_center", **filtered}
-
-    def credentials(self) -> dict[str, Any]:
-        return {"email": EMAIL, "token": SECRET} if self.cloud else {"token": SECRET}
-
-    def authorise(self, call: Call) -> None:
-        pair = base64.b64encode(f"{EMAIL}:{SECRET}".encode()).decode()
-        wanted = f"Basic {pair}" if self.cloud else f"Bearer {SECRET}"
-        if call.headers.get("authorization") != wanted:
-            raise Refused(401, {"message": f"no {SECRET}"})
+        return super().config() | filtered
 
     def add(self) -> None:
         number = self.new_id()
