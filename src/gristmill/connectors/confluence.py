@@ -170,7 +170,9 @@ class Confluence(OpenConnector):
             keys = named - told if told else named | {stream.scope}
             told |= keys
             audiences: list[Audience] = [await self._access.audience(space, key) for key in sorted(keys)]
-            yield replace(batch, audiences=audiences)
+            # One that changed, and had something attached, was read twice.
+            once = {document.ref.source_id: document for document in batch.documents}
+            yield replace(batch, audiences=audiences, documents=list(once.values()))
 
     # ── one document ─────────────────────────────────────────────────────────────────────────────────────
 

@@ -5,6 +5,7 @@ again. CQL knows minutes of a clock that nobody tells: it is measured once a run
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
@@ -71,18 +72,12 @@ class Contents:
             row for content in part.results if (row := self._row(content, light=window.light)) is not None
         ]
         self._begun = begun = self._begun or part.now
-        own = {row.ref.source_id for row in rows if row.ids}
-        seen: set[str] = set()
-        kept: list[Row] = []
-        for row in rows:
-            # A page is read once in a batch, however many of its attachments changed; and the first time, with all of
-            # them that were there before.
-            late = not self._first or row.stamp >= begun - _SETTLED
-            if row.ids or (late and row.ref.source_id not in own and row.ref.source_id not in seen):
-                kept.append(row)
-            else:
-                kept.append(Row(row.id, row.stamp, row.ref, (), wanted=False))
-            seen.add(row.ref.source_id)
+        # The first time, a page is read with all that was attached to it before.
+        late = begun - _SETTLED if self._first else None
+        kept = [
+            row if row.ids or late is None or row.stamp >= late else replace(row, wanted=False)
+            for row in rows
+        ]
         return Found(kept, part.more, part.now)
 
     def _cql(self, kinds: Sequence[str], window: Window) -> str:

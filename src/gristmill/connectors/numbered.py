@@ -81,11 +81,11 @@ class _Pass:
             settled = entry.stamp < now - _SETTLED
             self.recent[entry.key] = entry.stamp.isoformat() + ("" if settled else _UNSETTLED)
 
-    def forget(self) -> None:
-        """Of what was read, only what the next run meets again has to be known."""
-        if self.begun is not None:
-            start = self.begun - OVERLAP
-            self.recent = {key: told for key, told in self.recent.items() if _instant(told) >= start}
+    def forget(self, start: datetime | None) -> None:
+        """Of what was read, only what is met again has to be known."""
+        if start is not None:
+            since = start - OVERLAP
+            self.recent = {key: told for key, told in self.recent.items() if _instant(told) >= since}
 
 
 async def read(stream: Stream, version: int, mark: Mark | None, listing: Listing) -> AsyncIterator[Batch]:
@@ -110,7 +110,7 @@ async def read(stream: Stream, version: int, mark: Mark | None, listing: Listing
         passed = [one.ref.source_id for one in got.entries if one.ref.source_id not in asked]
         if found.stopped is None:
             here.cursor = got.more or _END
-            here.forget()
+            here.forget(here.watermark or here.begun)
         yield Batch(
             stream,
             mark=Mark(version, _within(here)),
@@ -147,8 +147,8 @@ async def _end(stream: Stream, version: int, here: _Pass, listing: Listing) -> A
     found = await in_order(things, lambda entry: entry.ref, listing.detail)
     here.take(things[: found.reached], begun)
     here.take([entry for entry in also if entry.ref.source_id in here.read], begun)
-    here.forget()
     ended = found.stopped is None
+    here.forget(begun if ended else here.watermark or begun)
     yield Batch(
         stream,
         mark=Mark(version, _between(here) if ended else _within(here)),
