@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tests.sources.site import Answer, Asked, Site, serve
@@ -65,6 +65,7 @@ class Truth:
 
 
 Route = Callable[..., Any]
+AnyDouble = TypeVar("AnyDouble", bound="Double")
 
 
 class Double:
@@ -198,7 +199,7 @@ class Double:
                 401, {"message": f"Bad credentials {SECRET}"}
             )  # a tool that repeats what it was given
 
-    def told(self, body: object, status: int = 200, **headers: str) -> Answer:
+    def told(self, body: object, status: int = 200, /, **headers: str) -> Answer:
         """A JSON answer, with the tool's time."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         date = format_datetime(self.now, usegmt=True)
@@ -243,7 +244,7 @@ def marks_in(text: str) -> frozenset[str]:
 
 
 @contextmanager
-def following(double: Double) -> Generator[Double]:
+def following(double: AnyDouble) -> Generator[AnyDouble]:
     """Serve a double until the test is over; a request that no tool would take fails the test."""
     with serve() as site:
         site.anything = double.answer

@@ -9,6 +9,7 @@ from gristmill.catalog.lifecycle import BaseStatus
 
 BaseId = NewType("BaseId", UUID)
 OnRestart = Literal["resume", "park"]
+Reuse = Literal["any", "document", "force"]
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,11 @@ class Base:
     def ignore(self) -> list[str]:
         """Patterns of what its folders leave out."""
         return self.settings.get("ignore", [])
+
+    @property
+    def asset_reuse(self) -> Reuse:
+        """Whether what was said of an equal image before will do: for any document, for the same, or never."""
+        return self.settings.get("assetReuse", "any")
 
     @property
     def include_hidden(self) -> bool:

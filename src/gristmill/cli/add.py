@@ -130,23 +130,25 @@ async def _see_through(
                 progress.update(bar, completed=_percent(state[item_id]))
             if overall is not None:
                 progress.update(overall, completed=sum(_percent(item) for item in state.values()))
-    found = list(state.values())
-    for item in state.values():
-        if item["type"] in _CONTAINERS:
-            found += await _below(session, base_id, item["id"])
-    return found
+        below = await _below(session, base_id, list(state))
+        while any(item["status"] not in _ENDED for item in below):  # documents inside documents come later
+            await clock.pause(POLL)
+            below = await _below(session, base_id, list(state))
+    return [*state.values(), *below]
 
 
-async def _below(session: Session, base_id: str, root: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    cursor: str | None = None
-    while True:
-        params = {"under": root, "limit": 500, **({"cursor": cursor} if cursor else {})}
+async def _below(session: Session, base_id: str, roots: Sequence[str]) -> list[dict[str, Any]]:
+    """All that is below these items. Ids are ordered by time: what holds an item comes before it."""
+    found: dict[str, dict[str, Any]] = {}
+    cursor: str | None = str(UUID(int=UUID(min(roots)).int - 1)) if roots else None
+    while cursor is not None:
+        params = {"parentId": "*", "limit": 500, "cursor": cursor}
         page = await session.call("GET", f"/knowledge-bases/{base_id}/items", params=params)
-        found += page["items"]
+        for item in page["items"]:
+            if item["parentId"] in found or item["parentId"] in roots:
+                found[item["id"]] = item
         cursor = page["nextCursor"]
-        if cursor is None:
-            return found
+    return list(found.values())
 
 
 async def _look(

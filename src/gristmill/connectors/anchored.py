@@ -136,7 +136,9 @@ async def _list(stream: Stream, version: int, listing: Listing, here: _Pass) -> 
     walk = _Walk(None if here.at is None else here.at - _MOMENT)
     while True:
         got = await listing.page(walk.since, walk.page)
-        present = [one for entry in got.entries if entry.wanted for one in entry.ids]
+        # What changed since was named by the changes, as far as it is still there.
+        old = [entry for entry in got.entries if entry.wanted and entry.updated <= here.begun_at]
+        present = [one for entry in old for one in entry.ids]
         if got.entries:
             here.at = got.entries[-1].updated
         passed = here.at is not None and here.at > here.begun_at

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import httpx
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -232,7 +233,7 @@ class GitHubApi:
 
     async def branch_tree(self, name: str, branch: str) -> str:
         """The hash of a branch's tree; an empty repository has none, and is Gone."""
-        answer = await self._get(f"/repos/{name}/git/trees/{branch}")
+        answer = await self._get(f"/repos/{name}/git/trees/{quote(branch, safe='')}")
         return _taken(Tree, answer.data).sha
 
     async def tree(self, name: str, sha: str) -> list[TreeEntry]:

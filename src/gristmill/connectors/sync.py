@@ -106,7 +106,9 @@ class Synchroniser:
             run = await connection.open_run(tx, connector_id)
             if run is not None and run.job_id != job.id:
                 # Its job is gone, or this one could not have been queued.
-                await connection.end_run(tx, run.id, "failed", "interrupted", "The run was interrupted.")
+                await connection.end_run(
+                    tx, run.id, "failed", code="interrupted", message="The run was interrupted."
+                )
                 run = None
             if run is None:
                 run = await connection.begin_run(tx, connector_id, job.id, manual=False)
@@ -164,7 +166,9 @@ class Synchroniser:
                 prepared = await self._filing.prepare(connector, row, batch)
                 if not await self._filing.save(job, row, run, prepared):
                     return Done()  # cancelled meanwhile
-                if time.monotonic() > end:
+                # Only once it came further than where it began: else it would begin there again and again.
+                moved = batch.mark is not None and batch.mark != marks.get(batch.stream)
+                if time.monotonic() > end and (moved or batch.listing in ("whole", "at_once")):
                     return await self._continue(job, run)
         return None
 
@@ -201,7 +205,7 @@ class Synchroniser:
                 return Snooze(timedelta(0))
             told = f"Stopped after {MOST_CONTINUATIONS} continuations; the next run goes on from here."
             await connection.tell(tx, run.id, told, "warning")
-            await connection.end_run(tx, run.id, "partial", "continuation_limit", told)
+            await connection.end_run(tx, run.id, "partial", code="continuation_limit", message=told)
             await jobs.complete(tx, job)
         return Done()
 
@@ -229,21 +233,18 @@ class Synchroniser:
                 f"{now.documents_pruned} pruned, {now.item_errors + failed} failed."
             )
             await connection.tell(tx, run.id, told)
-            code, message = _held(now)
-            await connection.end_run(tx, run.id, "completed_with_errors" if bad else "success", code, message)
+            await connection.end_run(tx, run.id, "completed_with_errors" if bad else "success", **_held(now))
             await jobs.complete(tx, job)
             await faults.point("sync.before_end")
         return Done()
 
 
-def _held(run: Run) -> tuple[str | None, str | None]:
+def _held(run: Run) -> dict[str, str]:
     """What a run says that was kept from deleting a mass."""
     if not run.deletions_held:
-        return None, None
-    return "mass_deletion_held", (
-        f"{run.deletions_held} documents seem to be gone from the tool. So many are deleted only when that is "
-        "allowed: sync with allowDeletions."
-    )
+        return {}
+    told = f"{run.deletions_held} documents seem to be gone from the tool. So many are deleted only when that is "
+    return {"code": "mass_deletion_held", "message": f"{told}allowed: sync with allowDeletions."}
 
 
 @dataclass

@@ -11,6 +11,7 @@ import select
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
+from typing import Any
 
 import psycopg
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
@@ -22,6 +23,9 @@ log = logging.getLogger(__name__)
 
 # A stop, a crash or a restart of the server, as seen from a statement under way.
 _LOST = (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout)
+
+
+_KEYWORDS: Any = {"autocommit": True, "application_name": "gristmill"}
 
 
 class Unavailable(Transient):
@@ -43,7 +47,7 @@ class Database:
             open=False,
             timeout=self._patience,
             reconnect_timeout=self._patience,
-            kwargs={"autocommit": True, "application_name": "gristmill"},
+            kwargs=_KEYWORDS,
             name="gristmill",
         )
 
@@ -59,16 +63,21 @@ class Database:
         await self._pool.close(timeout=5)
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncGenerator[Tx]:
+    async def transaction(self, *, large: bool = False) -> AsyncGenerator[Tx]:
         """One transaction: committed at the end of the block, rolled back when it raises."""
-        async with self.connection() as connection, connection.transaction():
+        async with self.connection(large=large) as connection, connection.transaction():
             yield connection
 
     @asynccontextmanager
-    async def connection(self) -> AsyncGenerator[Tx]:
-        """A connection on which every statement is its own transaction."""
+    async def connection(self, *, large: bool = False) -> AsyncGenerator[Tx]:
+        """A connection on which every statement is its own transaction. One for `large` rows, of some megabytes, is
+        made for them alone: a connection holds on to as much memory as its largest message took."""
         try:
             async with AsyncExitStack() as stack:
+                if large:
+                    made = await psycopg.AsyncConnection.connect(self.url, **_KEYWORDS)
+                    yield await stack.enter_async_context(made)
+                    return
                 connection = await stack.enter_async_context(self._pool.connection())
                 # A restarted server leaves every idle connection dead: each is met at most once.
                 for _ in range(self._pool.max_size):

@@ -81,7 +81,7 @@ class GitHubDouble(Double):
         for _ in range(12):
             self.add()
         for method, pattern, route in (
-            ("GET", "/user", lambda call: {"login": "robot", "id": 9}),
+            ("GET", "/user", self._robot),
             ("GET", "/orgs/{org}/repos", self._repos),
             ("GET", "/repos/{owner}/{name}", self._repo),
             ("GET", "/repositories/{number}", self._by_number),
@@ -221,6 +221,9 @@ class GitHubDouble(Double):
         super().authorise(call)
         assert call.headers["accept"].startswith("application/vnd.github") or call.path == "/graphql"
         assert call.headers["x-github-api-version"] == "2022-11-28"
+
+    def _robot(self, call: Call) -> Any:
+        return {"login": "robot", "id": 9}
 
     def _found(self, owner: str, name: str) -> Repo:
         wanted = f"{owner}/{name}"
@@ -379,7 +382,7 @@ class GitHubDouble(Double):
                 "body": said.text,
                 "createdAt": iso(said.at),
                 "author": {"login": said.by},
-                "replies": {"nodes": []},
+                "replies": {"nodes": list[Any]()},
             }
             for said in one.comments
         ]

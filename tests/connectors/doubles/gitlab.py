@@ -62,7 +62,7 @@ class GitLabDouble(Double):
         for _ in range(12):
             self.add()
         for pattern, route in (
-            ("/user", lambda call: {"id": 9, "username": "robot", "name": "Robot"}),
+            ("/user", self._robot),
             ("/groups/{group}/projects", self._projects),
             ("/projects/{name}", self._project),
             ("/projects/{name}/(?P<thing>issues|merge_requests)", self._works),
@@ -201,6 +201,9 @@ class GitLabDouble(Double):
 
     # ── what GitLab says ─────────────────────────────────────────────────────────────────────────────────
 
+    def _robot(self, call: Call) -> Any:
+        return {"id": 9, "username": "robot", "name": "Robot"}
+
     def _found(self, name: str) -> Project:
         for project in self.projects:
             if name in (str(project.id), project.path):
@@ -331,7 +334,7 @@ class GitLabDouble(Double):
         after = params.get("page_token", "")
         left = sorted(one for one in self.commits[params["ref"]].items() if one[0] > after)
         part = left[: self.cap]
-        headers = {}
+        headers: dict[str, str] = {}
         if len(left) > len(part):
             headers["Link"] = f'<{self.link(call, page_token=part[-1][0])}>; rel="next"'
         shown = [

@@ -31,6 +31,8 @@ READS = frozenset(
         ("GET", "/api/knowledge-bases/{base_id}/items"),
         ("GET", "/api/knowledge-items/{item_id}"),
         ("GET", "/api/knowledge-items/{item_id}/chunks"),
+        ("GET", "/api/knowledge-items/{item_id}/assets"),
+        ("GET", "/api/knowledge-items/{item_id}/assets/{asset_hash}"),
         ("GET", "/api/knowledge-items/{item_id}/content"),
         ("GET", "/api/knowledge-items/{item_id}/original"),
         ("POST", "/api/knowledge-bases/{base_id}/search"),
