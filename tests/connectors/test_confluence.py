@@ -146,6 +146,21 @@ async def test_a_page_that_moves_to_another_space_keeps_its_record(
         assert await bench.fetch("select id, source_key from item where type = 'record' order by 1") == before
 
 
+@BOTH
+async def test_much_that_changed_in_the_hour_before_hides_nothing(
+    mill: app.Gristmill, kind: type[ConfluenceDouble]
+) -> None:
+    """The clock is known to the hour alone: older things come first, with empty pages between them."""
+    with following(kind()) as double:
+        assert isinstance(double, ConfluenceDouble)
+        for _ in range(60):
+            double.add()
+            double.tick(40)
+        bench = await Bench.made(mill, double)
+        await bench.sync()
+        await bench.equal()
+
+
 async def test_a_list_of_empty_pages_that_never_ends_does_not_hold_a_run(mill: app.Gristmill) -> None:
     """Zero results, and always a next: the same one."""
     with following(ConfluenceDouble()) as double:

@@ -28,7 +28,8 @@ _HOUR = timedelta(hours=1)
 _SETTLED = timedelta(seconds=2)
 _QUARTER = timedelta(minutes=15)
 _WEST = timedelta(hours=12)  # no zone is further behind
-_EMPTY = 3  # pages without anything that are followed
+_EMPTY = 20  # pages in a row without anything that are followed
+_STRIKES = 3  # pages of a crowd in a row without anything new
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ class Minutes:
             if rows or found.more is None or found.more == cursor or empty >= _EMPTY:
                 break
             cursor = found.more
-            empty += not found.rows
+            empty = 0 if found.rows else empty + 1
         more = found.more is not None and bool(rows)
         if more and _floor(rows[0].stamp) == (minute := _floor(rows[-1].stamp)):
             self._crowd = _Crowd(minute, found.more, {row.id for row in rows})
@@ -140,7 +141,7 @@ class Minutes:
             crowd.strikes = 0
         elif crowd.cursor is not None:
             crowd.strikes += 1
-            if crowd.cursor == asked or crowd.strikes >= _EMPTY:
+            if crowd.cursor == asked or crowd.strikes >= _STRIKES:
                 await self._look_from_the_end(crowd)
         return Found(fresh, crowd.cursor, found.now)
 

@@ -18,7 +18,7 @@ from gristmill.connectors.markup.writer import write
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TEXTS = re.compile(r'"text"\s*:\s*("(?:[^"\\]|\\.)*")')
-_MARKS = {"strong": "strong", "em": "em", "strike": "strike", "code": "mono"}
+_MONO = "code"  # the one mark that has another name here
 _ORDER = ("code", "strike", "em", "strong", "link")  # from the innermost
 _INLINE_PARENTS = frozenset(("paragraph", "heading", "codeBlock", "taskItem", "decisionItem", "caption"))
 _TRANSPARENT = frozenset(
@@ -96,7 +96,7 @@ def _text(node: dict[str, Any]) -> list[Child]:
     for name in _ORDER:
         if name in marks:
             href = {"href": _string(marks[name].get("href"))} if name == "link" else {}
-            children = [Node(_MARKS.get(name, name), children, href)]
+            children = [Node("mono" if name == _MONO else name, children, href)]
     return children
 
 
