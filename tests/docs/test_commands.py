@@ -13,9 +13,15 @@ PAGE = "docs/commands.md"
 
 def commands() -> dict[str, list[str]]:
     """What each command takes, as it is typed."""
-    group = cast(Any, typer.main.get_command(cli))
-    found = {"gristmill": taken(group)}
-    return found | {f"gristmill {name}": taken(command) for name, command in group.commands.items()}
+    return below("gristmill", cast(Any, typer.main.get_command(cli)))
+
+
+def below(name: str, command: Any) -> dict[str, list[str]]:
+    """A command, and those that it is the first word of."""
+    found = {name: taken(command)}
+    for word, part in getattr(command, "commands", {}).items():
+        found |= below(f"{name} {word}", part)
+    return found
 
 
 def taken(command: Any) -> list[str]:

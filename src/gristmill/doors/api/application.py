@@ -6,6 +6,7 @@ from gristmill import __version__
 from gristmill.doors.api import (
     assets,
     bases,
+    connectors,
     content,
     events,
     files,
@@ -33,8 +34,9 @@ def create(context: Context) -> FastAPI:
     )
     app.state.context = context
     problems.register(app)
-    for door in (bases, items, files, item, content, assets, search, jobs, events, webhooks):
+    for door in (bases, items, files, item, content, assets, search, jobs, events, webhooks, connectors):
         app.include_router(door.router, prefix="/api")
+    app.include_router(connectors.runs, prefix="/api")
     app.include_router(health.router)
     app.add_api_route("/", _welcome, include_in_schema=False)
     app.add_middleware(

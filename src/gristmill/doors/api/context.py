@@ -15,6 +15,7 @@ from gristmill.events import Broadcaster
 from gristmill.events.webhook import WebhookId
 from gristmill.events.webhooks import Sender
 from gristmill.jobs import QueueLimits
+from gristmill.operations.connection import ConnectorId, Kinds, RunId
 from gristmill.operations.originals import Originals
 from gristmill.search import Searcher
 from gristmill.settings import Settings
@@ -53,6 +54,7 @@ class Context:
     broadcaster: Broadcaster
     vault: Vault
     sender: Sender
+    kinds: Kinds
 
     @property
     def queue_limits(self) -> QueueLimits:
@@ -74,6 +76,14 @@ def _item_id(item_id: str) -> ItemId:
 
 def _webhook_id(webhook_id: str) -> WebhookId:
     return WebhookId(_uuid(webhook_id, f"There is no webhook {webhook_id!r}.", "webhook_not_found"))
+
+
+def _connector_id(connector_id: str) -> ConnectorId:
+    return ConnectorId(_uuid(connector_id, f"There is no connector {connector_id!r}.", "connector_not_found"))
+
+
+def _run_id(run_id: str) -> RunId:
+    return RunId(_uuid(run_id, f"There is no run {run_id!r}.", "run_not_found"))
 
 
 def _uuid(text: str, message: str, code: str) -> UUID:
@@ -132,4 +142,6 @@ InContext = Annotated[Context, Depends(_context)]
 PathBase = Annotated[BaseId, Depends(_base_id)]
 AsViewer = Annotated[Viewer, Depends(_viewer)]
 PathItem = Annotated[ItemId, Depends(_item_id)]
+PathConnector = Annotated[ConnectorId, Depends(_connector_id)]
+PathRun = Annotated[RunId, Depends(_run_id)]
 PathWebhook = Annotated[WebhookId, Depends(_webhook_id)]
