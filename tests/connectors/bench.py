@@ -10,13 +10,22 @@ from gristmill.operations.connection import Connector, Run
 from gristmill.operations.connections import NewConnector
 from gristmill.vault import Vault
 from tests.connectors.double import Double, Truth, marks_in
+from tests.connectors.doubles.confluence import ConfluenceDataCenterDouble, ConfluenceDouble
 from tests.connectors.doubles.github import GitHubDouble
 from tests.connectors.doubles.gitlab import GitLabDouble
+from tests.connectors.doubles.jira import JiraDataCenterDouble, JiraDouble
 from tests.embedding.hashed import HashedEmbedder
 from tests.waiting import until
 
 # One entry a kind: the contract suite runs over all of them.
-TOOLS: dict[str, type[Double]] = {"github": GitHubDouble, "gitlab": GitLabDouble}
+TOOLS: dict[str, type[Double]] = {
+    "confluence": ConfluenceDouble,
+    "confluence_data_center": ConfluenceDataCenterDouble,
+    "github": GitHubDouble,
+    "gitlab": GitLabDouble,
+    "jira": JiraDouble,
+    "jira_data_center": JiraDataCenterDouble,
+}
 NEVER = "0 0 29 2 *"
 
 

@@ -7,14 +7,14 @@ from typing import Any
 
 from pydantic import SecretStr, ValidationError
 
-from gristmill.connectors import github, gitlab
+from gristmill.connectors import confluence, github, gitlab, jira
 from gristmill.connectors.kind import Form, Kind, OpenConnector, Surroundings
 from gristmill.errors import FieldError, Invalid, Permanent
 from gristmill.operations.connection import Connector as Row
 from gristmill.operations.connections import about
 from gristmill.vault import Vault
 
-KINDS: dict[str, Kind] = {kind.name: kind for kind in (github.KIND, gitlab.KIND)}
+KINDS: dict[str, Kind] = {kind.name: kind for kind in (github.KIND, gitlab.KIND, jira.KIND, confluence.KIND)}
 
 
 class Tools:
