@@ -47,7 +47,7 @@ async def test_a_run_is_not_continued_for_ever(bench: Bench, monkeypatch: pytest
     await bench.equal()
 
 
-@pytest.mark.parametrize("settings", [{"max_queue_per_base": 3}], indirect=True)
+@pytest.mark.parametrize("settings", [{"max_queue_per_base": 3, "worker_slots": 2}], indirect=True)
 async def test_a_run_waits_while_too_much_is_queued(bench: Bench) -> None:
     """It holds no worker meanwhile, and goes on from its marks."""
     with faults.watch("index.opened", hold=True):
