@@ -1,6 +1,6 @@
 """write: chunks of many documents in one transaction, and the end of those that are whole with it.
 
-    before        chunks are lexed, outside any transaction (crew.py)
+    before        the chunks of a batch are lexed (crew.py), while the batch before is being written
     transaction   the bases' turns are shared → leases proved → versions still wanted → contents, versions and parts
                   kept → rows copied in → what is whole is published, with jobs and events → who became ready
     after         documents are told: written so far, done, no longer wanted, or lost to another worker
@@ -10,15 +10,15 @@ the next attempt passes over them. What makes a transaction fail is done again d
 one of them alone.
 """
 
-import asyncio
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TypeVar
 
 from gristmill import catalog, events, faults, jobs
 from gristmill.catalog import BaseId, ContentAsset, EmbeddedDocument, NewPart, NewVersion, Whole
-from gristmill.db import Database, Tx
+from gristmill.db import Database, Tx, Unavailable
 from gristmill.errors import LeaseLost
 from gristmill.events import DocumentContentExtracted
 from gristmill.ingest.crew import Crew
@@ -30,7 +30,8 @@ from gristmill.search import Chunk, publish
 from gristmill.search.publish import Prepared, Written
 from gristmill.work import AnalyseAssets
 
-DOCUMENTS = 64  # in one transaction
+BATCHES = 2  # in one transaction
+DOCUMENTS = 64  # that are left as they are, in one transaction
 Found = TypeVar("Found")
 
 
@@ -45,54 +46,68 @@ class _Given:
     ends: bool
 
 
+@dataclass(frozen=True)
+class _Batch:
+    ready: Sequence[Ready]
+    prepared: Mapping[BaseId, Prepared]
+
+
 class Writer:
     """Writes for all documents of a process, one transaction at a time."""
 
     def __init__(self, db: Database, crew: Crew) -> None:
         self._db, self._crew = db, crew
-        self._writing: Stage[Ready, None] = Stage(self._write, size=DOCUMENTS)
+        self._writing: Stage[_Batch, None] = Stage(self._write, size=BATCHES)
         self._leaving: Stage[Document, None] = Stage(self._leave_unchanged, size=DOCUMENTS)
 
     async def write(self, ready: Sequence[Ready]) -> None:
         """Write these chunks; every document is told how it went."""
-        await asyncio.gather(*(self._told(one.document, self._writing.put(one)) for one in ready))
+        if not ready:
+            return
+        try:
+            await self._writing.put(_Batch(ready, await self._prepared(ready)))
+        except Exception as error:
+            if len(ready) == 1 or isinstance(error, Unavailable):
+                for one in ready:
+                    one.document.fail(error)
+            else:
+                for one in ready:
+                    await self.write([one])
 
     async def leave_unchanged(self, document: Document) -> None:
         """End a document that would become what answers already."""
-        await self._told(document, self._leaving.put(document))
-
-    async def _told(self, document: Document, writing: Awaitable[None]) -> None:
         try:
-            await writing
+            await self._leaving.put(document)
         except Exception as error:
             document.fail(error)
 
     # ── one transaction ──────────────────────────────────────────────────────────────────────────────────
 
-    async def _write(self, ready: Sequence[Ready]) -> list[None]:
+    async def _write(self, batches: Sequence[_Batch]) -> list[None]:
         started = time.monotonic()
-        given = [_given(one) for one in ready]
-        prepared = await self._prepared(given)
+        given = _given([one for batch in batches for one in batch.ready])
+        prepared = [entry for batch in batches for entry in batch.prepared.items()]
         async with self._db.transaction() as tx:
             live = await self._live(tx, [one.document for one in given])
             writing = [one for one in given if one.document in live]
             if len(writing) < len(given):  # seldom: then it is done again for the others
-                prepared = {base: publish.prepare(chunks) for base, chunks in _by_base(writing).items()}
+                left = _by_base([Ready(one.document, [*one.chunks]) for one in writing])
+                prepared = [(base_id, publish.prepare(chunks)) for base_id, chunks in left.items()]
             await self._keep(tx, writing)
-            for base_id in sorted(prepared):
-                await publish.write(tx, base_id, prepared[base_id])
+            for base_id, chunks in sorted(prepared, key=itemgetter(0)):
+                await publish.write(tx, base_id, chunks)
             await jobs.progressed(tx, [one.document.job for one in writing if one.chunks and not one.ends])
             await self._publish(tx, [one.document for one in writing if one.ends])
         took = time.monotonic() - started
         for one in writing:
             _wrote(one, took)
         await faults.point("index.batch_written")
-        return [None] * len(ready)
+        return [None] * len(batches)
 
-    async def _prepared(self, given: Sequence[_Given]) -> dict[BaseId, Prepared]:
+    async def _prepared(self, ready: Sequence[Ready]) -> dict[BaseId, Prepared]:
         return {
             base_id: Prepared(written, await self._crew.lex(*publish.to_lex(written)))
-            for base_id, written in _by_base(given).items()
+            for base_id, written in _by_base(ready).items()
         }
 
     async def _leave_unchanged(self, documents: Sequence[Document]) -> list[None]:
@@ -167,10 +182,10 @@ class Writer:
         await faults.point("publish.before_commit")
 
 
-def _by_base(given: Sequence[_Given]) -> dict[BaseId, list[Written]]:
+def _by_base(ready: Sequence[Ready]) -> dict[BaseId, list[Written]]:
     """The chunks of each base, which will share a segment."""
     written: dict[BaseId, list[Written]] = {}
-    for one in given:
+    for one in ready:
         if one.chunks:
             document = one.document
             written.setdefault(document.base.id, []).append(
@@ -179,14 +194,24 @@ def _by_base(given: Sequence[_Given]) -> dict[BaseId, list[Written]]:
     return written
 
 
-def _given(ready: Ready) -> _Given:
-    document = ready.document
-    indexes = frozenset(chunk.index for chunk in ready.chunks)
-    parts = [NewPart(document.digest, start, part.text, part.page) for start, part in document.parts]
-    left = document.count - len(document.written | indexes)
-    ends = document.whole and left == 0
-    inside = tuple(document.unkept), tuple(document.unkept_assets)
-    return _Given(document, ready.chunks, indexes, parts, *inside, ends)
+def _given(ready: Sequence[Ready]) -> list[_Given]:
+    """What is to be written, and with what each document ends: two batches of one may do that together."""
+    given: list[_Given] = []
+    fresh: dict[Document, set[int]] = {}
+    ended: set[Document] = set()
+    for one in ready:
+        document = one.document
+        indexes = frozenset(chunk.index for chunk in one.chunks)
+        parts = [NewPart(document.digest, start, part.text, part.page) for start, part in document.parts]
+        new = fresh.setdefault(document, set())
+        new |= indexes - document.written
+        left = document.count - len(document.written) - len(new)
+        ends = document.whole and not left and document not in ended
+        if ends:
+            ended.add(document)
+        inside = tuple(document.unkept), tuple(document.unkept_assets)
+        given.append(_Given(document, one.chunks, indexes, parts, *inside, ends))
+    return given
 
 
 def _contents(documents: Sequence[Document]) -> dict[bytes, tuple[int, Sequence[str]]]:
