@@ -28,7 +28,7 @@ from gristmill.search.segment import MOST, Arrays, Segment
 from gristmill.search.store import SegmentRow
 from gristmill.work import TidyBase
 
-MANY = 24  # small segments that are worth a merge
+MANY = 16  # small segments that are worth a merge
 SMALL = MOST // 2
 FEW_GONE = 1000
 PATIENCE = timedelta(hours=1)
