@@ -1,6 +1,6 @@
 """Which parts of a text are what was asked for. Pure; by the same lexer as index and question."""
 
-from gristmill.search.lexer import lex
+from gristmill.search.lexer import places
 from gristmill.search.question import Question
 
 
@@ -8,11 +8,13 @@ def highlights(text: str, question: Question) -> list[tuple[int, int]]:
     """Ranges of characters, in order, apart from each other."""
     names, prefixes = question.names, question.prefixes
     merged: list[tuple[int, int]] = []
-    for token in lex(text):
-        if token.lexeme not in names and not (prefixes and token.lexeme.startswith(prefixes)):
-            continue
-        if merged and token.start <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(merged[-1][1], token.end))
+
+    def asked_for(lexeme: str) -> bool:
+        return lexeme in names or bool(prefixes and lexeme.startswith(prefixes))
+
+    for start, end in places(text, asked_for if prefixes else names.__contains__):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
         else:
-            merged.append((token.start, token.end))
+            merged.append((start, end))
     return merged

@@ -15,7 +15,8 @@ import itertools
 import re
 import threading
 import unicodedata
-from collections.abc import Collection, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, cast
 
@@ -59,7 +60,7 @@ class Token:
 
 def lex(text: str, language: str | None = None) -> Iterator[Token]:
     """The tokens of `text`, in order, stemmed for its own language unless one is given; several may share a place."""
-    language = language or language_of(text)
+    language = language or language_of(text, runs(text))
     position = 0
     for run in _RUN.finditer(text):
         start, end = run.span()
@@ -74,6 +75,17 @@ def lex(text: str, language: str | None = None) -> Iterator[Token]:
             if first == 0:
                 position += 1
             yield Token(lexeme, position, start + first, start + last)
+
+
+def places(text: str, matches: Callable[[str], bool]) -> Iterator[tuple[int, int]]:
+    """Where lexemes stand that match, in order: as `lex` would tell, but only words that hold one are looked into."""
+    language = language_of(text, runs(text))
+    for run in (_ASCII_RUN if text.isascii() else _RUN).finditer(text):
+        word, start = run.group(), run.start()
+        if any(map(matches, remembered(word, language))):
+            for token in lex(word, language):
+                if matches(token.lexeme):
+                    yield start + token.start, start + token.end
 
 
 def forms(text: str, languages: Collection[str]) -> Iterator[tuple[Token, tuple[str, ...]]]:
@@ -111,6 +123,23 @@ def of_run(run: str, language: str) -> Sequence[str]:
     else:
         words = (run,)
     return [lexeme for word in words for lexeme, _, _ in _lexemes(word, language)]
+
+
+_KEPT = 40_000  # runs, of all languages, whose lexemes are remembered: some 12 MB
+_LONGEST_KEPT = 32
+_known: defaultdict[str, dict[str, Sequence[str]]] = defaultdict(dict)
+
+
+def remembered(run: str, language: str) -> Sequence[str]:
+    """The same as `of_run`, from memory where it was asked for before."""
+    found = _known[language].get(run)
+    if found is None:
+        found = of_run(run, language)
+        if len(run) <= _LONGEST_KEPT:
+            if sum(map(len, _known.values())) >= _KEPT:
+                _known.clear()
+            _known[language][run] = found
+    return found
 
 
 def is_mostly_cjk(text: str) -> bool:

@@ -7,13 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from gristmill.search.lexer import of_run
+from gristmill.search.lexer import remembered
 
 Numbers = NDArray[np.int64]
-
-_KEPT = 40_000  # words, of all languages, whose lexemes are remembered: some 12 MB
-_LONGEST_KEPT = 32
-_known: defaultdict[str, dict[str, Sequence[str]]] = defaultdict(dict)
 
 
 class Tally:
@@ -56,7 +52,7 @@ class Tally:
         ends: list[int] = []
         for language, words in self._words.items():
             for word in words:
-                flat += map(self.lexemes.__getitem__, _lexed(word, language))
+                flat += map(self.lexemes.__getitem__, remembered(word, language))
                 ends.append(len(flat))
             numbers += words.values()
         order = np.empty(len(numbers), np.int64)
@@ -64,15 +60,3 @@ class Tally:
         sizes = np.diff(np.array(ends, np.int64), prepend=0)
         starts = np.array(ends, np.int64) - sizes
         return starts[order], sizes[order], np.array(flat, np.int64)
-
-
-def _lexed(word: str, language: str) -> Sequence[str]:
-    known = _known[language]
-    found = known.get(word)
-    if found is None:
-        found = of_run(word, language)
-        if len(word) <= _LONGEST_KEPT:
-            if sum(map(len, _known.values())) >= _KEPT:
-                _known.clear()
-            _known[language][word] = found
-    return found
