@@ -85,7 +85,7 @@ class Writer:
 
     async def _write(self, batches: Sequence[_Batch]) -> list[None]:
         started = time.monotonic()
-        given = _given([one for batch in batches for one in batch.ready])
+        given = to_write([one for batch in batches for one in batch.ready])
         prepared = [entry for batch in batches for entry in batch.prepared.items()]
         async with self._db.transaction() as tx:
             live = await self._live(tx, [one.document for one in given])
@@ -194,7 +194,7 @@ def _by_base(ready: Sequence[Ready]) -> dict[BaseId, list[Written]]:
     return written
 
 
-def _given(ready: Sequence[Ready]) -> list[_Given]:
+def to_write(ready: Sequence[Ready]) -> list[_Given]:
     """What is to be written, and with what each document ends: two batches of one may do that together."""
     given: list[_Given] = []
     fresh: dict[Document, set[int]] = {}

@@ -1,0 +1,45 @@
+"""What a transaction writes for documents that come in several batches."""
+
+from typing import Any, cast
+
+import numpy as np
+
+from gristmill.ingest.document import Document, Window
+from gristmill.ingest.embed import Ready
+from gristmill.ingest.write import to_write
+from gristmill.search import Chunk
+
+
+def document(pieces: int) -> Document:
+    nothing = cast(Any, None)
+    made = Document(nothing, nothing, nothing, 1, nothing, nothing, "recipe")
+    made.take(Window([], [cast(Any, Numbered(n)) for n in range(pieces)], 1.0, last=True))
+    return made
+
+
+class Numbered:
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+
+def chunk(index: int) -> Chunk:
+    return Chunk(index, "text", 0, 4, (), np.ones(4, np.float32))
+
+
+async def test_two_batches_of_a_document_in_one_transaction_end_it_together() -> None:
+    """Else neither would, and the document would be at work for ever."""
+    split = document(3)
+    first, last = Ready(split, [chunk(0), chunk(1)]), Ready(split, [chunk(2)])
+    assert [one.ends for one in to_write([first, last])] == [False, True]
+    assert [one.ends for one in to_write([last, first])] == [False, True]
+
+
+async def test_a_document_ends_once_and_not_before_all_of_it_is_written() -> None:
+    split, other = document(3), document(1)
+    assert [one.ends for one in to_write([Ready(split, [chunk(0)]), Ready(other, [chunk(0)])])] == [
+        False,
+        True,
+    ]
+    split.written |= {0, 1}
+    ends = to_write([Ready(split, [chunk(1)]), Ready(split, [chunk(2)]), Ready(split, [])])
+    assert [one.ends for one in ends] == [False, True, False]
