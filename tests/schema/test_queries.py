@@ -13,6 +13,7 @@ PACKAGES = [
     "gristmill.embedding",
     "gristmill.events",
     "gristmill.jobs",
+    "gristmill.keys",
     "gristmill.operations",
     "gristmill.search",
 ]

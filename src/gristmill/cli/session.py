@@ -57,12 +57,18 @@ async def connect(settings: Settings, *, work: bool) -> AsyncGenerator[Session]:
     """A session; with `work`, jobs are run here when no server does."""
     url = presence.find(settings.data_dir)
     if url is not None:
-        async with httpx.AsyncClient(base_url=url, timeout=_TIMEOUT, trust_env=False) as http:
+        key = settings.api_key
+        headers = {} if key is None else {"Authorization": f"Bearer {key.get_secret_value()}"}
+        async with httpx.AsyncClient(
+            base_url=url, timeout=_TIMEOUT, trust_env=False, headers=headers
+        ) as http:
             yield Session(http, remote=True)
         return
     from gristmill import app  # the whole of Gristmill: not for a command that only speaks to a server
 
-    async with app.running(settings, work=work) as mill:
+    # Who opens the database itself needs no key: nothing is bound, and nobody else can come in.
+    here = settings.model_copy(update={"host": "127.0.0.1", "require_key": False})
+    async with app.running(here, work=work) as mill:
         transport = httpx.ASGITransport(app=mill.api, raise_app_exceptions=False)
         async with httpx.AsyncClient(
             transport=transport, base_url="http://localhost", timeout=_TIMEOUT

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from gristmill import catalog, events, faults, jobs
+from gristmill import catalog, events, faults, jobs, organisation
 from gristmill.catalog import Base, BaseId, BaseStatus, ItemId, Opened
 from gristmill.db import Database, Tx
 from gristmill.embedding import Embedder, Embedders, embed_each
@@ -171,7 +171,8 @@ class Pipeline:
             original = await document.source.read()
         try:
             reading = await self._cut(partial(read.begin, others=READER if self._readers else None), original)
-            document.digest, document.size = reading.digest, reading.size
+            document.digest = organisation.own(document.base.org_id, reading.digest)
+            document.size = reading.size
             if document.is_unchanged:
                 document.count = document.item.chunk_count
                 await self._writer.leave_unchanged(document)
@@ -198,10 +199,10 @@ class Pipeline:
         if reading.is_simple:
             return self._here(document, reading, chunker)
         async with self._db.connection() as tx:
-            kept = await catalog.whole_content(tx, reading.digest)
+            kept = await catalog.whole_content(tx, document.digest)
         if kept is not None:
             document.warnings = kept
-            return self._joined(document, self._kept(reading.digest), chunker)
+            return self._joined(document, self._kept(document.digest), chunker)
         return self._joined(document, self._by_readers(document, reading.original), chunker)
 
     async def _joined(
@@ -293,7 +294,9 @@ class Pipeline:
             found = await publish.vectors(tx, [base_id], hashes)
             if missing := [digest for digest in hashes if digest not in found]:
                 others = [
-                    other for other in await catalog.find_alike(tx, identity, _ALIKE) if other != base_id
+                    other
+                    for other in await catalog.find_alike(tx, base_id, identity, _ALIKE)
+                    if other != base_id
                 ]
                 if others:
                     found |= await publish.vectors(tx, others, missing)

@@ -172,6 +172,7 @@ select * from (
       from job_history) j
  where (%(state)s::text is null or state = %(state)s) and (%(kind)s::text is null or kind = %(kind)s)
    and (%(lane)s::text is null or lane = %(lane)s) and (%(subject)s::uuid is null or subject = %(subject)s)
+   and (%(org)s::uuid is null or lane in (select o.lane from owner o where o.org_id = %(org)s))
    and (%(before)s::uuid is null or id < %(before)s)
  order by id desc limit %(limit)s;
 
@@ -186,6 +187,14 @@ select * from (
            null, finished_at
       from job_history) j
  where id = %(id)s;
+
+-- name: own_lane
+-- A lane belongs to an organisation, for good.
+insert into owner (lane, org_id) values (%(lane)s, %(org)s) on conflict do nothing;
+
+-- name: owner
+-- Whose a lane is.
+select org_id from owner where lane = %(lane)s;
 
 -- name: now
 -- The only clock.

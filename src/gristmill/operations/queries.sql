@@ -27,6 +27,14 @@ select i.id, i.base_id from item i join base b on b.id = i.base_id
    and (%(base)s::uuid is null or i.base_id = %(base)s)
  order by i.id limit %(limit)s;
 
+-- name: of_organisation
+-- Those of these items and bases that are an organisation's; items that are gone, by their chunks.
+select s.id from unnest(%(ids)s::uuid[]) s(id)
+ where exists (select from item i join base b on b.id = i.base_id where i.id = s.id and b.org_id = %(org)s)
+    or exists (select from base b where b.id = s.id and b.org_id = %(org)s)
+    or exists (select from chunk c join base b on b.id = c.base_id where c.item_id = s.id and b.org_id = %(org)s)
+ limit 100;
+
 -- name: unremoved_bases
 -- Bases that are being deleted without a living job that removes them.
 select b.id from base b

@@ -20,7 +20,8 @@ from dataclasses import replace
 from datetime import timedelta
 
 from gristmill import catalog, faults
-from gristmill.db import Database
+from gristmill.db import Database, aside
+from gristmill.organisation import LOCAL, OrgId, own
 from gristmill.sources.blobs import Blob, Blobs
 
 _AT_ONCE = 100  # names that the store is asked to remove in one call
@@ -28,30 +29,37 @@ _STALE = timedelta(hours=1)  # since the last write to a temporary: whoever wrot
 
 
 async def keep(
-    db: Database, blobs: Blobs, read: Callable[[], AsyncIterable[bytes]], limit: int | None = None
+    db: Database,
+    blobs: Blobs,
+    read: Callable[[], AsyncIterable[bytes]],
+    limit: int | None = None,
+    org: OrgId = LOCAL,
 ) -> Blob:
-    """Store what `read` gives; it is asked for again if storing took so long that the bytes were given up."""
+    """Store what `read` gives, for `org`; it is asked for again if storing took so long that the bytes were given up."""
 
     async def announce(blob: Blob) -> None:
         async with db.connection() as tx:
             await catalog.announce_name(tx, blob.name)
         await faults.point("uploads.announced")
 
-    while True:
-        blob = await blobs.put(read(), limit, announce)
-        await faults.point("uploads.stored")
-        async with db.transaction() as tx:
-            name = await catalog.keep_blob(tx, blob.hash, blob.size, blob.name)
-        if name != blob.name:
-            await _remove(db, blobs, [blob.name])
-        if name is not None:
-            return replace(blob, name=name)
+    with aside():  # an upload is not what was asked for: the item that uses it is
+        while True:
+            blob = await blobs.put(read(), limit, announce)
+            await faults.point("uploads.stored")
+            kept = own(org, blob.hash)
+            async with db.transaction() as tx:
+                name = await catalog.keep_blob(tx, kept, blob.size, blob.name)
+            if name != blob.name:
+                await _remove(db, blobs, [blob.name])
+            if name is not None:
+                return replace(blob, hash=kept, name=name)
 
 
 async def release(db: Database, blobs: Blobs, hashes: Sequence[bytes]) -> None:
     """Let go of blobs: those that no item uses leave the store."""
-    async with db.transaction() as tx:
-        doomed = await catalog.doom_blobs(tx, hashes)
+    with aside():
+        async with db.transaction() as tx:
+            doomed = await catalog.doom_blobs(tx, hashes)
     if doomed:
         await empty_store(db, blobs)
 

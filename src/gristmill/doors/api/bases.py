@@ -5,12 +5,15 @@ from datetime import datetime
 from typing import Annotated, Literal, Self
 from uuid import UUID
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
 from gristmill import catalog, jobs
-from gristmill.catalog import ADMIN, Base, BaseId, BaseStatus, OnRestart
-from gristmill.doors.api.context import AsViewer, InContext, PathBase
+from gristmill.catalog import Base, BaseId, BaseStatus, OnRestart
+from gristmill.catalog.access import EVERYBODY
+from gristmill.doors.api.caller import Caller
+from gristmill.doors.api.context import Asking, AsViewer, InContext, PathBase
+from gristmill.doors.api.match import IfMatch, tagged, unchanged
 from gristmill.doors.api.wire import (
     Acl,
     Asked,
@@ -139,8 +142,8 @@ class QueueOut(Wire):
 
 
 @router.post("", status_code=201)
-async def create_base(body: NewBase, context: InContext) -> BaseOut:
-    """Create a knowledge base."""
+async def create_base(body: NewBase, context: InContext, caller: Asking, response: Response) -> BaseOut:
+    """Create a knowledge base. Who is no admin, and names no access list, makes it for its own principal."""
     embedder = context.embedders.get(body.embedder or context.settings.embedder)
     chunking = body.chunking.model_dump(by_alias=True, exclude_none=True)
     created = await bases.create(
@@ -151,9 +154,18 @@ async def create_base(body: NewBase, context: InContext) -> BaseOut:
         file_processor=body.file_processor_id,
         on_restart=body.on_restart,
         settings=body.settings.model_dump(by_alias=True, exclude_none=True),
-        acl=body.acl,
+        acl=body.acl if "acl" in body.model_fields_set else _own_list(caller),
+        org=caller.org,
     )
+    tagged(response, created.updated_at)
     return BaseOut.of(created, {})
+
+
+def _own_list(caller: Caller) -> list[str]:
+    """For whose eyes a base is when nothing is said: only admins', but who made it must see it."""
+    if caller.viewer.is_admin or caller.key is None:
+        return []
+    return [EVERYBODY] if caller.key.email is None else [f"user_email:{caller.key.email}"]
 
 
 @router.get("")
@@ -182,20 +194,28 @@ async def list_bases(
 
 
 @router.get("/{base_id}")
-async def get_base(base_id: PathBase, context: InContext, viewer: AsViewer) -> BaseOut:
+async def get_base(base_id: PathBase, context: InContext, viewer: AsViewer, response: Response) -> BaseOut:
     """One knowledge base."""
     async with context.db.connection() as tx:
         base = await guards.base_exists(tx, base_id, viewer)
         counts = await catalog.count_items(tx, [base.id], viewer)
+    tagged(response, base.updated_at)
     return BaseOut.of(base, counts[base.id])
 
 
 @router.patch("/{base_id}")
-async def patch_base(base_id: PathBase, body: ChangedBase, context: InContext) -> BaseOut:
+async def patch_base(
+    base_id: PathBase,
+    body: ChangedBase,
+    context: InContext,
+    viewer: AsViewer,
+    response: Response,
+    if_match: IfMatch = None,
+) -> BaseOut:
     """Change a knowledge base; queued work is not disturbed."""
     chunking = body.chunking.model_dump(by_alias=True, exclude_none=True) if body.chunking else None
     async with context.db.connection() as tx:
-        base = await guards.base_exists(tx, base_id)
+        base = await guards.base_exists(tx, base_id, viewer)
     await bases.patch(
         context.db,
         base_id,
@@ -206,8 +226,9 @@ async def patch_base(base_id: PathBase, body: ChangedBase, context: InContext) -
         settings=body.settings and body.settings.model_dump(by_alias=True, exclude_none=True),
         acl=body.acl,
         restore_with=context.embedders.get(base.embedder) if body.status == "ready" else None,
+        check=lambda updated_at: unchanged(if_match, updated_at),
     )
-    return await get_base(base_id, context, ADMIN)
+    return await get_base(base_id, context, viewer, response)
 
 
 @router.delete("/{base_id}", status_code=202)
