@@ -246,6 +246,20 @@ def audit(
     _run(run())
 
 
+@cli.command()
+def mcp(data_dir: DataDir = None) -> None:
+    """Serve agents over standard input and output, by the Model Context Protocol."""
+    from gristmill.cli.session import connect
+    from gristmill.doors.mcp import create
+
+    async def run() -> None:
+        async with connect(current, work=True) as session:
+            await create(session.again).run_stdio_async()
+
+    current = _settings(quiet=True, data_dir=data_dir)
+    _run(run())
+
+
 def _settings(*, quiet: bool, **given: Any) -> Settings:
     """The settings in force; a `quiet` command logs only what is wrong, unless told otherwise."""
     current = settings.load(**given)

@@ -4,12 +4,13 @@ import asyncio
 import signal
 import socket
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 
 import uvicorn
 
 from gristmill import app, keys
 from gristmill.cli import presence
+from gristmill.doors import mcp
 from gristmill.doors.api.caller import is_loopback
 from gristmill.errors import SetupError
 from gristmill.settings import Settings
@@ -18,8 +19,9 @@ from gristmill.settings import Settings
 async def serve(settings: Settings, tell: Callable[[str], None]) -> None:
     """Serve the API with a worker beside it until SIGINT or SIGTERM; `tell` gets the address once it is ready."""
     with presence.claim(settings.data_dir) as claim, _listen(settings) as listening:
-        async with app.running(settings, work=True) as mill:
+        async with app.running(settings, work=True) as mill, AsyncExitStack() as stack:
             await _protected(mill)
+            await stack.enter_async_context(mcp.mounted(mill.api))
             config = uvicorn.Config(
                 mill.api, log_config=None, lifespan="off", access_log=False, timeout_graceful_shutdown=5
             )

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Response
-from pydantic import Field
+from pydantic import Field, StrictBool, StrictInt
 
 from gristmill import catalog, jobs
 from gristmill.catalog import Base, BaseId, BaseStatus, OnRestart
@@ -36,7 +36,8 @@ class Chunking(Asked):
     """How documents of the base are cut."""
 
     max_tokens: (
-        Annotated[int, Field(ge=32, le=8192, description="Longest chunk, in the embedder's tokens.")] | None
+        Annotated[StrictInt, Field(ge=32, le=8192, description="Longest chunk, in the embedder's tokens.")]
+        | None
     ) = None
 
 
@@ -44,7 +45,9 @@ class Options(Asked):
     """What the base's folders leave out and take in; from the next time on that one is listed."""
 
     ignore: Annotated[Patterns, Field(description="Patterns as in .gitignore, left out.")] | None = None
-    include_hidden: Annotated[bool, Field(description="Take in names that begin with a dot.")] | None = None
+    include_hidden: (
+        Annotated[StrictBool, Field(description="Take in names that begin with a dot.")] | None
+    ) = None
 
 
 class NewBase(Asked):

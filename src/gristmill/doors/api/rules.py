@@ -94,7 +94,7 @@ RULES: Mapping[tuple[str, str], Rule] = {
 
 def may_change(method: str, path: str) -> bool:
     """Whether a request may change something: it is written down, and can be sent twice."""
-    return method in ("POST", "PUT", "PATCH", "DELETE") and not path.endswith(_QUESTIONS)
+    return method not in ("GET", "HEAD") and not path.endswith(_QUESTIONS) and method in methods_of(path)
 
 
 def methods_of(path: str) -> list[str]:

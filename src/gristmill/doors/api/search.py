@@ -5,7 +5,7 @@ from typing import Annotated, Self
 from uuid import UUID
 
 from fastapi import APIRouter
-from pydantic import AwareDatetime, Field
+from pydantic import AwareDatetime, Field, StrictBool, StrictInt
 
 from gristmill import catalog, search
 from gristmill.catalog import Base, BaseId, Viewer
@@ -62,11 +62,11 @@ class Inquiry(Asked):
 class Question(Inquiry):
     """What to look for, how, and what to tell of it."""
 
-    limit: Annotated[int, Field(ge=1, le=100)] = 10
-    explain: bool = False
-    context: Annotated[int, Field(ge=0, le=5)] = 0
-    collapse: bool = False
-    rerank: bool = True
+    limit: Annotated[StrictInt, Field(ge=1, le=100)] = 10
+    explain: StrictBool = False
+    context: Annotated[StrictInt, Field(ge=0, le=5)] = 0
+    collapse: StrictBool = False
+    rerank: StrictBool = True
 
     def ask(self, viewer: Viewer) -> search.Ask:
         """As searching takes it."""
