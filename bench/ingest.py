@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from bench.free import FreeEmbedder
 from gristmill import app
 from gristmill.catalog import BaseId, NewItem
 from gristmill.embedding import Embedder, LocalEmbedder
@@ -27,7 +28,6 @@ from gristmill.jobs import QueueLimits
 from gristmill.operations import add, bases
 from gristmill.operations.originals import Folder
 from gristmill.settings import Settings
-from tests.embedding.hashed import HashedEmbedder
 
 WIDE = QueueLimits(lane=10_000_000, total=10_000_000)
 
@@ -153,9 +153,9 @@ async def free(corpus: Path, most: int, rounds: int, peers: list[str]) -> None:
         folder = copied(paths, corpus, top / "corpus")
         rates: dict[str, list[float]] = {}
         for number in range(rounds):
-            given = settings(top / f"mill{number}", embedder="hashed")
-            embedder = HashedEmbedder(dimensions=384)
-            async with app.running(given, work=True, extra_embedders={"hashed": embedder}) as mill:
+            given = settings(top / f"mill{number}", embedder="free")
+            embedder = FreeEmbedder(dimensions=384)
+            async with app.running(given, work=True, extra_embedders={"free": embedder}) as mill:
                 runs: dict[str, Callable[[], Awaitable[tuple[float, int]]]] = {
                     "gristmill": lambda mill=mill: _ours(mill, folder)
                 }

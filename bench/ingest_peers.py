@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from tests.embedding.hashed import HashedEmbedder
+from bench.free import FreeEmbedder
 
 TOKENS = 256
 DIMENSIONS = 384
@@ -88,16 +88,16 @@ async def _llamaindex(url: str, folder: Path) -> float:
 def _llamaindex_run(url: str, folder: Path) -> float:
     core, sqlalchemy = _import("llama_index.core"), _import("sqlalchemy")
     engine, async_engine = _engines(url)
-    hashed = HashedEmbedder(dimensions=DIMENSIONS)
+    free = FreeEmbedder(dimensions=DIMENSIONS)
     store = _import("llama_index.vector_stores.postgres").PGVectorStore(
         table_name="chunks", embed_dim=DIMENSIONS, engine=engine, async_engine=async_engine
     )
     pipeline = _import("llama_index.core.ingestion").IngestionPipeline(
         transformations=[
             _import("llama_index.core.node_parser").SentenceSplitter(
-                chunk_size=TOKENS, chunk_overlap=0, tokenizer=_tokens(hashed)
+                chunk_size=TOKENS, chunk_overlap=0, tokenizer=_tokens(free)
             ),
-            _hashed_embedding(hashed)(embed_batch_size=512),
+            _free_embedding(free)(embed_batch_size=512),
         ],
         vector_store=store,
         disable_cache=True,
@@ -134,22 +134,22 @@ def _engines(url: str) -> tuple[Any, Any]:
     )
 
 
-def _tokens(hashed: HashedEmbedder) -> Callable[[str], list[int]]:
-    return lambda text: hashed.tokenizer.encode(text, add_special_tokens=False).ids
+def _tokens(free: FreeEmbedder) -> Callable[[str], list[int]]:
+    return lambda text: free.tokenizer.encode(text, add_special_tokens=False).ids
 
 
-def _hashed_embedding(hashed: HashedEmbedder) -> Any:
+def _free_embedding(free: FreeEmbedder) -> Any:
     """Its port for embedders, which is a class to derive from."""
 
     def embed(_self: Any, text: str) -> list[float]:
-        return hashed.vector(text).tolist()
+        return free.vector(text).tolist()
 
     async def aembed(_self: Any, text: str) -> list[float]:
-        return hashed.vector(text).tolist()
+        return free.vector(text).tolist()
 
     base = _import("llama_index.core.embeddings").BaseEmbedding
     return type(
-        "HashedEmbedding",
+        "FreeEmbedding",
         (base,),
         {"_get_text_embedding": embed, "_get_query_embedding": embed, "_aget_query_embedding": aembed},
     )
@@ -191,7 +191,7 @@ def _flow(coco: Any, postgres: Any, key: Any, folder: Path) -> Any:
     new_ids = _import("cocoindex.resources.id").IdGenerator
     vector = _import("cocoindex.resources.schema").VectorSchema(dtype=np.dtype(np.float32), size=DIMENSIONS)
     splitter = _import("cocoindex.ops.text").RecursiveSplitter()
-    hashed = HashedEmbedder(dimensions=DIMENSIONS)
+    free = FreeEmbedder(dimensions=DIMENSIONS)
 
     @dataclass
     class Row:
@@ -209,7 +209,7 @@ def _flow(coco: Any, postgres: Any, key: Any, folder: Path) -> Any:
             chunk.start.char_offset,
             chunk.end.char_offset,
             chunk.text,
-            hashed.vector(chunk.text),
+            free.vector(chunk.text),
         )
         table.declare_row(row=row)
 

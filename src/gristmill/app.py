@@ -15,7 +15,7 @@ from datetime import timedelta
 
 from fastapi import FastAPI
 
-from gristmill import clock, faults, jobs
+from gristmill import clock, faults, jobs, memory
 from gristmill.db import Database, embedded
 from gristmill.db.listen import Listener
 from gristmill.db.migrate import migrate
@@ -25,17 +25,23 @@ from gristmill.errors import GristmillError, SetupError
 from gristmill.events import Broadcaster
 from gristmill.events.courier import Courier
 from gristmill.events.webhooks import Deliverer, Sender
-from gristmill.ingest import Expander, Pipeline, ReaderPool, Rebuilder, Remover
+from gristmill.ingest import Analyser, Converter, Expander, Pipeline, ReaderPool, Rebuilder, Remover
+from gristmill.ingest.assets import Analyst, LocalAnalyst, VisionAnalyst, VisionConfig
+from gristmill.ingest.processors import DoclingServe, MinerU, Processor, ProcessorConfig
+from gristmill.ingest.readers import ReadLimits
 from gristmill.jobs import Handler, Limits, QueueLimits, Worker
 from gristmill.operations import reconcile, uploads
 from gristmill.operations.health import recover_deletions
 from gristmill.operations.originals import Originals
 from gristmill.operations.reconcile import Reconciler
 from gristmill.search import HttpReranker, Searcher, tidy
-from gristmill.settings import Settings
+from gristmill.settings import ProcessorSettings, Settings
 from gristmill.sources.blobs import Blobs
 from gristmill.vault import Vault
 from gristmill.work import (
+    AnalyseAssets,
+    CancelConversion,
+    CheckFileProcessing,
     DeleteBase,
     DeleteSubtree,
     DeliverEvents,
@@ -79,6 +85,8 @@ class _Parts:
     originals: Originals
     sender: Sender
     readers: ReaderPool
+    analyst: Analyst
+    processors: Mapping[str, Processor]
 
 
 @asynccontextmanager
@@ -87,6 +95,8 @@ async def running(
 ) -> AsyncGenerator[Gristmill]:
     """A running Gristmill; with `work`, it runs jobs too."""
     faults.arm(settings.faults)
+    if work:
+        memory.stay_small()
     async with AsyncExitStack() as stack:
         url = await _database_url(settings, stack)
         await migrate(url)
@@ -109,7 +119,13 @@ async def running(
         stack.push_async_callback(sender.close)
         readers = ReaderPool()  # its children are started by the first document that needs one
         stack.push_async_callback(readers.close)
-        parts = _Parts(settings, db, listener, embedders, originals, sender, readers)
+        analyst = _analyst(settings, readers)
+        if isinstance(analyst, VisionAnalyst):
+            stack.push_async_callback(analyst.close)
+        processors = {name: _processor(one) for name, one in settings.processors.items()}
+        for processor in processors.values():
+            stack.push_async_callback(processor.close)
+        parts = _Parts(settings, db, listener, embedders, originals, sender, readers, analyst, processors)
         worker = await _start_worker(parts, stack) if work else None
         reranker = _reranker(settings)
         if reranker is not None:
@@ -119,6 +135,26 @@ async def running(
         yield Gristmill(
             settings, db, embedders, originals, searcher, api.create(context), broadcaster, worker
         )
+
+
+def _analyst(settings: Settings, readers: ReaderPool) -> Analyst:
+    """Who says what is on images: a model that sees, where one is set up, else OCR."""
+    if settings.vision_url is None:
+        return LocalAnalyst(readers, ReadLimits())
+    key = settings.vision_api_key
+    return VisionAnalyst(
+        VisionConfig(
+            settings.vision_url,
+            settings.vision_model or "",
+            key.get_secret_value() if key is not None else None,
+        )
+    )
+
+
+def _processor(given: ProcessorSettings) -> Processor:
+    key = given.api_key.get_secret_value() if given.api_key is not None else None
+    config = ProcessorConfig(given.url, key, given.timeout)
+    return DoclingServe(config) if given.kind == "docling" else MinerU(config)
 
 
 def _reranker(settings: Settings) -> HttpReranker | None:
@@ -166,7 +202,17 @@ async def _start_worker(parts: _Parts, stack: AsyncExitStack) -> asyncio.Task[No
         stop_grace=settings.stop_grace,
         retention=settings.job_retention,
     )
-    worker = Worker(db, listener, _handlers(parts), limits)
+    pipeline = Pipeline(
+        db,
+        parts.embedders,
+        parts.originals,
+        parts.readers,
+        _room(settings),
+        parts.analyst,
+        parts.processors,
+    )
+    stack.callback(pipeline.close)
+    worker = Worker(db, listener, _handlers(parts, pipeline), limits)
     courier = Courier(db, listener)
     listener.start()
     stack.push_async_callback(listener.stop)
@@ -186,12 +232,17 @@ async def _start_worker(parts: _Parts, stack: AsyncExitStack) -> asyncio.Task[No
     return task
 
 
-def _handlers(parts: _Parts) -> dict[str, Handler]:
+def _room(settings: Settings) -> QueueLimits:
+    return QueueLimits(lane=settings.max_queue_per_base, total=settings.max_queue)
+
+
+def _handlers(parts: _Parts, pipeline: Pipeline) -> dict[str, Handler]:
     db, originals = parts.db, parts.originals
     private = parts.settings.allow_private_addresses
-    pipeline = Pipeline(db, parts.embedders, originals, parts.readers)
+    room = _room(parts.settings)
+    converter = Converter(db, originals, parts.processors)
+    analyser = Analyser(db, parts.embedders, originals, parts.analyst)
     remover = Remover(db, originals.blobs)
-    room = QueueLimits(lane=parts.settings.max_queue_per_base, total=parts.settings.max_queue)
     expander, rebuilder = Expander(db, private=private, limits=room), Rebuilder(db, limits=room)
     reconciler = Reconciler(db, originals.blobs, parts.settings.event_retention)
     return {
@@ -202,6 +253,9 @@ def _handlers(parts: _Parts) -> dict[str, Handler]:
         ReindexSubtree.kind: Handler(rebuilder.reindex),
         DeliverEvents.kind: Handler(Deliverer(db, parts.sender).deliver),
         Reconcile.kind: Handler(reconciler.reconcile),
+        CheckFileProcessing.kind: Handler(converter.check, converter.failed),
+        CancelConversion.kind: Handler(converter.cancel),
+        AnalyseAssets.kind: Handler(analyser.analyse, analyser.failed),
         TidyBase.kind: Handler(tidy.Tidier(db).tidy),
     }
 

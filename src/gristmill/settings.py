@@ -25,6 +25,7 @@ from pydantic_settings import (
 from gristmill.errors import SetupError
 
 PREFIX = "GRISTMILL_"
+LOCAL = "local"  # the file processor that needs no setting: our own readers
 CONFIG_VARIABLE = "GRISTMILL_CONFIG"
 
 
@@ -67,6 +68,19 @@ class EmbedderSettings(BaseModel):
     concurrency: int = Field(
         default=8, ge=1, le=1024, description="Most requests at once, of all workers together."
     )
+
+
+class ProcessorSettings(BaseModel):
+    """A service that converts files to markdown, in place of our own readers."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: Literal["docling", "mineru"] = Field(
+        description="What it speaks: docling-serve's API, or MinerU's."
+    )
+    url: str = Field(description="Its address, e.g. `http://localhost:5001`.")
+    api_key: SecretStr | None = Field(default=None, description="Its key.")
+    timeout: Duration = Field(default=timedelta(seconds=60), description="Longest wait for one request.")
 
 
 class Settings(BaseSettings):
@@ -198,6 +212,16 @@ class Settings(BaseSettings):
     )
     reranker_model: str | None = Field(default=None, description="Model that the reranker is asked for.")
     reranker_api_key: SecretStr | None = Field(default=None, description="Key of the reranker.")
+    vision_url: str | None = Field(
+        default=None,
+        description="OpenAI-compatible API of a model that sees, e.g. `http://localhost:11434/v1`; it describes images in place of OCR.",
+    )
+    vision_model: str | None = Field(default=None, description="Model that images are shown to.")
+    vision_api_key: SecretStr | None = Field(default=None, description="Key of the vision model.")
+    processors: dict[str, ProcessorSettings] = Field(
+        default_factory=dict,
+        description="File processors, by the name that bases use; `local` are our own readers.",
+    )
     search_cache_mb: int = Field(
         default=256,
         ge=1,

@@ -6,6 +6,9 @@
     delete_subtree    base, roots       base     for ever    base and roots            interactive
     reindex_subtree   base, roots       base     5           base and roots            normal
     delete_base       base              base     for ever    base                      interactive
+    check_file_…      item, version     base     30          item and version          normal
+    cancel_conversion processor, id     its own  5           processor and id          normal
+    analyse_assets    item, version     base     5           item and version          bulk
     tidy_base         base              base     5           base                      bulk
     deliver_events    webhook           its own  for ever    webhook                   normal
     reconcile         thorough          its own  3           thorough or not           normal
@@ -64,6 +67,61 @@ class PrepareRoot(Work):
 
     def subject(self) -> UUID:
         """The container."""
+        return self.item_id
+
+
+@dataclass(frozen=True)
+class CheckFileProcessing(Work):
+    """Have a version's file converted by a file processor, and look how that stands until it is done."""
+
+    kind = "check_file_processing_result"
+    # For a service that is away for hours; how long one may stand still has its own limit.
+    attempts = 30
+
+    item_id: ItemId
+    version: int
+    processor: str
+    content: str  # what the markdown will be the content of, in hex
+
+    def key(self) -> str:
+        """One job per version of an item."""
+        return f"item:{self.item_id}:{self.version}:convert"
+
+    def subject(self) -> UUID:
+        """The item."""
+        return self.item_id
+
+
+@dataclass(frozen=True)
+class CancelConversion(Work):
+    """Tell a file processor that nobody wants a conversion any more."""
+
+    kind = "cancel_conversion"
+
+    processor: str
+    remote_id: str
+
+    def key(self) -> str:
+        """One job per conversion."""
+        return f"conversion:{self.processor}:{self.remote_id}:cancel"
+
+
+@dataclass(frozen=True)
+class AnalyseAssets(Work):
+    """Have the images of a version described that nobody has described yet, and make that searchable."""
+
+    kind = "analyse_assets"
+    band = Band.BULK
+
+    item_id: ItemId
+    version: int
+
+    def key(self) -> str:
+        """One job per version of an item."""
+        return f"item:{self.item_id}:{self.version}:assets"
+
+    def subject(self) -> UUID:
+        """The item."""
         return self.item_id
 
 
@@ -164,7 +222,7 @@ class Reconcile(Work):
 
 
 # Kinds that belong to no base: their lanes are their own.
-OF_NO_BASE = frozenset({DeliverEvents.kind, Reconcile.kind})
+OF_NO_BASE = frozenset({DeliverEvents.kind, Reconcile.kind, CancelConversion.kind})
 
 
 def _selection(base_id: BaseId, roots: Sequence[ItemId], what: str) -> str:

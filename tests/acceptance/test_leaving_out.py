@@ -60,9 +60,9 @@ async def test_a_change_takes_effect_when_the_folder_is_listed_again(
     assert await files(http, base) == whole
     url = f"/api/knowledge-bases/{base}"
     changed = await http.patch(url, json={"settings": {"ignore": ["drafts/"]}})
-    assert changed.json()["settings"] == {"ignore": ["drafts/"], "includeHidden": False}
+    assert changed.json()["settings"] == {"ignore": ["drafts/"], "includeHidden": False, "assetReuse": "any"}
     changed = await http.patch(url, json={"settings": {"includeHidden": True}})
-    assert changed.json()["settings"] == {"ignore": ["drafts/"], "includeHidden": True}
+    assert changed.json()["settings"] == {"ignore": ["drafts/"], "includeHidden": True, "assetReuse": "any"}
     assert await files(http, base) == whole
     assert (await http.post(f"/api/knowledge-items/{root['id']}/reprocess")).status_code == 202
 

@@ -269,3 +269,20 @@ async def test_a_base_can_be_changed_without_disturbing_its_work(http: httpx.Asy
     assert (changed.json()["name"], changed.json()["chunking"]) == ("new", {"maxTokens": 64})
     refused(await http.patch(f"/api/knowledge-bases/{base}", json={"name": "taken"}), 409, "base_name_taken")
     assert (await http.get(f"/api/knowledge-bases/{base}")).json()["name"] == "new"
+
+
+async def test_uploads_come_with_who_may_see_them_and_what_is_said_of_them(http: httpx.AsyncClient) -> None:
+    base = await make_base(http)
+    sent = {"acl": ["team:millers", "user_email:ada@example.com"], "metadata": '{"year": 1786}'}
+    answer = await http.post(
+        f"/api/knowledge-bases/{base}/files", files=[("files", ("a.txt", b"stone"))], data=sent
+    )
+    (item,) = answer.json()["created"]
+    assert (item["acl"], item["metadata"]) == (sent["acl"], {"year": 1786})
+    for wrong in ({"metadata": "no json"}, {"acl": ["anybody"]}, {"metadata": "[1]"}):
+        refused = await http.post(
+            f"/api/knowledge-bases/{base}/files", files=[("files", ("b.txt", b"stone"))], data=wrong
+        )
+        assert refused.status_code == 422, wrong
+        assert refused.json()["code"]
+    assert len((await http.get(f"/api/knowledge-bases/{base}/items")).json()["items"]) == 1

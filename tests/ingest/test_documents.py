@@ -55,7 +55,7 @@ async def test_documents_are_read_whatever_they_are_and_a_broken_one_costs_only_
     assert set(statuses.values()) == {"completed"}
     assert items["broken.pdf"]["error"]["code"] == "corrupt"  # pyright: ignore[reportIndexIssue]
     assert items["noise.bin"]["error"]["code"] == "unsupported_type"  # pyright: ignore[reportIndexIssue]
-    assert items["mail.eml"]["warnings"] == ["embedded_left_out:1"]
+    assert items["mail.eml"]["warnings"] == []
     assert (await found(http, base, "barley"))["title"] == "memo.docx"
     assert (await found(http, base, "spelt"))["title"] == "mail.eml"
     assert (await found(http, base, "millstone"))["title"] == "page.html"

@@ -12,7 +12,7 @@ from gristmill import app
 from gristmill.settings import Settings
 from tests.acceptance.test_api import add, make_base
 from tests.embedding.endpoint import Answer, Asked, Endpoint, hashed_vectors
-from tests.waiting import until
+from tests.waiting import LIMIT, until
 
 NOTES = 40
 Answering = Callable[[Asked], Answer | None]
@@ -49,13 +49,15 @@ async def add_notes(http: httpx.AsyncClient, notes: int = NOTES, poison: int | N
     return base
 
 
-async def at_rest(http: httpx.AsyncClient, base: str, notes: int = NOTES) -> dict[str, int]:
+async def at_rest(
+    http: httpx.AsyncClient, base: str, notes: int = NOTES, limit: float = LIMIT
+) -> dict[str, int]:
     async def look() -> dict[str, int] | None:
         counts = (await http.get(f"/api/knowledge-bases/{base}")).json()["itemCounts"]
         settled = counts.get("completed", 0) + counts.get("failed", 0)
         return counts if settled == notes else None
 
-    return await until(look)
+    return await until(look, limit=limit)
 
 
 async def errors(mill: app.Gristmill) -> list[tuple[Any, ...]]:
@@ -123,6 +125,16 @@ async def test_what_passes_fails_no_item_and_costs_no_attempt(
     assert answered.json()["hits"]
 
 
+async def test_a_provider_that_wants_a_minute_gets_it_and_is_not_asked_meanwhile(
+    mill: app.Gristmill, http: httpx.AsyncClient, endpoint: Endpoint
+) -> None:
+    endpoint.answer = first(1, lambda _: Answer(429, b"slow", {"Retry-After": "60"}))
+    base = await add_notes(http)
+    assert await at_rest(http, base, limit=150) == {"completed": NOTES}
+    assert await attempts(mill) == [(1, 0)]
+    assert len(endpoint.asked) <= 12
+
+
 # ── what does not ────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -176,3 +188,29 @@ async def test_a_text_that_is_refused_fails_its_own_item_alone(
     assert item["title"] == "n17"
     assert "invalid input" in item["error"]["message"]
     assert len(endpoint.asked) <= 30
+
+
+async def test_a_text_that_always_fails_is_found_out_also_when_it_is_alone(
+    mill: app.Gristmill, http: httpx.AsyncClient, endpoint: Endpoint
+) -> None:
+    """Nothing waits for ever: an attempt is counted, and the item says meanwhile what it waits for."""
+
+    def answer(asked: Asked) -> Answer:
+        poisoned = any("poison" in text for text in asked.body["input"])
+        return Answer(500, b"oops") if poisoned else hashed_vectors(asked)
+
+    endpoint.answer = answer
+    base = await add_notes(http, notes=1, poison=0)
+
+    async def told() -> str | None:
+        (item,) = (await http.get(f"/api/knowledge-bases/{base}/items")).json()["items"]
+        return item["waitingFor"]
+
+    assert "500" in await until(told)
+
+    async def counted() -> list[Any] | None:
+        async with mill.db.connection() as tx:
+            row = await (await tx.execute("select errors from job where kind = 'index_document'")).fetchone()
+        return row[0] if row and row[0] else None
+
+    assert (await until(counted))[0]["code"].startswith("embedder_")

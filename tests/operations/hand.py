@@ -6,7 +6,7 @@ is not one of ours is the test's to see: only `FaultInjected` counts as a failed
 """
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -19,7 +19,9 @@ from gristmill.db import Database, Tx, Unavailable
 from gristmill.embedding import Embedders
 from gristmill.errors import GristmillError, LeaseLost, Permanent
 from gristmill.faults import FaultInjected
-from gristmill.ingest import Expander, Pipeline, Rebuilder, Remover
+from gristmill.ingest import Analyser, Converter, Expander, Pipeline, ReaderPool, Rebuilder, Remover
+from gristmill.ingest.assets import Analyst
+from gristmill.ingest.processors import Processor
 from gristmill.jobs import Handler, Job, QueueLimits, retry, store
 from gristmill.operations import add, bases, health, reindex
 from gristmill.operations.originals import Folder, Originals
@@ -28,6 +30,9 @@ from gristmill.settings import Settings
 from gristmill.sources import NoteSource
 from gristmill.sources.blobs import Blobs
 from gristmill.work import (
+    AnalyseAssets,
+    CancelConversion,
+    CheckFileProcessing,
     DeleteBase,
     DeleteSubtree,
     IndexDocument,
@@ -52,20 +57,37 @@ class Hand:
     id: UUID = field(default_factory=uuid4)
 
     @classmethod
-    async def at(cls, db: Database, settings: Settings, embedder: HashedEmbedder | None = None) -> "Hand":
-        """A worker with every handler that the app has."""
+    async def at(
+        cls,
+        db: Database,
+        settings: Settings,
+        embedder: HashedEmbedder | None = None,
+        pool: ReaderPool | None = None,
+        analyst: Analyst | None = None,
+        processors: Mapping[str, Processor] | None = None,
+    ) -> "Hand":
+        """A worker with every handler that the app has; without a pool, everything is text."""
         embedders = Embedders(settings, settings.cache_dir, {"hashed": embedder or HashedEmbedder()})
         originals = Originals(Blobs.open(None, settings.data_dir), 1 << 20, private=True)
-        pipeline, remover = Pipeline(db, embedders, originals), Remover(db, originals.blobs)
+        pipeline, remover = (
+            Pipeline(db, embedders, originals, pool, None, analyst, processors),
+            Remover(db, originals.blobs),
+        )
         expander, rebuilder = Expander(db, private=True), Rebuilder(db)
+        converter = Converter(db, originals, processors or {})
         handlers = {
             IndexDocument.kind: Handler(pipeline.index, pipeline.failed),
             PrepareRoot.kind: Handler(expander.prepare, expander.failed),
             DeleteSubtree.kind: Handler(remover.subtree),
             DeleteBase.kind: Handler(remover.base),
             ReindexSubtree.kind: Handler(rebuilder.reindex),
+            CheckFileProcessing.kind: Handler(converter.check, converter.failed),
+            CancelConversion.kind: Handler(converter.cancel),
             Reconcile.kind: Handler(Reconciler(db, originals.blobs, timedelta(days=30)).reconcile),
         }
+        if analyst is not None:
+            analyser = Analyser(db, embedders, originals, analyst)
+            handlers[AnalyseAssets.kind] = Handler(analyser.analyse, analyser.failed)
         hand = cls(db, originals, handlers)
         await hand.enrol()
         return hand

@@ -17,12 +17,12 @@ from gristmill.ingest.processors import (
     MinerU,
     Processor,
     ProcessorConfig,
-    convert,
     pause,
     plan,
 )
 from gristmill.ingest.processors.conversion import DEADLINE, LONGEST_PAUSE
 from tests.processors import services
+from tests.processors.converting import convert
 from tests.processors.services import MARKDOWN, Service
 
 

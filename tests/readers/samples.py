@@ -3,8 +3,10 @@
 import gzip
 import io
 import lzma
+import struct
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from email.message import EmailMessage
 from pathlib import Path
@@ -20,10 +22,19 @@ RELS = "http://schemas.openxmlformats.org/package/2006/relationships"
 TYPES = "http://schemas.openxmlformats.org/package/2006/content-types"
 ODF = "urn:oasis:names:tc:opendocument:xmlns:"
 
-PNG = bytes.fromhex(
-    "89504e470d0a1a0a0000000d4948445200000001000000010802000000907753de"
-    "0000000c4944415408d763f8cfc000000301010018dd8db00000000049454e44ae426082"
-)
+
+def png(shade: int = 0, side: int = 80) -> bytes:
+    """A square of one shade of grey."""
+
+    def block(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    head = struct.pack(">IIBBBBB", side, side, 8, 0, 0, 0, 0)
+    rows = zlib.compress((b"\0" + bytes([shade]) * side) * side)
+    return b"\x89PNG\r\n\x1a\n" + block(b"IHDR", head) + block(b"IDAT", rows) + block(b"IEND", b"")
+
+
+PNG = png()
 
 
 def zipped(members: Mapping[str, bytes | str]) -> bytes:

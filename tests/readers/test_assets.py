@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gristmill.errors import Permanent, Transient, WorkError
-from gristmill.ingest.assets import LocalAnalyst, VisionAnalyst, VisionConfig, reusable
+from gristmill.ingest.assets import LocalAnalyst, VisionAnalyst, VisionConfig
 from gristmill.ingest.readers import ReaderPool, ReadLimits
 from tests.embedding.endpoint import Answer, Asked, Endpoint, serve
 from tests.readers import samples
@@ -93,10 +93,3 @@ async def test_an_image_without_letters_says_nothing_and_is_no_failure(
     assert await local.describe(samples.save(tmp_path, "a.png", samples.PNG), "image/png", tmp_path) == ""
     wmf = samples.save(tmp_path, "a.wmf", b"\xd7\xcd\xc6\x9a" + bytes(100))
     assert await local.describe(wmf, "image/wmf", tmp_path) == ""
-
-
-def test_what_was_described_before_is_used_again_as_far_as_asked() -> None:
-    assert reusable("any", same_document=False)
-    assert reusable("document", same_document=True)
-    assert not reusable("document", same_document=False)
-    assert not reusable("force", same_document=True)

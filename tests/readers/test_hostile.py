@@ -3,6 +3,7 @@
 import gzip
 import io
 import struct
+import tarfile
 import zipfile
 import zlib
 from pathlib import Path
@@ -117,6 +118,23 @@ async def test_archives_that_unfold_without_end_are_refused(reads: Reader) -> No
         await code_of(reads, samples.zipped({"a": zlib.compress(zeros) * 50}), "a.zip", embedded_mb=1)
         == "bomb"
     )
+
+
+async def test_a_sparse_archive_is_refused_before_it_is_written_out(reads: Reader) -> None:
+    """Ten gigabytes of nothing, in a kilobyte."""
+    member = tarfile.TarInfo("sparse.bin")
+    member.size, member.type = 512, tarfile.GNUTYPE_SPARSE
+    head = bytearray(member.tobuf(tarfile.GNU_FORMAT))
+    head[386:410] = b"%011o\0%011o\0" % (0, 512)
+    head[483:495] = b"\x80" + (10 * 2**30).to_bytes(11, "big")
+    head[148:156] = b" " * 8
+    head[148:156] = b"%06o\0 " % sum(head)
+    assert await code_of(reads, bytes(head) + b"x" * 512 + bytes(1024), "a.tar") == "bomb"
+
+
+async def test_text_in_escape_sequences_is_not_taken_for_ascii(reads: Reader) -> None:
+    text = "粉屋は毎日穀物を挽きます。" * 5
+    assert (await reads(text.encode("iso2022_jp"), "a.txt")).text.strip() == text
 
 
 async def test_an_image_of_too_many_pixels_is_refused(reads: Reader) -> None:

@@ -37,6 +37,9 @@ from tests.readers.texts import TEXTS
         ("ar", "cp1256"),
         ("de", "cp1252"),
         ("de", "utf-32-be"),
+        ("de", "cp437"),
+        ("de", "mac_roman"),
+        ("he", "cp1255"),
         ("pl", "cp1250"),
         ("tr", "cp1254"),
     ],
@@ -46,6 +49,11 @@ def test_text_comes_out_right_in_the_encodings_of_the_world(language: str, encod
         data = text.encode(encoding)
         assert looks_like_text(data)
         assert data.decode(of(data)[0]) == text
+
+
+def test_japanese_bytes_are_not_taken_for_rare_korean_ones() -> None:
+    text = "粉屋は毎日穀物を挽き、パン屋は川のそばの町の市場で小麦粉を買います。今日は天気がとても良いです。"
+    assert of(text.encode("shift_jis"))[0] == "cp932"
 
 
 def test_a_language_is_told_by_its_script_or_its_common_words() -> None:

@@ -8,6 +8,7 @@ TEXTS = {
     "ru": "Это предложение на русском языке. Документы, сохранённые в базе данных, можно искать. Сегодня хорошая погода.",
     "ar": "هذه جملة باللغة العربية. يمكن البحث في المستندات المحفوظة في قاعدة البيانات. الطقس جميل اليوم.",
     "de": "Größe und Maß: Die Übersicht über alle Äpfel lässt sich für jeden Käufer öffnen. Schöne Grüße aus München.",
+    "he": "הטוחן טוחן את התבואה כל יום והאופה קונה קמח בשוק בעיר ליד הנהר. היום מזג האוויר נאה מאוד.",
     "pl": "Zażółć gęślą jaźń. Wszystkie dokumenty można przeszukiwać, a źródła są przechowywane w bazie danych.",
     "tr": "Bugün hava çok güzel. Şu anda İstanbul’da yaşıyoruz ve çocuklar dışarıda oynuyor. Görüşmek üzere.",
 }

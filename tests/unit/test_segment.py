@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gristmill.search import bm25, collapse, postings, segment
+from gristmill.search import bm25, collapse, segment
 from gristmill.search.languages import language_of
 from gristmill.search.lexer import lexemes
-from gristmill.search.postings import Postings
+from gristmill.search.lexicon import Lexicon
 from gristmill.search.segment import Words
-from gristmill.search.store import PostingRow, SegmentRow
+from gristmill.search.store import SegmentRow
 from gristmill.search.tidy import MANY, MOST, merge, plan
 
 texts = st.lists(
@@ -34,26 +34,29 @@ def built(parts: list[str], first: int = 1) -> segment.Segment:
 
 def counts_of(made: segment.Segment) -> dict[int, dict[str, int]]:
     found: dict[int, dict[str, int]] = {int(no): {} for no in made.arrays.nos}
-    for lexeme, one in made.postings.items():
+    for lexeme in made.words.lexicon.names():
+        one = made.words.of(lexeme)
+        assert one is not None
         for place, count in zip(one.places.tolist(), one.counts.tolist(), strict=True):
             found[int(made.arrays.nos[place])][lexeme] = count
     return found
 
 
-@given(st.sets(st.integers(0, 999), min_size=1), st.sampled_from([1000, 70_000]))
-def test_postings_come_out_as_they_went_in(places: set[int], chunks: int) -> None:
-    ordered = np.array(sorted(places), np.int32)
-    given_ = Postings(ordered, (ordered % 255).astype(np.uint8))
-    found = postings.unpack(postings.pack(given_, chunks), chunks)
-    assert found.places.tolist() == ordered.tolist()
-    assert found.counts.tolist() == given_.counts.tolist()
+@given(st.sets(st.text(min_size=1, max_size=6).filter(lambda name: name.encode(errors="ignore") != b"")))
+def test_a_lexicon_finds_each_of_its_names_and_no_other(given_: set[str]) -> None:
+    names = sorted(name for name in given_ if name.encode(errors="ignore").decode() == name)
+    ends = np.arange(1, len(names) + 1) * 3
+    made = Lexicon(Lexicon.of(names, ends).data)
+    assert made.names() == names
+    assert [made.find(name) for name in names] == [(3 * n, 3 * n + 3) for n in range(len(names))]
+    assert made.find("no such name") is None
+    for prefix in {name[:1] for name in names}:
+        found = dict(made.beginning_with(prefix))
+        assert found == {name: 3 for name in names if name.startswith(prefix)}
 
 
-def test_a_common_lexeme_takes_a_bit_a_chunk_and_a_rare_one_some_bytes() -> None:
-    every = Postings(np.arange(8000, dtype=np.int32), np.ones(8000, np.uint8))
-    assert len(postings.pack(every, 8000)) == 1 + 1000 + 8000
-    one = Postings(np.array([7], np.int32), np.ones(1, np.uint8))
-    assert len(postings.pack(one, 8000)) == 4
+def test_a_count_stops_at_what_a_byte_holds() -> None:
+    assert counts_of(built(["mill " * 300]))[1]["mill"] == 255
 
 
 @given(texts)
@@ -74,15 +77,8 @@ def test_a_merge_holds_what_is_left_of_its_parts(
     parts = [built(one), built(other, first=100)]
     nos = [int(no) for part in parts for no in part.arrays.nos]
     left = sorted(data.draw(st.sets(st.sampled_from(nos), min_size=1)))
-    rows = sorted(
-        (
-            PostingRow(lexeme, number, postings.pack(found, len(part.arrays.nos)))
-            for number, part in enumerate(parts)
-            for lexeme, found in part.postings.items()
-        ),
-        key=lambda row: (row.lexeme, row.segment),
-    )
-    merged = merge([0, 1], [part.arrays for part in parts], rows, np.array(left), frozenset({"english"}))
+    gone = np.array(sorted(set(nos) - set(left)), np.int64)
+    merged = merge([(part.arrays, part.words) for part in parts], gone, frozenset({"english"}))
     every = counts_of(parts[0]) | counts_of(parts[1])
     assert counts_of(merged) == {no: every[no] for no in left}
     stored = segment.store_form(merged.arrays)
@@ -97,8 +93,7 @@ def test_scores_are_bm25_of_plain_python(parts: list[str]) -> None:
     counts = list(counts_of(made).values())
     asked = ["mill", "stone", "知识"]
     terms = [
-        bm25.gather(1.0, [(0, made.postings[name])] if name in made.postings else [], len(parts))
-        for name in asked
+        bm25.gather(1.0, [(0, found)] if (found := made.words.of(name)) else [], len(parts)) for name in asked
     ]
     scores = bm25.score(terms, made.arrays.lengths)
     mean = sum(sum(count.values()) for count in counts) / len(counts)

@@ -10,6 +10,7 @@ from gristmill.organisation import OrgId
 
 BaseId = NewType("BaseId", UUID)
 OnRestart = Literal["resume", "park"]
+Reuse = Literal["any", "document", "force"]
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,11 @@ class Base:
     def ignore(self) -> list[str]:
         """Patterns of what its folders leave out."""
         return self.settings.get("ignore", [])
+
+    @property
+    def asset_reuse(self) -> Reuse:
+        """Whether what was said of an equal image before will do: for any document, for the same, or never."""
+        return self.settings.get("assetReuse", "any")
 
     @property
     def include_hidden(self) -> bool:

@@ -4,14 +4,15 @@ The caller shares the turn of every base that is concerned, and has proved the l
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gristmill.catalog.assets import NewAsset, add_assets
 from gristmill.catalog.item import Item, ItemId
 from gristmill.catalog.moves import settle_above
 from gristmill.catalog.store import queries
-from gristmill.catalog.sweep import collect_contents
+from gristmill.catalog.sweep import collect_contents, doom_free_blobs
 from gristmill.db import Tx
 
 
@@ -28,6 +29,14 @@ class Opened(Item):
     live_recipe: str | None = None
     begun_content: bytes | None = None
     begun_recipe: str | None = None
+    live_validators: dict[str, str] | None = None  # what tells whether a page changed since
+    filed_content: bytes | None = None  # whose embedded documents are its children
+    holds: bool = False  # whether it has children at all
+
+    @property
+    def depth(self) -> int:
+        """How many documents it is inside of."""
+        return int(self.source.get("depth", 0))
 
 
 async def begin_reading(tx: Tx, wanted: Sequence[tuple[ItemId, int]]) -> list[Opened]:
@@ -71,6 +80,8 @@ class NewVersion:
     version: int
     content: bytes
     recipe: str
+    original: bytes | None = None  # a page's bytes, as they were fetched
+    validators: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True)
@@ -116,6 +127,19 @@ async def whole_content(tx: Tx, digest: bytes) -> list[str] | None:
     return found[0] if found else None
 
 
+@dataclass(frozen=True)
+class ResumePoint:
+    """A page that may be read only in part, and where it begins; all before it is kept."""
+
+    page: int
+    start: int
+
+
+async def resume_point(tx: Tx, digest: bytes) -> ResumePoint | None:
+    """Where the reading of a paged content can go on; None when it begins at the beginning."""
+    return await queries.maybe(tx, ResumePoint, "resume_point", hash=digest)
+
+
 async def parts_of(tx: Tx, digest: bytes, after: int) -> list["ContentPart"]:
     """Some parts of a content, from a place on where one begins."""
     return await queries.many(tx, ContentPart, "parts_of", hash=digest, after=after)
@@ -131,6 +155,8 @@ async def keep_versions(tx: Tx, versions: Sequence[NewVersion]) -> None:
             versions=[new.version for new in versions],
             hashes=[new.content for new in versions],
             recipes=[new.recipe for new in versions],
+            originals=[new.original for new in versions],
+            validators=[json.dumps(dict(new.validators)) for new in versions],
         )
 
 
@@ -144,12 +170,19 @@ class Whole:
     warnings: Sequence[str]
     size_bytes: int | None
     timeline: dict[str, Any]
+    assets: Sequence[NewAsset] = ()
+
+    @property
+    def waiting(self) -> int:
+        """How many of its images have still to be described."""
+        return sum(one.text is None for one in self.assets)
 
 
 @dataclass(frozen=True)
 class _Forgotten:
     item_id: ItemId
     content_hash: bytes
+    original: bytes | None
 
 
 async def publish(tx: Tx, done: Sequence[Whole]) -> set[ItemId]:
@@ -162,12 +195,15 @@ async def publish(tx: Tx, done: Sequence[Whole]) -> set[ItemId]:
             "warnings": list(whole.warnings),
             "size_bytes": whole.size_bytes,
             "timeline": whole.timeline,
+            "analysed": not whole.waiting,
         }
         for whole in done
     ]
     published = await queries.values(tx, "publish_items", documents=json.dumps(documents))
+    await add_assets(tx, [(whole.item_id, whole.version, one) for whole in done for one in whole.assets])
     forgotten = await queries.many(tx, _Forgotten, "forget_versions", ids=published)
     await collect_contents(tx, sorted({row.content_hash for row in forgotten}))
+    await doom_free_blobs(tx, [row.original for row in forgotten if row.original is not None])
     await settle_above(tx, published)
     return {row.item_id for row in forgotten}
 
@@ -194,6 +230,12 @@ class ContentPart:
 async def live_parts(tx: Tx, item_id: ItemId, *, after: int = 0, limit: int = 16) -> list[ContentPart]:
     """The content of the version that answers, from a place on where a part begins."""
     return await queries.many(tx, ContentPart, "live_parts", id=item_id, after=after, limit=limit)
+
+
+async def live_original(tx: Tx, item_id: ItemId) -> str | None:
+    """The name in the store of a page's bytes, as they were when the version that answers was fetched."""
+    found = await queries.values(tx, "live_original", id=item_id)
+    return found[0] if found else None
 
 
 async def timeline(tx: Tx, item_id: ItemId) -> dict[str, Any]:

@@ -36,6 +36,7 @@ class Item:
     created_at: datetime
     updated_at: datetime
     percent: float | None = None  # how far the wanted version is, where that was asked for
+    waiting_for: str | None = None  # what keeps it from going on
     acl: list[str] | None = None  # its own list; None inherits
     metadata: dict[str, Any] = field(default_factory=dict[str, Any])
 

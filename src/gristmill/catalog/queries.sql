@@ -151,6 +151,10 @@ update item i
 returning i.id, i.base_id, i.parent_id, i.type, i.title, i.status, i.error_code, i.error_message, i.warnings, i.source,
           i.size_bytes, i.wanted_version, i.live_version, i.chunk_count, i.left_out, i.created_at, i.updated_at, i.acl, i.metadata;
 
+-- name: has_children
+-- Whether anything is filed below an item.
+select exists (select from item where parent_id = %(id)s);
+
 -- name: stale_children
 -- Children that an earlier version of a container listed and this one does not.
 select id from item
@@ -162,7 +166,9 @@ select i.id, i.base_id, i.parent_id, i.type, i.title, i.status, i.error_code, i.
        i.size_bytes, i.wanted_version, i.live_version, i.chunk_count, i.left_out, i.created_at, i.updated_at, i.acl, i.metadata,
        case when i.status = 'completed' then null
             when i.type in ('directory', 'sitemap', 'connector') then item_progress(i.id)
-            else (select p.percent from progress p where p.item_id = i.id and p.version = i.wanted_version) end as percent
+            else (select p.percent from progress p where p.item_id = i.id and p.version = i.wanted_version) end as percent,
+       case when i.status not in ('completed', 'failed', 'deleting') then
+            (select p.note from progress p where p.item_id = i.id and p.version = i.wanted_version) end as waiting_for
   from item i join base b on b.id = i.base_id left join item o on o.id = i.acl_from
  where i.id = %(id)s and i.status <> 'deleting' and b.status <> 'deleting' and (%(org)s::uuid is null or b.org_id = %(org)s)
    and item_seen(%(eyes)s::text[], i.acl_from, o.acl, b.acl);
@@ -182,7 +188,9 @@ select i.id, i.base_id, i.parent_id, i.type, i.title, i.status, i.error_code, i.
        i.size_bytes, i.wanted_version, i.live_version, i.chunk_count, i.left_out, i.created_at, i.updated_at, i.acl, i.metadata,
        case when i.status in ('completed', 'deleting') then null
             when i.type in ('directory', 'sitemap', 'connector') then item_progress(i.id)
-            else (select p.percent from progress p where p.item_id = i.id and p.version = i.wanted_version) end as percent
+            else (select p.percent from progress p where p.item_id = i.id and p.version = i.wanted_version) end as percent,
+       case when i.status not in ('completed', 'failed', 'deleting') then
+            (select p.note from progress p where p.item_id = i.id and p.version = i.wanted_version) end as waiting_for
   from item i join base b on b.id = i.base_id left join item o on o.id = i.acl_from
  where i.base_id = %(base)s and (%(deleting)s or i.status <> 'deleting')
    and item_seen(%(eyes)s::text[], i.acl_from, o.acl, b.acl)
@@ -345,7 +353,9 @@ moved as (
 select i.id, i.base_id, i.parent_id, i.type, i.title, i.status, i.error_code, i.error_message, i.warnings, i.source,
        i.size_bytes, i.wanted_version, i.live_version, i.chunk_count, i.left_out, i.created_at, i.updated_at, i.acl, i.metadata, i.body,
        (select b.name from blob b where b.hash = i.blob_hash) as blob_name, live.content_hash as live_content, live.recipe as live_recipe,
-       begun.content_hash as begun_content, begun.recipe as begun_recipe
+       begun.content_hash as begun_content, begun.recipe as begun_recipe, i.filed_content,
+       live.validators as live_validators,
+       exists (select from item c where c.parent_id = i.id) as holds
   from moved i
   left join item_version live on live.item_id = i.id and live.version = i.live_version
   left join item_version begun on begun.item_id = i.id and begun.version = i.wanted_version;
@@ -384,20 +394,32 @@ select warnings from content where hash = %(hash)s and characters is not null;
 -- Parts of a content, after a place in it.
 select start, text, page from content_part where content_hash = %(hash)s and start >= %(after)s order by start limit 16;
 
+-- name: resume_point
+-- The last page that something is kept of, and where it begins, if all before it is there.
+with last as (
+    select p.page, min(p.start) as start from content_part p
+     where p.content_hash = %(hash)s and p.page is not null group by p.page order by p.page desc limit 1)
+select l.page, l.start from last l
+ where l.page > 1 and l.start = (
+    select sum(length(p.text)) from content_part p where p.content_hash = %(hash)s and p.start < l.start);
+
 -- name: keep_versions
 -- Ties versions of items to their contents, and to what cuts and embeds them.
-insert into item_version (item_id, version, content_hash, recipe)
-select u.item, u.version, u.hash, u.recipe
-  from unnest(%(items)s::uuid[], %(versions)s::int[], %(hashes)s::bytea[], %(recipes)s::text[]) u(item, version, hash, recipe)
-on conflict (item_id, version) do update set content_hash = excluded.content_hash, recipe = excluded.recipe;
+insert into item_version (item_id, version, content_hash, recipe, original, validators)
+select u.item, u.version, u.hash, u.recipe, u.original, u.validators::jsonb
+  from unnest(%(items)s::uuid[], %(versions)s::int[], %(hashes)s::bytea[], %(recipes)s::text[], %(originals)s::bytea[],
+              %(validators)s::text[]) u(item, version, hash, recipe, original, validators)
+on conflict (item_id, version) do update
+   set content_hash = excluded.content_hash, recipe = excluded.recipe, original = excluded.original,
+       validators = excluded.validators;
 
 -- name: publish_items
 -- The versions that are wanted become the ones that answer.
 with done as (
     select * from json_to_recordset(%(documents)s::json)
-        as u(id uuid, version int, chunks int, warnings text[], size_bytes bigint, timeline jsonb)),
+        as u(id uuid, version int, chunks int, warnings text[], size_bytes bigint, timeline jsonb, analysed boolean)),
 told as (
-    update item_version v set timeline = d.timeline from done d where v.item_id = d.id and v.version = d.version)
+    update item_version v set timeline = d.timeline, analysed = d.analysed from done d where v.item_id = d.id and v.version = d.version)
 update item i
    set status = 'completed', live_version = d.version, chunk_count = d.chunks, warnings = d.warnings,
        size_bytes = coalesce(d.size_bytes, i.size_bytes), error_code = null, error_message = null,
@@ -418,7 +440,7 @@ returning i.id;
 -- Every version but the one that answers is forgotten; whose, and what they were made of.
 delete from item_version v using item i
  where v.item_id = any (%(ids)s::uuid[]) and i.id = v.item_id and v.version is distinct from i.live_version
-returning v.item_id, v.content_hash;
+returning v.item_id, v.content_hash, v.original;
 
 -- name: live_parts
 -- The canonical content of the version that answers, in parts, after a place in it.
@@ -427,6 +449,13 @@ select p.start, p.text, p.page from item i
   join content_part p on p.content_hash = v.content_hash
  where i.id = %(id)s and p.start >= %(after)s
  order by p.start limit %(limit)s;
+
+-- name: live_original
+-- The name of a page's bytes in the store, as they were fetched for the version that answers.
+select b.name from item i
+  join item_version v on v.item_id = i.id and v.version = i.live_version
+  join blob b on b.hash = v.original
+ where i.id = %(id)s;
 
 -- name: timeline
 -- What the making of the version that answers took.
@@ -460,6 +489,193 @@ delete from progress p
    and not exists (select from item i where i.id = p.item_id and i.wanted_version = p.version
                       and i.status in ('processing', 'reading', 'embedding'));
 
+-- name: keep_embedded
+-- Documents that were found inside contents.
+insert into embedded (content_hash, mark, number, name, blob_hash, size)
+select u.content, u.mark, u.number, u.name, u.blob, u.size
+  from unnest(%(contents)s::bytea[], %(marks)s::bytea[], %(numbers)s::int[], %(names)s::text[], %(blobs)s::bytea[],
+              %(sizes)s::bigint[]) u(content, mark, number, name, blob, size)
+on conflict do nothing;
+
+-- name: embedded_in
+-- Documents that were found inside a content, in order.
+select number, name, blob_hash as blob, size from embedded where content_hash = %(content)s order by number, mark;
+
+-- name: children_of
+-- The embedded documents that are filed below a document.
+select id, source_key, blob_hash as blob, status, listed_version from item
+ where parent_id = %(parent)s and listed_version > 0 and status <> 'deleting' order by id;
+
+-- name: embedded_elsewhere
+-- How many embedded documents the outermost document above this one holds at any depth, beside this one's own children.
+with recursive up(id, parent_id, height) as (
+    select i.id, i.parent_id, 0 from item i where i.id = %(id)s
+    union all
+    select p.id, p.parent_id, u.height + 1 from up u join item p on p.id = u.parent_id
+     where p.type not in ('directory', 'sitemap', 'connector'))
+select count(*)::int from item_subtree(array[(select u.id from up u order by u.height desc limit 1)]) s
+  join item i on i.id = s.id
+ where s.depth > 0 and i.status <> 'deleting' and i.parent_id <> %(id)s;
+
+-- name: filed_for
+-- Whether a version's embedded documents are filed, as this content has them.
+select id from item where id = %(id)s and filed_version = %(version)s and filed_content = %(content)s;
+
+-- name: refile
+-- Embedded documents that their document's new version still has: given its bytes, and wanted anew.
+update item i
+   set listed_version = %(version)s, wanted_version = i.wanted_version + 1, blob_hash = u.blob, size_bytes = u.size,
+       error_code = null, error_message = null, updated_at = clock_now(), status = 'processing',
+       cause = (select p.cause from item p where p.id = i.parent_id)
+  from unnest(%(ids)s::uuid[], %(blobs)s::bytea[], %(sizes)s::bigint[]) u(id, blob, size)
+ where i.id = u.id and i.status <> 'deleting'
+returning i.id, i.base_id, i.parent_id, i.type, i.title, i.status, i.error_code, i.error_message, i.warnings, i.source,
+          i.size_bytes, i.wanted_version, i.live_version, i.chunk_count, i.left_out, i.created_at, i.updated_at, i.acl, i.metadata;
+
+-- name: stay_filed
+-- Embedded documents that their document's new version still has, and that stay as they are.
+update item set listed_version = %(version)s where id = any (%(ids)s::uuid[]);
+
+-- name: set_filed
+-- The embedded documents of a version are filed, as a content has them.
+update item set filed_version = %(version)s, filed_content = %(content)s where id = %(id)s;
+
+-- name: keep_assets
+-- Images and tables that were found inside contents.
+insert into content_asset (content_hash, hash, number, kind, media_type, size, page, start, "end", caption, inline, blob_hash)
+select decode(u.content, 'hex'), decode(u.hash, 'hex'), u.number, u.kind, u.media_type, u.size, u.page, u.start, u."end",
+       u.caption, u.inline, decode(u.blob, 'hex')
+  from json_to_recordset(%(assets)s::json)
+       u(content text, hash text, number int, kind text, media_type text, size bigint, page int, start bigint, "end" bigint,
+         caption text, inline boolean, blob text)
+on conflict do nothing;
+
+-- name: mark_inline
+-- Images whose text is a part of the content.
+update content_asset set inline = true where content_hash = %(content)s and hash = any (%(hashes)s::bytea[]);
+
+-- name: assets_in
+-- Images and tables that were found inside a content, in order.
+select hash, number, kind, media_type, size, page, start, "end", caption, inline, blob_hash
+  from content_asset where content_hash = %(content)s order by number, hash;
+
+-- name: said_of
+-- What an analyst said before of images with these bytes, for any item or for one.
+select distinct on (a.hash) a.hash, a.text from asset a
+ where a.hash = any (%(hashes)s::bytea[]) and a.analyst = %(analyst)s and a.state = 'described'
+   and (%(item)s::uuid is null or a.item_id = %(item)s)
+ order by a.hash, a.item_id, a.version;
+
+-- name: add_assets
+-- () -> described | waiting, for the images of versions.
+insert into asset (item_id, version, hash, analyst, state, text)
+select u.item, u.version, u.hash, u.analyst, case when u.text is null then 'waiting' else 'described' end,
+       coalesce(u.text, '')
+  from unnest(%(items)s::uuid[], %(versions)s::int[], %(hashes)s::bytea[], %(analysts)s::text[], %(texts)s::text[])
+       u(item, version, hash, analyst, text)
+on conflict do nothing;
+
+-- name: next_asset
+-- The next image that waits, of a version that answers, of an item that is not being deleted.
+select a.hash, c.media_type, c.page, c.start, a.state = 'asking' as asking, b.name as blob, i.title
+  from asset a
+  join item i on i.id = a.item_id and i.live_version = a.version and i.status <> 'deleting'
+  join item_version v on v.item_id = a.item_id and v.version = a.version
+  join content_asset c on c.content_hash = v.content_hash and c.hash = a.hash
+  join blob b on b.hash = c.blob_hash
+ where a.item_id = %(item)s and a.version = %(version)s and a.state in ('waiting', 'asking')
+ order by c.number, a.hash limit 1;
+
+-- name: set_asking
+-- waiting -> asking.
+update asset set state = 'asking' where item_id = %(item)s and version = %(version)s and hash = %(hash)s;
+
+-- name: put_back
+-- asking -> waiting.
+update asset set state = 'waiting'
+ where item_id = %(item)s and version = %(version)s and hash = %(hash)s and state = 'asking';
+
+-- name: lock_answering
+-- The place behind the last chunk of a version, if it answers; its item is the caller's until the transaction ends.
+select i.chunk_count from item i
+ where i.id = %(item)s and i.live_version = %(version)s and i.status <> 'deleting' for no key update of i;
+
+-- name: set_described
+-- waiting | asking -> described.
+update asset set state = 'described', text = %(text)s, error_code = null, error_message = null
+ where item_id = %(item)s and version = %(version)s and hash = %(hash)s;
+
+-- name: more_chunks
+-- What an image says answers too.
+update item set chunk_count = chunk_count + %(chunks)s, updated_at = clock_now() where id = %(item)s;
+
+-- name: give_up_assets
+-- waiting | asking -> failed.
+update asset set state = 'failed', error_code = %(code)s, error_message = %(message)s
+ where item_id = %(item)s and version = %(version)s and state in ('waiting', 'asking')
+   and (%(hash)s::bytea is null or hash = %(hash)s);
+
+-- name: set_analysed
+-- No image of a version waits any more: noted once.
+with noted as (
+    update item_version v set analysed = true
+     where v.item_id = %(item)s and v.version = %(version)s and not v.analysed
+       and not exists (select from asset a where a.item_id = v.item_id and a.version = v.version
+                          and a.state in ('waiting', 'asking'))
+    returning v.item_id, v.version)
+select (select count(*)::int from asset a where a.item_id = n.item_id and a.version = n.version) as assets,
+       (select count(*)::int from asset a where a.item_id = n.item_id and a.version = n.version and a.state = 'failed') as failed,
+       i.warnings
+  from noted n join item i on i.id = n.item_id;
+
+-- name: reopen_assets
+-- failed -> waiting, in the versions that answer.
+with back as (
+    update asset a set state = 'waiting', error_code = null, error_message = null
+      from item i where i.id = any (%(ids)s::uuid[]) and a.item_id = i.id and a.version = i.live_version and a.state = 'failed'
+    returning a.item_id, a.version)
+select distinct item_id as id, version from back order by 1;
+
+-- name: show_assets
+-- The images and tables of the version that answers, and what was said of them.
+select c.hash, c.number, c.kind, c.media_type, c.size, c.page, c.start, c."end", c.caption, c.inline, c.blob_hash,
+       a.state, a.text, a.error_code, a.error_message
+  from item i
+  join item_version v on v.item_id = i.id and v.version = i.live_version
+  join content_asset c on c.content_hash = v.content_hash
+  left join asset a on a.item_id = i.id and a.version = v.version and a.hash = c.hash
+ where i.id = %(item)s and c.number > %(after)s and (%(hash)s::bytea is null or c.hash = %(hash)s)
+ order by c.number, c.hash limit %(limit)s;
+
+-- name: blob_name
+-- The name of a blob in the store.
+select name from blob where hash = %(hash)s;
+
+-- name: conversion
+-- The conversion for a version of an item.
+select item_id, version, processor, remote_id, checks, waited, progress, position
+  from conversion where item_id = %(item)s and version = %(version)s;
+
+-- name: save_conversion
+-- () | starting | under way -> starting | under way.
+insert into conversion (item_id, version, processor, remote_id, checks, waited, progress, position)
+values (%(item)s, %(version)s, %(processor)s, %(remote_id)s, %(checks)s, %(waited)s, %(progress)s, %(position)s)
+on conflict (item_id, version) do update
+   set remote_id = excluded.remote_id, checks = excluded.checks, waited = excluded.waited, progress = excluded.progress,
+       position = excluded.position;
+
+-- name: drop_conversions
+-- Forgets the conversions of items, of one version or of all.
+delete from conversion where item_id = any (%(ids)s::uuid[]) and (%(version)s::int is null or version = %(version)s)
+returning item_id, version, processor, remote_id, checks, waited, progress, position;
+
+-- name: forsaken_conversions
+-- Items with conversions that no job looks after.
+select distinct c.item_id from conversion c
+ where not exists (select from job j where j.subject = c.item_id and j.kind = 'check_file_processing_result'
+                      and j.state <> 'dead' and (j.payload ->> 'version')::int = c.version)
+ limit %(limit)s;
+
 -- name: to_remove
 -- Items of subtrees that are being deleted, and hold none.
 select item_removable(%(roots)s::uuid[], %(limit)s::int);
@@ -479,11 +695,13 @@ with hit as materialized (
     select id, blob_hash from item where id = any (%(ids)s::uuid[])),
 used as materialized (
     select distinct v.content_hash as hash from item_version v where v.item_id = any (%(ids)s::uuid[])),
+fetched as materialized (
+    select distinct v.original as hash from item_version v where v.item_id = any (%(ids)s::uuid[]) and v.original is not null),
 gone as (
     delete from item i using hit where i.id = hit.id returning i.id)
 select (select count(*)::int from gone) as items,
        array(select hash from used) as contents,
-       array(select distinct blob_hash from hit where blob_hash is not null) as blobs;
+       array(select blob_hash from hit where blob_hash is not null union select hash from fetched) as blobs;
 
 -- name: lock_contents
 -- Contents that nobody takes into use until the transaction ends; one that is being used right now is passed over.
@@ -494,23 +712,37 @@ select hash from content where hash = any (%(hashes)s::bytea[]) for update skip 
 delete from content c
  where c.hash = any (%(hashes)s::bytea[]) and not exists (select from item_version v where v.content_hash = c.hash);
 
+-- name: blobs_inside
+-- What is kept of the insides of contents.
+select e.blob_hash from embedded e where e.content_hash = any (%(hashes)s::bytea[])
+ union
+select a.blob_hash from content_asset a where a.content_hash = any (%(hashes)s::bytea[]) and a.blob_hash is not null;
+
 -- name: lock_blobs
 -- Blobs that nobody takes into use until the transaction ends; waits for who is doing so right now.
 select hash from blob where hash = any (%(hashes)s::bytea[]) order by hash for update;
 
+-- name: lock_free_blobs
+-- The same; one that somebody is taking into use right now is passed over.
+select hash from blob where hash = any (%(hashes)s::bytea[]) order by hash for update skip locked;
+
+-- name: touch_blob
+-- A blob that is about to be used stays for a while; its name in the store.
+update blob set kept_at = clock_now() where hash = %(hash)s returning name;
+
 -- name: doom_blobs
--- Blobs that no item uses are none any more, and their names doomed.
+-- Blobs that nothing uses are none any more, and their names doomed.
 -- The caller has locked them: this snapshot is newer than the locks.
 with gone as (
     delete from blob b
-     where b.hash = any (%(hashes)s::bytea[]) and not exists (select from item i where i.blob_hash = b.hash)
+     where b.hash = any (%(hashes)s::bytea[]) and blob_unused(b.hash)
     returning b.name)
 insert into stray (name, doomed) select name, true from gone;
 
 -- name: unused_blobs
--- Blobs that were stored long ago, and that no item uses.
+-- Blobs that were stored long ago, and that nothing uses.
 select hash from blob b
- where b.kept_at < clock_now() - interval '30 minutes' and not exists (select from item i where i.blob_hash = b.hash)
+ where b.kept_at < clock_now() - interval '30 minutes' and blob_unused(b.hash)
  limit 10000;
 
 -- name: hold_blobs

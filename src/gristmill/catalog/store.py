@@ -266,6 +266,11 @@ async def relist(tx: Tx, listed: Sequence[tuple[ItemId, NewItem]], version: int)
     )
 
 
+async def has_children(tx: Tx, item_id: ItemId) -> bool:
+    """Whether anything is filed below an item."""
+    return (await queries.values(tx, "has_children", id=item_id))[0]
+
+
 async def stale_children(tx: Tx, parent_id: ItemId, version: int) -> list[ItemId]:
     """Children that only earlier versions of their container listed."""
     return await queries.values(tx, "stale_children", parent=parent_id, version=version)

@@ -45,30 +45,53 @@ async def lock_items(tx: Tx, ids: Sequence[ItemId]) -> list[ItemId]:
 async def remove_items(tx: Tx, ids: Sequence[ItemId]) -> Removed:
     """Remove items, which hold no others, with all that only they use."""
     gone = await queries.one(tx, _Gone, "remove_items", ids=list(ids))
-    contents = await collect_contents(tx, gone.contents)
-    return Removed(gone.items, contents, await doom_blobs(tx, gone.blobs))
+    contents, inside = await _collect(tx, gone.contents)
+    return Removed(gone.items, contents, await doom_blobs(tx, [*gone.blobs, *inside]))
 
 
 async def collect_contents(tx: Tx, hashes: Sequence[bytes]) -> int:
-    """Forget those of the contents that no version uses; how many.
+    """Forget those of the contents that no version uses, with what they hold; how many.
 
     Locked first and looked at second: a look from before the lock would not see who began to use one meanwhile.
     """
+    collected, inside = await _collect(tx, hashes)
+    await doom_free_blobs(tx, inside)
+    return collected
+
+
+async def _collect(tx: Tx, hashes: Sequence[bytes]) -> tuple[int, list[bytes]]:
+    """How many contents are forgotten, and the blobs that they held."""
     locked = await queries.values(tx, "lock_contents", hashes=list(hashes)) if hashes else []
-    return await queries.run(tx, "collect_contents", hashes=locked) if locked else 0
+    if not locked:
+        return 0, []
+    inside: list[bytes] = await queries.values(tx, "blobs_inside", hashes=locked)
+    return await queries.run(tx, "collect_contents", hashes=locked), inside
 
 
 # ── blobs, and names in the store that are no blob's ─────────────────────────────────────────────────────
 
 
 async def doom_blobs(tx: Tx, hashes: Sequence[bytes]) -> int:
-    """Have those of the blobs leave the store that no item uses; how many. Locked first, looked at second."""
+    """Have those of the blobs leave the store that nothing uses; how many. Locked first, looked at second."""
     locked = await queries.values(tx, "lock_blobs", hashes=list(hashes)) if hashes else []
     return await queries.run(tx, "doom_blobs", hashes=locked) if locked else 0
 
 
+async def doom_free_blobs(tx: Tx, hashes: Sequence[bytes]) -> int:
+    """The same, without waiting: one that somebody is taking into use is left to a later collection. For
+    transactions that take blobs into use themselves, which would else wait for each other."""
+    locked = await queries.values(tx, "lock_free_blobs", hashes=list(hashes)) if hashes else []
+    return await queries.run(tx, "doom_blobs", hashes=locked) if locked else 0
+
+
+async def touch_blob(tx: Tx, digest: bytes) -> str | None:
+    """Have a blob stay for a while though nothing uses it yet; its name in the store, None when it is not kept."""
+    found = await queries.values(tx, "touch_blob", hash=digest)
+    return found[0] if found else None
+
+
 async def unused_blobs(tx: Tx) -> list[bytes]:
-    """Blobs that were stored long ago, and that no item uses."""
+    """Blobs that were stored long ago, and that nothing uses."""
     return await queries.values(tx, "unused_blobs")
 
 

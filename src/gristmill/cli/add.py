@@ -2,15 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+from uuid import UUID
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from gristmill import clock
 from gristmill.cli.session import Refused, Session
 
+POLL = timedelta(milliseconds=300)
 _ENDED = ("completed", "failed")
 _CONTAINERS = ("directory", "sitemap", "connector")
 _MOST_BARS = 12
@@ -120,11 +124,25 @@ async def _see_through(
                 progress.update(overall, completed=sum(_percent(item) for item in state.values()))
 
         await session.client.wait(base_id, list(state), told=told)
-    found = list(state.values())
-    for item in state.values():
-        if item["type"] in _CONTAINERS:
-            found += [dict(one) for one in await session.client.items(base_id, under=item["id"])]
-    return found
+        below = await _below(session, base_id, list(state))
+        while any(item["status"] not in _ENDED for item in below):  # documents inside documents come later
+            await clock.pause(POLL)
+            below = await _below(session, base_id, list(state))
+    return [*state.values(), *below]
+
+
+async def _below(session: Session, base_id: str, roots: Sequence[str]) -> list[dict[str, Any]]:
+    """All that is below these items. Ids are ordered by time: what holds an item comes before it."""
+    found: dict[str, dict[str, Any]] = {}
+    cursor: str | None = str(UUID(int=UUID(min(roots)).int - 1)) if roots else None
+    while cursor is not None:
+        params = {"parentId": "*", "limit": 500, "cursor": cursor}
+        page = await session.call("GET", f"/knowledge-bases/{base_id}/items", params=params)
+        for item in page["items"]:
+            if item["parentId"] in found or item["parentId"] in roots:
+                found[item["id"]] = item
+        cursor = page["nextCursor"]
+    return list(found.values())
 
 
 def _percent(item: dict[str, Any]) -> int:

@@ -15,6 +15,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from datetime import timedelta
+from typing import Any
 
 import psycopg
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
@@ -28,6 +29,7 @@ log = logging.getLogger(__name__)
 _LOST = (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout)
 
 
+_KEYWORDS: Any = {"autocommit": True, "application_name": "gristmill"}
 Seal = Callable[[Tx], Awaitable[None]]
 _seal: ContextVar[Seal | None] = ContextVar("seal", default=None)
 
@@ -66,7 +68,7 @@ class Database:
             open=False,
             timeout=self._patience,
             reconnect_timeout=self._patience,
-            kwargs={"autocommit": True, "application_name": "gristmill"},
+            kwargs=_KEYWORDS,
             name="gristmill",
         )
 
@@ -82,18 +84,23 @@ class Database:
         await self._pool.close(timeout=5)
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncGenerator[Tx]:
+    async def transaction(self, *, large: bool = False) -> AsyncGenerator[Tx]:
         """One transaction: committed at the end of the block, rolled back when it raises."""
-        async with self.connection() as connection, connection.transaction():
+        async with self.connection(large=large) as connection, connection.transaction():
             yield connection
             if (seal := _seal.get()) is not None:
                 await seal(connection)
 
     @asynccontextmanager
-    async def connection(self) -> AsyncGenerator[Tx]:
-        """A connection on which every statement is its own transaction."""
+    async def connection(self, *, large: bool = False) -> AsyncGenerator[Tx]:
+        """A connection on which every statement is its own transaction. One for `large` rows, of some megabytes, is
+        made for them alone: a connection holds on to as much memory as its largest message took."""
         try:
             async with AsyncExitStack() as stack:
+                if large:
+                    made = await psycopg.AsyncConnection.connect(self.url, **_KEYWORDS)
+                    yield await stack.enter_async_context(made)
+                    return
                 connection = await stack.enter_async_context(self._pool.connection())
                 # A restarted server leaves every idle connection dead: each is met at most once.
                 for _ in range(self._pool.max_size):

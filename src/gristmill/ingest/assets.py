@@ -8,7 +8,7 @@
     401, 403                              Permanent vision_unauthorized
     any other 4xx, or an odd answer       Permanent vision_refused
 
-A description is kept by the image's hash and the analyst's identity; `reusable` says when a kept one will do.
+A description is kept by the image's hash and the analyst's identity (analyse.py).
 """
 
 import base64
@@ -17,7 +17,7 @@ import json
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import httpx
 
@@ -25,7 +25,6 @@ from gristmill import net
 from gristmill.errors import NoText, Permanent, Transient, Unreadable, Unsupported
 from gristmill.ingest.readers import Part, ReaderPool, ReadLimits, read, reader_identity
 
-Reuse = Literal["any", "document", "force"]
 _ANSWER_LIMIT = 4 * 1024 * 1024
 _MOST_IMAGE = 20 * 1024 * 1024
 _SHOWN = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
@@ -43,14 +42,14 @@ class Analyst(Protocol):
         """What names the maker of a description."""
         ...
 
+    @property
+    def costs(self) -> bool:
+        """Whether asking may cost money."""
+        ...
+
     async def describe(self, path: Path, media_type: str, scratch: Path) -> str:
         """The text of the image; empty when there is none to tell."""
         ...
-
-
-def reusable(reuse: Reuse, *, same_document: bool) -> bool:
-    """Whether a description that was kept for an equal image will do."""
-    return reuse == "any" or (reuse == "document" and same_document)
 
 
 class LocalAnalyst:
@@ -63,6 +62,11 @@ class LocalAnalyst:
     def identity(self) -> str:
         """What names the maker of a description."""
         return f"ocr/{reader_identity(self._limits)}"
+
+    @property
+    def costs(self) -> bool:
+        """Nothing but time."""
+        return False
 
     async def describe(self, path: Path, media_type: str, scratch: Path) -> str:
         """The letters on the image."""
@@ -104,6 +108,11 @@ class VisionAnalyst:
     def identity(self) -> str:
         """The model and what it was asked; where it runs makes no difference."""
         return "vision/" + json.dumps([self._config.model, self._config.prompt], separators=(",", ":"))
+
+    @property
+    def costs(self) -> bool:
+        """It may."""
+        return True
 
     async def close(self) -> None:
         """Close the connections."""

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gristmill.catalog import Base, Opened
+from gristmill.catalog import Base, ContentAsset, EmbeddedDocument, NewAsset, Opened
 from gristmill.embedding import Embedder
 from gristmill.ingest.chunk import Piece
 from gristmill.ingest.readers.results import Part
@@ -45,6 +45,7 @@ class Spent:
     embedded: int = 0
     reused: int = 0
     resumed: int = 0
+    pages_kept: int = 0
 
 
 @dataclass(eq=False)
@@ -59,10 +60,18 @@ class Document:
     source: Source
     recipe: str
     digest: bytes = b""
+    original: bytes | None = None  # the blob of a page's bytes
+    validators: dict[str, str] = field(default_factory=dict[str, str])
     size: int = 0
     written: set[int] = field(default_factory=set[int])
     pieces: deque[Piece] = field(default_factory=deque[Piece])
     parts: list[tuple[int, Part]] = field(default_factory=list[tuple[int, Part]])
+    embedded: list[EmbeddedDocument] = field(default_factory=list[EmbeddedDocument])
+    unkept: list[EmbeddedDocument] = field(default_factory=list[EmbeddedDocument])  # not written yet
+    assets: list[ContentAsset] = field(default_factory=list[ContentAsset])
+    unkept_assets: list[ContentAsset] = field(default_factory=list[ContentAsset])
+    inline: list[bytes] = field(default_factory=list[bytes])  # images whose text is in the content
+    images: list[NewAsset] = field(default_factory=list[NewAsset])  # as they are when it is published
     kept: bool = False  # its version's row is there
     whole: bool = False  # all of it is read
     count: int = 0  # pieces so far
@@ -80,6 +89,8 @@ class Document:
         self.ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._room = asyncio.Event()
         self._room.set()
+        self._marks: set[bytes] = set()
+        self._hashes: set[bytes] = set()
 
     @property
     def key(self) -> tuple[Any, int]:
@@ -106,6 +117,23 @@ class Document:
         """Percent done, short of the end."""
         written = len(self.written) / self.count if self.count else float(self.whole)
         return min(99.0, self.share * (_READ + _WRITTEN * written))
+
+    def holds(self, one: EmbeddedDocument) -> bool:
+        """Whether such a document was found inside it before."""
+        if len(self._marks) != len(self.embedded):
+            self._marks = {other.mark for other in self.embedded}
+        known = one.mark in self._marks
+        self._marks.add(one.mark)
+        return known
+
+    def add_asset(self, one: ContentAsset) -> None:
+        """Note an image or a table that was found inside it, once."""
+        if len(self._hashes) != len(self.assets):
+            self._hashes = {other.hash for other in self.assets}
+        if one.hash not in self._hashes:
+            self._hashes.add(one.hash)
+            self.assets.append(one)
+            self.unkept_assets.append(one)
 
     def take(self, window: Window) -> None:
         """Put in what was read next; pieces that are written already are passed over."""
@@ -170,4 +198,5 @@ class Document:
             "embedded": spent.embedded,
             "reused": spent.reused,
             "resumed": spent.resumed,
+            "pagesKept": spent.pages_kept,
         }

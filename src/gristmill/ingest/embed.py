@@ -11,8 +11,8 @@ of its work, at least `LEAST`, at most `MOST`.
 
 On failure: a text that is refused fails its own document alone. When the embedder is down, everything waits here for a
 while, then goes back to the queue without an attempt being counted. What failed is tried again document by document, in
-ever smaller batches, until it is known whose fault it is: one that keeps failing while others go well has an attempt
-counted. A provider that asked for time is asked again for the same batches.
+ever smaller batches, until it is known whose fault it is: one that keeps failing while others go well, a harmless word if
+there are none, has an attempt counted. A provider that asked for time is asked again for the same batches.
 """
 
 import asyncio
@@ -40,6 +40,7 @@ _GOAL = 0.5  # seconds of embedding in one batch
 _PATIENCE = timedelta(seconds=20)  # how long documents wait here for an embedder that is down
 _PAUSES = (1, 2, 5, 10, 20, 60)  # seconds
 _STRIKES = 3
+_HARMLESS = "ok"
 # The provider asked for time, or was not even asked: that is about no text. To look for one that is at fault would send
 # each document by itself, and so many requests to one who wants fewer.
 _BLAMELESS = frozenset({"embedder_rate_limited", "embedder_paced"})
@@ -155,6 +156,8 @@ class Embedding:
                 return
             documents = list(dict.fromkeys([*(taken.document for taken in batch), *ends]))
             try:
+                if len(batch) == 1 and batch[0].document.most == 1:
+                    await self._ask_another()
                 ready = await self._embedded(batch)
                 await faults.point("index.embedded")
             except Transient as error:
@@ -268,6 +271,13 @@ class Embedding:
         # Half of what it was and half of what would have been right: one odd batch does not swing it.
         right = pieces * _GOAL / took if took > 0.001 else MOST
         self._size = int(min(MOST, max(LEAST, (self._size + right) / 2 + 1)))
+
+    async def _ask_another(self) -> None:
+        """A single text failed, and perhaps nobody else is here to tell whose fault it is: one that is harmless tells,
+        before it is tried again. An embedder that is down answers neither."""
+        (answer,) = await self._embed_each(self._embedder, [_HARMLESS])
+        if not isinstance(answer, WorkError):
+            self._failures, self._successes = 0, self._successes + 1
 
     def _wait(self, batch: list[_Taken], ends: Sequence[Document], error: Transient) -> None:
         """The embedder is down: everything waits, for as long as it asks or longer each time."""

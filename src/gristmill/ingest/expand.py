@@ -2,7 +2,8 @@
 
     list        the source, in batches, outside any transaction
     file        each batch in one fenced transaction, in the base's turn: the root is read again and must still be
-                wanted and not deleting; new children are filed, known ones wanted anew, each with its job
+                wanted and not deleting; new children are filed, known ones wanted anew, each with its job. What was
+                never listed has no children that anybody works on: its batches share the turn
     finish      children that the source no longer has are deleted; the container says what was left out, and is from
                 now on as its children are
 
@@ -12,13 +13,13 @@ files are searchable while later ones are still being listed, and a listing of a
 """
 
 from collections import Counter
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from datetime import timedelta
 from pathlib import Path
 
 from gristmill import catalog, events, faults, jobs
-from gristmill.catalog import Base, Item, ItemStatus, NewItem
+from gristmill.catalog import Base, Item, ItemId, ItemStatus, NewItem
 from gristmill.db import Database, Tx
 from gristmill.errors import GristmillError, Permanent, Unsupported
 from gristmill.events import ContainerExpanded, ItemFailed
@@ -45,16 +46,16 @@ class Expander:
         opened = await self._open(job)
         if isinstance(opened, Outcome):
             return opened
-        root, rules = opened
+        root, rules, shared = opened
         await faults.point("expand.opened")
         left_out = Counter[str]()
         async with aclosing(self._list(root, rules, left_out)) as batches:
             async for batch in batches:
                 await faults.point("expand.listed")
-                if (outcome := await self._file(job, root, batch)) is not None:
+                if (outcome := await self._file(job, root, batch, shared)) is not None:
                     return outcome
                 await faults.point("expand.filed")
-        await self._finish(job, root, left_out)
+        await self._finish(job, root, left_out, shared)
         return Done()
 
     async def failed(self, tx: Tx, job: Job, error: GristmillError) -> None:
@@ -66,10 +67,11 @@ class Expander:
             await events.record(tx, failed)
             await events.announce_ready(tx, [base_of(job)])
 
-    async def _open(self, job: Job) -> tuple[Item, Rules] | Outcome:
-        """The container, and what its listing leaves out beside what the source itself says; or why not now."""
+    async def _open(self, job: Job) -> tuple[Item, Rules, bool] | Outcome:
+        """The container, what its listing leaves out beside what the source itself says, and whether it was never
+        listed; or why not now."""
         async with self._db.transaction() as tx:
-            turn = await self._turn(tx, job)
+            turn = await self._turn(tx, job, shared=True)
             if turn is None:
                 return Done()
             base, root = turn
@@ -83,11 +85,16 @@ class Expander:
                 return Snooze(_PAUSE)
             # The later of two patterns decides: those of the folder that was added are nearer than the base's.
             own = (await catalog.top_source(tx, root.id)).get("ignore", [])
-            return root, Rules((*base.ignore, *own), base.include_hidden)
+            shared = not await catalog.has_children(tx, root.id)
+            return root, Rules((*base.ignore, *own), base.include_hidden), shared
 
-    async def _turn(self, tx: Tx, job: Job) -> tuple[Base, Item] | None:
+    async def _turn(self, tx: Tx, job: Job, *, shared: bool = False) -> tuple[Base, Item] | None:
         """The base's turn, and the root as it is then; None when it is gone, deleting or wanted otherwise."""
-        base = await catalog.take_turn(tx, base_of(job))
+        if shared:
+            await catalog.share_turn(tx, base_of(job))
+            base = await catalog.find_base(tx, base_of(job))
+        else:
+            base = await catalog.take_turn(tx, base_of(job))
         await jobs.fence(tx, job)
         work = PrepareRoot.of(job)
         root = await catalog.find_item(tx, work.item_id)
@@ -111,33 +118,41 @@ class Expander:
         else:
             raise Unsupported(f"Items of type {root.type!r} can't be listed yet.")
 
-    async def _file(self, job: Job, root: Item, listed: Sequence[NewItem]) -> Outcome | None:
+    async def _file(self, job: Job, root: Item, listed: Sequence[NewItem], shared: bool) -> Outcome | None:
         """File a batch; an outcome when that was the last one, for now or for good."""
-        version = root.wanted_version
         async with self._db.transaction() as tx:
-            turn = await self._turn(tx, job)
+            turn = await self._turn(tx, job, shared=shared)
             if turn is None:
                 return Done()
             base, root = turn
             if not await has_room(tx, base, self._limits):
                 return Snooze(_PAUSE)
-            await catalog.set_stage(tx, root.id, version, ItemStatus.PROCESSING)
             known = await catalog.find_same(tx, base.id, root.id, listed)
-            fresh = [item for place, item in enumerate(listed) if place not in known]
-            children = await catalog.relist(tx, [(known[place], listed[place]) for place in known], version)
-            if fresh:
-                filed = await catalog.insert_items(tx, base.id, root.id, fresh, listed_version=version)
-                await announce_filed(tx, filed)
-                children += filed
-            await schedule(tx, base, children, Band.NORMAL)
+            if not (known and shared):
+                await self._file_in_turn(tx, base, root, listed, known)
+        if known and shared:  # somebody else filed some meanwhile, and they may be worked on
+            return await self._file(job, root, listed, shared=False)
         return None
 
-    async def _finish(self, job: Job, root: Item, left_out: Counter[str]) -> None:
+    async def _file_in_turn(
+        self, tx: Tx, base: Base, root: Item, listed: Sequence[NewItem], known: Mapping[int, ItemId]
+    ) -> None:
+        version = root.wanted_version
+        await catalog.set_stage(tx, root.id, version, ItemStatus.PROCESSING)
+        fresh = [item for place, item in enumerate(listed) if place not in known]
+        children = await catalog.relist(tx, [(known[place], listed[place]) for place in known], version)
+        if fresh:
+            filed = await catalog.insert_items(tx, base.id, root.id, fresh, listed_version=version)
+            await announce_filed(tx, filed)
+            children += filed
+        await schedule(tx, base, children, Band.NORMAL)
+
+    async def _finish(self, job: Job, root: Item, left_out: Counter[str], shared: bool) -> None:
         async with self._db.transaction() as tx:
-            turn = await self._turn(tx, job)
+            turn = await self._turn(tx, job, shared=shared)
             if turn is not None:
                 base, root = turn
-                if stale := await catalog.stale_children(tx, root.id, root.wanted_version):
+                if not shared and (stale := await catalog.stale_children(tx, root.id, root.wanted_version)):
                     await hide(tx, base, stale)
                 await catalog.set_expanded(tx, root.id, root.wanted_version, +left_out)
                 await events.record(tx, ContainerExpanded(base.id, root.id, root.wanted_version))

@@ -12,44 +12,40 @@ still wanted: after a deletion or a newer version, nothing more is written.
 
 import asyncio
 import json
-import tempfile
-import time
-from collections.abc import AsyncGenerator, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
-from gristmill import catalog, events, faults, jobs, organisation
+from gristmill import catalog, events, faults, jobs
 from gristmill.catalog import Base, BaseId, BaseStatus, ItemId, Opened
 from gristmill.db import Database, Tx
 from gristmill.embedding import Embedder, Embedders, embed_each
 from gristmill.errors import GristmillError, Invalid, LeaseLost, Permanent
 from gristmill.events import BaseFailed, ItemFailed
-from gristmill.ingest import read, readers
-from gristmill.ingest.chunk import RECIPE, Chunker, Piece, limit_of
+from gristmill.ingest.analyse import recall
+from gristmill.ingest.assets import Analyst
+from gristmill.ingest.chunk import RECIPE, Chunker, limit_of
+from gristmill.ingest.crew import Crew
 from gristmill.ingest.document import Document, Window
 from gristmill.ingest.embed import Embedding, Vector
+from gristmill.ingest.embedded import Filing
+from gristmill.ingest.extract import READER, Extractor
+from gristmill.ingest.processors import Processor, plan
 from gristmill.ingest.progress import Progress
-from gristmill.ingest.readers import Embedded, Part, ReaderPool, ReadLimits, Report
+from gristmill.ingest.read import PAGE_READER, TEXT_READER, Reading
+from gristmill.ingest.readers import ReaderPool
 from gristmill.ingest.stage import Stage
 from gristmill.ingest.write import Writer
-from gristmill.jobs import Done, Job, Outcome
+from gristmill.jobs import Done, Job, NewJob, Outcome, QueueLimits
 from gristmill.operations.originals import Originals
 from gristmill.search import publish
 from gristmill.sources import Original
-from gristmill.work import IndexDocument
+from gristmill.work import CheckFileProcessing, IndexDocument
 
 OPENED = 64  # documents in one transaction
 READERS = 8  # sources that are read at once
-CUTTERS = 2  # threads that decode and cut
-WINDOW = 64  # pieces that are cut before they are handed on
-# Documents inside a document are counted, and not read yet: each would have to be an item of its own.
-LIMITS = ReadLimits(depth=1)
-READER = readers.reader_identity(LIMITS)
 _ALIKE = 16  # bases of one embedder in which a text's vector is looked for
 
 
@@ -73,15 +69,30 @@ class Pipeline:
     """Indexes documents."""
 
     def __init__(
-        self, db: Database, embedders: Embedders, originals: Originals, readers: ReaderPool | None = None
+        self,
+        db: Database,
+        embedders: Embedders,
+        originals: Originals,
+        readers: ReaderPool | None = None,
+        limits: QueueLimits | None = None,
+        analyst: Analyst | None = None,
+        processors: Mapping[str, Processor] | None = None,
     ) -> None:
-        self._db, self._embedders, self._originals, self._readers = db, embedders, originals, readers
+        self._analyst, self._processors = analyst, processors or {}
+        self._db, self._embedders, self._originals = db, embedders, originals
         self._opening: Stage[Job, Document | _Refused | None] = Stage(self._open, size=OPENED)
         self._reading = asyncio.Semaphore(READERS)
-        self._cutters = ThreadPoolExecutor(CUTTERS, thread_name_prefix="cut")
         self._embedding: dict[str, Embedding] = {}
-        self._writer = Writer(db)
+        self._crew = Crew()
+        self._extractor = Extractor(db, originals, readers, self._crew)
+        self._filing = Filing(db, limits)
+        self._writer = Writer(db, self._crew)
         self._progress = Progress(db)
+
+    def close(self) -> None:
+        """Nothing more will come."""
+        self._crew.close()
+        self._extractor.close()
 
     async def index(self, job: Job) -> Outcome:
         """Make the job's version of its item searchable, unless something newer is wanted."""
@@ -159,9 +170,18 @@ class Pipeline:
 
     def _document(self, job: Job, base: Base, item: Opened) -> Document:
         embedder = self._embedders.get(base.embedder)
-        source = self._originals.of(item, note=item.body, blob=item.blob_name)
         recipe = _recipe(embedder, base.chunking)
+        known = self._known(base, item) if item.live_recipe == recipe else {}
+        source = self._originals.of(item, note=item.body, blob=item.blob_name, known=known)
         return Document(job, base, item, item.wanted_version, embedder, source, recipe)
+
+    def _known(self, base: Base, item: Opened) -> dict[str, str]:
+        """What a page's server may compare, if what answers would be made alike from the same bytes."""
+        known = dict(item.live_validators or {})
+        reader = known.pop("reader", None)
+        processor = self._processors.get(base.file_processor or "")
+        alike = reader == processor.identity if processor else reader in (TEXT_READER, PAGE_READER, READER)
+        return known if alike and base.asset_reuse != "force" else {}
 
     # ── read and cut ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -170,21 +190,29 @@ class Pipeline:
         async with self._reading:
             original = await document.source.read()
         try:
-            reading = await self._cut(partial(read.begin, others=READER if self._readers else None), original)
-            document.digest = organisation.own(document.base.org_id, reading.digest)
-            document.size = reading.size
-            if document.is_unchanged:
-                document.count = document.item.chunk_count
-                await self._writer.leave_unchanged(document)
+            if original.unchanged and document.item.live_content is not None:
+                document.digest, document.size = document.item.live_content, document.item.size_bytes or 0
+                await self._leave(document)
                 return
+            begun = replace(await self._extractor.begin(original), org=document.base.org_id)
+            reading = await self._planned(document, original, begun)
+            document.digest, document.size = reading.digest, reading.size
+            if document.is_unchanged and await self._leave(document, simple=reading.is_simple):
+                return
+            if await self._handed_over(document, reading):
+                return
+            if document.item.type == "url":
+                await self._extractor.snapshot(document, reading)
             await _forget_other(self._db, document)
             await document.embedder.load()
             chunker = Chunker(
                 document.embedder.tokenizer, limit_of(document.embedder, document.base.chunking)
             )
-            async with aclosing(await self._windows(document, reading, chunker)) as windows:
+            async with aclosing(await self._extractor.windows(document, reading, chunker)) as windows:
                 async for window in windows:
-                    document.take(window)
+                    if window.last and not await self._filed(document):
+                        return
+                    document.take(await self._with_images(document, window) if window.last else window)
                     stage.put(document)
                     await document.room()
                     if document.ended.done():
@@ -192,92 +220,77 @@ class Pipeline:
         finally:
             _remove(original)
 
-    async def _windows(
-        self, document: Document, reading: read.Reading, chunker: Chunker
-    ) -> AsyncGenerator[Window]:
-        """Where the document's windows come from: from its bytes, or from what was made of them before."""
-        if reading.is_simple:
-            return self._here(document, reading, chunker)
-        async with self._db.connection() as tx:
-            kept = await catalog.whole_content(tx, document.digest)
-        if kept is not None:
-            document.warnings = kept
-            return self._joined(document, self._kept(document.digest), chunker)
-        return self._joined(document, self._by_readers(document, reading.original), chunker)
+    async def _leave(self, document: Document, *, simple: bool = False) -> bool:
+        """Leave what answers as it is, but for what it holds; False when its images are to be described again."""
+        if not simple:
+            await self._extractor.recall(document)
+        if self._says_anew(document):
+            return False
+        document.count = document.item.chunk_count
+        if await self._filed(document):
+            await self._writer.leave_unchanged(document)
+        return True
 
-    async def _joined(
-        self, document: Document, parts: AsyncGenerator[Part], chunker: Chunker
-    ) -> AsyncGenerator[Window]:
-        """Windows of parts that come one by one; how many will come is not known."""
-        waiting: list[Part] = []
-        pieces: list[Piece] = []
-        left = 1.0
-        async with aclosing(parts):
-            async for part in parts:
-                started = time.monotonic()
-                waiting.append(part)
-                pieces += await self._cut(chunker.feed, part.text, part.page)
-                document.spent.read += time.monotonic() - started
-                if len(pieces) >= WINDOW:
-                    left *= 0.9
-                    yield Window(waiting, pieces, 1 - left)
-                    waiting, pieces = [], []
-        yield Window(waiting, [*pieces, *await self._cut(chunker.finish)], 1.0, last=True)
+    def _says_anew(self, document: Document) -> bool:
+        """Whether its images are to be described again though nothing changed."""
+        return document.base.asset_reuse == "force" and any(one.kind == "image" for one in document.assets)
 
-    async def _kept(self, digest: bytes) -> AsyncGenerator[Part]:
-        """The parts of a content that was made before."""
-        after = 0
-        while True:
-            async with self._db.connection() as tx:
-                found = await catalog.parts_of(tx, digest, after)
-            if not found:
-                return
-            for part in found:
-                yield Part(part.text, part.page)
-            after = found[-1].start + len(found[-1].text)
+    async def _with_images(self, document: Document, window: Window) -> Window:
+        """The last window, with what is known to be said by the document's images behind it."""
+        if self._analyst is None or not document.assets:
+            return window
+        first = document.count + len(window.pieces)
+        if late := {index for index in document.written if index >= first}:
+            # An earlier attempt may have known of fewer, or of others.
+            async with self._db.transaction() as tx:
+                await catalog.share_turn(tx, document.base.id)
+                await jobs.fence(tx, document.job)
+                await publish.cut_back(tx, document.base.id, document.item.id, document.version, first)
+            document.written -= late
+        known = await recall(self._db, document, self._analyst)
+        pieces = [replace(piece, index=first + number) for number, piece in enumerate(known)]
+        return replace(window, pieces=[*window.pieces, *pieces])
 
-    async def _by_readers(self, document: Document, original: Original) -> AsyncGenerator[Part]:
-        """The parts that a reader makes of the document; what it has to tell goes onto the document."""
-        assert self._readers is not None
-        left_out = 0
-        with tempfile.TemporaryDirectory(dir=self._originals.scratch, prefix="gristmill-read-") as folder:
-            path = original.path or Path(folder) / "original"
-            if original.path is None:
-                await asyncio.to_thread(path.write_bytes, original.data)
-            results = readers.read(
-                self._readers,
-                path,
-                name=original.name,
-                media_type=original.media_type,
-                scratch=Path(folder),
-                limits=LIMITS,
-            )
-            async with aclosing(results):
-                async for result in results:
-                    match result:
-                        case Part():
-                            yield result
-                        case Report():
-                            document.warnings = [*result.warnings]
-                        case _:
-                            left_out += isinstance(result, Embedded)
-        if left_out:
-            document.warnings.append(f"embedded_left_out:{left_out}")
+    async def _planned(self, document: Document, original: Original, reading: Reading) -> Reading:
+        """The reading as the base's file processor makes it, if it takes such files."""
+        name = document.base.file_processor
+        if document.item.type not in ("file", "url"):
+            return reading
+        match plan(original.name, name, self._processors):
+            case "invalid":
+                raise Permanent(
+                    f"The base's file processor {name!r} is not set up. Set it up, or give the base another one.",
+                    code="unknown_file_processor",
+                )
+            case "process":
+                return replace(reading, reader=self._processors[name or ""].identity)
+            case "direct":
+                return reading
 
-    async def _here(
-        self, document: Document, reading: read.Reading, chunker: Chunker
-    ) -> AsyncGenerator[Window]:
-        windows = _cut(reading, chunker)
-        while True:
-            started = time.monotonic()
-            window = await self._cut(next, windows, None)
-            document.spent.read += time.monotonic() - started
-            if window is None:
-                return
-            yield window
+    async def _handed_over(self, document: Document, reading: Reading) -> bool:
+        """Whether somebody else has to convert it first: then its job ends, and another one begins."""
+        name = document.base.file_processor or ""
+        if name not in self._processors or reading.reader != self._processors[name].identity:
+            return False
+        async with self._db.transaction() as tx:
+            if await catalog.whole_content(tx, reading.digest) is not None:
+                return False
+            await catalog.share_turn(tx, document.base.id)
+            await jobs.fence(tx, document.job)
+            if await catalog.is_wanted(tx, document.item.id, document.version):
+                work = CheckFileProcessing(document.item.id, document.version, name, document.digest.hex())
+                await jobs.enqueue(tx, NewJob(work, lane=document.base.lane, workload=float(document.size)))
+            await jobs.complete(tx, document.job)
+            await faults.point("convert.handed_over")
+        document.end()
+        return True
 
-    async def _cut(self, work: Any, *given: Any) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(self._cutters, work, *given)
+    async def _filed(self, document: Document) -> bool:
+        """File what the document holds, now that all of it is read; False when it has to come back for that."""
+        outcome = await self._filing.file(document)
+        if outcome is not None:
+            document.end(outcome)
+        return outcome is None
 
     # ── embed ────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -306,19 +319,6 @@ class Pipeline:
 def _recipe(embedder: Embedder, chunking: dict[str, Any]) -> str:
     """What decides how content is cut and embedded: where it is the same, so are the chunks."""
     return json.dumps([RECIPE, limit_of(embedder, chunking), embedder.identity])
-
-
-def _cut(reading: read.Reading, chunker: Chunker) -> Iterator[Window]:
-    """Windows of some pieces; a small document is one."""
-    parts: list[Part] = []
-    pieces: list[Piece] = []
-    for part, share in reading.parts():
-        parts.append(part)
-        pieces += chunker.feed(part.text, part.page)
-        if len(pieces) >= WINDOW:
-            yield Window(parts, pieces, share)
-            parts, pieces = [], []
-    yield Window(parts, [*pieces, *chunker.finish()], 1.0, last=True)
 
 
 async def _resume(tx: Tx, document: Document) -> None:

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from gristmill.errors import NoText, Permanent, Transient, Unreadable, Unsupported
 from gristmill.ingest.readers import plain, shapes
 from gristmill.ingest.readers.results import Part
+from gristmill.organisation import LOCAL, OrgId, own
 from gristmill.sources import Original
 from gristmill.sources.page import to_markdown
 
@@ -52,6 +53,8 @@ class Reading:
     reader: str
     size: int
     input: bytes  # SHA-256 of the bytes
+    head: bytes = b""  # the first of them
+    org: OrgId = LOCAL  # whose content it becomes
 
     @property
     def is_simple(self) -> bool:
@@ -61,7 +64,7 @@ class Reading:
     @property
     def digest(self) -> bytes:
         """What the content is made from, and by what."""
-        return hashlib.sha256(self.reader.encode() + b"\0" + self.input).digest()
+        return own(self.org, digest_of(self.reader, self.input))
 
     def parts(self) -> Iterator[tuple[Part, float]]:
         """The content, part by part, each with the share of the bytes that is read by then. Blocks: in a thread."""
@@ -99,6 +102,11 @@ class Reading:
             raise Transient(f"{self.original.name} changed while it was read.", code="source_changed")
 
 
+def digest_of(reader: str, given: bytes) -> bytes:
+    """What a content is made from, by the hash of its bytes, and by what."""
+    return hashlib.sha256(reader.encode() + b"\0" + given).digest()
+
+
 def begin(original: Original, *, others: str | None = None) -> Reading:
     """Look at all of the bytes once, without keeping them. `others` names who reads what is not simple; without
     them, everything is taken for text. Blocks: in a thread."""
@@ -106,6 +114,7 @@ def begin(original: Original, *, others: str | None = None) -> Reading:
     simple, decoder = others is None, codecs.getincrementaldecoder("utf-8")()
     with original.open() as file:
         block = file.read(_BLOCK)
+        head = block[:16]
         simple = simple or original.charset is not None or _is_plain(original, block)
         checked = simple and others is not None and original.charset is None
         while block:
@@ -116,7 +125,7 @@ def begin(original: Original, *, others: str | None = None) -> Reading:
             block = file.read(_BLOCK)
     simple = simple and not (checked and not _decodes(decoder, b""))
     reader = PAGE_READER if original.media_type in _PAGES else TEXT_READER if simple else others
-    return Reading(original, reader or TEXT_READER, size, hashed.digest())
+    return Reading(original, reader or TEXT_READER, size, hashed.digest(), head)
 
 
 def _is_plain(original: Original, head: bytes) -> bool:
@@ -124,6 +133,7 @@ def _is_plain(original: Original, head: bytes) -> bool:
     if (
         b"\0" in head
         or head.startswith(_MARK_UP)
+        or shapes.escaped(head)
         or plain.is_mail(head, original.name)
         or not shapes.looks_like_text(head[:_LOOKED_AT])
     ):

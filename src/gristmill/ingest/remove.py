@@ -18,6 +18,7 @@ from gristmill.db import Database, Tx
 from gristmill.events import BaseRemoved, Event, ItemsRemoved
 from gristmill.jobs import Done, Job, Outcome, Snooze
 from gristmill.operations import uploads
+from gristmill.operations.conversions import call_off
 from gristmill.operations.delete import forget_jobs, stop_waiting
 from gristmill.search import publish
 from gristmill.sources.blobs import Blobs
@@ -80,6 +81,7 @@ class Remover:
                 return False
             batch = await catalog.lock_items(tx, found)
             await forget_jobs(tx, batch)
+            await call_off(tx, batch)
             chunks = await publish.withdraw(tx, base_id, batch)
             removed = await catalog.remove_items(tx, batch)
             receipt = await jobs.load_result(tx, job)

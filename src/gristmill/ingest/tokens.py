@@ -23,8 +23,8 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 # GPT-2's rule, which others are coarser than: one space goes with the word after it, and of a longer run of white
 # space the last character stands alone. Only what everybody takes for white space.
 WORDS = re.compile(r" ?[^ \t\r\n]+|[ \t\r\n]+(?=[ \t\r\n][^ \t\r\n])|[ \t\r\n]+")
-# What is remembered, in words and in characters, some 30 MB; then it starts anew.
-_WORDS, _CHARACTERS = 200_000, 4_000_000
+# What is remembered, in words and in characters, some 12 MB; then it starts anew.
+_WORDS, _CHARACTERS = 80_000, 2_000_000
 _WORD_LOCAL = frozenset({"ByteLevel", "Whitespace", "WhitespaceSplit", "BertPreTokenizer"})
 
 

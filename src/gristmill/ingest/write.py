@@ -1,6 +1,6 @@
 """write: chunks of many documents in one transaction, and the end of those that are whole with it.
 
-    before        chunks are lexed in a thread, outside any transaction
+    before        chunks are lexed, outside any transaction (crew.py)
     transaction   the bases' turns are shared → leases proved → versions still wanted → contents, versions and parts
                   kept → rows copied in → what is whole is published, with jobs and events → who became ready
     after         documents are told: written so far, done, no longer wanted, or lost to another worker
@@ -14,19 +14,24 @@ import asyncio
 import time
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from gristmill import catalog, events, faults, jobs
-from gristmill.catalog import BaseId, NewPart, NewVersion, Whole
+from gristmill.catalog import BaseId, ContentAsset, EmbeddedDocument, NewPart, NewVersion, Whole
 from gristmill.db import Database, Tx
 from gristmill.errors import LeaseLost
 from gristmill.events import DocumentContentExtracted
+from gristmill.ingest.crew import Crew
 from gristmill.ingest.document import Document
 from gristmill.ingest.embed import Ready
 from gristmill.ingest.stage import Stage
+from gristmill.jobs import NewJob
 from gristmill.search import Chunk, publish
 from gristmill.search.publish import Prepared, Written
+from gristmill.work import AnalyseAssets
 
 DOCUMENTS = 64  # in one transaction
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
@@ -35,14 +40,16 @@ class _Given:
     chunks: Sequence[Chunk]
     indexes: frozenset[int]
     parts: list[NewPart]
+    embedded: Sequence[EmbeddedDocument]
+    assets: Sequence[ContentAsset]
     ends: bool
 
 
 class Writer:
     """Writes for all documents of a process, one transaction at a time."""
 
-    def __init__(self, db: Database) -> None:
-        self._db = db
+    def __init__(self, db: Database, crew: Crew) -> None:
+        self._db, self._crew = db, crew
         self._writing: Stage[Ready, None] = Stage(self._write, size=DOCUMENTS)
         self._leaving: Stage[Document, None] = Stage(self._leave_unchanged, size=DOCUMENTS)
 
@@ -65,12 +72,12 @@ class Writer:
     async def _write(self, ready: Sequence[Ready]) -> list[None]:
         started = time.monotonic()
         given = [_given(one) for one in ready]
-        prepared = await asyncio.to_thread(_prepared, given)
+        prepared = await self._prepared(given)
         async with self._db.transaction() as tx:
             live = await self._live(tx, [one.document for one in given])
             writing = [one for one in given if one.document in live]
             if len(writing) < len(given):  # seldom: then it is done again for the others
-                prepared = _prepared(writing)
+                prepared = {base: publish.prepare(chunks) for base, chunks in _by_base(writing).items()}
             await self._keep(tx, writing)
             for base_id in sorted(prepared):
                 await publish.write(tx, base_id, prepared[base_id])
@@ -82,6 +89,12 @@ class Writer:
         await faults.point("index.batch_written")
         return [None] * len(ready)
 
+    async def _prepared(self, given: Sequence[_Given]) -> dict[BaseId, Prepared]:
+        return {
+            base_id: Prepared(written, await self._crew.lex(*publish.to_lex(written)))
+            for base_id, written in _by_base(given).items()
+        }
+
     async def _leave_unchanged(self, documents: Sequence[Document]) -> list[None]:
         async with self._db.transaction() as tx:
             live = await self._live(tx, documents)
@@ -89,6 +102,10 @@ class Writer:
             if done:
                 await events.record(tx, *map(_extracted, live))
                 await publish.unchanged(tx, done)
+                lanes = {document.item.id: document.base.lane for document in live}
+                for again in await catalog.reopen_assets(tx, [d.item.id for d in live if d.assets]):
+                    work = AnalyseAssets(again.id, again.version)
+                    await jobs.enqueue(tx, NewJob(work, lane=lanes[again.id]))
                 await events.announce_ready(tx, [document.base.id for document in live])
         for document in live:
             document.end()
@@ -114,7 +131,12 @@ class Writer:
             tx,
             [
                 NewVersion(
-                    one.document.item.id, one.document.version, one.document.digest, one.document.recipe
+                    one.document.item.id,
+                    one.document.version,
+                    one.document.digest,
+                    one.document.recipe,
+                    one.document.original,
+                    one.document.validators,
                 )
                 for one in writing
                 if not one.document.kept
@@ -123,6 +145,12 @@ class Writer:
         # Two equal documents in one transaction would bring the same part twice.
         parts = {(part.content, part.start): part for one in writing for part in one.parts}
         await catalog.keep_parts(tx, [part for part in parts.values() if part.content not in whole])
+        await catalog.keep_embedded(
+            tx, [(one.document.digest, found) for one in writing for found in one.embedded]
+        )
+        await catalog.keep_assets(
+            tx, [(one.document.digest, found) for one in writing for found in one.assets]
+        )
         read = [one.document for one in writing if one.document.whole and one.parts]
         await catalog.complete_contents(tx, _contents(read))
 
@@ -130,14 +158,17 @@ class Writer:
         if not done:
             return
         await catalog.complete_contents(tx, _contents(done))
+        for document in done:
+            await catalog.mark_inline(tx, document.digest, document.inline)
         await events.record(tx, *map(_extracted, done))
         await publish.publish(tx, [(document.base.id, document.job, _whole(document)) for document in done])
+        await jobs.enqueue(tx, *map(_analysis, filter(_has_waiting, done)))
         await events.announce_ready(tx, [document.base.id for document in done])
         await faults.point("publish.before_commit")
 
 
-def _prepared(given: Sequence[_Given]) -> dict[BaseId, Prepared]:
-    """The chunks of each base, ready to be written: they share a segment."""
+def _by_base(given: Sequence[_Given]) -> dict[BaseId, list[Written]]:
+    """The chunks of each base, which will share a segment."""
     written: dict[BaseId, list[Written]] = {}
     for one in given:
         if one.chunks:
@@ -145,7 +176,7 @@ def _prepared(given: Sequence[_Given]) -> dict[BaseId, Prepared]:
             written.setdefault(document.base.id, []).append(
                 Written(document.item.id, document.item.title, document.version, one.chunks)
             )
-    return {base_id: publish.prepare(chunks) for base_id, chunks in written.items()}
+    return written
 
 
 def _given(ready: Ready) -> _Given:
@@ -153,7 +184,9 @@ def _given(ready: Ready) -> _Given:
     indexes = frozenset(chunk.index for chunk in ready.chunks)
     parts = [NewPart(document.digest, start, part.text, part.page) for start, part in document.parts]
     left = document.count - len(document.written | indexes)
-    return _Given(document, ready.chunks, indexes, parts, ends=document.whole and left == 0)
+    ends = document.whole and left == 0
+    inside = tuple(document.unkept), tuple(document.unkept_assets)
+    return _Given(document, ready.chunks, indexes, parts, *inside, ends)
 
 
 def _contents(documents: Sequence[Document]) -> dict[bytes, tuple[int, Sequence[str]]]:
@@ -162,7 +195,7 @@ def _contents(documents: Sequence[Document]) -> dict[bytes, tuple[int, Sequence[
 
 def _whole(document: Document) -> Whole:
     warnings = document.warnings
-    if not document.count and not warnings:
+    if not document.count and not warnings and not document.embedded:
         warnings = ["empty"]
     return Whole(
         document.item.id,
@@ -171,7 +204,17 @@ def _whole(document: Document) -> Whole:
         warnings,
         document.size or None,
         document.timeline(),
+        tuple(document.images),
     )
+
+
+def _has_waiting(document: Document) -> bool:
+    return any(image.text is None for image in document.images)
+
+
+def _analysis(document: Document) -> NewJob:
+    work = AnalyseAssets(document.item.id, document.version)
+    return NewJob(work, lane=document.base.lane, workload=float(sum(one.size for one in document.assets)))
 
 
 def _extracted(document: Document) -> DocumentContentExtracted:
@@ -182,7 +225,19 @@ def _wrote(one: _Given, took: float) -> None:
     document = one.document
     document.written |= one.indexes
     document.kept = True
-    del document.parts[: len(one.parts)]
+    # By their places: another batch of the same document may have brought them in the same transaction.
+    if one.parts:
+        last = one.parts[-1].start
+        document.parts = [part for part in document.parts if part[0] > last]
+    document.unkept = _behind(document.unkept, one.embedded)
+    document.unkept_assets = _behind(document.unkept_assets, one.assets)
     document.spent.write += took
     if one.ends:
         document.end()
+
+
+def _behind(waiting: list[Found], written: Sequence[Found]) -> list[Found]:
+    """What came after the last that was written; all, when that is gone from the list already."""
+    if written and written[-1] in waiting:
+        return waiting[waiting.index(written[-1]) + 1 :]
+    return waiting

@@ -14,8 +14,20 @@ from gristmill.db import Database
 from gristmill.errors import Conflict, NotFound
 from gristmill.events import ItemFailed
 from gristmill.jobs import JobId, Shown
+from gristmill.operations.assets import announce_analysed
+from gristmill.operations.conversions import call_off
 from gristmill.operations.health import queries
-from gristmill.work import OF_NO_BASE, DeleteBase, DeleteSubtree, IndexDocument, PrepareRoot
+from gristmill.work import (
+    OF_NO_BASE,
+    AnalyseAssets,
+    CheckFileProcessing,
+    DeleteBase,
+    DeleteSubtree,
+    IndexDocument,
+    PrepareRoot,
+)
+
+_OF_ITEMS = (IndexDocument.kind, PrepareRoot.kind, CheckFileProcessing.kind)
 
 
 async def cancel(db: Database, job_id: JobId) -> Shown:
@@ -35,14 +47,21 @@ async def cancel(db: Database, job_id: JobId) -> Shown:
         cancelled = await jobs.cancel(tx, [job_id])
         if cancelled.removed + cancelled.told == 0:
             raise Conflict(f"The job is {job.state}: there is nothing to cancel.", code="job_not_active")
-        if job.kind in (IndexDocument.kind, PrepareRoot.kind) and job.subject is not None:
+        if job.kind in _OF_ITEMS and job.subject is not None:
             told = "Cancelled before it was searchable."
             item_id, base_id = ItemId(job.subject), BaseId(UUID(job.lane))
+            await call_off(tx, [item_id])
             if await catalog.abandon(tx, item_id, code="cancelled", message=told):
                 await queries.run(tx, "drop_unpublished", base=base_id, item=item_id)
                 version = int(job.payload["version"])
                 await events.record(tx, ItemFailed(base_id, item_id, version, "cancelled", told))
                 await events.announce_ready(tx, [base_id])
+        if job.kind == AnalyseAssets.kind and job.subject is not None:
+            item_id, version = ItemId(job.subject), int(job.payload["version"])
+            await catalog.give_up_assets(
+                tx, item_id, version, "cancelled", "Cancelled before it was described."
+            )
+            await announce_analysed(tx, BaseId(UUID(job.lane)), item_id, version)
         found = await jobs.find_job(tx, job_id)
     assert found is not None
     return found

@@ -35,6 +35,11 @@ class Violation:
 
 _CHECKS = {
     "stuck": ("nothing_is_stuck", "No job will move this item on.", "None: the reconciler will."),
+    "unanalysed": (
+        "nothing_is_stuck",
+        "Images of it wait, and no job describes them.",
+        "None: the reconciler will.",
+    ),
     "doubled": ("nothing_is_stuck", "Two jobs would move this item on.", "Cancel one of them."),
     "unremoved": (
         "nothing_is_stuck",
@@ -58,7 +63,7 @@ async def violations(tx: Tx, org: OrgId | None = None) -> list[Violation]:
     found: list[Violation] = []
     for name, (promise, detail, advice) in _CHECKS.items():
         parameters: dict[str, Any] = {"limit": _MOST if org is None else _OF_ALL}
-        if name in ("stuck", "unremoved"):
+        if name in ("stuck", "unremoved", "unanalysed"):
             parameters["base"] = None
         subjects = await queries.values(tx, name, **parameters)
         if org is not None and name != "unheld":

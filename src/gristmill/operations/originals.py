@@ -3,7 +3,8 @@
 import asyncio
 import os
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gristmill.catalog import Item
@@ -25,8 +26,16 @@ class Originals:
     private: bool
     scratch: Path = Path(tempfile.gettempdir())
 
-    def of(self, item: Item, *, note: str | None = None, blob: str | None = None) -> Source:
-        """The source of `item`; a note brings its text, an uploaded file the name of its bytes."""
+    def of(
+        self,
+        item: Item,
+        *,
+        note: str | None = None,
+        blob: str | None = None,
+        known: Mapping[str, str] | None = None,
+    ) -> Source:
+        """The source of `item`; a note brings its text, an uploaded file the name of its bytes, a page what is known
+        of its last reading."""
         match item.type:
             case "note":
                 return NoteSource(note or "", item.title)
@@ -35,7 +44,7 @@ class Originals:
             case "file":
                 return self.file(Path(item.source["path"]))
             case "url" | "sitemap":
-                return self.url(item.source["url"])
+                return replace(self.url(item.source["url"]), known=known or {})
             case "directory":
                 return Folder(Path(item.source["path"]))
             case _:

@@ -10,10 +10,21 @@ select i.id, i.base_id from item i join base b on b.id = i.base_id
    and (%(base)s::uuid is null or i.base_id = %(base)s)
  order by i.id limit %(limit)s;
 
+-- name: unanalysed
+-- Items some of whose images wait, in the version that answers, for a job that is not there.
+select distinct i.id, i.base_id, a.version from asset a
+  join item i on i.id = a.item_id and i.live_version = a.version
+  join base b on b.id = i.base_id
+ where a.state in ('waiting', 'asking') and i.status <> 'deleting' and b.status <> 'deleting'
+   and not exists (select from job j where j.subject = i.id and j.kind = 'analyse_assets' and j.state <> 'dead'
+                      and (j.payload ->> 'version')::int = a.version)
+   and (%(base)s::uuid is null or i.base_id = %(base)s)
+ order by i.id limit %(limit)s;
+
 -- name: doubled
 -- Items with more than one living job that would move them on.
 select j.subject from job j
- where j.kind in ('index_document', 'prepare_root') and j.state <> 'dead' and not j.cancelling
+ where j.kind in ('index_document', 'prepare_root', 'check_file_processing_result') and j.state <> 'dead' and not j.cancelling
    and exists (select from item i where i.id = j.subject and i.wanted_version = (j.payload ->> 'version')::int)
  group by j.subject having count(*) > 1 limit %(limit)s;
 
@@ -121,13 +132,13 @@ select i.id from item i
 select distinct c.item_id from chunk c where not exists (select from item i where i.id = c.item_id) limit %(limit)s;
 
 -- name: unheld
--- Contents that no version uses, blobs that no item uses, and bytes that should be out of the store, older than a while.
+-- Contents that no version uses, blobs that nothing uses, and bytes that should be out of the store, older than a while.
 select encode(c.hash, 'hex') from content c
  where c.created_at < clock_now() - interval '1 hour'
    and not exists (select from item_version v where v.content_hash = c.hash)
  union all
 select encode(b.hash, 'hex') from blob b
- where b.kept_at < clock_now() - interval '1 hour' and not exists (select from item i where i.blob_hash = b.hash)
+ where b.kept_at < clock_now() - interval '1 hour' and blob_unused(b.hash)
  union all
 select s.name from stray s where s.doomed and s.due_at < clock_now() - interval '1 hour'
  limit %(limit)s;

@@ -8,12 +8,13 @@ most `AT_ONCE` of a kind, and tells in the event `Reconciled` what it did.
     found                                                      put right by
     an active item, or an unlisted container, without a job    its job
     a container that is not as its children are                being derived
+    images that wait to be described, without a job            its job
     something that is being deleted, without a job             its job
     a base at rest that was not announced as ready             being announced
     a webhook with something to deliver, without a job         its job
     chunks of versions that never came                         being removed      (thorough passes)
 
-and what nobody uses any more, which is no damage: blobs half an hour old, events past their retention, and in thorough
+and what nobody uses any more, which is no damage: conversions that no job looks after, blobs half an hour old, events past their retention, and in thorough
 passes contents an hour old. A pass is thorough when none was for an hour, or when it is asked for.
 
 Killed anywhere: each repair is whole or was not done, and the next pass finds the rest.
@@ -26,7 +27,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from gristmill import catalog, events, faults, jobs
-from gristmill.catalog import Base, BaseId, ItemId
+from gristmill.catalog import Base, BaseId, ItemId, Unanalysed
 from gristmill.catalog.sweep import collect_contents
 from gristmill.db import Database, Tx
 from gristmill.errors import Invalid, SetupError
@@ -34,17 +35,18 @@ from gristmill.events import Reconciled, webhook
 from gristmill.events.order import wake
 from gristmill.jobs import Band, Done, Job, JobId, NewJob, Outcome, Schedule
 from gristmill.operations import uploads
+from gristmill.operations.conversions import call_off
 from gristmill.operations.health import queries
 from gristmill.operations.schedule import schedule
 from gristmill.sources.blobs import Blobs
-from gristmill.work import DeleteBase, DeleteSubtree, Reconcile
+from gristmill.work import AnalyseAssets, DeleteBase, DeleteSubtree, Reconcile
 
 log = logging.getLogger(__name__)
 
 AT_ONCE = 500
 LANE = "reconcile"
 DAMAGE = ("items", "containers", "deletions", "versions", "announced", "webhooks")
-UNUSED = ("blobs", "contents", "events")
+UNUSED = ("blobs", "contents", "conversions", "events")
 _SUSPECTS = 10_000
 
 Found = Mapping[str, int]
@@ -54,6 +56,9 @@ Found = Mapping[str, int]
 class _Suspect:
     id: ItemId
     base_id: BaseId
+
+
+_KINDS: dict[str, type[_Suspect | Unanalysed]] = {"unanalysed": Unanalysed}
 
 
 def timetable(cron: str) -> Schedule:
@@ -105,8 +110,8 @@ class Reconciler:
     async def _suspected(self, thorough: bool) -> list[BaseId]:
         bases: set[BaseId] = set()
         async with self._db.connection() as tx:
-            for name in ("stuck", "unsettled", "unremoved"):
-                found = await queries.many(tx, _Suspect, name, base=None, limit=_SUSPECTS)
+            for name in ("stuck", "unsettled", "unremoved", "unanalysed"):
+                found = await queries.many(tx, _KINDS.get(name, _Suspect), name, base=None, limit=_SUSPECTS)
                 bases |= {suspect.base_id for suspect in found}
             for name in ("unremoved_bases", "unannounced", *(["leftover_bases"] if thorough else [])):
                 bases |= set(await queries.values(tx, name, limit=_SUSPECTS))
@@ -143,6 +148,8 @@ class Reconciler:
             await catalog.drop_progress(tx)
             unused = await catalog.unused_blobs(tx)
         found["blobs"] += len(unused)
+        async with self._db.transaction() as tx:
+            found["conversions"] += await call_off(tx, await catalog.forsaken_conversions(tx, AT_ONCE))
         await uploads.release(self._db, self._blobs, unused)
         await uploads.empty_store(self._db, self._blobs)
         more = True
@@ -177,7 +184,9 @@ async def _repair(tx: Tx, base: Base, thorough: bool) -> Counter[str]:
     stuck = await queries.values(tx, "stuck", base=base.id, limit=AT_ONCE)
     if stuck:
         await schedule(tx, base, await catalog.find_items(tx, stuck), Band.NORMAL)
-    step["items"] = len(stuck)
+    waiting = await queries.many(tx, Unanalysed, "unanalysed", base=base.id, limit=AT_ONCE)
+    await jobs.enqueue(tx, *(NewJob(AnalyseAssets(one.id, one.version), lane=base.lane) for one in waiting))
+    step["items"] = len(stuck) + len(waiting)
     roots = await queries.values(tx, "unremoved", base=base.id, limit=AT_ONCE)
     if roots:
         await jobs.enqueue(tx, NewJob(DeleteSubtree(base.id, tuple(roots)), lane=base.lane))

@@ -11,9 +11,13 @@ from gristmill.catalog import BaseId, ItemId, ItemStatus
 from gristmill.db import Database
 from gristmill.errors import Conflict, NotFound
 from gristmill.jobs import JobId, Shown
-from gristmill.work import OF_NO_BASE, IndexDocument, PrepareRoot
+from gristmill.work import OF_NO_BASE, CheckFileProcessing, IndexDocument, PrepareRoot
 
-_STAGES = {IndexDocument.kind: ItemStatus.PROCESSING, PrepareRoot.kind: ItemStatus.PREPARING}
+_STAGES = {
+    IndexDocument.kind: ItemStatus.PROCESSING,
+    CheckFileProcessing.kind: ItemStatus.PROCESSING,
+    PrepareRoot.kind: ItemStatus.PREPARING,
+}
 
 
 async def retry(db: Database, job_id: JobId) -> Shown:

@@ -15,9 +15,12 @@ remove the same do no harm, an upload never waits for a removal, and no transact
     after names are doomed                doomed names                  with whoever removes next, or at the next start
 """
 
-from collections.abc import AsyncIterable, Callable, Sequence
+import asyncio
+import hashlib
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 from gristmill import catalog, faults
 from gristmill.db import Database, aside
@@ -25,6 +28,7 @@ from gristmill.organisation import LOCAL, OrgId, own
 from gristmill.sources.blobs import Blob, Blobs
 
 _AT_ONCE = 100  # names that the store is asked to remove in one call
+_PIECE = 1 << 20  # bytes
 _STALE = timedelta(hours=1)  # since the last write to a temporary: whoever wrote it is gone
 
 
@@ -55,8 +59,29 @@ async def keep(
                 return replace(blob, hash=kept, name=name)
 
 
+async def keep_file(db: Database, blobs: Blobs, path: Path, org: OrgId = LOCAL) -> Blob:
+    """Store a file of this machine; bytes that are kept already are used again, and not sent anew."""
+    digest, size = await asyncio.to_thread(_hashed, path)
+    async with db.connection() as tx:
+        name = await catalog.touch_blob(tx, own(org, digest))
+    if name is not None:
+        return Blob(own(org, digest), size, name)
+    return await keep(db, blobs, lambda: _pieces(path), org=org)
+
+
+def _hashed(path: Path) -> tuple[bytes, int]:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").digest(), file.tell()
+
+
+async def _pieces(path: Path) -> AsyncGenerator[bytes]:
+    with path.open("rb") as file:
+        while piece := await asyncio.to_thread(file.read, _PIECE):
+            yield piece
+
+
 async def release(db: Database, blobs: Blobs, hashes: Sequence[bytes]) -> None:
-    """Let go of blobs: those that no item uses leave the store."""
+    """Let go of blobs: those that nothing uses leave the store."""
     with aside():
         async with db.transaction() as tx:
             doomed = await catalog.doom_blobs(tx, hashes)

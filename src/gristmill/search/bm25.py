@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gristmill.search.postings import Postings
+from gristmill.search.lexicon import Postings
 from gristmill.search.segment import Mask, Numbers
 
 K1 = 1.8
@@ -40,7 +40,7 @@ def gather(weight: float, parts: Sequence[tuple[int, Postings]], total: int) -> 
     names, parts may meet at a place."""
     if not parts:
         return Counted(weight, Postings(np.empty(0, np.int32), np.empty(0, np.uint8)))
-    places = np.concatenate([start + found.places for start, found in parts])
+    places = np.concatenate([np.add(found.places, start, dtype=np.int32) for start, found in parts])
     counts = np.concatenate([found.counts for _, found in parts])
     if len({start for start, _ in parts}) < len(parts):
         summed = np.bincount(places, counts, minlength=total)

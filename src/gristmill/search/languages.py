@@ -8,8 +8,10 @@ A wrong guess costs little: a question is stemmed for every language that its ba
 taken for another language is still found by the forms that it uses.
 """
 
+import itertools
 import re
 from collections import Counter
+from collections.abc import Sequence
 
 ENGLISH = "english"
 
@@ -37,7 +39,9 @@ _SMALL_WORDS = {
 _VOTES: dict[str, tuple[str, ...]] = {}
 for _language, _words in _SMALL_WORDS.items():
     for _word in _words.split():
-        _VOTES[_word] = (*_VOTES.get(_word, ()), _language)
+        for _form in (_word, _word.capitalize(), _word.upper()):
+            if _language not in _VOTES.get(_form, ()):
+                _VOTES[_form] = (*_VOTES.get(_form, ()), _language)
 
 _SCRIPTS = (
     ("russian", re.compile("[\u0400-\u04ff]")),
@@ -48,20 +52,21 @@ _SCRIPTS = (
     ("armenian", re.compile("[\u0530-\u058f]")),
     ("yiddish", re.compile("[\u0590-\u05ff]")),
 )
+_ANY_SCRIPT = re.compile("[\u0370-\u06ff\u0900-\u097f\u0b80-\u0bff\u1f00-\u1fff]")  # any of them
 _WORD = re.compile(r"[^\W\d_]+")
-_SAMPLE = 1500  # characters; enough for some hundred words
+_SAMPLE = 1000  # characters
+_WORDS = 200
 _FEWEST = 3  # small words below which a guess is no better than english
 
 
-def language_of(text: str) -> str:
-    """The language whose stemmer fits `text` best."""
-    sample = text[:_SAMPLE]
-    if not sample.isascii() and (language := _by_script(sample)) is not None:
+def language_of(text: str, words: Sequence[str] | None = None) -> str:
+    """The language whose stemmer fits `text` best; who has its words already may bring them."""
+    if not text.isascii() and (language := _by_script(text[:_SAMPLE])) is not None:
         return language
-    votes: Counter[str] = Counter()
-    for word, count in Counter(_WORD.findall(sample.lower())).items():
-        for language in _VOTES.get(word, ()):
-            votes[language] += count
+    if words is None:
+        words = _WORD.findall(text[: 8 * _WORDS])
+    small = filter(_VOTES.__contains__, words[:_WORDS])
+    votes = Counter(itertools.chain.from_iterable(map(_VOTES.__getitem__, small)))
     if not votes:
         return ENGLISH
     language, most = max(votes.items(), key=lambda vote: (vote[1], vote[0] == ENGLISH, vote[0]))
@@ -69,6 +74,8 @@ def language_of(text: str) -> str:
 
 
 def _by_script(sample: str) -> str | None:
+    if not _ANY_SCRIPT.search(sample):
+        return None
     letters = sum(1 for character in sample if character.isalpha())
     for language, script in _SCRIPTS:
         if 2 * len(script.findall(sample)) > letters:

@@ -15,7 +15,7 @@ import itertools
 import re
 import threading
 import unicodedata
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, cast
 
@@ -34,6 +34,11 @@ _MARKS = "\u0300-\u036f\u064b-\u065f\u0670\u0900-\u0903\u093a-\u094f\u0962\u0963
 _LETTERS = rf"[^\W_{_UNSPACED}](?:[^\W_{_UNSPACED}]|[{_MARKS}])*"
 # A word, or words tied by an underscore or a dot: `snake_case`, `os.path.join`, `3.14`.
 _RUN = re.compile(rf"[{_UNSPACED}]+|{_LETTERS}(?:[._]{_LETTERS})*")
+# The same where all is ASCII: split where neither letter, digit, dot nor underscore stands, which is six times as fast,
+# and then what was split.
+_SPACED = {code: " " for code in range(128) if not (chr(code).isalnum() or chr(code) in "._")}
+_SIGNS = "\u2019\u2018\u201c\u201d\u2014\u2013\u2026\u2022\u00a0\u2192\u00b7\u00d7"  # that stand in texts which are ASCII else
+_ASCII_RUN = re.compile(r"[A-Za-z0-9]+(?:[._][A-Za-z0-9]+)*")
 _IS_UNSPACED = re.compile(rf"[{_UNSPACED}]")
 _TIED = re.compile("[._]")
 _PARTS = re.compile(r"[A-Z]+(?![a-z])\d*|[A-Z]?[a-z]+\d*|\d+")
@@ -82,16 +87,30 @@ def forms(text: str, languages: Collection[str]) -> Iterator[tuple[Token, tuple[
         yield token, tuple(names)
 
 
+def runs(text: str) -> list[str]:
+    """What stands between the spaces and signs of `text`, in order: words, and stretches without spaces. Where all is
+    ASCII, with the dots and underscores around them."""
+    if not text.isascii():
+        for sign in _SIGNS:
+            if sign in text:
+                text = text.replace(sign, " ")
+    return text.translate(_SPACED).split() if text.isascii() else _RUN.findall(text)
+
+
 def lexemes(text: str, language: str) -> Iterator[str]:
-    """The lexemes of `text` alone, for indexing: no places, and several times as fast."""
-    return itertools.chain.from_iterable(map(_of_run, _RUN.findall(text), itertools.repeat(language)))
+    """The lexemes of `text` alone: no places, and several times as fast."""
+    return itertools.chain.from_iterable(map(of_run, runs(text), itertools.repeat(language)))
 
 
-@functools.lru_cache(maxsize=30_000)
-def _of_run(word: str, language: str) -> tuple[str, ...]:
-    if _IS_UNSPACED.match(word):
-        return (*map(fold, word), *(fold(word[at : at + 2]) for at in range(len(word) - 1)))
-    return tuple(lexeme for lexeme, _, _ in _lexemes(word, language))
+def of_run(run: str, language: str) -> Sequence[str]:
+    """The lexemes of one of the `runs`."""
+    if run.isascii():
+        words = (run,) if run.isalnum() else _ASCII_RUN.findall(run)
+    elif _IS_UNSPACED.match(run):
+        return (*map(fold, run), *(fold(run[at : at + 2]) for at in range(len(run) - 1)))
+    else:
+        words = (run,)
+    return [lexeme for word in words for lexeme, _, _ in _lexemes(word, language)]
 
 
 def is_mostly_cjk(text: str) -> bool:
@@ -100,7 +119,7 @@ def is_mostly_cjk(text: str) -> bool:
     return 2 * sum(1 for letter in letters if _CJK.match(letter)) >= max(1, len(letters))
 
 
-@functools.lru_cache(maxsize=30_000)
+@functools.lru_cache(maxsize=5_000)
 def _lexemes(word: str, language: str) -> tuple[tuple[str, int, int], ...]:
     """A word's lexemes, each with the part of the word that it stands for; the whole comes first."""
     if word.isalpha() and (word.islower() or word.istitle() or word.isupper()):
@@ -138,6 +157,8 @@ def _is_camel(part: str) -> bool:
 
 def fold(word: str) -> str:
     """A word in one spelling: case, width and ligatures don't count."""
+    if word.isascii():
+        return word.lower()[:LONGEST].replace("\0", "")
     return unicodedata.normalize("NFKC", word).casefold()[:LONGEST].replace("\0", "")
 
 
@@ -156,6 +177,7 @@ def _without_accents(word: str) -> str:
     return word
 
 
+_NO_CACHE = 0  # words are remembered elsewhere
 _stemmers = threading.local()  # a Stemmer is not safe to share between threads
 
 
@@ -170,5 +192,5 @@ def _stemmer(language: str) -> _Stems:
     if kept is None:
         kept = _stemmers.kept = {}
     if language not in kept:
-        kept[language] = cast(_Stems, Stemmer.Stemmer(language))  # pyright: ignore[reportUnknownMemberType]
+        kept[language] = cast(_Stems, Stemmer.Stemmer(language, _NO_CACHE))  # pyright: ignore[reportUnknownMemberType]
     return kept[language]

@@ -2,7 +2,7 @@
 
     written   which chunks of a version an earlier attempt has written
     vectors   what was embedded before, by the hash of the text
-    prepare   what of writing needs no transaction: the words of chunks
+    to_lex    what of writing needs no transaction: the segment that the chunks' words and vectors are built into
     write     rows of any number of documents of a base, which share a segment
     publish   items → completed with their new versions, the old versions' rows gone, the jobs done, their events: all
               or nothing
@@ -22,6 +22,7 @@ from gristmill import catalog, events, jobs
 from gristmill.catalog import BaseId, ItemId, Whole
 from gristmill.db import Tx
 from gristmill.events import (
+    AllAssetsAnalyzed,
     DocumentChunkingCompleted,
     DocumentIndexingCompleted,
     DocumentIngestionCompleted,
@@ -30,17 +31,19 @@ from gristmill.events import (
 from gristmill.jobs import Job
 from gristmill.search import store
 from gristmill.search.rows import Chunk, text_hash
-from gristmill.search.store import Prepared, Written, prepare
+from gristmill.search.store import Prepared, Written, prepare, to_lex
 
 __all__ = [
     "Chunk",
     "Prepared",
     "Written",
     "begin_again",
+    "cut_back",
     "discard",
     "prepare",
     "publish",
     "text_hash",
+    "to_lex",
     "unchanged",
     "vectors",
     "withdraw",
@@ -57,6 +60,11 @@ async def written(tx: Tx, base_id: BaseId, item_id: ItemId, version: int) -> set
 async def begin_again(tx: Tx, base_id: BaseId, item_id: ItemId, version: int) -> None:
     """Remove what was written of a version that is made otherwise by now."""
     await store.drop_version(tx, base_id, item_id, version)
+
+
+async def cut_back(tx: Tx, base_id: BaseId, item_id: ItemId, version: int, first: int) -> None:
+    """Remove what was written of a version from a chunk on: what follows is another by now."""
+    await store.cut_back(tx, base_id, item_id, version, first)
 
 
 async def vectors(tx: Tx, bases: Sequence[UUID], hashes: Sequence[bytes]) -> dict[bytes, NDArray[np.float32]]:
@@ -88,11 +96,15 @@ async def unchanged(tx: Tx, done: Sequence[tuple[BaseId, Job, Whole]]) -> None:
 
 def _told(base_id: BaseId, whole: Whole) -> list[Event]:
     item_id, version, chunks = whole.item_id, whole.version, whole.chunks
-    return [
+    told: list[Event] = [
         DocumentChunkingCompleted(base_id, item_id, version, chunks),
         DocumentIndexingCompleted(base_id, item_id, version, chunks),
-        DocumentIngestionCompleted(base_id, item_id, version, tuple(whole.warnings)),
     ]
+    if not whole.waiting:  # else whoever describes the last image tells the rest
+        if whole.assets:
+            told.append(AllAssetsAnalyzed(base_id, item_id, version, len(whole.assets), 0))
+        told.append(DocumentIngestionCompleted(base_id, item_id, version, tuple(whole.warnings)))
+    return told
 
 
 async def discard(tx: Tx, base_id: BaseId, item_id: ItemId) -> None:

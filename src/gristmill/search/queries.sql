@@ -12,13 +12,9 @@ select nextval('chunk_no') from generate_series(1, %(count)s::int);
 
 -- name: insert_segment
 -- () -> written.
-insert into segment (base_id, recipe, chunks, tokens, languages, nos, items, lengths, codes)
-values (%(base)s, %(recipe)s, %(chunks)s, %(tokens)s, %(languages)s, %(nos)s, %(items)s, %(lengths)s, %(codes)s)
-returning id;
-
--- name: copy_postings
--- Writes the postings of a segment.
-copy posting (base_id, lexeme, segment, entries) from stdin (format binary);
+insert into segment (base_id, recipe, chunks, tokens, languages, nos, items, lengths, codes, lexicon, places, counts)
+values (%(base)s, %(recipe)s, %(chunks)s, %(tokens)s, %(languages)s, %(nos)s, %(items)s, %(lengths)s, %(codes)s,
+        %(lexicon)s, %(places)s, %(counts)s);
 
 -- name: drop_unpublished
 -- Removes what attempts at any version have written that does not answer.
@@ -41,6 +37,13 @@ insert into chunk_gone (base_id, no) select base_id, no from gone;
 -- Removes what was written of one version.
 with gone as (
     delete from chunk where base_id = %(base)s and item_id = %(item)s and version = %(version)s returning base_id, no)
+insert into chunk_gone (base_id, no) select base_id, no from gone;
+
+-- name: cut_back
+-- Removes what was written of one version from a number on.
+with gone as (
+    delete from chunk where base_id = %(base)s and item_id = %(item)s and version = %(version)s and index >= %(first)s
+    returning base_id, no)
 insert into chunk_gone (base_id, no) select base_id, no from gone;
 
 -- name: written
@@ -76,21 +79,14 @@ select id, recipe, chunks, languages from segment where base_id = %(base)s order
 
 -- name: segment_arrays
 -- What searching keeps of segments.
-select id, nos, items, lengths, codes from segment where base_id = %(base)s and id = any (%(ids)s::bigint[]);
+select id, nos, items, lengths, codes, lexicon from segment where base_id = %(base)s and id = any (%(ids)s::bigint[]);
 
 -- name: postings
--- Where lexemes stand; what the caller has already comes without its entries.
-select p.lexeme, p.segment,
-       case when (p.lexeme, p.segment) in (select * from unnest(%(known_lexemes)s::text[], %(known_segments)s::bigint[]))
-            then null else p.entries end as entries
-  from posting p where p.base_id = %(base)s and p.lexeme = any (%(lexemes)s::text[]);
-
--- name: beginning_with
--- The commonest of the lexemes that begin with a prefix.
-select f.lexeme
-  from (select p.lexeme, octet_length(p.entries) as size from posting p
-         where p.base_id = %(base)s and p.lexeme >= %(low)s and p.lexeme < %(high)s limit 20000) f
- group by f.lexeme order by sum(f.size) desc, f.lexeme limit %(limit)s;
+-- Stretches of segments' postings, in the order they were asked for: no more of a segment is read than that.
+select substring(s.places from 2 * w.start + 1 for 2 * w.size), substring(s.counts from w.start + 1 for w.size)
+  from unnest(%(segments)s::bigint[], %(starts)s::int[], %(sizes)s::int[]) with ordinality w(segment, start, size, place)
+  left join segment s on s.base_id = %(base)s and s.id = w.segment
+ order by w.place;
 
 -- name: scope
 -- The items that a search may answer from, at most so many.
@@ -185,14 +181,9 @@ select no from chunk_gone where base_id = %(base)s order by no;
 -- Whether some are so for longer than anybody should wait.
 select exists (select from chunk_gone where base_id = %(base)s and gone_at < clock_now() - %(patience)s::interval);
 
--- name: existing
--- Those of these chunks that are there, whether they answer or not.
-select no from chunk where base_id = %(base)s and no = any (%(nos)s::bigint[]) order by no;
-
--- name: postings_of
--- All postings of segments, lexeme by lexeme.
-select lexeme, segment, entries from posting
- where base_id = %(base)s and segment = any (%(segments)s::bigint[]) order by lexeme, segment;
+-- name: segment_words
+-- All postings of segments.
+select id, places, counts from segment where base_id = %(base)s and id = any (%(ids)s::bigint[]);
 
 -- name: to_lex
 -- Chunks with all that their segment holds of them.
@@ -202,7 +193,6 @@ select c.no, c.item_id, i.title, c.headings, c.text, c.embedding::text as embedd
 
 -- name: drop_segments
 -- written -> merged: segments make room for the one that holds what is left of them.
-with gone as (delete from posting where base_id = %(base)s and segment = any (%(segments)s::bigint[]))
 delete from segment where base_id = %(base)s and id = any (%(segments)s::bigint[]) returning id;
 
 -- name: forget_gone

@@ -1,16 +1,14 @@
 """A segment: what search keeps of chunks that were written together. Pure; it never changes once it is stored.
 
-    arrays      one entry for each chunk, by rising number: number, item, length in tokens, the vector's signs
-    postings    lexeme → the chunks that hold it
+    arrays      one entry for each chunk: number, item, length in tokens, the vector's signs
+    words       lexeme → the chunks that hold it (`lexicon.py`)
 
 The words of a chunk are those of its text and headings, and three times those of its item's title: a document that is named
 after what is asked for comes first.
 """
 
 import functools
-import itertools
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 from uuid import UUID
@@ -18,9 +16,11 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
+from gristmill.search import lexicon
 from gristmill.search.languages import language_of
-from gristmill.search.lexer import RECIPE, lexemes
-from gristmill.search.postings import Postings
+from gristmill.search.lexer import RECIPE, runs
+from gristmill.search.lexicon import Indexed
+from gristmill.search.tally import Tally
 
 MOST = 1 << 14  # chunks of one segment: places fit two bytes, and merging it takes some 100 MB
 TITLE_WEIGHT = 3
@@ -76,11 +76,11 @@ class Segment:
 
     arrays: Arrays
     languages: frozenset[str]
-    postings: Mapping[str, Postings]
+    words: Indexed
     recipe: int = RECIPE
 
     def numbered(self, nos: Sequence[int]) -> Self:
-        """The same, with the numbers that its chunks were given, rising."""
+        """The same, with the numbers that its chunks were given."""
         return replace(self, arrays=replace(self.arrays, nos=np.array(nos, np.int64)))
 
     @property
@@ -90,42 +90,26 @@ class Segment:
 
 
 def build(words: Sequence[Words], codes: NDArray[np.uint64]) -> Segment:
-    """The segment of these chunks, by rising number; a column of `codes` each."""
-    numbered: defaultdict[str, int] = defaultdict(itertools.count().__next__)
-    tokens: list[int] = []
-    ends: list[int] = []
+    """The segment of these chunks, in their order; a column of `codes` each."""
+    tally = Tally()
     languages: set[str] = set()
     for chunk in words:
-        language = language_of(chunk.text)
+        words_of = runs(chunk.text)
+        language = language_of(chunk.text, words_of)
         languages.add(language)
-        tokens.extend(map(numbered.__getitem__, lexemes(chunk.text, language)))
+        tally.add(words_of, language)
         for heading in chunk.headings:
-            tokens.extend(map(numbered.__getitem__, lexemes(heading, language)))
-        tokens.extend([numbered[lexeme] for lexeme in lexemes(chunk.title, language)] * TITLE_WEIGHT)
-        ends.append(len(tokens))
-    lengths = np.diff(np.array(ends, np.int64), prepend=0)
+            tally.add(runs(heading), language)
+        tally.add(runs(chunk.title), language, TITLE_WEIGHT)
+        tally.end()
+    tokens, lengths = tally.tokens()
     arrays = Arrays(
         np.array([chunk.no for chunk in words], np.int64),
         np.array([item_key(chunk.item_id) for chunk in words], np.int64),
         np.minimum(lengths, _LONGEST).astype(np.uint16),
         codes,
     )
-    return Segment(arrays, frozenset(languages), _grouped(list(numbered), tokens, lengths))
-
-
-def _grouped(names: Sequence[str], tokens: Sequence[int], lengths: NDArray[np.int64]) -> dict[str, Postings]:
-    """The postings of tokens that follow each other, chunk after chunk."""
-    places = np.repeat(np.arange(len(lengths)), lengths)
-    # One sort brings equal lexemes together, and within them the chunks in order.
-    pairs, counts = np.unique(np.array(tokens, np.int64) * len(lengths) + places, return_counts=True)
-    counts = np.minimum(counts, 255).astype(np.uint8)
-    which, where = np.divmod(pairs, max(1, len(lengths)))
-    where = where.astype(np.int32)
-    ends = np.searchsorted(which, np.arange(1, len(names) + 1)).tolist()
-    return {
-        name: Postings(where[start:end], counts[start:end])
-        for name, start, end in zip(names, [0, *ends], ends, strict=False)
-    }
+    return Segment(arrays, frozenset(languages), lexicon.index(tally.lexemes, tokens, lengths))
 
 
 def item_key(item_id: UUID) -> int:
@@ -136,10 +120,10 @@ def item_key(item_id: UUID) -> int:
 
 def codes_of(vectors: Iterable[NDArray[np.float32]]) -> NDArray[np.uint64]:
     """The signs of vectors, a bit each, in whole words of 64; a column each, so that a scan goes word by word."""
-    rows = [np.packbits(vector > 0) for vector in vectors]
-    if not rows:
+    stacked = list(vectors)
+    if not stacked:
         return np.empty((0, 0), np.uint64)
-    packed = np.stack(rows)
+    packed = np.packbits(np.stack(stacked) > 0, axis=1)
     packed = np.pad(packed, ((0, 0), (0, -packed.shape[1] % 8)))
     return np.ascontiguousarray(packed.view(np.uint64).T)
 

@@ -1,4 +1,4 @@
-"""What searching keeps in memory: arrays of segments, and postings of common words.
+"""What searching keeps in memory: arrays and lexicons of segments, and postings of common words.
 
 Segments never change, so that what is kept is right for as long as its segment exists; which ones exist is asked of the
 database for every search. What was used longest ago goes when there is more than `limit` bytes. Lost with the process,
@@ -6,9 +6,10 @@ and read again when it is needed.
 """
 
 import functools
+import heapq
 import itertools
-from collections import OrderedDict
-from collections.abc import Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -17,9 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gristmill.db import Tx
-from gristmill.search import postings, segment, store
-from gristmill.search.postings import Postings
+from gristmill.search import segment, store
+from gristmill.search.lexicon import Lexicon, Postings
 from gristmill.search.segment import Arrays, Mask, Numbers
+from gristmill.search.store import Stretch
 
 # Shorter lists are read again as quickly as they are found here.
 _WORTH_KEEPING = 2048
@@ -31,7 +33,12 @@ class Open:
     """The segments of a base at one moment."""
 
     rows: Sequence[store.SegmentRow]
-    arrays: Sequence[Arrays]
+    parts: Sequence[tuple[Arrays, Lexicon]]
+
+    @property
+    def arrays(self) -> list[Arrays]:
+        """The arrays of each segment."""
+        return [arrays for arrays, _ in self.parts]
 
     @property
     def chunks(self) -> int:
@@ -82,6 +89,23 @@ class Open:
         found = np.flatnonzero(np.isin(self.nos, wanted))
         return {int(self.nos[place]): int(place) for place in found}
 
+    def find(self, lexemes: Iterable[str]) -> Iterator[tuple[str, Stretch]]:
+        """Where the postings of lexemes are."""
+        for lexeme in lexemes:
+            for row, (_, lexicon) in zip(self.rows, self.parts, strict=True):
+                if (found := lexicon.find(lexeme)) is not None:
+                    yield lexeme, Stretch(row.id, *found)
+
+    def beginning_with(self, prefix: str, limit: int) -> list[str]:
+        """The commonest lexemes that begin so."""
+        held: Counter[str] = Counter()
+        for _, lexicon in self.parts:
+            for lexeme, chunks in lexicon.beginning_with(prefix):
+                held[lexeme] += chunks
+        return [
+            lexeme for lexeme, _ in heapq.nsmallest(limit, held.items(), key=lambda one: (-one[1], one[0]))
+        ]
+
     @property
     def languages(self) -> frozenset[str]:
         """The languages that their words were stemmed for."""
@@ -95,7 +119,7 @@ class Shelf:
         self._limit = limit
         self._size = 0
         self._opened: OrderedDict[UUID, Open] = OrderedDict()
-        self._arrays: OrderedDict[int, Arrays] = OrderedDict()
+        self._parts: OrderedDict[int, tuple[Arrays, Lexicon]] = OrderedDict()
         self._postings: OrderedDict[tuple[str, int], Postings] = OrderedDict()
 
     async def open(self, tx: Tx, base_id: UUID) -> Open:
@@ -104,33 +128,34 @@ class Shelf:
         opened = self._opened.get(base_id)
         if opened is not None and [row.id for row in opened.rows] == [row.id for row in rows]:
             return opened
-        missing = [row.id for row in rows if row.id not in self._arrays]
-        fresh: dict[int, Arrays] = {}
+        missing = [row.id for row in rows if row.id not in self._parts]
+        fresh: dict[int, tuple[Arrays, Lexicon]] = {}
         if missing:
             for row in await store.segment_arrays(tx, base_id, missing):
-                fresh[row.id] = segment.load_form(row.nos, row.items, row.lengths, row.codes)
-        arrays = [fresh.get(row.id) or self._arrays[row.id] for row in rows]
-        for row, kept in zip(rows, arrays, strict=True):
-            self._keep_arrays(row.id, kept)
-        return self._keep_opened(base_id, Open(rows, arrays))
+                arrays = segment.load_form(row.nos, row.items, row.lengths, row.codes)
+                fresh[row.id] = arrays, Lexicon(row.lexicon)
+        parts = [fresh.get(row.id) or self._parts[row.id] for row in rows]
+        for row, part in zip(rows, parts, strict=True):
+            self._keep_part(row.id, part)
+        return self._keep_opened(base_id, Open(rows, parts))
 
     async def find(
         self, tx: Tx, base_id: UUID, lexemes: Sequence[str], opened: Open
     ) -> dict[str, list[tuple[int, Postings]]]:
         """Where lexemes stand: the postings of each, with the place where their segment begins."""
-        wanted = set(lexemes)
-        held = {key: kept for key, kept in self._postings.items() if key[0] in wanted}
-        starts = opened.starts
-        chunks = {row.id: row.chunks for row in opened.rows}
+        wanted = list(opened.find(lexemes))
+        held = {key: self._postings.get((key[0], key[1].segment)) for key in wanted}
+        missing = [key for key, kept in held.items() if kept is None]
+        if missing:
+            held |= zip(
+                missing, await store.postings(tx, base_id, [where for _, where in missing]), strict=True
+            )
         found: dict[str, list[tuple[int, Postings]]] = {}
-        for row in await store.find_postings(tx, base_id, lexemes, list(held)):
-            if row.segment not in starts:
-                continue
-            key = (row.lexeme, row.segment)
-            kept = held[key] if row.entries is None else postings.unpack(row.entries, chunks[row.segment])
-            found.setdefault(row.lexeme, []).append((starts[row.segment], kept))
-            if len(kept.places) >= _WORTH_KEEPING:
-                self._keep_postings(key, kept)
+        for (lexeme, where), kept in held.items():
+            if kept is not None and len(kept.places):
+                found.setdefault(lexeme, []).append((opened.starts[where.segment], kept))
+                if len(kept.places) >= _WORTH_KEEPING:
+                    self._keep_postings((lexeme, where.segment), kept)
         return found
 
     def _keep_opened(self, base_id: UUID, opened: Open) -> Open:
@@ -140,11 +165,11 @@ class Shelf:
             self._opened.popitem(last=False)
         return opened
 
-    def _keep_arrays(self, key: int, arrays: Arrays) -> None:
-        if key not in self._arrays:
-            self._size += arrays.size
-        self._arrays[key] = arrays
-        self._arrays.move_to_end(key)
+    def _keep_part(self, key: int, part: tuple[Arrays, Lexicon]) -> None:
+        if key not in self._parts:
+            self._size += _size(part)
+        self._parts[key] = part
+        self._parts.move_to_end(key)
         self._make_room()
 
     def _keep_postings(self, key: tuple[str, int], found: Postings) -> None:
@@ -157,12 +182,16 @@ class Shelf:
     def _make_room(self) -> None:
         while self._size > self._limit and self._postings:
             self._size -= _bytes(self._postings.popitem(last=False)[1])
-        while self._size > self._limit and self._arrays:
-            self._size -= self._arrays.popitem(last=False)[1].size
+        while self._size > self._limit and self._parts:
+            self._size -= _size(self._parts.popitem(last=False)[1])
 
 
 def _joined(parts: Sequence[NDArray[Any]], kind: type[Any]) -> NDArray[Any]:
     return np.concatenate(parts) if parts else np.empty(0, kind)
+
+
+def _size(part: tuple[Arrays, Lexicon]) -> int:
+    return part[0].size + len(part[1].data)
 
 
 def _bytes(found: Postings) -> int:

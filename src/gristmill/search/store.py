@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from gristmill.catalog import ADMIN, Viewer
 from gristmill.db import Database, Queries, Tx
-from gristmill.search import postings, rows, segment
+from gristmill.search import rows, segment
+from gristmill.search.lexicon import Postings
 from gristmill.search.scope import Scope
 from gristmill.search.segment import Segment, Words
 
@@ -41,15 +42,19 @@ class Prepared:
     segment: Segment
 
 
-def prepare(written: Sequence[Written]) -> Prepared:
-    """Lex chunks; pure, and worth a thread."""
+def to_lex(written: Sequence[Written]) -> tuple[list[Words], NDArray[np.uint64]]:
+    """What the segment of these chunks is built from (`segment.build`)."""
     words = [
         Words(0, one.item_id, one.title, chunk.headings, chunk.text)
         for one in written
         for chunk in one.chunks
     ]
-    codes = segment.codes_of(chunk.embedding for one in written for chunk in one.chunks)
-    return Prepared(written, segment.build(words, codes))
+    return words, segment.codes_of(chunk.embedding for one in written for chunk in one.chunks)
+
+
+def prepare(written: Sequence[Written]) -> Prepared:
+    """Chunks, ready to be written."""
+    return Prepared(written, segment.build(*to_lex(written)))
 
 
 async def write(tx: Tx, base_id: UUID, prepared: Prepared) -> None:
@@ -81,9 +86,9 @@ async def _copy(tx: Tx, statement: bytes, lines: Iterable[bytes]) -> None:
 
 
 async def insert_segment(tx: Tx, base_id: UUID, made: Segment) -> None:
-    """Store a segment with its postings."""
+    """Store a segment."""
     stored = segment.store_form(made.arrays)
-    (segment_id,) = await queries.values(
+    await queries.run(
         tx,
         "insert_segment",
         base=base_id,
@@ -95,16 +100,9 @@ async def insert_segment(tx: Tx, base_id: UUID, made: Segment) -> None:
         items=stored.items,
         lengths=stored.lengths,
         codes=stored.codes,
-    )
-    key = int(segment_id).to_bytes(8, "big")
-    chunks = len(made.arrays.nos)
-    await _copy(
-        tx,
-        queries["copy_postings"],
-        (
-            rows.row(base_id.bytes, lexeme.encode(), key, postings.pack(found, chunks))
-            for lexeme, found in made.postings.items()
-        ),
+        lexicon=made.words.lexicon.data,
+        places=made.words.places.tobytes(),
+        counts=made.words.counts.tobytes(),
     )
 
 
@@ -136,6 +134,11 @@ async def drop_version(tx: Tx, base_id: UUID, item_id: UUID, version: int) -> No
     await queries.run(tx, "drop_version", base=base_id, item=item_id, version=version)
 
 
+async def cut_back(tx: Tx, base_id: UUID, item_id: UUID, version: int, first: int) -> None:
+    """Remove what was written of one version, from the chunk of this number on."""
+    await queries.run(tx, "cut_back", base=base_id, item=item_id, version=version, first=first)
+
+
 async def drop_items(tx: Tx, base_id: UUID, item_ids: Sequence[UUID]) -> int:
     """Remove every chunk of these items; how many there were."""
     return await queries.run(tx, "drop_items", base=base_id, items=list(item_ids))
@@ -156,22 +159,23 @@ class SegmentRow:
 
 @dataclass(frozen=True)
 class ArraysRow:
-    """The arrays of a segment, as stored."""
+    """The arrays of a segment and its lexicon, as stored."""
 
     id: int
     nos: bytes
     items: bytes
     lengths: bytes
     codes: bytes
+    lexicon: bytes
 
 
 @dataclass(frozen=True)
-class PostingRow:
-    """Where a lexeme stands in a segment; None when the caller has it already."""
+class Stretch:
+    """Postings of a segment, from one up to another."""
 
-    lexeme: str
     segment: int
-    entries: bytes | None
+    start: int
+    end: int
 
 
 @dataclass(frozen=True)
@@ -204,27 +208,22 @@ async def segment_arrays(tx: Tx, base_id: UUID, ids: Sequence[int]) -> list[Arra
         return [ArraysRow(*row) for row in await cursor.fetchall()]
 
 
-async def find_postings(
-    tx: Tx, base_id: UUID, lexemes: Sequence[str], known: Sequence[tuple[str, int]]
-) -> list[PostingRow]:
-    """Where lexemes stand, without the entries of those that are known."""
+async def postings(tx: Tx, base_id: UUID, wanted: Sequence[Stretch]) -> list[Postings]:
+    """The postings of these stretches, in their order; of a segment that is gone meanwhile none."""
     async with tx.cursor(binary=True) as cursor:
         await cursor.execute(
             queries["postings"],
             {
                 "base": base_id,
-                "lexemes": list(lexemes),
-                "known_lexemes": [lexeme for lexeme, _ in known],
-                "known_segments": [number for _, number in known],
+                "segments": [one.segment for one in wanted],
+                "starts": [one.start for one in wanted],
+                "sizes": [one.end - one.start for one in wanted],
             },
         )
-        return [PostingRow(*row) for row in await cursor.fetchall()]
-
-
-async def beginning_with(tx: Tx, base_id: UUID, prefix: str, limit: int) -> list[str]:
-    """The commonest lexemes that begin so."""
-    high = prefix[:-1] + chr(ord(prefix[-1]) + 1)
-    return await queries.values(tx, "beginning_with", base=base_id, low=prefix, high=high, limit=limit)
+        return [
+            Postings(np.frombuffer(places or b"", "<u2"), np.frombuffer(counts or b"", np.uint8))
+            for places, counts in await cursor.fetchall()
+        ]
 
 
 async def scope(tx: Tx, base_id: UUID, asked: Scope, limit: int) -> list[UUID]:

@@ -83,7 +83,7 @@ async def search(
         opened = _lexed(await shelf.open(tx, base_id))
         question = parse(text, opened.languages)
         asked = [*question.terms, *question.excluded]
-        names = {term: await _names(tx, base_id, term) for term in asked}
+        names = {term: _names(opened, term) for term in asked}
         lexemes = sorted({name for known in names.values() for name in known})
         found = await shelf.find(tx, base_id, lexemes, opened) if lexemes else {}
     counted = {
@@ -109,10 +109,8 @@ async def read(db: Database, shelf: Shelf, base_id: UUID, text: str) -> TextLeg:
     return TextLeg([], parse(text, opened.languages), opened)
 
 
-async def _names(tx: Tx, base_id: UUID, term: Term) -> list[str]:
-    if not term.prefix:
-        return list(term.names)
-    return await store.beginning_with(tx, base_id, term.names[0], MOST_EXPANSIONS)
+def _names(opened: Open, term: Term) -> list[str]:
+    return opened.beginning_with(term.names[0], MOST_EXPANSIONS) if term.prefix else list(term.names)
 
 
 def _lexed(opened: Open) -> Open:
@@ -120,7 +118,7 @@ def _lexed(opened: Open) -> Open:
     if all(row.recipe > 0 for row in opened.rows):
         return opened
     kept = [place for place, row in enumerate(opened.rows) if row.recipe > 0]
-    return Open([opened.rows[place] for place in kept], [opened.arrays[place] for place in kept])
+    return Open([opened.rows[place] for place in kept], [opened.parts[place] for place in kept])
 
 
 def _allowed(

@@ -17,17 +17,18 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from gristmill import catalog, faults, jobs
+from gristmill import catalog, faults, jobs, memory
 from gristmill.catalog import BaseId
 from gristmill.db import Database
 from gristmill.jobs import Done, Job, NewJob, Outcome
-from gristmill.search import postings, segment, store, upkeep
+from gristmill.search import lexicon, segment, store, upkeep
 from gristmill.search.lexer import RECIPE
+from gristmill.search.lexicon import Indexed
 from gristmill.search.segment import MOST, Arrays, Segment
-from gristmill.search.store import PostingRow, SegmentRow
+from gristmill.search.store import SegmentRow
 from gristmill.work import TidyBase
 
-MANY = 12  # small segments that are worth a merge
+MANY = 24  # small segments that are worth a merge
 SMALL = MOST // 2
 FEW_GONE = 1000
 PATIENCE = timedelta(hours=1)
@@ -54,6 +55,7 @@ class Tidier:
         """Do all that is to be done for a base."""
         base_id = TidyBase.of(job).base_id
         while await self._step(job, base_id):
+            await asyncio.to_thread(memory.trim)
             await faults.point("tidy.step")
         return Done()
 
@@ -87,18 +89,22 @@ class Tidier:
 
     async def _merged(self, base_id: BaseId, rows: Sequence[SegmentRow]) -> tuple[list[Segment], list[int]]:
         ids = [row.id for row in rows]
-        async with self._db.connection() as tx:
-            stored = {row.id: row for row in await store.segment_arrays(tx, base_id, ids)}
-            arrays = [
-                segment.load_form(one.nos, one.items, one.lengths, one.codes)
-                for one in (stored[number] for number in ids if number in stored)
-            ]
-            nos = np.concatenate([one.nos for one in arrays])
-            left = np.array(await upkeep.existing(tx, base_id, nos.tolist()), np.int64)
-            found = await upkeep.postings_of(tx, base_id, ids)
+        async with self._db.connection(large=True) as tx:
+            stored = await store.segment_arrays(tx, base_id, ids)
+            words = await upkeep.words(tx, base_id, ids)
+            gone = np.array(await upkeep.gone(tx, base_id), np.int64)
+        parts = [
+            (
+                segment.load_form(one.nos, one.items, one.lengths, one.codes),
+                Indexed.load(one.lexicon, *words[one.id]),
+            )
+            for one in stored
+            if one.id in words
+        ]
         languages = frozenset(language for row in rows for language in row.languages)
-        made = await asyncio.to_thread(merge, ids, arrays, found, left, languages)
-        return [made] if len(left) else [], np.setdiff1d(nos, left).tolist()
+        made = await asyncio.to_thread(merge, parts, gone, languages)
+        nos = np.concatenate([arrays.nos for arrays, _ in parts])
+        return [made] if len(made.arrays.nos) else [], np.intersect1d(nos, gone).tolist()
 
     async def _lexed(self, base_id: BaseId, row: SegmentRow) -> tuple[list[Segment], list[int]]:
         made: list[Segment] = []
@@ -122,7 +128,7 @@ class Tidier:
         made: Sequence[Segment],
         lost: Sequence[int],
     ) -> bool:
-        async with self._db.transaction() as tx:
+        async with self._db.transaction(large=True) as tx:
             await jobs.fence(tx, job)
             if await upkeep.drop_segments(tx, base_id, [row.id for row in old]) != len(old):
                 raise LookupError("a segment was replaced by somebody else")
@@ -148,41 +154,26 @@ def plan(rows: Sequence[SegmentRow]) -> list[SegmentRow]:
 
 
 def merge(
-    ids: Sequence[int],
-    arrays: Sequence[Arrays],
-    found: Sequence[PostingRow],
-    left: NDArray[np.int64],
-    languages: frozenset[str],
+    parts: Sequence[tuple[Arrays, Indexed]], gone: NDArray[np.int64], languages: frozenset[str]
 ) -> Segment:
-    """One segment of what is left of several."""
-    nos = np.concatenate([one.nos for one in arrays])
-    order = np.argsort(nos, kind="stable")
-    order = order[np.isin(nos[order], left)]
-    moved = np.full(len(nos), -1, np.int64)
-    moved[order] = np.arange(len(order))
-    starts = list(itertools.accumulate((len(one.nos) for one in arrays), initial=0))
-    parts = {
-        number: (moved[start : start + len(one.nos)], len(one.nos))
-        for number, one, start in zip(ids, arrays, starts, strict=False)
-    }
-    joined: dict[str, postings.Postings] = {}
-    for lexeme, group in itertools.groupby(found, key=lambda row: row.lexeme):
-        one = postings.join(
-            [
-                (postings.unpack(row.entries, parts[row.segment][1]), parts[row.segment][0])
-                for row in group
-                if row.entries is not None
-            ]
-        )
-        if one is not None:
-            joined[lexeme] = one
+    """One segment of what is left of several, one after the other."""
+    nos = np.concatenate([arrays.nos for arrays, _ in parts])
+    left = np.isin(nos, gone, invert=True)
+    moved = np.where(left, np.cumsum(left) - 1, -1)
+    starts = itertools.accumulate((len(arrays.nos) for arrays, _ in parts), initial=0)
+    words = lexicon.merge(
+        [
+            (indexed, moved[start : start + len(arrays.nos)])
+            for (arrays, indexed), start in zip(parts, starts, strict=False)
+        ]
+    )
     return Segment(
         Arrays(
-            nos[order],
-            np.concatenate([one.items for one in arrays])[order],
-            np.concatenate([one.lengths for one in arrays])[order],
-            np.ascontiguousarray(np.concatenate([one.codes for one in arrays], axis=1)[:, order]),
+            nos[left],
+            np.concatenate([arrays.items for arrays, _ in parts])[left],
+            np.concatenate([arrays.lengths for arrays, _ in parts])[left],
+            np.ascontiguousarray(np.concatenate([arrays.codes for arrays, _ in parts], axis=1)[:, left]),
         ),
         languages,
-        joined,
+        words,
     )

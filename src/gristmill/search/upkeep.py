@@ -11,7 +11,7 @@ import numpy as np
 from gristmill.db import Tx
 from gristmill.search.scope import Scope
 from gristmill.search.segment import Words
-from gristmill.search.store import PostingRow, Vector, literal, queries
+from gristmill.search.store import Vector, literal, queries
 
 # ── tidying ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -40,16 +40,11 @@ async def forget_gone(tx: Tx, base_id: UUID, nos: Sequence[int]) -> None:
     await queries.run(tx, "forget_gone", base=base_id, nos=list(nos))
 
 
-async def existing(tx: Tx, base_id: UUID, nos: Sequence[int]) -> list[int]:
-    """Those of the chunks that are there, whether they answer or not."""
-    return await queries.values(tx, "existing", base=base_id, nos=list(nos))
-
-
-async def postings_of(tx: Tx, base_id: UUID, segment_ids: Sequence[int]) -> list[PostingRow]:
-    """All postings of segments, lexeme by lexeme."""
+async def words(tx: Tx, base_id: UUID, segment_ids: Sequence[int]) -> dict[int, tuple[bytes, bytes]]:
+    """All postings of segments, by their ids: places, counts."""
     async with tx.cursor(binary=True) as cursor:
-        await cursor.execute(queries["postings_of"], {"base": base_id, "segments": list(segment_ids)})
-        return [PostingRow(*row) for row in await cursor.fetchall()]
+        await cursor.execute(queries["segment_words"], {"base": base_id, "ids": list(segment_ids)})
+        return {row[0]: (row[1], row[2]) for row in await cursor.fetchall()}
 
 
 async def to_lex(tx: Tx, base_id: UUID, nos: Sequence[int]) -> tuple[list[Words], list[Vector]]:
@@ -63,7 +58,7 @@ async def to_lex(tx: Tx, base_id: UUID, nos: Sequence[int]) -> tuple[list[Words]
 
 
 async def drop_segments(tx: Tx, base_id: UUID, segment_ids: Sequence[int]) -> int:
-    """Remove segments with their postings; how many were there."""
+    """Remove segments; how many were there."""
     return len(await queries.values(tx, "drop_segments", base=base_id, segments=list(segment_ids)))
 
 

@@ -28,6 +28,7 @@ class Original:
     metadata: Mapping[str, str] = field(default_factory=dict[str, str])
     path: Path | None = None
     temporary: bool = False
+    unchanged: bool = False  # the source says that it is as it was when it was last read: there are no bytes
 
     def open(self) -> BinaryIO:
         """The bytes, to be read from the beginning. Blocks."""

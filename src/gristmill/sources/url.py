@@ -1,7 +1,8 @@
 """A page or file on the web, fetched when it is indexed.
 
     probe   HEAD; where it is refused (403, 405, 501), a GET of one byte whose body is not read
-    read    GET, at most `limit` bytes, redirects followed, each through `net`'s guard
+    read    GET, at most `limit` bytes, redirects followed, each through `net`'s guard; with what is `known` of the last
+            reading, the server may answer that nothing changed (304)
 
 Only http and https, and no user name in the address: it would be stored, shown and logged.
 The character set is the byte order mark's, else the header's, else the page's own, as browsers have it.
@@ -9,7 +10,8 @@ The character set is the byte order mark's, else the header's, else the page's o
 
 import codecs
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import timedelta
 from email.message import Message
 from pathlib import PurePosixPath
@@ -27,6 +29,7 @@ _REFUSES_HEAD = (403, 405, 501)
 # Long enough for 64 MiB over a slow line, short enough that a dripping server does not hold a worker's slot.
 _PATIENCE = timedelta(minutes=2)
 _LONGEST_URL = 8192
+_CONDITIONS = {"etag": "If-None-Match", "last_modified": "If-Modified-Since"}
 _LONGEST_NAME = 255
 # Where browsers look for <meta charset>.
 _META_BYTES = 1024
@@ -91,6 +94,9 @@ class UrlSource:
     limit: int
     private: bool
     patience: timedelta = _PATIENCE
+    known: Mapping[str, str] = field(
+        default_factory=dict[str, str]
+    )  # `metadata` of what was read the last time
 
     async def probe(self) -> int:
         """Its size, or 0 when the server doesn't tell."""
@@ -109,10 +115,13 @@ class UrlSource:
         """Its bytes, and what the server says about them."""
         url = normalise(self.url)
         data = bytearray()
+        asked = {_CONDITIONS[name]: value for name, value in self.known.items() if name in _CONDITIONS}
         async with (
             net.client(private=self.private) as client,
-            fetch.answer(client, "GET", url, within=self.patience) as response,
+            fetch.answer(client, "GET", url, within=self.patience, headers=asked) as response,
         ):
+            if asked and response.status_code == 304:
+                return Original(b"", _name(Message(), response.url), unchanged=True)
             fetch.expect_success(response)
             async for piece in fetch.body(response, self.limit):
                 data += piece

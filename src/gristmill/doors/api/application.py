@@ -4,6 +4,7 @@ from fastapi import Depends, FastAPI
 
 from gristmill import __version__
 from gristmill.doors.api import (
+    assets,
     bases,
     content,
     events,
@@ -38,7 +39,7 @@ def create(context: Context) -> FastAPI:
     app.state.context = context
     schema.install(app)
     problems.register(app)
-    for door in (bases, items, files, item, content, search, jobs, events, webhooks, keys):
+    for door in (bases, items, files, item, content, assets, search, jobs, events, webhooks, keys):
         app.include_router(door.router, prefix="/api")
     app.include_router(health.router)
     app.add_api_route("/", _welcome, include_in_schema=False)

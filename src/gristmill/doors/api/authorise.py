@@ -135,6 +135,7 @@ NAMED: Mapping[str, Callable[[Tx, Caller, str], Awaitable[None]]] = {
     "webhook_id": _webhook,
     "key_id": _key,
     "event_id": _part,
+    "asset_hash": _part,
 }
 
 

@@ -9,10 +9,10 @@ from fastapi import APIRouter, Query, Response
 from pydantic import Field, StrictBool, StrictInt
 
 from gristmill import catalog, jobs
-from gristmill.catalog import Base, BaseId, BaseStatus, OnRestart
+from gristmill.catalog import Base, BaseId, BaseStatus, OnRestart, Reuse
 from gristmill.catalog.access import EVERYBODY
 from gristmill.doors.api.caller import Caller
-from gristmill.doors.api.context import Asking, AsViewer, InContext, PathBase
+from gristmill.doors.api.context import Asking, AsViewer, Context, InContext, PathBase
 from gristmill.doors.api.match import IfMatch, tagged, unchanged
 from gristmill.doors.api.wire import (
     Acl,
@@ -26,8 +26,10 @@ from gristmill.doors.api.wire import (
     Stamped,
     Wire,
 )
+from gristmill.errors import Invalid
 from gristmill.operations import bases, guards
 from gristmill.operations import queue as operations_queue
+from gristmill.settings import LOCAL
 
 router = APIRouter(prefix="/knowledge-bases", tags=["knowledge bases"])
 
@@ -42,11 +44,15 @@ class Chunking(Asked):
 
 
 class Options(Asked):
-    """What the base's folders leave out and take in; from the next time on that one is listed."""
+    """What the base's folders leave out and take in, from the next time on that one is listed; and what its images
+    cost."""
 
     ignore: Annotated[Patterns, Field(description="Patterns as in .gitignore, left out.")] | None = None
     include_hidden: (
         Annotated[StrictBool, Field(description="Take in names that begin with a dot.")] | None
+    ) = None
+    asset_reuse: (
+        Annotated[Reuse, Field(description="When what was said of an equal image before will do.")] | None
     ) = None
 
 
@@ -106,7 +112,11 @@ class BaseOut(Stamped):
             chunking=base.chunking,
             file_processor_id=base.file_processor,
             on_restart=base.on_restart,
-            settings={"ignore": base.ignore, "includeHidden": base.include_hidden},
+            settings={
+                "ignore": base.ignore,
+                "includeHidden": base.include_hidden,
+                "assetReuse": base.asset_reuse,
+            },
             acl=base.acl,
             item_counts=dict(counts),
         )
@@ -144,10 +154,19 @@ class QueueOut(Wire):
     eta_seconds: int | None
 
 
+def _know_processor(context: Context, name: str | None) -> None:
+    if name is not None and name != LOCAL and name not in context.settings.processors:
+        known = ", ".join((LOCAL, *context.settings.processors))
+        raise Invalid(
+            f"There is no file processor {name!r}; there is {known}.", code="unknown_file_processor"
+        )
+
+
 @router.post("", status_code=201)
 async def create_base(body: NewBase, context: InContext, caller: Asking, response: Response) -> BaseOut:
     """Create a knowledge base. Who is no admin, and names no access list, makes it for its own principal."""
     embedder = context.embedders.get(body.embedder or context.settings.embedder)
+    _know_processor(context, body.file_processor_id)
     chunking = body.chunking.model_dump(by_alias=True, exclude_none=True)
     created = await bases.create(
         context.db,
@@ -217,6 +236,7 @@ async def patch_base(
 ) -> BaseOut:
     """Change a knowledge base; queued work is not disturbed."""
     chunking = body.chunking.model_dump(by_alias=True, exclude_none=True) if body.chunking else None
+    _know_processor(context, body.file_processor_id)
     async with context.db.connection() as tx:
         base = await guards.base_exists(tx, base_id, viewer)
     await bases.patch(

@@ -26,6 +26,7 @@ CODES: Mapping[int, tuple[str, ...]] = {
         "role_too_low",
     ),
     404: (
+        "asset_not_found",
         "base_not_found",
         "item_not_found",
         "job_not_found",
@@ -86,6 +87,7 @@ CODES: Mapping[int, tuple[str, ...]] = {
         "response_too_large",
         "source_gone",
         "unknown_embedder",
+        "unknown_file_processor",
         "unreadable",
     ),
     429: (

@@ -55,14 +55,18 @@ async def _content(db: Database, item_id: ItemId, parts: list[ContentPart]) -> A
 
 @router.get("/{item_id}/original")
 async def get_original(item_id: PathItem, context: InContext, viewer: AsViewer) -> StreamingResponse:
-    """The bytes that were given: an uploaded file, a note's text, or a file of the server's disk as it is now."""
+    """The bytes: an uploaded file, a note's text, a file of the server's disk as it is now, a page as it was fetched."""
     async with context.db.connection() as tx:
         item = await guards.item_exists(tx, item_id, viewer)
         note = await catalog.note_text(tx, item.id) if item.type == "note" else None
         source = context.originals.of(item, note=note, blob=await catalog.blob_of(tx, item.id))
-    if item.type not in ("note", "file"):
-        raise Conflict(f"A {item.type} keeps no bytes of its own.", code="no_original")
-    if isinstance(source, Upload):
+        fetched = await catalog.live_original(tx, item.id) if item.type == "url" else None
+    if item.type not in ("note", "file") and fetched is None:
+        raise Conflict(f"A {item.type} keeps no bytes of its own, or none yet.", code="no_original")
+    if fetched is not None:
+        blobs = context.originals.blobs
+        size, body = await blobs.size(fetched), blobs.read(fetched)
+    elif isinstance(source, Upload):
         size, body = await source.probe(), source.blobs.read(source.stored)
     else:
         file = await asyncio.to_thread((await source.read()).open)

@@ -7,10 +7,12 @@ from typing import Annotated
 from uuid import UUID
 
 from fastapi import APIRouter, File, Form, UploadFile
+from pydantic import Json
 
-from gristmill.catalog import ItemId, NewItem
+from gristmill.catalog import ItemId, NewItem, access
 from gristmill.doors.api.context import Asking, Context, InContext, PathBase
 from gristmill.doors.api.item import AddedOut
+from gristmill.doors.api.wire import Acl, JsonObject
 from gristmill.errors import Permanent
 from gristmill.operations import add, guards
 from gristmill.operations.uploads import keep, release
@@ -30,15 +32,19 @@ async def upload_files(
     files: Annotated[list[UploadFile], File(description="One or many files.")],
     parent_id: Annotated[UUID | None, Form(alias="parentId")] = None,
     on_conflict: Annotated[add.OnConflict, Form(alias="onConflict")] = "rename",
+    acl: Annotated[Acl | None, Form(description="Who may see them: an entry each.")] = None,
+    metadata: Annotated[Json[JsonObject] | None, Form(description="What is said of them, as JSON.")] = None,
 ) -> AddedOut:
     """Upload files. An answer means that they are durably stored and accepted, not yet searchable."""
+    allowed = None if acl is None else access.checked(acl)
     async with context.db.connection() as tx:
         await guards.base_exists(tx, base_id)
     entries: list[add.Entry] = []
     unused: list[bytes] = []
     try:
         for file in files:
-            entries += [await _entry(context, caller.org, file)]
+            entry = await _entry(context, caller.org, file)
+            entries.append(replace(entry, item=replace(entry.item, acl=allowed, metadata=metadata or {})))
         added = await add.add(
             context.db,
             base_id,

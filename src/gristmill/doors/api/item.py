@@ -27,6 +27,7 @@ class ItemOut(Stamped):
     phase: str
     error: ErrorBody | None
     progress: int
+    waiting_for: str | None
     deleting: bool
     size_bytes: int | None
     chunk_count: int
@@ -54,6 +55,7 @@ class ItemOut(Stamped):
             if item.error_code
             else None,
             progress=catalog.progress(item.status, item.percent),
+            waiting_for=item.waiting_for,
             deleting=item.status is ItemStatus.DELETING,
             size_bytes=item.size_bytes,
             chunk_count=item.chunk_count,

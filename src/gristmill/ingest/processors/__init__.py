@@ -4,7 +4,7 @@ A conversion is started once, remembered by its remote id, and asked after until
 twice because of us. `processor.py` is the port, `conversion.py` the way of one conversion, `planning.py` who takes what.
 """
 
-from gristmill.ingest.processors.conversion import Conversion, check, convert, pause
+from gristmill.ingest.processors.conversion import Conversion, check, pause
 from gristmill.ingest.processors.docling import DoclingServe
 from gristmill.ingest.processors.mineru import MinerU
 from gristmill.ingest.processors.planning import Plan, plan
@@ -19,7 +19,6 @@ __all__ = [
     "ProcessorConfig",
     "State",
     "check",
-    "convert",
     "pause",
     "plan",
 ]

@@ -3,28 +3,19 @@
     pauses        5 s, then half as long again each time, at most a minute; progress begins again at 5 s
     deadline      30 minutes of pauses without progress: cancelled, `conversion_timeout`
     failed        `conversion_failed`, with the service's own words
-    interrupted   the remote id was kept: the next attempt asks after it, and starts nothing
-    cancelled     the remote conversion too, where the service can
 
 A `Conversion` is all there is to remember, and has no clock in it: it counts the pauses it asked for. So a job can
 snooze between two checks and hold no slot meanwhile.
 """
 
-import asyncio
-import contextlib
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from pathlib import Path
 
-from gristmill import clock
 from gristmill.errors import Permanent
 from gristmill.ingest.processors.processor import Processor
 
 FIRST_PAUSE, LONGEST_PAUSE, GROWTH = timedelta(seconds=5), timedelta(minutes=1), 1.5
 DEADLINE = timedelta(minutes=30)
-
-Keep = Callable[["Conversion"], Awaitable[None]]
 
 
 @dataclass(frozen=True)
@@ -68,30 +59,3 @@ async def check(processor: Processor, conversion: Conversion) -> Conversion | st
             code="conversion_timeout",
         )
     return replace(conversion, checks=conversion.checks + 1, waited=waited)
-
-
-async def convert(
-    processor: Processor,
-    path: Path,
-    name: str,
-    keep: Keep,
-    under_way: Conversion | None = None,
-    wait: Callable[[timedelta], Awaitable[None]] = clock.pause,
-) -> str:
-    """The markdown of the file; `keep` is told what to remember before each wait, `under_way` what was kept."""
-    conversion = under_way
-    if conversion is None:
-        conversion = Conversion(await processor.start(path, name))
-    try:
-        while True:
-            await keep(conversion)
-            await wait(pause(conversion))
-            found = await check(processor, conversion)
-            if isinstance(found, str):
-                return found
-            conversion = found
-    except asyncio.CancelledError:
-        # Nobody wants it any more. Cancelled again, we still want to have said so.
-        with contextlib.suppress(Exception):
-            await asyncio.shield(processor.cancel(conversion.remote_id))
-        raise

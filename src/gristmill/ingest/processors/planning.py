@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Literal
 
 from gristmill.ingest.processors.processor import Processor
+from gristmill.settings import LOCAL
 
 Plan = Literal["direct", "process", "invalid"]
-LOCAL = "local"
 
 
 def plan(name: str, processor_id: str | None, processors: Mapping[str, Processor]) -> Plan:

@@ -13,7 +13,7 @@ from gristmill.ingest.readers.reading import read
 from gristmill.ingest.readers.results import Asset, Embedded, Part, ReadLimits, Report, Result
 
 # Raised whenever the same bytes would give other content.
-READER_VERSION = "1"
+READER_VERSION = "2"
 
 
 def reader_identity(limits: ReadLimits) -> str:

@@ -86,19 +86,21 @@ def read(sink: Sink) -> Message:
     if not sink.letters and "empty" not in told.warnings and not sink.task.after_page:
         if not sink.children and not sink.images:
             raise Refused("It was read, and holds no text.", code="no_text")
-        sink.warn("no_text")
+        if not sink.children:
+            sink.warn("no_text")
     report = dataclasses.asdict(told)
     return {"k": "report", **report, "language": language.guess(sink.sample)}
 
 
 def _recognise_images(sink: Sink) -> None:
     """A document that is nothing but images: their text is its text."""
-    for path, page in sink.rasters:
+    for path, page, digest in sink.rasters:
         with contextlib.suppress(Refused):  # an image that can't be opened has none
             picture = ocr.open_image(path.read_bytes())
             if min(picture.shape[:2]) < _SMALLEST or not sink.may_recognise():
                 continue
             sink.recognised += 1
+            sink.told.recognised.append(digest)
             if text := ocr.recognise(picture):
                 sink.part(text + "\n\n", page)
 

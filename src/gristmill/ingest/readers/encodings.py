@@ -45,8 +45,10 @@ _NARROW = [
 _TURKISH = frozenset(b"\xfd\xfe\xf0\xdd\xde\xd0\xfc\xdc\xf6\xd6\xe7\xc7\xe2\x91\x92\x93\x94\x96\x97")
 _TURKISH_ALONE = frozenset(b"\xfd\xfe\xf0")
 _KANA = re.compile("[\u3040-\u30ff]")
-_HANGUL = re.compile("[\uac00-\ud7a3]")
 _HAN = re.compile("[\u4e00-\u9fff]")
+# Between letters, and not where Windows has the quotes, dashes and dots that stand there too.
+_LETTER_INSIDE = re.compile(rb"(?<=[A-Za-z\x80-\xff])[\x80-\x84\x86-\x90\x98-\x9f](?=[A-Za-z\x80-\xff])")
+_WESTERN = frozenset("äöüßéèêëàâçñáíóúîïôûùåæøÄÖÜÉÅÆØ")
 _MARK = re.compile("[\u3000-\u303f\uff00-\uff65\u2010-\u201f\u2026\u00b7]")
 
 
@@ -64,7 +66,7 @@ def of(head: bytes) -> tuple[str, bool]:
             return encoding, False
     if (encoding := shapes.wide(head)) is not None:
         return encoding, True
-    if b"\x1b$" in head or b"\x1b(" in head:
+    if shapes.escaped(head):
         return "iso2022_jp_2", True
     text = head.decode("utf-8", "replace")
     broken, letters = text.count("\ufffd"), sum(sign > "\x7f" for sign in text)
@@ -82,10 +84,32 @@ def _wide_or_narrow(head: bytes) -> str:
         sum(byte in _TURKISH_ALONE for byte in high) > 0.3 * len(high)
     ):
         return "cp1254"
+    if (old := _hebrew(head, high) or _old_western(head, high)) is not None:
+        return old
     found: Any = charset.from_bytes(head[:65_536], cp_isolation=_NARROW).best()
     if found is not None:
         return str(found.encoding)
     return "cp1252"
+
+
+def _hebrew(head: bytes, high: list[int]) -> str | None:
+    """Hebrew's letters have the places of Russian's small ones, but for the last five, which Russian can't do without;
+    and nobody writes words of the West with such letters alone."""
+    letters = sum(bytes((byte,)).isalpha() for byte in head)
+    within = sum(0xE0 <= byte <= 0xFA for byte in high)
+    return "cp1255" if len(high) >= 20 and within > 0.99 * len(high) and letters < 0.3 * len(high) else None
+
+
+def _old_western(head: bytes, high: list[int]) -> str | None:
+    """Letters where Windows has quotes and dashes: from before it, of DOS or of the Macintosh."""
+    inside = len(_LETTER_INSIDE.findall(head))
+    if inside < 2 or inside < 0.2 * len(high):
+        return None
+    counts = {
+        name: sum(sign in _WESTERN for sign in bytes(high).decode(name)) for name in ("cp850", "mac_roman")
+    }
+    best = max(counts, key=lambda name: counts[name])
+    return best if counts[best] > 0.8 * len(high) else None
 
 
 def _judge(head: bytes, name: str, judge: Callable[[str], float]) -> float:
@@ -134,7 +158,8 @@ def _japanese(text: str) -> float:
 
 def _korean(text: str) -> float:
     # Korean's syllables are everyday characters of Chinese too, in the same bytes; but Chinese can't do with so few.
-    hangul = _share(text, _HANGUL)
+    # And of all that its code has room for, only some are in use: Japanese bytes give the others.
+    hangul = _common(text, "euc_kr", 0xB0, 0xC8)
     return hangul + _share(text, _MARK) + 0.05 if _share(text, _HAN) < 0.1 else 0.0
 
 

@@ -37,7 +37,7 @@ def look(path: Path, name: str, media_type: str | None) -> PlainShape | None:
     """The shape of the file when it is plain UTF-8 from beginning to end, else None."""
     with path.open("rb") as file:
         head = file.read(64 * 1024)
-        if b"\0" in head or head.startswith(_MARK_UP) or is_mail(head, name):
+        if b"\0" in head or head.startswith(_MARK_UP) or is_mail(head, name) or shapes.escaped(head):
             return None
         shape = shapes.of(head, name, media_type)
         if shape.kind not in _HERE:

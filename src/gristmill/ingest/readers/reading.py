@@ -216,6 +216,7 @@ def _result(message: Message, before: int, progress: _Progress) -> Result | None
                 before + message["start"],
                 message["kind"],
                 message["text"],
+                message["small"],
             )
         case _:
             return None
@@ -235,6 +236,7 @@ def _report(message: Message, progress: _Progress) -> Report:
         pages_total=total,
         pages_read=done,
         kind=message["kind"],
+        recognised=list(message["recognised"]),
     )
 
 

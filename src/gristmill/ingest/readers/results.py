@@ -39,7 +39,8 @@ class Asset:
     page: int | None
     start: int
     kind: Literal["image", "table"]
-    text: str = ""
+    text: str = ""  # its caption
+    small: bool = False  # an icon, a rule, a dot: it says nothing
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Report:
     A warning is a stable code, with figures behind a colon where there are some:
 
         empty               the document is truly empty
-        no_text             it has no text of its own, but documents or images inside
+        no_text             it has no text of its own, but images inside
         partial:412/480     pages that were read, of how many; `reader_…` beside it says what ended the others
         ocr_used:12         pages or images whose text was recognised from their looks
         ocr_skipped:12      pages that look scanned and were not recognised
@@ -69,6 +70,7 @@ class Report:
     pages_total: int | None = None
     pages_read: int | None = None
     kind: str = ""
+    recognised: list[str] = field(default_factory=list[str])  # hashes of images whose text is in the content
 
 
 Result = Part | Embedded | Asset | Report

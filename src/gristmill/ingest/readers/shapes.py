@@ -153,6 +153,11 @@ def looks_like_text(head: bytes) -> bool:
     return b"\0" not in head and _strange(head) <= len(head) // 100
 
 
+def escaped(head: bytes) -> bool:
+    """Whether `head` switches between sets of characters, as Japanese mail does: every byte of it is ASCII."""
+    return b"\x1b$B" in head or b"\x1b$@" in head or b"\x1b$(" in head
+
+
 def wide(head: bytes) -> str | None:
     """The encoding of two or four bytes a character that `head` is in without saying so, if it is."""
     head = head[: min(len(head), _LOOK) // 4 * 4]

@@ -5,6 +5,7 @@ our own in the scratch folder; the name that the document gives them is data.
 """
 
 import hashlib
+import io
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
@@ -13,12 +14,14 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal, NoReturn
 
 from gristmill.ingest.readers import confine
+from gristmill.ingest.readers.untyped import images
 from gristmill.ingest.readers.wire import PIECE, Line, Message
 
 _LONGEST_NAME = 200
 _MOST_RASTERS = 50
 _RASTER = frozenset(("image/png", "image/jpeg", "image/tiff", "image/bmp", "image/webp", "image/gif"))
 _LONGEST_CAPTION = 2_000
+_LEAST_SIDE, _LEAST_AREA = 24, 2_500  # pixels
 _SAMPLE = 20_000
 _UNSEEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff]")
 _IMAGE_LINK = re.compile(r"!\[[^\]]*\]\([^)]*\)")
@@ -63,6 +66,7 @@ class Told:
     total: int | None = None
     read: int | None = None
     kind: str = ""
+    recognised: list[str] = field(default_factory=list[str])
 
 
 class Sink:
@@ -80,7 +84,8 @@ class Sink:
         self._hashes: set[str] = set()
         self._prefix = f"{task.after_page}-"
         self._may_recognise = False
-        self.rasters: list[tuple[Path, int | None]] = []  # images that OCR could read, if nothing else can be
+        # Images that OCR could read, if nothing else can be.
+        self.rasters: list[tuple[Path, int | None, str]] = []
 
     def part(self, text: str, page: int | None = None) -> None:
         """The next piece of the content."""
@@ -151,11 +156,12 @@ class Sink:
             bomb(f"it holds more than {self.task.embedded_files:,} images and tables")
         path = self.task.scratch / f"{self._prefix}asset-{len(self._hashes)}"
         self._store(path, (data,))
-        if media_type in _RASTER and len(self.rasters) < _MOST_RASTERS:
-            self.rasters.append((path, page))
+        small = kind == "image" and _is_decoration(data)
+        if media_type in _RASTER and len(self.rasters) < _MOST_RASTERS and not small:
+            self.rasters.append((path, page, digest))
         message: Message = {"k": "asset", "hash": digest, "path": str(path), "type": media_type, "kind": kind}
         message |= {"page": page, "start": self.characters if start is None else start}
-        self._line.send(message | {"text": clean(text)[:_LONGEST_CAPTION]})
+        self._line.send(message | {"text": clean(text)[:_LONGEST_CAPTION], "small": small})
         self._extend()
 
     def may_recognise(self) -> bool:
@@ -183,6 +189,16 @@ class Sink:
 
     def _extend(self) -> None:
         confine.limit_cpu(self.task.cpu_seconds)
+
+
+def _is_decoration(data: bytes) -> bool:
+    """Whether an image is so small that it says nothing: an icon, a rule, a dot. What can't be opened is not known."""
+    try:
+        with images.open(io.BytesIO(data)) as opened:
+            width, height = opened.size
+    except Exception:  # whatever a library has to say about an image that somebody made up
+        return False
+    return min(width, height) < _LEAST_SIDE or width * height < _LEAST_AREA
 
 
 def bomb(what: str) -> NoReturn:

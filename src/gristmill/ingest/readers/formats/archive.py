@@ -156,6 +156,8 @@ def read_tar(sink: Sink) -> None:
     try:
         with tarfile.open(sink.task.path, "r|*") as archive:
             for member in archive:
+                if member.isfile() and member.size > sink.task.embedded_bytes:  # it may be sparse
+                    bomb(f"{member.name[:100]} says that it has {member.size:,} bytes")
                 if member.isfile() and (file := archive.extractfile(member)) is not None:
                     listing.take(member.name, pieces(file))  # pyright: ignore[reportArgumentType]  -- as above
                 elif not member.isdir():

@@ -7,6 +7,7 @@ themselves: what can be decoded is.
 import email
 import email.header
 import email.policy
+import mimetypes
 import re
 from collections.abc import Iterator
 from email.message import Message
@@ -123,8 +124,8 @@ def _attachment(sink: Sink, part: Message, number: int) -> None:
     if part.get_content_maintype() == "image" and not name:
         pictures.hand_on(sink, f"image-{number}", data)
     else:
-        ending = part.get_content_subtype() if part.get_content_maintype() == "image" else "bin"
-        sink.embedded(name or f"attachment-{number}.{ending}", data, part.get_content_type())
+        ending = mimetypes.guess_extension(part.get_content_type()) or ".bin"
+        sink.embedded(name or f"attachment-{number}{ending}", data, part.get_content_type())
 
 
 def _bytes(part: Message) -> bytes:

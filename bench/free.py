@@ -1,0 +1,24 @@
+"""An embedder that costs nothing: a vector out of a digest of the text. Nothing is near anything."""
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from gristmill.embedding.embedder import Vectors, normalised
+from tests.embedding.hashed import HashedEmbedder
+
+
+class FreeEmbedder(HashedEmbedder):
+    """Its tokens are words; one vector takes some microseconds."""
+
+    def __init__(self, *, dimensions: int = 384) -> None:
+        super().__init__("free", dimensions=dimensions)
+        self.identity = f"free/1/{dimensions}"
+
+    async def embed_documents(self, texts: Sequence[str]) -> Vectors:
+        return np.stack([self.vector(text) for text in texts])
+
+    def vector(self, text: str) -> Vectors:
+        digest = hashlib.shake_128(text.encode(errors="replace")).digest(self.dimensions)
+        return normalised(np.frombuffer(digest, np.int8).astype(np.float32) + np.float32(0.5))

@@ -1,0 +1,56 @@
+"""Conversions under way at file processors, as they are kept between two looks."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from gristmill.catalog.item import ItemId
+from gristmill.catalog.store import queries
+from gristmill.db import Tx
+
+
+@dataclass(frozen=True)
+class ConversionRow:
+    """A row of `conversion`; without a remote id it is being started."""
+
+    item_id: ItemId
+    version: int
+    processor: str
+    remote_id: str | None = None
+    checks: int = 0
+    waited: timedelta = timedelta(0)
+    progress: float = 0.0
+    position: int | None = None
+
+
+async def find_conversion(tx: Tx, item_id: ItemId, version: int) -> ConversionRow | None:
+    """The conversion for a version of an item."""
+    return await queries.maybe(tx, ConversionRow, "conversion", item=item_id, version=version)
+
+
+async def save_conversion(tx: Tx, row: ConversionRow) -> None:
+    """Write down how a conversion stands."""
+    await queries.run(
+        tx,
+        "save_conversion",
+        item=row.item_id,
+        version=row.version,
+        processor=row.processor,
+        remote_id=row.remote_id,
+        checks=row.checks,
+        waited=row.waited,
+        progress=row.progress,
+        position=row.position,
+    )
+
+
+async def drop_conversions(
+    tx: Tx, ids: Sequence[ItemId], *, version: int | None = None
+) -> list[ConversionRow]:
+    """Forget the conversions of items, of all versions or of one; what is forgotten."""
+    return await queries.many(tx, ConversionRow, "drop_conversions", ids=list(ids), version=version)
+
+
+async def forsaken_conversions(tx: Tx, limit: int) -> list[ItemId]:
+    """Items with conversions that no job looks after."""
+    return await queries.values(tx, "forsaken_conversions", limit=limit)

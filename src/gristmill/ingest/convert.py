@@ -1,0 +1,225 @@
+"""convert: documents that a file processor of their base reads, elsewhere. The job `check_file_processing_result`.
+
+    planned     `index_document` finds that the base's processor takes the file, and that nobody converted these bytes
+                before: it ends, and this job begins, in one transaction
+    start       written down that it is being started → uploaded → its remote id kept
+    poll        asked after, and postponed: no slot is held between two looks (conversion.py tells the pauses)
+    done        one fenced transaction: the markdown is kept as the content of these bytes, and `index_document` goes on
+
+    killed …                                   the next attempt
+    before the start was written down          starts
+    between that and the remote id             `conversion_uncertain`: it may have begun, and may cost again
+    later                                      asks after the same remote id
+    nobody wants the version any more          cancels the remote conversion
+
+A conversion whose item is deleted, or whose job is cancelled, is called off by a job of its own (`cancel_conversion`).
+"""
+
+import asyncio
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from gristmill import catalog, events, faults, jobs
+from gristmill.catalog import ConversionRow, NewPart, NewVersion
+from gristmill.db import Database, Tx
+from gristmill.errors import GristmillError, LeaseLost, NoText, Permanent, WorkError
+from gristmill.events import ItemFailed
+from gristmill.ingest import read
+from gristmill.ingest.pipeline import base_of
+from gristmill.ingest.processors import Conversion, Processor, check, pause
+from gristmill.jobs import Done, Job, NewJob, Outcome, Snooze
+from gristmill.operations.conversions import call_off
+from gristmill.operations.originals import Originals
+from gristmill.organisation import LOCAL, own
+from gristmill.sources import Source
+from gristmill.work import CancelConversion, CheckFileProcessing, IndexDocument
+
+Processors = Mapping[str, Processor]
+# Its own way of ending: nothing is left at the service to be cancelled.
+_OVER = frozenset({"conversion_failed", "conversion_timeout"})
+
+
+class Converter:
+    """Has documents converted."""
+
+    def __init__(self, db: Database, originals: Originals, processors: Processors) -> None:
+        self._db, self._originals, self._processors = db, originals, processors
+
+    async def check(self, job: Job) -> Outcome:
+        """Start the conversion, or look how it stands."""
+        work = CheckFileProcessing.of(job)
+        processor = self._processors.get(work.processor)
+        if processor is None:
+            raise Permanent(
+                f"The file processor {work.processor!r} is not set up any more.",
+                code="unknown_file_processor",
+            )
+        begun = await self._begin(job)
+        if begun is None:
+            return await self._drop(job, processor)
+        row, source = begun
+        if source is not None:
+            return await self._start(job, processor, source)
+        if row.remote_id is None:
+            raise Permanent(
+                "The conversion was being started when work was interrupted, and may have begun. Re-index the item to "
+                "begin again.",
+                code="conversion_uncertain",
+            )
+        found = await check(processor, _conversion(row, row.remote_id))
+        if isinstance(found, str):
+            await self._keep(job, found)
+            return Done()
+        async with self._db.transaction() as tx:
+            await jobs.fence(tx, job)
+            await catalog.save_conversion(tx, _row(work, found))
+        return Snooze(pause(found))
+
+    async def cancel(self, job: Job) -> Outcome:
+        """Tell a processor that nobody wants a conversion any more."""
+        work = CancelConversion.of(job)
+        if (processor := self._processors.get(work.processor)) is not None:
+            await processor.cancel(work.remote_id)
+        return Done()
+
+    async def failed(self, tx: Tx, job: Job, error: GristmillError) -> None:
+        """The job is dead: say so on the item, and call off what may still run."""
+        work, base_id = CheckFileProcessing.of(job), base_of(job)
+        await catalog.share_turn(tx, base_id)
+        await call_off(tx, [work.item_id], tell=error.code not in _OVER)
+        if await catalog.set_failed(tx, work.item_id, work.version, error.code, error.message):
+            failed = ItemFailed(base_id, work.item_id, work.version, error.code, error.message)
+            await events.record(tx, failed)
+        await events.announce_ready(tx, [base_id])
+
+    # ── steps ────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _begin(self, job: Job) -> tuple[ConversionRow, Source | None] | None:
+        """What is known of the conversion, with the source when it has to be started; None when nobody wants it."""
+        work = CheckFileProcessing.of(job)
+        async with self._db.transaction() as tx:
+            await catalog.share_turn(tx, base_of(job))
+            await jobs.fence(tx, job)
+            base = await catalog.find_base(tx, base_of(job))
+            item = await catalog.find_item(tx, work.item_id)
+            if base is None or item is None or not await catalog.is_wanted(tx, item.id, work.version):
+                return None
+            if job.interrupted and base.on_restart == "park":
+                raise Permanent(
+                    "Converting was interrupted, and this base does not resume by itself: recover it when you like.",
+                    code="interrupted",
+                )
+            row = await catalog.find_conversion(tx, work.item_id, work.version)
+            if row is not None:
+                return row, None
+            row = ConversionRow(work.item_id, work.version, work.processor)
+            await catalog.save_conversion(tx, row)
+            return row, self._originals.of(item, blob=await catalog.blob_of(tx, item.id))
+
+    async def _start(self, job: Job, processor: Processor, source: Source) -> Outcome:
+        work = CheckFileProcessing.of(job)
+        try:
+            await faults.point("convert.starting")
+            remote_id = await self._upload(job, processor, source)
+        except WorkError:
+            async with self._db.transaction() as tx:
+                await jobs.fence(tx, job)
+                await catalog.drop_conversions(tx, [work.item_id])
+            raise
+        if remote_id is None:  # other bytes by now: they are looked at again
+            await self._return(job)
+            return Done()
+        conversion = Conversion(remote_id)
+        try:
+            async with self._db.transaction() as tx:
+                await jobs.fence(tx, job)
+                await catalog.save_conversion(tx, _row(work, conversion))
+        except LeaseLost:
+            await processor.cancel(remote_id)
+            raise
+        return Snooze(pause(conversion))
+
+    async def _upload(self, job: Job, processor: Processor, source: Source) -> str | None:
+        async with self._db.connection() as tx:
+            org = await jobs.owner(tx, job.lane) or LOCAL
+        original = await source.read()
+        try:
+            reading = await asyncio.to_thread(read.begin, original)
+            digest = own(org, read.digest_of(processor.identity, reading.input))
+            if digest.hex() != CheckFileProcessing.of(job).content:
+                return None
+            with tempfile.TemporaryDirectory(dir=self._originals.scratch, prefix="gristmill-send-") as folder:
+                path = original.path or Path(folder) / "original"
+                if original.path is None:
+                    await asyncio.to_thread(path.write_bytes, original.data)
+                return await processor.start(path, original.name)
+        finally:
+            if original.temporary and original.path is not None:
+                original.path.unlink(missing_ok=True)
+
+    async def _keep(self, job: Job, markdown: str) -> None:
+        """The markdown is the content of these bytes, from now on for everybody."""
+        work = CheckFileProcessing.of(job)
+        text = markdown.replace("\0", "").replace("\r\n", "\n")
+        if not text.strip():
+            raise NoText("The file processor found no text in it.")
+        digest = bytes.fromhex(work.content)
+        async with self._db.transaction() as tx:
+            await catalog.share_turn(tx, base_of(job))
+            await jobs.fence(tx, job)
+            if await catalog.is_wanted(tx, work.item_id, work.version):
+                whole = await catalog.keep_contents(tx, [digest])
+                await catalog.keep_versions(tx, [NewVersion(work.item_id, work.version, digest, "")])
+                if digest not in whole:
+                    starts = range(0, len(text), read.PART)
+                    await catalog.keep_parts(
+                        tx, [NewPart(digest, at, text[at : at + read.PART], None) for at in starts]
+                    )
+                    await catalog.complete_contents(tx, {digest: (len(text), [])})
+                await self._index(tx, job)
+            await catalog.drop_conversions(tx, [work.item_id])
+            await jobs.complete(tx, job)
+            await faults.point("convert.before_commit")
+
+    async def _return(self, job: Job) -> None:
+        work = CheckFileProcessing.of(job)
+        async with self._db.transaction() as tx:
+            await jobs.fence(tx, job)
+            await catalog.drop_conversions(tx, [work.item_id])
+            await self._index(tx, job)
+            await jobs.complete(tx, job)
+
+    async def _index(self, tx: Tx, job: Job) -> None:
+        work = CheckFileProcessing.of(job)
+        await jobs.enqueue(tx, NewJob(IndexDocument(work.item_id, work.version), lane=job.lane))
+
+    async def _drop(self, job: Job, processor: Processor) -> Outcome:
+        """Nobody wants it any more: the service is told, and the row goes."""
+        work = CheckFileProcessing.of(job)
+        async with self._db.connection() as tx:
+            row = await catalog.find_conversion(tx, work.item_id, work.version)
+        if row is not None and row.remote_id is not None:
+            await processor.cancel(row.remote_id)
+        async with self._db.transaction() as tx:
+            await jobs.fence(tx, job)
+            await catalog.drop_conversions(tx, [work.item_id], version=work.version)
+            await jobs.complete(tx, job)
+        return Done()
+
+
+def _conversion(row: ConversionRow, remote_id: str) -> Conversion:
+    return Conversion(remote_id, row.checks, row.waited, row.progress, row.position)
+
+
+def _row(work: CheckFileProcessing, conversion: Conversion) -> ConversionRow:
+    return ConversionRow(
+        work.item_id,
+        work.version,
+        work.processor,
+        conversion.remote_id,
+        conversion.checks,
+        conversion.waited,
+        conversion.progress,
+        conversion.position,
+    )

@@ -1,0 +1,34 @@
+"""Images inside documents: asking for their analysis again, and announcing that it is done.
+
+One transaction, in the base's turn: what failed waits again, and has its job; or nothing happened.
+"""
+
+from gristmill import catalog, events, jobs
+from gristmill.catalog import BaseId, ItemId
+from gristmill.db import Database, Tx
+from gristmill.events import AllAssetsAnalyzed, DocumentIngestionCompleted
+from gristmill.jobs import JobId, NewJob
+from gristmill.operations import guards
+from gristmill.work import AnalyseAssets
+
+
+async def analyse(db: Database, item_id: ItemId) -> JobId | None:
+    """Have those images described again that were given up on; the job, None when there are none."""
+    async with db.transaction() as tx:
+        item = await guards.item_exists(tx, item_id)
+        base = await guards.base_is_open(tx, item.base_id)
+        again = await catalog.reopen_assets(tx, [item_id])
+        if not again:
+            return None
+        (job,) = await jobs.enqueue(tx, NewJob(AnalyseAssets(item_id, again[0].version), lane=base.lane))
+    return job.id
+
+
+async def announce_analysed(tx: Tx, base_id: BaseId, item_id: ItemId, version: int) -> None:
+    """Announce that no image of a version waits any more, if that just became true."""
+    if (ended := await catalog.set_analysed(tx, item_id, version)) is not None:
+        await events.record(
+            tx,
+            AllAssetsAnalyzed(base_id, item_id, version, ended.assets, ended.failed),
+            DocumentIngestionCompleted(base_id, item_id, version, tuple(ended.warnings)),
+        )

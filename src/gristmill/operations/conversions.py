@@ -1,0 +1,20 @@
+"""Conversions that nobody wants any more are called off, in the transaction that makes it so, by a job of its own each."""
+
+from collections.abc import Sequence
+
+from gristmill import catalog, jobs
+from gristmill.catalog import ItemId
+from gristmill.db import Tx
+from gristmill.jobs import NewJob
+from gristmill.work import CancelConversion
+
+LANE = "conversions"
+
+
+async def call_off(tx: Tx, ids: Sequence[ItemId], *, tell: bool = True) -> int:
+    """Forget the conversions of these items, and have their processors told; how many there were."""
+    dropped = await catalog.drop_conversions(tx, ids)
+    work = [CancelConversion(row.processor, row.remote_id) for row in dropped if row.remote_id is not None]
+    if tell:
+        await jobs.enqueue(tx, *(NewJob(one, lane=LANE) for one in work))
+    return len(dropped)

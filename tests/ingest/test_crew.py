@@ -1,0 +1,91 @@
+"""What the process beside ours is given comes back as if it had been done here, whatever becomes of the process."""
+
+import os
+import signal
+from collections.abc import Iterator
+from uuid import UUID
+
+import numpy as np
+import psutil
+import pytest
+
+from gristmill.ingest import crew
+from gristmill.ingest.crew import WORTH_IT, Crew
+from gristmill.ingest.readers.results import Part
+from gristmill.search import segment
+from gristmill.search.segment import Words
+from tests.embedding.hashed import HashedEmbedder
+from tests.waiting import until
+
+TEXT = "# A mill\n\nThe wheel turns the stone. " + "Grain becomes flour. " * 200 + "\n\n磨坊在河边。\n"
+WORDS = [Words(n, UUID(int=n), "a title", ("head",), f"wheel number {n} 知识库") for n in range(WORTH_IT)]
+CODES = segment.codes_of(np.ones((WORTH_IT, 64), np.float32))
+
+
+@pytest.fixture
+def hands() -> Iterator[Crew]:
+    made = Crew()
+    yield made
+    made.close()
+
+
+def children() -> list[psutil.Process]:
+    return [
+        child
+        for child in psutil.Process().children()
+        if child.status() != psutil.STATUS_ZOMBIE and any("ingest.crew" in word for word in child.cmdline())
+    ]
+
+
+async def started(hands: Crew) -> psutil.Process:
+    await hands.lex(WORDS, CODES)
+
+    async def ready() -> bool:
+        return hands.is_ready
+
+    await until(ready)
+    (child,) = children()
+    return child
+
+
+def same(one: segment.Segment, other: segment.Segment) -> bool:
+    return (
+        one.words.lexicon.data == other.words.lexicon.data
+        and one.words.places.tobytes() == other.words.places.tobytes()
+        and one.words.counts.tobytes() == other.words.counts.tobytes()
+        and one.languages == other.languages
+    )
+
+
+async def test_a_large_batch_is_lexed_and_cut_there_as_it_is_here(hands: Crew) -> None:
+    child = await started(hands)
+    before = child.cpu_times().user
+    tokenizer = HashedEmbedder().tokenizer
+    documents = [[Part(TEXT), Part("the end", 2)]] * 20
+    for _ in range(3):
+        assert await hands.cut(tokenizer, 64, documents) == crew.cut(tokenizer, 64, documents)
+        assert same(await hands.lex(WORDS, CODES), segment.build(WORDS, CODES))
+    assert child.cpu_times().user > before
+
+
+async def test_a_small_batch_starts_no_process(hands: Crew) -> None:
+    found = await hands.lex(WORDS[:3], CODES[:, :3])
+    assert same(found, segment.build(WORDS[:3], CODES[:, :3]))
+    assert not children()
+
+
+async def test_what_a_killed_process_was_asked_for_is_done_here_and_another_takes_its_place(
+    hands: Crew,
+) -> None:
+    child = await started(hands)
+    os.kill(child.pid, signal.SIGKILL)
+    assert same(await hands.lex(WORDS, CODES), segment.build(WORDS, CODES))
+    assert (await started(hands)).pid != child.pid
+
+
+async def test_an_error_there_is_raised_here_and_the_process_goes_on(hands: Crew) -> None:
+    child = await started(hands)
+    with pytest.raises(AttributeError):
+        await hands.cut(HashedEmbedder().tokenizer, 64, [["no part"]])  # pyright: ignore[reportArgumentType]
+    assert same(await hands.lex(WORDS, CODES), segment.build(WORDS, CODES))
+    assert child.is_running()
