@@ -5,15 +5,17 @@ import signal
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import httpx
 import pytest
 
-from gristmill import app, keys
+from gristmill import app, jobs, keys
+from gristmill.catalog import BaseId
 from gristmill.keys.once import Asked
 from gristmill.organisation import LOCAL
 from gristmill.settings import Settings
+from gristmill.work import DeleteBase
 from tests.clock import Clock
 from tests.doors.people import coming_in, new_key, organisation
 from tests.embedding.hashed import HashedEmbedder
@@ -368,3 +370,27 @@ async def test_answers_tell_browsers_to_be_careful(http: httpx.AsyncClient) -> N
     assert answer.headers["x-frame-options"] == "DENY"
     assert answer.headers["cache-control"] == "no-store"
     assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
+
+
+async def test_metrics_count_requests_searches_and_jobs_and_name_no_lane_of_others(
+    mill: app.Gristmill, http: httpx.AsyncClient
+) -> None:
+    org = await organisation(mill.db, "other")
+    async with coming_in(mill, (await new_key(mill.db, org, "admin"))[1]) as theirs:
+        bases = [
+            (await client.post("/api/knowledge-bases", json={"name": "b"})).json()["id"]
+            for client in (http, theirs)
+        ]
+        assert (await theirs.get("/metrics")).json()["code"] == "operator_only"
+    async with mill.db.transaction() as tx:
+        for base in bases:
+            work = DeleteBase(BaseId(UUID(base)))
+            await jobs.enqueue(tx, jobs.NewJob(work, lane=base, delay=timedelta(hours=1)))
+    await http.post("/api/search", json={"query": "x", "mode": "text"})
+    told = (await http.get("/metrics")).text
+    assert 'gristmill_requests_total{method="POST",status="201"} 2.0' in told
+    assert 'gristmill_search_seconds_count{mode="text"} 1.0' in told
+    assert f'gristmill_jobs{{kind="delete_base",lane="{bases[0]}",state="delayed"}} 1.0' in told
+    assert 'gristmill_jobs{kind="delete_base",lane="other",state="delayed"} 1.0' in told
+    assert bases[1] not in told
+    assert "gristmill_event_lag_seconds" in told

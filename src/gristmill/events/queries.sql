@@ -164,6 +164,12 @@ select w.id from webhook w
    and not exists (select from job j where j.subject = w.id and j.kind = 'deliver_events' and j.state <> 'dead')
  order by w.id limit %(limit)s for no key update skip locked;
 
+-- name: backlog
+-- How far events lag behind: the age of the oldest that has no place, and the webhooks that have something to deliver.
+select coalesce(extract(epoch from clock_now() - min(o.at)), 0)::float8 as lag_seconds,
+       (select count(*)::int from webhook w where w.status = 'active' and w.wanted > w.cursor) as webhooks
+  from outbox o;
+
 -- name: anything_to_order
 -- Whether a webhook may be waiting for events that are not in order yet.
 select exists (select from outbox) and exists (select from webhook where status = 'active');

@@ -121,6 +121,19 @@ async def read(
     )
 
 
+@dataclass(frozen=True)
+class Backlog:
+    """How far events lag behind."""
+
+    lag_seconds: float
+    webhooks: int
+
+
+async def backlog(tx: Tx) -> Backlog:
+    """How old the oldest event without a place is, and how many webhooks have something to deliver."""
+    return await queries.one(tx, Backlog, "backlog")
+
+
 async def sweep(tx: Tx, retention: timedelta) -> int:
     """Forget events older than `retention`; how many, at most a batch."""
     return await queries.run(tx, "sweep", retention=retention)

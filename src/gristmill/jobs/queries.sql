@@ -150,6 +150,12 @@ select (select count(*) from (
 select kind, state::text as state, count(*)::int as count, min(created_at) as oldest_at
   from job where %(lane)s::text is null or lane = %(lane)s group by kind, state order by kind, state;
 
+-- name: counts_by_lane
+-- Living jobs by lane, kind and state; lanes of other organisations than one are told as one.
+select case when o.org_id = %(org)s then j.lane else 'other' end as lane, j.kind, j.state::text as state,
+       count(*)::int as count
+  from job j left join owner o on o.lane = j.lane group by 1, 2, 3 order by 1, 2, 3;
+
 -- name: recent
 -- Jobs done in the last minute, of one lane or of all.
 select count(*)::int from job_history

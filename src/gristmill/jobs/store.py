@@ -297,6 +297,21 @@ async def find_jobs(
     )
 
 
+@dataclass(frozen=True)
+class LaneCount:
+    """How many jobs of a kind a lane has in a state."""
+
+    lane: str
+    kind: str
+    state: str
+    count: int
+
+
+async def counts_by_lane(tx: Tx, org: OrgId) -> list[LaneCount]:
+    """Living jobs by lane, kind and state; the lanes of other organisations are one, `other`."""
+    return await queries.many(tx, LaneCount, "counts_by_lane", org=org)
+
+
 async def own_lane(tx: Tx, lane: str, org: OrgId) -> None:
     """Say whose a lane is, before its first job; it stays so after the last."""
     await queries.run(tx, "own_lane", lane=lane, org=org)

@@ -14,6 +14,7 @@ from gristmill.doors.api import (
     items,
     jobs,
     keys,
+    metrics,
     problems,
     schema,
     search,
@@ -42,8 +43,11 @@ def create(context: Context) -> FastAPI:
     for door in (bases, items, files, item, content, assets, search, jobs, events, webhooks, keys):
         app.include_router(door.router, prefix="/api")
     app.include_router(health.router)
+    app.include_router(metrics.router)
     app.add_api_route("/", _welcome, include_in_schema=False)
-    app.add_middleware(Entrance, db=context.db, settings=context.settings, vault=context.vault)
+    app.add_middleware(
+        Entrance, db=context.db, settings=context.settings, vault=context.vault, meters=context.meters
+    )
     # Beyond loopback nobody is trusted for where they are, and a host name proves nothing.
     names = context.settings.allowed_hosts or (None if not is_loopback(context.settings.host) else [])
     app.add_middleware(

@@ -1,7 +1,7 @@
 """What the routes need of the running Gristmill."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, cast
 from uuid import UUID
@@ -13,6 +13,7 @@ from gristmill.catalog import BaseId, ItemId, Viewer, access
 from gristmill.db import Database
 from gristmill.doors.api import caller as callers
 from gristmill.doors.api.caller import Caller
+from gristmill.doors.api.meters import Meters
 from gristmill.embedding import Embedders
 from gristmill.errors import Forbidden, Invalid, NotFound, Unauthorised
 from gristmill.events import Broadcaster
@@ -41,6 +42,7 @@ class Context:
     broadcaster: Broadcaster
     vault: Vault
     sender: Sender
+    meters: Meters = field(default_factory=Meters)
 
     def confine(self, caller: Caller, path: str) -> None:
         """Refuse a path of the server's disk that this caller may not have read. On loopback the local organisation has

@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from gristmill.db import Database
 from gristmill.doors.api import caller as callers
 from gristmill.doors.api.caller import Caller
+from gristmill.doors.api.meters import Meters
 from gristmill.doors.api.once import Once
 from gristmill.doors.api.problems import told
 from gristmill.doors.api.rules import may_change
@@ -60,8 +61,10 @@ class Rates:
 class Entrance:
     """Finds out who asks, and remembers it with the request."""
 
-    def __init__(self, app: ASGIApp, *, db: Database, settings: Settings, vault: Vault) -> None:
-        self._app, self._db, self._settings = app, db, settings
+    def __init__(
+        self, app: ASGIApp, *, db: Database, settings: Settings, vault: Vault, meters: Meters
+    ) -> None:
+        self._app, self._db, self._settings, self._meters = app, db, settings, meters
         self._rates = Rates(settings.key_requests_per_minute)
         self._once = Once(app, db, vault)
 
@@ -86,6 +89,7 @@ class Entrance:
                 raise
             await told(error)(scope, receive, watched)
         finally:
+            self._meters.request(scope["method"], watched.status or 500, watched.took)
             if self._settings.access_log:
                 _write(scope, caller, watched)
 
@@ -123,6 +127,12 @@ class _Watched:
     def __init__(self, send: Send) -> None:
         self._send, self._began = send, time.monotonic()
         self.status: int | None = None
+        self._answered: float | None = None
+
+    @property
+    def took(self) -> float:
+        """Seconds until the answer began, or until now."""
+        return (self._answered or time.monotonic()) - self._began
 
     @property
     def took_ms(self) -> int:
@@ -131,6 +141,7 @@ class _Watched:
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
+            self._answered = time.monotonic()
         await self._send(message)
 
 

@@ -38,6 +38,7 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("GET", "/openapi.json"): _ANYONE,
     ("GET", "/healthz"): _ANYONE,
     ("GET", "/readyz"): _ANYONE,
+    ("GET", "/metrics"): _OPERATOR,
     ("POST", "/api/session"): _ANYONE,
     ("DELETE", "/api/session"): _ANYONE,
     ("GET", "/api/session"): Rule("reader"),

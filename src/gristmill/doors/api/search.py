@@ -219,6 +219,7 @@ async def search_base(base_id: PathBase, body: Question, context: InContext, vie
     async with context.db.connection() as tx:
         base = await guards.base_exists(tx, base_id, viewer)
     hits = await context.searcher.search([_target(context, base, body)], body.ask(viewer))
+    context.meters.search_seconds.labels(body.mode).observe(time.perf_counter() - started)
     return _answer(hits, started)
 
 
@@ -234,6 +235,7 @@ async def search_bases(body: WideQuestion, context: InContext, viewer: AsViewer)
             bases = [await guards.base_exists(tx, base_id, viewer) for base_id in named]
     targets = [_target(context, base, body) for base in bases]
     hits = await context.searcher.search(targets, body.ask(viewer))
+    context.meters.search_seconds.labels(body.mode).observe(time.perf_counter() - started)
     return _answer(hits, started)
 
 
