@@ -5,7 +5,7 @@ from typing import Annotated, Self
 from uuid import UUID
 
 from fastapi import APIRouter, Request, Response
-from pydantic import AwareDatetime, Field, StringConstraints
+from pydantic import Field, StringConstraints
 
 from gristmill import keys
 from gristmill.catalog import access
@@ -13,7 +13,7 @@ from gristmill.doors.api import caller as callers
 from gristmill.doors.api.caller import COOKIE
 from gristmill.doors.api.context import Asking, InContext, PathKey
 from gristmill.doors.api.match import IfMatch, tagged, unchanged
-from gristmill.doors.api.wire import Asked, Limit, Name, Page, Stamped, Wire
+from gristmill.doors.api.wire import Asked, Instant, Limit, Name, Page, Stamped, Wire
 from gristmill.errors import NotFound
 from gristmill.keys import Key, KeyId, NewKey, Role, audit
 
@@ -47,7 +47,7 @@ class NewKeyIn(Asked):
     name: Name
     role: Role
     principal: Annotated[Principal, Field(default_factory=Principal.model_construct)]
-    expires_at: AwareDatetime | None = None
+    expires_at: Instant | None = None
 
     def new(self) -> NewKey:
         """As it is kept; `Invalid` when the principal could never be in a list."""
@@ -63,7 +63,7 @@ class ChangedKey(Asked):
     name: Name | None = None
     role: Role | None = None
     principal: Principal | None = None
-    expires_at: AwareDatetime | None = None
+    expires_at: Instant | None = None
 
     def on(self, old: Key) -> NewKey:
         """The key after the change."""

@@ -102,8 +102,10 @@ def may_change(method: str, path: str) -> bool:
 
 
 def methods_of(path: str) -> list[str]:
-    """The methods that a path is served by."""
-    return sorted(method for method, route in RULES if _pattern(route).fullmatch(path))
+    """The methods that a path is served by; where two routes fit, by the one that names more of it."""
+    found = [(route.count("{"), method) for method, route in RULES if _pattern(route).fullmatch(path)]
+    fewest = min((parameters for parameters, _ in found), default=0)
+    return sorted(method for parameters, method in found if parameters == fewest)
 
 
 @functools.cache

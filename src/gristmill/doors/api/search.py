@@ -5,12 +5,12 @@ from typing import Annotated, Self
 from uuid import UUID
 
 from fastapi import APIRouter
-from pydantic import AwareDatetime, Field, StrictBool, StrictInt
+from pydantic import Field, StrictBool, StrictInt
 
 from gristmill import catalog, search
 from gristmill.catalog import Base, BaseId, Viewer
 from gristmill.doors.api.context import AsViewer, Context, InContext, PathBase, PathItem
-from gristmill.doors.api.wire import Asked, Body, JsonObject, Wire
+from gristmill.doors.api.wire import Asked, Body, Instant, JsonObject, Wire
 from gristmill.operations import guards
 from gristmill.search.text import TermAt
 
@@ -29,10 +29,10 @@ class FiltersIn(Asked):
     parent_ids: Ids
     connector_ids: Ids
     metadata: Annotated[JsonObject, Field(default_factory=dict)]
-    created_after: AwareDatetime | None = None
-    created_before: AwareDatetime | None = None
-    updated_after: AwareDatetime | None = None
-    updated_before: AwareDatetime | None = None
+    created_after: Instant | None = None
+    created_before: Instant | None = None
+    updated_after: Instant | None = None
+    updated_before: Instant | None = None
 
     def filters(self) -> search.Filters:
         """As searching takes them."""
