@@ -1,6 +1,7 @@
 """How fast pages are read: `python -m bench.pdf FILE [--pages N]`, end to end through the pool against PDFium alone.
 
-With `--pages` the file's pages are repeated into one document of that many. Prints pages a second of both, the most
+With `--pages` the file's pages are repeated into one document of that many; with `--mill` it is indexed by a whole Gristmill,
+and the server's memory told. Prints pages a second of both, the most
 memory that this process took above its idle state, and the most of any child.
 """
 
@@ -9,6 +10,7 @@ import asyncio
 import contextlib
 import importlib
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -18,6 +20,9 @@ from typing import Any
 
 import psutil
 
+from bench.free import FreeEmbedder
+from bench.ingest import pipeline, settings
+from gristmill import app
 from gristmill.ingest.readers import Part, ReaderPool, ReadLimits, Report, read
 
 pdfium: Any = importlib.import_module("pypdfium2")
@@ -52,15 +57,42 @@ async def watch(pool: ReaderPool, peaks: list[int]) -> None:
         await asyncio.sleep(0.2)
 
 
+async def mill(path: Path, folder: Path) -> None:
+    """The same document through a whole Gristmill, with an embedder that costs nothing: pages a second and memory."""
+    home = folder / "corpus"
+    home.mkdir()
+    shutil.copyfile(path, home / "long.pdf")
+    given = settings(folder / "mill", embedder="free")
+    async with app.running(given, work=True, extra_embedders={"free": FreeEmbedder()}) as running:
+        own, peaks = psutil.Process(), [0]
+        idle = own.memory_info().rss
+
+        async def look() -> None:
+            while True:
+                peaks.append(own.memory_info().rss)
+                await asyncio.sleep(0.1)
+
+        looking = asyncio.ensure_future(look())
+        took, chunks, _ = await pipeline(running, "pdf", home)
+        looking.cancel()
+    print(
+        f"whole: {took:.1f} s, {chunks:,} chunks; the server {(max(peaks) - idle) / MIB:+.0f} MiB above idle"
+    )
+
+
 async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file", type=Path)
     parser.add_argument("--pages", type=int)
+    parser.add_argument("--mill", action="store_true", help="through a whole Gristmill")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         path = arguments.file
         if arguments.pages:
             path = repeated(path, arguments.pages, Path(folder) / "repeated.pdf")
+        if arguments.mill:
+            await mill(path, Path(folder))
+            return
         raw = subprocess.run([sys.executable, "-c", RAW, str(path)], capture_output=True, check=True)  # noqa: ASYNC221
         async with ReaderPool(1) as pool:
             async with pool.child():

@@ -16,6 +16,10 @@ from datetime import timedelta
 from fastapi import FastAPI
 
 from gristmill import clock, faults, jobs, memory
+from gristmill.connectors.kind import Surroundings
+from gristmill.connectors.kinds import Tools
+from gristmill.connectors.permissions import Permissions
+from gristmill.connectors.sync import Synchroniser
 from gristmill.db import Database, embedded
 from gristmill.db.listen import Listener
 from gristmill.db.migrate import migrate
@@ -49,6 +53,8 @@ from gristmill.work import (
     PrepareRoot,
     Reconcile,
     ReindexSubtree,
+    SyncAccess,
+    SyncConnector,
     TidyBase,
 )
 
@@ -71,6 +77,7 @@ class Gristmill:
     searcher: Searcher
     api: FastAPI
     broadcaster: Broadcaster
+    tools: Tools
     worker: asyncio.Task[None] | None
 
 
@@ -85,6 +92,7 @@ class _Parts:
     originals: Originals
     sender: Sender
     readers: ReaderPool
+    tools: Tools
     analyst: Analyst
     processors: Mapping[str, Processor]
 
@@ -119,22 +127,31 @@ async def running(
         stack.push_async_callback(sender.close)
         readers = ReaderPool()  # its children are started by the first document that needs one
         stack.push_async_callback(readers.close)
+        tools = Tools(vault, _surroundings(settings))
         analyst = _analyst(settings, readers)
         if isinstance(analyst, VisionAnalyst):
             stack.push_async_callback(analyst.close)
         processors = {name: _processor(one) for name, one in settings.processors.items()}
         for processor in processors.values():
             stack.push_async_callback(processor.close)
-        parts = _Parts(settings, db, listener, embedders, originals, sender, readers, analyst, processors)
+        parts = _Parts(
+            settings, db, listener, embedders, originals, sender, readers, tools, analyst, processors
+        )
         worker = await _start_worker(parts, stack) if work else None
         reranker = _reranker(settings)
         if reranker is not None:
             stack.push_async_callback(reranker.close)
         searcher = Searcher(db, cache_bytes=settings.search_cache_mb * 2**20, reranker=reranker)
-        context = api.Context(db, embedders, originals, searcher, settings, broadcaster, vault, sender)
+        context = api.Context(db, embedders, originals, searcher, settings, broadcaster, vault, sender, tools)
         yield Gristmill(
-            settings, db, embedders, originals, searcher, api.create(context), broadcaster, worker
+            settings, db, embedders, originals, searcher, api.create(context), broadcaster, tools, worker
         )
+
+
+def _surroundings(settings: Settings) -> Surroundings:
+    return Surroundings(
+        private=settings.allow_private_addresses, attachment_limit=settings.max_attachment_mb * 2**20
+    )
 
 
 def _analyst(settings: Settings, readers: ReaderPool) -> Analyst:
@@ -244,6 +261,7 @@ def _handlers(parts: _Parts, pipeline: Pipeline) -> dict[str, Handler]:
     analyser = Analyser(db, parts.embedders, originals, parts.analyst)
     remover = Remover(db, originals.blobs)
     expander, rebuilder = Expander(db, private=private, limits=room), Rebuilder(db, limits=room)
+    synchroniser = Synchroniser(db, originals.blobs, parts.tools, parts.settings.sync_budget, room)
     reconciler = Reconciler(db, originals.blobs, parts.settings.event_retention)
     return {
         IndexDocument.kind: Handler(pipeline.index, pipeline.failed),
@@ -253,6 +271,8 @@ def _handlers(parts: _Parts, pipeline: Pipeline) -> dict[str, Handler]:
         ReindexSubtree.kind: Handler(rebuilder.reindex),
         DeliverEvents.kind: Handler(Deliverer(db, parts.sender).deliver),
         Reconcile.kind: Handler(reconciler.reconcile),
+        SyncConnector.kind: Handler(synchroniser.sync, synchroniser.failed),
+        SyncAccess.kind: Handler(Permissions(db, parts.tools).sync),
         CheckFileProcessing.kind: Handler(converter.check, converter.failed),
         CancelConversion.kind: Handler(converter.cancel),
         AnalyseAssets.kind: Handler(analyser.analyse, analyser.failed),

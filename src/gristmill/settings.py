@@ -116,11 +116,11 @@ class Settings(BaseSettings):
     )
     allow_private_addresses: bool = Field(
         default=False,
-        description="Let web pages and sitemaps be fetched from, and webhooks be sent to, private networks and this machine.",
+        description="Let web pages, sitemaps and tools be fetched from, and webhooks be sent to, private networks and this machine.",
     )
     secret_key: SecretStr | None = Field(
         default=None,
-        description="Seals the secrets of webhooks, 32 bytes in base64; by default `secret.key` of the data dir.",
+        description="Seals the secrets of webhooks and connectors, 32 bytes in base64; by default `secret.key` of the data dir.",
     )
     require_key: bool = Field(
         default=False,
@@ -227,6 +227,13 @@ class Settings(BaseSettings):
         ge=1,
         le=1_048_576,
         description="Memory for what searches keep of bases, in MiB; about 85 for a million chunks of 384 dimensions.",
+    )
+    sync_budget: Duration = Field(
+        default=timedelta(minutes=15),
+        description="How long a run of a connector works in one go; it goes on from there after others had their turn.",
+    )
+    max_attachment_mb: int = Field(
+        default=64, ge=1, le=65_536, description="Largest attachment that a connector fetches, in MiB."
     )
     faults: str = Field(
         default="", description="For tests: named crash points to arm, e.g. `publish.before_commit=kill@3`."

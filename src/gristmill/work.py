@@ -11,6 +11,8 @@
     analyse_assets    item, version     base     5           item and version          bulk
     tidy_base         base              base     5           base                      bulk
     deliver_events    webhook           its own  for ever    webhook                   normal
+    sync_connector    connector         its own  5           connector                 normal; interactive by hand
+    sync_access       connector         its own  5           connector                 normal
     reconcile         thorough          its own  3           thorough or not           normal
 
 A kind is added here, handled in `ingest/`, `connectors/`, `events/` or `operations/`, and tied to its handler in
@@ -208,6 +210,40 @@ class DeliverEvents(Work):
 
 
 @dataclass(frozen=True)
+class SyncConnector(Work):
+    """One run of a connector: read what changed in its tool, prune what is gone there, see it indexed."""
+
+    kind = "sync_connector"
+
+    connector_id: UUID
+
+    def key(self) -> str:
+        """One run of a connector at a time."""
+        return f"connector:{self.connector_id}:sync"
+
+    def subject(self) -> UUID:
+        """The connector."""
+        return self.connector_id
+
+
+@dataclass(frozen=True)
+class SyncAccess(Work):
+    """Ask a connector's tool who may see what, without reading documents."""
+
+    kind = "sync_access"
+
+    connector_id: UUID
+
+    def key(self) -> str:
+        """One a connector."""
+        return f"connector:{self.connector_id}:access"
+
+    def subject(self) -> UUID:
+        """The connector."""
+        return self.connector_id
+
+
+@dataclass(frozen=True)
 class Reconcile(Work):
     """Look for what should not be, and put it right."""
 
@@ -222,7 +258,9 @@ class Reconcile(Work):
 
 
 # Kinds that belong to no base: their lanes are their own.
-OF_NO_BASE = frozenset({DeliverEvents.kind, Reconcile.kind, CancelConversion.kind})
+OF_NO_BASE = frozenset(
+    {DeliverEvents.kind, Reconcile.kind, CancelConversion.kind, SyncConnector.kind, SyncAccess.kind}
+)
 
 
 def _selection(base_id: BaseId, roots: Sequence[ItemId], what: str) -> str:

@@ -17,11 +17,10 @@ def commands() -> dict[str, list[str]]:
 
 
 def below(name: str, command: Any) -> dict[str, list[str]]:
-    """The command and those below it; a group that only holds others is none."""
-    inner: dict[str, Any] = getattr(command, "commands", {})
-    found = {} if inner and " " in name else {name: taken(command)}
-    for each, one in inner.items():
-        found |= below(f"{name} {each}", one)
+    """A command, and those that it is the first word of."""
+    found = {name: taken(command)}
+    for word, part in getattr(command, "commands", {}).items():
+        found |= below(f"{name} {word}", part)
     return found
 
 

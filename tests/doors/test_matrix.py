@@ -21,7 +21,21 @@ from tests.waiting import until
 
 REFUSED = (401, 403)
 ROLES = ("reader", "editor", "admin")
-PARTS = {"event_id": "1", "asset_hash": "00" * 32}  # of what the rest of the path names
+AT_ONCE = [
+    "reprocess",
+    "analyse",
+    "retry",
+    "cancel",
+    "recover",
+    "dismiss",
+    "test",
+    "redrive",
+    "skip",
+    "check",
+    "pause",
+    "resume",
+]
+PARTS = {"event_id": "1", "asset_hash": "00" * 32, "user_id": "u1"}  # of what the rest of the path names
 
 
 @dataclass(frozen=True)
@@ -61,6 +75,8 @@ async def furnish(admin: httpx.AsyncClient) -> dict[str, str]:
     job = (await admin.get(f"/api/jobs?itemId={item}")).json()["items"][0]["id"]
     hook = (await admin.post("/api/webhooks", json={"url": "https://example.org/x"})).json()["id"]
     key = (await admin.post("/api/api-keys", json={"name": "one more", "role": "reader"})).json()["id"]
+    tool = (await admin.post("/api/connectors", json=followed(base))).json()["id"]
+    run = (await admin.post(f"/api/connectors/{tool}/sync", json={"dryRun": True})).json()["runId"]
 
     async def is_done() -> bool:
         return (await admin.get(f"/api/knowledge-items/{item}")).json()["status"] == "completed"
@@ -72,7 +88,20 @@ async def furnish(admin: httpx.AsyncClient) -> dict[str, str]:
         "job_id": job,
         "webhook_id": hook,
         "key_id": key,
+        "connector_id": tool,
+        "run_id": run,
         **PARTS,
+    }
+
+
+def followed(*bases: str) -> dict[str, Any]:
+    """A tool that answers nothing: its address is of this machine, and may not be asked."""
+    return {
+        "name": "tool",
+        "type": "github",
+        "config": {"baseUrl": "http://127.0.0.1:1", "repositories": ["acme/mill"]},
+        "credentials": {"token": "t"},
+        "knowledgeBaseIds": list(bases),
     }
 
 
@@ -96,9 +125,7 @@ def allowed(rule: Rule, role: str) -> bool:
 
 def changes_at_once(method: str, path: str) -> bool:
     """Routes without a body, which would do what they say."""
-    return method == "DELETE" or path.endswith(
-        ("/reprocess", "/analyse", "/retry", "/cancel", "/recover", "/dismiss", "/test", "/redrive", "/skip")
-    )
+    return method == "DELETE" or path.rpartition("/")[2] in AT_ONCE
 
 
 async def test_every_route_has_a_rule_and_every_parameter_an_owner(mill: app.Gristmill) -> None:
@@ -159,6 +186,8 @@ async def test_lists_searches_and_counts_hold_nothing_of_another_organisation(wo
         ("/api/jobs", "items"),
         ("/api/events", "items"),
         ("/api/webhooks", "items"),
+        ("/api/connectors", "items"),
+        ("/api/connectors?name=tool", "items"),
         ("/api/audit", "items"),
         ("/api/health/invariants", "violations"),
     ):
@@ -196,6 +225,8 @@ async def test_what_a_body_names_of_another_organisation_is_not_there(world: Wor
         assert (answer.status_code, answer.json()["code"]) == (404, "item_not_found"), path
     hook = await admin.post("/api/webhooks", json={"url": "https://x.org", "baseId": world.ids["base_id"]})
     assert (hook.status_code, hook.json()["code"]) == (404, "base_not_found")
+    filtered = await admin.get(f"/api/connectors?baseId={world.ids['base_id']}")
+    assert filtered.json()["items"] == []
     filtered = await admin.get(f"/api/jobs?baseId={world.ids['base_id']}")
     assert filtered.json()["items"] == []
     filtered = await admin.get(f"/api/events?baseId={world.ids['base_id']}")
@@ -204,6 +235,47 @@ async def test_what_a_body_names_of_another_organisation_is_not_there(world: Wor
     assert under.json()["items"] == []
     under = await admin.get(f"/api/knowledge-bases/{base}/items?under={ours}")
     assert under.json()["items"] == []
+
+
+async def test_a_connector_is_neither_visible_nor_countable_from_another_organisation(world: World) -> None:
+    """Its name is free there, its jobs and runs are not listed, and it can be given no base that is not its own's."""
+    ours, theirs = world.ours["admin"], world.theirs["admin"]
+    refused = await theirs.post("/api/connectors", json=followed(world.ids["base_id"]))
+    assert (refused.status_code, refused.json()["code"]) == (404, "base_not_found")
+    assert (await theirs.get("/api/connectors")).json()["items"] == []
+    made = await theirs.post("/api/connectors", json=followed())
+    assert made.status_code == 201, "a name that only another organisation has is free"
+    mine = f"/api/connectors/{made.json()['id']}"
+    taken = await theirs.post("/api/connectors", json=followed())
+    assert (taken.status_code, taken.json()["code"]) == (409, "connector_name_taken")
+    fed = await theirs.patch(mine, json={"knowledgeBaseIds": [world.ids["base_id"]]})
+    assert (fed.status_code, fed.json()["code"]) == (404, "base_not_found")
+    for admin, connector in ((ours, world.ids["connector_id"]), (theirs, made.json()["id"])):
+        assert [one["id"] for one in (await admin.get("/api/connectors")).json()["items"]] == [connector]
+    assert (await theirs.get(f"{mine}/runs")).json()["items"] == []
+    kind = {"kind": "sync_connector"}
+    assert (await theirs.get("/api/jobs", params=kind)).json()["items"] == []
+    job = (await ours.get(f"/api/connector-runs/{world.ids['run_id']}")).json()["taskId"]
+    assert (await theirs.get(f"/api/jobs/{job}")).status_code == 404
+    assert (await ours.get(f"/api/jobs/{job}")).status_code == 200
+
+
+async def test_of_two_that_change_a_connector_one_is_told(world: World) -> None:
+    path = f"/api/connectors/{world.ids['connector_id']}"
+    admin = world.ours["admin"]
+    await admin.patch(path, json={"enabled": False})
+
+    async def at_rest() -> bool:
+        run = (await admin.get(f"/api/connector-runs/{world.ids['run_id']}")).json()
+        return run["completedAt"] is not None
+
+    await until(at_rest)
+    seen = (await admin.get(path)).headers["etag"]
+    first, second = [
+        await admin.patch(path, json={"name": name}, headers={"If-Match": seen}) for name in ("one", "two")
+    ]
+    assert (first.status_code, second.status_code) == (200, 412)
+    assert (await admin.get(path)).json()["name"] == "one"
 
 
 async def test_events_are_numbered_for_each_organisation(world: World) -> None:

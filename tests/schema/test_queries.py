@@ -10,6 +10,7 @@ from gristmill.db.queries import Queries
 
 PACKAGES = [
     "gristmill.catalog",
+    "gristmill.connectors",
     "gristmill.embedding",
     "gristmill.events",
     "gristmill.jobs",

@@ -16,7 +16,7 @@ CONTAINERS = frozenset({"directory", "sitemap", "connector"})
 
 @dataclass(frozen=True)
 class Item:
-    """A row of `item`, without a note's text."""
+    """A row of `item`, without the text of a note or record."""
 
     id: ItemId
     base_id: BaseId
@@ -39,6 +39,7 @@ class Item:
     waiting_for: str | None = None  # what keeps it from going on
     acl: list[str] | None = None  # its own list; None inherits
     metadata: dict[str, Any] = field(default_factory=dict[str, Any])
+    acl_as_of: datetime | None = None  # records: when their tool was last asked who sees them
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "status", ItemStatus(self.status))

@@ -168,7 +168,8 @@ select i.id, i.base_id, i.parent_id, i.type, i.title, i.status, i.error_code, i.
             when i.type in ('directory', 'sitemap', 'connector') then item_progress(i.id)
             else (select p.percent from progress p where p.item_id = i.id and p.version = i.wanted_version) end as percent,
        case when i.status not in ('completed', 'failed', 'deleting') then
-            (select p.note from progress p where p.item_id = i.id and p.version = i.wanted_version) end as waiting_for
+            (select p.note from progress p where p.item_id = i.id and p.version = i.wanted_version) end as waiting_for,
+       item_acl_as_of(i) as acl_as_of
   from item i join base b on b.id = i.base_id left join item o on o.id = i.acl_from
  where i.id = %(id)s and i.status <> 'deleting' and b.status <> 'deleting' and (%(org)s::uuid is null or b.org_id = %(org)s)
    and item_seen(%(eyes)s::text[], i.acl_from, o.acl, b.acl);
@@ -190,7 +191,8 @@ select i.id, i.base_id, i.parent_id, i.type, i.title, i.status, i.error_code, i.
             when i.type in ('directory', 'sitemap', 'connector') then item_progress(i.id)
             else (select p.percent from progress p where p.item_id = i.id and p.version = i.wanted_version) end as percent,
        case when i.status not in ('completed', 'failed', 'deleting') then
-            (select p.note from progress p where p.item_id = i.id and p.version = i.wanted_version) end as waiting_for
+            (select p.note from progress p where p.item_id = i.id and p.version = i.wanted_version) end as waiting_for,
+       item_acl_as_of(i) as acl_as_of
   from item i join base b on b.id = i.base_id left join item o on o.id = i.acl_from
  where i.base_id = %(base)s and (%(deleting)s or i.status <> 'deleting')
    and item_seen(%(eyes)s::text[], i.acl_from, o.acl, b.acl)
@@ -288,7 +290,7 @@ select i.id from item_subtree(array[%(root)s::uuid]) s join item i on i.id = s.i
 select exists (select from item_subtree(array[%(root)s::uuid]) s join item i on i.id = s.id where i.status = 'deleting');
 
 -- name: body
--- A note's text.
+-- The text of a note or record.
 select body from item where id = %(id)s;
 
 -- name: blob_of

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -140,6 +140,125 @@ def status(
     _run(run())
 
 
+connector = typer.Typer(
+    name="connector", help="Follow tools of a team: GitHub, GitLab and others.", no_args_is_help=True
+)
+cli.add_typer(connector)
+ConnectorName = Annotated[str, typer.Argument(help="Name of the connector.")]
+
+
+@connector.command("add")
+def connector_add(
+    type: Annotated[str, typer.Argument(help="github, gitlab, jira or confluence.")],  # noqa: A002
+    name: Annotated[str, typer.Argument(help="What to call it.")],
+    base: Annotated[list[str], typer.Option("--base", help="Name of a base to feed; may be repeated.")],
+    setting: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="KEY=VALUE of its configuration; may be repeated."),
+    ] = None,
+    secret: Annotated[
+        list[str] | None,
+        typer.Option("--secret", help="KEY=@FILE, KEY=- to be asked, or KEY=VALUE; may be repeated."),
+    ] = None,
+    schedule: Annotated[str | None, typer.Option(help="When it runs by itself, as cron in UTC.")] = None,
+    acl: Annotated[
+        list[str] | None,
+        typer.Option("--acl", help="Who may see all of it, in place of the tool's own; may be repeated."),
+    ] = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Follow a tool, and feed bases with what it holds."""
+    from gristmill.cli import connectors
+
+    async def run(session: Any) -> None:
+        await connectors.add(
+            session,
+            out,
+            type,
+            name,
+            bases=base,
+            config=setting or [],
+            secrets=secret or [],
+            schedule=schedule,
+            acl=acl or [],
+        )
+
+    _in_session(run, data_dir)
+
+
+@connector.command("list")
+def connector_list(data_dir: DataDir = None) -> None:
+    """List the connectors, and how their last runs went."""
+    from gristmill.cli import connectors
+
+    async def run(session: Any) -> None:
+        out.print(await connectors.listed(session))
+
+    _in_session(run, data_dir)
+
+
+@connector.command("show")
+def connector_show(name: ConnectorName, data_dir: DataDir = None) -> None:
+    """Show a connector and its last runs, as JSON."""
+    from gristmill.cli import connectors
+
+    _in_session(lambda session: connectors.show(session, out, name), data_dir)
+
+
+@connector.command("pause")
+def connector_pause(name: ConnectorName, data_dir: DataDir = None) -> None:
+    """Run a connector no longer by itself."""
+    from gristmill.cli import connectors
+
+    _in_session(lambda session: connectors.turn(session, out, name, "pause"), data_dir)
+
+
+@connector.command("resume")
+def connector_resume(name: ConnectorName, data_dir: DataDir = None) -> None:
+    """Run a connector by its schedule again."""
+    from gristmill.cli import connectors
+
+    _in_session(lambda session: connectors.turn(session, out, name, "resume"), data_dir)
+
+
+@connector.command("delete")
+def connector_delete(
+    name: ConnectorName,
+    purge: Annotated[
+        bool, typer.Option("--purge/--detach", help="Remove its documents, or keep them as they are.")
+    ],
+    data_dir: DataDir = None,
+) -> None:
+    """Forget a connector; what becomes of its documents has to be said."""
+    from gristmill.cli import connectors
+
+    word = "purge" if purge else "detach"
+    _in_session(lambda session: connectors.delete(session, out, name, word), data_dir)
+
+
+@cli.command()
+def sync(
+    connector: Annotated[str, typer.Argument(help="Name of the connector.")],
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait until all is searchable; fails when the run failed.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Read everything anew.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what a run would do.")] = False,
+    allow_deletions: Annotated[
+        bool, typer.Option("--allow-deletions", help="Let a mass of documents go, if they are gone there.")
+    ] = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Run a connector now."""
+    from gristmill.cli import connectors
+
+    how = {"force": force, "dryRun": dry_run, "allowDeletions": allow_deletions}
+    if not _in_session(
+        lambda session: connectors.sync(session, out, connector, wait=wait, how=how), data_dir, work=wait
+    ):
+        raise typer.Exit(1)
+
+
 @cli.command()
 def doctor(data_dir: DataDir = None) -> None:
     """Check settings, disk, database, embedder and promises; say what to do. Settings are listed in docs/settings.md."""
@@ -258,6 +377,20 @@ def mcp(data_dir: DataDir = None) -> None:
 
     current = _settings(quiet=True, data_dir=data_dir)
     _run(run())
+
+
+def _in_session(
+    run: Callable[[Any], Coroutine[Any, Any, Result]], data_dir: Path | None, *, work: bool = False
+) -> Result:
+    """Run with a way to the server, or with one opened here."""
+    from gristmill.cli.session import connect
+
+    async def whole() -> Result:
+        async with connect(current, work=work) as session:
+            return await run(session)
+
+    current = _settings(quiet=True, data_dir=data_dir)
+    return _run(whole())
 
 
 def _settings(*, quiet: bool, **given: Any) -> Settings:

@@ -11,8 +11,8 @@
     says that it can't              failed                     failed
 
 A failed image is tried again when its document is indexed again, or by asking for it. A newer version, or a deletion, ends the
-job: its writes look at the item first. At most `AT_ONCE` of these jobs run in a process; others come back later, so that they
-hold no slot.
+job: its writes look at the item first. Few of these jobs run at once in a process; others come back later, so that they hold no
+slot.
 """
 
 import asyncio
@@ -37,7 +37,9 @@ from gristmill.search import Chunk, publish
 from gristmill.search.publish import Written, text_hash
 from gristmill.work import AnalyseAssets
 
-AT_ONCE = 2
+# Here, OCR has one turn at a time, and who waits for it would hold a child that documents could be read in; elsewhere, a
+# model can take several.
+AT_ONCE_HERE, AT_ONCE_ELSEWHERE = 1, 4
 _PAUSE = timedelta(seconds=3)
 _LONGEST_PAUSE = timedelta(minutes=1)
 _MOST_IMAGES = 500  # of one document; each takes seconds, or money
@@ -81,9 +83,10 @@ class Analyser:
 
     async def analyse(self, job: Job) -> Outcome:
         """Describe what waits of the job's version, unless something newer answers."""
-        if self._running >= AT_ONCE:
+        most = AT_ONCE_ELSEWHERE if self._analyst.costs else AT_ONCE_HERE
+        if self._running >= most:
             self._turned_away += 1
-            return Snooze(min(_LONGEST_PAUSE, _PAUSE * (1 + self._turned_away // AT_ONCE)))
+            return Snooze(min(_LONGEST_PAUSE, _PAUSE * (1 + self._turned_away // most)))
         self._running += 1
         try:
             while (found := await self._next(job)) is not None:

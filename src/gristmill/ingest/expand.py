@@ -115,6 +115,8 @@ class Expander:
                 yield [NewItem("url", page.url[:500], page.url, source={"url": page.url}) for page in pages]
             left_out.update(listing.left_out)
             del left_out["duplicate"]  # is listed, once
+        elif root.type == "connector":
+            return  # its runs file what is below it
         else:
             raise Unsupported(f"Items of type {root.type!r} can't be listed yet.")
 

@@ -40,7 +40,8 @@ async def cancel(db: Database, job_id: JobId) -> Shown:
             raise Conflict("A deletion can't be cancelled.", code="job_not_cancellable")
         if job.kind in OF_NO_BASE:
             raise Conflict(
-                "This job keeps Gristmill itself going and can't be cancelled. To stop a webhook, pause it.",
+                "This job can't be cancelled by itself. To stop a webhook, pause it; to stop a sync, cancel it at its "
+                "connector.",
                 code="job_not_cancellable",
             )
         await catalog.take_turn(tx, BaseId(UUID(job.lane)))

@@ -51,6 +51,11 @@ _CHECKS = {
         "The base is being deleted, and no job removes it.",
         "None: the reconciler will.",
     ),
+    "orphan_runs": (
+        "nothing_is_stuck",
+        "The run of a connector is open, and no job makes it.",
+        "None: the reconciler will end it.",
+    ),
     "half_there": ("nothing_is_half_there", "Its chunks are not those of one version.", "Re-index the item."),
     "left_behind": ("nothing_comes_back", "The item is gone, and chunks of it are not.", "Delete the base."),
     "unheld": ("nothing_comes_back", "Nothing uses this content or blob.", "None: it is never shown."),

@@ -37,7 +37,7 @@ class Originals:
         """The source of `item`; a note brings its text, an uploaded file the name of its bytes, a page what is known
         of its last reading."""
         match item.type:
-            case "note":
+            case "note" | "record":
                 return NoteSource(note or "", item.title)
             case "file" if blob is not None:
                 return Upload(self.blobs, blob, item.source.get("name", item.title), self.limit, self.scratch)
@@ -47,6 +47,8 @@ class Originals:
                 return replace(self.url(item.source["url"]), known=known or {})
             case "directory":
                 return Folder(Path(item.source["path"]))
+            case "connector":
+                return Followed(item.title)
             case _:
                 raise Unsupported(f"Items of type {item.type!r} can't be read yet.")
 
@@ -97,6 +99,21 @@ class Upload:
             await asyncio.to_thread(path.unlink, missing_ok=True)
             raise
         return path
+
+
+@dataclass(frozen=True)
+class Followed:
+    """A tool that a connector follows: what it holds is filed by its runs, so it is always there."""
+
+    name: str
+
+    async def probe(self) -> int:
+        """0."""
+        return 0
+
+    async def read(self) -> Original:
+        """A connector holds no text of its own."""
+        raise Unsupported(f"{self.name} is a connector.")
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,8 @@ most `AT_ONCE` of a kind, and tells in the event `Reconciled` what it did.
     something that is being deleted, without a job             its job
     a base at rest that was not announced as ready             being announced
     a webhook with something to deliver, without a job         its job
+    a run of a connector that no job makes                     being ended as failed
+    a connector that should run, without a schedule            its schedules
     chunks of versions that never came                         being removed      (thorough passes)
 
 and what nobody uses any more, which is no damage: conversions that no job looks after, blobs half an hour old, events past their retention, and in thorough
@@ -25,6 +27,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from uuid import UUID
 
 from gristmill import catalog, events, faults, jobs
 from gristmill.catalog import Base, BaseId, ItemId, Unanalysed
@@ -34,7 +37,9 @@ from gristmill.errors import Invalid, SetupError
 from gristmill.events import Reconciled, webhook
 from gristmill.events.order import wake
 from gristmill.jobs import Band, Done, Job, JobId, NewJob, Outcome, Schedule
-from gristmill.operations import uploads
+from gristmill.operations import connection, uploads
+from gristmill.operations.connection import RunId
+from gristmill.operations.connections import restore_schedule
 from gristmill.operations.conversions import call_off
 from gristmill.operations.health import queries
 from gristmill.operations.schedule import schedule
@@ -45,7 +50,7 @@ log = logging.getLogger(__name__)
 
 AT_ONCE = 500
 LANE = "reconcile"
-DAMAGE = ("items", "containers", "deletions", "versions", "announced", "webhooks")
+DAMAGE = ("items", "containers", "deletions", "versions", "announced", "webhooks", "connectors")
 UNUSED = ("blobs", "contents", "conversions", "events")
 _SUSPECTS = 10_000
 
@@ -59,6 +64,12 @@ class _Suspect:
 
 
 _KINDS: dict[str, type[_Suspect | Unanalysed]] = {"unanalysed": Unanalysed}
+
+
+@dataclass(frozen=True)
+class _Orphan:
+    id: RunId
+    connector_id: UUID
 
 
 def timetable(cron: str) -> Schedule:
@@ -101,6 +112,7 @@ class Reconciler:
         for base_id in await self._suspected(thorough):
             found.update(await self._repair(base_id, thorough))
         await self._wake_webhooks(found)
+        await self._repair_connectors(found)
         await self._collect(found, thorough)
         damage = {name: found[name] for name in DAMAGE if found[name]}
         if damage:
@@ -127,7 +139,7 @@ class Reconciler:
                 base = await catalog.take_turn(tx, base_id)
                 step = await (_repair_deleted(tx, base_id) if base is None else _repair(tx, base, thorough))
                 if base is not None and step.total():
-                    told = {name: step[name] for name in DAMAGE if name != "webhooks"}
+                    told = {name: step[name] for name in DAMAGE if name not in ("webhooks", "connectors")}
                     await events.record(tx, Reconciled(base_id, **told))
                 await faults.point("reconcile.before_commit")
             found.update(step)
@@ -142,6 +154,19 @@ class Reconciler:
                 await wake(tx, *forsaken)
             found["webhooks"] += len(forsaken)
             more = bool(forsaken)
+
+    async def _repair_connectors(self, found: Counter[str]) -> None:
+        async with self._db.transaction() as tx:
+            orphans = await queries.many(tx, _Orphan, "orphan_runs", limit=AT_ONCE)
+            for orphan in orphans:
+                await connection.tell(tx, orphan.id, "No job makes this run any more.", "error")
+                await connection.end_run(
+                    tx, orphan.id, "failed", code="interrupted", message="The run was interrupted."
+                )
+            idle = await queries.values(tx, "unscheduled", limit=AT_ONCE)
+            for connector_id in idle:
+                await restore_schedule(tx, connector_id)
+        found["connectors"] += len(orphans) + len(idle)
 
     async def _collect(self, found: Counter[str], thorough: bool) -> None:
         async with self._db.connection() as tx:

@@ -10,7 +10,7 @@ create unique index organisation_name on organisation (lower(name));
 -- The one that is there from the start: callers without a key belong to it, and all that was made before.
 insert into organisation (id, name) values ('00000000-0000-7000-8000-000000000001', 'local');
 
--- Whose a lane is: a base's under its id, a webhook's under webhook:{id}. It outlives what it stands for, because jobs and
+-- Whose a lane is: a base's under its id, a webhook's under webhook:{id}, a connector's under connector:{id}. It outlives what it stands for, because jobs and
 -- events about that do so too.
 create table owner (
     lane            text primary key,
@@ -38,6 +38,13 @@ create index item_listed on item (base_id) where acl is not null;
 alter table webhook add column org_id uuid not null default '00000000-0000-7000-8000-000000000001' references organisation;
 create index webhook_org on webhook (org_id, id);
 insert into owner (lane, org_id) select 'webhook:' || id, org_id from webhook;
+
+-- A connector feeds bases of its own organisation alone.
+alter table connector add column org_id uuid not null default '00000000-0000-7000-8000-000000000001' references organisation;
+drop index connector_name;
+create unique index connector_name on connector (org_id, lower(name));
+create index connector_org on connector (org_id, id);
+insert into owner (lane, org_id) select 'connector:' || id, org_id from connector;
 
 -- ── events, numbered for each organisation ───────────────────────────────────────────────────────────────
 

@@ -6,6 +6,7 @@ from gristmill import __version__
 from gristmill.doors.api import (
     assets,
     bases,
+    connectors,
     content,
     events,
     files,
@@ -40,8 +41,22 @@ def create(context: Context) -> FastAPI:
     app.state.context = context
     schema.install(app)
     problems.register(app)
-    for door in (bases, items, files, item, content, assets, search, jobs, events, webhooks, keys):
+    for door in (
+        bases,
+        items,
+        files,
+        item,
+        content,
+        assets,
+        search,
+        jobs,
+        events,
+        webhooks,
+        connectors,
+        keys,
+    ):
         app.include_router(door.router, prefix="/api")
+    app.include_router(connectors.runs, prefix="/api")
     app.include_router(health.router)
     app.include_router(metrics.router)
     app.add_api_route("/", _welcome, include_in_schema=False)

@@ -26,16 +26,18 @@ from gristmill.doors.api.context import (
     ON_BEHALF,
     Context,
     as_base_id,
+    as_connector_id,
     as_item_id,
     as_job_id,
     as_key_id,
+    as_run_id,
     as_webhook_id,
     no_key,
 )
 from gristmill.doors.api.rules import RULES, Rule
 from gristmill.errors import Forbidden, NotFound
 from gristmill.events import webhook
-from gristmill.operations import guards
+from gristmill.operations import connection, connections, guards
 from gristmill.organisation import LOCAL
 
 
@@ -119,6 +121,18 @@ async def _webhook(tx: Tx, caller: Caller, text: str) -> None:
         raise NotFound(f"There is no webhook {text!r}.", code="webhook_not_found")
 
 
+async def _connector(tx: Tx, caller: Caller, text: str) -> None:
+    found = await connection.find(tx, as_connector_id(text))
+    if found is None or found.org_id != caller.org:
+        raise NotFound(f"There is no connector {text!r}.", code="connector_not_found")
+
+
+async def _run(tx: Tx, caller: Caller, text: str) -> None:
+    run = await connection.find_run(tx, as_run_id(text))
+    if run is None or (await connections.known(tx, run.connector_id)).org_id != caller.org:
+        raise NotFound(f"There is no run {text!r}.", code="run_not_found")
+
+
 async def _key(tx: Tx, caller: Caller, text: str) -> None:
     if await keys.find(tx, caller.org, as_key_id(text)) is None:
         raise NotFound(f"There is no key {text!r}.", code="key_not_found")
@@ -133,9 +147,12 @@ NAMED: Mapping[str, Callable[[Tx, Caller, str], Awaitable[None]]] = {
     "item_id": _item,
     "job_id": _job,
     "webhook_id": _webhook,
+    "connector_id": _connector,
+    "run_id": _run,
     "key_id": _key,
     "event_id": _part,
     "asset_hash": _part,
+    "user_id": _part,
 }
 
 

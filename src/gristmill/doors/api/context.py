@@ -21,6 +21,7 @@ from gristmill.events.webhook import WebhookId
 from gristmill.events.webhooks import Sender
 from gristmill.jobs import JobId, QueueLimits
 from gristmill.keys import KeyId
+from gristmill.operations.connection import ConnectorId, Kinds, RunId
 from gristmill.operations.originals import Originals
 from gristmill.organisation import LOCAL, OrgId
 from gristmill.search import Searcher
@@ -42,6 +43,7 @@ class Context:
     broadcaster: Broadcaster
     vault: Vault
     sender: Sender
+    kinds: Kinds
     meters: Meters = field(default_factory=Meters)
 
     def confine(self, caller: Caller, path: str) -> None:
@@ -94,6 +96,16 @@ def as_job_id(job_id: str) -> JobId:
 def as_key_id(key_id: str) -> KeyId:
     """A key's id, from a path."""
     return KeyId(_uuid(key_id, f"There is no key {key_id!r}.", "key_not_found"))
+
+
+def as_connector_id(connector_id: str) -> ConnectorId:
+    """A connector's id, from a path."""
+    return ConnectorId(_uuid(connector_id, f"There is no connector {connector_id!r}.", "connector_not_found"))
+
+
+def as_run_id(run_id: str) -> RunId:
+    """A run's id, from a path."""
+    return RunId(_uuid(run_id, f"There is no run {run_id!r}.", "run_not_found"))
 
 
 def _uuid(text: str, message: str, code: str) -> UUID:
@@ -155,4 +167,6 @@ PathJob = Annotated[JobId, Depends(as_job_id)]
 PathKey = Annotated[KeyId, Depends(as_key_id)]
 PathWebhook = Annotated[WebhookId, Depends(as_webhook_id)]
 AsViewer = Annotated[Viewer, Depends(_viewer)]
+PathConnector = Annotated[ConnectorId, Depends(as_connector_id)]
+PathRun = Annotated[RunId, Depends(as_run_id)]
 Asking = Annotated[Caller, Depends(_asking)]

@@ -1,5 +1,6 @@
 """`/api/knowledge-items/{id}`: one item, what it holds, and what can be done with it."""
 
+from datetime import datetime
 from typing import Annotated, Self
 from uuid import UUID
 
@@ -36,6 +37,7 @@ class ItemOut(Stamped):
     left_out: dict[str, int]
     source: JsonObject
     acl: list[str] | None
+    acl_as_of: datetime | None
     metadata: JsonObject
 
     @classmethod
@@ -64,6 +66,7 @@ class ItemOut(Stamped):
             left_out=item.left_out,
             source={name: value for name, value in item.source.items() if name != "root"},
             acl=item.acl,
+            acl_as_of=item.acl_as_of,
             metadata=item.metadata,
         )
 

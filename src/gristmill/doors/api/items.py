@@ -230,7 +230,9 @@ async def reindex_selection(
         blobs = await catalog.blobs_of(tx, ids)
     # A note is always there: its text need not be fetched to know that.
     sources = {
-        item.id: context.originals.of(item, blob=blobs.get(item.id)) for item in items if item.type != "note"
+        item.id: context.originals.of(item, blob=blobs.get(item.id))
+        for item in items
+        if item.type not in ("note", "record")
     }
     done = await reindex.reindex(context.db, base_id, ids, sources, on_active)
     return ReindexOut(

@@ -1,0 +1,61 @@
+"""A kind of connector: its name, the form of its configuration and credentials, and how it is opened.
+
+A kind is added by a `Kind` in its own module and a line in `kinds.py`. The configuration is stored and shown, the
+credentials are sealed and never shown: every secret is a `SecretStr` of the credentials' model.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
+
+from gristmill.connectors.connector import Connector
+from gristmill.errors import Permanent
+from gristmill.sources.url import normalise
+
+
+def _address(url: str) -> str:
+    try:
+        return normalise(url).rstrip("/")
+    except Permanent as error:
+        raise ValueError(error.message) from None
+
+
+# The address of a tool: http or https, without user, and without a slash at its end.
+BaseUrl = Annotated[str, AfterValidator(_address)]
+
+
+class Form(BaseModel):
+    """A configuration or credentials: camelCase outside, nothing unknown."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What this installation allows: private addresses, how long a request may wait for a limit by itself."""
+
+    private: bool
+    patience: timedelta = timedelta(seconds=20)
+    attachment_limit: int = 64 << 20
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of connector. `open(config, credentials, surroundings)` gives a connector; it has to be closed."""
+
+    name: str
+    config: type[Form]
+    credentials: type[Form]
+    open: Callable[[Any, Any, Surroundings], "OpenConnector"]
+    mark_version: int = 1  # raised when marks take another form: streams begin anew
+
+
+class OpenConnector(Connector):
+    """A connector that holds connections until it is closed."""
+
+    async def close(self) -> None:
+        """Let go of its connections."""

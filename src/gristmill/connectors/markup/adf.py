@@ -1,0 +1,221 @@
+"""adf: Atlassian's document format as markdown. Jira Cloud's descriptions and comments, Confluence's bodies.
+
+a document                     as its nodes say
+the same as a JSON string      read first; when it is none or too deep, the texts that can be found in it
+a node that is not known       its children, or the text among its attributes
+deeper than the tree may be    the words alone
+anything else                  nothing
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+from gristmill.connectors.markup.tree import MOST_LEVELS, Child, Node, labelled, marked
+from gristmill.connectors.markup.writer import write
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TEXTS = re.compile(r'"text"\s*:\s*("(?:[^"\\]|\\.)*")')
+_MONO = "code"  # the one mark that has another name here
+_ORDER = ("code", "strike", "em", "strong", "link")  # from the innermost
+_INLINE_PARENTS = frozenset(("paragraph", "heading", "codeBlock", "taskItem", "decisionItem", "caption"))
+_TRANSPARENT = frozenset(
+    ("doc", "layoutSection", "layoutColumn", "mediaSingle", "mediaGroup", "bodiedSyncBlock", "extensionFrame")
+)
+_PLAIN = {
+    "paragraph": "paragraph",
+    "caption": "paragraph",
+    "listItem": "item",
+    "blockquote": "quote",
+    "tableRow": "row",
+    "table": "table",
+}
+_SAID = ("text", "title", "alt", "shortName", "url")  # attributes that are for reading
+
+
+def to_markdown(document: object) -> str:
+    """The document's text; never raises."""
+    if isinstance(document, str):
+        try:
+            document = cast(object, json.loads(document))
+        except (ValueError, RecursionError):
+            return write(_found(document))
+    return write(_convert(document, 0, inline=False))
+
+
+def _found(text: str) -> Iterator[Child]:
+    """What stands as text in JSON that can't be read, one paragraph each."""
+    for match in _TEXTS.finditer(text):
+        try:
+            yield Node("paragraph", [str(json.loads(match.group(1)))])
+        except ValueError:
+            yield Node("paragraph", [match.group(1)[1:-1]])
+
+
+def _convert(node: object, level: int, *, inline: bool) -> list[Child]:
+    if isinstance(node, list):
+        return [
+            child for part in cast(list[object], node) for child in _convert(part, level + 1, inline=inline)
+        ]
+    if not isinstance(node, dict):
+        return []
+    found = cast(dict[str, Any], node)
+    if level > MOST_LEVELS:
+        return [" ".join(_words(found))]
+    kind = _string(found.get("type"))
+    attributes = cast(dict[str, Any], found["attrs"]) if isinstance(found.get("attrs"), dict) else {}
+    if kind == "text":
+        return _text(found)
+    if (leaf := _leaf(kind, attributes)) is not None:
+        return leaf
+    children = _convert_children(found.get("content"), level, inline=inline or kind in _INLINE_PARENTS)
+    return _parent(kind, attributes, children, found, inline=inline)
+
+
+def _convert_children(content: object, level: int, *, inline: bool) -> list[Child]:
+    if not isinstance(content, list):
+        return []
+    return [
+        child for part in cast(list[object], content) for child in _convert(part, level + 1, inline=inline)
+    ]
+
+
+def _text(node: dict[str, Any]) -> list[Child]:
+    children: list[Child] = [_string(node.get("text"))]
+    marks: dict[str, dict[str, Any]] = {}
+    if isinstance(node.get("marks"), list):
+        for mark in cast(list[object], node["marks"]):
+            if isinstance(mark, dict):
+                held = cast(dict[str, Any], mark)
+                attributes: object = held.get("attrs")
+                marks[_string(held.get("type"))] = (
+                    cast(dict[str, Any], attributes) if isinstance(attributes, dict) else {}
+                )
+    for name in _ORDER:
+        if name in marks:
+            href = {"href": _string(marks[name].get("href"))} if name == "link" else {}
+            children = [Node("mono" if name == _MONO else name, children, href)]
+    return children
+
+
+def _leaf(kind: str, attributes: dict[str, Any]) -> list[Child] | None:
+    """Nodes that hold no others; None for those that do."""
+
+    def said(*names: str) -> str:
+        return next((text for name in names if (text := _string(attributes.get(name)))), "")
+
+    match kind:
+        case "hardBreak":
+            return [Node("break")]
+        case "rule":
+            return [Node("rule")]
+        case "mention":
+            name = said("text", "id")
+            return [name if name.startswith("@") else f"@{name}"] if name else []
+        case "emoji":
+            return [said("text", "shortName")]
+        case "date":
+            return [_date(attributes.get("timestamp"))]
+        case "status" | "placeholder":
+            return [said("text")]
+        case "inlineCard" | "blockCard" | "embedCard":
+            return _card(kind, attributes)
+        case "media" | "mediaInline":
+            name = said("alt", "__fileName", "url", "id")
+            return [Node("image", [], {"alt": name, "href": said("url", "__fileName", "alt", "id")})]
+        case _:
+            return None
+
+
+def _card(kind: str, attributes: dict[str, Any]) -> list[Child]:
+    data = attributes.get("data")
+    held = cast(dict[str, Any], data) if isinstance(data, dict) else {}
+    href = _string(attributes.get("url")) or _string(held.get("url")) or _string(held.get("@id"))
+    name = _string(held.get("name")) or href
+    link = Node("link", [name], {"href": href})
+    return [link if kind == "inlineCard" else Node("paragraph", [link])]
+
+
+def _parent(
+    kind: str, attributes: dict[str, Any], children: list[Child], node: dict[str, Any], *, inline: bool
+) -> list[Child]:
+    if kind in _TRANSPARENT:
+        return children
+    if kind in _PLAIN:
+        return [Node(_PLAIN[kind], children)]
+    match kind:
+        case "heading":
+            return [Node("heading", children, {"level": _string(attributes.get("level")) or "1"})]
+        case "bulletList" | "taskList" | "decisionList":
+            return [Node("list", children)]
+        case "orderedList":
+            return [
+                Node("list", children, {"ordered": "yes", "start": _string(attributes.get("order")) or "1"})
+            ]
+        case "taskItem" | "blockTaskItem":
+            return [
+                Node(
+                    "item", children, {"done": "yes" if _string(attributes.get("state")) == "DONE" else "no"}
+                )
+            ]
+        case "decisionItem":
+            return [Node("item", ["Decision: ", *children])]
+        case "codeBlock":
+            return [Node("code", children, {"language": _string(attributes.get("language"))})]
+        case "panel":
+            return [labelled(_string(attributes.get("panelType")).capitalize(), children)]
+        case "expand" | "nestedExpand":
+            return [labelled(_string(attributes.get("title")), children)]
+        case "tableCell" | "tableHeader":
+            spans = {
+                "columns": _string(attributes.get("colspan")) or "1",
+                "rows": _string(attributes.get("rowspan")) or "1",
+            }
+            return [Node("cell", children, spans | ({"head": "yes"} if kind == "tableHeader" else {}))]
+        case _:
+            return _unknown(attributes, children, node, inline=inline)
+
+
+def _unknown(
+    attributes: dict[str, Any], children: list[Child], node: dict[str, Any], *, inline: bool
+) -> list[Child]:
+    if not children:
+        own = (_string(place.get(name)) for place in (node, attributes) for name in _SAID)
+        children = list[Child]([text for text in own if text][:1])
+    # Between blocks, words of two unknown nodes must not run together.
+    return children if inline or not children else marked("paragraph", children)
+
+
+def _words(node: object) -> Iterator[str]:
+    """The texts below a node, to any depth."""
+    waiting: list[object] = [node]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, list):
+            waiting.extend(reversed(cast(list[object], part)))
+        elif isinstance(part, dict):
+            held = cast(dict[str, Any], part)
+            if text := _string(held.get("text")):
+                yield text
+            elif isinstance(held.get("attrs"), dict):
+                for name in _SAID:
+                    if text := _string(cast(dict[str, Any], held["attrs"]).get(name)):
+                        yield text
+                        break
+            waiting.append(held.get("content"))
+
+
+def _date(timestamp: object) -> str:
+    """The day of a date node, whose time is a string of milliseconds."""
+    try:
+        return (_EPOCH + timedelta(milliseconds=float(_string(timestamp)))).date().isoformat()
+    except (ValueError, OverflowError):
+        return _string(timestamp)
+
+
+def _string(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else ""

@@ -1,0 +1,222 @@
+"""storage: Confluence's storage format as markdown.
+
+    headings, lists, tables, code, links, tasks     as markdown has them
+    <ac:structured-macro>                           by its name (storage_macros.py); an unknown one keeps its body
+    <ac:link>, <ac:image>                           by what they point at; a link to a page shows its title
+    a user                                          @ and their name where `people` knows it, else their id
+    any other element                               what is in it
+
+`people` maps account ids, user keys and user names to names. Never raises.
+"""
+
+from collections.abc import Mapping
+
+from gristmill.connectors.markup.storage_macros import macro, plain
+from gristmill.connectors.markup.storage_tree import Element, parse
+from gristmill.connectors.markup.tree import Child, Node, is_block, labelled, marked
+from gristmill.connectors.markup.writer import write
+
+_MARKS = {
+    "strong": "strong",
+    "b": "strong",
+    "em": "em",
+    "i": "em",
+    "cite": "em",
+    "del": "strike",
+    "s": "strike",
+    "strike": "strike",
+    "tt": "mono",
+    "kbd": "mono",
+    "samp": "mono",
+}
+_BLOCKS = {
+    "blockquote": "quote",
+    "ul": "list",
+    "ac:task-list": "list",
+    "dd": "paragraph",
+    "li": "item",
+    "table": "table",
+    "tr": "row",
+}
+_HEADINGS = {f"h{level}": str(level) for level in range(1, 7)}
+# Each stands on its own lines, and has no other meaning.
+_APART = frozenset(
+    ("div", "p", "section", "article", "ac:layout", "ac:layout-section", "ac:layout-cell", "ac:caption")
+)
+_SILENT = frozenset(("style", "script", "ac:parameter", "ac:task-id", "ac:task-uuid", "colgroup"))
+_TARGETS = {
+    "ri:page": "ri:content-title",
+    "ri:blog-post": "ri:content-title",
+    "ri:attachment": "ri:filename",
+    "ri:url": "ri:value",
+    "ri:space": "ri:space-key",
+    "ri:shortcut": "ri:parameter",
+    "ri:content-entity": "ri:content-id",
+}
+
+
+def to_markdown(body: str, people: Mapping[str, str] | None = None) -> str:
+    """The body's text."""
+    return write(_Reader(people or {}).inside(parse(body)))
+
+
+class _Reader:
+    def __init__(self, people: Mapping[str, str]) -> None:
+        self._people = people
+
+    def inside(self, element: Element) -> list[Child]:
+        """What an element holds, whatever it is itself."""
+        children: list[Child] = []
+        for child in element.children:
+            if isinstance(child, str):
+                children.append(child)
+            else:
+                children.extend(self._read(child))
+        return children
+
+    def _read(self, element: Element) -> list[Child]:
+        name = element.name
+        if name in _SILENT:
+            return []
+        if name in _MARKS:
+            return marked(_MARKS[name], self.inside(element))
+        if name in _HEADINGS:
+            return [Node("heading", self.inside(element), {"level": _HEADINGS[name]})]
+        if name in _BLOCKS:
+            return [Node(_BLOCKS[name], self._without_space(self.inside(element), name))]
+        if name in _APART:
+            return [Node("paragraph", self.inside(element))]
+        if name.startswith(("ac:", "ri:")):
+            return self._vendor(element)
+        return self._html(element)
+
+    def _html(self, element: Element) -> list[Child]:
+        attributes = element.attributes
+        match element.name:
+            case "br":
+                return [Node("break")]
+            case "hr":
+                return [Node("rule")]
+            case "a":
+                return marked("link", self.inside(element), href=attributes.get("href", ""))
+            case "img":
+                facts = {"alt": attributes.get("alt", ""), "href": attributes.get("src", "")}
+                return [Node("image", [], facts)]
+            case "ol":
+                facts = {"ordered": "yes", "start": attributes.get("start", "1")}
+                return [Node("list", self._without_space(self.inside(element), "ol"), facts)]
+            case "td" | "th":
+                spans = {"columns": attributes.get("colspan", "1"), "rows": attributes.get("rowspan", "1")}
+                return [Node("cell", self.inside(element), spans)]
+            case "pre":
+                return [Node("code", [plain(element)])]
+            case "code":
+                text = plain(element)
+                return [Node("code", [text])] if "\n" in text.strip() else [Node("mono", [text])]
+            case "dt":
+                return [Node("paragraph", marked("strong", self.inside(element)))]
+            case "time":
+                return self.inside(element) or [attributes.get("datetime", "")]
+            case _:
+                return self.inside(element)
+
+    def _without_space(self, children: list[Child], name: str) -> list[Child]:
+        """The space between the items of a list or the cells of a table is no text."""
+        if name in ("li", "dd", "blockquote"):
+            return children
+        return [child for child in children if not isinstance(child, str) or child.strip()]
+
+    def _vendor(self, element: Element) -> list[Child]:
+        match element.name:
+            case "ac:structured-macro" | "ac:macro":
+                return macro(element, self.inside)
+            case "ac:link":
+                return self._link(element)
+            case "ac:image":
+                return self._image(element)
+            case "ac:emoticon":
+                return [element.attributes.get("ac:emoji-fallback") or element.attributes.get("ac:name", "")]
+            case "ac:task":
+                return self._task(element)
+            case "ac:plain-text-body" | "ac:plain-text-link-body":
+                return [plain(element)]
+            case "ac:adf-extension":
+                return self._extension(element)
+            case "ri:user":
+                return [self._person(element)]
+            case _:
+                return self.inside(element) or self._target(element)
+
+    def _link(self, element: Element) -> list[Child]:
+        shown: list[Child] = []
+        said: list[Child] = []
+        href = ""
+        for child in element.children:
+            if isinstance(child, str):
+                shown.append(child)
+            elif child.name.startswith("ri:"):
+                said = said or self._target(child)
+                href = href or child.attributes.get("ri:value", "")
+            else:
+                shown.extend(self._read(child))
+        if not any(not isinstance(child, str) or child.strip() for child in shown):
+            shown = said or [element.attributes.get("ac:anchor", "")]
+        return marked("link", shown, href=href) if href else shown
+
+    def _target(self, element: Element) -> list[Child]:
+        """What a resource is called."""
+        if element.name == "ri:user":
+            return [self._person(element)]
+        text = element.attributes.get(_TARGETS.get(element.name, ""), "")
+        return [text] if text else []
+
+    def _person(self, element: Element) -> str:
+        for name in ("ri:account-id", "ri:userkey", "ri:username"):
+            if known := element.attributes.get(name):
+                return f"@{self._people.get(known, known)}"
+        return ""
+
+    def _image(self, element: Element) -> list[Child]:
+        href = ""
+        caption: list[Child] = []
+        for child in element.children:
+            if isinstance(child, str):
+                caption.append(child)
+            elif child.name.startswith("ri:"):
+                href = href or "".join(text for text in self._target(child) if isinstance(text, str))
+            else:
+                caption.extend(self._read(child))
+        alt = element.attributes.get("ac:alt") or element.attributes.get("ac:title") or ""
+        image = Node("image", [], {"alt": alt, "href": href})
+        return [image, *caption]
+
+    def _task(self, element: Element) -> list[Child]:
+        done, body = "no", list[Child]()
+        for child in element.children:
+            if isinstance(child, str):
+                body.append(child)
+            elif child.name == "ac:task-status":
+                done = "yes" if plain(child).strip() == "complete" else "no"
+            else:
+                body.extend(self._read(child))
+        return [Node("item", body, {"done": done})]
+
+    def _extension(self, element: Element) -> list[Child]:
+        """A node of the other format, and beside it what to show instead: one of them says it all."""
+        nodes = [child for child in element.children if not isinstance(child, str)]
+        others = [child for child in nodes if child.name != "ac:adf-fallback"]
+        children = [part for child in others for part in self._extended(child)]
+        if not any(is_block(part) or (isinstance(part, str) and part.strip()) for part in children):
+            children = [part for child in nodes for part in self.inside(child)]
+        return children
+
+    def _extended(self, element: Element) -> list[Child]:
+        held = Element(element.name)
+        kind = ""
+        for child in element.children:
+            if isinstance(child, Element) and child.name == "ac:adf-attribute":
+                kind = kind or (plain(child) if child.attributes.get("key") == "panel-type" else "")
+            else:
+                held.children.append(child)
+        children = self.inside(held)
+        return [labelled(kind.strip().capitalize(), children)] if kind else children

@@ -1,0 +1,305 @@
+"""writer: a tree as markdown.
+
+    nested lists and quotes    indented up to MOST_INDENTED levels, deeper ones stand at the last of them
+    a table                    its first row is the head; what spans rows is repeated in them, while `_SPARE` lasts
+    blocks within a cell       on the cell's one line
+    text                       as it is, but for what would begin another block at the start of a line
+    a link to run code         its text alone
+
+What a hostile tree can make longer (indents, repeated cells) is bounded, so that the output grows with the input.
+"""
+
+import re
+from collections.abc import Iterable
+
+from gristmill.connectors.markup.tree import BLOCKS, Child, Node
+
+MOST_INDENTED = 6
+_SPARE = 20_000  # characters and cells that one text may get by repeating what spans rows and columns
+_LONGEST_REPEATED = 80
+_MOST_SPANNED = 200
+_MARKS = {"strong": "**", "em": "*", "strike": "~~"}
+_OTHER_BLOCK = re.compile(r"(?m)^(?=#{1,6}(?:\s|$)|```|~~~|>|(?:-{2,}|=+) *$)")
+_SAFE_LINK = re.compile(r"(?:https?|mailto|ftp|file|tel|sftp):|[/#?.]|[\w%~-][^:]*$", re.I)
+_TICKS = re.compile(r"`+")
+
+
+def write(children: Iterable[Child]) -> str:
+    """The whole text, without space around it."""
+    return clean(_Writer().blocks(list(children), 0)).strip()
+
+
+def clean(text: str) -> str:
+    """`text` without the characters that no database takes: NUL and halves of surrogate pairs."""
+    return text.replace("\0", "").encode("utf-8", "replace").decode()
+
+
+class _Writer:
+    def __init__(self) -> None:
+        self._spare = _SPARE
+
+    def blocks(self, children: list[Child], level: int, *, flat: bool = False) -> str:
+        """Blocks one below the other; what stands between them is a paragraph."""
+        parts: list[tuple[bool, str]] = []  # whether it is a list, and its text
+        line: list[Child] = []
+        for child in children:
+            if isinstance(child, Node) and child.kind in BLOCKS:
+                parts.append((False, self._paragraph(line, flat=flat)))
+                line = []
+                parts.append((child.kind == "list", self._block(child, level, flat=flat)))
+            else:
+                line.append(child)
+        parts.append((False, self._paragraph(line, flat=flat)))
+        text: list[str] = []
+        for is_list, part in parts:
+            if part:
+                # A list follows the line that leads to it, within an item and elsewhere in a list.
+                text.append("" if not text else "\n" if is_list and level else "\n\n")
+                text.append(part)
+        return "".join(text)
+
+    def _block(self, node: Node, level: int, *, flat: bool) -> str:
+        match node.kind:
+            case "heading":
+                text = " ".join(self._inline(node.children).split())
+                mark = "#" * min(max(_number(node, "level", 1), 1), 6)
+                return text if flat or not text else f"{mark} {text}"
+            case "list":
+                return self._list(node, level, flat=flat)
+            case "quote":
+                text = self.blocks(node.children, level + 1, flat=flat)
+                return _prefixed(text, "" if flat else "> ", level)
+            case "code":
+                return _mono(_raw(node.children)) if flat else _fenced(node)
+            case "rule":
+                return "" if flat else "---"
+            case "table":
+                return self._flat_table(node) if flat else self._table(node)
+            case "paragraph":
+                if not any(isinstance(child, Node) and child.kind in BLOCKS for child in node.children):
+                    return self._paragraph(node.children, flat=flat)
+                return self.blocks(node.children, level, flat=flat)
+            case _:  # an item, a row or a cell without what it belongs to, or a document in another
+                return self.blocks(node.children, level, flat=flat)
+
+    def _paragraph(self, children: list[Child], *, flat: bool) -> str:
+        text = self._inline(children).strip(" \n")
+        return text if flat else _OTHER_BLOCK.sub(r"\\", text)
+
+    def _list(self, node: Node, level: int, *, flat: bool) -> str:
+        number = _number(node, "start", 1)
+        lines: list[str] = []
+        for child in node.children:
+            if not isinstance(child, Node):
+                stray = child.strip()
+                text, marker = stray, "- "
+            elif child.kind == "list":  # a list right in a list, as some editors nest them
+                text, marker = self._list(child, level + 1, flat=flat), "  "
+            else:
+                text = self.blocks([child] if child.kind != "item" else child.children, level + 1, flat=flat)
+                marker = f"{number}. " if node.facts.get("ordered") else "- "
+                number += 1
+                if done := child.facts.get("done"):
+                    marker += "[x] " if done == "yes" else "[ ] "
+            if text:
+                lines.append(_hung(text, marker, level))
+        return "\n".join(lines)
+
+    def _table(self, node: Node) -> str:
+        grid = self._grid(node)
+        if not grid:
+            return ""
+        # Rows with more cells than the head would lose them; shorter ones are whole as they are.
+        grid[0] += [""] * (max(map(len, grid)) - len(grid[0]))
+        lines = [f"| {' | '.join(row)} |" for row in grid]
+        lines.insert(1, f"|{' --- |' * len(grid[0])}")
+        return "\n".join(lines)
+
+    def _flat_table(self, node: Node) -> str:
+        return "; ".join(", ".join(filter(None, row)) for row in self._grid(node))
+
+    def _grid(self, node: Node) -> list[list[str]]:
+        """The rows of a table, with what spans several in each of them."""
+        grid: list[list[str]] = []
+        spanning: dict[int, tuple[int, str]] = {}  # by column: for how many rows more, and what it says
+        for row in _rows(node):
+            cells: list[str] = []
+            for child in row.children:
+                if not isinstance(child, Node):
+                    if child.strip():
+                        cells.append(_cell(child))
+                    continue
+                self._carry(cells, spanning)
+                self._place(cells, spanning, child)
+            self._carry(cells, spanning)
+            grid.append(cells)
+        return [row for row in grid if any(row)]
+
+    def _carry(self, cells: list[str], spanning: dict[int, tuple[int, str]]) -> None:
+        while (column := len(cells)) in spanning:
+            left, text = spanning.pop(column)
+            self._spare -= len(text) + 1
+            if self._spare < 0:
+                return
+            cells.append(text)
+            if left > 1:
+                spanning[column] = (left - 1, text)
+
+    def _place(self, cells: list[str], spanning: dict[int, tuple[int, str]], child: Node) -> None:
+        column = len(cells)
+        text = _cell(self.blocks(child.children if child.kind == "cell" else [child], 1, flat=True))
+        cells.append(text)
+        wide = min(max(_number(child, "columns", 1), 1), _MOST_SPANNED)
+        for _ in range(wide - 1):
+            self._spare -= 1
+            if self._spare >= 0:
+                cells.append("")
+        high = min(max(_number(child, "rows", 1), 1), _MOST_SPANNED)
+        if high > 1:
+            spanning[column] = (high - 1, text if len(text) <= _LONGEST_REPEATED else "")
+            for place in range(column + 1, len(cells)):
+                spanning[place] = (high - 1, "")
+
+    def _inline(self, children: list[Child]) -> str:
+        parts: list[str] = []
+        for child in _joined(children):
+            if isinstance(child, str):
+                parts.append(_one_line(child))
+            elif child.kind in BLOCKS:
+                parts.append(f" {self._block(child, 1, flat=True)} ")
+            else:
+                parts.append(self._piece(child))
+        # In this order: a pattern that begins with any number of spaces is slow where there are many.
+        return re.sub(r" ?\n ?", "\n", re.sub(r" {2,}", " ", "".join(parts)))
+
+    def _piece(self, node: Node) -> str:
+        if node.kind == "break":
+            return "\n"
+        if node.kind == "mono":
+            return _mono(_raw(node.children))
+        text = self._inline(node.children)
+        if node.kind == "link":
+            return _link(text, node.facts.get("href", ""))
+        if node.kind == "image":
+            return _image(node.facts.get("alt", "").strip() or text.strip(), node.facts.get("href", ""))
+        mark = _MARKS.get(node.kind, "")
+        inner = text.strip()
+        if not mark or not inner or "\n" in inner:
+            return text
+        start = text[: len(text) - len(text.lstrip())]
+        return f"{start}{mark}{inner}{mark}{text[len(text.rstrip()) :]}"
+
+
+def _rows(table: Node) -> list[Node]:
+    rows: list[Node] = []
+    for child in table.children:
+        if isinstance(child, Node):
+            rows.append(child if child.kind == "row" else Node("row", [child]))
+        elif child.strip():
+            rows.append(Node("row", [Node("cell", [child])]))
+    return rows
+
+
+def _joined(children: list[Child]) -> list[Child]:
+    """Neighbours with the same mark as one, so that no mark ends within a word."""
+    joined: list[Child] = []
+    own = False  # whether the last one was made here, and may grow
+    for child in children:
+        last = joined[-1] if joined else None
+        if (
+            isinstance(child, Node)
+            and isinstance(last, Node)
+            and child.kind == last.kind
+            and child.facts == last.facts
+            and child.kind in ("strong", "em", "strike", "link", "mono")
+        ):
+            if not own:
+                joined[-1] = last = Node(child.kind, list(last.children), child.facts)
+                own = True
+            last.children.extend(child.children)
+        else:
+            joined.append(child)
+            own = False
+    return joined
+
+
+def _raw(children: list[Child]) -> str:
+    """Text with its spaces and lines, of whatever is inside."""
+    parts: list[str] = []
+    for child in children:
+        if isinstance(child, str):
+            parts.append(child)
+        else:
+            parts.append("\n" if child.kind == "break" else _raw(child.children))
+    return "".join(parts)
+
+
+def _one_line(text: str) -> str:
+    return re.sub(r"[ \t\r\n\f\v\u00a0\u2028\u2029]+", " ", text)
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def _mono(text: str) -> str:
+    inner = " ".join(text.split())
+    if not inner:
+        return " " if text else ""
+    ticks = "`" * (max((len(run) for run in _TICKS.findall(inner)), default=0) + 1)
+    pad = " " if inner.startswith("`") or inner.endswith("`") else ""
+    before, after = " " * text[0].isspace(), " " * text[-1].isspace()
+    return f"{before}{ticks}{pad}{inner}{pad}{ticks}{after}"
+
+
+def _fenced(node: Node) -> str:
+    text = _raw(node.children).replace("\r\n", "\n").strip("\n")
+    if not text.strip():
+        return ""
+    fence = "`" * max(3, max((len(run) for run in _TICKS.findall(text)), default=0) + 1)
+    language = re.sub(r"[^\w+#.-]", "", node.facts.get("language", ""))[:30]
+    return f"{fence}{language}\n{text}\n{fence}"
+
+
+def _link(text: str, href: str) -> str:
+    shown = " ".join(text.split())
+    target = _target(href)
+    if not target:
+        return text
+    if not shown or shown in (href, target):
+        return target
+    start = text[: len(text) - len(text.lstrip())]
+    return f"{start}[{shown}]({target}){text[len(text.rstrip()) :]}"
+
+
+def _target(href: str) -> str:
+    """An address as a link can hold it; empty when it is none to follow."""
+    address = "%20".join(href.split()).replace("(", "%28").replace(")", "%29")
+    return address if _SAFE_LINK.match(address) else ""
+
+
+def _image(alt: str, href: str) -> str:
+    target = _target(href)
+    shown = " ".join(alt.split())
+    if not target:
+        return shown
+    return f"![{shown or href.strip()}]({target})"
+
+
+def _hung(text: str, marker: str, level: int) -> str:
+    """`text` behind its marker, further lines below its first letter."""
+    if level >= MOST_INDENTED:
+        return marker.lstrip() + text if marker.strip() else text
+    width = " " * min(len(marker), 4)
+    return marker + re.sub(r"\n(?=[^\n])", "\n" + width, text)
+
+
+def _prefixed(text: str, prefix: str, level: int) -> str:
+    if not text or not prefix or level >= MOST_INDENTED:
+        return text
+    return "\n".join(f"{prefix}{line}".rstrip() for line in text.split("\n"))
+
+
+def _number(node: Node, name: str, otherwise: int) -> int:
+    value = node.facts.get(name, "")
+    return int(value) if value.isdecimal() and len(value) < 10 else otherwise

@@ -1,0 +1,274 @@
+"""HTTP for connectors: one client a tool, with its limits kept, its errors in our words, and its secrets unseen.
+
+    2xx                                    taken
+    401                                    Unauthorized     connector_unauthorized: the run ends
+    429, 403 with a limit's headers        waited for here if that is short, else RateLimited: the run waits
+    403                                    Unreadable       connector_forbidden
+    404 410                                Gone             source_gone
+    408 425 5xx, no connection, time-out   tried up to three times more, then Transient
+    any other                              Unreadable       connector_refused
+    a private address                      Permanent        private_address, by `net`
+    longer than the limit, not JSON        Unreadable
+
+When a limit ends is told by `Retry-After` (seconds or a date), `x-ratelimit-reset` or `ratelimit-reset` (an epoch, an
+instant, or seconds); by GitHub's secondary limits not at all: then a minute. Instants are compared with the server's own
+`Date`. This layer alone owns limits: whoever calls it doesn't wait for them again. No message holds a query, a header or a
+body: an address may carry a key, and an answer may repeat it.
+"""
+
+import json
+import random
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import httpx
+
+from gristmill import clock, net
+from gristmill.errors import Gone, Permanent, Transient, Unreadable
+from gristmill.sources.fetch import shown
+
+_TRIES = 4  # the first, and three more (S2-37)
+_FIRST, _LONGEST = 1.0, 10.0  # seconds between them
+_LARGEST_ANSWER = 64 << 20
+# GitHub asks for at least a minute after a secondary limit that says nothing more.
+_UNTOLD = timedelta(minutes=1)
+# A limit that is told to end now may end a moment later by the server's clock.
+_MARGIN = timedelta(seconds=1)
+_CHUNK = 64 * 1024
+
+Params = Mapping[str, str | int | bool | None]
+
+
+class RateLimited(Transient):
+    """The tool asks to come back after `retry_after`, which is too long to wait here."""
+
+    code = "connector_rate_limited"
+
+    def __init__(self, message: str, *, retry_after: timedelta) -> None:
+        super().__init__(message, retry_after=retry_after)
+        self.wait = retry_after
+
+
+class Unauthorized(Permanent):
+    """The credentials are refused: no further request can go well."""
+
+    code = "connector_unauthorized"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back: its JSON, and the headers that say how to go on."""
+
+    data: Any
+    headers: httpx.Headers
+    url: httpx.URL  # after redirects
+
+    def link(self, rel: str) -> str | None:
+        """The address that the header `Link` names as `rel`."""
+        for part in self.headers.get("link", "").split(","):
+            address, _, rest = part.partition(";")
+            if f'rel="{rel}"' in rest.replace(" ", ""):
+                return address.strip().removeprefix("<").removesuffix(">")
+        return None
+
+
+class Transport:
+    """Requests to one tool. `headers` go with each and are never told; `patience` is the longest wait for a limit here."""
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        headers: Mapping[str, str],
+        private: bool,
+        patience: timedelta,
+        base: float = _FIRST,
+    ) -> None:
+        self._base_url, self._headers = base_url.rstrip("/"), dict(headers)
+        self._patience, self._first = patience, base
+        self._client = net.client(private=private)
+
+    async def close(self) -> None:
+        """Close its connections."""
+        await self._client.aclose()
+
+    def authorise(self, header: str, value: str) -> None:
+        """Send another value from now on: a token that was renewed."""
+        self._headers[header] = value
+
+    async def get(self, path: str, params: Params | None = None, **headers: str) -> Answer:
+        """The JSON at `path`, which is below the base URL, or a whole address of the same origin."""
+        return await self._json("GET", path, params, None, headers)
+
+    async def post(self, path: str, body: object, params: Params | None = None, **headers: str) -> Answer:
+        """The JSON that answers a posted one. Only for requests that change nothing: they may be sent again."""
+        return await self._json("POST", path, params, body, headers)
+
+    async def text(self, path: str, params: Params | None = None, *, accept: str, limit: int) -> str:
+        """The text at `path`, at most `limit` bytes of it; what isn't UTF-8 is replaced."""
+        response, data = await self._ask("GET", path, params, None, {"Accept": accept}, limit)
+        del response
+        return data.decode("utf-8", "replace")
+
+    async def stream(self, path: str, params: Params | None = None, **headers: str) -> AsyncIterator[bytes]:
+        """The bytes at `path`, as they come. The status is checked first; a break in the middle is Transient."""
+        request = self._request("GET", path, params, None, headers)
+        try:
+            response = await self._client.send(request, stream=True)
+        except httpx.HTTPError as error:
+            raise _unreachable(request, error) from None
+        try:
+            if not response.is_success:
+                _ = await response.aread()
+                raise self._refusal(response)
+            async for piece in response.aiter_bytes(_CHUNK):
+                yield piece
+        except httpx.HTTPError as error:
+            raise _unreachable(request, error) from None
+        finally:
+            await response.aclose()
+
+    async def _json(
+        self, method: str, path: str, params: Params | None, body: object, headers: Mapping[str, str]
+    ) -> Answer:
+        response, data = await self._ask(method, path, params, body, headers, _LARGEST_ANSWER)
+        if not data:
+            return Answer(None, response.headers, response.url)
+        try:
+            return Answer(json.loads(data), response.headers, response.url)
+        except ValueError:
+            raise Unreadable(
+                f"{_where(response.request)} did not answer with JSON.", code="connector_refused"
+            ) from None
+
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        params: Params | None,
+        body: object,
+        headers: Mapping[str, str],
+        limit: int,
+    ) -> tuple[httpx.Response, bytes]:
+        tries = 0
+        while True:
+            tries += 1
+            request = self._request(method, path, params, body, headers)
+            try:
+                response, data = await self._send(request, limit)
+            except httpx.HTTPError as error:
+                failed: Transient = _unreachable(request, error)
+            else:
+                if response.is_success:
+                    return response, data
+                refused = self._refusal(response, data)
+                if isinstance(refused, RateLimited) and refused.wait <= self._patience and tries < _TRIES:
+                    await clock.pause(refused.wait)
+                    continue
+                if not isinstance(refused, Transient) or isinstance(refused, RateLimited):
+                    raise refused
+                failed = refused
+            if tries >= _TRIES:
+                raise failed
+            await clock.pause(timedelta(seconds=self._backoff(tries)))
+
+    async def _send(self, request: httpx.Request, limit: int) -> tuple[httpx.Response, bytes]:
+        response = await self._client.send(request, stream=True)
+        try:
+            return response, await net.read_limited(response, limit)
+        finally:
+            await response.aclose()
+
+    def _backoff(self, tries: int) -> float:
+        return min(_LONGEST, self._first * 2 ** (tries - 1)) * (0.5 + random.random() / 2)  # noqa: S311
+
+    def _request(
+        self, method: str, path: str, params: Params | None, body: object, headers: Mapping[str, str]
+    ) -> httpx.Request:
+        url = httpx.URL(path if "://" in path else self._base_url + path)
+        told = {name.replace("_", "-"): value for name, value in headers.items()}
+        # A link that leads elsewhere is followed without the credentials.
+        own = self._headers if _origin(url) == _origin(httpx.URL(self._base_url)) else {}
+        given = {name: _plain(value) for name, value in (params or {}).items() if value is not None}
+        return self._client.build_request(
+            method, url, params=given or None, json=body, headers={**own, **told}
+        )
+
+    def _refusal(self, response: httpx.Response, body: bytes = b"") -> Permanent | Transient:
+        status, where = response.status_code, _where(response.request)
+        if (wait := limit_ends(response, body)) is not None:
+            told = f"{where} asks to come back in {wait.total_seconds():.0f} seconds (status {status})."
+            return RateLimited(told, retry_after=wait)
+        match status:
+            case 401:
+                told = f"{where} refuses the credentials (status 401). Give new ones, then sync again."
+                return Unauthorized(told)
+            case 404 | 410:
+                return Gone(f"{where} is not there, or not for these credentials (status {status}).")
+            case 403:
+                told = f"{where} is not open to these credentials (status 403)."
+                return Unreadable(told, code="connector_forbidden")
+            case _ if status in (408, 425) or status >= 500:
+                return Transient(f"{where} answered with status {status}.", code="connector_unavailable")
+            case _:
+                return Unreadable(f"{where} answered with status {status}.", code="connector_refused")
+
+
+def limit_ends(response: httpx.Response, body: bytes = b"") -> timedelta | None:
+    """How long a limit lasts that this answer tells of; None when it tells of none."""
+    headers, status = response.headers, response.status_code
+    if status not in (403, 429, 503):
+        return None
+    if (asked := net.retry_after(headers)) is not None:
+        return asked + _MARGIN if status != 403 or asked else asked
+    if status == 503:
+        return None
+    spent = headers.get("x-ratelimit-remaining", headers.get("ratelimit-remaining")) == "0"
+    if (spent or status == 429) and (until := _reset(headers)) is not None:
+        return until + _MARGIN
+    secondary = b"secondary rate limit" in body.lower() or b"abuse detection" in body.lower()
+    return _UNTOLD if status == 429 or spent or secondary else None
+
+
+def _reset(headers: httpx.Headers) -> timedelta | None:
+    value = headers.get("x-ratelimit-reset", headers.get("ratelimit-reset", "")).strip()
+    if not value:
+        return None
+    now = _server_time(headers)
+    try:
+        if not value.isdecimal():
+            wait = datetime.fromisoformat(value.replace("Z", "+00:00")) - now
+        elif int(value) < 10_000_000:  # no epoch is that small: seconds from now
+            wait = timedelta(seconds=int(value))
+        else:
+            wait = datetime.fromtimestamp(int(value), UTC) - now
+    except (ValueError, TypeError, OverflowError, OSError):
+        return None
+    return min(max(wait, timedelta(0)), timedelta(days=1))
+
+
+def _server_time(headers: httpx.Headers) -> datetime:
+    try:
+        return parsedate_to_datetime(headers["Date"])
+    except (KeyError, ValueError, TypeError):
+        return datetime.now(UTC)
+
+
+def _plain(value: str | int | bool | None) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
+    return url.scheme, url.host, url.port
+
+
+def _where(request: httpx.Request) -> str:
+    return shown(str(request.url))
+
+
+def _unreachable(request: httpx.Request, error: httpx.HTTPError) -> Transient:
+    kind = "did not answer in time" if isinstance(error, httpx.TimeoutException) else "can't be reached"
+    return Transient(f"{_where(request)} {kind} ({type(error).__name__}).", code="connector_unavailable")

@@ -1,0 +1,234 @@
+"""How connectors, their runs, logs and accounts look on the wire."""
+
+from datetime import datetime
+from typing import Annotated, Literal, Self
+from uuid import UUID
+
+from pydantic import Field, SecretStr, StringConstraints
+
+from gristmill.doors.api.wire import Acl, Asked, ErrorBody, JsonObject, Name, Stamped, Wire
+from gristmill.operations.connection import Connector, Failed, Identity, Line, Run
+from gristmill.operations.connections import ACL_SCHEDULE, SCHEDULE
+
+Type = Literal["github", "gitlab", "jira", "confluence"]
+Cron = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
+Bases = Annotated[list[UUID], Field(max_length=100)]
+# Values that must not be told, not even in an error about them.
+Secrets = dict[str, SecretStr | int]
+OnDelete = Literal["purge", "detach"]
+Status = Literal["running", "success", "completed_with_errors", "partial", "failed", "cancelled"]
+
+
+class NewConnectorIn(Asked):
+    """What is asked for. `acl: null`: who sees a document there sees it here; else this list holds for all of it."""
+
+    name: Name
+    type: Type
+    config: JsonObject
+    credentials: Secrets
+    schedule: Cron = SCHEDULE
+    acl_schedule: Cron = ACL_SCHEDULE
+    enabled: bool = True
+    knowledge_base_ids: Bases = Field(default_factory=list)
+    acl: Acl | None = None
+
+
+class ConnectorChange(Asked):
+    """What is to be changed; what is left out stays."""
+
+    name: Name | None = None
+    config: JsonObject | None = None
+    credentials: Secrets | None = None
+    schedule: Cron | None = None
+    acl_schedule: Cron | None = None
+    enabled: bool | None = None
+    knowledge_base_ids: Bases | None = None
+    acl: Acl | None = None
+    on_detach: OnDelete = "purge"
+
+
+class ConnectorOut(Stamped):
+    """A connector as it is shown: never with its credentials."""
+
+    name: str
+    type: str
+    config: JsonObject
+    schedule: str
+    acl_schedule: str
+    enabled: bool
+    knowledge_base_ids: list[UUID]
+    acl: list[str] | None
+    last_sync_status: Status | None
+    last_sync_at: datetime | None
+    last_sync_error: ErrorBody | None
+    rate_limited_until: datetime | None
+    acl_as_of: datetime | None
+
+    @classmethod
+    def of(cls, connector: Connector) -> Self:
+        """Show `connector`."""
+        fields = {name: value for name, value in vars(connector).items() if name != "credentials"}
+        error = _error(connector.last_sync_error_code, connector.last_sync_error)
+        return cls.model_validate(
+            {**fields, "knowledge_base_ids": connector.base_ids, "last_sync_error": error}
+        )
+
+
+class PlanOut(Wire):
+    """What a dry run found: how many documents a run would add, change and prune."""
+
+    add: int
+    change: int
+    unchanged: int
+    prune: int
+    errors: int
+    characters: int
+    held: bool
+
+
+class RunOut(Wire):
+    """A run as it is shown. `pending` is what it filed and what is not searchable yet."""
+
+    id: UUID
+    connector_id: UUID
+    task_id: UUID
+    trigger: Literal["schedule", "manual"]
+    status: Status
+    stage: Literal["reading", "pruning", "indexing", "ended"]
+    force: bool
+    dry_run: bool
+    started_at: datetime
+    completed_at: datetime | None
+    total_items: int | None
+    documents_processed: int
+    documents_ingested: int
+    documents_unchanged: int
+    documents_pruned: int
+    deletions_held: int
+    total_batches: int
+    completed_batches: int
+    pending: int
+    item_errors: int
+    continuations: int
+    progress: int
+    rate_limited_until: datetime | None
+    error: ErrorBody | None
+    plan: PlanOut | None
+    checkpoint: list[JsonObject] | None
+
+    @classmethod
+    def of(cls, run: Run) -> Self:
+        """Show `run`."""
+        return cls.model_validate(
+            {
+                **vars(run),
+                "task_id": run.job_id,
+                "error": _error(run.error_code, run.error_message),
+                "progress": _percent(run),
+                "completed_batches": _batches(run),
+            }
+        )
+
+
+class LineOut(Wire):
+    """A line of a run's log."""
+
+    id: int
+    at: datetime
+    level: Literal["info", "warning", "error"]
+    message: str
+
+    @classmethod
+    def of(cls, line: Line) -> Self:
+        """Show `line`."""
+        return cls(id=line.no, at=line.at, level=line.level, message=line.message)
+
+
+class SyncIn(Asked):
+    """How to run: `force` reads everything anew, `dryRun` only tells, `allowDeletions` lets a mass of them go."""
+
+    force: bool = False
+    dry_run: bool = False
+    allow_deletions: bool = False
+
+
+class SyncOut(Wire):
+    """The run that was queued."""
+
+    task_id: UUID
+    run_id: UUID
+    status: Literal["enqueued"]
+
+
+class CheckOut(Wire):
+    """What the tool says to the credentials."""
+
+    ok: bool
+    account: str | None
+    error: ErrorBody | None
+
+
+class FailureOut(Wire):
+    """A document that could not be read; the next run asks for it again."""
+
+    source_id: str
+    scope: str
+    kind: str
+    attempts: int
+    error: ErrorBody
+    failed_at: datetime
+
+    @classmethod
+    def of(cls, failed: Failed) -> Self:
+        """Show `failed`."""
+        error = ErrorBody(code=failed.error_code, message=failed.error_message)
+        return cls.model_validate({**vars(failed), "error": error})
+
+
+class IdentityOut(Wire):
+    """An account of the tool; without an address, nobody here is meant by it."""
+
+    user_id: str
+    name: str
+    email: str | None
+
+    @classmethod
+    def of(cls, identity: Identity) -> Self:
+        """Show `identity`."""
+        return cls.model_validate(vars(identity))
+
+
+class IdentityIn(Asked):
+    """The address that an account has here; null takes it away."""
+
+    email: Annotated[str, StringConstraints(strip_whitespace=True, max_length=300)] | None
+
+
+class DeletedOut(Wire):
+    """A connector that is gone, and what becomes of its documents."""
+
+    id: UUID
+    on_delete: OnDelete
+
+
+def _error(code: str | None, message: str | None) -> ErrorBody | None:
+    return None if code is None else ErrorBody(code=code, message=message or "")
+
+
+def _percent(run: Run) -> int:
+    """Reading is one half, indexing the other; without an estimate, reading tells nothing."""
+    if run.completed_at is not None:
+        return 100
+    read = run.documents_processed / run.total_items if run.total_items else 0.0
+    done = 1 - run.pending / max(run.documents_ingested, run.pending, 1)
+    if run.stage in ("indexing", "pruning"):
+        return min(99, int(50 + 50 * done))
+    return min(99, int(100 * min(read, 1.0) * (0.5 + 0.5 * done)))
+
+
+def _batches(run: Run) -> int:
+    """Batches are as many done as documents are: from the items, not counted."""
+    if run.completed_at is not None or run.documents_ingested == 0:
+        return run.total_batches
+    share = 1 - min(1.0, run.pending / run.documents_ingested)
+    return int(run.total_batches * share)

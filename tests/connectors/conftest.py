@@ -1,0 +1,29 @@
+"""A mill that may reach doubles on this machine, and a connector that feeds a base from one."""
+
+from collections.abc import Generator
+
+import pytest
+
+from gristmill import app
+from gristmill.settings import Settings
+from tests.connectors.bench import TOOLS, Bench
+from tests.connectors.double import Double, following
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    """As elsewhere, and private addresses may be asked."""
+    return settings.model_copy(update={"allow_private_addresses": True})
+
+
+@pytest.fixture(params=sorted(TOOLS))
+def tool(request: pytest.FixtureRequest) -> Generator[Double]:
+    """Each double in turn, with something in it."""
+    with following(TOOLS[request.param]()) as double:
+        yield double
+
+
+@pytest.fixture
+async def bench(mill: app.Gristmill, tool: Double) -> Bench:
+    """A connector to the double, that feeds a base and has not run yet."""
+    return await Bench.made(mill, tool)

@@ -1,0 +1,171 @@
+"""Attachments: children of their record, fetched once, limited in size, gone with what they hung on."""
+
+from collections.abc import AsyncIterator, Collection, Sequence
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from gristmill import app
+from gristmill.connectors import kinds
+from gristmill.connectors.connector import (
+    Access,
+    Account,
+    Attachment,
+    Audience,
+    Batch,
+    Document,
+    Marks,
+    Ref,
+    Stream,
+)
+from gristmill.connectors.kind import Form, Kind, OpenConnector, Surroundings
+from gristmill.errors import Gone, Transient
+from gristmill.operations import bases, connections
+from gristmill.vault import Vault
+from tests.connectors.bench import NEVER, Bench
+from tests.connectors.double import Double
+from tests.embedding.hashed import HashedEmbedder
+from tests.waiting import until
+
+STREAM = Stream("box:1", "letter")
+
+
+@dataclass
+class Box:
+    """A tool with letters in it, and files that hang on them."""
+
+    letters: dict[str, Document] = field(default_factory=dict[str, Document])
+    files: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    fetched: list[str] = field(default_factory=list[str])
+    down: bool = False
+
+    def put(self, key: str, text: str, *names: str) -> None:
+        hung = tuple(Attachment(f"file:{name}", name, len(self.files[name])) for name in names)
+        self.letters[key] = Document(Ref(f"letter:{key}", STREAM), key, text, "all", attachments=hung)
+
+
+class BoxConnector(OpenConnector):
+    """Reads a box."""
+
+    def __init__(self, box: Box) -> None:
+        self.box = box
+
+    async def close(self) -> None: ...
+
+    async def check(self) -> Account:
+        return Account("box")
+
+    async def estimate(self, marks: Marks) -> int | None:
+        return len(self.box.letters)
+
+    async def sync(self, marks: Marks, done: Collection[Stream] = ()) -> AsyncIterator[Batch]:
+        letters = list(self.box.letters.values())
+        yield Batch(STREAM, documents=letters, audiences=[Audience("all", everybody=True)], listing="at_once")
+
+    async def fetch(self, ref: Ref) -> Document:
+        for letter in self.box.letters.values():
+            if letter.ref.source_id == ref.source_id:
+                return letter
+        raise Gone("It is not there.")
+
+    async def access(self, audiences: Sequence[str]) -> AsyncIterator[Access]:
+        yield Access([Audience("all", everybody=True)])
+
+    async def download(self, attachment: Attachment) -> AsyncIterator[bytes]:
+        if self.box.down:
+            raise Transient("The box is shut.", code="connector_unavailable")
+        self.box.fetched.append(attachment.name)
+        yield self.box.files[attachment.name]
+
+
+@pytest.fixture
+def box(monkeypatch: pytest.MonkeyPatch) -> Box:
+    made = Box()
+
+    def opened(config: Form, credentials: Form, surroundings: Surroundings) -> OpenConnector:
+        return BoxConnector(made)
+
+    monkeypatch.setitem(kinds.KINDS, "box", Kind("box", Form, Form, opened))
+    return made
+
+
+@pytest.fixture
+async def bench(mill: app.Gristmill, box: Box) -> Bench:
+    """A connector to the box."""
+    base = await bases.create(mill.db, "b", HashedEmbedder(), {})
+    new = connections.NewConnector("box", "box", {}, {}, NEVER, NEVER, base_ids=[base.id])
+    vault = Vault(mill.settings.secret_key, mill.settings.data_dir)
+    return Bench(mill, Double(), base, await connections.create(mill.db, vault, mill.tools, new))
+
+
+async def hung(bench: Bench) -> dict[str, tuple[str, str, list[str] | None]]:
+    """The files below records: their title, the record, their state."""
+    rows = await bench.fetch(
+        "select f.title, r.title, f.status, (select o.acl from item o where o.id = f.acl_from) from item f"
+        " join item r on r.id = f.parent_id and r.type = 'record'"
+        " where f.type = 'file' and f.status <> 'deleting'"
+    )
+    return {row[0]: (row[1], row[2], row[3]) for row in rows}
+
+
+async def test_attachments_are_children_fetched_once_and_seen_by_the_same_eyes(
+    bench: Bench, box: Box
+) -> None:
+    box.files = {"a.txt": b"first words", "b.txt": b"second words"}
+    box.put("one", "a letter", "a.txt", "b.txt")
+    run = await bench.sync()
+    assert run.status == "success", await bench.lines(run)
+    assert await hung(bench) == {
+        "a.txt": ("one", "completed", ["org:*"]),
+        "b.txt": ("one", "completed", ["org:*"]),
+    }
+    box.put("one", "a letter, changed", "b.txt")
+    await bench.sync()
+    assert set(await hung(bench)) == {"b.txt"}
+    assert box.fetched == ["a.txt", "b.txt"]
+
+    async def one_blob() -> bool:
+        return len(await bench.fetch("select 1 from blob")) == 1
+
+    await until(one_blob)
+
+
+async def test_what_is_gone_there_goes_with_its_attachments(bench: Bench, box: Box) -> None:
+    box.files = {"a.txt": b"first words"}
+    box.put("one", "a letter", "a.txt")
+    box.put("two", "another")
+    await bench.sync()
+    del box.letters["one"]
+    await bench.sync()
+
+    async def gone() -> bool:
+        return await bench.fetch("select 1 from item where type = 'file' union all select 1 from blob") == []
+
+    await until(gone)
+    assert set(await bench.found()) == {"letter:two"}
+
+
+async def test_one_that_is_too_large_is_left_out_and_told(bench: Bench, box: Box) -> None:
+    box.files = {"a.txt": b"x"}
+    box.put("one", "a letter", "a.txt")
+    letter = box.letters["one"]
+    large = replace(letter.attachments[0], size=1 << 40)
+    box.letters["one"] = replace(letter, attachments=(large,))
+    run = await bench.sync()
+    assert (run.status, run.item_errors) == ("completed_with_errors", 1)
+    assert "a.txt" in await bench.lines(run)
+    assert (await bench.sync()).status == "success"  # it is told once, and not tried for ever
+    assert box.fetched == []
+
+
+async def test_one_that_can_not_be_had_now_is_fetched_by_the_next_run(bench: Bench, box: Box) -> None:
+    box.files = {"a.txt": b"first words"}
+    box.put("one", "a letter", "a.txt")
+    box.down = True
+    run = await bench.sync()
+    assert run.status == "completed_with_errors"
+    assert set(await bench.found()) == {"letter:one"}
+    box.down = False
+    run = await bench.sync()
+    assert run.status == "success", await bench.lines(run)
+    assert set(await hung(bench)) == {"a.txt"}

@@ -1,0 +1,180 @@
+"""What is odd about GitHub: pull requests among issues, repositories that move, limits that hide, Apps."""
+
+import base64
+import json
+from collections.abc import Generator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
+
+from gristmill.connectors.github import KIND
+from gristmill.connectors.kind import Surroundings
+from gristmill.errors import Invalid
+from tests.connectors.bench import Bench
+from tests.connectors.double import Call, following
+from tests.connectors.doubles.github import GitHubDouble, iso
+from tests.connectors.test_sync import change
+from tests.waiting import until
+
+
+@pytest.fixture
+def tool() -> Generator[GitHubDouble]:
+    with following(GitHubDouble()) as double:
+        yield double
+
+
+async def test_pull_requests_among_the_issues_are_read_as_such(bench: Bench, tool: GitHubDouble) -> None:
+    """GitHub's list of issues has both; reviews are asked of pull requests alone (the double minds)."""
+    await bench.sync()
+    pulls = {f"issue:{one.id}" for repo in tool.repos for one in repo.issues if one.is_pull}
+    rows = await bench.fetch("select source_key from item where metadata ->> 'type' = 'pull_request'")
+    assert pulls
+    assert {key for (key,) in rows} == pulls
+
+
+async def test_without_pull_requests_they_are_neither_read_nor_kept(bench: Bench, tool: GitHubDouble) -> None:
+    await bench.sync()
+    await change(bench, config={**tool.config(), "pullRequests": False})
+    tool.calls.clear()
+    await bench.sync(allow_deletions=True)
+    pulls = {f"issue:{one.id}" for repo in tool.repos for one in repo.issues if one.is_pull}
+    assert set(await bench.found()) == set(tool.truth()) - pulls
+    assert not [path for path in tool.details() if "reviews" in path]
+
+
+async def test_a_renamed_repository_is_the_same_one(bench: Bench, tool: GitHubDouble) -> None:
+    """Named by its number: nothing is added or pruned, and old names lead to it."""
+    await change(bench, config={"baseUrl": tool.config()["baseUrl"], "repositories": ["acme/widget"]})
+    await bench.sync()
+    before = await bench.found()
+    tool.repos[0].former.append("acme/widget")
+    tool.repos[0].name = "other/gadget"
+    run = await bench.sync()
+    assert (run.status, run.documents_pruned) == ("success", 0)
+    assert await bench.found() == before
+    tool.new_issue(tool.repos[0])
+    tool.tick()
+    run = await bench.sync()
+    assert run.documents_ingested == 1
+
+
+async def test_a_transferred_issue_goes_from_one_repository_to_the_other(
+    bench: Bench, tool: GitHubDouble
+) -> None:
+    """It has another id there, and its old address leads to it."""
+    await bench.sync()
+    old = tool.repos[0].issues[0]
+    tool.repos[0].issues.remove(old)
+    moved = tool.new_issue(tool.repos[1])
+    target = f"{tool.config()['baseUrl']}/repos/{tool.repos[1].name}/issues/{moved.number}"
+
+    def asked(call: Call) -> bool:
+        return call.path == f"/repos/{tool.repos[0].name}/issues/{old.number}"
+
+    tool.on(asked, lambda: tool.told({}, 301, Location=target), times=10)
+    assert (await bench.sync()).status == "success"
+    await bench.equal()
+
+
+@pytest.mark.parametrize("header", ["retry", "reset", "none"])
+async def test_a_secondary_limit_is_a_limit_and_not_a_refusal(
+    bench: Bench, tool: GitHubDouble, header: str
+) -> None:
+    """403 with Retry-After, with x-ratelimit-reset, or with words alone."""
+    told: dict[str, str] = {"retry": {"Retry_After": "1800"}, "none": {}}.get(
+        header,
+        {
+            "x_ratelimit_remaining": "0",
+            "x_ratelimit_reset": str(int((tool.now + timedelta(hours=1)).timestamp())),
+        },
+    )
+    message = {"message": "You have exceeded a secondary rate limit."}
+    tool.on(tool.is_detail, lambda: tool.told(message, 403, **told), after=3)
+    run = await bench.start()
+
+    async def waits() -> bool:
+        return (await bench.run_now(run)).rate_limited_until is not None
+
+    await until(waits)
+    ((seconds,),) = await bench.fetch(
+        "select extract(epoch from rate_limited_until - clock_now())::int from connector"
+    )
+    low, high = {"retry": (1700, 1801), "reset": (3500, 3602), "none": (50, 61)}[header]
+    assert low <= seconds <= high
+
+    async def hurried() -> bool:
+        await bench.hurry()
+        return (await bench.run_now(run)).completed_at is not None
+
+    await until(hurried)
+    await bench.equal()
+
+
+async def test_a_tree_that_is_too_large_for_one_answer_is_walked(bench: Bench, tool: GitHubDouble) -> None:
+    whole = tool._tree  # pyright: ignore[reportPrivateUsage]
+
+    def truncated(call: Call, owner: str, name: str, sha: str) -> Any:
+        found = whole(call, owner, name, sha.removeprefix("docs-"))
+        entries = found["tree"]
+        if sha.startswith("docs-"):
+            below = [entry for entry in entries if entry["path"].startswith("docs/")]
+            cut = [{**entry, "path": entry["path"].removeprefix("docs/")} for entry in below]
+            return {**found, "tree": cut}
+        if "recursive" in call.params:
+            return {**found, "tree": entries[:1], "truncated": True}
+        return {**found, "tree": [*entries, {"path": "docs", "type": "tree", "sha": f"docs-{found['sha']}"}]}
+
+    tool.routes = [
+        (method, pattern, truncated if "git/trees" in pattern.pattern else route)
+        for method, pattern, route in tool.routes
+    ]
+    await bench.sync()
+    await bench.equal()
+
+
+async def test_an_app_signs_for_itself_and_renews_its_token(tool: GitHubDouble) -> None:
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    pem = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    given: list[str] = []
+
+    def token(call: Call, installation: str) -> Any:
+        assert installation == "77"
+        head, body, signature = call.headers["authorization"].removeprefix("Bearer ").split(".")
+        padded = base64.urlsafe_b64decode(signature + "==")
+        key.public_key().verify(padded, f"{head}.{body}".encode(), padding.PKCS1v15(), hashes.SHA256())
+        claims = json.loads(base64.urlsafe_b64decode(body + "=="))
+        assert claims["iss"] == "123"
+        assert claims["exp"] - claims["iat"] <= 600
+        given.append(f"ghs_{len(given)}")
+        return tool.told({"token": given[-1], "expires_at": "2026-01-01T00:00:00Z"}, 201)
+
+    tool.authorise = lambda call: None  # type: ignore[method-assign]
+    tool.route("POST", "/app/installations/{installation}/access_tokens", token)
+    config = KIND.config.model_validate(tool.config())
+    credentials = KIND.credentials.model_validate(
+        {"appId": "123", "installationId": 77, "privateKey": pem.decode()}
+    )
+    connector = KIND.open(config, credentials, Surroundings(private=True))
+    try:
+        account = await connector.check()
+    finally:
+        await connector.close()
+    assert "App 123" in account.name
+    assert len(given) > 1  # they had run out
+
+
+@pytest.mark.parametrize(
+    "credentials", [{}, {"token": "x", "appId": "1"}, {"appId": "1", "installationId": 2}, {"password": "x"}]
+)
+async def test_credentials_that_are_none_are_refused(bench: Bench, credentials: dict[str, Any]) -> None:
+    with pytest.raises(Invalid):
+        bench.mill.tools.checked("github", bench.tool.config(), credentials)
+
+
+def test_times_are_told_to_the_second() -> None:
+    assert iso(GitHubDouble().now) == "2026-03-01T12:00:00Z"

@@ -1,0 +1,94 @@
+"""What is odd about GitLab: lists without totals, notes for fewer eyes, members by inheritance."""
+
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from tests.connectors.bench import Bench
+from tests.connectors.double import following
+from tests.connectors.doubles.gitlab import GUEST, REPORTER, GitLabDouble
+from tests.connectors.test_sync import seen_by
+
+
+@pytest.fixture
+def tool() -> Generator[GitLabDouble]:
+    with following(GitLabDouble()) as double:
+        yield double
+
+
+async def test_internal_notes_are_for_reporters_and_the_issue_for_all_members(
+    bench: Bench, tool: GitLabDouble
+) -> None:
+    project = tool.projects[0]
+    work = tool.new_work(project.issues)
+    tool.edit(0)
+    work.notes.append(tool._written(internal=True))  # pyright: ignore[reportPrivateUsage]
+    await bench.sync()
+    await bench.equal()
+    guest, owner = await seen_by(bench, "guest@example.org"), await seen_by(bench, "ann@example.org")
+    assert f"issue:{work.id}" in guest
+    assert f"issue:{work.id}:internal" not in guest
+    assert f"issue:{work.id}:internal" in owner
+    work.notes.pop()
+    work.updated = tool.now
+    await bench.sync()
+    await bench.equal()
+
+
+async def test_a_confidential_issue_is_hidden_from_guests_in_public_projects_too(
+    bench: Bench, tool: GitLabDouble
+) -> None:
+    work = tool.new_work(tool.projects[1].issues, confidential=True)
+    await bench.sync()
+    assert f"issue:{work.id}" not in await seen_by(bench, "stranger@example.org")
+    assert f"issue:{work.id}" in await seen_by(bench, "ann@example.org")
+    work.confidential, work.updated = False, tool.now
+    await bench.sync()
+    assert f"issue:{work.id}" in await seen_by(bench, "stranger@example.org")
+
+
+async def test_who_is_a_member_by_a_group_above_counts_and_who_is_blocked_does_not(
+    bench: Bench, tool: GitLabDouble
+) -> None:
+    """`members/all` tells both; code is for reporters on."""
+    tool.projects[0].members = {1: REPORTER, 4: GUEST}
+    await bench.sync()
+    await bench.equal()
+    files = {f"file:{tool.projects[0].id}:README.md"}
+    assert files <= await seen_by(bench, "ann@example.org")
+    assert not files & await seen_by(bench, "guest@example.org")
+
+
+async def test_lists_of_more_than_ten_thousand_are_read_without_totals_or_deep_offsets(
+    bench: Bench, tool: GitLabDouble
+) -> None:
+    """GitLab tells no total then, and refuses offsets past a limit: anchors need neither."""
+    tool.cap = 100
+    project = tool.projects[0]
+    for _ in range(350):
+        tool.new_work(project.issues).notes = []
+        tool.tick(1)
+    real = tool._works  # pyright: ignore[reportPrivateUsage]
+
+    def shallow(call: Any, name: str, thing: str) -> Any:
+        assert int(call.params.get("page", 1)) <= 2, "a deep offset"
+        return real(call, name, thing)
+
+    tool.routes = [
+        (method, pattern, shallow if pattern.pattern.endswith("merge_requests)") else route)
+        for method, pattern, route in tool.routes
+    ]
+    run = await bench.sync()
+    assert run.status == "success"
+    assert len(await bench.found()) == len(tool.truth()) > 350
+    assert not [call for call in tool.calls if "x-total" in call.headers]
+
+
+async def test_a_project_is_found_under_its_new_path(bench: Bench, tool: GitLabDouble) -> None:
+    await bench.sync()
+    before = await bench.found()
+    tool.projects[0].path = "acme/elsewhere/widget"
+    run = await bench.sync()
+    assert (run.status, run.documents_pruned) == ("success", 0)
+    assert set(await bench.found()) == set(before)

@@ -1,0 +1,413 @@
+"""What a run does beside its tool: schedules, budgets, bases, permissions, deletions; and what a kill leaves."""
+
+import asyncio
+from collections.abc import Generator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from gristmill import app, faults, jobs
+from gristmill.catalog import access
+from gristmill.errors import Conflict
+from gristmill.jobs import NewJob
+from gristmill.operations import bases, connections
+from gristmill.operations.connections import Changes
+from gristmill.operations.delete import delete
+from gristmill.operations.reconcile import Reconciler
+from gristmill.search import Ask, Searcher, Target
+from gristmill.vault import Vault
+from gristmill.work import SyncAccess
+from tests.connectors.bench import Bench
+from tests.connectors.double import SECRET, Double, following, limited
+from tests.connectors.doubles.github import GitHubDouble
+from tests.embedding.hashed import HashedEmbedder
+from tests.process import command, environment, served
+from tests.waiting import until
+
+
+@pytest.fixture
+def tool() -> Generator[GitHubDouble]:
+    with following(GitHubDouble()) as double:
+        yield double
+
+
+def vault(mill: app.Gristmill) -> Vault:
+    return Vault(mill.settings.secret_key, mill.settings.data_dir)
+
+
+async def change(bench: Bench, **given: Any) -> None:
+    mill = bench.mill
+    bench.connector = await connections.change(
+        mill.db, vault(mill), mill.tools, bench.connector.id, Changes(**given)
+    )
+
+
+async def refresh(bench: Bench) -> None:
+    """Have permissions resolved, and wait for it."""
+    async with bench.mill.db.transaction() as tx:
+        await jobs.enqueue(tx, NewJob(SyncAccess(bench.connector.id), lane=bench.connector.lane))
+
+    async def over() -> bool:
+        return await bench.fetch("select 1 from job where kind = 'sync_access' and state <> 'dead'") == []
+
+    await until(over)
+
+
+# ── runs ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_second_sync_is_refused_while_one_is_open(bench: Bench) -> None:
+    """S2-19, S2-24."""
+    with faults.watch("sync.opened", hold=True) as opened:
+        run = await bench.start()
+        rows = await bench.fetch("select last_sync_status from connector")
+        assert rows == [("running",)]
+        await opened.passed.wait()
+        with pytest.raises(Conflict) as refused:
+            await bench.start()
+        assert refused.value.code == "sync_running"
+    assert (await bench.ended(run)).status == "success"
+
+
+async def test_two_who_ask_at_once_get_one_run(bench: Bench) -> None:
+    asked = await asyncio.gather(*(bench.start() for _ in range(5)), return_exceptions=True)
+    (run,) = [one for one in asked if not isinstance(one, BaseException)]
+    assert all(isinstance(one, Conflict) for one in asked if isinstance(one, BaseException))
+    await bench.ended(run)
+
+
+async def test_a_schedule_runs_a_connector_once(bench: Bench) -> None:
+    """S2-03, S2-06."""
+    await change(bench, schedule="* * * * *")
+    await bench.fetch(
+        "update schedule set next_at = clock_now() where kind = 'sync_connector' returning name"
+    )
+
+    async def ran() -> bool:
+        return await bench.fetch("select 1 from connector_run where status = 'success'") != []
+
+    await until(ran)
+    assert await bench.fetch("select trigger, documents_processed from connector_run") == [
+        ("schedule", len(bench.tool.truth()))
+    ]
+
+
+async def test_a_paused_connector_has_no_schedule_and_a_resumed_one_has(bench: Bench) -> None:
+    await change(bench, enabled=False)
+    assert await bench.fetch("select 1 from schedule where name like 'connector:%%'") == []
+    await change(bench, enabled=True)
+    assert len(await bench.fetch("select 1 from schedule where name like 'connector:%%'")) == 2
+
+
+async def test_force_reads_everything_again_and_embeds_nothing(bench: Bench) -> None:
+    await bench.sync()
+    bench.tool.calls.clear()
+    run = await bench.sync(force=True)
+    assert (run.documents_processed, run.documents_ingested) == (len(bench.tool.truth()), 0)
+    assert bench.tool.details()
+    await bench.equal()
+
+
+async def test_a_run_that_lost_its_job_is_ended_by_the_reconciler(bench: Bench) -> None:
+    """S2-04, S2-40, C15."""
+    await change(bench, enabled=False)
+    with faults.watch("sync.opened", hold=True) as opened:
+        run = await bench.start()
+        await opened.passed.wait()
+        await bench.fetch("delete from job where id = %s returning id", run.job_id)
+        found = await Reconciler(bench.mill.db, bench.mill.originals.blobs, timedelta(days=30)).once()
+    assert found["connectors"] == 1
+    ended = await bench.run_now(run)
+    assert (ended.status, ended.error_code) == ("failed", "interrupted")
+    assert await bench.fetch("select last_sync_status from connector") == [("failed",)]
+
+
+async def test_a_document_that_can_not_be_indexed_counts(bench: Bench, tool: GitHubDouble) -> None:
+    """S2-17, C17: the end is read from the items."""
+    tool.repos[1].files["docs/bad.md"] = "   \n"
+    run = await bench.sync()
+    assert (run.status, run.item_errors) == ("completed_with_errors", 1)
+
+
+# ── bases ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_two_bases_are_fed_and_each_document_is_read_once(bench: Bench) -> None:
+    """S2-33."""
+    other = await bases.create(bench.mill.db, "other", HashedEmbedder(), {})
+    await change(bench, base_ids=[bench.base.id, other.id])
+    await bench.sync()
+    details = bench.tool.details()
+    assert len(set(details)) == len(details)
+    await bench.equal()
+    both = Bench(bench.mill, bench.tool, other, bench.connector)
+    await both.equal()
+
+
+async def test_a_base_that_is_added_later_gets_everything(bench: Bench) -> None:
+    await bench.sync()
+    other = await bases.create(bench.mill.db, "other", HashedEmbedder(), {})
+    await change(bench, base_ids=[bench.base.id, other.id])
+    run = await bench.sync()
+    assert run.documents_ingested == 0
+    await Bench(bench.mill, bench.tool, other, bench.connector).equal()
+
+
+async def test_a_base_that_is_taken_away_is_emptied(bench: Bench) -> None:
+    await bench.sync()
+    other = await bases.create(bench.mill.db, "other", HashedEmbedder(), {})
+    await change(bench, base_ids=[other.id])
+
+    async def empty() -> bool:
+        return await bench.fetch("select 1 from item where base_id = %s", bench.base.id) == []
+
+    await until(empty)
+
+
+@pytest.mark.parametrize("on_delete", ["purge", "detach"])
+async def test_a_deleted_connector_takes_its_documents_along_or_leaves_them(
+    bench: Bench, on_delete: connections.OnDelete
+) -> None:
+    """S2-35, C20."""
+    await bench.sync()
+    await connections.delete(bench.mill.db, bench.connector.id, on_delete)
+    if on_delete == "detach":
+        assert set(await bench.found()) == set(bench.tool.truth())
+    else:
+        assert await bench.found() == {}
+
+        async def empty() -> bool:
+            return await bench.fetch("select 1 from item union all select 1 from content") == []
+
+        await until(empty)
+    for table in ("connector", "connector_document", "connector_run", "schedule where name like 'conn%%'"):
+        rows = await bench.fetch(f"select 1 from {table}")  # type: ignore[arg-type]
+        assert rows == [], table
+
+
+async def test_a_container_that_somebody_deleted_is_not_filled_again(bench: Bench) -> None:
+    await bench.sync()
+    ((container,),) = await bench.fetch("select id from item where type = 'connector'")
+    await delete(bench.mill.db, bench.base.id, [container])
+    bench.tool.add()
+    assert (await bench.sync()).status == "success"
+    assert await bench.found() == {}
+
+
+# ── permissions ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def seen_by(bench: Bench, email: str) -> set[str]:
+    """What somebody finds."""
+    words = " ".join(sorted(mark for truth in bench.tool.truth().values() for mark in truth.marks))
+    ask = Ask(words, limit=100, mode="text", viewer=access.member(email))
+    hits = await Searcher(bench.mill.db, cache_bytes=2**20).search([Target(bench.base, None)], ask)
+    return {hit.source["sourceId"] for hit in hits}
+
+
+async def test_a_permission_that_is_taken_away_is_gone_from_the_next_search(
+    bench: Bench, tool: GitHubDouble
+) -> None:
+    """S2-28, S2-29, C18; FIELD 14, 15."""
+    await bench.sync()
+    private = {f"issue:{issue.id}" for issue in tool.repos[0].issues}
+    assert private
+    assert private <= await seen_by(bench, "ann@example.org")
+    assert not private & await seen_by(bench, "stranger@example.org")
+    del tool.repos[0].people["ann"]
+    await refresh(bench)
+    assert not private & await seen_by(bench, "ann@example.org")
+
+
+async def test_an_account_without_an_address_sees_what_it_may_once_it_is_mapped(
+    bench: Bench, tool: GitHubDouble
+) -> None:
+    await bench.sync()
+    private = {f"issue:{issue.id}" for issue in tool.repos[0].issues}
+    assert not private & await seen_by(bench, "bob@example.org")
+    await connections.map_identity(bench.mill.db, bench.connector.id, "2", "Bob@example.org")
+    assert private <= await seen_by(bench, "bob@example.org")
+    await connections.map_identity(bench.mill.db, bench.connector.id, "2", None)
+    assert not private & await seen_by(bench, "bob@example.org")
+
+
+async def test_what_can_not_be_resolved_is_hidden(bench: Bench, tool: GitHubDouble) -> None:
+    await bench.sync()
+    tool.repos[0].secret_people = True
+    await refresh(bench)
+    await bench.equal()
+    assert not await seen_by(bench, "ann@example.org") & {f"issue:{one.id}" for one in tool.repos[0].issues}
+    tool.repos[0].secret_people = False
+    await refresh(bench)
+    await bench.equal()
+
+
+async def test_refused_credentials_close_every_list(bench: Bench, tool: GitHubDouble) -> None:
+    await bench.sync()
+    tool.on(lambda _: True, lambda: tool.told({"message": "no"}, 401), times=100)
+    await refresh(bench)
+    assert all(truth.acl == frozenset() for truth in (await bench.found()).values())
+    tool.rules.clear()
+    await refresh(bench)
+    await bench.equal()
+
+
+async def test_a_list_of_its_own_holds_for_all_of_a_connector(bench: Bench) -> None:
+    """C18: the explicit way out."""
+    await bench.sync()
+    await change(bench, acl=["org:*"], acl_given=True)
+    everything = set(bench.tool.truth())
+    assert await seen_by(bench, "stranger@example.org") == everything
+    bench.tool.add()
+    await bench.sync()
+    assert await seen_by(bench, "stranger@example.org") == set(bench.tool.truth())
+    await change(bench, acl=None, acl_given=True)
+    await bench.equal()
+
+
+# ── kills, and what must not be told ─────────────────────────────────────────────────────────────────────
+
+
+def _post(client: httpx.Client, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    answer = client.post(f"/api{path}", json=body)
+    assert answer.is_success, answer.text
+    return answer.json()
+
+
+@pytest.mark.parametrize(
+    "point", ["sync.before_commit=kill@3", "sync.saved=kill@4", "prune.before_commit=kill@1"]
+)
+async def test_a_killed_run_is_taken_up_and_nothing_is_lost_or_read_twice(
+    tool: GitHubDouble, database_url: str, tmp_path: Path, cache_dir: Path, point: str
+) -> None:
+    """kill -9 on either side of a commit: the base equals the tool, and only the batch under way is read again."""
+    for _ in range(12):
+        tool.add()
+    given = {"database_url": database_url, "allow_private_addresses": "true", "lease": "2"}
+    env = environment(tmp_path / "data", cache_dir, **given)
+    log = tmp_path / "log"
+    with served({**env, "GRISTMILL_FAULTS": point}, log=log) as server, server.client() as client:
+        base = _post(client, "/knowledge-bases", {"name": "b"})
+        made = _post(
+            client,
+            "/connectors",
+            {
+                "name": "c",
+                "type": "github",
+                "config": tool.config(),
+                "credentials": tool.credentials(),
+                "knowledgeBaseIds": [base["id"]],
+                "schedule": "0 0 29 2 *",
+                "aclSchedule": "0 0 29 2 *",
+            },
+        )
+        run = _post(client, f"/connectors/{made['id']}/sync", {})
+        if point.startswith("prune"):
+            await wait_for(client, run["runId"])
+            tool.delete(3)
+            tool.tick()
+            run = _post(client, f"/connectors/{made['id']}/sync", {})
+        await asyncio.to_thread(server.process.wait, 60)
+    before = tool.details()
+    with served(env, log=log) as server, server.client() as client:
+        ended = await wait_for(client, run["runId"])
+        assert ended["status"] == "success", ended
+        after = tool.details()[len(before) :]
+        assert len(set(before) & set(after)) <= tool.cap * 3
+        page = client.get(f"/api/knowledge-bases/{base['id']}/items?parentId=*&type=record&limit=500").json()
+        found = {item["source"]["sourceId"]: item for item in page["items"]}
+        assert set(found) == set(tool.truth())
+        assert all(item["status"] == "completed" for item in found.values())
+        assert client.get("/api/health/invariants").json() == {"violations": []}
+        assert SECRET not in repr(page)
+    assert SECRET not in log.read_text()
+
+
+async def wait_for(client: httpx.Client, run_id: str) -> dict[str, Any]:
+    """A run, once it has ended."""
+
+    async def look() -> dict[str, Any] | None:
+        answer = await asyncio.to_thread(client.get, f"/api/connector-runs/{run_id}")
+        run = answer.json()
+        return run if run["completedAt"] is not None else None
+
+    return await until(look, limit=60, every=0.1)
+
+
+async def test_no_secret_is_told_anywhere(
+    bench: Bench, tool: Double, http: httpx.AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In no answer, event, log, job, run or table, whatever the tool repeats; at rest it is sealed."""
+    caplog.set_level("DEBUG", "gristmill")
+    caplog.set_level("INFO", "httpx")
+    await bench.sync()
+    tool.on(lambda _: True, lambda: tool.told({"message": f"bad {SECRET}"}, 401, X_Echo=SECRET))
+    await bench.sync()
+    tool.on(tool.is_detail, limited(tool, seconds=0, status=403), times=2)
+    await bench.sync(force=True)
+    url = f"/api/connectors/{bench.connector.id}"
+    bad = {
+        "credentials": {"token": SECRET, "nothing": SECRET},
+        "config": {"baseUrl": f"https://u:{SECRET}@x.org"},
+    }
+    told = [
+        await http.get("/api/connectors"),
+        await http.get(url),
+        await http.post(f"{url}/check"),
+        await http.patch(url, json=bad),
+        await http.patch(url, json={"credentials": {"token": [SECRET]}}),
+        await http.get(f"{url}/runs"),
+        await http.get(f"{url}/failures"),
+        await http.get(f"{url}/identities"),
+        await http.get("/api/events?limit=500"),
+        await http.get("/api/jobs?limit=500"),
+        await http.get(f"/api/knowledge-bases/{bench.base.id}/items?parentId=*&limit=500"),
+        await http.post("/api/connectors", json={"name": "x", "type": "github", "config": {}, **bad}),
+    ]
+    runs = (await http.get(f"{url}/runs")).json()["items"]
+    told += [await http.get(f"/api/connector-runs/{run['id']}/logs") for run in runs]
+    for answer in told:
+        assert SECRET not in answer.text, answer.url
+    assert SECRET not in caplog.text
+    tables = await bench.fetch(
+        "select c.relname from pg_class c where c.relkind = 'r' and c.relnamespace = 'public'::regnamespace"
+    )
+    for (table,) in tables:
+        rows = await bench.fetch(f'select count(*) from "{table}" t where t::text like %s', f"%{SECRET}%")  # type: ignore[arg-type]
+        assert rows == [(0,)], table
+    ((sealed,),) = await bench.fetch("select credentials from connector")
+    assert SECRET.encode() not in bytes(sealed)
+
+
+async def test_the_commands_follow_a_tool(
+    tool: GitHubDouble, database_url: str, tmp_path: Path, cache_dir: Path
+) -> None:
+    """add, sync --wait, list, show, pause, resume, delete; the secret comes from a file."""
+    given = {"database_url": database_url, "allow_private_addresses": "true"}
+    env = environment(tmp_path / "data", cache_dir, **given)
+    secret = tmp_path / "token"
+    secret.write_text(SECRET)
+    base_url = tool.config()["baseUrl"]
+
+    def run(*arguments: str, code: int = 0) -> str:
+        done = command(env, *arguments)
+        assert done.returncode == code, done.stdout + done.stderr
+        assert SECRET not in done.stdout + done.stderr
+        return done.stdout
+
+    added = run(
+        "connector", "add", "github", "work", "--base", "team", "--set", f"baseUrl={base_url}", "--set",
+        "organizations=acme", "--secret", f"token=@{secret}", "--acl", "org:*",
+    )  # fmt: skip
+    assert "robot" in added
+    assert f"Would add {len(tool.truth())}" in run("sync", "work", "--dry-run", "--wait")
+    assert f"success: {len(tool.truth())} read" in run("sync", "work", "--wait")
+    assert "work" in run("connector", "list")
+    run("connector", "pause", "work")
+    assert '"enabled": false' in run("connector", "show", "work")
+    run("connector", "resume", "work")
+    run("connector", "delete", "work", "--purge")
+    run("connector", "show", "work", code=1)

@@ -1,0 +1,126 @@
+"""The transport: limits in every form, errors in our words, and nothing told that could be a secret."""
+
+from collections.abc import AsyncGenerator, Generator
+from datetime import timedelta
+
+import httpx
+import pytest
+
+from gristmill.connectors.transport import RateLimited, Transport, Unauthorized, limit_ends
+from gristmill.errors import Gone, GristmillError, Transient, Unreadable
+from gristmill.net import PrivateAddress
+from tests.sources.site import Answer, Site, serve
+
+DATE = "Sun, 01 Mar 2026 12:00:00 GMT"
+
+
+@pytest.fixture
+def site() -> Generator[Site]:
+    with serve() as served:
+        yield served
+
+
+@pytest.fixture
+async def http(site: Site) -> AsyncGenerator[Transport]:
+    transport = Transport(
+        site.url,
+        headers={"Authorization": "Bearer s3cret"},
+        private=True,
+        patience=timedelta(seconds=2),
+        base=0.01,
+    )
+    yield transport
+    await transport.close()
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "body", "seconds"),
+    [
+        (429, {"Retry-After": "30"}, b"", 31),
+        (429, {"Retry-After": "Sun, 01 Mar 2026 12:01:00 GMT", "Date": DATE}, b"", 61),
+        (403, {"Retry-After": "30"}, b"", 31),
+        (403, {"x-ratelimit-remaining": "0", "x-ratelimit-reset": "1772366460", "Date": DATE}, b"", 61),
+        (429, {"RateLimit-Reset": "1772366460", "RateLimit-Remaining": "0", "Date": DATE}, b"", 61),
+        (429, {"X-RateLimit-Reset": "2026-03-01T12:01:00Z", "Date": DATE}, b"", 61),
+        (429, {"RateLimit-Reset": "45"}, b"", 46),
+        (403, {}, b'{"message": "You have exceeded a secondary rate limit"}', 60),
+        (429, {}, b"", 60),
+        (403, {"x-ratelimit-remaining": "12"}, b"no", None),
+        (404, {"Retry-After": "30"}, b"", None),
+    ],
+)
+def test_limits_are_known_in_every_form(
+    status: int, headers: dict[str, str], body: bytes, seconds: int | None
+) -> None:
+    found = limit_ends(httpx.Response(status, headers=headers), body)
+    assert found == (None if seconds is None else timedelta(seconds=seconds))
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "requests"),
+    [
+        (401, Unauthorized, 1),
+        (403, Unreadable, 1),
+        (404, Gone, 1),
+        (410, Gone, 1),
+        (422, Unreadable, 1),
+        (500, Transient, 4),
+    ],
+)
+async def test_what_goes_wrong_is_told_in_our_words_without_secrets(
+    http: Transport, site: Site, status: int, error: type[GristmillError], requests: int
+) -> None:
+    """S2-37: three more attempts where that may help."""
+    site.put("/x", "s3cret in the body", status)
+    site.anything = lambda _: Answer(status, b"s3cret")
+    with pytest.raises(error) as raised:
+        await http.get("/x", {"key": "s3cret"})
+    assert "s3cret" not in str(raised.value)
+    assert len(site.asked) == requests
+
+
+async def test_an_answer_after_an_error_is_taken(http: Transport, site: Site) -> None:
+    answers = iter([Answer(502), Answer(429, headers={"Retry-After": "0"}), Answer(200, b'{"a": 1}')])
+    site.anything = lambda _: next(answers)
+    assert (await http.get("/x")).data == {"a": 1}
+
+
+async def test_a_long_limit_is_not_waited_for(http: Transport, site: Site) -> None:
+    site.anything = lambda _: Answer(429, headers={"Retry-After": "3600"})
+    with pytest.raises(RateLimited) as raised:
+        await http.get("/x")
+    assert raised.value.wait >= timedelta(hours=1)
+    assert len(site.asked) == 1
+
+
+async def test_credentials_stay_with_the_tool(http: Transport, site: Site) -> None:
+    """A link or a redirect that leads elsewhere is followed without them."""
+    site.put("/there", "[]")
+    site.anything = lambda asked: (
+        Answer(302, headers={"Location": f"{site.elsewhere}/there"})
+        if asked.path == "/x"
+        else Answer(200, b"[]")
+    )
+    await http.get("/x")
+    await http.get(f"{site.elsewhere}/there")
+    assert [asked.headers.get("Authorization") for asked in site.asked] == ["Bearer s3cret", None, None]
+
+
+async def test_a_private_address_is_refused_unless_allowed(site: Site) -> None:
+    transport = Transport(site.url, headers={}, private=False, patience=timedelta(0))
+    with pytest.raises(PrivateAddress):
+        await transport.get("/x")
+    await transport.close()
+
+
+async def test_what_is_no_json_is_unreadable(http: Transport, site: Site) -> None:
+    site.put("/x", "<html>")
+    with pytest.raises(Unreadable):
+        await http.get("/x")
+
+
+async def test_a_download_comes_in_pieces_and_its_status_is_checked(http: Transport, site: Site) -> None:
+    site.put("/file", b"x" * 200_000)
+    assert sum([len(piece) async for piece in http.stream("/file")]) == 200_000
+    with pytest.raises(Gone):
+        _ = [piece async for piece in http.stream("/none")]
