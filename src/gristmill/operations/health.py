@@ -62,6 +62,9 @@ _CHECKS = {
 }
 
 
+PROMISES = tuple(dict.fromkeys(promise for promise, _, _ in _CHECKS.values()))
+
+
 async def violations(tx: Tx, org: OrgId | None = None) -> list[Violation]:
     """What is broken: nothing, in a healthy system. With `org`, for what is that organisation's; what is nobody's is the
     local one's."""
