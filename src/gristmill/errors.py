@@ -3,9 +3,11 @@
     GristmillError
     ├── RequestError    told to the caller, never retried
     │   ├── Invalid         the request itself is wrong
+    │   ├── Unauthorised    who asks is not known
     │   ├── Forbidden       not for these eyes
     │   ├── NotFound        no such thing
     │   ├── Conflict        right request, wrong moment
+    │   ├── Changed         not what the caller has seen any more
     │   ├── TooLarge        more than one request may carry
     │   └── LimitReached    too much at once; says when to come back
     ├── WorkError       an attempt at a job ended badly
@@ -63,6 +65,12 @@ class Invalid(RequestError):
     code = "invalid_request"
 
 
+class Unauthorised(RequestError):
+    """Nobody knows who asks."""
+
+    code = "unauthorised"
+
+
 class Forbidden(RequestError):
     """The caller may not do or see this."""
 
@@ -79,6 +87,12 @@ class Conflict(RequestError):
     """The request is sound, but not in the present state of things."""
 
     code = "conflict"
+
+
+class Changed(RequestError):
+    """What the caller wants to change is no longer as the caller has seen it."""
+
+    code = "changed_meanwhile"
 
 
 class TooLarge(RequestError):

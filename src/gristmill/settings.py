@@ -122,6 +122,34 @@ class Settings(BaseSettings):
         default=None,
         description="Seals the secrets of webhooks and connectors, 32 bytes in base64; by default `secret.key` of the data dir.",
     )
+    require_key: bool = Field(
+        default=False,
+        description="Let nobody in without an API key, on loopback too: for a proxy in front, or a machine with many users.",
+    )
+    allowed_hosts: list[str] = Field(
+        default_factory=list,
+        description="Host names that the server answers under beyond loopback; any, when none is given.",
+    )
+    allowed_paths: list[AbsolutePath] = Field(
+        default_factory=list,
+        description="Folders of the server's disk that callers may add files and folders from; not needed on loopback.",
+    )
+    api_key: SecretStr | None = Field(
+        default=None, description="Key with which commands speak to a server that wants one."
+    )
+    key_requests_per_minute: int = Field(
+        default=6_000,
+        ge=1,
+        le=10_000_000,
+        description="Requests that one API key may send a minute to one server; more are refused with 429.",
+    )
+    session_life: Duration = Field(
+        default=timedelta(hours=12), description="How long a browser is let in by one key."
+    )
+    audit_retention: Duration = Field(
+        default=timedelta(days=90), description="How long it is kept what was asked for."
+    )
+    access_log: bool = Field(default=False, description="Log every request, with who sent it.")
     max_upload_mb: int = Field(
         default=1024,
         ge=1,

@@ -21,9 +21,11 @@ from gristmill.connectors.connector import (
 from gristmill.connectors.kind import Form, Kind, OpenConnector, Surroundings
 from gristmill.errors import Gone, Transient
 from gristmill.operations import bases, connections
+from gristmill.organisation import LOCAL, OrgId
 from gristmill.vault import Vault
 from tests.connectors.bench import NEVER, Bench
 from tests.connectors.double import Double
+from tests.doors.people import organisation
 from tests.embedding.hashed import HashedEmbedder
 from tests.waiting import until
 
@@ -92,10 +94,14 @@ def box(monkeypatch: pytest.MonkeyPatch) -> Box:
 @pytest.fixture
 async def bench(mill: app.Gristmill, box: Box) -> Bench:
     """A connector to the box."""
-    base = await bases.create(mill.db, "b", HashedEmbedder(), {})
+    return await of_organisation(mill, LOCAL)
+
+
+async def of_organisation(mill: app.Gristmill, org: OrgId) -> Bench:
+    base = await bases.create(mill.db, "b", HashedEmbedder(), {}, org=org)
     new = connections.NewConnector("box", "box", {}, {}, NEVER, NEVER, base_ids=[base.id])
     vault = Vault(mill.settings.secret_key, mill.settings.data_dir)
-    return Bench(mill, Double(), base, await connections.create(mill.db, vault, mill.tools, new))
+    return Bench(mill, Double(), base, await connections.create(mill.db, vault, mill.tools, new, org))
 
 
 async def hung(bench: Bench) -> dict[str, tuple[str, str, list[str] | None]]:
@@ -128,6 +134,20 @@ async def test_attachments_are_children_fetched_once_and_seen_by_the_same_eyes(
         return len(await bench.fetch("select 1 from blob")) == 1
 
     await until(one_blob)
+
+
+async def test_equal_attachments_of_two_organisations_are_two_blobs(
+    bench: Bench, box: Box, mill: app.Gristmill
+) -> None:
+    """One blob for both would tell each, by its receipts, that the other has the same."""
+    box.files = {"a.txt": b"first words"}
+    box.put("one", "a letter", "a.txt")
+    await bench.sync()
+    other = await of_organisation(mill, await organisation(mill.db, "theirs"))
+    run = await other.sync()
+    assert run.status == "success", await other.lines(run)
+    assert len(await bench.fetch("select 1 from blob")) == 2
+    assert len(await bench.fetch("select 1 from content group by hash")) == 4  # of each, a letter and a file
 
 
 async def test_what_is_gone_there_goes_with_its_attachments(bench: Bench, box: Box) -> None:

@@ -5,7 +5,7 @@ import types
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Literal, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
 
 import annotated_types
 import pytest
@@ -23,6 +23,8 @@ COMPUTED = {
     "cache_dir": "the user's cache folder",
     "embed_threads": "one for each core",
     "embedders": "none",
+    "allowed_hosts": "none",
+    "allowed_paths": "none",
     "processors": "none",
 }
 WORDS = {int: "whole number", str: "text", bool: "true or false", timedelta: "duration", SecretStr: "secret"}
@@ -45,8 +47,12 @@ def in_words(kind: Any) -> str:
         return in_words(next(part for part in get_args(kind) if part is not type(None)))
     if get_origin(kind) is Literal:
         return ", ".join(f"`{choice}`" for choice in get_args(kind))
+    if get_origin(kind) is list:
+        return f"list of {in_words(get_args(kind)[0])}s"
     if get_origin(kind) is dict:
         return f"table of {'embedders' if EmbedderSettings in get_args(kind) else 'processors'}"
+    if get_origin(kind) is Annotated:
+        return in_words(get_args(kind)[0])
     if isinstance(kind, type) and issubclass(kind, Path):
         return "path"
     return WORDS[kind]

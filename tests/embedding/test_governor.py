@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import pytest
 
-from gristmill import faults
+from gristmill import faults, measures
 from gristmill.db import Database
 from gristmill.embedding import Paced
 from gristmill.embedding.governor import Governor, provider_key
@@ -65,6 +65,12 @@ class Provider:
 
     async def has_had(self, requests: int) -> bool:
         return self.most >= requests
+
+
+def waited() -> float:
+    """What this process measured so far."""
+    told = measures.REGISTRY.get_sample_value("gristmill_embedder_wait_seconds_sum", {"what": "documents"})
+    return told or 0.0
 
 
 async def test_all_workers_together_keep_to_the_concurrency(governor: Make) -> None:
@@ -131,9 +137,10 @@ async def test_a_short_pause_is_waited_out_and_the_request_sent_again(governor: 
             raise Transient("not now", retry_after=pause)
         return await provider.request()
 
-    begun = time.monotonic()
+    begun, measured = time.monotonic(), waited()
     assert await one.run(sometimes, tokens=0) == "answer"
     assert time.monotonic() - begun > 0.2 + 1  # its own wish, then our second pause
+    assert waited() - measured > 0.2 + 1, "the wait is told by /metrics"
 
 
 async def test_a_provider_that_stays_away_is_asked_less_and_less(governor: Make) -> None:

@@ -21,6 +21,7 @@ from gristmill.db import Database
 from gristmill.errors import LeaseLost, SetupError
 from gristmill.events import signature, webhooks
 from gristmill.events.webhook import WebhookId
+from gristmill.organisation import LOCAL
 from gristmill.settings import Settings
 from gristmill.vault import SecretUnreadable, Vault
 from gristmill.work import DeliverEvents
@@ -302,6 +303,7 @@ async def test_a_private_address_is_never_sent_to(settings: Settings, receiver: 
             tested = (await http.post(f"/api/webhooks/{hook['id']}/test")).json()
             assert tested["error"]["code"] == "private_address"
             async with mill.db.transaction() as tx:
+                await jobs.own_lane(tx, str(UUID(int=1)), LOCAL)
                 await events.record(tx, events.BaseChanged(BaseId(UUID(int=1)), "x"))
             assert (await paused(http, hook))["error"]["code"] == "private_address"
     assert receiver.got == []
@@ -366,6 +368,7 @@ async def test_jobs_of_no_base_are_not_cancelled_and_can_be_retried(
     async with mill.db.transaction() as tx:
         work = DeliverEvents(WebhookId(UUID(int=1)))
         (job,) = await jobs.enqueue(tx, jobs.NewJob(work, lane="webhook:none", delay=timedelta(hours=1)))
+        await jobs.own_lane(tx, "webhook:none", LOCAL)
     refused = await http.post(f"/api/jobs/{job.id}/cancel")
     assert (refused.status_code, refused.json()["code"]) == (409, "job_not_cancellable")
     async with mill.db.connection() as tx:

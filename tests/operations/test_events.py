@@ -14,6 +14,7 @@ from gristmill.errors import Permanent
 from gristmill.events import EVENTS, Recorded
 from gristmill.operations import add, bases, cancel, delete
 from gristmill.operations import retry as retrying
+from gristmill.organisation import LOCAL
 from tests.embedding.hashed import HashedEmbedder
 from tests.operations.hand import WIDE, Hand, folder, note, tree
 from tests.operations.meeting import held, waiting
@@ -25,7 +26,7 @@ async def read(db: Database, after: int = 0) -> list[Recorded]:
         while await events.sequence(tx):
             pass
     async with db.connection() as tx:
-        return await events.read(tx, after=after, limit=10_000)
+        return await events.read(tx, LOCAL, after=after, limit=10_000)
 
 
 def types(found: list[Recorded], about: Any = None) -> list[str]:

@@ -14,6 +14,7 @@ from gristmill.errors import SetupError
 from gristmill.jobs import schedule
 from gristmill.operations import bases, cancel, delete, reconcile, uploads
 from gristmill.operations.reconcile import DAMAGE, Reconciler
+from gristmill.organisation import LOCAL
 from tests.clock import Clock
 from tests.embedding.hashed import HashedEmbedder
 from tests.operations.hand import Hand, by_title, folder, note, pieces, tree
@@ -24,7 +25,7 @@ async def told(hand: Hand) -> list[events.Recorded]:
     """The events in which the reconciler tells what it did."""
     await events.put_in_order(hand.db)
     async with hand.db.connection() as tx:
-        return await events.read(tx, after=0, limit=10_000, types=["Reconciled"])
+        return await events.read(tx, LOCAL, after=0, limit=10_000, types=["Reconciled"])
 
 
 async def test_a_system_at_work_and_at_rest_gives_it_nothing_to_do(
@@ -103,7 +104,7 @@ async def test_a_base_that_was_not_announced_is(hand: Hand, base: Base) -> None:
     assert await hand.reconcile() == {"announced": 1}
     await events.put_in_order(hand.db)
     async with hand.db.connection() as tx:
-        ready = await events.read(tx, after=0, limit=100, types=["KnowledgeSpaceAllDocumentsIngested"])
+        ready = await events.read(tx, LOCAL, after=0, limit=100, types=["KnowledgeSpaceAllDocumentsIngested"])
     assert len(ready) == 2
 
 
@@ -222,8 +223,8 @@ async def test_two_passes_at_once_and_workers_beside_them_do_everything_once(
     assert await hand.reconcile() == {}
     await events.put_in_order(hand.db)
     async with hand.db.connection() as tx:
-        ended = await events.read(tx, after=0, limit=10_000, types=["DocumentIngestionCompleted"])
-        ready = await events.read(tx, after=0, limit=100, types=["KnowledgeSpaceAllDocumentsIngested"])
+        ended = await events.read(tx, LOCAL, after=0, limit=10_000, types=["DocumentIngestionCompleted"])
+        ready = await events.read(tx, LOCAL, after=0, limit=100, types=["KnowledgeSpaceAllDocumentsIngested"])
     assert len(ended) == len({event.subject for event in ended}) == 120
     assert [event.data for event in ready] == [{"completed": 120, "failed": 0}]
 

@@ -14,6 +14,7 @@ PACKAGES = [
     "gristmill.embedding",
     "gristmill.events",
     "gristmill.jobs",
+    "gristmill.keys",
     "gristmill.operations",
     "gristmill.search",
 ]

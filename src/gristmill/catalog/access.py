@@ -17,6 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gristmill.errors import FieldError, Invalid
+from gristmill.organisation import OrgId
 
 EVERYBODY = "org:*"
 MOST_ENTRIES = 1000
@@ -25,9 +26,11 @@ _ENTRY = re.compile(r"org:\*|(?:team|group):\S{1,200}|user_email:[^\s@]{1,100}@[
 
 @dataclass(frozen=True)
 class Viewer:
-    """Whose eyes: the entries that name them; None for an admin, who sees all."""
+    """Whose eyes: the entries that name them, None for an admin, who sees all; of which organisation, None for
+    Gristmill itself, which is of none."""
 
     entries: frozenset[str] | None
+    org: OrgId | None = None
 
     @property
     def is_admin(self) -> bool:
@@ -47,12 +50,17 @@ class Viewer:
 ADMIN = Viewer(None)
 
 
-def member(email: str | None = None, teams: Iterable[str] = (), groups: Iterable[str] = ()) -> Viewer:
+def member(
+    email: str | None = None,
+    teams: Iterable[str] = (),
+    groups: Iterable[str] = (),
+    org: OrgId | None = None,
+) -> Viewer:
     """Somebody of the organisation."""
     named = [f"team:{team}" for team in teams] + [f"group:{group}" for group in groups]
     if email is not None:
         named.append(f"user_email:{email}")
-    return Viewer(frozenset((EVERYBODY, *checked(named))))
+    return Viewer(frozenset((EVERYBODY, *checked(named))), org)
 
 
 def checked(acl: Sequence[str], field: str = "acl") -> list[str]:

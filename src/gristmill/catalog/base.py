@@ -6,6 +6,7 @@ from typing import Any, Literal, NewType
 from uuid import UUID
 
 from gristmill.catalog.lifecycle import BaseStatus
+from gristmill.organisation import OrgId
 
 BaseId = NewType("BaseId", UUID)
 OnRestart = Literal["resume", "park"]
@@ -33,6 +34,7 @@ class Base:
     ingested: bool  # all that it was given has been announced as done
     busy_since: datetime | None  # when it was given what is not
     settings: dict[str, Any]
+    org_id: OrgId
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "status", BaseStatus(self.status))

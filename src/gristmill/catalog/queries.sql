@@ -1,8 +1,9 @@
 -- name: insert_base
 -- Creates a base and, by trigger, its partition.
-insert into base (name, embedder, embedder_identity, dimensions, chunking, file_processor, on_restart, settings, acl)
+insert into base (name, embedder, embedder_identity, dimensions, chunking, file_processor, on_restart, settings, acl,
+                  org_id)
 values (%(name)s, %(embedder)s, %(embedder_identity)s, %(dimensions)s, %(chunking)s, %(file_processor)s, %(on_restart)s,
-        %(settings)s, %(acl)s::text[])
+        %(settings)s, %(acl)s::text[], %(org)s)
 on conflict do nothing
 returning *;
 
@@ -21,7 +22,7 @@ select base_turn_shared(u.id) from (select unnest(%(bases)s::uuid[]) as id order
 -- name: base
 -- A base that is not being deleted, for eyes that see it or something in it.
 select b.* from base b
- where b.id = %(id)s and b.status <> 'deleting'
+ where b.id = %(id)s and b.status <> 'deleting' and (%(org)s::uuid is null or b.org_id = %(org)s)
    and (%(eyes)s::text[] is null or b.acl && %(eyes)s::text[]
         or exists (select from item i where i.base_id = b.id and i.acl && %(eyes)s::text[]));
 
@@ -30,8 +31,17 @@ select b.* from base b
 select * from base where id = any (%(ids)s::uuid[]) and status <> 'deleting';
 
 -- name: bases_alike
--- Bases whose vectors one embedder made, the newest first.
-select id from base where embedder_identity = %(identity)s and status <> 'deleting' order by id desc limit %(limit)s;
+-- Bases of one organisation whose vectors one embedder made, the newest first.
+select b.id from base b
+ where b.embedder_identity = %(identity)s and b.status <> 'deleting'
+   and b.org_id = (select m.org_id from base m where m.id = %(base)s)
+ order by b.id desc limit %(limit)s;
+
+-- name: hides_something
+-- Whether eyes don't see the whole of a base: its own list, or that of an item, leaves them out.
+select %(eyes)s::text[] is not null and (
+    not exists (select from base b where b.id = %(base)s and b.acl && %(eyes)s::text[])
+    or exists (select from item i where i.base_id = %(base)s and i.acl is not null and not i.acl && %(eyes)s::text[]));
 
 -- name: any_base
 -- A base, whatever its state.
@@ -40,7 +50,7 @@ select * from base where id = %(id)s;
 -- name: base_by_name
 -- The base of a name, whatever its case, for eyes that see it or something in it.
 select b.* from base b
- where lower(b.name) = lower(%(name)s) and b.status <> 'deleting'
+ where lower(b.name) = lower(%(name)s) and b.status <> 'deleting' and (%(org)s::uuid is null or b.org_id = %(org)s)
    and (%(eyes)s::text[] is null or b.acl && %(eyes)s::text[]
         or exists (select from item i where i.base_id = b.id and i.acl && %(eyes)s::text[]));
 
@@ -48,6 +58,7 @@ select b.* from base b
 -- All bases that eyes see, or something in them, oldest first, after a cursor.
 select b.* from base b
  where b.status <> 'deleting' and (%(after)s::uuid is null or b.id > %(after)s)
+   and (%(org)s::uuid is null or b.org_id = %(org)s)
    and (%(eyes)s::text[] is null or b.acl && %(eyes)s::text[]
         or exists (select from item i where i.base_id = b.id and i.acl && %(eyes)s::text[]))
  order by b.id limit %(limit)s;
@@ -60,7 +71,8 @@ update base b
        on_restart = coalesce(%(on_restart)s, b.on_restart), acl = coalesce(%(acl)s::text[], b.acl),
        settings = b.settings || %(settings)s, updated_at = clock_now()
  where b.id = %(id)s and b.status <> 'deleting'
-   and not exists (select from base o where lower(o.name) = lower(%(name)s) and o.status <> 'deleting' and o.id <> b.id)
+   and not exists (select from base o where lower(o.name) = lower(%(name)s) and o.org_id = b.org_id
+                      and o.status <> 'deleting' and o.id <> b.id)
 returning *;
 
 -- name: set_base_status
@@ -159,15 +171,17 @@ select i.id, i.base_id, i.parent_id, i.type, i.title, i.status, i.error_code, i.
             (select p.note from progress p where p.item_id = i.id and p.version = i.wanted_version) end as waiting_for,
        item_acl_as_of(i) as acl_as_of
   from item i join base b on b.id = i.base_id left join item o on o.id = i.acl_from
- where i.id = %(id)s and i.status <> 'deleting' and b.status <> 'deleting'
+ where i.id = %(id)s and i.status <> 'deleting' and b.status <> 'deleting' and (%(org)s::uuid is null or b.org_id = %(org)s)
    and item_seen(%(eyes)s::text[], i.acl_from, o.acl, b.acl);
 
 -- name: items_of
--- These items, whatever their state.
+-- These items, whatever their state; of one organisation, or of any.
 select id, base_id, parent_id, type, title, status, error_code, error_message, warnings, source, size_bytes,
        wanted_version, live_version, chunk_count, left_out, created_at, updated_at, acl, metadata,
        (select p.percent from progress p where p.item_id = item.id and p.version = item.wanted_version) as percent
-  from item where id = any (%(ids)s::uuid[]) order by id;
+  from item where id = any (%(ids)s::uuid[])
+   and (%(org)s::uuid is null or exists (select from base b where b.id = item.base_id and b.org_id = %(org)s))
+ order by id;
 
 -- name: items
 -- Items of a base that eyes see, after a cursor: all of them, or the roots, or the children of one.

@@ -13,6 +13,7 @@ from gristmill.catalog.base import Base, BaseId, OnRestart
 from gristmill.catalog.item import Item, ItemId, NewItem
 from gristmill.catalog.lifecycle import BaseStatus
 from gristmill.db import Queries, Tx
+from gristmill.organisation import LOCAL, OrgId
 
 queries = Queries(__package__ or "gristmill.catalog")
 
@@ -31,6 +32,7 @@ async def insert_base(
     on_restart: OnRestart = "resume",
     settings: Mapping[str, Any] | None = None,
     acl: Sequence[str] = (),
+    org: OrgId = LOCAL,
 ) -> Base | None:
     """Create a base; None when the name is taken."""
     return await queries.maybe(
@@ -46,6 +48,7 @@ async def insert_base(
         on_restart=on_restart,
         settings=Jsonb(dict(settings or {})),
         acl=list(acl),
+        org=org,
     )
 
 
@@ -72,14 +75,19 @@ async def find_bases(tx: Tx, bases: Sequence[BaseId]) -> dict[BaseId, Base]:
     return {base.id: base for base in found}
 
 
-async def find_alike(tx: Tx, embedder_identity: str, limit: int) -> list[BaseId]:
-    """Bases whose vectors one embedder made, the newest first."""
-    return await queries.values(tx, "bases_alike", identity=embedder_identity, limit=limit)
+async def find_alike(tx: Tx, base_id: BaseId, embedder_identity: str, limit: int) -> list[BaseId]:
+    """Bases of the same organisation whose vectors one embedder made, the newest first."""
+    return await queries.values(tx, "bases_alike", base=base_id, identity=embedder_identity, limit=limit)
 
 
 async def find_base(tx: Tx, base_id: BaseId, viewer: Viewer = ADMIN) -> Base | None:
     """The base of this id, unless it is being deleted, or these eyes see nothing of it."""
-    return await queries.maybe(tx, Base, "base", id=base_id, eyes=viewer.eyes)
+    return await queries.maybe(tx, Base, "base", id=base_id, eyes=viewer.eyes, org=viewer.org)
+
+
+async def hides_something(tx: Tx, base_id: BaseId, viewer: Viewer) -> bool:
+    """Whether there is, or could be, something in the base that is not for these eyes."""
+    return (await queries.values(tx, "hides_something", base=base_id, eyes=viewer.eyes))[0]
 
 
 async def find_any_base(tx: Tx, base_id: BaseId) -> Base | None:
@@ -89,14 +97,14 @@ async def find_any_base(tx: Tx, base_id: BaseId) -> Base | None:
 
 async def find_base_named(tx: Tx, name: str, viewer: Viewer = ADMIN) -> Base | None:
     """The base of this name, whatever its case."""
-    return await queries.maybe(tx, Base, "base_by_name", name=name, eyes=viewer.eyes)
+    return await queries.maybe(tx, Base, "base_by_name", name=name, eyes=viewer.eyes, org=viewer.org)
 
 
 async def list_bases(
     tx: Tx, *, limit: int, after: BaseId | None = None, viewer: Viewer = ADMIN
 ) -> list[Base]:
     """Bases that these eyes see something of, in the order of their making."""
-    return await queries.many(tx, Base, "bases", after=after, limit=limit, eyes=viewer.eyes)
+    return await queries.many(tx, Base, "bases", after=after, limit=limit, eyes=viewer.eyes, org=viewer.org)
 
 
 async def patch_base(
@@ -273,12 +281,12 @@ async def stale_children(tx: Tx, parent_id: ItemId, version: int) -> list[ItemId
 
 async def find_item(tx: Tx, item_id: ItemId, viewer: Viewer = ADMIN) -> Item | None:
     """The item of this id, unless it is being deleted, or not for these eyes."""
-    return await queries.maybe(tx, Item, "item", id=item_id, eyes=viewer.eyes)
+    return await queries.maybe(tx, Item, "item", id=item_id, eyes=viewer.eyes, org=viewer.org)
 
 
-async def find_items(tx: Tx, ids: Sequence[ItemId]) -> list[Item]:
-    """The items of these ids, whatever their state."""
-    return await queries.many(tx, Item, "items_of", ids=list(ids))
+async def find_items(tx: Tx, ids: Sequence[ItemId], org: OrgId | None = None) -> list[Item]:
+    """The items of these ids, whatever their state; with `org`, those of that organisation."""
+    return await queries.many(tx, Item, "items_of", ids=list(ids), org=org)
 
 
 async def list_items(

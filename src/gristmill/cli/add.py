@@ -1,6 +1,6 @@
 """`gristmill add`: file things in a base, and with `--wait` see them through."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -79,15 +79,7 @@ async def add(
 
 async def base_named(session: Session, name: str, *, create: bool) -> str:
     """The id of the base of this name."""
-    found = await session.call("GET", "/knowledge-bases", params={"name": name})
-    if found["items"]:
-        return found["items"][0]["id"]
-    if not create:
-        raise Refused(
-            f"There is no knowledge base named {name!r}. `gristmill status` lists them.",
-            code="base_not_found",
-        )
-    return (await session.call("POST", "/knowledge-bases", json={"name": name}))["id"]
+    return (await session.client.base_named(name, create=create))["id"]
 
 
 def _item(thing: str, ignore: Sequence[str]) -> dict[str, Any]:
@@ -108,7 +100,7 @@ async def _see_through(
 ) -> list[dict[str, Any]]:
     """One bar an item while they are few, one for all when they are many; how all of them ended, with what
     is below them."""
-    state = {item["id"]: item for item in created}
+    state: dict[str, Any] = {item["id"]: item for item in created}
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -123,13 +115,15 @@ async def _see_through(
             else {item["id"]: progress.add_task(item["title"][:40], total=100) for item in created}
         )
         overall = progress.add_task("indexing", total=100 * len(created)) if single else None
-        while any(item["status"] not in _ENDED for item in state.values()):
-            await clock.pause(POLL)
-            state.update(await _look(session, base_id, state))
+
+        def told(seen: Mapping[str, Any]) -> None:
+            state.update(seen)
             for item_id, bar in bars.items():
                 progress.update(bar, completed=_percent(state[item_id]))
             if overall is not None:
                 progress.update(overall, completed=sum(_percent(item) for item in state.values()))
+
+        await session.client.wait(base_id, list(state), told=told)
         below = await _below(session, base_id, list(state))
         while any(item["status"] not in _ENDED for item in below):  # documents inside documents come later
             await clock.pause(POLL)
@@ -149,25 +143,6 @@ async def _below(session: Session, base_id: str, roots: Sequence[str]) -> list[d
                 found[item["id"]] = item
         cursor = page["nextCursor"]
     return list(found.values())
-
-
-async def _look(
-    session: Session, base_id: str, state: dict[str, dict[str, Any]]
-) -> dict[str, dict[str, Any]]:
-    """The present state of those that have not ended. Ids are ordered by time: ours are one stretch of the list."""
-    waiting = sorted(item_id for item_id, item in state.items() if item["status"] not in _ENDED)
-    fresh: dict[str, dict[str, Any]] = {}
-    cursor: str | None = str(UUID(int=UUID(waiting[0]).int - 1))
-    while cursor is not None and cursor < waiting[-1]:
-        page = await session.call(
-            "GET",
-            f"/knowledge-bases/{base_id}/items",
-            params={"cursor": cursor, "limit": 500, "parentId": "*"},
-        )
-        fresh |= {item["id"]: item for item in page["items"] if item["id"] in state}
-        cursor = page["nextCursor"]
-    gone = {"status": "failed", "progress": 0, "error": {"code": "deleted", "message": "Deleted meanwhile."}}
-    return {item_id: fresh.get(item_id, {**state[item_id], **gone}) for item_id in waiting}
 
 
 def _percent(item: dict[str, Any]) -> int:

@@ -1,6 +1,7 @@
 """The commands and their options."""
 
 import asyncio
+import json
 import sys
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
@@ -12,7 +13,7 @@ from rich.console import Console
 from rich.live import Live
 
 from gristmill import __version__, clock, logs, settings
-from gristmill.errors import GristmillError, SetupError
+from gristmill.errors import GristmillError, Invalid, SetupError
 from gristmill.settings import Settings
 
 cli = typer.Typer(
@@ -274,6 +275,108 @@ def doctor(data_dir: DataDir = None) -> None:
     current = _settings(quiet=True, data_dir=data_dir)
     if not _run(run()):
         raise typer.Exit(1)
+
+
+key_cli = typer.Typer(no_args_is_help=True, help="Make, show and revoke API keys, on the database itself.")
+cli.add_typer(key_cli, name="keys")
+
+OrgName = Annotated[str, typer.Option("--org", help="Organisation; made when there is none.")]
+
+
+@key_cli.command("create")
+def create_key(
+    name: Annotated[str, typer.Argument(help="What the key is for.")],
+    role: Annotated[str, typer.Option(help="admin, editor or reader.")] = "reader",
+    org: OrgName = "local",
+    email: Annotated[str | None, typer.Option(help="Whose eyes the key has.")] = None,
+    team: Annotated[list[str] | None, typer.Option(help="A team of the principal; may be repeated.")] = None,
+    group: Annotated[
+        list[str] | None, typer.Option(help="A group of the principal; may be repeated.")
+    ] = None,
+    days: Annotated[int | None, typer.Option(min=1, help="Days until it expires; never by default.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Make a key, and print its secret: the only time that it is shown."""
+    from gristmill.cli import keys
+
+    if role not in ("admin", "editor", "reader"):
+        raise Invalid(f"{role!r} is no role; take admin, editor or reader.", code="bad_role")
+    new = keys.new_key(name, role, email, team or [], group or [], days)
+
+    async def run() -> str:
+        async with keys.database(current) as db:
+            return (await keys.create(db, org, new))[1]
+
+    current = _settings(quiet=True, data_dir=data_dir)
+    secret = _run(run())
+    out.print_json(json.dumps({"key": secret})) if as_json else out.print(secret, highlight=False)
+
+
+@key_cli.command("list")
+def list_keys(
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False, data_dir: DataDir = None
+) -> None:
+    """Show all keys, by the beginning of their secrets."""
+    from gristmill.cli import keys
+
+    async def run() -> None:
+        async with keys.database(current) as db:
+            await keys.show(db, out, as_json=as_json)
+
+    current = _settings(quiet=True, data_dir=data_dir)
+    _run(run())
+
+
+@key_cli.command("revoke")
+def revoke_key(
+    key: Annotated[
+        str, typer.Argument(help="Its name, id, or the beginning of its secret as `list` shows it.")
+    ],
+    org: OrgName = "local",
+    data_dir: DataDir = None,
+) -> None:
+    """Revoke a key, with the sessions that it opened."""
+    from gristmill.cli import keys
+
+    async def run() -> str:
+        async with keys.database(current) as db:
+            return (await keys.revoke(db, org, key)).prefix
+
+    current = _settings(quiet=True, data_dir=data_dir)
+    out.print(f"Revoked {_run(run())}….")
+
+
+@cli.command()
+def audit(
+    org: Annotated[str, typer.Option("--org", help="Whose log.")] = "local",
+    limit: Annotated[int, typer.Option(min=1, max=500, help="Most rows to show.")] = 50,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Show what may have changed something, and who asked for it, newest first."""
+    from gristmill.cli import keys
+
+    async def run() -> None:
+        async with keys.database(current) as db:
+            await keys.show_audit(db, out, org, limit=limit, as_json=as_json)
+
+    current = _settings(quiet=True, data_dir=data_dir)
+    _run(run())
+
+
+@cli.command()
+def mcp(data_dir: DataDir = None) -> None:
+    """Serve agents over standard input and output, by the Model Context Protocol."""
+    from gristmill.cli.session import connect
+    from gristmill.doors.mcp import create
+
+    async def run() -> None:
+        async with connect(current, work=True) as session:
+            await create(session.again).run_stdio_async()
+
+    current = _settings(quiet=True, data_dir=data_dir)
+    _run(run())
 
 
 def _in_session(

@@ -1,30 +1,27 @@
 """`gristmill serve` and `gristmill worker`: run until a signal says stop."""
 
 import asyncio
-import ipaddress
 import signal
 import socket
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 
 import uvicorn
 
-from gristmill import app
+from gristmill import app, keys
 from gristmill.cli import presence
+from gristmill.doors import mcp
+from gristmill.doors.api.caller import is_loopback
 from gristmill.errors import SetupError
 from gristmill.settings import Settings
 
 
 async def serve(settings: Settings, tell: Callable[[str], None]) -> None:
     """Serve the API with a worker beside it until SIGINT or SIGTERM; `tell` gets the address once it is ready."""
-    if not _is_loopback(settings.host):
-        raise SetupError(
-            f"host {settings.host} is not a loopback address, and there are no API keys yet that would protect it. "
-            "Bind 127.0.0.1 and put a proxy that authenticates in front.",
-            code="unprotected_address",
-        )
     with presence.claim(settings.data_dir) as claim, _listen(settings) as listening:
-        async with app.running(settings, work=True) as mill:
+        async with app.running(settings, work=True) as mill, AsyncExitStack() as stack:
+            await _protected(mill)
+            await stack.enter_async_context(mcp.mounted(mill.api))
             config = uvicorn.Config(
                 mill.api, log_config=None, lifespan="off", access_log=False, timeout_graceful_shutdown=5
             )
@@ -110,11 +107,17 @@ async def _first(stop: asyncio.Event, *others: asyncio.Task[None] | None) -> Non
             task.result()
 
 
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+async def _protected(mill: app.Gristmill) -> None:
+    """Nobody serves the world without a key."""
+    if is_loopback(mill.settings.host):
+        return
+    async with mill.db.connection() as tx:
+        if not await keys.is_protected(tx):
+            raise SetupError(
+                f"host {mill.settings.host} is not a loopback address, and there is no admin's API key that would "
+                "protect it. Make one first: gristmill keys create NAME --role admin",
+                code="unprotected_address",
+            )
 
 
 def _name(host: str) -> str:

@@ -63,11 +63,11 @@ class Filing:
         for document in changed:
             for attachment in document.attachments:
                 if (document.ref.source_id, attachment.source_id) not in held:
-                    await self._bring(connector, document, attachment, prepared)
+                    await self._bring(connector, row, document, attachment, prepared)
         return prepared
 
     async def _bring(
-        self, connector: Connector, document: Document, attachment: Attachment, prepared: Prepared
+        self, connector: Connector, row: Row, document: Document, attachment: Attachment, prepared: Prepared
     ) -> None:
         key = document.ref.source_id, attachment.source_id
         try:
@@ -80,7 +80,7 @@ class Filing:
             def read() -> AsyncIterator[bytes]:
                 return connector.download(attachment)
 
-            prepared.blobs[key] = await uploads.keep(self._db, self._blobs, read, self._limit)
+            prepared.blobs[key] = await uploads.keep(self._db, self._blobs, read, self._limit, row.org_id)
         except (RateLimited, Unauthorized):
             raise
         except Permanent as error:

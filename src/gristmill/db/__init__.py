@@ -1,6 +1,6 @@
 """PostgreSQL: the embedded server, connections, named queries, migrations, notifications."""
 
-from gristmill.db.pool import Database, Unavailable
+from gristmill.db.pool import Database, Unavailable, aside, sealed
 from gristmill.db.queries import Queries, Tx
 
-__all__ = ["Database", "Queries", "Tx", "Unavailable"]
+__all__ = ["Database", "Queries", "Tx", "Unavailable", "aside", "sealed"]

@@ -4,12 +4,16 @@ Every transaction is READ COMMITTED and short: nothing here waits for network, d
 is open. A connection that died while idle (server restarted, backend terminated) is noticed and replaced
 before it is used; one that dies in use surfaces as `Unavailable`, and nothing was committed unless the
 COMMIT itself was under way.
+
+`sealed` lets whoever serves a request add a last statement to its transactions, which commits with them or rolls them
+back; `aside` leaves it out of those that are not what was asked for.
 """
 
 import logging
 import select
-from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, contextmanager
+from contextvars import ContextVar
 from datetime import timedelta
 from typing import Any
 
@@ -26,6 +30,23 @@ _LOST = (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout)
 
 
 _KEYWORDS: Any = {"autocommit": True, "application_name": "gristmill"}
+Seal = Callable[[Tx], Awaitable[None]]
+_seal: ContextVar[Seal | None] = ContextVar("seal", default=None)
+
+
+@contextmanager
+def sealed(seal: Seal | None) -> Generator[None]:
+    """Run `seal` last in every transaction that begins in this block."""
+    before = _seal.set(seal)
+    try:
+        yield
+    finally:
+        _seal.reset(before)
+
+
+def aside() -> AbstractContextManager[None]:
+    """Transactions of this block are not what was asked for: they are not sealed."""
+    return sealed(None)
 
 
 class Unavailable(Transient):
@@ -67,6 +88,8 @@ class Database:
         """One transaction: committed at the end of the block, rolled back when it raises."""
         async with self.connection(large=large) as connection, connection.transaction():
             yield connection
+            if (seal := _seal.get()) is not None:
+                await seal(connection)
 
     @asynccontextmanager
     async def connection(self, *, large: bool = False) -> AsyncGenerator[Tx]:

@@ -27,7 +27,7 @@ from datetime import timedelta
 from typing import TypeVar
 from uuid import uuid4
 
-from gristmill import clock, faults
+from gristmill import clock, faults, measures
 from gristmill.db import Database, Unavailable
 from gristmill.embedding import pacing, store
 from gristmill.embedding.embedder import Paced
@@ -84,7 +84,8 @@ class Governor:
         """The answer to `request`, sent when its turn comes, and again while it fails for a reason that passes."""
         patience = self._patience[query]
         while True:
-            patience -= await (self._query_turn if query else self._turn)(tokens, patience)
+            with measures.waiting("queries" if query else "documents"):
+                patience -= await (self._query_turn if query else self._turn)(tokens, patience)
             try:
                 answer = await request()
             except Transient as error:

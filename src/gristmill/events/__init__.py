@@ -33,6 +33,7 @@ from gristmill.events.outbox import (
 )
 from gristmill.events.store import (
     Recorded,
+    backlog,
     read,
     sweep,
 )
@@ -73,6 +74,7 @@ __all__ = [
     "Recorded",
     "ReindexAccepted",
     "announce_ready",
+    "backlog",
     "put_in_order",
     "read",
     "record",

@@ -6,7 +6,7 @@ events are in the outbox, and the next who looks puts them in order. Locks: rows
 """
 
 from gristmill import jobs
-from gristmill.db import Database, Tx
+from gristmill.db import Database, Tx, aside
 from gristmill.events import store
 from gristmill.jobs import NewJob
 from gristmill.work import DeliverEvents
@@ -25,8 +25,9 @@ async def put_in_order(db: Database) -> bool:
     """Put in order all that is committed by now; False when another is at it, who may have missed the last."""
     moved = 1
     while moved > 0:
-        async with db.transaction() as tx:
-            moved = await sequence(tx)
+        with aside():
+            async with db.transaction() as tx:
+                moved = await sequence(tx)
     return moved == 0
 
 

@@ -1,10 +1,11 @@
 -- name: insert
--- Writes events in their order; one without a cause has that of its item.
+-- Writes events in their order; one without a cause has that of its item. A base that is nobody's is an error.
 with written as (
-    insert into outbox (base_id, type, subject, cause, data)
-    select e.base, e.type, e.subject, coalesce(e.cause, i.cause), e.data
+    insert into outbox (base_id, org_id, type, subject, cause, data)
+    select e.base, o.org_id, e.type, e.subject, coalesce(e.cause, i.cause), e.data
       from rows from (json_to_recordset(%(events)s::json) as (base uuid, type text, subject uuid, cause uuid, data jsonb))
            with ordinality as e(base, type, subject, cause, data, n)
+      left join owner o on o.lane = e.base::text
       left join item i on i.id = e.subject
      order by e.n)
 select pg_notify('event', '');
@@ -22,19 +23,30 @@ select completed, failed from base_became_ready(%(base)s);
 select event_sequence(%(limit)s);
 
 -- name: events
--- Events after a place in the order.
-select seq, base_id, type, subject, cause, data, at from event
- where seq > %(after)s and (%(base)s::uuid is null or base_id = %(base)s)
+-- Events of an organisation after a place in its order.
+select seq, org_id, place, base_id, type, subject, cause, data, at from event
+ where org_id = %(org)s and place > %(after)s and (%(base)s::uuid is null or base_id = %(base)s)
    and (%(types)s::text[] is null or type = any (%(types)s))
- order by seq limit %(limit)s;
+ order by place limit %(limit)s;
+
+-- name: news
+-- Events of all organisations after a number.
+select seq, org_id, place, base_id, type, subject, cause, data, at from event
+ where seq > %(after)s order by seq limit %(limit)s;
 
 -- name: head
--- The last place that was given.
+-- The last number that was given.
 select seq from event_head;
 
+-- name: heads
+-- The last place that each organisation was given, up to a number.
+select p.org_id, coalesce((select min(e.place) - 1 from event e where e.org_id = p.org_id and e.seq > %(upto)s), p.place)
+       as place
+  from event_place p;
+
 -- name: oldest
--- The first place that is not swept yet.
-select min(seq) from event;
+-- The first place of an organisation that is not swept yet.
+select min(place) from event where org_id = %(org)s;
 
 -- name: sweep
 -- Events that are older than they are kept.
@@ -43,45 +55,47 @@ delete from event where seq in (
 
 -- name: due_webhooks
 -- Active webhooks that want one of the events after a place: each is told how far to go.
-update webhook w set wanted = %(head)s
+update webhook w set wanted = (select p.place from event_place p where p.org_id = w.org_id)
  where w.status = 'active' and exists (
-       select from event e where e.seq > %(after)s and e.seq <= %(head)s
+       select from event e where e.seq > %(after)s and e.seq <= %(head)s and e.org_id = w.org_id
           and (w.base_id is null or e.base_id = w.base_id) and (w.types is null or e.type = any (w.types)))
 returning w.id;
 
 -- name: insert_webhook
--- Creates a webhook at the present end of the order.
-insert into webhook (id, url, description, secret, base_id, types, cursor)
-select %(id)s, %(url)s, %(description)s, %(secret)s, %(base)s, %(types)s::text[], h.seq from event_head h
-returning id, url, description, secret, base_id, types, status, cursor, attempts, failing_since, error_code,
+-- Creates a webhook at the present end of its organisation's order.
+insert into webhook (id, org_id, url, description, secret, base_id, types, cursor)
+select %(id)s, %(org)s, %(url)s, %(description)s, %(secret)s, %(base)s, %(types)s::text[],
+       coalesce((select p.place from event_place p where p.org_id = %(org)s), 0)
+returning id, org_id, url, description, secret, base_id, types, status, cursor, attempts, failing_since, error_code,
           error_message, delivered, delivered_at, created_at, updated_at;
 
 -- name: webhook
 -- One webhook.
-select id, url, description, secret, base_id, types, status, cursor, attempts, failing_since, error_code,
+select id, org_id, url, description, secret, base_id, types, status, cursor, attempts, failing_since, error_code,
        error_message, delivered, delivered_at, created_at, updated_at
-  from webhook where id = %(id)s;
+  from webhook where id = %(id)s and (%(org)s::uuid is null or org_id = %(org)s);
 
 -- name: lock_webhook
 -- One webhook, the caller's alone until the transaction ends.
-select id, url, description, secret, base_id, types, status, cursor, attempts, failing_since, error_code,
+select id, org_id, url, description, secret, base_id, types, status, cursor, attempts, failing_since, error_code,
        error_message, delivered, delivered_at, created_at, updated_at
   from webhook where id = %(id)s for no key update;
 
 -- name: webhooks
 -- Webhooks, oldest first, after a cursor.
-select id, url, description, secret, base_id, types, status, cursor, attempts, failing_since, error_code,
+select id, org_id, url, description, secret, base_id, types, status, cursor, attempts, failing_since, error_code,
        error_message, delivered, delivered_at, created_at, updated_at
-  from webhook where %(after)s::uuid is null or id > %(after)s order by id limit %(limit)s;
+  from webhook where org_id = %(org)s and (%(after)s::uuid is null or id > %(after)s) order by id limit %(limit)s;
 
 -- name: change_webhook
 -- Changes a webhook. One that is active from now on is wanted up to the present end of the order.
 update webhook w
    set url = %(url)s, description = %(description)s, types = %(types)s::text[], status = %(status)s, attempts = 0,
        failing_since = null, error_code = null, error_message = null, updated_at = clock_now(),
-       wanted = case when %(status)s = 'active' then greatest(w.wanted, h.seq) else w.wanted end
-  from event_head h where w.id = %(id)s
-returning w.id, w.url, w.description, w.secret, w.base_id, w.types, w.status, w.cursor, w.attempts, w.failing_since,
+       wanted = case when %(status)s = 'active' then greatest(w.wanted, (
+           select p.place from event_place p where p.org_id = w.org_id)) else w.wanted end
+ where w.id = %(id)s
+returning w.id, w.org_id, w.url, w.description, w.secret, w.base_id, w.types, w.status, w.cursor, w.attempts, w.failing_since,
           w.error_code, w.error_message, w.delivered, w.delivered_at, w.created_at, w.updated_at;
 
 -- name: delete_webhook
@@ -138,9 +152,10 @@ update dead_letter set outcome = 'redriven' where webhook_id = %(webhook)s and o
 -- name: go_from
 -- paused | active -> active, from a place on.
 update webhook w
-   set status = 'active', cursor = %(cursor)s, wanted = greatest(w.wanted, h.seq), attempts = 0, failing_since = null,
-       error_code = null, error_message = null, updated_at = clock_now()
-  from event_head h where w.id = %(id)s;
+   set status = 'active', cursor = %(cursor)s, attempts = 0, failing_since = null, error_code = null,
+       error_message = null, updated_at = clock_now(),
+       wanted = greatest(w.wanted, (select p.place from event_place p where p.org_id = w.org_id))
+ where w.id = %(id)s;
 
 -- name: forsaken
 -- Active webhooks that have something to deliver and no living job.
@@ -148,6 +163,12 @@ select w.id from webhook w
  where w.status = 'active' and w.wanted > w.cursor
    and not exists (select from job j where j.subject = w.id and j.kind = 'deliver_events' and j.state <> 'dead')
  order by w.id limit %(limit)s for no key update skip locked;
+
+-- name: backlog
+-- How far events lag behind: the age of the oldest that has no place, and the webhooks that have something to deliver.
+select coalesce(extract(epoch from clock_now() - min(o.at)), 0)::float8 as lag_seconds,
+       (select count(*)::int from webhook w where w.status = 'active' and w.wanted > w.cursor) as webhooks
+  from outbox o;
 
 -- name: anything_to_order
 -- Whether a webhook may be waiting for events that are not in order yet.

@@ -7,6 +7,7 @@ from typing import Any, NewType
 from uuid import UUID
 
 from gristmill.db import Queries, Tx
+from gristmill.organisation import OrgId
 
 queries = Queries(__package__ or "gristmill.events")
 
@@ -52,13 +53,24 @@ async def sequence(tx: Tx) -> int:
 
 
 async def head(tx: Tx) -> int:
-    """The last place that was given."""
+    """The last number that was given, of all organisations."""
     return (await queries.values(tx, "head"))[0]
 
 
-async def oldest(tx: Tx) -> int | None:
-    """The first place that is not swept yet."""
-    return (await queries.values(tx, "oldest"))[0]
+@dataclass(frozen=True)
+class _Head:
+    org_id: OrgId
+    place: int
+
+
+async def heads(tx: Tx, upto: int) -> dict[OrgId, int]:
+    """The last place of each organisation, up to a number."""
+    return {row.org_id: row.place for row in await queries.many(tx, _Head, "heads", upto=upto)}
+
+
+async def oldest(tx: Tx, org: OrgId) -> int | None:
+    """The first place of an organisation that is not swept yet."""
+    return (await queries.values(tx, "oldest", org=org))[0]
 
 
 async def due_webhooks(tx: Tx, *, after: int, head: int) -> list[WebhookId]:
@@ -68,9 +80,12 @@ async def due_webhooks(tx: Tx, *, after: int, head: int) -> list[WebhookId]:
 
 @dataclass(frozen=True)
 class Recorded:
-    """An event as it is read."""
+    """An event as it is read. `place` is its number within its organisation, by which readers know it; `seq` is
+    known to nobody outside."""
 
     seq: int
+    org_id: OrgId
+    place: int
     base_id: UUID | None
     type: str
     subject: UUID | None
@@ -79,24 +94,44 @@ class Recorded:
     at: datetime
 
 
+async def news(tx: Tx, *, after: int, limit: int) -> list[Recorded]:
+    """Events of all organisations after a number."""
+    return await queries.many(tx, Recorded, "news", after=after, limit=limit)
+
+
 async def read(
     tx: Tx,
+    org: OrgId,
     *,
     after: int,
     limit: int,
     types: Sequence[str] | None = None,
     base_id: UUID | None = None,
 ) -> list[Recorded]:
-    """Events after a place in the order."""
+    """Events of an organisation after a place in its order."""
     return await queries.many(
         tx,
         Recorded,
         "events",
+        org=org,
         after=after,
         limit=limit,
         types=None if types is None else list(types),
         base=base_id,
     )
+
+
+@dataclass(frozen=True)
+class Backlog:
+    """How far events lag behind."""
+
+    lag_seconds: float
+    webhooks: int
+
+
+async def backlog(tx: Tx) -> Backlog:
+    """How old the oldest event without a place is, and how many webhooks have something to deliver."""
+    return await queries.one(tx, Backlog, "backlog")
 
 
 async def sweep(tx: Tx, retention: timedelta) -> int:

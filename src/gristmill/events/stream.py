@@ -14,7 +14,7 @@ is told, and where some may have been missed the follower is told to look again 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -28,6 +28,7 @@ from gristmill.errors import LimitReached, Transient
 from gristmill.events import store
 from gristmill.events.order import put_in_order
 from gristmill.events.store import Recorded
+from gristmill.organisation import LOCAL, OrgId
 
 log = logging.getLogger(__name__)
 
@@ -46,10 +47,11 @@ _MOST_ITEMS = 2_000  # of one round; more are told as one `reload`
 
 @dataclass(frozen=True)
 class Filter:
-    """What a follower wants to hear of."""
+    """What a follower wants to hear of, of its own organisation."""
 
     base_id: UUID | None = None
     types: frozenset[str] | None = None
+    org: OrgId = LOCAL
 
     @property
     def items(self) -> bool:
@@ -58,23 +60,34 @@ class Filter:
 
     def event(self, event: Recorded) -> bool:
         """Whether `event` is wanted."""
-        return (self.types is None or event.type in self.types) and self.base(event.base_id)
+        return (
+            event.org_id == self.org
+            and (self.types is None or event.type in self.types)
+            and self.base(event.base_id)
+        )
 
     def base(self, base_id: UUID | None) -> bool:
-        """Whether this base is watched."""
+        """Whether this base is watched, if it is of the organisation."""
         return self.base_id is None or base_id == self.base_id
+
+    def change(self, base_id: UUID | None, batch: "Batch") -> bool:
+        """Whether a change of an item of this base is wanted; None stands for all bases of the organisation."""
+        return base_id is None or (batch.owners.get(base_id) == self.org and self.base(base_id))
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """What is told at once. `place` is the last event that is behind a follower once it has the batch; `reload` are
-    bases whose items have to be looked at anew, None for all; `gap`: events after this one were swept unseen."""
+    """What is told at once. `places` are the last events that are behind a follower once it has the batch, by its
+    organisation; `place` is that of one follower's own batch. `reload` are bases whose items have to be looked at anew,
+    None for all; `owners` says whose the bases of items are; `gap`: events after this one were swept unseen."""
 
     place: int
     events: Sequence[Recorded] = ()
     items: Sequence[Item] = ()
     reload: Sequence[UUID | None] = ()
     gap: int | None = None
+    places: Mapping[OrgId, int] = field(default_factory=dict[OrgId, int])
+    owners: Mapping[UUID, OrgId] = field(default_factory=dict[UUID, OrgId])
     wire: dict[Filter, bytes] = field(default_factory=dict[Filter, bytes])
 
     def written(self, wanted: Filter, write: Callable[["Batch", Filter], bytes]) -> bytes:
@@ -87,7 +100,10 @@ class Batch:
         """Whether any of it is wanted."""
         return any(map(wanted.event, self.events)) or (
             wanted.items
-            and (any(wanted.base(item.base_id) for item in self.items) or any(map(wanted.base, self.reload)))
+            and any(
+                wanted.change(base_id, self)
+                for base_id in (*(item.base_id for item in self.items), *self.reload)
+            )
         )
 
     def __len__(self) -> int:
@@ -134,6 +150,7 @@ class Broadcaster:
         self._wake, self._joined, self._ready = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._closing = False
         self._head = 0
+        self._places: dict[OrgId, int] = {}
         self._soon = False
         self._items_at = 0.0
         self._mark: datetime | None = None
@@ -167,26 +184,28 @@ class Broadcaster:
         one every `HEARTBEAT`, is empty, and tells the place alone."""
         follower = await self._join(wanted)
         try:
-            place = self._head if after is None else min(after, self._head)
-            yield Batch(place, gap=await self._gap(place))
+            org = wanted.org
+            place = self._place(org) if after is None else min(after, self._place(org))
+            yield Batch(place, gap=await self._gap(org, place))
             while not self._closing:
                 if follower.behind:
                     follower.behind = False  # from here on what is new waits in the queue
-                    target = self._head
+                    target = self._place(org)
                     async for batch in self._history(wanted, place, target):
                         yield batch
                     place = target
                     if follower.missed:
                         follower.missed = False
-                        yield Batch(place, reload=[wanted.base_id])
+                        whose = {} if wanted.base_id is None else {wanted.base_id: org}
+                        yield Batch(place, reload=[wanted.base_id], owners=whose)
                     continue
                 if (batch := follower.take()) is not None:
-                    place = batch.place
+                    place = batch.places.get(org, place)
                     yield batch
                 elif await clock.wait(follower.wake, HEARTBEAT):
                     follower.wake.clear()
                 elif not follower.behind:
-                    place = self._head  # all that was wanted up to here has been told
+                    place = self._place(org)  # all that was wanted up to here has been told
                     yield Batch(place)
         finally:
             self._leave(follower)
@@ -220,22 +239,27 @@ class Broadcaster:
             self._joined.clear()
             self._ready.clear()
 
-    async def _gap(self, place: int) -> int | None:
+    def _place(self, org: OrgId) -> int:
+        return self._places.get(org, 0)
+
+    async def _gap(self, org: OrgId, place: int) -> int | None:
         """The place after which the first events that are left stand, when some before them were swept."""
-        if place == self._head:
+        if place == self._place(org):
             return None
         async with self._db.connection() as tx:
-            oldest = await store.oldest(tx)
-        first = self._head + 1 if oldest is None else oldest
+            oldest = await store.oldest(tx, org)
+        first = self._place(org) + 1 if oldest is None else oldest
         return first - 1 if place + 1 < first else None
 
     async def _history(self, wanted: Filter, place: int, target: int) -> AsyncGenerator[Batch]:
         types = None if wanted.types is None else sorted(wanted.types)
         while place < target:
             async with self._db.connection() as tx:
-                found = await store.read(tx, after=place, limit=_PAGE, types=types, base_id=wanted.base_id)
-            events = [event for event in found if event.seq <= target]
-            place = events[-1].seq if len(found) == _PAGE and len(events) == len(found) else target
+                found = await store.read(
+                    tx, wanted.org, after=place, limit=_PAGE, types=types, base_id=wanted.base_id
+                )
+            events = [event for event in found if event.place <= target]
+            place = events[-1].place if len(found) == _PAGE and len(events) == len(found) else target
             if events:
                 yield Batch(place, events)
 
@@ -266,6 +290,7 @@ class Broadcaster:
         self._soon = not await put_in_order(self._db)
         async with self._db.connection() as tx:
             self._head = await store.head(tx)
+            self._places = await store.heads(tx, self._head)
             self._mark = await catalog.changes_mark(tx)
         self._shown.clear()
         self._ready.set()
@@ -281,10 +306,12 @@ class Broadcaster:
         self._soon = not await put_in_order(self._db)
         while True:
             async with self._db.connection() as tx:
-                found = await store.read(tx, after=self._head, limit=_PAGE)
+                found = await store.news(tx, after=self._head, limit=_PAGE)
             if found:
                 self._head = found[-1].seq
-                self._tell(Batch(self._head, found))
+                places = {event.org_id: event.place for event in found}
+                self._places |= places
+                self._tell(Batch(self._head, found, places=places))
             if len(found) < _PAGE:
                 break
         watched = [follower.wanted for follower in self._followers if follower.wanted.items]
@@ -300,10 +327,15 @@ class Broadcaster:
             changed = await catalog.changes(tx, since, bases)
             fresh = [one for one in changed if self._shown.get(one.id) != one.updated_at]
             self._shown = {one.id: one.updated_at for one in changed if one.updated_at >= mark}
+            if not fresh:
+                return
+            found = await catalog.find_bases(tx, list({one.base_id for one in fresh}))
+            owners: dict[UUID, OrgId] = {base.id: base.org_id for base in found.values()}
             if len(fresh) > _MOST_ITEMS:
-                self._tell(Batch(self._head, reload=sorted({one.base_id for one in fresh})))
-            elif fresh:
-                self._tell(Batch(self._head, items=await catalog.find_items(tx, [one.id for one in fresh])))
+                self._tell(Batch(self._head, reload=sorted(owners), owners=owners))
+            else:
+                items = await catalog.find_items(tx, [one.id for one in fresh])
+                self._tell(Batch(self._head, items=items, owners=owners))
 
     def _tell(self, batch: Batch) -> None:
         concerned: dict[Filter, bool] = {}

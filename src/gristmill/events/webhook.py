@@ -14,6 +14,7 @@ from uuid import UUID
 
 from gristmill.db import Tx
 from gristmill.events.store import Recorded, WebhookId, queries
+from gristmill.organisation import OrgId
 
 Status = Literal["active", "paused"]
 
@@ -23,6 +24,7 @@ class Webhook:
     """A row of `webhook`."""
 
     id: WebhookId
+    org_id: OrgId
     url: str
     description: str
     secret: bytes
@@ -57,6 +59,7 @@ class DeadLetter:
 async def insert(
     tx: Tx,
     webhook_id: WebhookId,
+    org: OrgId,
     *,
     url: str,
     description: str,
@@ -70,6 +73,7 @@ async def insert(
         Webhook,
         "insert_webhook",
         id=webhook_id,
+        org=org,
         url=url,
         description=description,
         secret=secret,
@@ -78,9 +82,9 @@ async def insert(
     )
 
 
-async def find(tx: Tx, webhook_id: WebhookId) -> Webhook | None:
-    """One webhook."""
-    return await queries.maybe(tx, Webhook, "webhook", id=webhook_id)
+async def find(tx: Tx, webhook_id: WebhookId, org: OrgId | None = None) -> Webhook | None:
+    """One webhook; with `org`, if it is that organisation's."""
+    return await queries.maybe(tx, Webhook, "webhook", id=webhook_id, org=org)
 
 
 async def lock(tx: Tx, webhook_id: WebhookId) -> Webhook | None:
@@ -88,9 +92,9 @@ async def lock(tx: Tx, webhook_id: WebhookId) -> Webhook | None:
     return await queries.maybe(tx, Webhook, "lock_webhook", id=webhook_id)
 
 
-async def find_all(tx: Tx, *, limit: int, after: WebhookId | None = None) -> list[Webhook]:
-    """Webhooks in the order of their making."""
-    return await queries.many(tx, Webhook, "webhooks", limit=limit, after=after)
+async def find_all(tx: Tx, org: OrgId, *, limit: int, after: WebhookId | None = None) -> list[Webhook]:
+    """Webhooks of an organisation in the order of their making."""
+    return await queries.many(tx, Webhook, "webhooks", org=org, limit=limit, after=after)
 
 
 async def change(
@@ -120,6 +124,7 @@ async def due(tx: Tx, webhook: Webhook, limit: int) -> list[Recorded]:
         tx,
         Recorded,
         "events",
+        org=webhook.org_id,
         after=webhook.cursor,
         limit=limit,
         types=webhook.types,
@@ -145,7 +150,7 @@ async def refused(tx: Tx, webhook: Webhook, before: int, code: str, message: str
 
 async def give_up(tx: Tx, webhook_id: WebhookId, event: Recorded) -> None:
     """active → paused, before an event that is a dead letter from now on."""
-    await queries.run(tx, "give_up", id=webhook_id, seq=event.seq, type=event.type, base=event.base_id)
+    await queries.run(tx, "give_up", id=webhook_id, seq=event.place, type=event.type, base=event.base_id)
 
 
 async def dead_letters(tx: Tx, webhook_id: WebhookId, *, limit: int, before: int | None) -> list[DeadLetter]:

@@ -128,10 +128,10 @@ class Deliverer:
             if answer.error is not None:
                 return await self._refused(job, hook, before, event, answer.error)
             async with self._db.transaction() as tx:
-                if not await webhook.delivered(tx, hook, before, event.seq):
+                if not await webhook.delivered(tx, hook, before, event.place):
                     break
                 await jobs.fence(tx, job)
-            before = event.seq
+            before = event.place
         return Snooze(timedelta(0))
 
     async def _due(self, job: Job) -> tuple[Webhook | None, list[Recorded]]:
@@ -156,7 +156,7 @@ class Deliverer:
                 await jobs.complete(tx, job)
                 log.error(
                     "webhook paused: an event was given up",
-                    extra={"webhook": hook.id, "event": event.seq, "code": error.code},
+                    extra={"webhook": hook.id, "event": event.place, "code": error.code},
                 )
                 return Done()
             await jobs.fence(tx, job)
@@ -167,7 +167,7 @@ class Deliverer:
 
 def message_id(hook: Webhook, event: Recorded) -> str:
     """By what a receiver knows an event again."""
-    return f"{hook.id.hex}_{event.seq}"
+    return f"{hook.id.hex}_{event.place}"
 
 
 def body_of(event: Recorded) -> bytes:
@@ -175,7 +175,7 @@ def body_of(event: Recorded) -> bytes:
     told: dict[str, Any] = {
         "type": event.type,
         "timestamp": event.at.astimezone(UTC).isoformat().replace("+00:00", "Z"),
-        "id": str(event.seq),
+        "id": str(event.place),
         "baseId": None if event.base_id is None else str(event.base_id),
         "subject": None if event.subject is None else str(event.subject),
         "correlationId": None if event.cause is None else str(event.cause),

@@ -31,6 +31,7 @@ from gristmill.ingest.processors import Conversion, Processor, check, pause
 from gristmill.jobs import Done, Job, NewJob, Outcome, Snooze
 from gristmill.operations.conversions import call_off
 from gristmill.operations.originals import Originals
+from gristmill.organisation import LOCAL, own
 from gristmill.sources import Source
 from gristmill.work import CancelConversion, CheckFileProcessing, IndexDocument
 
@@ -120,7 +121,7 @@ class Converter:
         work = CheckFileProcessing.of(job)
         try:
             await faults.point("convert.starting")
-            remote_id = await self._upload(work, processor, source)
+            remote_id = await self._upload(job, processor, source)
         except WorkError:
             async with self._db.transaction() as tx:
                 await jobs.fence(tx, job)
@@ -139,11 +140,14 @@ class Converter:
             raise
         return Snooze(pause(conversion))
 
-    async def _upload(self, work: CheckFileProcessing, processor: Processor, source: Source) -> str | None:
+    async def _upload(self, job: Job, processor: Processor, source: Source) -> str | None:
+        async with self._db.connection() as tx:
+            org = await jobs.owner(tx, job.lane) or LOCAL
         original = await source.read()
         try:
             reading = await asyncio.to_thread(read.begin, original)
-            if read.digest_of(processor.identity, reading.input).hex() != work.content:
+            digest = own(org, read.digest_of(processor.identity, reading.input))
+            if digest.hex() != CheckFileProcessing.of(job).content:
                 return None
             with tempfile.TemporaryDirectory(dir=self._originals.scratch, prefix="gristmill-send-") as folder:
                 path = original.path or Path(folder) / "original"

@@ -24,7 +24,7 @@ from datetime import timedelta
 import numpy as np
 from numpy.typing import NDArray
 
-from gristmill import clock, faults
+from gristmill import clock, faults, measures
 from gristmill.catalog import BaseId
 from gristmill.embedding import Embedder
 from gristmill.errors import Transient, WorkError
@@ -198,6 +198,7 @@ class Embedding:
                 known[digest] = vector
         took = time.monotonic() - started
         self._went_well(len(batch), took)
+        measures.batch("embed", len(batch))
         return self._joined(batch, known, made, took)
 
     async def _made(

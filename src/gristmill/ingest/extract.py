@@ -34,6 +34,7 @@ from gristmill.ingest.readers import Asset, Embedded, Part, ReaderPool, ReadLimi
 from gristmill.ingest.stage import Stage
 from gristmill.operations import uploads
 from gristmill.operations.originals import Originals
+from gristmill.organisation import own
 from gristmill.sources import Original
 
 CUTTERS = 2  # threads that decode and cut
@@ -84,7 +85,7 @@ class Extractor:
         async def once() -> AsyncGenerator[bytes]:
             yield data
 
-        blob = await uploads.keep(self._db, self._originals.blobs, once)
+        blob = await uploads.keep(self._db, self._originals.blobs, once, org=document.base.org_id)
         document.original = blob.hash
         document.validators = {**reading.original.metadata, "reader": reading.reader}
 
@@ -171,7 +172,10 @@ class Extractor:
                             await self._keep_asset(document, result, begun)
                         case Report():
                             document.warnings = [*result.warnings]
-                            document.inline = [bytes.fromhex(digest) for digest in result.recognised]
+                            document.inline = [
+                                own(document.base.org_id, bytes.fromhex(digest))
+                                for digest in result.recognised
+                            ]
 
     async def _resume(self, document: Document, reading: read.Reading) -> tuple[int, int]:
         """The last page that need not be read again, and where what follows it begins in the content."""
@@ -186,7 +190,7 @@ class Extractor:
         return found.page - 1, found.start
 
     async def _keep_embedded(self, document: Document, found: Embedded) -> None:
-        blob = await uploads.keep_file(self._db, self._originals.blobs, found.path)
+        blob = await uploads.keep_file(self._db, self._originals.blobs, found.path, document.base.org_id)
         await asyncio.to_thread(found.path.unlink)
         one = EmbeddedDocument(len(document.embedded) + 1, found.name, blob.hash, blob.size)
         if document.holds(one):
@@ -196,7 +200,7 @@ class Extractor:
 
     async def _keep_asset(self, document: Document, found: Asset, begun: int) -> None:
         """`begun` is where the content begins that the reader counts from."""
-        blob = await uploads.keep_file(self._db, self._originals.blobs, found.path)
+        blob = await uploads.keep_file(self._db, self._originals.blobs, found.path, document.base.org_id)
         place = begun + found.start
         document.add_asset(
             ContentAsset(

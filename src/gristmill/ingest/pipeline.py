@@ -12,13 +12,14 @@ still wanted: after a deletion or a newer version, nothing more is written.
 
 import asyncio
 import json
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
-from gristmill import catalog, events, faults, jobs
+from gristmill import catalog, events, faults, jobs, measures
 from gristmill.catalog import Base, BaseId, BaseStatus, ItemId, Opened
 from gristmill.db import Database, Tx
 from gristmill.embedding import Embedder, Embedders, embed_each
@@ -111,6 +112,7 @@ class Pipeline:
             self._progress.forget(document)
             document.end()
             stage.drop(document)
+            _measure(document)
 
     async def failed(self, tx: Tx, job: Job, error: GristmillError) -> None:
         """The job is dead: say so on the item, in the same transaction; and on the base when it is at fault."""
@@ -194,7 +196,8 @@ class Pipeline:
                 document.digest, document.size = document.item.live_content, document.item.size_bytes or 0
                 await self._leave(document)
                 return
-            reading = await self._planned(document, original, await self._extractor.begin(original))
+            begun = replace(await self._extractor.begin(original), org=document.base.org_id)
+            reading = await self._planned(document, original, begun)
             document.digest, document.size = reading.digest, reading.size
             if document.is_unchanged and await self._leave(document, simple=reading.is_simple):
                 return
@@ -306,7 +309,9 @@ class Pipeline:
             found = await publish.vectors(tx, [base_id], hashes)
             if missing := [digest for digest in hashes if digest not in found]:
                 others = [
-                    other for other in await catalog.find_alike(tx, identity, _ALIKE) if other != base_id
+                    other
+                    for other in await catalog.find_alike(tx, base_id, identity, _ALIKE)
+                    if other != base_id
                 ]
                 if others:
                     found |= await publish.vectors(tx, others, missing)
@@ -334,6 +339,14 @@ async def _forget_other(db: Database, document: Document) -> None:
             await jobs.fence(tx, document.job)
             await publish.begin_again(tx, document.base.id, item.id, document.version)
         document.written.clear()
+
+
+def _measure(document: Document) -> None:
+    spent = document.spent
+    measures.stage("read", spent.read)
+    measures.stage("embed", spent.embed)
+    measures.stage("write", spent.write)
+    measures.stage("all", time.monotonic() - spent.began)
 
 
 def _remove(original: Original) -> None:

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from gristmill.errors import NoText, Permanent, Transient, Unreadable, Unsupported
 from gristmill.ingest.readers import plain, shapes
 from gristmill.ingest.readers.results import Part
+from gristmill.organisation import LOCAL, OrgId, own
 from gristmill.sources import Original
 from gristmill.sources.page import to_markdown
 
@@ -53,6 +54,7 @@ class Reading:
     size: int
     input: bytes  # SHA-256 of the bytes
     head: bytes = b""  # the first of them
+    org: OrgId = LOCAL  # whose content it becomes
 
     @property
     def is_simple(self) -> bool:
@@ -62,7 +64,7 @@ class Reading:
     @property
     def digest(self) -> bytes:
         """What the content is made from, and by what."""
-        return digest_of(self.reader, self.input)
+        return own(self.org, digest_of(self.reader, self.input))
 
     def parts(self) -> Iterator[tuple[Part, float]]:
         """The content, part by part, each with the share of the bytes that is read by then. Blocks: in a thread."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import TypeVar
 
-from gristmill import catalog, events, faults, jobs
+from gristmill import catalog, events, faults, jobs, measures
 from gristmill.catalog import BaseId, ContentAsset, EmbeddedDocument, NewPart, NewVersion, Whole
 from gristmill.db import Database, Tx, Unavailable
 from gristmill.errors import LeaseLost
@@ -99,6 +99,7 @@ class Writer:
             await jobs.progressed(tx, [one.document.job for one in writing if one.chunks and not one.ends])
             await self._publish(tx, [one.document for one in writing if one.ends])
         took = time.monotonic() - started
+        measures.batch("write", len(writing))
         for one in writing:
             _wrote(one, took)
         await faults.point("index.batch_written")

@@ -150,6 +150,12 @@ select (select count(*) from (
 select kind, state::text as state, count(*)::int as count, min(created_at) as oldest_at
   from job where %(lane)s::text is null or lane = %(lane)s group by kind, state order by kind, state;
 
+-- name: counts_by_lane
+-- Living jobs by lane, kind and state; lanes of other organisations than one are told as one.
+select case when o.org_id = %(org)s then j.lane else 'other' end as lane, j.kind, j.state::text as state,
+       count(*)::int as count
+  from job j left join owner o on o.lane = j.lane group by 1, 2, 3 order by 1, 2, 3;
+
 -- name: recent
 -- Jobs done in the last minute, of one lane or of all.
 select count(*)::int from job_history
@@ -172,6 +178,7 @@ select * from (
       from job_history) j
  where (%(state)s::text is null or state = %(state)s) and (%(kind)s::text is null or kind = %(kind)s)
    and (%(lane)s::text is null or lane = %(lane)s) and (%(subject)s::uuid is null or subject = %(subject)s)
+   and (%(org)s::uuid is null or lane in (select o.lane from owner o where o.org_id = %(org)s))
    and (%(before)s::uuid is null or id < %(before)s)
  order by id desc limit %(limit)s;
 
@@ -186,6 +193,14 @@ select * from (
            null, finished_at
       from job_history) j
  where id = %(id)s;
+
+-- name: own_lane
+-- A lane belongs to an organisation, for good.
+insert into owner (lane, org_id) values (%(lane)s, %(org)s) on conflict do nothing;
+
+-- name: owner
+-- Whose a lane is.
+select org_id from owner where lane = %(lane)s;
 
 -- name: now
 -- The only clock.

@@ -15,6 +15,7 @@ from psycopg.types.json import Jsonb
 from gristmill.db import Queries, Tx
 from gristmill.errors import GristmillError, LeaseLost
 from gristmill.jobs.job import Job, JobId
+from gristmill.organisation import OrgId
 
 queries = Queries(__package__ or "gristmill.jobs")
 
@@ -279,11 +280,47 @@ async def find_jobs(
     kind: str | None = None,
     lane: str | None = None,
     subject: UUID | None = None,
+    org: OrgId | None = None,
 ) -> list[Shown]:
-    """Jobs, newest first."""
+    """Jobs, newest first; with `org`, those of that organisation."""
     return await queries.many(
-        tx, Shown, "list", limit=limit, before=before, state=state, kind=kind, lane=lane, subject=subject
+        tx,
+        Shown,
+        "list",
+        limit=limit,
+        before=before,
+        state=state,
+        kind=kind,
+        lane=lane,
+        subject=subject,
+        org=org,
     )
+
+
+@dataclass(frozen=True)
+class LaneCount:
+    """How many jobs of a kind a lane has in a state."""
+
+    lane: str
+    kind: str
+    state: str
+    count: int
+
+
+async def counts_by_lane(tx: Tx, org: OrgId) -> list[LaneCount]:
+    """Living jobs by lane, kind and state; the lanes of other organisations are one, `other`."""
+    return await queries.many(tx, LaneCount, "counts_by_lane", org=org)
+
+
+async def own_lane(tx: Tx, lane: str, org: OrgId) -> None:
+    """Say whose a lane is, before its first job; it stays so after the last."""
+    await queries.run(tx, "own_lane", lane=lane, org=org)
+
+
+async def owner(tx: Tx, lane: str) -> OrgId | None:
+    """Whose a lane is."""
+    found = await queries.values(tx, "owner", lane=lane)
+    return found[0] if found else None
 
 
 async def find_job(tx: Tx, job_id: JobId) -> Shown | None:

@@ -1,6 +1,7 @@
 """Making, changing, restoring and deleting knowledge bases."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import psycopg
@@ -14,6 +15,7 @@ from gristmill.errors import Conflict
 from gristmill.events import BaseChanged, BaseCreated, BaseDeleted, BaseRestored
 from gristmill.jobs import JobId, NewJob
 from gristmill.operations import guards
+from gristmill.organisation import LOCAL, OrgId
 from gristmill.work import DeleteBase
 
 
@@ -27,8 +29,9 @@ async def create(
     on_restart: OnRestart = "resume",
     settings: Mapping[str, Any] | None = None,
     acl: Sequence[str] = (),
+    org: OrgId = LOCAL,
 ) -> Base:
-    """Create a base whose vectors `embedder` makes; its name must be free."""
+    """Create a base of `org` whose vectors `embedder` makes; its name must be free there."""
     async with db.transaction() as tx:
         created = await catalog.insert_base(
             tx,
@@ -41,6 +44,7 @@ async def create(
             on_restart=on_restart,
             settings=settings,
             acl=checked(acl),
+            org=org,
         )
         if created is None:
             raise Conflict(f"A knowledge base named {name!r} exists already.", code="base_name_taken")
@@ -59,15 +63,18 @@ async def patch(
     settings: Mapping[str, Any] | None = None,
     acl: Sequence[str] | None = None,
     restore_with: Embedder | None = None,
+    check: Callable[[datetime], None] | None = None,
 ) -> Base:
     """Change a base. Queued work goes on; what it has not read or listed yet is so by the new rules.
 
-    `restore_with` brings a failed base back, if it is the embedder that made the base's vectors.
+    `check` is told when it was last changed, and may refuse. `restore_with` brings a failed base back, if it is the embedder that made the base's vectors.
     """
     taken = Conflict(f"A knowledge base named {name!r} exists already.", code="base_name_taken")
     try:
         async with db.transaction() as tx:
             base = await guards.base_turn(tx, base_id)
+            if check is not None:
+                check(base.updated_at)
             if restore_with is not None:
                 await _restore(tx, base, restore_with)
             changed = await catalog.patch_base(

@@ -14,10 +14,12 @@ from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
+from gristmill import jobs
 from gristmill.catalog import BaseId, ItemId
 from gristmill.db import Tx
 from gristmill.jobs import JobId
 from gristmill.operations.health import queries
+from gristmill.organisation import LOCAL, OrgId
 
 ConnectorId = NewType("ConnectorId", UUID)
 RunId = NewType("RunId", UUID)
@@ -62,6 +64,7 @@ class Connector:
     created_at: datetime
     updated_at: datetime
     base_ids: list[BaseId]
+    org_id: OrgId = LOCAL
 
     @property
     def lane(self) -> str:
@@ -147,12 +150,13 @@ class Failed:
 
 
 async def insert(tx: Tx, connector: Connector) -> Connector | None:
-    """A new connector; None when its name is taken."""
+    """A new connector; None when its organisation has one of that name."""
     made = await queries.maybe(
         tx,
         Connector,
         "insert_connector",
         id=connector.id,
+        org=connector.org_id,
         name=connector.name,
         type=connector.type,
         config=Jsonb(connector.config),
@@ -164,6 +168,7 @@ async def insert(tx: Tx, connector: Connector) -> Connector | None:
     )
     if made is None:
         return None
+    await jobs.own_lane(tx, made.lane, made.org_id)
     await attach(tx, made.id, connector.base_ids)
     return replace(made, base_ids=sorted(connector.base_ids))
 
@@ -175,14 +180,17 @@ async def find(tx: Tx, connector_id: ConnectorId) -> Connector | None:
 
 async def find_all(
     tx: Tx,
+    org: OrgId,
     *,
     limit: int,
     after: ConnectorId | None = None,
     name: str | None = None,
     base_id: BaseId | None = None,
 ) -> list[Connector]:
-    """Connectors in the order of their making."""
-    return await queries.many(tx, Connector, "connectors", limit=limit, after=after, name=name, base=base_id)
+    """Connectors of an organisation in the order of their making."""
+    return await queries.many(
+        tx, Connector, "connectors", org=org, limit=limit, after=after, name=name, base=base_id
+    )
 
 
 async def attach(tx: Tx, connector_id: ConnectorId, bases: Sequence[BaseId]) -> list[BaseId]:

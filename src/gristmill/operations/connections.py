@@ -6,11 +6,13 @@
     delete              purge: what it filed is hidden and removed like any deletion; detach: it stays, and is followed
                         no longer
 
+A connector is of one organisation, and feeds bases of that one alone.
+
 Each is one transaction in the turns of the bases that are concerned. Killed before the commit: nothing was asked; after it:
 job, schedule, run and rows are there.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -23,12 +25,13 @@ from gristmill import catalog, events, faults, jobs
 from gristmill.catalog import Base, BaseId
 from gristmill.catalog.access import checked
 from gristmill.db import Database, Tx
-from gristmill.errors import Conflict, Invalid, NotFound
+from gristmill.errors import Conflict, NotFound
 from gristmill.jobs import Band, JobId, NewJob, Schedule
 from gristmill.operations import connection
 from gristmill.operations.connection import Connector, ConnectorId, Container, Identity, Kinds, Run, RunId
 from gristmill.operations.delete import hide
 from gristmill.operations.health import queries
+from gristmill.organisation import LOCAL, OrgId
 from gristmill.vault import Vault
 from gristmill.work import SyncAccess, SyncConnector
 
@@ -74,8 +77,10 @@ def about(connector_id: ConnectorId) -> str:
     return f"connector:{connector_id}"
 
 
-async def create(db: Database, vault: Vault, kinds: Kinds, new: NewConnector) -> Connector:
-    """A connector that runs by its schedule from now on."""
+async def create(
+    db: Database, vault: Vault, kinds: Kinds, new: NewConnector, org: OrgId = LOCAL
+) -> Connector:
+    """A connector of `org` that runs by its schedule from now on."""
     config, credentials = kinds.checked(new.type, new.config, new.credentials)
     _check_crons(new.schedule, new.acl_schedule)
     connector_id = ConnectorId(uuid4())
@@ -83,10 +88,10 @@ async def create(db: Database, vault: Vault, kinds: Kinds, new: NewConnector) ->
     row = Connector(
         connector_id, new.name, new.type, config, vault.seal(credentials or "", about(connector_id)), new.schedule,
         new.acl_schedule, new.enabled, None if new.acl is None else checked(new.acl), None, None, None, None, None,
-        None, now, now, sorted(set(new.base_ids)),
+        None, now, now, sorted(set(new.base_ids)), org,
     )  # fmt: skip
     async with db.transaction() as tx:
-        await _bases_exist(tx, row.base_ids)
+        await _bases_exist(tx, row.base_ids, org)
         made = await connection.insert(tx, row)
         if made is None:
             raise _taken(new.name)
@@ -96,22 +101,33 @@ async def create(db: Database, vault: Vault, kinds: Kinds, new: NewConnector) ->
 
 
 async def change(
-    db: Database, vault: Vault, kinds: Kinds, connector_id: ConnectorId, changes: Changes
+    db: Database,
+    vault: Vault,
+    kinds: Kinds,
+    connector_id: ConnectorId,
+    changes: Changes,
+    check: Callable[[datetime], None] | None = None,
 ) -> Connector:
     """Change a connector. With another configuration, or other bases, the next run reads everything anew, and what is
     there already is skipped by its hash."""
     _check_crons(*filter(None, (changes.schedule, changes.acl_schedule)))
+    wanted = None if changes.base_ids is None else set(changes.base_ids)
     async with db.connection() as tx:
         old = await known(tx, connector_id)
+        await _bases_exist(
+            tx, wanted or (), old.org_id
+        )  # before the turn of another organisation's is waited for
     config, credentials = None, None
     if changes.config is not None or changes.credentials is not None:
         config, credentials = kinds.checked(old.type, changes.config or old.config, changes.credentials)
     sealed = None if credentials is None else vault.seal(credentials, about(connector_id))
-    wanted = None if changes.base_ids is None else set(changes.base_ids)
     try:
         async with db.transaction() as tx:
             turns = await _turns(tx, {*old.base_ids, *(wanted or ())})
+            await queries.values(tx, "lock_connector", id=connector_id)
             old = await known(tx, connector_id)
+            if check is not None:
+                check(old.updated_at)
             if not await _write(tx, old, changes, config, sealed):
                 raise _taken(changes.name)
             if wanted is not None:
@@ -262,7 +278,7 @@ async def _feed(
     tx: Tx, old: Connector, wanted: set[BaseId], turns: dict[BaseId, Base], on_detach: OnDelete
 ) -> None:
     """Feed exactly these bases from now on."""
-    await _bases_exist(tx, wanted)
+    await _bases_exist(tx, wanted, old.org_id)
     gone = await connection.detach(tx, old.id, sorted(set(old.base_ids) - wanted))
     if on_detach == "purge":
         await _purge(tx, turns, gone)
@@ -312,11 +328,11 @@ def _check_crons(*crons: str) -> None:
         jobs.next_time(cron, datetime.now(UTC))
 
 
-async def _bases_exist(tx: Tx, bases: Sequence[BaseId] | set[BaseId]) -> None:
+async def _bases_exist(tx: Tx, bases: Sequence[BaseId] | set[BaseId], org: OrgId) -> None:
     found = await catalog.find_bases(tx, list(bases))
     for base_id in bases:
-        if base_id not in found:
-            raise Invalid(f"There is no knowledge base {base_id}.", code="base_not_found")
+        if base_id not in found or found[base_id].org_id != org:
+            raise NotFound(f"There is no knowledge base {base_id}.", code="base_not_found")
 
 
 def _taken(name: str | None) -> Conflict:

@@ -4,7 +4,8 @@ One transaction in the base's turn, so that what is filed below the item meanwhi
 From the commit on, every read goes by the new list.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Any
 
 from gristmill import catalog
@@ -22,12 +23,15 @@ async def describe(
     acl: Sequence[str] | None = None,
     inherit: bool = False,
     metadata: dict[str, Any] | None = None,
+    check: Callable[[datetime], None] | None = None,
 ) -> Item:
-    """Change what is given; `inherit` takes the item's own list away."""
+    """Change what is given; `check` is told when the item was last changed, and may refuse; `inherit` takes the item's own list away."""
     entries = None if acl is None else checked(acl)
     async with db.transaction() as tx:
         await guards.base_turn(tx, base_id)
         item = await guards.item_exists(tx, item_id)
+        if check is not None:
+            check(item.updated_at)
         if inherit or entries is not None:
             await catalog.set_acl(tx, item.id, None if inherit else entries)
         if metadata is not None:

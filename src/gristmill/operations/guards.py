@@ -45,7 +45,7 @@ async def parent_takes_children(tx: Tx, base: Base, parent_id: ItemId | None) ->
     """The container to file under; None for the base itself. Never one that is being deleted."""
     if parent_id is None:
         return None
-    parent = await item_exists(tx, parent_id)
+    parent = await item_exists(tx, parent_id, Viewer(None, base.org_id))
     _of_base(parent, base)
     if not parent.is_container:
         raise Invalid(f"Item {parent_id} is a {parent.type}, which holds no items.", code="not_a_container")
@@ -55,7 +55,7 @@ async def parent_takes_children(tx: Tx, base: Base, parent_id: ItemId | None) ->
 async def outermost_selected(tx: Tx, base: Base, ids: Sequence[ItemId]) -> list[Item]:
     """The selected items, each once, without those below another selected one; all of this base."""
     wanted = list(dict.fromkeys(ids))
-    found = await catalog.find_items(tx, wanted)
+    found = await catalog.find_items(tx, wanted, base.org_id)
     for missing in set(wanted) - {item.id for item in found}:
         raise NotFound(f"There is no item {missing}.", code="item_not_found")
     for item in found:

@@ -13,11 +13,13 @@ from gristmill import jobs
 from gristmill.catalog import BaseId, ItemId
 from gristmill.db import Database, Queries, Tx
 from gristmill.jobs import NewJob
+from gristmill.organisation import LOCAL, OrgId
 from gristmill.work import DeleteBase, DeleteSubtree
 
 queries = Queries(__package__ or "gristmill.operations")
 
 _MOST = 100
+_OF_ALL = 10_000  # of all organisations, when one asks
 _CHUNK = 100  # deletions that one recovery job takes
 
 
@@ -60,14 +62,22 @@ _CHECKS = {
 }
 
 
-async def violations(tx: Tx) -> list[Violation]:
-    """What is broken: nothing, in a healthy system."""
+PROMISES = tuple(dict.fromkeys(promise for promise, _, _ in _CHECKS.values()))
+
+
+async def violations(tx: Tx, org: OrgId | None = None) -> list[Violation]:
+    """What is broken: nothing, in a healthy system. With `org`, for what is that organisation's; what is nobody's is the
+    local one's."""
     found: list[Violation] = []
     for name, (promise, detail, advice) in _CHECKS.items():
-        parameters: dict[str, Any] = {"limit": _MOST}
+        parameters: dict[str, Any] = {"limit": _MOST if org is None else _OF_ALL}
         if name in ("stuck", "unremoved", "unanalysed"):
             parameters["base"] = None
         subjects = await queries.values(tx, name, **parameters)
+        if org is not None and name != "unheld":
+            subjects = await queries.values(tx, "of_organisation", ids=subjects, org=org)
+        elif org not in (None, LOCAL):
+            subjects = []
         found += [Violation(promise, str(subject), detail, advice) for subject in subjects]
     return found
 

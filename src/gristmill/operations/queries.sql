@@ -38,6 +38,15 @@ select i.id, i.base_id from item i join base b on b.id = i.base_id
    and (%(base)s::uuid is null or i.base_id = %(base)s)
  order by i.id limit %(limit)s;
 
+-- name: of_organisation
+-- Those of these items, bases and runs that are an organisation's; items that are gone, by their chunks.
+select s.id from unnest(%(ids)s::uuid[]) s(id)
+ where exists (select from item i join base b on b.id = i.base_id where i.id = s.id and b.org_id = %(org)s)
+    or exists (select from base b where b.id = s.id and b.org_id = %(org)s)
+    or exists (select from chunk c join base b on b.id = c.base_id where c.item_id = s.id and b.org_id = %(org)s)
+    or exists (select from connector_run r join connector c on c.id = r.connector_id where r.id = s.id and c.org_id = %(org)s)
+ limit 100;
+
 -- name: unremoved_bases
 -- Bases that are being deleted without a living job that removes them.
 select b.id from base b
@@ -169,8 +178,9 @@ returning id;
 
 -- name: insert_connector
 -- A connector, unless its name is taken.
-insert into connector (id, name, type, config, credentials, schedule, acl_schedule, enabled, acl)
-values (%(id)s, %(name)s, %(type)s, %(config)s, %(credentials)s, %(schedule)s, %(acl_schedule)s, %(enabled)s, %(acl)s::text[])
+insert into connector (id, org_id, name, type, config, credentials, schedule, acl_schedule, enabled, acl)
+values (%(id)s, %(org)s, %(name)s, %(type)s, %(config)s, %(credentials)s, %(schedule)s, %(acl_schedule)s, %(enabled)s,
+        %(acl)s::text[])
 on conflict do nothing
 returning *, array[]::uuid[] as base_ids;
 
@@ -180,12 +190,17 @@ select c.*, array(select b.base_id from connector_base b join base on base.id = 
                    where b.connector_id = c.id order by b.base_id) as base_ids
   from connector c where c.id = %(id)s;
 
+-- name: lock_connector
+-- Nobody else changes this connector until the transaction ends.
+select id from connector where id = %(id)s for no key update;
+
 -- name: connectors
--- Connectors in the order of their making, after a cursor; of one name, of one base.
+-- Connectors of an organisation in the order of their making, after a cursor; of one name, of one base.
 select c.*, array(select b.base_id from connector_base b join base on base.id = b.base_id and base.status <> 'deleting'
                    where b.connector_id = c.id order by b.base_id) as base_ids
   from connector c
- where (%(after)s::uuid is null or c.id > %(after)s) and (%(name)s::text is null or lower(c.name) = lower(%(name)s))
+ where c.org_id = %(org)s
+   and (%(after)s::uuid is null or c.id > %(after)s) and (%(name)s::text is null or lower(c.name) = lower(%(name)s))
    and (%(base)s::uuid is null or exists (select from connector_base b where b.connector_id = c.id and b.base_id = %(base)s))
  order by c.id limit %(limit)s;
 
@@ -197,7 +212,7 @@ update connector c
        acl_schedule = coalesce(%(acl_schedule)s, c.acl_schedule), enabled = coalesce(%(enabled)s, c.enabled),
        acl = case when %(acl_given)s then %(acl)s::text[] else c.acl end, updated_at = clock_now()
  where c.id = %(id)s and not exists (
-     select from connector o where lower(o.name) = lower(%(name)s) and o.id <> c.id)
+     select from connector o where o.org_id = c.org_id and lower(o.name) = lower(%(name)s) and o.id <> c.id)
 returning id;
 
 -- name: attach_bases

@@ -23,7 +23,8 @@ from datetime import timedelta
 from pathlib import Path
 
 from gristmill import catalog, faults
-from gristmill.db import Database
+from gristmill.db import Database, aside
+from gristmill.organisation import LOCAL, OrgId, own
 from gristmill.sources.blobs import Blob, Blobs
 
 _AT_ONCE = 100  # names that the store is asked to remove in one call
@@ -32,32 +33,40 @@ _STALE = timedelta(hours=1)  # since the last write to a temporary: whoever wrot
 
 
 async def keep(
-    db: Database, blobs: Blobs, read: Callable[[], AsyncIterable[bytes]], limit: int | None = None
+    db: Database,
+    blobs: Blobs,
+    read: Callable[[], AsyncIterable[bytes]],
+    limit: int | None = None,
+    org: OrgId = LOCAL,
 ) -> Blob:
-    """Store what `read` gives; it is asked for again if storing took so long that the bytes were given up."""
+    """Store what `read` gives, for `org`; it is asked for again if storing took so long that the bytes were given up."""
 
     async def announce(blob: Blob) -> None:
         async with db.connection() as tx:
             await catalog.announce_name(tx, blob.name)
         await faults.point("uploads.announced")
 
-    while True:
-        blob = await blobs.put(read(), limit, announce)
-        await faults.point("uploads.stored")
-        async with db.transaction() as tx:
-            name = await catalog.keep_blob(tx, blob.hash, blob.size, blob.name)
-        if name != blob.name:
-            await _remove(db, blobs, [blob.name])
-        if name is not None:
-            return replace(blob, name=name)
+    with aside():  # an upload is not what was asked for: the item that uses it is
+        while True:
+            blob = await blobs.put(read(), limit, announce)
+            await faults.point("uploads.stored")
+            kept = own(org, blob.hash)
+            async with db.transaction() as tx:
+                name = await catalog.keep_blob(tx, kept, blob.size, blob.name)
+            if name != blob.name:
+                await _remove(db, blobs, [blob.name])
+            if name is not None:
+                return replace(blob, hash=kept, name=name)
 
 
-async def keep_file(db: Database, blobs: Blobs, path: Path) -> Blob:
+async def keep_file(db: Database, blobs: Blobs, path: Path, org: OrgId = LOCAL) -> Blob:
     """Store a file of this machine; bytes that are kept already are used again, and not sent anew."""
     digest, size = await asyncio.to_thread(_hashed, path)
     async with db.connection() as tx:
-        name = await catalog.touch_blob(tx, digest)
-    return Blob(digest, size, name) if name is not None else await keep(db, blobs, lambda: _pieces(path))
+        name = await catalog.touch_blob(tx, own(org, digest))
+    if name is not None:
+        return Blob(own(org, digest), size, name)
+    return await keep(db, blobs, lambda: _pieces(path), org=org)
 
 
 def _hashed(path: Path) -> tuple[bytes, int]:
@@ -73,8 +82,9 @@ async def _pieces(path: Path) -> AsyncGenerator[bytes]:
 
 async def release(db: Database, blobs: Blobs, hashes: Sequence[bytes]) -> None:
     """Let go of blobs: those that nothing uses leave the store."""
-    async with db.transaction() as tx:
-        doomed = await catalog.doom_blobs(tx, hashes)
+    with aside():
+        async with db.transaction() as tx:
+            doomed = await catalog.doom_blobs(tx, hashes)
     if doomed:
         await empty_store(db, blobs)
 

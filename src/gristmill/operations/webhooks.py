@@ -5,19 +5,20 @@ webhooks are locked before rows of jobs. A secret is sealed by the vault, and to
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import UUID, uuid4
 
 from gristmill import catalog, events, jobs
-from gristmill.catalog import BaseId
+from gristmill.catalog import BaseId, Viewer
 from gristmill.db import Database, Tx
 from gristmill.errors import Conflict, NotFound
 from gristmill.events import signature, webhook
 from gristmill.events.order import wake
 from gristmill.events.webhook import Status, Webhook, WebhookId
 from gristmill.events.webhooks import Answer, Sender
+from gristmill.organisation import LOCAL, OrgId
 from gristmill.vault import Vault
 
 TEST = "Test"  # the type of what a test sends; no event has it
@@ -37,36 +38,46 @@ async def create(
     db: Database,
     vault: Vault,
     *,
+    org: OrgId = LOCAL,
     url: str,
     description: str = "",
     secret: str | None = None,
     base_id: UUID | None = None,
     types: Sequence[str] | None = None,
 ) -> tuple[Webhook, str]:
-    """A webhook that is sent what happens from now on, and its secret."""
+    """A webhook of `org` that is sent what happens there from now on, and its secret."""
     webhook_id = WebhookId(uuid4())
     secret = secret or signature.new_secret()
     sealed = vault.seal(secret, str(webhook_id))
     await events.put_in_order(db)  # what has happened by now is not sent
     async with db.transaction() as tx:
-        if base_id is not None and await catalog.find_base(tx, BaseId(base_id)) is None:
+        if base_id is not None and await catalog.find_base(tx, BaseId(base_id), Viewer(None, org)) is None:
             raise NotFound(f"There is no knowledge base {base_id}.", code="base_not_found")
         made = await webhook.insert(
             tx,
             webhook_id,
+            org,
             url=url,
             description=description,
             secret=sealed,
             base_id=base_id,
             types=types or None,
         )
+        await jobs.own_lane(tx, f"webhook:{webhook_id}", org)
     return made, secret
 
 
-async def change(db: Database, webhook_id: WebhookId, changes: Changes) -> Webhook:
+async def change(
+    db: Database,
+    webhook_id: WebhookId,
+    changes: Changes,
+    check: Callable[[datetime], None] | None = None,
+) -> Webhook:
     """Change a webhook; made active, it goes on where it was, with a dead letter first if there is one."""
     async with db.transaction() as tx:
         old = await _locked(tx, webhook_id)
+        if check is not None:
+            check(old.updated_at)
         changed = await webhook.change(
             tx,
             webhook_id,

@@ -14,11 +14,17 @@ from gristmill.doors.api import (
     item,
     items,
     jobs,
+    keys,
+    metrics,
     problems,
+    schema,
     search,
     webhooks,
 )
-from gristmill.doors.api.context import Context, reads_only
+from gristmill.doors.api.authorise import authorise
+from gristmill.doors.api.caller import is_loopback
+from gristmill.doors.api.context import Context
+from gristmill.doors.api.entrance import Entrance
 from gristmill.doors.api.gate import Gate
 
 
@@ -30,18 +36,38 @@ def create(context: Context) -> FastAPI:
         version=__version__,
         docs_url=None,
         redoc_url=None,
-        dependencies=[Depends(reads_only)],
+        dependencies=[Depends(authorise)],
     )
     app.state.context = context
+    schema.install(app)
     problems.register(app)
-    for door in (bases, items, files, item, content, assets, search, jobs, events, webhooks, connectors):
+    for door in (
+        bases,
+        items,
+        files,
+        item,
+        content,
+        assets,
+        search,
+        jobs,
+        events,
+        webhooks,
+        connectors,
+        keys,
+    ):
         app.include_router(door.router, prefix="/api")
     app.include_router(connectors.runs, prefix="/api")
     app.include_router(health.router)
+    app.include_router(metrics.router)
     app.add_api_route("/", _welcome, include_in_schema=False)
     app.add_middleware(
+        Entrance, db=context.db, settings=context.settings, vault=context.vault, meters=context.meters
+    )
+    # Beyond loopback nobody is trusted for where they are, and a host name proves nothing.
+    names = context.settings.allowed_hosts or (None if not is_loopback(context.settings.host) else [])
+    app.add_middleware(
         Gate,
-        hosts=["localhost", context.settings.host],
+        hosts=None if names is None else ["localhost", context.settings.host, *names],
         max_body=context.settings.max_request_mb * 2**20,
         max_upload=context.settings.max_upload_mb * 2**20,
     )

@@ -5,12 +5,15 @@ from datetime import datetime
 from typing import Annotated, Literal, Self
 from uuid import UUID
 
-from fastapi import APIRouter, Query
-from pydantic import Field
+from fastapi import APIRouter, Query, Response
+from pydantic import Field, StrictBool, StrictInt
 
 from gristmill import catalog, jobs
-from gristmill.catalog import ADMIN, Base, BaseId, BaseStatus, OnRestart, Reuse
-from gristmill.doors.api.context import AsViewer, Context, InContext, PathBase
+from gristmill.catalog import Base, BaseId, BaseStatus, OnRestart, Reuse
+from gristmill.catalog.access import EVERYBODY
+from gristmill.doors.api.caller import Caller
+from gristmill.doors.api.context import Asking, AsViewer, Context, InContext, PathBase
+from gristmill.doors.api.match import IfMatch, tagged, unchanged
 from gristmill.doors.api.wire import (
     Acl,
     Asked,
@@ -35,7 +38,8 @@ class Chunking(Asked):
     """How documents of the base are cut."""
 
     max_tokens: (
-        Annotated[int, Field(ge=32, le=8192, description="Longest chunk, in the embedder's tokens.")] | None
+        Annotated[StrictInt, Field(ge=32, le=8192, description="Longest chunk, in the embedder's tokens.")]
+        | None
     ) = None
 
 
@@ -44,7 +48,9 @@ class Options(Asked):
     cost."""
 
     ignore: Annotated[Patterns, Field(description="Patterns as in .gitignore, left out.")] | None = None
-    include_hidden: Annotated[bool, Field(description="Take in names that begin with a dot.")] | None = None
+    include_hidden: (
+        Annotated[StrictBool, Field(description="Take in names that begin with a dot.")] | None
+    ) = None
     asset_reuse: (
         Annotated[Reuse, Field(description="When what was said of an equal image before will do.")] | None
     ) = None
@@ -157,8 +163,8 @@ def _know_processor(context: Context, name: str | None) -> None:
 
 
 @router.post("", status_code=201)
-async def create_base(body: NewBase, context: InContext) -> BaseOut:
-    """Create a knowledge base."""
+async def create_base(body: NewBase, context: InContext, caller: Asking, response: Response) -> BaseOut:
+    """Create a knowledge base. Who is no admin, and names no access list, makes it for its own principal."""
     embedder = context.embedders.get(body.embedder or context.settings.embedder)
     _know_processor(context, body.file_processor_id)
     chunking = body.chunking.model_dump(by_alias=True, exclude_none=True)
@@ -170,9 +176,18 @@ async def create_base(body: NewBase, context: InContext) -> BaseOut:
         file_processor=body.file_processor_id,
         on_restart=body.on_restart,
         settings=body.settings.model_dump(by_alias=True, exclude_none=True),
-        acl=body.acl,
+        acl=body.acl if "acl" in body.model_fields_set else _own_list(caller),
+        org=caller.org,
     )
+    tagged(response, created.updated_at)
     return BaseOut.of(created, {})
+
+
+def _own_list(caller: Caller) -> list[str]:
+    """For whose eyes a base is when nothing is said: only admins', but who made it must see it."""
+    if caller.viewer.is_admin or caller.key is None:
+        return []
+    return [EVERYBODY] if caller.key.email is None else [f"user_email:{caller.key.email}"]
 
 
 @router.get("")
@@ -201,21 +216,29 @@ async def list_bases(
 
 
 @router.get("/{base_id}")
-async def get_base(base_id: PathBase, context: InContext, viewer: AsViewer) -> BaseOut:
+async def get_base(base_id: PathBase, context: InContext, viewer: AsViewer, response: Response) -> BaseOut:
     """One knowledge base."""
     async with context.db.connection() as tx:
         base = await guards.base_exists(tx, base_id, viewer)
         counts = await catalog.count_items(tx, [base.id], viewer)
+    tagged(response, base.updated_at)
     return BaseOut.of(base, counts[base.id])
 
 
 @router.patch("/{base_id}")
-async def patch_base(base_id: PathBase, body: ChangedBase, context: InContext) -> BaseOut:
+async def patch_base(
+    base_id: PathBase,
+    body: ChangedBase,
+    context: InContext,
+    viewer: AsViewer,
+    response: Response,
+    if_match: IfMatch = None,
+) -> BaseOut:
     """Change a knowledge base; queued work is not disturbed."""
     chunking = body.chunking.model_dump(by_alias=True, exclude_none=True) if body.chunking else None
     _know_processor(context, body.file_processor_id)
     async with context.db.connection() as tx:
-        base = await guards.base_exists(tx, base_id)
+        base = await guards.base_exists(tx, base_id, viewer)
     await bases.patch(
         context.db,
         base_id,
@@ -226,8 +249,9 @@ async def patch_base(base_id: PathBase, body: ChangedBase, context: InContext) -
         settings=body.settings and body.settings.model_dump(by_alias=True, exclude_none=True),
         acl=body.acl,
         restore_with=context.embedders.get(base.embedder) if body.status == "ready" else None,
+        check=lambda updated_at: unchanged(if_match, updated_at),
     )
-    return await get_base(base_id, context, ADMIN)
+    return await get_base(base_id, context, viewer, response)
 
 
 @router.delete("/{base_id}", status_code=202)

@@ -1,12 +1,13 @@
 """`/api/connectors` and `/api/connector-runs`: tools that are followed, their runs, logs and accounts.
 
-Credentials go in and never come out: no answer has a field for them.
+Credentials go in and never come out: no answer has a field for them. Whose a connector or a run is that a path names was
+looked at before (`authorise.py`).
 """
 
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter, Body, Query
+from fastapi import APIRouter, Body, Query, Response
 from pydantic import SecretStr
 
 from gristmill.catalog import BaseId
@@ -26,7 +27,8 @@ from gristmill.doors.api.connector import (
     SyncIn,
     SyncOut,
 )
-from gristmill.doors.api.context import InContext, PathConnector, PathRun
+from gristmill.doors.api.context import Asking, InContext, PathConnector, PathRun
+from gristmill.doors.api.match import IfMatch, tagged, unchanged
 from gristmill.doors.api.wire import ErrorBody, Limit, Page
 from gristmill.errors import Conflict, WorkError
 from gristmill.operations import connection, connections
@@ -38,7 +40,7 @@ runs = APIRouter(prefix="/connector-runs", tags=["connectors"])
 
 
 @router.post("", status_code=201)
-async def create_connector(asked: NewConnectorIn, context: InContext) -> ConnectorOut:
+async def create_connector(asked: NewConnectorIn, context: InContext, caller: Asking) -> ConnectorOut:
     """Follow a tool from now on, by its schedule."""
     new = NewConnector(
         name=asked.name,
@@ -51,21 +53,25 @@ async def create_connector(asked: NewConnectorIn, context: InContext) -> Connect
         base_ids=[BaseId(base) for base in asked.knowledge_base_ids],
         acl=asked.acl,
     )
-    return ConnectorOut.of(await connections.create(context.db, context.vault, context.kinds, new))
+    return ConnectorOut.of(
+        await connections.create(context.db, context.vault, context.kinds, new, caller.org)
+    )
 
 
 @router.get("")
 async def list_connectors(
     context: InContext,
+    caller: Asking,
     name: Annotated[str | None, Query(max_length=200)] = None,
     base_id: Annotated[UUID | None, Query(alias="baseId")] = None,
     limit: Limit = 100,
     cursor: UUID | None = None,
 ) -> Page[ConnectorOut]:
-    """All connectors, oldest first."""
+    """Connectors of the organisation, oldest first."""
     async with context.db.connection() as tx:
         found = await connection.find_all(
             tx,
+            caller.org,
             limit=limit,
             after=ConnectorId(cursor) if cursor else None,
             name=name,
@@ -78,15 +84,21 @@ async def list_connectors(
 
 
 @router.get("/{connector_id}")
-async def get_connector(connector_id: PathConnector, context: InContext) -> ConnectorOut:
+async def get_connector(connector_id: PathConnector, context: InContext, response: Response) -> ConnectorOut:
     """One connector."""
     async with context.db.connection() as tx:
-        return ConnectorOut.of(await connections.known(tx, connector_id))
+        found = await connections.known(tx, connector_id)
+    tagged(response, found.updated_at)
+    return ConnectorOut.of(found)
 
 
 @router.patch("/{connector_id}")
 async def change_connector(
-    connector_id: PathConnector, asked: ConnectorChange, context: InContext
+    connector_id: PathConnector,
+    asked: ConnectorChange,
+    context: InContext,
+    response: Response,
+    if_match: IfMatch = None,
 ) -> ConnectorOut:
     """Change a connector."""
     given = asked.knowledge_base_ids
@@ -102,9 +114,16 @@ async def change_connector(
         acl_given="acl" in asked.model_fields_set,
         on_detach=asked.on_detach,
     )
-    return ConnectorOut.of(
-        await connections.change(context.db, context.vault, context.kinds, connector_id, changes)
+    changed = await connections.change(
+        context.db,
+        context.vault,
+        context.kinds,
+        connector_id,
+        changes,
+        lambda seen: unchanged(if_match, seen),
     )
+    tagged(response, changed.updated_at)
+    return ConnectorOut.of(changed)
 
 
 @router.delete("/{connector_id}", status_code=202)
@@ -128,8 +147,8 @@ async def check_connector(connector_id: PathConnector, context: InContext) -> Ch
     """Ask the tool who the credentials are, now and once."""
     async with context.db.connection() as tx:
         found = await connections.known(tx, connector_id)
-    credentials = context.vault.open(found.credentials, connections.about(found.id))
     try:
+        credentials = context.vault.open(found.credentials, connections.about(found.id))
         account = await context.kinds.check(found.type, found.config, credentials)
     except WorkError as error:
         return CheckOut(ok=False, account=None, error=ErrorBody.of(error))

@@ -14,7 +14,7 @@ from fastapi.responses import StreamingResponse
 from starlette.types import Message, Send
 
 from gristmill import events
-from gristmill.doors.api.context import InContext
+from gristmill.doors.api.context import Asking, InContext
 from gristmill.doors.api.item import ItemOut
 from gristmill.doors.api.wire import JsonObject, Limit, Page, Wire
 from gristmill.errors import Invalid, Transient
@@ -47,7 +47,7 @@ class EventOut(Wire):
     def of(cls, event: Recorded) -> Self:
         """Show `event`."""
         return cls(
-            id=str(event.seq),
+            id=str(event.place),
             type=event.type,
             base_id=event.base_id,
             subject=event.subject,
@@ -60,6 +60,7 @@ class EventOut(Wire):
 @router.get("")
 async def list_events(
     context: InContext,
+    caller: Asking,
     after: Annotated[int, Query(ge=0, le=_LAST)] = 0,
     types: Annotated[str | None, Query(max_length=2_000)] = None,
     base_id: Annotated[UUID | None, Query(alias="baseId")] = None,
@@ -69,10 +70,10 @@ async def list_events(
     wanted = _wanted(types)
     await events.put_in_order(context.db)
     async with context.db.connection() as tx:
-        found = await events.read(tx, after=after, limit=limit, types=wanted, base_id=base_id)
+        found = await events.read(tx, caller.org, after=after, limit=limit, types=wanted, base_id=base_id)
     return Page(
         items=[EventOut.of(event) for event in found],
-        next_cursor=str(found[-1].seq if found else after),
+        next_cursor=str(found[-1].place if found else after),
     )
 
 
@@ -97,6 +98,7 @@ class EventStream(StreamingResponse):
 @router.get("/stream", response_class=EventStream)
 async def stream_events(
     context: InContext,
+    caller: Asking,
     after: Annotated[int | None, Query(ge=0, le=_LAST)] = None,
     types: Annotated[str | None, Query(max_length=2_000)] = None,
     base_id: Annotated[UUID | None, Query(alias="baseId")] = None,
@@ -107,7 +109,7 @@ async def stream_events(
     place = after
     if last_event_id is not None and last_event_id.isascii() and last_event_id.isdigit():
         place = min(int(last_event_id), _LAST)  # a browser that comes back sends both: this one is newer
-    filter_ = Filter(base_id, None if wanted is None else frozenset(wanted))
+    filter_ = Filter(base_id, None if wanted is None else frozenset(wanted), caller.org)
     batches = context.broadcaster.follow(filter_, place)
     first = await anext(batches)  # a refusal is told before the answer begins
     return EventStream(_sent(first, batches, filter_), headers={"Cache-Control": "no-store"})
@@ -131,7 +133,7 @@ def _write(batch: Batch, wanted: Filter) -> bytes:
     if batch.gap is not None:
         frames.append(_frame("gap", json.dumps({"upTo": str(batch.gap)})))
     frames += [
-        _frame(event.type, EventOut.of(event).model_dump_json(by_alias=True), event.seq)
+        _frame(event.type, EventOut.of(event).model_dump_json(by_alias=True), event.place)
         for event in batch.events
         if wanted.event(event)
     ]
@@ -139,12 +141,12 @@ def _write(batch: Batch, wanted: Filter) -> bytes:
         frames += [
             _frame(ITEM, ItemOut.of(item).model_dump_json(by_alias=True))
             for item in batch.items
-            if wanted.base(item.base_id)
+            if wanted.change(item.base_id, batch)
         ]
         frames += [
             _frame("reload", json.dumps({"baseId": None if base is None else str(base)}))
             for base in batch.reload
-            if base is None or wanted.base(base)
+            if wanted.change(base, batch)
         ]
     if not batch:
         frames.append(f":\nid: {batch.place}\n\n")

@@ -10,12 +10,13 @@ from fastapi import APIRouter, File, Form, UploadFile
 from pydantic import Json
 
 from gristmill.catalog import ItemId, NewItem, access
-from gristmill.doors.api.context import Context, InContext, PathBase
+from gristmill.doors.api.context import Asking, Context, InContext, PathBase
 from gristmill.doors.api.item import AddedOut
 from gristmill.doors.api.wire import Acl, JsonObject
 from gristmill.errors import Permanent
 from gristmill.operations import add, guards
 from gristmill.operations.uploads import keep, release
+from gristmill.organisation import OrgId
 from gristmill.sources import Original
 
 router = APIRouter(tags=["items"])
@@ -27,6 +28,7 @@ _PIECE = 1 << 20
 async def upload_files(
     base_id: PathBase,
     context: InContext,
+    caller: Asking,
     files: Annotated[list[UploadFile], File(description="One or many files.")],
     parent_id: Annotated[UUID | None, Form(alias="parentId")] = None,
     on_conflict: Annotated[add.OnConflict, Form(alias="onConflict")] = "rename",
@@ -41,7 +43,7 @@ async def upload_files(
     unused: list[bytes] = []
     try:
         for file in files:
-            entry = await _entry(context, file)
+            entry = await _entry(context, caller.org, file)
             entries.append(replace(entry, item=replace(entry.item, acl=allowed, metadata=metadata or {})))
         added = await add.add(
             context.db,
@@ -59,12 +61,14 @@ async def upload_files(
     return AddedOut.of(added)
 
 
-async def _entry(context: Context, file: UploadFile) -> add.Entry:
+async def _entry(context: Context, org: OrgId, file: UploadFile) -> add.Entry:
     """The file, its bytes stored; one that is too large to be read is refused by itself, and not stored."""
     name = "".join(c for c in PurePath(file.filename or "").name if c.isprintable())[:255] or "file"
     new = NewItem("file", name, f"upload:{name}", source={"name": name})
     try:
-        blob = await keep(context.db, context.originals.blobs, lambda: _pieces(file), context.originals.limit)
+        blob = await keep(
+            context.db, context.originals.blobs, lambda: _pieces(file), context.originals.limit, org
+        )
     except Permanent as error:
         return add.Entry(new, _Refused(error))
     return add.Entry(replace(new, blob=blob.hash, size_bytes=blob.size), None)

@@ -1,31 +1,44 @@
 """What a request must get past before any route: where it comes from, and how large it is.
 
 The server on loopback needs no key, so that no other program's web page may speak for its user: a `Host` that
-is not ours (a name that was made to point here) and an `Origin` that is not ours are both refused.
+is not ours (a name that was made to point here) and an `Origin` that is not ours are both refused. Answers tell browsers
+to guess nothing, to frame nothing and to keep nothing.
 """
 
 import ipaddress
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gristmill.doors.api.problems import problem
 
+# Unless an answer says otherwise itself.
+_SAFE = {
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+    "cache-control": "no-store",
+}
+
 
 class Gate:
     """Refuses strangers and oversize bodies."""
 
-    def __init__(self, app: ASGIApp, *, hosts: Sequence[str], max_body: int, max_upload: int) -> None:
-        self._app, self._hosts, self._max, self._max_upload = app, frozenset(hosts), max_body, max_upload
+    def __init__(self, app: ASGIApp, *, hosts: Sequence[str] | None, max_body: int, max_upload: int) -> None:
+        self._app, self._max, self._max_upload = app, max_body, max_upload
+        self._hosts = None if hosts is None else frozenset(hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the request through, or answer it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        send = _guarded(send)
         headers = Headers(scope=scope)
         if not self._is_ours(headers.get("host", "")):
             await problem(403, "foreign_host", "This server does not answer under that host name.")(
@@ -49,12 +62,23 @@ class Gate:
 
     def _is_ours(self, host: str) -> bool:
         name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
-        if name in self._hosts:
+        if self._hosts is None or name in self._hosts:
             return True
         try:
             return ipaddress.ip_address(name).is_loopback
         except ValueError:
             return False
+
+
+def _guarded(send: Send) -> Send:
+    async def guarded(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in _SAFE.items():
+                headers.setdefault(name, value)
+        await send(message)
+
+    return guarded
 
 
 def _counting(receive: Receive, most: int) -> Receive:

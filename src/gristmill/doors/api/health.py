@@ -8,7 +8,7 @@ from fastapi.responses import JSONResponse
 
 from gristmill import __version__, jobs
 from gristmill.db import Unavailable
-from gristmill.doors.api.context import InContext
+from gristmill.doors.api.context import Asking, InContext
 from gristmill.doors.api.wire import Wire
 from gristmill.operations import health, reconcile
 from gristmill.work import Reconcile
@@ -65,10 +65,10 @@ async def readyz(context: InContext) -> JSONResponse:
 
 
 @router.get("/api/health/invariants")
-async def invariants(context: InContext) -> Invariants:
-    """Check the promises against the database."""
+async def invariants(context: InContext, caller: Asking) -> Invariants:
+    """Check the promises against the database, for what is the organisation's."""
     async with context.db.connection() as tx:
-        found = await health.violations(tx)
+        found = await health.violations(tx, caller.org)
     return Invariants(violations=[Violation.model_validate(vars(violation)) for violation in found])
 
 

@@ -4,13 +4,14 @@ from datetime import datetime
 from typing import Annotated, Self
 from uuid import UUID
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 
 from gristmill import catalog, search
 from gristmill.catalog import Item, ItemId, ItemStatus
-from gristmill.doors.api.context import AsViewer, InContext, PathItem
+from gristmill.doors.api.context import Asking, AsViewer, InContext, PathItem
+from gristmill.doors.api.match import IfMatch, tagged, unchanged
 from gristmill.doors.api.wire import Acl, Asked, ErrorBody, JsonObject, Limit, Page, Stamped, Wire
-from gristmill.errors import GristmillError, Invalid
+from gristmill.errors import Forbidden, GristmillError, Invalid
 from gristmill.operations import add, delete, describe, guards
 
 router = APIRouter(prefix="/knowledge-items", tags=["items"])
@@ -159,15 +160,26 @@ class ChunkOut(Wire):
 
 
 @router.get("/{item_id}")
-async def get_item(item_id: PathItem, context: InContext, viewer: AsViewer) -> ItemOut:
+async def get_item(item_id: PathItem, context: InContext, viewer: AsViewer, response: Response) -> ItemOut:
     """One item: how far it is, and what went wrong if something did."""
     async with context.db.connection() as tx:
-        return ItemOut.of(await guards.item_exists(tx, item_id, viewer))
+        item = await guards.item_exists(tx, item_id, viewer)
+    tagged(response, item.updated_at)
+    return ItemOut.of(item)
 
 
 @router.patch("/{item_id}")
-async def patch_item(item_id: PathItem, body: ChangedItem, context: InContext) -> ItemOut:
-    """Change who may see an item, and what is said of it; what is searchable stays so."""
+async def patch_item(
+    item_id: PathItem,
+    body: ChangedItem,
+    context: InContext,
+    caller: Asking,
+    response: Response,
+    if_match: IfMatch = None,
+) -> ItemOut:
+    """Change who may see an item, and what is said of it; what is searchable stays so. The list is for admins to change."""
+    if "acl" in body.model_fields_set and not caller.viewer.is_admin:
+        raise Forbidden("Access lists are changed by admins.", code="role_too_low")
     async with context.db.connection() as tx:
         item = await guards.item_exists(tx, item_id)
     changed = await describe.describe(
@@ -177,7 +189,9 @@ async def patch_item(item_id: PathItem, body: ChangedItem, context: InContext) -
         acl=body.acl,
         inherit=body.acl is None and "acl" in body.model_fields_set,
         metadata=body.metadata,
+        check=lambda updated_at: unchanged(if_match, updated_at),
     )
+    tagged(response, changed.updated_at)
     return ItemOut.of(changed)
 
 

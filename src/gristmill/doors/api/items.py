@@ -11,7 +11,7 @@ from pydantic import Field, field_validator
 
 from gristmill import catalog
 from gristmill.catalog import BaseId, ItemId, ItemStatus, NewItem, access
-from gristmill.doors.api.context import AsViewer, Context, InContext, PathBase, PathItem
+from gristmill.doors.api.context import Asking, AsViewer, Context, InContext, PathBase, PathItem
 from gristmill.doors.api.item import AcceptedOut, AddedOut, ItemOut, RefusedItem, ReindexOut
 from gristmill.doors.api.wire import Acl, Asked, Body, JsonObject, Limit, Page, PathText, Patterns, Title
 from gristmill.errors import Invalid, Permanent
@@ -149,8 +149,11 @@ class ReindexSelection(Selection):
 
 
 @router.post("/knowledge-bases/{base_id}/items", status_code=202)
-async def add_items(base_id: PathBase, body: NewItems, context: InContext) -> AddedOut:
+async def add_items(base_id: PathBase, body: NewItems, context: InContext, caller: Asking) -> AddedOut:
     """Add items. An answer means that they are durably accepted, not yet searchable."""
+    for item in body.items:
+        if isinstance(item, NewFile | NewDirectory):
+            context.confine(caller, item.path)
     added = await add.add(
         context.db,
         base_id,

@@ -4,10 +4,10 @@ from datetime import datetime
 from typing import Annotated, Literal, Self
 from uuid import UUID
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Query
 
 from gristmill import jobs
-from gristmill.doors.api.context import InContext
+from gristmill.doors.api.context import Asking, InContext, PathJob
 from gristmill.doors.api.wire import JsonObject, Limit, Page, Wire
 from gristmill.errors import NotFound
 from gristmill.jobs import JobId
@@ -44,19 +44,10 @@ class JobOut(Wire):
         return cls.model_validate({**vars(job), "band": BANDS[job.band]})
 
 
-def _job_id(job_id: str) -> JobId:
-    try:
-        return JobId(UUID(job_id))
-    except ValueError:
-        raise NotFound(f"There is no job {job_id!r}.", code="job_not_found") from None
-
-
-PathJob = Annotated[JobId, Depends(_job_id)]
-
-
 @router.get("")
 async def list_jobs(
     context: InContext,
+    caller: Asking,
     state: State | None = None,
     kind: str | None = None,
     base_id: Annotated[UUID | None, Query(alias="baseId")] = None,
@@ -74,6 +65,7 @@ async def list_jobs(
             kind=kind,
             lane=str(base_id) if base_id else None,
             subject=item_id,
+            org=caller.org,
         )
     return Page(
         items=[JobOut.of(job) for job in found],

@@ -11,7 +11,9 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
+from gristmill.doors.api.rules import methods_of
 from gristmill.errors import (
+    Changed,
     Conflict,
     FieldError,
     Forbidden,
@@ -23,6 +25,7 @@ from gristmill.errors import (
     RequestError,
     TooLarge,
     Transient,
+    Unauthorised,
 )
 from gristmill.operations.reindex import SubtreeActive
 
@@ -30,9 +33,11 @@ log = logging.getLogger(__name__)
 
 STATUSES: Mapping[type[GristmillError], int] = {
     Invalid: 422,
+    Unauthorised: 401,
     Forbidden: 403,
     NotFound: 404,
     Conflict: 409,
+    Changed: 412,
     TooLarge: 413,
     LimitReached: 429,
     Permanent: 422,
@@ -71,16 +76,22 @@ def register(app: FastAPI) -> None:
 
 
 async def _ours(_request: Request, error: Exception) -> JSONResponse:
-    error = cast(GristmillError, error)
+    return told(cast(GristmillError, error))
+
+
+def told(error: GristmillError) -> JSONResponse:
+    """An error of ours as a problem document."""
     status = next((status for kind, status in STATUSES.items() if isinstance(error, kind)), 500)
     wait = getattr(error, "retry_after", None)
-    headers = {"Retry-After": str(max(1, math.ceil(wait.total_seconds() if wait else 1)))}
+    headers: dict[str, str] = {}
+    if status in (429, 503):
+        headers["Retry-After"] = str(max(1, math.ceil(wait.total_seconds() if wait else 1)))
+    elif status == HTTPStatus.UNAUTHORIZED:
+        headers["WWW-Authenticate"] = "Bearer"
     fields = error.fields if isinstance(error, RequestError) else ()
     if isinstance(error, SubtreeActive):
         fields = tuple(FieldError(str(item.id), f"{item.title} is {item.status}") for item in error.blocking)
-    return problem(
-        status, error.code, error.message, fields=fields, headers=headers if status in (429, 503) else None
-    )
+    return problem(status, error.code, error.message, fields=fields, headers=headers)
 
 
 async def _invalid(_request: Request, error: Exception) -> JSONResponse:
@@ -105,7 +116,10 @@ async def _framework(request: Request, error: Exception) -> JSONResponse:
         if error.status_code not in (404, 405)
         else f"{request.method} {request.url.path} is not served."
     )
-    return problem(error.status_code, code, detail, headers=dict(error.headers or {}))
+    headers = dict(error.headers or {})
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        headers["Allow"] = ", ".join(methods_of(request.url.path))  # the framework knows of one route alone
+    return problem(error.status_code, code, detail, headers=headers)
 
 
 async def _bug(request: Request, error: Exception) -> JSONResponse:

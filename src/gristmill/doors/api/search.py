@@ -5,12 +5,12 @@ from typing import Annotated, Self
 from uuid import UUID
 
 from fastapi import APIRouter
-from pydantic import AwareDatetime, Field
+from pydantic import Field, StrictBool, StrictInt
 
 from gristmill import catalog, search
 from gristmill.catalog import Base, BaseId, Viewer
 from gristmill.doors.api.context import AsViewer, Context, InContext, PathBase, PathItem
-from gristmill.doors.api.wire import Asked, Body, JsonObject, Wire
+from gristmill.doors.api.wire import Asked, Body, Instant, JsonObject, Wire
 from gristmill.operations import guards
 from gristmill.search.text import TermAt
 
@@ -29,10 +29,10 @@ class FiltersIn(Asked):
     parent_ids: Ids
     connector_ids: Ids
     metadata: Annotated[JsonObject, Field(default_factory=dict)]
-    created_after: AwareDatetime | None = None
-    created_before: AwareDatetime | None = None
-    updated_after: AwareDatetime | None = None
-    updated_before: AwareDatetime | None = None
+    created_after: Instant | None = None
+    created_before: Instant | None = None
+    updated_after: Instant | None = None
+    updated_before: Instant | None = None
 
     def filters(self) -> search.Filters:
         """As searching takes them."""
@@ -62,11 +62,11 @@ class Inquiry(Asked):
 class Question(Inquiry):
     """What to look for, how, and what to tell of it."""
 
-    limit: Annotated[int, Field(ge=1, le=100)] = 10
-    explain: bool = False
-    context: Annotated[int, Field(ge=0, le=5)] = 0
-    collapse: bool = False
-    rerank: bool = True
+    limit: Annotated[StrictInt, Field(ge=1, le=100)] = 10
+    explain: StrictBool = False
+    context: Annotated[StrictInt, Field(ge=0, le=5)] = 0
+    collapse: StrictBool = False
+    rerank: StrictBool = True
 
     def ask(self, viewer: Viewer) -> search.Ask:
         """As searching takes it."""
@@ -219,6 +219,7 @@ async def search_base(base_id: PathBase, body: Question, context: InContext, vie
     async with context.db.connection() as tx:
         base = await guards.base_exists(tx, base_id, viewer)
     hits = await context.searcher.search([_target(context, base, body)], body.ask(viewer))
+    context.meters.search_seconds.labels(body.mode).observe(time.perf_counter() - started)
     return _answer(hits, started)
 
 
@@ -234,6 +235,7 @@ async def search_bases(body: WideQuestion, context: InContext, viewer: AsViewer)
             bases = [await guards.base_exists(tx, base_id, viewer) for base_id in named]
     targets = [_target(context, base, body) for base in bases]
     hits = await context.searcher.search(targets, body.ask(viewer))
+    context.meters.search_seconds.labels(body.mode).observe(time.perf_counter() - started)
     return _answer(hits, started)
 
 

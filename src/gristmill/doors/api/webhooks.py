@@ -8,8 +8,9 @@ from uuid import UUID
 from fastapi import APIRouter, Response
 from pydantic import AfterValidator, Field, StringConstraints
 
-from gristmill.doors.api.context import InContext, PathWebhook
+from gristmill.doors.api.context import Asking, InContext, PathWebhook
 from gristmill.doors.api.events import TYPES
+from gristmill.doors.api.match import IfMatch, tagged, unchanged
 from gristmill.doors.api.wire import Asked, ErrorBody, Limit, Page, Stamped, Wire
 from gristmill.errors import NotFound
 from gristmill.events import signature, webhook
@@ -126,11 +127,12 @@ class TestOut(Wire):
 
 
 @router.post("", status_code=201)
-async def create_webhook(asked: NewWebhook, context: InContext) -> NewWebhookOut:
+async def create_webhook(asked: NewWebhook, context: InContext, caller: Asking) -> NewWebhookOut:
     """Have events sent somewhere from now on."""
     made, secret = await webhooks.create(
         context.db,
         context.vault,
+        org=caller.org,
         url=asked.url,
         description=asked.description,
         secret=asked.secret,
@@ -142,11 +144,13 @@ async def create_webhook(asked: NewWebhook, context: InContext) -> NewWebhookOut
 
 @router.get("")
 async def list_webhooks(
-    context: InContext, limit: Limit = 100, cursor: UUID | None = None
+    context: InContext, caller: Asking, limit: Limit = 100, cursor: UUID | None = None
 ) -> Page[WebhookOut]:
     """All webhooks, oldest first."""
     async with context.db.connection() as tx:
-        found = await webhook.find_all(tx, limit=limit, after=WebhookId(cursor) if cursor else None)
+        found = await webhook.find_all(
+            tx, caller.org, limit=limit, after=WebhookId(cursor) if cursor else None
+        )
     return Page(
         items=[WebhookOut.of(hook) for hook in found],
         next_cursor=str(found[-1].id) if len(found) == limit else None,
@@ -154,20 +158,31 @@ async def list_webhooks(
 
 
 @router.get("/{webhook_id}")
-async def get_webhook(webhook_id: PathWebhook, context: InContext) -> WebhookOut:
+async def get_webhook(webhook_id: PathWebhook, context: InContext, response: Response) -> WebhookOut:
     """One webhook."""
     async with context.db.connection() as tx:
         found = await webhook.find(tx, webhook_id)
     if found is None:
         raise NotFound(f"There is no webhook {webhook_id}.", code="webhook_not_found")
+    tagged(response, found.updated_at)
     return WebhookOut.of(found)
 
 
 @router.patch("/{webhook_id}")
-async def change_webhook(webhook_id: PathWebhook, asked: WebhookChange, context: InContext) -> WebhookOut:
+async def change_webhook(
+    webhook_id: PathWebhook,
+    asked: WebhookChange,
+    context: InContext,
+    response: Response,
+    if_match: IfMatch = None,
+) -> WebhookOut:
     """Change, pause or resume a webhook."""
     changes = webhooks.Changes(asked.url, asked.description, asked.types, asked.status)
-    return WebhookOut.of(await webhooks.change(context.db, webhook_id, changes))
+    changed = await webhooks.change(
+        context.db, webhook_id, changes, lambda updated_at: unchanged(if_match, updated_at)
+    )
+    tagged(response, changed.updated_at)
+    return WebhookOut.of(changed)
 
 
 @router.delete("/{webhook_id}", status_code=204)
@@ -220,5 +235,5 @@ def _shown(hook: Webhook) -> dict[str, object]:
     error = (
         None if hook.error_code is None else ErrorBody(code=hook.error_code, message=hook.error_message or "")
     )
-    fields = {name: value for name, value in vars(hook).items() if name != "secret"}
+    fields = {name: value for name, value in vars(hook).items() if name not in ("secret", "org_id")}
     return {**fields, "cursor": str(hook.cursor), "error": error}

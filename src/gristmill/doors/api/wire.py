@@ -4,7 +4,15 @@ from datetime import datetime
 from typing import Annotated, Any, Generic, Self, TypeVar
 from uuid import UUID
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+)
 from pydantic.alias_generators import to_camel
 
 from gristmill.errors import GristmillError, Invalid
@@ -31,6 +39,12 @@ def _storable(text: str) -> str:
     if "\0" in text:
         raise ValueError("must not contain NUL characters")
     return text
+
+
+def _written(value: object) -> object:
+    if not isinstance(value, str | datetime):
+        raise ValueError("must be a time in RFC 3339")
+    return value
 
 
 def _one_line(text: str) -> str:
@@ -68,6 +82,8 @@ Pattern = Annotated[str, AfterValidator(_one_line), AfterValidator(_not_blank), 
 # Each entry of a folder is held against every one of them.
 Patterns = Annotated[list[Pattern], Field(max_length=200)]
 Acl = Annotated[list[Annotated[str, StringConstraints(max_length=310)]], Field(max_length=1000)]
+# A number would be taken for seconds, which the schema does not tell.
+Instant = Annotated[AwareDatetime, BeforeValidator(_written)]
 Limit = Annotated[int, Field(ge=1, le=500)]
 
 

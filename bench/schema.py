@@ -1,0 +1,67 @@
+"""Requests made from `/openapi.json`, by schemathesis, against a real server: examples, borders, chance, and sequences.
+
+    uv run python -m bench.schema [--examples N] [--phases …]
+
+Every answer must be one that the schema tells, with a body of its schema, and none a failure of the server. The caller is an
+admin of an organisation of its own, so that no path of this machine's disk is read. `positive_data_acceptance` is left out:
+the schema does not tell that a path has to be absolute or a name free. The stream is left out: it never ends.
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.process import command, environment, served
+
+
+def main() -> int:
+    """Run, print what schemathesis says, and end as it does."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument(
+        "--examples", type=int, default=6, help="Requests by chance, for each operation and phase."
+    )
+    parser.add_argument("--phases", default="examples,coverage,fuzzing,stateful")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="gristmill-schema-", ignore_cleanup_errors=True) as folder:
+        place = Path(folder)
+        cache = Path(tempfile.gettempdir()) / "gristmill-tests-cache"
+        ended = run(environment(place / "data", cache), place, arguments.examples, arguments.phases)
+    print(ended.stdout)
+    return ended.returncode
+
+
+def run(env: dict[str, str], folder: Path, examples: int, phases: str) -> "subprocess.CompletedProcess[str]":
+    """schemathesis, against a server of its own."""
+    env = {**env, "GRISTMILL_KEY_REQUESTS_PER_MINUTE": "10000000"}
+    key = command(env, "keys", "create", "schema", "--role", "admin", "--org", "schema").stdout.strip()
+    with served(env, log=folder / "log") as server:
+        ended = subprocess.run(
+            [
+                *(sys.executable, "-m", "schemathesis.cli", "run", f"{server.url}/openapi.json"),
+                *("--header", f"Authorization: Bearer {key}"),
+                *("--max-examples", str(examples), "--phases", phases, "--workers", "2"),
+                *("--checks", "all", "--exclude-checks", "positive_data_acceptance"),
+                *("--exclude-path", "/api/events/stream", "--continue-on-failure"),
+            ],
+            env={**os.environ, "SCHEMATHESIS_HOOKS": "bench.schema_hooks"},
+            cwd=folder.parent if not (Path.cwd() / "bench").is_dir() else Path.cwd(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        server.stop()
+    return ended
+
+
+def cases(told: str) -> int:
+    """How many requests a run says that it made."""
+    found = re.search(r"(\d+) generated", told)
+    return int(found.group(1)) if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

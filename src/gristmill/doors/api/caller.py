@@ -1,0 +1,155 @@
+"""Who asks: an organisation, a role and a pair of eyes; found once, at the entrance.
+
+    comes in with                       is
+    Authorization: Bearer gm_…          that key
+    the cookie of a session             the key that opened it; changes only from a page of this host
+    nothing, on loopback                admin of the local organisation, if the server itself is bound to loopback and
+                                        nobody forwards for others
+    nothing, else                       nobody
+
+A key that is no admin's sees what access lists allow: what is for everybody of the organisation, and for its principal.
+"""
+
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http.cookies import CookieError, SimpleCookie
+from typing import cast
+from uuid import UUID
+
+from starlette.datastructures import Headers
+from starlette.types import Scope
+
+from gristmill import keys
+from gristmill.catalog import Viewer, access
+from gristmill.db import Database
+from gristmill.errors import Forbidden, Unauthorised
+from gristmill.keys import ROLES, Key, Role
+from gristmill.organisation import LOCAL, OrgId
+from gristmill.settings import Settings
+
+COOKIE = "gristmill_session"
+_FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who asks."""
+
+    org: OrgId
+    role: Role
+    viewer: Viewer
+    actor: str  # as the log of what was asked names it
+    key: Key | None = None
+    token: str | None = None  # of the session
+
+    @property
+    def name(self) -> str:
+        """By which what is kept for it is known."""
+        return "local" if self.key is None else str(self.key.id)
+
+    @property
+    def key_id(self) -> UUID | None:
+        """Its key, if it has one."""
+        return None if self.key is None else self.key.id
+
+    def is_at_least(self, role: Role) -> bool:
+        """Whether its role may what `role` may."""
+        return ROLES.index(self.role) >= ROLES.index(role)
+
+
+NEIGHBOUR = Caller(LOCAL, "admin", Viewer(None, LOCAL), "local")
+
+
+async def find(db: Database, settings: Settings, scope: Scope) -> Caller | None:
+    """Who sent a request; None for nobody, `Unauthorised` for who shows a key that is none."""
+    headers = Headers(scope=scope)
+    given = headers.get("authorization")
+    if given is not None:
+        scheme, _, secret = given.partition(" ")
+        if scheme.lower() != "bearer" or not keys.is_key(secret.strip()):
+            raise _unknown()
+        return await by_secret(db, secret.strip())
+    token = _cookie(headers)
+    if token is not None and (caller := await _by_session(db, token)) is not None:
+        _same_page(scope, headers)
+        return caller
+    return NEIGHBOUR if _is_neighbour(settings, scope, headers) else None
+
+
+async def by_secret(db: Database, secret: str) -> Caller:
+    """Who has this key."""
+    async with db.connection() as tx:
+        key = await keys.find_by_secret(tx, secret)
+        if key is None:
+            raise _unknown()
+        await keys.touch(tx, key.id)
+    return of_key(key, f"key:{key.prefix}")
+
+
+def of_key(key: Key, actor: str, token: str | None = None) -> Caller:
+    """Who comes in by a key."""
+    viewer = (
+        Viewer(None, key.org_id)
+        if key.role == "admin"
+        else access.member(key.email, key.teams, key.groups, key.org_id)
+    )
+    return Caller(key.org_id, key.role, viewer, actor, key, token)
+
+
+def of(scope: Mapping[str, object]) -> Caller | None:
+    """The caller that the entrance found."""
+    state = cast("Mapping[str, object]", scope.get("state", {}))
+    return cast("Caller | None", state.get("caller"))
+
+
+async def _by_session(db: Database, token: str) -> Caller | None:
+    async with db.connection() as tx:
+        key = await keys.find_by_session(tx, token)
+        if key is None:
+            return None
+        await keys.touch(tx, key.id)
+    return of_key(key, f"session:{key.prefix}", token)
+
+
+def _same_page(scope: Scope, headers: Headers) -> None:
+    """A browser sends cookies by itself: a change must say that it comes from one of our pages."""
+    if scope["method"] in ("GET", "HEAD", "OPTIONS"):
+        return
+    # The gate has refused an Origin that is not ours; a browser without one tells at least where it is.
+    if "origin" not in headers and headers.get("sec-fetch-site") != "same-origin":
+        raise Forbidden(
+            "A change by a session must come from a page of this host. Programs use a key.", code="no_origin"
+        )
+
+
+def _cookie(headers: Headers) -> str | None:
+    try:
+        found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+    except CookieError:
+        return None
+    return None if found is None or not keys.is_key(found.value) else found.value
+
+
+def _is_neighbour(settings: Settings, scope: Scope, headers: Headers) -> bool:
+    client = scope.get("client")
+    return (
+        not settings.require_key
+        and is_loopback(settings.host)
+        and (client is None or is_loopback(str(client[0])))
+        and not any(name in headers for name in _FORWARDED)
+    )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches it."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _unknown() -> Unauthorised:
+    return Unauthorised(
+        "This key is unknown, was revoked or has expired. Ask an admin for another.", code="bad_key"
+    )

@@ -1,0 +1,257 @@
+"""`/api/api-keys`, `/api/session` and `/api/audit`: who may come in, who has, and what they asked for."""
+
+from datetime import datetime, timedelta
+from typing import Annotated, Self
+from uuid import UUID
+
+from fastapi import APIRouter, Request, Response
+from pydantic import Field, StringConstraints
+
+from gristmill import keys
+from gristmill.catalog import access
+from gristmill.doors.api import caller as callers
+from gristmill.doors.api.caller import COOKIE
+from gristmill.doors.api.context import Asking, InContext, PathKey
+from gristmill.doors.api.match import IfMatch, tagged, unchanged
+from gristmill.doors.api.wire import Asked, Instant, Limit, Name, Page, Stamped, Wire
+from gristmill.errors import NotFound
+from gristmill.keys import Key, KeyId, NewKey, Role, audit
+
+router = APIRouter(tags=["keys"])
+
+Email = Annotated[str, StringConstraints(max_length=301)]
+Names = Annotated[
+    list[Annotated[str, StringConstraints(min_length=1, max_length=200)]], Field(max_length=500)
+]
+
+
+class Principal(Asked):
+    """Whose eyes a key has; without one, those of everybody in the organisation."""
+
+    email: Email | None = None
+    teams: Annotated[Names, Field(default_factory=list)]
+    groups: Annotated[Names, Field(default_factory=list)]
+
+
+class PrincipalOut(Wire):
+    """Whose eyes a key has."""
+
+    email: str | None
+    teams: list[str]
+    groups: list[str]
+
+
+class NewKeyIn(Asked):
+    """A key to make."""
+
+    name: Name
+    role: Role
+    principal: Annotated[Principal, Field(default_factory=Principal.model_construct)]
+    expires_at: Instant | None = None
+
+    def new(self) -> NewKey:
+        """As it is kept; `Invalid` when the principal could never be in a list."""
+        told = Principal.model_validate(self.principal.model_dump())
+        access.member(told.email, told.teams, told.groups)
+        email = None if told.email is None else told.email.lower()
+        return NewKey(self.name, self.role, email, tuple(told.teams), tuple(told.groups), self.expires_at)
+
+
+class ChangedKey(Asked):
+    """What to change of a key; `expiresAt: null` lets it live on."""
+
+    name: Name | None = None
+    role: Role | None = None
+    principal: Principal | None = None
+    expires_at: Instant | None = None
+
+    def on(self, old: Key) -> NewKey:
+        """The key after the change."""
+        principal = self.principal or Principal(email=old.email, teams=old.teams, groups=old.groups)
+        expires = self.expires_at if "expires_at" in self.model_fields_set else old.expires_at
+        return NewKeyIn(
+            name=self.name or old.name, role=self.role or old.role, principal=principal, expires_at=expires
+        ).new()
+
+
+class KeyOut(Stamped):
+    """A key as it is shown: by the beginning of its secret."""
+
+    name: str
+    prefix: str
+    role: Role
+    principal: PrincipalOut
+    expires_at: datetime | None
+    last_used_at: datetime | None
+
+    @classmethod
+    def of(cls, key: Key) -> Self:
+        """Show `key`."""
+        return cls.model_validate(_shown(key))
+
+
+class NewKeyOut(KeyOut):
+    """A key that was just made, with its secret: the only time that it is shown."""
+
+    key: str
+
+
+class SessionIn(Asked):
+    """The key to come in with."""
+
+    key: Annotated[str, StringConstraints(min_length=1, max_length=200)]
+
+
+class SessionOut(Wire):
+    """Who comes in: `keyId` is null for a neighbour on loopback."""
+
+    organisation_id: UUID
+    role: Role
+    key_id: UUID | None
+    principal: PrincipalOut | None
+
+
+class AuditOut(Wire):
+    """Something that was asked for; `status` is null when nobody knows what came of it."""
+
+    id: UUID
+    at: datetime
+    actor: str
+    key_id: UUID | None
+    role: str
+    method: str
+    path: str
+    client: str | None
+    status: int | None
+    took_ms: int | None
+
+
+@router.post("/api-keys", status_code=201)
+async def create_key(body: NewKeyIn, context: InContext, caller: Asking) -> NewKeyOut:
+    """Make a key. Its secret is in the answer, and nowhere else."""
+    async with context.db.transaction() as tx:
+        made, secret = await keys.insert(tx, caller.org, body.new())
+    return NewKeyOut.model_validate({**_shown(made), "key": secret})
+
+
+@router.get("/api-keys")
+async def list_keys(
+    context: InContext, caller: Asking, limit: Limit = 100, cursor: UUID | None = None
+) -> Page[KeyOut]:
+    """Keys of the organisation, oldest first."""
+    async with context.db.connection() as tx:
+        found = await keys.find_all(
+            tx, caller.org, limit=limit, after=None if cursor is None else KeyId(cursor)
+        )
+    return Page(
+        items=[KeyOut.of(key) for key in found],
+        next_cursor=str(found[-1].id) if len(found) == limit else None,
+    )
+
+
+@router.get("/api-keys/{key_id}")
+async def get_key(key_id: PathKey, context: InContext, caller: Asking, response: Response) -> KeyOut:
+    """One key."""
+    async with context.db.connection() as tx:
+        found = _there(await keys.find(tx, caller.org, key_id), key_id)
+    tagged(response, found.updated_at)
+    return KeyOut.of(found)
+
+
+@router.patch("/api-keys/{key_id}")
+async def change_key(
+    key_id: PathKey,
+    body: ChangedKey,
+    context: InContext,
+    caller: Asking,
+    response: Response,
+    if_match: IfMatch = None,
+) -> KeyOut:
+    """Change what a key may and sees, from its next request on. Its secret stays."""
+    async with context.db.transaction() as tx:
+        old = _there(await keys.find(tx, caller.org, key_id, lock=True), key_id)
+        unchanged(if_match, old.updated_at)
+        changed = _there(await keys.change(tx, caller.org, key_id, body.on(old)), key_id)
+    tagged(response, changed.updated_at)
+    return KeyOut.of(changed)
+
+
+@router.delete("/api-keys/{key_id}", status_code=204)
+async def delete_key(key_id: PathKey, context: InContext, caller: Asking) -> Response:
+    """Revoke a key, with the sessions that it opened."""
+    async with context.db.transaction() as tx:
+        await keys.delete(tx, caller.org, key_id)
+    return Response(status_code=204)
+
+
+@router.post("/session", status_code=201)
+async def open_session(
+    body: SessionIn, context: InContext, request: Request, response: Response
+) -> SessionOut:
+    """Let a browser in by a key: a cookie that no script can read, and that no other site's page can use."""
+    caller = await callers.by_secret(context.db, body.key)
+    assert caller.key is not None
+    life: timedelta = context.settings.session_life
+    async with context.db.transaction() as tx:
+        token = await keys.open_session(tx, caller.key.id, life)
+    response.set_cookie(
+        COOKIE,
+        token,
+        max_age=int(life.total_seconds()),
+        httponly=True,
+        samesite="strict",
+        secure=request.url.scheme == "https",
+    )
+    return _who(caller)
+
+
+@router.get("/session")
+async def get_session(caller: Asking) -> SessionOut:
+    """Who the caller is."""
+    return _who(caller)
+
+
+@router.delete("/session", status_code=204)
+async def end_session(context: InContext, request: Request) -> Response:
+    """Forget the browser."""
+    caller = callers.of(request.scope)
+    if caller is not None and caller.token is not None:
+        async with context.db.transaction() as tx:
+            await keys.end_session(tx, caller.token)
+    response = Response(status_code=204)
+    response.delete_cookie(COOKIE, httponly=True, samesite="strict")
+    return response
+
+
+@router.get("/audit")
+async def list_audit(
+    context: InContext, caller: Asking, limit: Limit = 100, cursor: UUID | None = None
+) -> Page[AuditOut]:
+    """What may have changed something in the organisation, newest first."""
+    async with context.db.connection() as tx:
+        found = await audit.find_all(tx, caller.org, limit=limit, before=cursor)
+    return Page(
+        items=[AuditOut.model_validate(vars(entry)) for entry in found],
+        next_cursor=str(found[-1].id) if len(found) == limit else None,
+    )
+
+
+def _shown(key: Key) -> dict[str, object]:
+    principal = {"email": key.email, "teams": key.teams, "groups": key.groups}
+    return {**vars(key), "principal": principal}
+
+
+def _who(caller: callers.Caller) -> SessionOut:
+    key = caller.key
+    return SessionOut(
+        organisation_id=caller.org,
+        role=caller.role,
+        key_id=caller.key_id,
+        principal=None if key is None else PrincipalOut(email=key.email, teams=key.teams, groups=key.groups),
+    )
+
+
+def _there(key: Key | None, key_id: KeyId) -> Key:
+    if key is None:
+        raise NotFound(f"There is no key {key_id}.", code="key_not_found")
+    return key

@@ -1,0 +1,129 @@
+"""Who may ask for what: one row for every route. A route without a row is served to nobody.
+
+    who        comes in with
+    anyone     nothing
+    reader     a key of any role, or none on loopback; what it reads goes by access lists
+    editor     an editor's or an admin's key; it sees all of the base that it would change
+    admin      an admin's key; whatever the path names belongs to its organisation
+    operator   an admin's key of the local organisation: it is about the machine, and counts what all organisations do
+
+`eyes` marks the routes that go by access lists themselves: they alone are served on somebody's behalf.
+"""
+
+import functools
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Who = Literal["anyone", "reader", "editor", "admin", "operator"]
+
+# What only reads, although it is asked for by POST: a question has a body.
+_QUESTIONS = ("/search", "/why-not")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a route asks of its caller."""
+
+    who: Who
+    eyes: bool = False
+
+
+_ANYONE, _EDITOR, _ADMIN, _OPERATOR = Rule("anyone"), Rule("editor"), Rule("admin"), Rule("operator")
+_EYES, _WHY = Rule("reader", eyes=True), Rule("admin", eyes=True)
+
+RULES: Mapping[tuple[str, str], Rule] = {
+    ("GET", "/"): _ANYONE,
+    ("GET", "/openapi.json"): _ANYONE,
+    ("GET", "/healthz"): _ANYONE,
+    ("GET", "/readyz"): _ANYONE,
+    ("GET", "/metrics"): _OPERATOR,
+    ("POST", "/api/session"): _ANYONE,
+    ("DELETE", "/api/session"): _ANYONE,
+    ("GET", "/api/session"): Rule("reader"),
+    ("GET", "/api/api-keys"): _ADMIN,
+    ("POST", "/api/api-keys"): _ADMIN,
+    ("GET", "/api/api-keys/{key_id}"): _ADMIN,
+    ("PATCH", "/api/api-keys/{key_id}"): _ADMIN,
+    ("DELETE", "/api/api-keys/{key_id}"): _ADMIN,
+    ("GET", "/api/audit"): _ADMIN,
+    ("GET", "/api/knowledge-bases"): _EYES,
+    ("POST", "/api/knowledge-bases"): _EDITOR,
+    ("GET", "/api/knowledge-bases/{base_id}"): _EYES,
+    ("PATCH", "/api/knowledge-bases/{base_id}"): _ADMIN,
+    ("DELETE", "/api/knowledge-bases/{base_id}"): _ADMIN,
+    ("GET", "/api/knowledge-bases/{base_id}/items"): _EYES,
+    ("POST", "/api/knowledge-bases/{base_id}/items"): _EDITOR,
+    ("POST", "/api/knowledge-bases/{base_id}/items/delete"): _EDITOR,
+    ("POST", "/api/knowledge-bases/{base_id}/items/reindex"): _EDITOR,
+    ("POST", "/api/knowledge-bases/{base_id}/files"): _EDITOR,
+    ("GET", "/api/knowledge-bases/{base_id}/queue"): _EDITOR,
+    ("POST", "/api/knowledge-bases/{base_id}/queue/recover"): _EDITOR,
+    ("POST", "/api/knowledge-bases/{base_id}/queue/dismiss"): _EDITOR,
+    ("POST", "/api/knowledge-bases/{base_id}/search"): _EYES,
+    ("POST", "/api/search"): _EYES,
+    ("GET", "/api/knowledge-items/{item_id}"): _EYES,
+    ("PATCH", "/api/knowledge-items/{item_id}"): _EDITOR,
+    ("DELETE", "/api/knowledge-items/{item_id}"): _EDITOR,
+    ("POST", "/api/knowledge-items/{item_id}/reprocess"): _EDITOR,
+    ("GET", "/api/knowledge-items/{item_id}/chunks"): _EYES,
+    ("GET", "/api/knowledge-items/{item_id}/assets"): _EYES,
+    ("GET", "/api/knowledge-items/{item_id}/assets/{asset_hash}"): _EYES,
+    ("POST", "/api/knowledge-items/{item_id}/assets/analyse"): _EDITOR,
+    ("GET", "/api/knowledge-items/{item_id}/content"): _EYES,
+    ("GET", "/api/knowledge-items/{item_id}/original"): _EYES,
+    ("GET", "/api/knowledge-items/{item_id}/timeline"): _EDITOR,
+    ("POST", "/api/knowledge-items/{item_id}/why-not"): _WHY,
+    ("GET", "/api/jobs"): _ADMIN,
+    ("GET", "/api/jobs/{job_id}"): _ADMIN,
+    ("POST", "/api/jobs/{job_id}/retry"): _ADMIN,
+    ("POST", "/api/jobs/{job_id}/cancel"): _ADMIN,
+    ("GET", "/api/events"): _ADMIN,
+    ("GET", "/api/events/stream"): _ADMIN,
+    ("GET", "/api/webhooks"): _ADMIN,
+    ("POST", "/api/webhooks"): _ADMIN,
+    ("GET", "/api/webhooks/{webhook_id}"): _ADMIN,
+    ("PATCH", "/api/webhooks/{webhook_id}"): _ADMIN,
+    ("DELETE", "/api/webhooks/{webhook_id}"): _ADMIN,
+    ("POST", "/api/webhooks/{webhook_id}/test"): _ADMIN,
+    ("GET", "/api/webhooks/{webhook_id}/dead-letters"): _ADMIN,
+    ("POST", "/api/webhooks/{webhook_id}/dead-letters/{event_id}/redrive"): _ADMIN,
+    ("POST", "/api/webhooks/{webhook_id}/dead-letters/{event_id}/skip"): _ADMIN,
+    ("GET", "/api/connectors"): _ADMIN,
+    ("POST", "/api/connectors"): _ADMIN,
+    ("GET", "/api/connectors/{connector_id}"): _ADMIN,
+    ("PATCH", "/api/connectors/{connector_id}"): _ADMIN,
+    ("DELETE", "/api/connectors/{connector_id}"): _ADMIN,
+    ("POST", "/api/connectors/{connector_id}/check"): _ADMIN,
+    ("POST", "/api/connectors/{connector_id}/sync"): _ADMIN,
+    ("POST", "/api/connectors/{connector_id}/cancel"): _ADMIN,
+    ("POST", "/api/connectors/{connector_id}/pause"): _ADMIN,
+    ("POST", "/api/connectors/{connector_id}/resume"): _ADMIN,
+    ("GET", "/api/connectors/{connector_id}/runs"): _ADMIN,
+    ("GET", "/api/connectors/{connector_id}/failures"): _ADMIN,
+    ("GET", "/api/connectors/{connector_id}/identities"): _ADMIN,
+    ("PUT", "/api/connectors/{connector_id}/identities/{user_id}"): _ADMIN,
+    ("GET", "/api/connector-runs/{run_id}"): _ADMIN,
+    ("GET", "/api/connector-runs/{run_id}/logs"): _ADMIN,
+    ("GET", "/api/health/invariants"): _ADMIN,
+    ("GET", "/api/health/reconciler"): _OPERATOR,
+    ("POST", "/api/health/reconciler"): _OPERATOR,
+}
+
+
+def may_change(method: str, path: str) -> bool:
+    """Whether a request may change something: it is written down, and can be sent twice."""
+    return method not in ("GET", "HEAD") and not path.endswith(_QUESTIONS) and method in methods_of(path)
+
+
+def methods_of(path: str) -> list[str]:
+    """The methods that a path is served by; where two routes fit, by the one that names more of it."""
+    found = [(route.count("{"), method) for method, route in RULES if _pattern(route).fullmatch(path)]
+    fewest = min((parameters for parameters, _ in found), default=0)
+    return sorted(method for parameters, method in found if parameters == fewest)
+
+
+@functools.cache
+def _pattern(route: str) -> re.Pattern[str]:
+    return re.compile(re.sub(r"\{\w+\}", "[^/]+", route))

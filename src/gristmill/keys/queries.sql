@@ -1,0 +1,134 @@
+-- name: organisation
+-- The organisation of a name.
+select id, name, created_at from organisation where lower(name) = lower(%(name)s);
+
+-- name: make_organisation
+-- Creates an organisation, unless there is one of that name.
+insert into organisation (name) values (%(name)s) on conflict do nothing;
+
+-- name: organisations
+-- All organisations.
+select id, name, created_at from organisation order by id;
+
+-- name: insert_key
+-- Creates a key.
+insert into api_key (org_id, name, prefix, hash, role, email, teams, groups, expires_at)
+values (%(org)s, %(name)s, %(prefix)s, %(hash)s, %(role)s, %(email)s, %(teams)s::text[], %(groups)s::text[], %(expires_at)s)
+returning id, org_id, name, prefix, role, email, teams, groups, expires_at, last_used_at, created_at, updated_at;
+
+-- name: change_key
+-- Changes all of a key but its secret.
+update api_key
+   set name = %(name)s, role = %(role)s, email = %(email)s, teams = %(teams)s::text[], groups = %(groups)s::text[],
+       expires_at = %(expires_at)s, updated_at = clock_now()
+ where id = %(id)s and org_id = %(org)s
+returning id, org_id, name, prefix, role, email, teams, groups, expires_at, last_used_at, created_at, updated_at;
+
+-- name: key
+-- One key.
+select id, org_id, name, prefix, role, email, teams, groups, expires_at, last_used_at, created_at, updated_at
+  from api_key where id = %(id)s and org_id = %(org)s;
+
+-- name: lock_key
+-- One key, the caller's alone until the transaction ends.
+select id, org_id, name, prefix, role, email, teams, groups, expires_at, last_used_at, created_at, updated_at
+  from api_key where id = %(id)s and org_id = %(org)s for no key update;
+
+-- name: keys
+-- Keys of an organisation, oldest first, after a cursor.
+select id, org_id, name, prefix, role, email, teams, groups, expires_at, last_used_at, created_at, updated_at
+  from api_key where org_id = %(org)s and (%(after)s::uuid is null or id > %(after)s) order by id limit %(limit)s;
+
+-- name: delete_key
+-- Revokes a key, and with it its sessions.
+delete from api_key where id = %(id)s and org_id = %(org)s returning id;
+
+-- name: key_by_hash
+-- The key of a secret, unless it has expired.
+select id, org_id, name, prefix, role, email, teams, groups, expires_at, last_used_at, created_at, updated_at
+  from api_key where hash = %(hash)s and (expires_at is null or expires_at > clock_now());
+
+-- name: key_by_session
+-- The key that opened a session, unless one of them has ended.
+select k.id, k.org_id, k.name, k.prefix, k.role, k.email, k.teams, k.groups, k.expires_at, k.last_used_at, k.created_at,
+       k.updated_at
+  from session s join api_key k on k.id = s.key_id
+ where s.hash = %(hash)s and s.expires_at > clock_now() and (k.expires_at is null or k.expires_at > clock_now());
+
+-- name: touch_key
+-- A key was used; written at most once a minute.
+update api_key set last_used_at = clock_now()
+ where id = %(id)s and (last_used_at is null or last_used_at < clock_now() - interval '1 minute');
+
+-- name: is_protected
+-- Whether an admin's key is there that has not expired.
+select exists (select from api_key where role = 'admin' and (expires_at is null or expires_at > clock_now()));
+
+-- name: sweep_sessions
+-- Sessions that have ended.
+delete from session where expires_at <= clock_now();
+
+-- name: open_session
+-- A browser is let in.
+insert into session (hash, key_id, expires_at) values (%(hash)s, %(key)s, clock_now() + %(life)s);
+
+-- name: end_session
+-- A browser is let in no more.
+delete from session where hash = %(hash)s;
+
+-- name: begin_audit
+-- Something is asked for.
+insert into audit (org_id, actor, key_id, role, method, path, client)
+values (%(org)s, %(actor)s, %(key)s, %(role)s, %(method)s, %(path)s, %(client)s)
+returning id;
+
+-- name: end_audit
+-- It was answered.
+update audit set status = %(status)s, took_ms = %(took)s where id = %(id)s;
+
+-- name: audit
+-- What was asked in an organisation, newest first, before a cursor.
+select id, at, actor, key_id, role, method, path, client, status, took_ms from audit
+ where org_id = %(org)s and (%(before)s::uuid is null or id < %(before)s)
+ order by id desc limit %(limit)s;
+
+-- name: sweep_audit
+-- Rows that are older than they are kept, a few at a time: the first of a day costs no more than the others.
+delete from audit where id in (
+    select id from audit where at < clock_now() - %(retention)s::interval limit 20 for update skip locked);
+
+-- name: claim_once
+-- () | given up -> running.
+insert into idempotency (org_id, caller, key, token, fingerprint, state)
+values (%(org)s, %(caller)s, %(key)s, %(token)s, %(fingerprint)s, 'running')
+on conflict (org_id, caller, key) do update
+   set token = excluded.token, at = clock_now()
+ where idempotency.state = 'running' and idempotency.at < clock_now() - interval '5 minutes'
+   and idempotency.fingerprint = excluded.fingerprint
+returning token;
+
+-- name: once
+-- What is known of a request.
+select fingerprint, state, status, answer from idempotency
+ where org_id = %(org)s and caller = %(caller)s and key = %(key)s;
+
+-- name: done_once
+-- running -> done, only by who claimed it.
+update idempotency set state = 'done'
+ where org_id = %(org)s and caller = %(caller)s and key = %(key)s and token = %(token)s and state in ('running', 'done')
+returning key;
+
+-- name: answer_once
+-- -> answered, only by who claimed it.
+update idempotency set state = 'answered', status = %(status)s, answer = %(answer)s
+ where org_id = %(org)s and caller = %(caller)s and key = %(key)s and token = %(token)s;
+
+-- name: forget_once
+-- running -> ().
+delete from idempotency
+ where org_id = %(org)s and caller = %(caller)s and key = %(key)s and token = %(token)s and state = 'running';
+
+-- name: sweep_once
+-- Requests of more than a day ago, a few at a time.
+delete from idempotency where (org_id, caller, key) in (
+    select org_id, caller, key from idempotency where at < clock_now() - interval '1 day' limit 20 for update skip locked);

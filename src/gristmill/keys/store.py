@@ -1,0 +1,106 @@
+"""Organisations, keys and sessions, one function per question or change, in the caller's transaction."""
+
+from datetime import timedelta
+
+from gristmill.db import Queries, Tx
+from gristmill.keys.key import Key, KeyId, NewKey, Organisation, hash_of, new_secret, prefix_of
+from gristmill.organisation import OrgId
+
+queries = Queries(__package__ or "gristmill.keys")
+
+
+async def find_organisation(tx: Tx, name: str) -> Organisation | None:
+    """The organisation of this name, whatever its case."""
+    return await queries.maybe(tx, Organisation, "organisation", name=name)
+
+
+async def make_organisation(tx: Tx, name: str) -> Organisation:
+    """The organisation of this name, which is made when there is none."""
+    await queries.run(tx, "make_organisation", name=name)
+    found = await find_organisation(tx, name)
+    assert found is not None
+    return found
+
+
+async def list_organisations(tx: Tx) -> list[Organisation]:
+    """All of them: for who has the database, never for who comes in."""
+    return await queries.many(tx, Organisation, "organisations")
+
+
+async def insert(tx: Tx, org: OrgId, new: NewKey) -> tuple[Key, str]:
+    """A new key, and its secret, which nobody can be told again."""
+    secret = new_secret()
+    made = await queries.one(
+        tx,
+        Key,
+        "insert_key",
+        org=org,
+        prefix=prefix_of(secret),
+        hash=hash_of(secret),
+        **_fields(new),
+    )
+    return made, secret
+
+
+async def change(tx: Tx, org: OrgId, key_id: KeyId, new: NewKey) -> Key | None:
+    """Make a key something else; its secret stays."""
+    return await queries.maybe(tx, Key, "change_key", org=org, id=key_id, **_fields(new))
+
+
+async def find(tx: Tx, org: OrgId, key_id: KeyId, *, lock: bool = False) -> Key | None:
+    """A key of an organisation; with `lock`, the caller's alone until the transaction ends."""
+    return await queries.maybe(tx, Key, "lock_key" if lock else "key", org=org, id=key_id)
+
+
+async def find_all(tx: Tx, org: OrgId, *, limit: int, after: KeyId | None = None) -> list[Key]:
+    """Keys of an organisation in the order of their making."""
+    return await queries.many(tx, Key, "keys", org=org, limit=limit, after=after)
+
+
+async def delete(tx: Tx, org: OrgId, key_id: KeyId) -> bool:
+    """Revoke a key, and end the sessions that it opened; False when there is none."""
+    return bool(await queries.values(tx, "delete_key", org=org, id=key_id))
+
+
+async def find_by_secret(tx: Tx, secret: str) -> Key | None:
+    """The key of this secret, unless it has expired."""
+    return await queries.maybe(tx, Key, "key_by_hash", hash=hash_of(secret))
+
+
+async def touch(tx: Tx, key_id: KeyId) -> None:
+    """Note that a key was used; at most once a minute, so that reading stays reading."""
+    await queries.run(tx, "touch_key", id=key_id)
+
+
+async def is_protected(tx: Tx) -> bool:
+    """Whether there is an admin's key that has not expired."""
+    return (await queries.values(tx, "is_protected"))[0]
+
+
+async def open_session(tx: Tx, key_id: KeyId, life: timedelta) -> str:
+    """Let a browser in for a while; what its cookie holds."""
+    token = new_secret()
+    await queries.run(tx, "sweep_sessions")
+    await queries.run(tx, "open_session", hash=hash_of(token), key=key_id, life=life)
+    return token
+
+
+async def find_by_session(tx: Tx, token: str) -> Key | None:
+    """The key that opened this session, unless one of them has ended."""
+    return await queries.maybe(tx, Key, "key_by_session", hash=hash_of(token))
+
+
+async def end_session(tx: Tx, token: str) -> None:
+    """Let a browser in no more."""
+    await queries.run(tx, "end_session", hash=hash_of(token))
+
+
+def _fields(new: NewKey) -> dict[str, object]:
+    return {
+        "name": new.name,
+        "role": new.role,
+        "email": new.email,
+        "teams": list(new.teams),
+        "groups": list(new.groups),
+        "expires_at": new.expires_at,
+    }
