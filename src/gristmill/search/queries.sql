@@ -78,8 +78,10 @@ select c.id, c.item_id, c.base_id, c.version, c.index, c.no, c.text, c.start, c.
 select id, recipe, chunks, languages from segment where base_id = %(base)s order by id;
 
 -- name: segment_arrays
--- What searching keeps of segments.
-select id, nos, items, lengths, codes, lexicon from segment where base_id = %(base)s and id = any (%(ids)s::bigint[]);
+-- What searching keeps of segments: of small ones their postings too.
+select id, nos, items, lengths, codes, lexicon,
+       case when chunks <= %(small)s then places else '' end, case when chunks <= %(small)s then counts else '' end
+  from segment where base_id = %(base)s and id = any (%(ids)s::bigint[]);
 
 -- name: postings
 -- Stretches of segments' postings, in the order they were asked for: no more of a segment is read than that.

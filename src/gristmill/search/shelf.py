@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from gristmill.db import Tx
 from gristmill.search import segment, store
-from gristmill.search.lexicon import Lexicon, Postings
+from gristmill.search.lexicon import Indexed, Postings
 from gristmill.search.segment import Arrays, Mask, Numbers
 from gristmill.search.store import Stretch
 
@@ -29,16 +29,24 @@ _OPENED = 16  # bases whose segments are kept as they were joined for the last s
 
 
 @dataclass(frozen=True, eq=False)
+class Part:
+    """A segment in memory: its lexicon whole, its postings only where they are few."""
+
+    arrays: Arrays
+    words: Indexed
+
+
+@dataclass(frozen=True, eq=False)
 class Open:
     """The segments of a base at one moment."""
 
     rows: Sequence[store.SegmentRow]
-    parts: Sequence[tuple[Arrays, Lexicon]]
+    parts: Sequence[Part]
 
     @property
     def arrays(self) -> list[Arrays]:
         """The arrays of each segment."""
-        return [arrays for arrays, _ in self.parts]
+        return [part.arrays for part in self.parts]
 
     @property
     def chunks(self) -> int:
@@ -92,15 +100,26 @@ class Open:
     def find(self, lexemes: Iterable[str]) -> Iterator[tuple[str, Stretch]]:
         """Where the postings of lexemes are."""
         for lexeme in lexemes:
-            for row, (_, lexicon) in zip(self.rows, self.parts, strict=True):
-                if (found := lexicon.find(lexeme)) is not None:
+            for row, part in zip(self.rows, self.parts, strict=True):
+                if (found := part.words.lexicon.find(lexeme)) is not None:
                     yield lexeme, Stretch(row.id, *found)
+
+    def held(self, where: Stretch) -> Postings | None:
+        """The postings of a stretch, of a segment that is held whole."""
+        words = self._words[where.segment]
+        if not len(words.places):
+            return None
+        return Postings(words.places[where.start : where.end], words.counts[where.start : where.end])
+
+    @functools.cached_property
+    def _words(self) -> dict[int, Indexed]:
+        return {row.id: part.words for row, part in zip(self.rows, self.parts, strict=True)}
 
     def beginning_with(self, prefix: str, limit: int) -> list[str]:
         """The commonest lexemes that begin so."""
         held: Counter[str] = Counter()
-        for _, lexicon in self.parts:
-            for lexeme, chunks in lexicon.beginning_with(prefix):
+        for part in self.parts:
+            for lexeme, chunks in part.words.lexicon.beginning_with(prefix):
                 held[lexeme] += chunks
         return [
             lexeme for lexeme, _ in heapq.nsmallest(limit, held.items(), key=lambda one: (-one[1], one[0]))
@@ -119,7 +138,7 @@ class Shelf:
         self._limit = limit
         self._size = 0
         self._opened: OrderedDict[UUID, Open] = OrderedDict()
-        self._parts: OrderedDict[int, tuple[Arrays, Lexicon]] = OrderedDict()
+        self._parts: OrderedDict[int, Part] = OrderedDict()
         self._postings: OrderedDict[tuple[str, int], Postings] = OrderedDict()
 
     async def open(self, tx: Tx, base_id: UUID) -> Open:
@@ -129,11 +148,11 @@ class Shelf:
         if opened is not None and [row.id for row in opened.rows] == [row.id for row in rows]:
             return opened
         missing = [row.id for row in rows if row.id not in self._parts]
-        fresh: dict[int, tuple[Arrays, Lexicon]] = {}
+        fresh: dict[int, Part] = {}
         if missing:
             for row in await store.segment_arrays(tx, base_id, missing):
                 arrays = segment.load_form(row.nos, row.items, row.lengths, row.codes)
-                fresh[row.id] = arrays, Lexicon(row.lexicon)
+                fresh[row.id] = Part(arrays, Indexed.load(row.lexicon, row.places, row.counts))
         parts = [fresh.get(row.id) or self._parts[row.id] for row in rows]
         for row, part in zip(rows, parts, strict=True):
             self._keep_part(row.id, part)
@@ -144,7 +163,7 @@ class Shelf:
     ) -> dict[str, list[tuple[int, Postings]]]:
         """Where lexemes stand: the postings of each, with the place where their segment begins."""
         wanted = list(opened.find(lexemes))
-        held = {key: self._postings.get((key[0], key[1].segment)) for key in wanted}
+        held = {key: opened.held(key[1]) or self._postings.get((key[0], key[1].segment)) for key in wanted}
         missing = [key for key, kept in held.items() if kept is None]
         if missing:
             held |= zip(
@@ -154,7 +173,7 @@ class Shelf:
         for (lexeme, where), kept in held.items():
             if kept is not None and len(kept.places):
                 found.setdefault(lexeme, []).append((opened.starts[where.segment], kept))
-                if len(kept.places) >= _WORTH_KEEPING:
+                if len(kept.places) >= _WORTH_KEEPING and opened.held(where) is None:
                     self._keep_postings((lexeme, where.segment), kept)
         return found
 
@@ -165,7 +184,7 @@ class Shelf:
             self._opened.popitem(last=False)
         return opened
 
-    def _keep_part(self, key: int, part: tuple[Arrays, Lexicon]) -> None:
+    def _keep_part(self, key: int, part: Part) -> None:
         if key not in self._parts:
             self._size += _size(part)
         self._parts[key] = part
@@ -190,8 +209,9 @@ def _joined(parts: Sequence[NDArray[Any]], kind: type[Any]) -> NDArray[Any]:
     return np.concatenate(parts) if parts else np.empty(0, kind)
 
 
-def _size(part: tuple[Arrays, Lexicon]) -> int:
-    return part[0].size + len(part[1].data)
+def _size(part: Part) -> int:
+    words = part.words
+    return part.arrays.size + len(words.lexicon.data) + words.places.nbytes + words.counts.nbytes
 
 
 def _bytes(found: Postings) -> int:

@@ -19,6 +19,7 @@ from gristmill.search.segment import Segment, Words
 queries = Queries(__package__ or "gristmill.search")
 
 Vector = NDArray[np.float32]
+SMALL = 4096  # chunks of a segment whose postings are read whole: some 2 MB
 _AT_ONCE = 256 * 1024  # bytes that a COPY sends together
 
 # ── writing ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -159,7 +160,7 @@ class SegmentRow:
 
 @dataclass(frozen=True)
 class ArraysRow:
-    """The arrays of a segment and its lexicon, as stored."""
+    """The arrays of a segment and its lexicon, as stored; of a small one its postings too, else they are empty."""
 
     id: int
     nos: bytes
@@ -167,6 +168,8 @@ class ArraysRow:
     lengths: bytes
     codes: bytes
     lexicon: bytes
+    places: bytes
+    counts: bytes
 
 
 @dataclass(frozen=True)
@@ -204,7 +207,7 @@ async def segments(tx: Tx, base_id: UUID) -> list[SegmentRow]:
 async def segment_arrays(tx: Tx, base_id: UUID, ids: Sequence[int]) -> list[ArraysRow]:
     """What searching keeps of segments."""
     async with tx.cursor(binary=True) as cursor:
-        await cursor.execute(queries["segment_arrays"], {"base": base_id, "ids": list(ids)})
+        await cursor.execute(queries["segment_arrays"], {"base": base_id, "ids": list(ids), "small": SMALL})
         return [ArraysRow(*row) for row in await cursor.fetchall()]
 
 
