@@ -23,6 +23,7 @@ from gristmill.ingest import Analyser, Converter, Expander, Pipeline, ReaderPool
 from gristmill.ingest.assets import Analyst
 from gristmill.ingest.processors import Processor
 from gristmill.jobs import Handler, Job, QueueLimits, retry, store
+from gristmill.jobs.worker import LOST
 from gristmill.operations import add, bases, health, reindex
 from gristmill.operations.originals import Folder, Originals
 from gristmill.operations.reconcile import DAMAGE, Reconciler
@@ -141,8 +142,8 @@ class Hand:
     async def _attempt(self, job: Job) -> retry.Move:
         handler = self.handlers[job.kind]
         try:
-            if job.attempt > job.max_attempts:
-                raise Permanent("The worker was lost at each attempt.", code="worker_lost")
+            if job.attempt > LOST * job.max_attempts:
+                raise Permanent("The worker was lost at most attempts.", code="worker_lost")
             return retry.after_outcome(await handler.run(job))
         except Unavailable:
             raise  # a deadlock would come as this

@@ -46,6 +46,9 @@ SHORTEST_POLL = timedelta(milliseconds=10)
 CLAIM_BATCH = 256
 _SWEEP_EVERY = 60.0
 SUSPECT = 3  # attempts, of which the last was lost
+# A job may be lost more often than it may fail: a worker that is killed again and again, or has no memory, is seldom the fault of
+# one of the many jobs that it ran.
+LOST = 3
 _NEXT_SUSPECT = timedelta(milliseconds=200)
 
 
@@ -202,9 +205,9 @@ class Worker:
 
     async def _attempt(self, job: Job) -> retry.Move:
         try:
-            if job.attempt > job.max_attempts:
+            if job.attempt > LOST * job.max_attempts:
                 raise Permanent(
-                    f"Given up: the worker was lost at each of {job.max_attempts} attempts.",
+                    f"Given up: the worker was lost at most of {job.attempt - 1} attempts.",
                     code="worker_lost",
                 )
             if job.interrupted and job.attempt >= SUSPECT:
