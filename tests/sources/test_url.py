@@ -107,7 +107,7 @@ async def test_every_status_has_its_meaning(
     [
         ("120", 120, 120),
         ("999999999999", 86_400, 86_400),
-        (format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True), 3000, 3600),
+        ("in an hour", 3000, 3600),
         ("Wed, 21 Oct 2015 07:28:00 GMT", 0, 0),
     ],
     ids=["seconds", "too many seconds", "a date", "a date that is past"],
@@ -115,6 +115,8 @@ async def test_every_status_has_its_meaning(
 async def test_a_server_that_is_busy_says_when_to_come_back(
     site: Site, given: str, least: int, most: int
 ) -> None:
+    if given == "in an hour":
+        given = format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True)
     with pytest.raises(Transient) as caught:
         await source(site.put("/a", "", status=429, Retry_After=given)).read()
     assert caught.value.retry_after is not None
