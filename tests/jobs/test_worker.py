@@ -13,6 +13,7 @@ from gristmill.db import Database, Tx
 from gristmill.db.listen import Listener
 from gristmill.errors import GristmillError, Permanent, Transient
 from gristmill.jobs import Done, Handler, Job, Limits, NewJob, Outcome, Snooze, Work, Worker
+from gristmill.jobs.worker import LOST
 from tests.jobs.kinds import Brittle, Keyed, Plain
 from tests.terminate import terminate_backends
 from tests.waiting import until
@@ -198,7 +199,7 @@ async def _idle(worker: Worker) -> bool:
 async def test_a_job_whose_workers_keep_dying_is_given_up(db: Database) -> None:
     async with db.transaction() as tx:
         await jobs.enqueue(tx, NewJob(Brittle(), "a"))
-        await tx.execute("update job set attempt = 2")
+        await tx.execute("update job set attempt = %s", [LOST * 2])
     once = Once()
     async with working(db, {"brittle": Handler(once)}):
         await until(settled(db, dead=1))
