@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Iterator
+from datetime import timedelta
 from uuid import UUID
 
 import numpy as np
@@ -95,3 +96,16 @@ async def test_an_error_there_is_raised_here_and_the_process_goes_on(hands: Crew
         await hands.cut(HashedEmbedder().tokenizer, 64, [["no part"]])  # pyright: ignore[reportArgumentType]
     assert same(await hands.lex(WORDS, CODES), segment.build(WORDS, CODES))
     assert child.is_running()
+
+
+async def test_what_a_process_that_hangs_was_asked_for_is_done_here(hands: Crew) -> None:
+    """Nothing is stuck: also not behind a process that is stopped."""
+    child = await started(hands)
+    hands.patience = timedelta(seconds=0.5)
+    os.kill(child.pid, signal.SIGSTOP)
+    assert same(await hands.lex(WORDS, CODES), segment.build(WORDS, CODES))
+
+    async def gone() -> bool:
+        return not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+
+    await until(gone)

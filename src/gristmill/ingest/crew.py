@@ -4,7 +4,8 @@ Python runs one thread at a time, so that a fast embedder would wait for what pr
 batches away; small ones, and everything while nobody is there to take it, are worked on in a thread. The process is
 started by the first batch that is worth it, and ends when nothing came for a minute, or with ours.
 
-It holds nothing: when it dies, what it was asked for is done here, and another one is started for the next batch.
+It holds nothing: when it dies, or does not answer for two minutes, what it was asked for is done here, and another one is
+started for the next batch.
 """
 
 import asyncio
@@ -18,6 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from typing import IO, Any, TypeVar
 
 import numpy as np
@@ -41,7 +43,8 @@ Result = TypeVar("Result")
 class Crew:
     """Does pure work, in another process where that is faster."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience: timedelta = timedelta(minutes=2)) -> None:
+        self.patience = patience
         self._hand: _Hand | None = None
         self._line = ThreadPoolExecutor(1, thread_name_prefix="crew")
 
@@ -76,10 +79,15 @@ class Crew:
     async def _do(self, work: Callable[..., Result], *given: Any) -> Result:
         hand = self._hand
         if hand is not None and hand.ready:
+            asked = asyncio.get_running_loop().run_in_executor(self._line, hand.ask, work, given)
             try:
-                return await asyncio.get_running_loop().run_in_executor(self._line, hand.ask, work, given)
+                return await asyncio.wait_for(asyncio.shield(asked), self.patience.total_seconds())
             except _Gone:
-                log.warning("the process beside this one died; its work is done here")
+                log.warning("the process beside this one is gone; its work is done here")
+            except TimeoutError:
+                log.warning("the process beside this one does not answer; its work is done here")
+                asked.add_done_callback(lambda ended: ended.exception())  # looked at: its end is our doing
+                await asyncio.to_thread(hand.end)
         return await asyncio.to_thread(work, *given)
 
 
