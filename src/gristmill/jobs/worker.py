@@ -193,10 +193,12 @@ class Worker:
                 self._settling.add(job.id)
                 await self._settle(job, move)
         finally:
-            del self._running[job.id]
-            self._suspect = None if self._suspect == job.id else self._suspect
-            self._cancelled.discard(job.id)
             self._settling.discard(job.id)
+            # What was postponed by a moment may have been claimed again by now: then it runs under another lease.
+            if job.id in self._running and self._running[job.id][0] is job:
+                del self._running[job.id]
+                self._cancelled.discard(job.id)
+            self._suspect = None if self._suspect == job.id else self._suspect
             self._more = True
             self._wake.set()
         if log.isEnabledFor(logging.DEBUG):
