@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import httpx
+import psycopg
 import pytest
 
 from gristmill import app, jobs, keys
@@ -275,10 +276,14 @@ def test_killed_after_the_commit_it_is_not_done_again(
         assert first.process.wait(10) == -signal.SIGKILL
     with served(env, log=tmp_path / "log") as second, second.client() as client:
         answer = client.post("/api/knowledge-bases", json=body, headers=headers)
+        assert (answer.status_code, answer.json()["code"]) == (409, "idempotency_in_progress")
+        with psycopg.connect(database_url) as later:
+            later.execute("update idempotency set at = at - interval '10 seconds'")
+        answer = client.post("/api/knowledge-bases", json=body, headers=headers)
         assert (answer.status_code, answer.json()["code"]) == (409, "idempotency_answer_lost")
         assert len(client.get("/api/knowledge-bases").json()["items"]) == 1
         log = client.get("/api/audit").json()["items"]
-        assert [entry["status"] for entry in log] == [409, None]
+        assert [entry["status"] for entry in log] == [409, 409, None]
 
 
 async def test_of_two_that_saw_the_same_one_is_refused(http: httpx.AsyncClient) -> None:

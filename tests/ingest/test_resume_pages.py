@@ -16,7 +16,7 @@ from tests.readers import samples
 from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
-PAGES = 500
+PAGES = 2_000  # many times what is read ahead of its vectors
 
 
 async def one(db: Database, statement: Any) -> tuple[Any, ...] | None:

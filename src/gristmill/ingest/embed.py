@@ -94,10 +94,9 @@ class Embedding:
                 line.insert(sum(other.urgent for other in line), document)
             else:
                 line.append(document)
+        self._running = {task for task in self._running if not task.done()}  # at once: see `Stage.put`
         if len(self._running) < PARALLEL:
-            task = asyncio.create_task(self._run(), name="embedding")
-            self._running.add(task)
-            task.add_done_callback(self._running.discard)
+            self._running.add(asyncio.create_task(self._run(), name="embedding"))
 
     def drop(self, document: Document) -> None:
         """The document leaves, done or not."""

@@ -29,10 +29,10 @@ class Stage(Generic[Given, Result]):
         """What `work` gives for this one."""
         answer: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         self._waiting.append((given, answer))
+        # Not by a callback, which comes a moment after a task's end: who is put in between would wait for ever.
+        self._running = {task for task in self._running if not task.done()}
         if len(self._running) < self._parallel:
-            task = asyncio.create_task(self._run())
-            self._running.add(task)
-            task.add_done_callback(self._running.discard)
+            self._running.add(asyncio.create_task(self._run()))
         return await answer
 
     async def _run(self) -> None:

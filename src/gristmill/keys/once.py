@@ -6,7 +6,8 @@
                                                                                knows with what answer
 
 A process that is killed while `running` has committed nothing: after `PATIENCE` the same request may claim it again. If the
-first one was only slow, its transaction finds another's token, and is rolled back. So it is never done twice.
+first one was only slow, its transaction finds another's token, and is rolled back. So it is never done twice. One that
+was `done` is taken for `running` for ten seconds more, in which whoever did it writes its answer.
 """
 
 from dataclasses import dataclass

@@ -108,13 +108,15 @@ on conflict (org_id, caller, key) do update
 returning token;
 
 -- name: once
--- What is known of a request.
-select fingerprint, state, status, answer from idempotency
+-- What is known of a request. One that was done this moment is still being answered.
+select fingerprint, status, answer,
+       case when state = 'done' and at > clock_now() - interval '10 seconds' then 'running' else state end as state
+  from idempotency
  where org_id = %(org)s and caller = %(caller)s and key = %(key)s;
 
 -- name: done_once
 -- running -> done, only by who claimed it.
-update idempotency set state = 'done'
+update idempotency set state = 'done', at = clock_now()
  where org_id = %(org)s and caller = %(caller)s and key = %(key)s and token = %(token)s and state in ('running', 'done')
 returning key;
 
