@@ -1,0 +1,18 @@
+// @ts-check
+/** Every page by its address. A page is `export function page(route): Node`, loaded when it is first shown. */
+
+/** @type {import("./router.js").Entry[]} */
+export const pages = [
+  { paths: ["/"], load: () => import("./pages/bases.js"), nav: "/" },
+  { paths: ["/b/:base", "/b/:base/i/:item"], load: () => import("./pages/base.js"), key: (params) => params.base, nav: "/" },
+  { paths: ["/b/:base/settings"], load: () => import("./pages/base-settings.js"), nav: "/" },
+];
+
+/** What the sidebar and the phone's bar lead to. @type {{to: string, icon: string, label: string}[]} */
+export const places = [
+  { to: "/", icon: "base", label: "Bases" },
+  { to: "/connectors", icon: "plug", label: "Connectors" },
+  { to: "/queue", icon: "queue", label: "Queue" },
+  { to: "/events", icon: "pulse", label: "Events" },
+  { to: "/settings/general", icon: "gear", label: "Settings" },
+];

@@ -1,0 +1,3 @@
+// @ts-check
+/** Simplified Chinese for connectors, queue, events and settings. @type {import("../i18n.js").Words} */
+export const words = {};
