@@ -19,6 +19,7 @@ from gristmill.doors.api import (
     problems,
     schema,
     search,
+    tree,
     webhooks,
 )
 from gristmill.doors.api.authorise import authorise
@@ -44,6 +45,7 @@ def create(context: Context) -> FastAPI:
     for door in (
         bases,
         items,
+        tree,
         files,
         item,
         content,
