@@ -23,7 +23,7 @@ from gristmill.connectors.sync import Synchroniser
 from gristmill.db import Database, embedded
 from gristmill.db.listen import Listener
 from gristmill.db.migrate import migrate
-from gristmill.doors import api
+from gristmill.doors import api, ui
 from gristmill.embedding import Embedder, Embedders
 from gristmill.errors import GristmillError, SetupError
 from gristmill.events import Broadcaster
@@ -144,7 +144,15 @@ async def running(
         searcher = Searcher(db, cache_bytes=settings.search_cache_mb * 2**20, reranker=reranker)
         context = api.Context(db, embedders, originals, searcher, settings, broadcaster, vault, sender, tools)
         yield Gristmill(
-            settings, db, embedders, originals, searcher, api.create(context), broadcaster, tools, worker
+            settings,
+            db,
+            embedders,
+            originals,
+            searcher,
+            api.create(context, ui.Pages),
+            broadcaster,
+            tools,
+            worker,
         )
 
 

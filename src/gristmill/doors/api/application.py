@@ -1,6 +1,9 @@
 """The REST application, put together."""
 
+from collections.abc import Callable
+
 from fastapi import Depends, FastAPI
+from starlette.types import ASGIApp
 
 from gristmill import __version__
 from gristmill.doors.api import (
@@ -15,8 +18,10 @@ from gristmill.doors.api import (
     items,
     jobs,
     keys,
+    machine,
     metrics,
     problems,
+    queue,
     schema,
     search,
     tree,
@@ -29,8 +34,8 @@ from gristmill.doors.api.entrance import Entrance
 from gristmill.doors.api.gate import Gate
 
 
-def create(context: Context) -> FastAPI:
-    """The application that serves `context`."""
+def create(context: Context, pages: Callable[[ASGIApp], ASGIApp] | None = None) -> FastAPI:
+    """The application that serves `context`; `pages` answer browsers before anybody is asked for a key."""
     # The interactive pages of the framework load scripts from elsewhere: the schema is served, they are not.
     app = FastAPI(
         title="Gristmill",
@@ -56,15 +61,20 @@ def create(context: Context) -> FastAPI:
         webhooks,
         connectors,
         keys,
+        queue,
+        machine,
     ):
         app.include_router(door.router, prefix="/api")
     app.include_router(connectors.runs, prefix="/api")
+    app.include_router(connectors.kinds, prefix="/api")
     app.include_router(health.router)
     app.include_router(metrics.router)
     app.add_api_route("/", _welcome, include_in_schema=False)
     app.add_middleware(
         Entrance, db=context.db, settings=context.settings, vault=context.vault, meters=context.meters
     )
+    if pages is not None:
+        app.add_middleware(pages)
     # Beyond loopback nobody is trusted for where they are, and a host name proves nothing.
     names = context.settings.allowed_hosts or (None if not is_loopback(context.settings.host) else [])
     app.add_middleware(

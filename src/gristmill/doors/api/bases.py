@@ -159,6 +159,7 @@ class QueueOut(Wire):
     oldest_queued_at: datetime | None
     rate_per_minute: int
     eta_seconds: int | None
+    paused: bool
 
 
 def _know_processor(context: Context, name: str | None) -> None:
@@ -273,6 +274,7 @@ async def get_queue(base_id: PathBase, context: InContext) -> QueueOut:
     async with context.db.connection() as tx:
         base = await guards.base_exists(tx, base_id)
         queue = await jobs.look(tx, base.lane)
+        paused = await jobs.is_paused(tx, base.lane)
         orphans = await operations_queue.orphans(tx, base.id)
     return QueueOut(
         queue_size=queue.waiting,
@@ -284,7 +286,22 @@ async def get_queue(base_id: PathBase, context: InContext) -> QueueOut:
         oldest_queued_at=queue.oldest_queued_at,
         rate_per_minute=queue.rate_per_minute,
         eta_seconds=queue.eta_seconds,
+        paused=paused,
     )
+
+
+@router.post("/{base_id}/queue/pause", status_code=204)
+async def pause_queue(base_id: PathBase, context: InContext) -> Response:
+    """Start none of the base's jobs until it is resumed; what runs goes on."""
+    await operations_queue.pause(context.db, base_id, paused=True)
+    return Response(status_code=204)
+
+
+@router.post("/{base_id}/queue/resume", status_code=204)
+async def resume_queue(base_id: PathBase, context: InContext) -> Response:
+    """Start the base's jobs again."""
+    await operations_queue.pause(context.db, base_id, paused=False)
+    return Response(status_code=204)
 
 
 @router.post("/{base_id}/queue/recover")

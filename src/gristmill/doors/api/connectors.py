@@ -19,6 +19,7 @@ from gristmill.doors.api.connector import (
     FailureOut,
     IdentityIn,
     IdentityOut,
+    KindOut,
     LineOut,
     NewConnectorIn,
     OnDelete,
@@ -37,6 +38,17 @@ from gristmill.operations.connections import Changes, NewConnector
 
 router = APIRouter(prefix="/connectors", tags=["connectors"])
 runs = APIRouter(prefix="/connector-runs", tags=["connectors"])
+kinds = APIRouter(prefix="/connector-kinds", tags=["connectors"])
+
+
+@kinds.get("")
+async def list_kinds(context: InContext) -> Page[KindOut]:
+    """The tools that can be followed, and what each has to be told."""
+    forms = context.kinds.forms().items()
+    found = [
+        KindOut(type=name, config=config, credentials=credentials) for name, (config, credentials) in forms
+    ]
+    return Page(items=found, next_cursor=None)
 
 
 @router.post("", status_code=201)
