@@ -24,6 +24,7 @@ from gristmill.doors.api import (
     queue,
     schema,
     search,
+    tree,
     webhooks,
 )
 from gristmill.doors.api.authorise import authorise
@@ -49,6 +50,7 @@ def create(context: Context, pages: Callable[[ASGIApp], ASGIApp] | None = None) 
     for door in (
         bases,
         items,
+        tree,
         files,
         item,
         content,

@@ -1,6 +1,5 @@
 """`/api/knowledge-bases`."""
 
-from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Literal, Self
 from uuid import UUID
@@ -9,7 +8,7 @@ from fastapi import APIRouter, Query, Response
 from pydantic import Field, StrictBool, StrictInt
 
 from gristmill import catalog, jobs
-from gristmill.catalog import Base, BaseId, BaseStatus, OnRestart, Reuse
+from gristmill.catalog import Base, BaseId, BaseStatus, Figures, OnRestart, Reuse
 from gristmill.catalog.access import EVERYBODY
 from gristmill.doors.api.caller import Caller
 from gristmill.doors.api.context import Asking, AsViewer, Context, InContext, PathBase
@@ -94,9 +93,13 @@ class BaseOut(Stamped):
     settings: JsonObject
     acl: list[str]
     item_counts: dict[str, int]
+    leaf_counts: dict[str, int]
+    chunk_count: int
+    progress: float
+    changed_at: datetime
 
     @classmethod
-    def of(cls, base: Base, counts: Mapping[str, int]) -> Self:
+    def of(cls, base: Base, figures: Figures) -> Self:
         """Show `base`."""
         return cls(
             id=base.id,
@@ -118,7 +121,11 @@ class BaseOut(Stamped):
                 "assetReuse": base.asset_reuse,
             },
             acl=base.acl,
-            item_counts=dict(counts),
+            item_counts=figures.items,
+            leaf_counts=figures.leaves,
+            chunk_count=figures.chunks,
+            progress=round(figures.progress, 1),
+            changed_at=max(base.updated_at, figures.changed_at or base.updated_at),
         )
 
 
@@ -181,7 +188,7 @@ async def create_base(body: NewBase, context: InContext, caller: Asking, respons
         org=caller.org,
     )
     tagged(response, created.updated_at)
-    return BaseOut.of(created, {})
+    return BaseOut.of(created, Figures())
 
 
 def _own_list(caller: Caller) -> list[str]:
@@ -208,10 +215,10 @@ async def list_bases(
             found = await catalog.list_bases(
                 tx, limit=limit, after=BaseId(cursor) if cursor else None, viewer=viewer
             )
-        counts = await catalog.count_items(tx, [base.id for base in found], viewer)
+        figures = await catalog.figures(tx, [base.id for base in found], viewer)
     more = name is None and len(found) == limit
     return Page(
-        items=[BaseOut.of(base, counts[base.id]) for base in found],
+        items=[BaseOut.of(base, figures[base.id]) for base in found],
         next_cursor=str(found[-1].id) if more else None,
     )
 
@@ -221,9 +228,9 @@ async def get_base(base_id: PathBase, context: InContext, viewer: AsViewer, resp
     """One knowledge base."""
     async with context.db.connection() as tx:
         base = await guards.base_exists(tx, base_id, viewer)
-        counts = await catalog.count_items(tx, [base.id], viewer)
+        figures = await catalog.figures(tx, [base.id], viewer)
     tagged(response, base.updated_at)
-    return BaseOut.of(base, counts[base.id])
+    return BaseOut.of(base, figures[base.id])
 
 
 @router.patch("/{base_id}")

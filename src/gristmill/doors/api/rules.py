@@ -56,6 +56,7 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("PATCH", "/api/knowledge-bases/{base_id}"): _ADMIN,
     ("DELETE", "/api/knowledge-bases/{base_id}"): _ADMIN,
     ("GET", "/api/knowledge-bases/{base_id}/items"): _EYES,
+    ("GET", "/api/knowledge-bases/{base_id}/tree"): _EYES,
     ("POST", "/api/knowledge-bases/{base_id}/items"): _EDITOR,
     ("POST", "/api/knowledge-bases/{base_id}/items/delete"): _EDITOR,
     ("POST", "/api/knowledge-bases/{base_id}/items/reindex"): _EDITOR,

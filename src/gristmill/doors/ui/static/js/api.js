@@ -27,11 +27,15 @@ export function onLockedOut(listener) {
   listeners.add(listener);
 }
 
-/** @param {string} path @param {Record<string, unknown>} [query] */
+/** @param {string} path @param {Record<string, unknown>} [query] A list is sent as so many parameters of its name. */
 function address(path, query) {
-  const wanted = Object.entries(query ?? {}).filter(([, value]) => value !== undefined && value !== null && value !== "");
-  const search = new URLSearchParams(wanted.map(([name, value]) => [name, String(value)]));
-  return `/api${path}${wanted.length ? `?${search}` : ""}`;
+  const search = new URLSearchParams();
+  for (const [name, value] of Object.entries(query ?? {})) {
+    for (const one of Array.isArray(value) ? value : [value]) {
+      if (one !== undefined && one !== null && one !== "") search.append(name, String(one));
+    }
+  }
+  return `/api${path}${search.size ? `?${search}` : ""}`;
 }
 
 /** @param {number} status @param {string} body @returns {Refused} */

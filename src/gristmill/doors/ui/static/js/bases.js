@@ -1,59 +1,96 @@
 // @ts-check
 /**
- * The bases that the sidebar, the first page and the palette show: fetched once, renewed when something happens in them.
- * While the list can't be had, the last one stays.
+ * The bases that the sidebar, the pages and the palette show: fetched once, then each anew when something happens in it,
+ * at most once a second. While the server can't be asked, the last figures stay.
  */
 
 import { all, api } from "./api.js";
-import { signal } from "./core.js";
+import { computed, signal } from "./core.js";
 import { live } from "./live.js";
 
 /** @typedef {{id: string, name: string, status: string, error: {code: string, message: string} | null, embedder: string,
- *   itemCounts: Record<string, number>, updatedAt: string, createdAt: string, dimensions: number,
- *   chunking: {maxTokens: number}, onRestart: string, settings: any, fileProcessorId: string | null, acl: string[],
- *   leafCounts?: Record<string, number>, chunkCount?: number, progress?: number, changedAt?: string | null}} Base */
+ *   dimensions: number, chunking: {maxTokens?: number}, onRestart: string, settings: any, fileProcessorId: string | null,
+ *   acl: string[], itemCounts: Record<string, number>, leafCounts: Record<string, number>, chunkCount: number,
+ *   progress: number, changedAt: string, createdAt: string, updatedAt: string}} Base */
 
 export const bases = signal(/** @type {Base[] | null} */ (null));
-const REST = 1000; // between two looks, however much happens
-let due = false;
-let looking = false;
+/** Why there is no list, when there is none. */
+export const basesError = signal(/** @type {Error | null} */ (null));
+const REST = 1000;
+/** @type {Set<string>} */ const changed = new Set();
+let everything = true;
+let resting = false;
 
-export async function renewBases() {
-  if (looking) {
-    due = true;
-    return;
-  }
-  looking = true;
-  due = false;
+/** @param {string | null} [id] The base that changed; null for all of them. */
+export async function renewBases(id = null) {
+  if (id) changed.add(id);
+  else everything = true;
+  if (resting) return;
+  resting = true;
+  const [whole, some] = [everything, [...changed]];
+  everything = false;
+  changed.clear();
   try {
-    bases.value = await all("/knowledge-bases");
-  } catch {
-    bases.value ??= null; // the banner tells that the server is away
+    if (whole || !bases.peek()) bases.value = await all("/knowledge-bases");
+    else await Promise.all(some.map(renewOne));
+    basesError.value = null;
+  } catch (error) {
+    basesError.value = /** @type {Error} */ (error);
   }
   setTimeout(() => {
-    looking = false;
-    if (due) renewBases();
+    resting = false;
+    if (everything || changed.size) renewBases(everything ? null : [...changed][0]);
   }, REST);
+}
+
+/** @param {string} id */
+async function renewOne(id) {
+  try {
+    putBase(await api.get(`/knowledge-bases/${id}`));
+  } catch (error) {
+    if (/** @type {any} */ (error).status === 404) dropBase(id);
+    else throw error;
+  }
+}
+
+/** @param {Base} base Shows it as it is now. */
+export function putBase(base) {
+  const known = bases.peek() ?? [];
+  const at = known.findIndex((one) => one.id === base.id);
+  bases.value = at < 0 ? [...known, base] : known.with(at, base);
+}
+
+/** @param {string} id */
+export function dropBase(id) {
+  bases.value = (bases.peek() ?? []).filter((one) => one.id !== id);
 }
 
 /** Starts following; for the shell, once. */
 export function followBases() {
   renewBases();
-  live.on({}, () => void renewBases());
+  live.on({}, (changes) => {
+    for (const change of changes) {
+      const id = change.type === "item" ? change.item.baseId : change.type === "event" ? change.event.baseId : change.base;
+      const listed = change.type !== "event" || !/^Base/.test(change.event.type);
+      renewBases(listed ? id : null);
+    }
+  });
 }
+
+/** @param {() => string} id */
+export const baseOf = (id) => computed(() => bases.value?.find((one) => one.id === id()) ?? null);
+
+const ACTIVE = ["preparing", "processing", "reading", "embedding"];
+/** @param {Record<string, number>} counts @param {string[]} statuses */
+export const sum = (counts, statuses) => statuses.reduce((n, one) => n + (counts[one] ?? 0), 0);
+/** @param {Base} base Leaves, whatever their status. */
+export const total = (base) => Object.values(base.leafCounts).reduce((n, one) => n + one, 0);
+/** @param {Base} base Items that are not done. */
+export const active = (base) => sum(base.itemCounts, ACTIVE);
 
 /** @param {Base} base @returns {import("./parts/status.js").Tone} */
 export function toneOf(base) {
-  const counts = base.itemCounts;
   if (base.status === "failed") return "failed";
-  if (["preparing", "processing", "reading", "embedding"].some((one) => counts[one])) return "running";
-  return counts.failed ? "failed" : "ok";
+  if (active(base)) return "running";
+  return base.leafCounts.failed ? "failed" : "ok";
 }
-
-/** @param {Base} base */
-export const total = (base) => Object.values(base.itemCounts).reduce((sum, n) => sum + n, 0);
-
-/** @param {string} id */
-export const baseName = (id) => bases.value?.find((one) => one.id === id)?.name ?? "";
-/** @param {string} id @param {Partial<Base>} what */
-export const changeBase = (id, what) => api.patch(`/knowledge-bases/${id}`, what);

@@ -1,7 +1,7 @@
 // @ts-check
 /** What is around every page: sidebar, phone bar, banner, toasts, the palette and the keys that work everywhere. */
 
-import { bases, followBases, toneOf, total } from "./bases.js";
+import { active, bases, followBases, toneOf, total } from "./bases.js";
 import { computed, each, effect, html, signal } from "./core.js";
 import { language, number, t } from "./i18n.js";
 import { live } from "./live.js";
@@ -16,11 +16,7 @@ import { isDark, theme } from "./theme.js";
 
 const entry = signal(/** @type {import("./router.js").Entry | null} */ (null));
 /** Jobs that wait or run, shown beside "Queue"; null while unknown. */
-const waiting = computed(() => {
-  const active = ["preparing", "processing", "reading", "embedding"];
-  const all = bases.value;
-  return all?.reduce((sum, base) => sum + active.reduce((n, one) => n + (base.itemCounts[one] ?? 0), 0), 0) ?? 0;
-});
+const waiting = computed(() => bases.value?.reduce((n, base) => n + active(base), 0) ?? 0);
 
 /** @param {string} to */
 function isHere(to) {

@@ -2,7 +2,7 @@
 /** One connector, beside the list: its settings, its runs, and of the chosen run figures, errors and the log as it grows. */
 
 import { all, api } from "../api.js";
-import { baseName } from "../bases.js";
+import { baseName } from "../names.js";
 import { computed, each, effect, html, signal } from "../core.js";
 import { inWords } from "../cron.js";
 import { fetched } from "../fetched.js";

@@ -2,10 +2,11 @@
 /** What happened, day by day, newest first; by base and by kind. */
 
 import { api } from "../api.js";
-import { baseName, bases } from "../bases.js";
+import { bases } from "../bases.js";
 import { computed, each, html, signal } from "../core.js";
 import { fetched } from "../fetched.js";
 import { dayOf, number, t, timeOf } from "../i18n.js";
+import { baseName } from "../names.js";
 import { button } from "../parts/button.js";
 import { dot, empty, titled } from "../parts/status.js";
 import { segments, tabs } from "../parts/tabs.js";

@@ -2,10 +2,11 @@
 /** Webhooks: where events are sent, how far each has come, and what to do about an event that was not taken. */
 
 import { all, api } from "../api.js";
-import { baseName, bases } from "../bases.js";
+import { bases } from "../bases.js";
 import { computed, each, html, signal } from "../core.js";
 import { fetched } from "../fetched.js";
 import { number, t } from "../i18n.js";
+import { baseName } from "../names.js";
 import { button } from "../parts/button.js";
 import { confirm, dialog } from "../parts/dialog.js";
 import { choiceField, fieldErrors, noErrors, textField } from "../parts/form.js";
