@@ -10,7 +10,7 @@ import { button } from "../parts/button.js";
 import { bar, dot, empty, titled } from "../parts/status.js";
 import { refused, toast } from "../parts/toast.js";
 import { go } from "../router.js";
-import { openConnectorForm, TYPES } from "./connector-form.js";
+import { openConnectorForm } from "./connector-form.js";
 import { connectorPane } from "./connector.js";
 import { problem } from "./queue.js";
 
@@ -20,6 +20,7 @@ import { problem } from "./queue.js";
  *   aclAsOf: string | null, open?: {progress: number} | null}} Connector */
 /** @typedef {import("../fetched.js").Fetched<Connector[]>} Connectors */
 
+const BADGES = /** @type {Record<string, string>} */ ({ github: "GH", gitlab: "GL", jira: "JR", confluence: "CF" });
 export const OPEN = new Set(["running", "partial"]);
 
 /** @returns {Promise<Connector[]>} each with its open run, if it has one */
@@ -48,7 +49,7 @@ export function page(route) {
     }).catch(refused);
 
   return html`<div class="page"><div class="top"><h1>${t("Connectors")}</h1><div class="actions">${button(t("New connector"), add, { kind: "primary", icon: "plus" })}</div></div>
-    <div class="split ${() => (chosen.value ? "chosen" : "")}"><div class="scroll list">${() => problem(list.error.value)}
+    <div class="sides ${() => (chosen.value ? "chosen" : "")}"><div class="scroll list">${() => problem(list.error.value)}
       <div class="rows" role="list" aria-label="${t("Connectors")}">${each(
         () => list.value.value ?? [],
         (one) => one.id,
@@ -96,7 +97,7 @@ export function sync(one, list, how = {}) {
 /** @param {import("../core.js").Signal<Connector>} one @param {Connectors} list @param {() => boolean} isChosen */
 function row(one, list, isChosen) {
   const { id, type } = one.peek();
-  return html`<div class="tool ${() => (isChosen() ? "here" : "")}" role="listitem"><span class="badge ${type}" aria-hidden="true">${(TYPES[type] ?? type).replace(/[a-z]/g, "").padEnd(2, type[1].toUpperCase()).slice(0, 2)}</span>
+  return html`<div class="tool ${() => (isChosen() ? "here" : "")}" role="listitem"><span class="badge ${type}" aria-hidden="true">${BADGES[type] ?? type.slice(0, 2).toUpperCase()}</span>
     <a class="grow two-line" href="/connectors/${id}" aria-current=${() => (isChosen() ? "true" : null)}><b class="cut">${() => one.value.name}</b><span class="cut dim">${() => scopeOf(one.value)}</span></a>
     <span class="two-line when"><span class="status ${() => toneOf(one.value).tone}">${dot(() => toneOf(one.value).tone)}<span>${() => toneOf(one.value).word}</span></span><span class="cut dim small-text hide-phone">${() => scheduleOf(one.value)}</span></span>
     <span class="go">${() =>

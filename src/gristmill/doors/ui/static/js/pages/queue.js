@@ -20,7 +20,7 @@ import { setQuery } from "../router.js";
  *   errors: {at: string, code: string, message: string}[], createdAt: string}} Job */
 
 const SPANS = { 15: "15m", 60: "1h", 1440: "24h" };
-const MOST_SLOTS = 8; // squares; more are a number
+const MOST_SLOTS = 6; // squares; more are a number
 
 /** @param {import("../router.js").LiveRoute} route */
 export function page(route) {
@@ -52,7 +52,7 @@ export function page(route) {
       (lane) => laneRow(lane, queue),
     )}</div>
     ${() => (queue.value.value?.lanes.length === 0 ? empty("queue", t("Nothing was ever queued"), t("Add content to a base, and its lane shows here.")) : null)}
-    ${deadJobs(dead)}
+    ${deadJobs(dead, queue)}
   </div></div>`;
 }
 
@@ -139,8 +139,8 @@ const KINDS = {
   check_file_processing_result: "convert",
 };
 
-/** @param {import("../fetched.js").Fetched<Job[]>} dead */
-function deadJobs(dead) {
+/** @param {import("../fetched.js").Fetched<Job[]>} dead @param {import("../fetched.js").Fetched<Queue>} queue */
+function deadJobs(dead, queue) {
   const retryAll = async () => {
     await dead.change([], async () => {
       const { retried } = await api.post("/jobs/retry");
@@ -152,12 +152,15 @@ function deadJobs(dead) {
     <div class="rows dead" role="list" aria-label="${t("Dead jobs")}">${each(
       () => dead.value.value ?? [],
       (job) => job.id,
-      (job) => deadRow(job, dead),
+      (job) => deadRow(job, dead, queue),
     )}</div>${() => (dead.value.value?.length === 0 ? html`<p class="nothing">${icon("check")}${t("No job is dead. What fails for good is listed here, with its error.")}</p>` : null)}`;
 }
 
-/** @param {import("../core.js").Signal<Job>} job @param {import("../fetched.js").Fetched<Job[]>} dead */
-function deadRow(job, dead) {
+/**
+ * @param {import("../core.js").Signal<Job>} job @param {import("../fetched.js").Fetched<Job[]>} dead
+ * @param {import("../fetched.js").Fetched<Queue>} queue
+ */
+function deadRow(job, dead, queue) {
   const { id, kind, subject, lane } = job.peek();
   const error = () => job.value.errors.at(-1);
   const without = () => (dead.value.peek() ?? []).filter((one) => one.id !== id);
@@ -167,11 +170,12 @@ function deadRow(job, dead) {
   };
   const label = t(KINDS[kind] ?? kind);
   const isItem = subject && job.peek().title !== null;
-  const title = html`<span class="cut">${() => job.value.title ?? label}</span>`;
+  const home = () => queue.value.value?.lanes.find((one) => one.lane === lane);
+  const title = html`<span class="cut">${() => job.value.title ?? home()?.name ?? label}</span>`;
   return html`<div class="deadjob" role="listitem">${icon("file")}
-    <div class="grow"><div class="cut">${isItem ? html`<a href="/b/${lane}/i/${subject}">${title}</a>` : title} <span class="dim small-text">${label}</span></div>
+    <div class="grow"><div class="cut">${isItem ? html`<a href="/b/${lane}/i/${subject}">${title}</a>` : title} <span class="dim small-text">${() => (isItem ? (home()?.name ?? "") : "")}</span></div>
       <p class="error">${() => error()?.message ?? t("It ended without a word.")}</p></div>
-    <span class="dim right hide-phone">${() => t("{n} attempts", { n: job.value.attempt })}</span>
+    <span class="dim right hide-phone">${() => `${label} · ${t("{n} attempts", { n: job.value.attempt })}`}</span>
     <span class="dim right hide-phone">${since(() => error()?.at ?? job.value.createdAt)}</span>
     ${button(t("Retry"), retry, { small: true, title: `${t("Retry")}: ${job.peek().title ?? label}` })}
     ${isItem ? iconButton(t("Delete {name}", { name: job.peek().title }), "trash", remove) : html`<span class="icon-button"></span>`}</div>`;

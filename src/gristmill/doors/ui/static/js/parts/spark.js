@@ -32,7 +32,7 @@ export function spark(values, how) {
   const line = document.createElementNS(NS, "path");
   const shape = edge(values, how.width, how.height);
   // The area is the edge, closed far below and beside what is seen: one path, and no stroke at its sides.
-  line.setAttribute("d", `${shape}V${how.height + 4}H-4V${shape.slice(1).split("C")[0].split(" ")[1]}Z`);
+  line.setAttribute("d", `${shape}H${how.width + 4}V${how.height + 4}H-4V${shape.slice(1).split("C")[0].split(" ")[1]}Z`);
   line.setAttribute("vector-effect", "non-scaling-stroke");
   svg.append(line);
   return svg;
