@@ -169,6 +169,14 @@ class SyncOut(Wire):
     status: Literal["enqueued"]
 
 
+class CheckIn(Asked):
+    """What a connector would be made of."""
+
+    type: Type
+    config: JsonObject
+    credentials: Secrets
+
+
 class CheckOut(Wire):
     """What the tool says to the credentials."""
 

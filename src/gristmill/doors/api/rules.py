@@ -101,6 +101,7 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("POST", "/api/webhooks/{webhook_id}/dead-letters/{event_id}/redrive"): _ADMIN,
     ("POST", "/api/webhooks/{webhook_id}/dead-letters/{event_id}/skip"): _ADMIN,
     ("GET", "/api/connector-kinds"): _ADMIN,
+    ("POST", "/api/connector-kinds/check"): _ADMIN,
     ("GET", "/api/connectors"): _ADMIN,
     ("POST", "/api/connectors"): _ADMIN,
     ("GET", "/api/connectors/{connector_id}"): _ADMIN,

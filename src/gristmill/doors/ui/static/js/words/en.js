@@ -14,4 +14,11 @@ export const words = {
   "Reindexing {n} items": { one: "Reindexing {n} item", other: "Reindexing {n} items" },
   "Sending {n} files": { one: "Sending {n} file", other: "Sending {n} files" },
   "{n} files added": { one: "{n} file added", other: "{n} files added" },
+  "{n} selected": { one: "{n} selected", other: "{n} selected" },
+  "{n} attempts": { one: "{n} attempt", other: "{n} attempts" },
+  "{n} jobs are queued again": { one: "{n} job is queued again", other: "{n} jobs are queued again" },
+  "{n} documents": { one: "{n} document", other: "{n} documents" },
+  "{n} documents are being indexed": { one: "{n} document is being indexed", other: "{n} documents are being indexed" },
+  "{n} errors": { one: "{n} error", other: "{n} errors" },
+  "{n} deletions held": { one: "{n} deletion held", other: "{n} deletions held" },
 };
