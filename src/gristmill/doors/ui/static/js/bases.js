@@ -16,7 +16,7 @@ import { live } from "./live.js";
 export const bases = signal(/** @type {Base[] | null} */ (null));
 /** Why there is no list, when there is none. */
 export const basesError = signal(/** @type {Error | null} */ (null));
-const REST = 1000;
+const REST = 1000; // between two looks, and ten times as long as one takes
 /** @type {Set<string>} */ const changed = new Set();
 let everything = true;
 let resting = false;
@@ -27,6 +27,7 @@ export async function renewBases(id = null) {
   else everything = true;
   if (resting) return;
   resting = true;
+  const began = performance.now();
   const [whole, some] = [everything, [...changed]];
   everything = false;
   changed.clear();
@@ -40,7 +41,7 @@ export async function renewBases(id = null) {
   setTimeout(() => {
     resting = false;
     if (everything || changed.size) renewBases(everything ? null : [...changed][0]);
-  }, REST);
+  }, Math.max(REST, 10 * (performance.now() - began)));
 }
 
 /** @param {string} id */

@@ -22,7 +22,7 @@ import { openAdd } from "./base/add.js";
 import { reindex, remove } from "./base/acts.js";
 import { itemPane } from "./base/item.js";
 import { searchPane } from "./base/search.js";
-import { banners, summary } from "./base/summary.js";
+import { banners, queueOf, summary } from "./base/summary.js";
 import { STATUSES, toolbar } from "./base/toolbar.js";
 import { dropZone, uploads } from "./base/upload.js";
 
@@ -51,6 +51,7 @@ function built(id, base, route) {
   const current = computed(() => route.value.params.item ?? null);
   const selected = signal(/** @type {Set<string>} */ (new Set()));
   const tree = treeOf(id, route);
+  const queue = queueOf(id);
   const acts = {
     /** @param {{id: string}} item */
     open: (item) => go(`/b/${id}/i/${item.id}${location.search}`),
@@ -63,7 +64,7 @@ function built(id, base, route) {
       await remove(id, ids, tree);
     },
   };
-  const view = new TreeView(tree, acts, { selected, current: () => current.value, writable: () => true });
+  const view = new TreeView(tree, acts, { selected, current: () => current.value, small: () => small.value });
   follow(id, tree, view);
   const searching = computed(() => current.value !== null || route.value.query.get("pane") === "search");
   effect(
@@ -85,7 +86,7 @@ function built(id, base, route) {
         { label: t("Reindex all"), icon: "retry", act: () => reindexAll(id, tree) },
         { label: t("Settings"), icon: "gear", act: () => go(`/b/${id}/settings`) },
       ])}<span class="hide-phone">${button(t("Reindex all"), () => reindexAll(id, tree), { icon: "retry", kind: "quiet" })}</span>${button(t("Add content"), add, { icon: "plus", kind: "primary" })}</div></div>
-    ${summary(base)}${banners(id, base)}
+    ${summary(base, queue)}${banners(id, base, queue)}
     <div class="switch hide-desk">${segments(
       t("What is shown"),
       [

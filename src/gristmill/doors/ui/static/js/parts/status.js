@@ -28,16 +28,23 @@ export function statusOf(item) {
   return { tone: found.tone, word: t(found.word) };
 }
 
-/** @param {() => Tone} tone */
+/** @template T @typedef {T | (() => T)} Maybe A value, or a function of signals. */
+/** @template T @param {Maybe<T>} value @returns {T} */
+const now = (value) => (typeof value === "function" ? /** @type {() => T} */ (value)() : value);
+
+/** @param {Maybe<Tone>} tone */
 export const dot = (tone) => html`<span class="dot ${tone}" aria-hidden="true"></span>`;
 
-/** @param {() => {tone: Tone, word: string}} status */
-export const status = (status) =>
-  html`<span class="status ${() => status().tone}">${dot(() => status().tone)}<span>${() => status().word}</span></span>`;
+/** @param {Maybe<{tone: Tone, word: string}>} status */
+export function status(status) {
+  if (typeof status !== "function")
+    return html`<span class="status ${status.tone}"><span class="dot ${status.tone}" aria-hidden="true"></span><span>${status.word}</span></span>`;
+  return html`<span class="status ${() => status().tone}">${dot(() => status().tone)}<span>${() => status().word}</span></span>`;
+}
 
-/** @param {() => number} percent @param {() => Tone} [tone] A bar of 68 by 4. */
-export const bar = (percent, tone = () => "running") =>
-  html`<span class="bar ${tone}" aria-hidden="true"><i style.transform=${() => `scaleX(${percent() / 100})`}></i></span>`;
+/** @param {Maybe<number>} percent @param {Maybe<Tone>} [tone] A bar of 68 by 4. */
+export const bar = (percent, tone = "running") =>
+  html`<span class="bar ${tone}" aria-hidden="true"><i style.transform=${typeof percent === "function" ? () => `scaleX(${now(percent) / 100})` : `scaleX(${percent / 100})`}></i></span>`;
 
 /**
  * The wide bar of several parts, each with its share of the whole.
@@ -52,15 +59,15 @@ export const stack = (label, parts) =>
       .filter((part) => part.share > 0)
       .map((part) => html`<i class="${part.tone}" style.flex-grow=${part.share}></i>`)}</div>`;
 
-const now = signal(Date.now());
+const clock = signal(Date.now());
 setInterval(() => {
-  if (!document.hidden) now.value = Date.now();
+  if (!document.hidden) clock.value = Date.now();
 }, 10_000);
 
 /** @param {() => string | null | undefined} when */
 export const since = (when) =>
   html`<time datetime=${() => when()} title=${() => (when() ? full(/** @type {string} */ (when())) : null)}>${() =>
-    when() ? ago(/** @type {string} */ (when()), Math.max(now.value, Date.now())) : "–"}</time>`;
+    when() ? ago(/** @type {string} */ (when()), Math.max(clock.value, Date.now())) : "–"}</time>`;
 
 /** @param {string} name @param {string} title @param {string} text @param {unknown} [action] */
 export const empty = (name, title, text, action = null) =>

@@ -22,6 +22,8 @@ import { signal } from "../core.js";
 /** @typedef {{status: string[], q: string}} Filter */
 
 const PAGE = 100;
+const REST = 2000;
+const AT_ONCE = 3; // windows that are fetched together; the browser has six connections for all
 const TERMINAL = new Set(["completed", "failed"]);
 
 export class Tree {
@@ -37,6 +39,8 @@ export class Tree {
     /** @type {Set<string>} containers to open as soon as they are here */ this.wanted = new Set();
     this.root = this.branch(null);
     this.epoch = 0;
+    this.fetching = 0;
+    this.resting = false;
   }
 
   /** @param {Node | null} node @returns {Branch} */
@@ -64,20 +68,32 @@ export class Tree {
   async fetch(branch, page) {
     if (branch.pages.get(page) === "asked") return;
     branch.pages.set(page, "asked");
+    this.fetching++;
     const epoch = this.epoch;
     try {
       const { status = [], q } = this.filter ?? {};
       const query = this.filter ? { status, q, leaves: status.length > 0 } : { parentId: branch.id };
       const found = await api.get(`/knowledge-bases/${this.base}/tree`, { ...query, offset: page * PAGE, limit: PAGE });
-      if (epoch !== this.epoch) return;
+      if (epoch !== this.epoch) return void this.fetching--;
       branch.pages.set(page, "here");
       this.place(branch, found.offset, found.items, found.total);
       this.error.value = null;
     } catch (error) {
       branch.pages.delete(page);
+      this.rest();
       if (epoch === this.epoch) this.error.value = /** @type {Error} */ (error);
     }
+    this.fetching--;
     this.touch();
+  }
+
+  /** After a refusal nothing is asked for a while: who can't answer is not helped by being asked at once. */
+  rest() {
+    this.resting = true;
+    setTimeout(() => {
+      this.resting = false;
+      this.touch();
+    }, REST);
   }
 
   /** @param {Branch} branch @param {number} offset @param {Item[]} items @param {number} total */
@@ -274,6 +290,6 @@ export class Tree {
   /** @param {Row} row Has its window fetched, if it is not here. */
   need(row) {
     const page = Math.floor(row.index / PAGE);
-    if (!row.node && row.branch.pages.get(page) !== "asked") this.fetch(row.branch, page);
+    if (!this.resting && this.fetching < AT_ONCE && row.branch.pages.get(page) !== "asked") this.fetch(row.branch, page);
   }
 }

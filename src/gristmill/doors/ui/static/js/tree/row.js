@@ -1,7 +1,7 @@
 // @ts-check
 /** One row of the tree: name, status, one percentage, chunks, and what can be done with it. */
 
-import { html } from "../core.js";
+import { html, signal } from "../core.js";
 import { number, t } from "../i18n.js";
 import { iconButton } from "../parts/button.js";
 import { icon, iconOf } from "../parts/icon.js";
@@ -17,59 +17,68 @@ export function rowOf(row, view) {
   if (!row.peek().item) return placeholder(row);
   const item = () => /** @type {import("./model.js").Item} */ (row.value.item ?? row.peek().item);
   const node = () => /** @type {import("./model.js").Node} */ (row.value.node);
-  const ids = () => [item().id];
-  const moving = () => !["completed", "failed"].includes(item().status);
-  const selected = () => view.state.selected.value.has(item().id);
-  const id = item().id;
+  const selected = () => view.state.selected.value.has(id);
+  const { id, type } = item();
+  const at = signal(false); // whether a hand is over it: what can be done is made then, not for every row that scrolls by
+  const over = () => {
+    at.value = true;
+  };
   return html`<div role="row" id="row-${id}" class="row ${() => item().status} ${() => (view.active.value === id ? "active" : "")} ${() =>
     view.state.current() === id ? "current" : ""}" aria-level="${() => row.value.depth + 1}" aria-posinset="${() => row.value.index + 1}"
     aria-setsize="${() => row.value.size}" aria-rowindex="${() => row.value.place + 1}" aria-selected="${() => String(selected())}"
     aria-expanded=${() => (row.value.node && view.opens(node()) ? String(row.value.open) : null)}
     style.transform=${() => `translateY(${row.value.top}px)`} style.height=${() => `${row.value.height}px`} style.--depth=${() => row.value.depth}
-    @click=${(/** @type {MouseEvent} */ event) => clicked(event, node(), view)}>
+    @pointerenter=${over} @focusin=${over} @click=${(/** @type {MouseEvent} */ event) => clicked(event, node(), view)}>
     <div role="gridcell" class="name">
-      <input type="checkbox" tabindex="-1" aria-label="${() => t("Select {title}", { title: item().title })}" .checked=${selected} @click=${(
+      <input type="checkbox" tabindex="-1" aria-label="${t("Select {title}", { title: item().title })}" .checked=${selected} @click=${(
         /** @type {MouseEvent} */ event,
-      ) => {
-        event.stopPropagation();
-        view.select(node(), event.shiftKey);
-      }}>
+      ) => act(event, () => view.select(node(), event.shiftKey))}>
       <span class="twist" aria-hidden="true">${() => (row.value.node && view.opens(node()) ? icon("chevron", row.value.open ? "open" : "") : null)}</span>
-      ${iconOf(item().type)}
-      <span class="title"><span class="cut" title=${() => item().title}>${() => item().title}</span>${() => hint(item(), Boolean(view.tree.filter))}${() =>
-        warningsOf(item()).length
-          ? html`<span class="warning" title="${warningsOf(item()).join("\n")}">${icon("warn")}<span class="sr">${warningsOf(item()).join(" ")}</span></span>`
-          : null}</span>
+      ${iconOf(type)}
+      <span class="title"><span class="cut" title=${() => item().title}>${() => item().title}</span>${() => hint(item(), Boolean(view.tree.filter))}${() => warning(item())}</span>
     </div>
-    <div role="gridcell" class="state">${status(() => statusOf(item()))}</div>
-    <div role="gridcell" class="percent">${() => (moving() || item().status === "failed" ? bar(() => item().progress, () => (item().status === "failed" ? "failed" : "running")) : null)}<span>${() =>
-      moving() || item().status === "failed" || item().status === "completed" ? `${item().progress}%` : ""}</span></div>
-    <div role="gridcell" class="chunks">${() => (holds(item().type) ? "" : item().chunkCount ? number(item().chunkCount) : "–")}</div>
-    <div class="acts">${() =>
-      view.state.writable()
-        ? [
-            iconButton(t("Reindex"), "retry", (event) => act(event, () => view.acts.reindex(ids()))),
-            iconButton(t("Delete"), "trash", (event) => act(event, () => view.acts.remove(ids()))),
-          ].map(unTabbed)
-        : null}${unTabbed(
-      kebab(t("More"), () => [
-        { label: t("Details"), icon: "file", act: () => view.acts.open(item()) },
-        view.state.writable() ? { label: item().status === "failed" ? t("Try again") : t("Reindex"), icon: "retry", act: () => view.acts.reindex(ids()) } : null,
-        view.state.writable() ? { label: t("Delete"), icon: "trash", danger: true, act: () => view.acts.remove(ids()) } : null,
-      ]),
-    )}</div>
+    <div role="gridcell" class="state">${() => status(statusOf(item()))}</div>
+    <div role="gridcell" class="percent">${() => progress(item())}</div>
+    <div role="gridcell" class="chunks">${() => (holds(type) ? "" : item().chunkCount ? number(item().chunkCount) : "–")}</div>
+    <div class="acts">${() => (at.value || view.small() || view.active.value === id || item().status === "failed" ? acts(item, view) : null)}</div>
     ${() => (note(item()) ? html`<p class="note ${item().error ? "bad" : ""}">${note(item())}</p>` : null)}
   </div>`;
 }
 
+/** @param {() => import("./model.js").Item} item @param {TreeView} view */
+function acts(item, view) {
+  const ids = () => [item().id];
+  const more = kebab(t("More"), () => [
+    { label: t("Details"), icon: "file", act: () => view.acts.open(item()) },
+    { label: item().status === "failed" ? t("Try again") : t("Reindex"), icon: "retry", act: () => view.acts.reindex(ids()) },
+    { label: t("Delete"), icon: "trash", danger: true, act: () => view.acts.remove(ids()) },
+  ]);
+  const shown = view.small()
+    ? [more]
+    : [
+        iconButton(t("Reindex"), "retry", (event) => act(event, () => view.acts.reindex(ids()))),
+        iconButton(t("Delete"), "trash", (event) => act(event, () => view.acts.remove(ids()))),
+      ];
+  for (const one of shown) one.tabIndex = -1; // the grid's own keys do the same
+  return shown;
+}
+
+/** @param {import("./model.js").Item} item */
+function progress(item) {
+  const failed = item.status === "failed";
+  const bare = item.status === "completed" || (!item.progress && !failed);
+  return [bare ? null : bar(item.progress, failed ? "failed" : "running"), html`<span>${`${item.progress}%`}</span>`];
+}
+
+/** @param {import("./model.js").Item} item */
+function warning(item) {
+  if (!item.warnings.length) return null;
+  const told = warningsOf(item);
+  return html`<span class="warning" title="${told.join("\n")}">${icon("warn")}<span class="sr">${told.join(" ")}</span></span>`;
+}
+
 /** @param {import("./model.js").Item} item What is said below the name. */
 export const note = (item) => (item.status === "failed" ? (item.error?.message ?? "") : (item.waitingFor ?? ""));
-
-/** @param {HTMLElement} element The grid's own keys do the same. */
-function unTabbed(element) {
-  element.tabIndex = -1;
-  return element;
-}
 
 /** @param {Event} event @param {() => void} does */
 function act(event, does) {

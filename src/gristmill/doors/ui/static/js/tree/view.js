@@ -14,22 +14,26 @@ import { rowOf } from "./row.js";
  *   item: import("./model.js").Item | null, open: boolean, place: number}} Shown */
 /** @typedef {{open(item: import("./model.js").Item): void, reindex(ids: string[]): void, remove(ids: string[]): void}} Acts */
 
+const PAUSE = 60; // until rows that came into sight are asked for
 const BEYOND = 240; // pixels above and below what is seen, so that a quick scroll meets rows that are there
 
 export class TreeView {
   /**
    * @param {import("./model.js").Tree} tree @param {Acts} acts
-   * @param {{selected: import("../core.js").Signal<Set<string>>, current: () => string | null, writable: () => boolean}} state
+   * @param {{selected: import("../core.js").Signal<Set<string>>, current: () => string | null, small: () => boolean}} state
    */
   constructor(tree, acts, state) {
     this.tree = tree;
     this.acts = acts;
     this.state = state;
+    this.small = state.small;
     this.rows = signal(/** @type {Shown[]} */ ([]));
     this.active = signal(/** @type {string | null} */ (null));
     this.tall = signal(0);
     this.count = signal(0);
     this.due = false;
+    /** @type {ReturnType<typeof setTimeout> | undefined} */ this.asking = undefined;
+    /** @type {import("./model.js").Row[]} */ this.missing = [];
     /** @type {{node: Node, from: number} | null} the first row in sight, and how far it is scrolled out */ this.anchor = null;
     this.box = /** @type {HTMLElement} */ (this.build());
     effect(
@@ -91,10 +95,11 @@ export class TreeView {
     const from = box.scrollTop;
     const to = from + box.clientHeight + BEYOND;
     /** @type {Shown[]} */ const shown = [];
+    /** @type {import("./model.js").Row[]} */ const missing = [];
     this.anchor = null;
     let row = tree.at(Math.max(0, from - BEYOND));
     while (row && row.top < to) {
-      tree.need(row);
+      if (!row.node) missing.push(row);
       const { node, branch, index, top, height } = row;
       if (node && !this.anchor && top + height > from) this.anchor = { node, from: from - top };
       shown.push({
@@ -114,6 +119,14 @@ export class TreeView {
     this.tall.value = tree.height(tree.root);
     this.count.value = tree.count(tree.root);
     this.rows.value = shown;
+    this.missing = missing;
+    if (missing.length) this.asking ??= setTimeout(() => this.ask(), PAUSE);
+  }
+
+  /** Has what is in sight fetched; what a quick scroll passed by meanwhile is not. */
+  ask() {
+    this.asking = undefined;
+    for (const row of this.missing) this.tree.need(row);
   }
 
   // ── hands ─────────────────────────────────────────────────────────────────────────────────────────────

@@ -64,13 +64,13 @@ function scores(hit, best) {
 function explained(hit) {
   const told = hit.explain;
   if (!told) return null;
-  const row = (/** @type {string} */ name, /** @type {unknown} */ value) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`;
+  const row = (/** @type {string} */ name, /** @type {unknown} */ value, kind = "") => html`<div class="${kind}"><dt>${name}</dt><dd>${value}</dd></div>`;
   const figure = (/** @type {number | null} */ n) => (n === null ? "–" : n.toFixed(3));
   return html`<dl class="explain">${row(t("Keyword rank"), hit.ranks.text ?? "–")}${row(t("Keyword score"), figure(told.textScore))}${row(t("Semantic rank"), hit.ranks.vector ?? "–")}${row(
     t("Similarity"),
     figure(told.similarity),
   )}${row(t("Weight of meaning"), `${Math.round(told.vectorWeight * 100)}%`)}${told.rerankScore === null ? null : row(t("Reranker"), figure(told.rerankScore))}${
-    told.terms.length ? row(t("Words"), told.terms.map((term) => t("{term} {count}× (in {chunks} chunks)", { ...term })).join(", ")) : null
+    told.terms.length ? row(t("Words"), told.terms.map((term) => t("{term} {count}× (in {chunks} chunks)", { ...term })).join(", "), "wide") : null
   }</dl>`;
 }
 

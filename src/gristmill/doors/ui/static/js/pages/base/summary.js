@@ -15,6 +15,10 @@ import { pending } from "./upload.js";
 /** @typedef {import("../../core.js").Computed<import("../../bases.js").Base | null>} LiveBase */
 const MOVING = ["reading", "embedding"];
 const QUEUED = ["preparing", "processing"];
+const REST = 2000; // between two looks at the queue
+const WORTH = 20; // items to do, from which on somebody wants to know how long it takes
+
+/** @typedef {import("../../core.js").Signal<any>} Queue */
 
 /** @param {LiveBase} base How far all of it is; files that are still on their way count, so that it does not fall back. */
 function percent(base) {
@@ -24,15 +28,22 @@ function percent(base) {
   return here + coming ? (now.progress * here) / (here + coming) : now.progress;
 }
 
-/** @param {LiveBase} base */
-export function summary(base) {
+/** @param {Queue} queue */
+function pace(queue) {
+  const { etaSeconds, ratePerMinute, queueSize, processingCount } = queue.value ?? {};
+  if (!etaSeconds || queueSize + processingCount < WORTH) return "";
+  return ` · ${t("{rate} a minute, about {time} left", { rate: ratePerMinute, time: duration(etaSeconds) })}`;
+}
+
+/** @param {LiveBase} base @param {Queue} queue */
+export function summary(base, queue) {
   const count = (/** @type {string[]} */ statuses) => (base.value ? sum(base.value.leafCounts, statuses) : 0);
   const all = () => (base.value ? total(base.value) : 0);
   const figure = (/** @type {string} */ label, /** @type {() => number} */ value) => html`<div><dt>${label}</dt><dd>${() => (base.value ? number(value()) : "–")}</dd></div>`;
   return html`<div class="summary"><dl class="figures">${figure(t("Items"), all)}${figure(t("Chunks"), () => base.value?.chunkCount ?? 0)}${figure(t("Processing"), () =>
     count([...MOVING, ...QUEUED]),
   )}${figure(t("Failed"), () => count(["failed"]))}</dl>
-    <div class="overall"><div><span class="dim small-text">${t("Overall progress")}</span><b>${() => (all() || pending.value ? `${number(Number(percent(base).toFixed(1)))}%` : "–")}</b></div>
+    <div class="overall"><div><span class="dim small-text">${t("Overall progress")}${() => pace(queue)}</span><b>${() => (all() || pending.value ? `${number(Number(percent(base).toFixed(1)))}%` : "–")}</b></div>
     ${stack(t("Overall progress"), () => {
       const [ok, moving, failed, queued] = [count(["completed"]), count(MOVING), count(["failed"]), count(QUEUED) + pending.value];
       const rest = ok + moving + failed + queued;
@@ -45,29 +56,30 @@ export function summary(base) {
     })}</div></div>`;
 }
 
-/** @param {string} id @param {LiveBase} base What a person has to decide: interrupted work, a base that failed. */
-export function banners(id, base) {
+/** @param {string} id The base's queue, looked at again while something happens; null for who may not see it. */
+export function queueOf(id) {
   const queue = signal(/** @type {any} */ (null));
   let due = false;
   const look = async () => {
+    due = false;
     try {
       queue.value = await api.get(`/knowledge-bases/${id}/queue`);
     } catch {
-      queue.value = null; // a reader may not see it
+      queue.value = null;
     }
   };
   effect(() => {
     look();
-    const stop = live.on({ base: id }, () => {
-      if (due) return;
+    return live.on({ base: id }, () => {
+      if (!due) setTimeout(look, REST);
       due = true;
-      setTimeout(() => {
-        due = false;
-        look();
-      }, 2000);
     });
-    return stop;
   });
+  return queue;
+}
+
+/** @param {string} id @param {LiveBase} base @param {Queue} queue What a person has to decide: interrupted work, a base that failed. */
+export function banners(id, base, queue) {
   /** @param {"recover" | "dismiss"} what */
   const settle = async (what) => {
     const was = queue.peek();
@@ -92,8 +104,5 @@ export function banners(id, base) {
           () => settle("recover"),
         )}${button(t("Dismiss"), () => settle("dismiss"), { kind: "quiet" })}</div>`
       : null;
-  }}${() =>
-    queue.value?.etaSeconds && queue.value.queueSize + queue.value.processingCount > 20
-      ? html`<p class="eta dim small-text">${t("{rate} a minute, about {time} left", { rate: queue.value.ratePerMinute, time: duration(queue.value.etaSeconds) })}</p>`
-      : null}</div>`;
+  }}</div>`;
 }

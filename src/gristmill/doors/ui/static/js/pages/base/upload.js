@@ -4,8 +4,8 @@
  * have left. A request that fails is told with its files, and can be sent again; the others go on.
  */
 
-import { upload } from "../../api.js";
-import { renewBases } from "../../bases.js";
+import { api, upload } from "../../api.js";
+import { putBase } from "../../bases.js";
 import { effect, html, signal } from "../../core.js";
 import { bytes, t } from "../../i18n.js";
 import { button, iconButton } from "../../parts/button.js";
@@ -96,7 +96,7 @@ async function send(base, load, tree, left, change) {
     const failed = answer.failed.map((/** @type {any} */ one) => ({ name: one.path, why: one.error.message }));
     change({ done: now().done + answer.created.length, failed: [...now().failed, ...failed] });
     for (const branch of tree.apply(answer.created)) tree.renew(branch);
-    renewBases(base);
+    putBase(await api.get(`/knowledge-bases/${base}`)); // before they no longer count as on their way
   } catch (error) {
     const aborted = error instanceof DOMException;
     const why = aborted ? t("stopped") : /** @type {Error} */ (error).message;
