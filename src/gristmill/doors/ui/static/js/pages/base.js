@@ -18,9 +18,7 @@ import { go, setQuery } from "../router.js";
 import { Tree } from "../tree/model.js";
 import { note } from "../tree/row.js";
 import { TreeView } from "../tree/view.js";
-import { openAdd } from "./base/add.js";
 import { reindex, remove } from "./base/acts.js";
-import { itemPane } from "./base/item.js";
 import { searchPane } from "./base/search.js";
 import { banners, queueOf, summary } from "./base/summary.js";
 import { STATUSES, toolbar } from "./base/toolbar.js";
@@ -69,8 +67,8 @@ function built(id, base, route) {
   const searching = computed(() => current.value !== null || route.value.query.get("pane") === "search");
   effect(
     () => route.value.query.get("add"),
-    (kind) => {
-      if (kind) openAdd(id, kind, tree);
+    async (kind) => {
+      if (kind) (await import("./base/add.js")).openAdd(id, kind, tree);
     },
   );
   const add = () => setQuery({ add: "file" });
@@ -102,10 +100,19 @@ function built(id, base, route) {
         ${view.box}${() => nothing(tree, view, route, add)}
       </section>
       <section class="pane" aria-label="${() => (current.value ? t("Item") : t("Search"))}">${() =>
-        current.value ? itemPane(id, current.value, route, acts) : searchPane(id, route)}</section>
+        current.value ? later(async () => (await import("./base/item.js")).itemPane, (itemPane) => itemPane(id, /** @type {string} */ (current.peek()), route, acts)) : searchPane(id, route)}</section>
     </div>
     ${uploads(id)}${dropZone(id, () => base.value?.name ?? "", tree)}
   </div>`;
+}
+
+/** @template T @param {() => Promise<T>} load @param {(part: T) => globalThis.Node} show A part whose module is fetched when it is needed. */
+function later(load, show) {
+  const part = signal(/** @type {{it: T} | null} */ (null));
+  load().then((it) => {
+    part.value = { it };
+  });
+  return html`<div class="later">${() => (part.value ? show(part.value.it) : null)}</div>`;
 }
 
 /** @param {string} id @param {import("../router.js").LiveRoute} route */

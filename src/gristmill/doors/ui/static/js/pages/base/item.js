@@ -13,7 +13,6 @@ import { go, setQuery } from "../../router.js";
 import { warningsOf } from "../../tree/warnings.js";
 import { chunksOf } from "./chunks.js";
 import { assetsOf, contentOf, timelineOf } from "./inside.js";
-import { openWhyNot } from "./why-not.js";
 
 /** @typedef {import("../../tree/model.js").Item} Item */
 
@@ -104,7 +103,7 @@ function facts(item, base, id, acts) {
     <div class="links">${() =>
       ["file", "note", "url"].includes(item.value.type) ? html`<a class="button line small" href="${`/api/knowledge-items/${id}/original`}" download>${icon("download")}<span>${t("Original")}</span></a>` : null}${() => {
       const question = new URLSearchParams(location.search).get("q");
-      return question ? button(t("Why not a hit?"), () => openWhyNot(base, question, new URLSearchParams(location.search).get("mode") ?? "hybrid", item.value), { small: true, kind: "quiet" }) : null;
+      return question ? button(t("Why not a hit?"), async () => (await import("./why-not.js")).openWhyNot(base, question, new URLSearchParams(location.search).get("mode") ?? "hybrid", item.value), { small: true, kind: "quiet" }) : null;
     }}</div></div>`;
 }
 
