@@ -67,7 +67,7 @@ export async function openConnectorForm(done, old) {
       };
       const form = /** @type {HTMLFormElement} */ (
         html`<form @submit=${submit}><div class="dialog-body">
-          <div class="two">${old ? null : choiceField({ label: t("Tool"), name: "type", value: type.peek(), choices: kinds.map((one) => [one.type, TYPES[one.type] ?? one.type]), onchange: (value) => {
+          <div class="pair">${old ? null : choiceField({ label: t("Tool"), name: "type", value: type.peek(), choices: kinds.map((one) => [one.type, TYPES[one.type] ?? one.type]), onchange: (value) => {
             [type.value, checked.value] = [value, null];
           } })}${textField({ label: t("Name"), name: "name", value: old?.name ?? "", required: true, focus: true, error: () => errors.value.name })}</div>
           ${() => parts(kind(), old, errors)}
@@ -75,7 +75,7 @@ export async function openConnectorForm(done, old) {
           ${textField({ label: t("Schedule"), name: "schedule", value: schedule.peek(), required: true, error: () => errors.value.schedule, oninput: (value) => {
             schedule.value = value;
           } })}
-          <div class="words"><span class="hint">${() => inWords(schedule.value)}</span><span class="presets">${SCHEDULES.map((cron) =>
+          <div class="in-words"><span class="hint">${() => inWords(schedule.value)}</span><span class="presets">${SCHEDULES.map((cron) =>
             button(inWords(cron), () => {
               schedule.value = cron;
               /** @type {HTMLInputElement} */ (form.elements.namedItem("schedule")).value = cron;
@@ -108,7 +108,7 @@ function basesField(old) {
   if (!known.length) return html`<p class="hint">${t("There is no base yet that it could feed. Make one first, or later.")}</p>`;
   return field({ label: t("Bases that it feeds") }, ({ id }) =>
     html`<div class="flags" id="${id}" role="group" aria-label="${t("Bases that it feeds")}">${known.map(
-      (base) => html`<label class="row"><input type="checkbox" name="base" value="${base.id}" ?checked=${old?.knowledgeBaseIds.includes(base.id) ?? false}>${base.name}</label>`,
+      (base) => html`<label class="tick"><input type="checkbox" name="base" value="${base.id}" ?checked=${old?.knowledgeBaseIds.includes(base.id) ?? false}>${base.name}</label>`,
     )}</div>`,
   );
 }

@@ -53,7 +53,7 @@ export function connectorPane(id, one, list, route) {
 /** @param {Connector} one */
 function facts(one) {
   const named = one.knowledgeBaseIds.map((id) => html`<a class="chip" href="/b/${id}">${() => baseName(id) || id.slice(0, 8)}</a>`);
-  return html`<dl class="facts"><dt>${t("Tool")}</dt><dd>${TYPES[one.type] ?? one.type} · ${scopeOf(one)}</dd>
+  return html`<dl class="about"><dt>${t("Tool")}</dt><dd>${TYPES[one.type] ?? one.type} · ${scopeOf(one)}</dd>
     <dt>${t("Feeds")}</dt><dd>${named.length ? named : t("No base yet")}</dd>
     <dt>${t("Schedule")}</dt><dd><code class="chip">${one.schedule}</code> ${inWords(one.schedule)}</dd>
     <dt>${t("Next run")}</dt><dd>${one.enabled ? since(() => one.nextSyncAt) : t("Paused")}</dd>

@@ -49,7 +49,7 @@ export function page(route) {
     }).catch(refused);
 
   return html`<div class="page"><div class="top"><h1>${t("Connectors")}</h1><div class="actions">${button(t("New connector"), add, { kind: "primary", icon: "plus" })}</div></div>
-    <div class="sides ${() => (chosen.value ? "chosen" : "")}"><div class="scroll list">${() => problem(list.error.value)}
+    <div class="sides ${() => (chosen.value ? "with-pane" : "")}"><div class="scroll list">${() => problem(list.error.value)}
       <div class="rows" role="list" aria-label="${t("Connectors")}">${each(
         () => list.value.value ?? [],
         (one) => one.id,

@@ -70,7 +70,7 @@ function summary(queue) {
     const last = found.done.slice(-Math.max(1, Math.round(60 / found.stepSeconds)));
     return Math.round((60 * last.reduce((sum, n) => sum + n, 0)) / (last.length * found.stepSeconds));
   };
-  return html`<div class="summary"><dl class="figures">${figure(t("In flight"), (q) => q.running)}${figure(t("Waiting"), (q) => q.waiting)}${figure(t("Dead"), (q) => q.dead)}</dl>
+  return html`<div class="overview"><dl class="figures">${figure(t("In flight"), (q) => q.running)}${figure(t("Waiting"), (q) => q.waiting)}${figure(t("Dead"), (q) => q.dead)}</dl>
     <div class="through"><div class="line"><span class="dim small-text">${t("Throughput, jobs a minute")}</span><b>${() => number(rate())}</b></div>${() =>
       spark(queue.value.value?.done ?? [0, 0], { width: 840, height: 44, label: t("{n} jobs a minute at the end", { n: rate() }) })}</div></div>`;
 }

@@ -38,7 +38,7 @@ export function page(route) {
       go(`/events/webhooks/${made.id}`);
     });
   return html`<div class="page"><div class="top"><h1>${t("Events")}</h1><div class="actions">${views("webhooks")}${button(t("New webhook"), add, { kind: "primary", icon: "plus" })}</div></div>
-    <div class="sides ${() => (chosen.value ? "chosen" : "")}"><div class="scroll list">${() => problem(list.error.value)}<div class="rows" role="list" aria-label="${t("Webhooks")}">${each(
+    <div class="sides ${() => (chosen.value ? "with-pane" : "")}"><div class="scroll list">${() => problem(list.error.value)}<div class="rows" role="list" aria-label="${t("Webhooks")}">${each(
       () => list.value.value ?? [],
       (one) => one.id,
       (one) => html`<div class="tool ${() => (chosen.value === one.value.id ? "here" : "")}" role="listitem">${dot(() => toneOf(one.value))}<a class="grow two-line" href="/events/webhooks/${one.peek().id}" aria-current=${() =>
@@ -87,7 +87,7 @@ function pane(id, hook, list) {
 
 /** @param {Hook} hook */
 function facts(hook) {
-  return html`<dl class="facts"><dt>${t("Sends")}</dt><dd>${wants(hook)}</dd><dt>${t("Base")}</dt><dd>${hook.baseId ? baseName(hook.baseId) : t("All bases")}</dd>
+  return html`<dl class="about"><dt>${t("Sends")}</dt><dd>${wants(hook)}</dd><dt>${t("Base")}</dt><dd>${hook.baseId ? baseName(hook.baseId) : t("All bases")}</dd>
     <dt>${t("Delivered")}</dt><dd>${number(hook.delivered)}${hook.deliveredAt ? html` · ${since(() => hook.deliveredAt)}` : null}</dd>
     ${hook.failingSince ? html`<dt>${t("Refused")}</dt><dd>${t("{n} attempts", { n: hook.attempts })} · ${t("first")} ${since(() => hook.failingSince)}</dd>` : null}</dl>`;
 }

@@ -30,7 +30,7 @@ export function field(about, make) {
   const hint = about.hint ? html`<span class="hint" id="${by}">${about.hint}</span>` : null;
   const wrong = () => (about.error?.() ? html`<span class="error" role="alert">${about.error()}</span>` : null);
   return about.row
-    ? html`<div class="field check"><span class="row">${input}${label}</span>${hint}${wrong}</div>`
+    ? html`<div class="field check"><span class="tick">${input}${label}</span>${hint}${wrong}</div>`
     : html`<div class="field"><span>${label}</span>${input}${hint}${wrong}</div>`;
 }
 
