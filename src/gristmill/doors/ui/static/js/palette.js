@@ -98,7 +98,7 @@ export function openPalette() {
         )}</ul></div>`;
     },
     {
-      wide: true,
+      kind: "wide palette",
       onclose: () => {
         open = false;
       },

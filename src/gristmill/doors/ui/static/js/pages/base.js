@@ -9,7 +9,7 @@ import { baseOf, bases, renewBases } from "../bases.js";
 import { computed, effect, html, signal } from "../core.js";
 import { t } from "../i18n.js";
 import { live } from "../live.js";
-import { button } from "../parts/button.js";
+import { button, iconButton } from "../parts/button.js";
 import { kebab } from "../parts/menu.js";
 import { empty, holds, titled } from "../parts/status.js";
 import { segments } from "../parts/tabs.js";
@@ -83,7 +83,7 @@ function built(id, base, route) {
       <div class="actions">${kebab(t("More"), () => [
         { label: t("Reindex all"), icon: "retry", act: () => reindexAll(id, tree) },
         { label: t("Settings"), icon: "gear", act: () => go(`/b/${id}/settings`) },
-      ])}<span class="hide-phone">${button(t("Reindex all"), () => reindexAll(id, tree), { icon: "retry", kind: "quiet" })}</span>${button(t("Add content"), add, { icon: "plus", kind: "primary" })}</div></div>
+      ])}<span class="hide-phone">${iconButton(t("Settings"), "gear", () => go(`/b/${id}/settings`))}${button(t("Reindex all"), () => reindexAll(id, tree), { icon: "retry", kind: "quiet" })}</span>${button(t("Add content"), add, { icon: "plus", kind: "primary" })}</div></div>
     ${summary(base, queue)}${banners(id, base, queue)}
     <div class="switch hide-desk">${segments(
       t("What is shown"),
@@ -99,7 +99,7 @@ function built(id, base, route) {
         <div class="tree-head" aria-hidden="true"><span>${t("Name")}</span><span>${t("Status")}</span><span>${t("Progress")}</span><span>${t("Chunks")}</span></div>
         ${view.box}${() => nothing(tree, view, route, add)}
       </section>
-      <section class="pane" aria-label="${() => (current.value ? t("Item") : t("Search"))}">${() =>
+      <section class="base-pane" aria-label="${() => (current.value ? t("Item") : t("Search"))}">${() =>
         current.value ? later(async () => (await import("./base/item.js")).itemPane, (itemPane) => itemPane(id, /** @type {string} */ (current.peek()), route, acts)) : searchPane(id, route)}</section>
     </div>
     ${uploads(id)}${dropZone(id, () => base.value?.name ?? "", tree)}

@@ -59,7 +59,7 @@ export function searchPane(base, route) {
       ],
       mode,
       (id) => setQuery({ mode: id === "hybrid" ? null : id }),
-    )}<span class="legend"><span class="words">${t("Keyword")}</span><span class="meaning">${t("Semantic")}</span></span></div></div>
+    )}<span class="legend"><span class="by-words">${t("Keyword")}</span><span class="by-meaning">${t("Semantic")}</span></span></div></div>
     <div class="scroll hits" tabindex="0" aria-label="${t("Hits")}" role="region" aria-busy="${() => String(busy.value)}">${() => results(answer.value, failed.value, base, ask, explain)}</div></div>`;
 }
 
