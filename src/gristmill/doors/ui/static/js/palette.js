@@ -76,7 +76,7 @@ export function openPalette() {
           };
         },
       );
-      return html`<div class="palette-body"><div class="search-box">${icon("search")}<input type="search" role="combobox" aria-expanded="true" aria-controls="palette-list"
+      return html`<div class="palette-body"><div class="search-box">${icon("search")}<input type="text" role="combobox" aria-expanded="true" aria-controls="palette-list"
         aria-label="${t("Go to a base or a page, or search everywhere")}" aria-activedescendant=${() => `palette-${at.value}`}
         placeholder="${t("Go to a base or a page, or search everywhere")}" autofocus @input=${(/** @type {Event} */ event) => {
           typed.value = /** @type {HTMLInputElement} */ (event.target).value;
@@ -98,7 +98,7 @@ export function openPalette() {
         )}</ul></div>`;
     },
     {
-      wide: true,
+      kind: "wide palette",
       onclose: () => {
         open = false;
       },

@@ -5,7 +5,6 @@ import { active, bases, followBases, toneOf, total } from "./bases.js";
 import { computed, each, effect, html, signal } from "./core.js";
 import { language, number, t } from "./i18n.js";
 import { live } from "./live.js";
-import { openKeys, openPalette } from "./palette.js";
 import { pages, places } from "./pages.js";
 import { iconButton } from "./parts/button.js";
 import { icon } from "./parts/icon.js";
@@ -62,6 +61,9 @@ function themeButton() {
 
 const lost = () =>
   html`<div class="page">${empty("search", t("Nothing is here"), t("The address leads nowhere. It may have been deleted."), html`<a class="button line" href="/">${t("All bases")}</a>`)}</div>`;
+
+const openPalette = async () => (await import("./palette.js")).openPalette();
+const openKeys = async () => (await import("./palette.js")).openKeys();
 
 /** @param {KeyboardEvent} event */
 function keys(event) {

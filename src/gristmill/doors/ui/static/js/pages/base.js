@@ -9,7 +9,7 @@ import { baseOf, bases, renewBases } from "../bases.js";
 import { computed, effect, html, signal } from "../core.js";
 import { t } from "../i18n.js";
 import { live } from "../live.js";
-import { button } from "../parts/button.js";
+import { button, iconButton } from "../parts/button.js";
 import { kebab } from "../parts/menu.js";
 import { empty, holds, titled } from "../parts/status.js";
 import { segments } from "../parts/tabs.js";
@@ -18,9 +18,7 @@ import { go, setQuery } from "../router.js";
 import { Tree } from "../tree/model.js";
 import { note } from "../tree/row.js";
 import { TreeView } from "../tree/view.js";
-import { openAdd } from "./base/add.js";
 import { reindex, remove } from "./base/acts.js";
-import { itemPane } from "./base/item.js";
 import { searchPane } from "./base/search.js";
 import { banners, queueOf, summary } from "./base/summary.js";
 import { STATUSES, toolbar } from "./base/toolbar.js";
@@ -69,8 +67,8 @@ function built(id, base, route) {
   const searching = computed(() => current.value !== null || route.value.query.get("pane") === "search");
   effect(
     () => route.value.query.get("add"),
-    (kind) => {
-      if (kind) openAdd(id, kind, tree);
+    async (kind) => {
+      if (kind) (await import("./base/add.js")).openAdd(id, kind, tree);
     },
   );
   const add = () => setQuery({ add: "file" });
@@ -85,7 +83,7 @@ function built(id, base, route) {
       <div class="actions">${kebab(t("More"), () => [
         { label: t("Reindex all"), icon: "retry", act: () => reindexAll(id, tree) },
         { label: t("Settings"), icon: "gear", act: () => go(`/b/${id}/settings`) },
-      ])}<span class="hide-phone">${button(t("Reindex all"), () => reindexAll(id, tree), { icon: "retry", kind: "quiet" })}</span>${button(t("Add content"), add, { icon: "plus", kind: "primary" })}</div></div>
+      ])}<span class="hide-phone">${iconButton(t("Settings"), "gear", () => go(`/b/${id}/settings`))}${button(t("Reindex all"), () => reindexAll(id, tree), { icon: "retry", kind: "quiet" })}</span>${button(t("Add content"), add, { icon: "plus", kind: "primary" })}</div></div>
     ${summary(base, queue)}${banners(id, base, queue)}
     <div class="switch hide-desk">${segments(
       t("What is shown"),
@@ -101,11 +99,20 @@ function built(id, base, route) {
         <div class="tree-head" aria-hidden="true"><span>${t("Name")}</span><span>${t("Status")}</span><span>${t("Progress")}</span><span>${t("Chunks")}</span></div>
         ${view.box}${() => nothing(tree, view, route, add)}
       </section>
-      <section class="pane" aria-label="${() => (current.value ? t("Item") : t("Search"))}">${() =>
-        current.value ? itemPane(id, current.value, route, acts) : searchPane(id, route)}</section>
+      <section class="base-pane" aria-label="${() => (current.value ? t("Item") : t("Search"))}">${() =>
+        current.value ? later(async () => (await import("./base/item.js")).itemPane, (itemPane) => itemPane(id, /** @type {string} */ (current.peek()), route, acts)) : searchPane(id, route)}</section>
     </div>
     ${uploads(id)}${dropZone(id, () => base.value?.name ?? "", tree)}
   </div>`;
+}
+
+/** @template T @param {() => Promise<T>} load @param {(part: T) => globalThis.Node} show A part whose module is fetched when it is needed. */
+function later(load, show) {
+  const part = signal(/** @type {{it: T} | null} */ (null));
+  load().then((it) => {
+    part.value = { it };
+  });
+  return html`<div class="later">${() => (part.value ? show(part.value.it) : null)}</div>`;
 }
 
 /** @param {string} id @param {import("../router.js").LiveRoute} route */

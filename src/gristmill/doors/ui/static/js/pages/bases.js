@@ -32,7 +32,7 @@ function list() {
       <span class="base-name">${dot(() => toneOf(base.value))}<span><b class="cut">${() => base.value.name}</b><small class="cut ${() => (base.value.error ? "bad" : "")}">${() => said(base.value)}</small></span></span>
       <span class="n"><span class="hide-desk">${t("Items")}</span>${() => number(total(base.value))}</span>
       <span class="n"><span class="hide-desk">${t("Chunks")}</span>${() => number(base.value.chunkCount)}</span>
-      <span class="percent">${() => (active(base.value) ? bar(() => base.value.progress) : null)}<span>${() => (total(base.value) ? `${number(base.value.progress)}%` : "–")}</span></span>
+      <span class="done">${() => (active(base.value) ? bar(() => base.value.progress) : null)}<span>${() => (total(base.value) ? `${number(base.value.progress)}%` : "–")}</span></span>
       <span class="n dim">${since(() => base.value.changedAt)}</span>
     </a></li>`,
   )}</ul></div>`;

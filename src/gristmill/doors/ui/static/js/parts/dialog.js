@@ -7,7 +7,7 @@ import { button, iconButton } from "./button.js";
 
 /**
  * Opens a dialog; `body` is built for it and ends with it.
- * @param {string} title @param {(close: () => void) => Node} body @param {{wide?: boolean, onclose?: () => void}} [how]
+ * @param {string} title @param {(close: () => void) => Node} body @param {{wide?: boolean, kind?: string, onclose?: () => void}} [how]
  * @returns {() => void} closes it
  */
 export function dialog(title, body, how = {}) {
@@ -18,7 +18,7 @@ export function dialog(title, body, how = {}) {
     () => null,
     () => {
       box = /** @type {HTMLDialogElement} */ (
-        html`<dialog class="dialog ${how.wide ? "wide" : ""}" aria-labelledby="${id}">
+        html`<dialog class="dialog ${how.wide ? "wide" : ""} ${how.kind}" aria-labelledby="${id}">
           <header><h2 id="${id}">${title}</h2>${iconButton(t("Close"), "close", close)}</header>
           ${body(close)}
         </dialog>`

@@ -23,7 +23,7 @@ export function rowOf(row, view) {
   const over = () => {
     at.value = true;
   };
-  return html`<div role="row" id="row-${id}" class="row ${() => item().status} ${() => (view.active.value === id ? "active" : "")} ${() =>
+  return html`<div role="row" id="row-${id}" class="item-row ${() => item().status} ${() => (view.active.value === id ? "active" : "")} ${() =>
     view.state.current() === id ? "current" : ""}" aria-level="${() => row.value.depth + 1}" aria-posinset="${() => row.value.index + 1}"
     aria-setsize="${() => row.value.size}" aria-rowindex="${() => row.value.place + 1}" aria-selected="${() => String(selected())}"
     aria-expanded=${() => (row.value.node && view.opens(node()) ? String(row.value.open) : null)}
@@ -38,7 +38,7 @@ export function rowOf(row, view) {
       <span class="title"><span class="cut" title=${() => item().title}>${() => item().title}</span>${() => hint(item(), Boolean(view.tree.filter))}${() => warning(item())}</span>
     </div>
     <div role="gridcell" class="state">${() => status(statusOf(item()))}</div>
-    <div role="gridcell" class="percent">${() => progress(item())}</div>
+    <div role="gridcell" class="done">${() => progress(item())}</div>
     <div role="gridcell" class="chunks">${() => (holds(type) ? "" : item().chunkCount ? number(item().chunkCount) : "–")}</div>
     <div class="acts">${() => (at.value || view.small() || view.active.value === id || item().status === "failed" ? acts(item, view) : null)}</div>
     ${() => (note(item()) ? html`<p class="note ${item().error ? "bad" : ""}">${note(item())}</p>` : null)}
@@ -103,6 +103,6 @@ function hint(item, flat) {
 
 /** @param {import("../core.js").Signal<Shown>} row */
 function placeholder(row) {
-  return html`<div role="row" class="row blank" aria-level="${() => row.value.depth + 1}" aria-busy="true" style.transform=${() =>
+  return html`<div role="row" class="item-row blank" aria-level="${() => row.value.depth + 1}" aria-busy="true" style.transform=${() =>
     `translateY(${row.value.top}px)`} style.height=${() => `${row.value.height}px`} style.--depth=${() => row.value.depth}><div role="gridcell" class="name"><i></i><span class="sr">${t("Loading")}</span></div></div>`;
 }

@@ -180,7 +180,7 @@ export class TreeView {
 
   /** @param {KeyboardEvent} event */
   key(event) {
-    if (event.target !== this.box || event.metaKey || event.ctrlKey || event.altKey) return;
+    if ((event.target !== this.box && event.key !== "Escape") || event.metaKey || event.ctrlKey || event.altKey) return;
     const node = this.tree.byId.get(this.active.peek() ?? "");
     const page = Math.max(1, Math.floor(this.box.clientHeight / this.tree.sizes.row()) - 1);
     const chosen = [...this.state.selected.peek()];

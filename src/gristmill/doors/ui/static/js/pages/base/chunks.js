@@ -42,7 +42,7 @@ export function chunksOf(id, route) {
     () => [wanted.value, chunks.value.length],
     () => {
       const one = chunks.peek().find(isIt);
-      if (one) requestAnimationFrame(() => shown.get(one.id)?.scrollIntoView({ block: "center" }));
+      if (one) requestAnimationFrame(() => shown.get(one.id)?.scrollIntoView({ block: "start" }));
     },
   );
   return html`<div class="chunks-list" @keydown=${(/** @type {KeyboardEvent} */ event) => {

@@ -57,7 +57,7 @@ function scores(hit, best) {
     text: hit.ranks.text ?? "–",
     vector: hit.ranks.vector ?? "–",
   });
-  return html`<span class="scores" title="${label}"><span class="two" role="img" aria-label="${label}"><i class="words" style.--share=${words}></i><i class="meaning" style.--share=${meaning}></i></span>${hit.score.toFixed(2)}</span>`;
+  return html`<span class="scores" title="${label}"><span class="bars" role="img" aria-label="${label}"><i class="by-words" style.--share=${words}></i><i class="by-meaning" style.--share=${meaning}></i></span>${hit.score.toFixed(2)}</span>`;
 }
 
 /** @param {Hit} hit */

@@ -13,7 +13,6 @@ import { go, setQuery } from "../../router.js";
 import { warningsOf } from "../../tree/warnings.js";
 import { chunksOf } from "./chunks.js";
 import { assetsOf, contentOf, timelineOf } from "./inside.js";
-import { openWhyNot } from "./why-not.js";
 
 /** @typedef {import("../../tree/model.js").Item} Item */
 
@@ -90,8 +89,8 @@ function body(item, base, id, route, acts) {
 function facts(item, base, id, acts) {
   const row = (/** @type {string} */ name, /** @type {unknown} */ value) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`;
   const moving = computed(() => !["completed", "failed"].includes(item.value.status));
-  return html`<div class="facts"><dl>
-    ${row(t("Status"), html`<span class="fact-state">${status(() => statusOf(item.value))}${() => (moving.value ? html`<span class="percent">${bar(() => item.value.progress)}<span>${() => `${item.value.progress}%`}</span></span>` : null)}</span>`)}
+  return html`<div class="item-facts"><dl>
+    ${row(t("Status"), html`<span class="fact-state">${status(() => statusOf(item.value))}${() => (moving.value ? html`<span class="done">${bar(() => item.value.progress)}<span>${() => `${item.value.progress}%`}</span></span>` : null)}</span>`)}
     ${row(t("Source"), () => source(item.value))}
     ${() => (item.value.path?.length ? row(t("In"), item.value.path.join(" / ")) : null)}
     ${row(t("Size"), () => [bytes(item.value.sizeBytes), holds(item.value.type) ? "" : t("{n} chunks", { n: item.value.chunkCount }), item.value.version ? t("version {v}", { v: item.value.version }) : ""].filter(Boolean).join(" · "))}
@@ -104,7 +103,7 @@ function facts(item, base, id, acts) {
     <div class="links">${() =>
       ["file", "note", "url"].includes(item.value.type) ? html`<a class="button line small" href="${`/api/knowledge-items/${id}/original`}" download>${icon("download")}<span>${t("Original")}</span></a>` : null}${() => {
       const question = new URLSearchParams(location.search).get("q");
-      return question ? button(t("Why not a hit?"), () => openWhyNot(base, question, new URLSearchParams(location.search).get("mode") ?? "hybrid", item.value), { small: true, kind: "quiet" }) : null;
+      return question ? button(t("Why not a hit?"), async () => (await import("./why-not.js")).openWhyNot(base, question, new URLSearchParams(location.search).get("mode") ?? "hybrid", item.value), { small: true, kind: "quiet" }) : null;
     }}</div></div>`;
 }
 

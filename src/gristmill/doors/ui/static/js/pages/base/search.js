@@ -14,7 +14,6 @@ import { empty } from "../../parts/status.js";
 import { segments } from "../../parts/tabs.js";
 import { setQuery } from "../../router.js";
 import { hitOf, tally } from "./hits.js";
-import { openWhyNot } from "./why-not.js";
 
 const PAUSE = 280;
 const TYPES = { file: "Files", url: "Web pages", note: "Notes", record: "Records" };
@@ -60,7 +59,7 @@ export function searchPane(base, route) {
       ],
       mode,
       (id) => setQuery({ mode: id === "hybrid" ? null : id }),
-    )}<span class="legend"><span class="words">${t("Keyword")}</span><span class="meaning">${t("Semantic")}</span></span></div></div>
+    )}<span class="legend"><span class="by-words">${t("Keyword")}</span><span class="by-meaning">${t("Semantic")}</span></span></div></div>
     <div class="scroll hits" tabindex="0" aria-label="${t("Hits")}" role="region" aria-busy="${() => String(busy.value)}">${() => results(answer.value, failed.value, base, ask, explain)}</div></div>`;
 }
 
@@ -107,7 +106,7 @@ function results(answer, failed, base, ask, explain) {
     ${answer.hits.length ? html`<ol>${answer.hits.map((hit) => hitOf(hit, best, { explain, to }))}</ol>` : empty("search", t("Nothing was found"), t("Try other words, or another mode."))}
     <div class="after">${answer.hits.length >= more && more < 100 ? button(t("More"), () => setQuery({ limit: String(Math.min(100, more + 20)) }), { small: true }) : null}${button(
       t("Why is a document not here?"),
-      () => openWhyNot(base, question, ask("mode") || "hybrid"),
+      async () => (await import("./why-not.js")).openWhyNot(base, question, ask("mode") || "hybrid"),
       { small: true, kind: "quiet" },
     )}</div></div>`;
 }

@@ -40,7 +40,7 @@ export function summary(base, queue) {
   const count = (/** @type {string[]} */ statuses) => (base.value ? sum(base.value.leafCounts, statuses) : 0);
   const all = () => (base.value ? total(base.value) : 0);
   const figure = (/** @type {string} */ label, /** @type {() => number} */ value) => html`<div><dt>${label}</dt><dd>${() => (base.value ? number(value()) : "–")}</dd></div>`;
-  return html`<div class="summary"><dl class="figures">${figure(t("Items"), all)}${figure(t("Chunks"), () => base.value?.chunkCount ?? 0)}${figure(t("Processing"), () =>
+  return html`<div class="base-summary"><dl class="figures">${figure(t("Items"), all)}${figure(t("Chunks"), () => base.value?.chunkCount ?? 0)}${figure(t("Processing"), () =>
     count([...MOVING, ...QUEUED]),
   )}${figure(t("Failed"), () => count(["failed"]))}</dl>
     <div class="overall"><div><span class="dim small-text">${t("Overall progress")}${() => pace(queue)}</span><b>${() => (all() || pending.value ? `${number(Number(percent(base).toFixed(1)))}%` : "–")}</b></div>

@@ -42,7 +42,7 @@ export function openWhyNot(base, question, mode, item) {
       );
       if (item) choose(item);
       return html`<div class="dialog-body why"><p class="dim">${t("For the question: {question}", { question })}</p>
-        <label class="search-box">${icon("search")}<span class="sr">${t("Name of the document")}</span><input type="search" autofocus placeholder="${t("Name of the document")}" @input=${(/** @type {Event} */ event) => {
+        <label class="search-box">${icon("search")}<span class="sr">${t("Name of the document")}</span><input type="text" autofocus placeholder="${t("Name of the document")}" @input=${(/** @type {Event} */ event) => {
           typed.value = /** @type {HTMLInputElement} */ (event.target).value;
           told.value = null;
         }}></label>
