@@ -74,7 +74,7 @@ def test_nobody_is_kept_out_of_any_page(
             if width > size[0]:
                 found[f"{name}, wide"] = width
         assert tabs.errors == []
-    assert found == {}
+    assert found == {}, "\n".join(f"{name}: {what}" for name, what in found.items())
 
 
 def test_the_code_of_every_page_is_small(
