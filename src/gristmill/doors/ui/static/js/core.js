@@ -204,6 +204,8 @@ function templateOf(strings) {
       markup += part;
       if (i === strings.length - 1) return;
       const inTag = markup.lastIndexOf("<") > markup.lastIndexOf(">");
+      const name = inTag ? (/([^\s"'<>=]+)\s*=\s*(?:"[^"]*|'[^']*)?$/.exec(markup)?.[1] ?? "") : "";
+      if (FORBIDDEN.test(name)) throw new Error(`${name} takes no data`); // before the browser looks at it
       markup += inTag ? `${HOLE}${i};` : `<!--${HOLE}${i};-->`;
     });
     template = document.createElement("template");
@@ -243,7 +245,6 @@ export function html(strings, ...values) {
 
 /** @param {Element} element @param {string} name @param {unknown[]} parts */
 function bind(element, name, parts) {
-  if (FORBIDDEN.test(name)) throw new Error(`${name} takes no data`);
   if (name === "ref") return /** @type {(e: Element) => void} */ (parts[0])(element);
   if (name[0] === "@") return element.addEventListener(name.slice(1), /** @type {EventListener} */ (parts[0]));
   const put = () => {

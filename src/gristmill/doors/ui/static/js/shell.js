@@ -32,7 +32,7 @@ function navigation() {
 }
 
 function sidebar() {
-  return html`<div class="side">
+  return html`<aside class="side" aria-label="Gristmill">
     <a class="brand" href="/"><span class="logo">${icon("mill")}</span>Gristmill</a>
     <nav class="nav" aria-label="${t("Pages")}">${navigation()}</nav>
     <h2 id="side-bases">${t("Bases")}</h2>
@@ -44,7 +44,7 @@ function sidebar() {
       )}<span class="cut">${() => base.value.name}</span><span class="count">${() => number(total(base.value))}</span></a>`,
     )}</nav>
     <footer>${health()}${() => themeButton()}</footer>
-  </div>`;
+  </aside>`;
 }
 
 function health() {

@@ -40,7 +40,7 @@ export function rowOf(row, view) {
     <div role="gridcell" class="state">${() => status(statusOf(item()))}</div>
     <div role="gridcell" class="done">${() => progress(item())}</div>
     <div role="gridcell" class="chunks">${() => (holds(type) ? "" : item().chunkCount ? number(item().chunkCount) : "–")}</div>
-    <div class="acts">${() => (at.value || view.small() || view.active.value === id || item().status === "failed" ? acts(item, view) : null)}</div>
+    <div role="gridcell" class="acts">${() => (at.value || view.small() || view.active.value === id || item().status === "failed" ? acts(item, view) : null)}</div>
     ${() => (note(item()) ? html`<p class="note ${item().error ? "bad" : ""}">${note(item())}</p>` : null)}
   </div>`;
 }

@@ -32,8 +32,10 @@ export class TreeView {
     this.tall = signal(0);
     this.count = signal(0);
     this.due = false;
+    this.epoch = tree.epoch;
     /** @type {ReturnType<typeof setTimeout> | undefined} */ this.asking = undefined;
     /** @type {import("./model.js").Row[]} */ this.missing = [];
+    /** @type {{branch: import("./model.js").Branch, index: number} | null} */ this.awaited = null;
     /** @type {{node: Node, from: number} | null} the first row in sight, and how far it is scrolled out */ this.anchor = null;
     this.box = /** @type {HTMLElement} */ (this.build());
     effect(
@@ -48,7 +50,7 @@ export class TreeView {
   }
 
   build() {
-    return html`<div class="tree scroll" role="treegrid" tabindex="0" aria-label="${t("Items")}" aria-multiselectable="true" aria-colcount="4"
+    return html`<div class="tree scroll" role="treegrid" tabindex="0" aria-label="${t("Items")}" aria-multiselectable="true" aria-colcount="5"
       aria-rowcount="${() => this.count.value}" aria-activedescendant=${() => (this.active.value ? `row-${this.active.value}` : null)}
       @scroll=${() => this.scrolled()} @keydown=${(/** @type {KeyboardEvent} */ event) => this.key(event)}
       @focus=${() => {
@@ -69,6 +71,8 @@ export class TreeView {
     this.due = true;
     requestAnimationFrame(() => {
       this.due = false;
+      if (this.epoch !== this.tree.epoch) this.box.scrollTop = 0; // another filter: from its first row on
+      this.epoch = this.tree.epoch;
       this.hold();
       this.render();
     });
@@ -100,6 +104,10 @@ export class TreeView {
     let row = tree.at(Math.max(0, from - BEYOND));
     while (row && row.top < to) {
       if (!row.node) missing.push(row);
+      else if (this.awaited?.branch === row.branch && this.awaited.index === row.index) {
+        this.active.value = row.node.item.id;
+        this.awaited = null;
+      }
       const { node, branch, index, top, height } = row;
       if (node && !this.anchor && top + height > from) this.anchor = { node, from: from - top };
       shown.push({
@@ -155,27 +163,30 @@ export class TreeView {
     this.active.value = node.item.id;
   }
 
-  /** @param {Node | undefined} node */
-  goTo(node) {
-    if (!node) return;
-    this.active.value = node.item.id;
-    const top = this.tree.topOf(node);
-    const end = top + this.tree.sizes.row() + node.extra;
+  /** @param {number} y Makes the row at a height the active one, as soon as it is here, and brings it into sight. */
+  goAt(y) {
+    const row = this.tree.at(Math.max(0, Math.min(this.tree.height(this.tree.root) - 1, y)));
+    if (!row) return;
+    this.active.value = row.node?.item.id ?? null;
+    this.awaited = row.node ? null : { branch: row.branch, index: row.index };
     const { box } = this;
-    if (top < box.scrollTop) box.scrollTop = top;
-    else if (end > box.scrollTop + box.clientHeight) box.scrollTop = end - box.clientHeight;
+    if (row.top < box.scrollTop) box.scrollTop = row.top;
+    else if (row.top + row.height > box.scrollTop + box.clientHeight) box.scrollTop = row.top + row.height - box.clientHeight;
     this.soon();
+  }
+
+  /** @param {Node} node */
+  goTo(node) {
+    this.goAt(this.tree.topOf(node));
   }
 
   /** @param {number} by Rows down, or up. */
   step(by) {
     const node = this.tree.byId.get(this.active.peek() ?? "");
-    if (!node) return this.goTo(this.tree.at(this.box.scrollTop)?.node);
+    if (!node) return this.goAt(this.box.scrollTop);
     const top = this.tree.topOf(node);
     const H = this.tree.sizes.row();
-    const end = this.tree.height(this.tree.root) - 1;
-    const to = by > 0 ? top + H + node.extra + (by - 1) * H : top - 1 + (by + 1) * H;
-    this.goTo(this.tree.at(Math.max(0, Math.min(end, to)))?.node);
+    this.goAt(by > 0 ? top + H + node.extra + (by - 1) * H : top - 1 + (by + 1) * H);
   }
 
   /** @param {KeyboardEvent} event */
@@ -191,8 +202,8 @@ export class TreeView {
       ArrowUp: () => this.step(-1),
       PageDown: () => this.step(page),
       PageUp: () => this.step(-page),
-      Home: () => this.goTo(this.tree.at(0)?.node),
-      End: () => this.goTo(this.tree.at(this.tree.height(this.tree.root) - 1)?.node),
+      Home: () => this.goAt(0),
+      End: () => this.goAt(Infinity),
       ArrowRight: () => {
         if (!node || !this.opens(node)) return;
         if (node.below?.open) this.step(1);
