@@ -32,7 +32,7 @@ def addresses(hand: Hand) -> Pages:
     hand.http.post("/api/api-keys", json={"name": f"key {name}", "role": "reader"})
     return {
         "bases": ("/", f"pages {name}"),
-        "base": (f"/b/{base}?q=stones", "miller dresses the stones"),
+        "base": (f"/b/{base}?q=stones", "Stones"),
         "item": (f"/b/{base}/i/{item}", "Stones"),
         "add": (f"/b/{base}?add=note", "Add content"),
         "base settings": (f"/b/{base}/settings", "Name"),
