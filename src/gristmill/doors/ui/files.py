@@ -55,11 +55,6 @@ class Files:
     page: File
     assets: Mapping[str, File]
 
-    @property
-    def zipped_size(self) -> int:
-        """What a browser fetches in all, the first time."""
-        return sum(len(file.zipped or file.plain) for file in (self.page, *self.assets.values()))
-
 
 @cache
 def load() -> Files:

@@ -61,7 +61,7 @@ function hear(port, said) {
 
 globalThis.addEventListener("connect", (event) => {
   const [port] = /** @type {MessageEvent} */ (event).ports;
-  tabs.set(port, { visible: false, missed: false });
+  tabs.set(port, { visible: false, missed: true }); // it may have fetched something before it was listed here
   port.onmessage = (message) => hear(port, message.data);
   port.postMessage({ state });
 });

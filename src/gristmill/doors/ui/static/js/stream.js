@@ -104,7 +104,6 @@ export function follow(told, address = "/api/events/stream") {
   async function once() {
     abort = new AbortController();
     /** @type {Record<string, string>} */ const headers = frames.lastId === null ? {} : { "Last-Event-ID": frames.lastId };
-    const missed = failures > 0 || frames.lastId !== null;
     let heard = false;
     try {
       listening(FIRST_WORD);
@@ -121,7 +120,7 @@ export function follow(told, address = "/api/events/stream") {
           heard = true;
           failures = 0;
           told.state("live");
-          if (missed) batches.add({ type: "reload", base: null });
+          batches.add({ type: "reload", base: null }); // what changed while a page was fetched, or nobody listened
         }
         frames.push(value);
       }

@@ -34,6 +34,10 @@ export function connectorPane(id, one, list, route) {
   const runs = fetched(async () => (await api.get(`/connectors/${id}/runs`, { limit: 30 })).items, {
     every: () => (runs.value.peek()?.some((run) => !run.completedAt) ? 700 : 5000),
   });
+  effect(
+    () => `${route.value.params.run} ${one.value?.open ? "open" : one.value?.lastSyncAt}`,
+    () => void runs.renew(),
+  );
   const chosen = computed(() => route.value.params.run ?? runs.value.value?.[0]?.id ?? null);
   const run = computed(() => runs.value.value?.find((other) => other.id === chosen.value) ?? null);
   const isOpen = computed(() => Boolean(one.value?.open) || Boolean(runs.value.value?.some((other) => !other.completedAt)));

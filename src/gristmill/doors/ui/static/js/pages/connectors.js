@@ -44,6 +44,7 @@ export function page(route) {
   titled(() => current.value?.name ?? t("Connectors"));
   const add = () =>
     openConnectorForm((made) => {
+      list.value.value = [...(list.value.peek() ?? []), made];
       list.renew();
       go(`/connectors/${made.id}`);
     }).catch(refused);

@@ -34,6 +34,7 @@ export function page(route) {
   const hook = computed(() => list.value.value?.find((one) => one.id === chosen.value) ?? null);
   const add = () =>
     newHook((made) => {
+      list.value.value = [...(list.value.peek() ?? []), made];
       list.renew();
       go(`/events/webhooks/${made.id}`);
     });
