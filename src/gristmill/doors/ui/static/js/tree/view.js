@@ -35,6 +35,7 @@ export class TreeView {
     this.epoch = tree.epoch;
     /** @type {ReturnType<typeof setTimeout> | undefined} */ this.asking = undefined;
     /** @type {import("./model.js").Row[]} */ this.missing = [];
+    /** @type {Map<string, Shown>} */ this.shown = new Map();
     /** @type {{branch: import("./model.js").Branch, index: number} | null} */ this.awaited = null;
     /** @type {{node: Node, from: number} | null} the first row in sight, and how far it is scrolled out */ this.anchor = null;
     this.box = /** @type {HTMLElement} */ (this.build());
@@ -110,25 +111,35 @@ export class TreeView {
       }
       const { node, branch, index, top, height } = row;
       if (node && !this.anchor && top + height > from) this.anchor = { node, from: from - top };
-      shown.push({
-        key: node?.item.id ?? `${branch.id}:${index}`,
-        top,
-        height,
-        depth: branch.depth,
-        index,
-        size: branch.total,
-        node: node ?? null,
-        item: node?.item ?? null,
-        open: Boolean(node?.below?.open),
-        place: Math.round(top / tree.sizes.row()),
-      });
+      shown.push(
+        this.same({
+          key: node?.item.id ?? `${branch.id}:${index}`,
+          top,
+          height,
+          depth: branch.depth,
+          index,
+          size: branch.total,
+          node: node ?? null,
+          item: node?.item ?? null,
+          open: Boolean(node?.below?.open),
+          place: Math.round(top / tree.sizes.row()),
+        }),
+      );
       row = tree.at(top + height);
     }
     this.tall.value = tree.height(tree.root);
     this.count.value = tree.count(tree.root);
+    this.shown = new Map(shown.map((one) => [one.key, one]));
     this.rows.value = shown;
     this.missing = missing;
     if (missing.length) this.asking ??= setTimeout(() => this.ask(), PAUSE);
+  }
+
+  /** @param {Shown} row What is shown already, if it is no other: rows that did not change are not looked at again. */
+  same(row) {
+    const old = this.shown.get(row.key);
+    const keys = /** @type {(keyof Shown)[]} */ (Object.keys(row));
+    return old && keys.every((key) => old[key] === row[key]) ? old : row;
   }
 
   /** Has what is in sight fetched; what a quick scroll passed by meanwhile is not. */
