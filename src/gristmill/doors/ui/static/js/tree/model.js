@@ -16,7 +16,7 @@ import { signal } from "../core.js";
  *   sizeBytes: number | null, version: number | null, warnings: string[], leftOut: Record<string, number>, source: any,
  *   metadata: any, createdAt: string, updatedAt: string, childCount?: number, path?: string[]}} Item */
 /** @typedef {{item: Item, parent: Branch, index: number, extra: number, below: Branch | null}} Node */
-/** @typedef {{id: string | null, node: Node | null, total: number, rows: (Node | undefined)[], open: boolean,
+/** @typedef {{id: string | null, node: Node | null, total: number, rows: Map<number, Node>, open: boolean,
  *   pages: Map<number, "asked" | "here">, special: Node[] | null, depth: number}} Branch */
 /** @typedef {{branch: Branch, index: number, top: number, height: number, node: Node | undefined}} Row */
 /** @typedef {{status: string[], q: string}} Filter */
@@ -46,7 +46,7 @@ export class Tree {
   /** @param {Node | null} node @returns {Branch} */
   branch(node) {
     const depth = node ? node.parent.depth + 1 : 0;
-    return { id: node?.item.id ?? null, node, total: node?.item.childCount ?? 0, rows: [], open: true, pages: new Map(), special: null, depth };
+    return { id: node?.item.id ?? null, node, total: node?.item.childCount ?? 0, rows: new Map(), open: true, pages: new Map(), special: null, depth };
   }
 
   touch() {
@@ -99,14 +99,15 @@ export class Tree {
   /** @param {Branch} branch @param {number} offset @param {Item[]} items @param {number} total */
   place(branch, offset, items, total) {
     const shown = items.filter((item) => !this.gone.has(item.id));
+    const before = branch.total;
     branch.total = Math.max(0, total - (items.length - shown.length));
-    branch.rows.length = Math.min(branch.rows.length, branch.total);
+    if (branch.total < before) for (const index of [...branch.rows.keys()]) if (index >= branch.total) branch.rows.delete(index);
     for (const [i, item] of shown.entries()) {
       const known = this.byId.get(item.id);
       const node = known?.parent === branch ? known : { item, parent: branch, index: 0, extra: 0, below: known?.below ?? null };
-      if (known === node && node.index !== offset + i && branch.rows[node.index] === node) delete branch.rows[node.index];
+      if (known === node && node.index !== offset + i && branch.rows.get(node.index) === node) branch.rows.delete(node.index);
       node.index = offset + i;
-      branch.rows[offset + i] = node;
+      branch.rows.set(offset + i, node);
       this.byId.set(item.id, node);
       this.update(node, item);
       if (this.wanted.delete(item.id)) this.open(node);
@@ -176,7 +177,7 @@ export class Tree {
     for (const id of ids) {
       this.gone.add(id);
       const node = this.byId.get(id);
-      if (!node || node.parent.rows[node.index] !== node) continue;
+      if (!node || node.parent.rows.get(node.index) !== node) continue;
       taken.push(node);
       this.shift(node, -1);
       this.byId.delete(id);
@@ -195,15 +196,15 @@ export class Tree {
   /** @param {Node} node @param {1 | -1} by */
   shift(node, by) {
     const { parent, index } = node;
-    if (by < 0) parent.rows.splice(index, 1);
-    else {
-      if (parent.rows.length < index) parent.rows.length = index; // holes stay holes
-      parent.rows.splice(index, 0, node);
+    /** @type {Map<number, Node>} */ const rows = new Map();
+    for (const one of parent.rows.values()) {
+      if (by < 0 && one === node) continue;
+      if (one.index >= index) one.index += by;
+      rows.set(one.index, one);
     }
+    if (by > 0) rows.set(index, node);
+    parent.rows = rows;
     parent.total += by;
-    parent.rows.forEach((one, i) => {
-      if (one) one.index = i;
-    });
     parent.special = null;
     if (parent.node) parent.node.item.childCount = parent.total;
   }
@@ -234,11 +235,8 @@ export class Tree {
   /** @param {Branch} branch Children that are not one plain row: taller ones, and open ones. @returns {Node[]} */
   special(branch) {
     if (!branch.special) {
-      /** @type {Node[]} */ const found = [];
-      branch.rows.forEach((node) => {
-        if (node && (node.extra || node.below?.open)) found.push(node);
-      });
-      branch.special = found;
+      const found = [...branch.rows.values()].filter((node) => node.extra || node.below?.open);
+      branch.special = found.sort((a, b) => a.index - b.index);
     }
     return branch.special;
   }
@@ -272,7 +270,7 @@ export class Tree {
     }
     const index = Math.floor((y - base - more) / H);
     if (index < 0 || index >= branch.total) return null;
-    return { branch, index, top: base + index * H + more, height: H, node: branch.rows[index] };
+    return { branch, index, top: base + index * H + more, height: H, node: branch.rows.get(index) };
   }
 
   /** @param {Node} node @returns {number} where its row begins */

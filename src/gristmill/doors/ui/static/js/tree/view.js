@@ -106,8 +106,9 @@ export class TreeView {
     while (row && row.top < to) {
       if (!row.node) missing.push(row);
       else if (this.awaited?.branch === row.branch && this.awaited.index === row.index) {
-        this.active.value = row.node.item.id;
+        const { node } = row;
         this.awaited = null;
+        queueMicrotask(() => this.goTo(node)); // rows that came with it may have moved it out of sight
       }
       const { node, branch, index, top, height } = row;
       if (node && !this.anchor && top + height > from) this.anchor = { node, from: from - top };
