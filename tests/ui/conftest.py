@@ -4,10 +4,12 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 
 from tests.process import Served, served
 from tests.ui.harness import CHROMIUM, Hand, Surroundings, Tabs, chromium, profile, surroundings
+
+expect.set_options(timeout=20_000)  # that only a defect reaches, also on a busy machine
 
 
 @pytest.fixture(scope="session")

@@ -69,7 +69,7 @@ def profile(
     context = browser.new_context(
         viewport={"width": size[0], "height": size[1]}, color_scheme=theme, locale=language
     )
-    context.set_default_timeout(15_000)
+    context.set_default_timeout(20_000)
     tabs = Tabs(context)
 
     def said(message: ConsoleMessage) -> None:

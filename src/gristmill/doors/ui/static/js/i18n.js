@@ -24,7 +24,7 @@ function choose() {
 
 export const language = choose();
 /** @type {Words} */
-const words = language === "zh" ? (await import("./words/zh.js")).words : english;
+const words = language === "zh" ? (await import("./words/zh-contents.js")).words : english;
 const locale = language === "zh" ? "zh-CN" : "en-US";
 const numbers = new Intl.NumberFormat(locale);
 const plural = new Intl.PluralRules(locale);
@@ -51,6 +51,9 @@ export function t(sentence, values = {}) {
     return typeof value === "number" ? number(value) : String(value ?? "");
   });
 }
+
+/** @param {Words} more Words of pages that bring their own. */
+export const learn = (more) => void Object.assign(words, more);
 
 /** @param {number} value */
 export const number = (value) => numbers.format(value);

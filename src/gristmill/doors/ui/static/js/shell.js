@@ -60,7 +60,7 @@ function themeButton() {
 }
 
 const lost = () =>
-  html`<div class="page">${empty("search", t("Nothing is here"), t("The address leads nowhere. It may have been deleted."), html`<a class="button line" href="/">${t("All bases")}</a>`)}</div>`;
+  html`<div class="page"><h1 class="sr">${t("Nothing is here")}</h1>${empty("search", t("Nothing is here"), t("The address leads nowhere. It may have been deleted."), html`<a class="button line" href="/">${t("All bases")}</a>`)}</div>`;
 
 const openPalette = async () => (await import("./palette.js")).openPalette();
 const openKeys = async () => (await import("./palette.js")).openKeys();

@@ -43,7 +43,7 @@ export function connectorPane(id, one, list, route) {
   const isOpen = computed(() => Boolean(one.value?.open) || Boolean(runs.value.value?.some((other) => !other.completedAt)));
   const checked = signal(/** @type {any} */ (null));
   return html`<aside class="pane" aria-label="${() => one.value?.name ?? t("Connector")}"><header class="pane-top"><a class="icon-button hide-desk" href="/connectors" aria-label="${t("Back")}">${icon("back")}</a>
-      <h2 class="cut grow">${() => one.value?.name ?? ""}</h2>${() => (isOpen.value ? button(t("Cancel"), () => cancel(id, runs, list), { small: true }) : button(t("Sync now"), () => one.peek() && sync(/** @type {Connector} */ (one.peek()), list).then(() => runs.renew()), { small: true }))}${kebab(t("More for this connector"), () => menu(one.peek(), list, checked))}</header>
+      <h2 class="cut grow">${() => one.value?.name ?? t("Connector")}</h2>${() => (isOpen.value ? button(t("Cancel"), () => cancel(id, runs, list), { small: true }) : button(t("Sync now"), () => one.peek() && sync(/** @type {Connector} */ (one.peek()), list).then(() => runs.renew()), { small: true }))}${kebab(t("More for this connector"), () => menu(one.peek(), list, checked))}</header>
     <div class="scroll">${() => (one.value ? facts(one.value) : null)}<div class="pad-x" role="status">${() => said(checked.value)}</div>
       ${() => (one.value?.lastSyncError ? html`<div class="pad"><div class="banner bad">${icon("warn")}<p>${one.value.lastSyncError.message}</p></div></div>` : null)}
       <h3 class="sr">${t("Runs")}</h3><div class="rows runs" role="list" aria-label="${t("Runs")}">${each(
@@ -139,9 +139,9 @@ function outcome(run) {
 
 /** @param {string} id @param {import("../core.js").Signal<Run>} run @param {() => boolean} isChosen */
 function runRow(id, run, isChosen) {
-  return html`<a class="run ${() => (isChosen() ? "here" : "")}" role="listitem" href="/connectors/${id}/runs/${run.peek().id}" aria-current=${() => (isChosen() ? "true" : null)}>${dot(() => tone(run.value))}
+  return html`<div role="listitem"><a class="run ${() => (isChosen() ? "here" : "")}" href="/connectors/${id}/runs/${run.peek().id}" aria-current=${() => (isChosen() ? "true" : null)}>${dot(() => tone(run.value))}
     <b>${() => (run.value.dryRun ? t("Dry run") : run.value.trigger === "manual" ? t("By hand") : t("By schedule"))}</b><span class="cut grow dim">${() => outcome(run.value)}</span>
-    ${() => (run.value.completedAt ? null : bar(() => run.value.progress))}<span class="dim right small-text">${() => (run.value.completedAt ? since(() => run.value.completedAt) : `${run.value.progress}%`)}</span></a>`;
+    ${() => (run.value.completedAt ? null : bar(() => run.value.progress))}<span class="dim right small-text">${() => (run.value.completedAt ? since(() => run.value.completedAt) : `${run.value.progress}%`)}</span></a></div>`;
 }
 
 /** @param {string} id @param {string} runId @param {import("../core.js").Computed<Run | null>} run */

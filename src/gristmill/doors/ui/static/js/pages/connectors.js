@@ -1,6 +1,7 @@
 // @ts-check
 /** Connectors: the tools that are followed, and of one of them its settings, its runs and what a run has to tell. */
 
+import "../machine-words.js";
 import { all, api } from "../api.js";
 import { computed, each, html } from "../core.js";
 import { inWords } from "../cron.js";

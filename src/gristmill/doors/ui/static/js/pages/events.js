@@ -1,6 +1,7 @@
 // @ts-check
 /** What happened, day by day, newest first; by base and by kind. */
 
+import "../machine-words.js";
 import { api } from "../api.js";
 import { bases } from "../bases.js";
 import { computed, each, html, signal } from "../core.js";
@@ -100,7 +101,7 @@ export function page(route) {
     <div class="scroll">${() => problem(newest.error.value)}<div class="timeline" role="list" aria-label="${t("Events")}">${each(
       () => withDays(found.value.events),
       (one) => one.key,
-      (one) => (one.peek().day ? html`<h2 role="listitem" class="day">${one.peek().day}</h2>` : row(/** @type {Event} */ (one.peek().event), () => found.value.titles)),
+      (one) => (one.peek().day ? html`<div role="listitem" class="day"><h2>${one.peek().day}</h2></div>` : row(/** @type {Event} */ (one.peek().event), () => found.value.titles)),
     )}</div>${() => (found.value.next ? html`<div class="foot">${button(t("Show older ones"), more)}</div>` : null)}
     ${() => (newest.value.value && !found.value.events.length ? empty("pulse", t("Nothing happened yet"), t("What is added, indexed, deleted or goes wrong is written down here.")) : null)}</div></div>`;
 }

@@ -1,6 +1,7 @@
 // @ts-check
 /** The queue: how much was done, who waits for what, and what is dead until somebody retries it. */
 
+import "../machine-words.js";
 import { all, api } from "../api.js";
 import { each, html } from "../core.js";
 import { fetched } from "../fetched.js";

@@ -1,6 +1,7 @@
 // @ts-check
 /** Settings: what this browser shows, the embedders, the API keys, the workers. */
 
+import "../machine-words.js";
 import { all, api } from "../api.js";
 import { computed, each, html, signal } from "../core.js";
 import { fetched } from "../fetched.js";

@@ -1,6 +1,7 @@
 // @ts-check
 /** Where a key is asked for. It is exchanged for a cookie that no script reads, and is kept nowhere. */
 
+import "../machine-words.js";
 import { api } from "../api.js";
 import { html, signal } from "../core.js";
 import { t } from "../i18n.js";

@@ -1,6 +1,7 @@
 // @ts-check
 /** Webhooks: where events are sent, how far each has come, and what to do about an event that was not taken. */
 
+import "../machine-words.js";
 import { all, api } from "../api.js";
 import { bases } from "../bases.js";
 import { computed, each, html, signal } from "../core.js";
@@ -72,7 +73,7 @@ function pane(id, hook, list) {
     const ahead = (letters.value.peek() ?? []).map((one) => (one.eventId === letter.eventId ? { ...one, outcome: how === "skip" ? "skipped" : "redriven" } : one));
     letters.change(ahead, () => api.post(`/webhooks/${id}/dead-letters/${letter.eventId}/${how}`)).then(() => list.renew());
   };
-  return html`<aside class="pane" aria-label="${t("Webhook")}"><header class="pane-top"><a class="icon-button hide-desk" href="/events/webhooks" aria-label="${t("Back")}">${icon("back")}</a><h2 class="cut grow">${() => hook.value?.url ?? ""}</h2>${button(t("Test"), test, { small: true })}${kebab(t("More for this webhook"), () => menu(hook.peek(), list))}</header>
+  return html`<aside class="pane" aria-label="${t("Webhook")}"><header class="pane-top"><a class="icon-button hide-desk" href="/events/webhooks" aria-label="${t("Back")}">${icon("back")}</a><h2 class="cut grow">${() => hook.value?.url ?? t("Webhook")}</h2>${button(t("Test"), test, { small: true })}${kebab(t("More for this webhook"), () => menu(hook.peek(), list))}</header>
     <div class="scroll">${() => (hook.value ? facts(hook.value) : null)}
       ${() => (hook.value?.error ? html`<div class="pad"><div class="banner bad">${icon("warn")}<p>${hook.value.error.message}</p></div></div>` : null)}
       ${() => (letters.value.value?.length ? html`<div class="section"><h3>${t("Given up")}</h3></div>` : null)}

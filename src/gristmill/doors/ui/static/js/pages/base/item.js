@@ -47,7 +47,7 @@ export function itemPane(base, id, route, acts) {
     go(`/b/${base}${query.size ? `?${query}` : ""}`);
   };
   const here = computed(() => Boolean(item.value));
-  return html`<div class="item-pane"><div class="pane-head">${iconButton(t("Back to the search"), "back", back)}<h2 class="cut">${() => item.value?.title ?? ""}</h2>${() =>
+  return html`<div class="item-pane"><div class="pane-head">${iconButton(t("Back to the search"), "back", back)}<h2 class="cut">${() => item.value?.title ?? "…"}</h2>${() =>
     here.value
       ? html`<span class="acts">${iconButton(t("Reindex"), "retry", () => acts.reindex([id]))}${iconButton(t("Delete"), "trash", () => acts.remove([id]))}</span>`
       : null}</div>
