@@ -95,14 +95,14 @@ function built(id, base, route) {
       (pane) => (pane === "items" ? go(`/b/${id}${location.search.replace(/&?pane=search/, "")}`) : setQuery({ pane: "search" })),
     )}</div>
     <div class="split">
-      <section class="items" aria-label="${t("Items")}">${toolbar(base, route, selected, acts)}
+      <section class="items" aria-label="${t("Items")}">${toolbar(base, route, selected, { ...acts, retryAll: () => retryAll(id, tree) })}
         <div class="tree-head" aria-hidden="true"><span>${t("Name")}</span><span>${t("Status")}</span><span>${t("Progress")}</span><span>${t("Chunks")}</span></div>
         ${view.box}${() => nothing(tree, view, route, add)}
       </section>
       <section class="base-pane" aria-label="${() => (current.value ? t("Item") : t("Search"))}">${() =>
         current.value ? later(async () => (await import("./base/item.js")).itemPane, (itemPane) => itemPane(id, /** @type {string} */ (current.peek()), route, acts)) : searchPane(id, route)}</section>
     </div>
-    ${uploads(id)}${dropZone(id, () => base.value?.name ?? "", tree)}
+    ${uploads(id, tree)}${dropZone(id, () => base.value?.name ?? "", tree)}
   </div>`;
 }
 
@@ -200,6 +200,17 @@ async function reindexAll(id, tree) {
       tree,
     );
     renewBases(id);
+  } catch (error) {
+    refused(error);
+  }
+}
+
+/** @param {string} id @param {Tree} tree Has everything that failed tried again, 500 at a time. */
+async function retryAll(id, tree) {
+  try {
+    const found = await api.get(`/knowledge-bases/${id}/tree`, { status: "failed", leaves: true, limit: 500 });
+    const ids = found.items.map((/** @type {any} */ item) => item.id);
+    await reindex(id, ids, tree, "skip");
   } catch (error) {
     refused(error);
   }
