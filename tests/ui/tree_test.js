@@ -95,3 +95,17 @@ Deno.test("a window is fetched once, and only where somebody looks", async () =>
   equal(made.root.rows.get(row.index)?.item.id, `root/${row.index}`);
   equal(made.byId.size, 200);
 });
+
+Deno.test("a renewal fetches what is in sight alone, and keeps what is open", async () => {
+  const { made, asked } = tree(1000);
+  await made.show(null);
+  for (let page = 1; page < 8; page++) await made.fetch(made.root, page);
+  made.open(/** @type {any} */ (made.byId.get("root/5")));
+  await settled();
+  asked.length = 0;
+  await made.renew(made.root, [310, 311]);
+  equal(asked.length, 1);
+  equal([...made.root.rows.keys()].filter((index) => index < 300 || index > 399), [5]);
+  equal(made.opened(), ["root/5"]);
+  equal(made.count(made.root), 2000);
+});

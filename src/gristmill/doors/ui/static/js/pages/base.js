@@ -153,17 +153,18 @@ function treeOf(id, route) {
 function follow(id, tree, view) {
   /** @type {Set<import("../tree/model.js").Branch>} */ const stale = new Set();
   /** @type {ReturnType<typeof setTimeout> | undefined} */ let timer;
-  const renew = () => {
-    timer = undefined;
-    for (const branch of stale) tree.renew(branch);
+  const renew = async () => {
+    const due = [...stale];
     stale.clear();
+    await Promise.all(due.map((branch) => tree.renew(branch, view.seen(branch))));
+    timer = stale.size ? setTimeout(renew, REST) : undefined;
   };
   effect(() =>
     live.on({ base: id }, (changes) => {
       /** @type {any[]} */ const items = [];
       for (const change of changes) {
         if (change.type === "item") items.push(change.item);
-        else if (change.type === "reload") tree.reload();
+        else if (change.type === "reload") for (const branch of tree.branches()) stale.add(branch);
         else if (change.event.type === "ItemsDeleted") tree.remove(change.event.data.rootIds ?? []);
       }
       for (const branch of tree.apply(items)) stale.add(branch);

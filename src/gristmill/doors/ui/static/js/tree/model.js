@@ -24,6 +24,8 @@ import { signal } from "../core.js";
 const PAGE = 100;
 const REST = 2000;
 const AT_ONCE = 3; // windows that are fetched together; the browser has six connections for all
+/** @param {number} index */
+const pageOf = (index) => Math.floor(index / PAGE);
 const TERMINAL = new Set(["completed", "failed"]);
 
 export class Tree {
@@ -131,18 +133,27 @@ export class Tree {
     }
   }
 
-  /** @param {Branch} branch Fetches anew what was fetched of it before; rows stay until then. */
-  renew(branch) {
-    const pages = [...branch.pages.keys()];
+  /**
+   * Fetches the windows that are in sight anew; the others are forgotten, and fetched when somebody looks. Rows stay until
+   * then, and so does what is open.
+   * @param {Branch} branch @param {Iterable<number>} [seen] places of rows that are in sight
+   */
+  renew(branch, seen = branch.rows.keys()) {
+    const pages = new Set([...seen].map(pageOf));
+    if (!pages.size) pages.add(0); // how many there are has to be known anyhow
+    for (const [index, node] of branch.rows) {
+      if (pages.has(pageOf(index)) || node.below?.open) continue;
+      branch.rows.delete(index);
+      this.byId.delete(node.item.id);
+    }
     branch.pages.clear();
-    return Promise.all((pages.length ? pages : [0]).map((page) => this.fetch(branch, page)));
+    branch.special = null;
+    return Promise.all([...pages].map((page) => this.fetch(branch, page)));
   }
 
-  /** All that is open, anew. */
-  async reload() {
-    this.gone.clear();
-    const open = [this.root, ...[...this.byId.values()].flatMap((node) => (node.below?.open ? [node.below] : []))];
-    await Promise.all(open.map((branch) => this.renew(branch)));
+  /** @returns {Branch[]} all that is open */
+  branches() {
+    return [this.root, ...[...this.byId.values()].flatMap((node) => (node.below?.open ? [node.below] : []))];
   }
 
   // ── what happens ──────────────────────────────────────────────────────────────────────────────────────
@@ -287,7 +298,7 @@ export class Tree {
 
   /** @param {Row} row Has its window fetched, if it is not here. */
   need(row) {
-    const page = Math.floor(row.index / PAGE);
+    const page = pageOf(row.index);
     if (!this.resting && this.fetching < AT_ONCE && row.branch.pages.get(page) !== "asked") this.fetch(row.branch, page);
   }
 }

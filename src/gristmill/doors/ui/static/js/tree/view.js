@@ -143,6 +143,11 @@ export class TreeView {
     return old && keys.every((key) => old[key] === row[key]) ? old : row;
   }
 
+  /** @param {import("./model.js").Branch} branch @returns {number[]} the places of its rows that are in sight */
+  seen(branch) {
+    return this.rows.peek().flatMap((row) => (row.node?.parent === branch ? [row.index] : []));
+  }
+
   /** Has what is in sight fetched; what a quick scroll passed by meanwhile is not. */
   ask() {
     this.asking = undefined;

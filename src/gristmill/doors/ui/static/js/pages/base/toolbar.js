@@ -43,7 +43,7 @@ export function toolbar(base, route, selected, acts) {
           () => route.value.query.get("filter") ?? "",
           (kind) => setQuery({ filter: kind }, { push: true }),
         )}
-    ${() => (route.value.query.get("filter") === "failed" && !selected.value.size && count("failed")() ? button(t("Try all again"), acts.retryAll, { icon: "retry", small: true }) : null)}<label class="find hide-phone">${icon("search")}<span class="sr">${t("Filter by name")}</span><input type="search" placeholder="${t("Filter")}" .value=${route.peek().query.get("find") ?? ""} @input=${(
+    ${() => (route.value.query.get("filter") === "failed" && !selected.value.size && count("failed")() ? button(t("Try all again"), acts.retryAll, { icon: "retry", small: true }) : null)}<label class="find hide-phone">${icon("search")}<span class="sr">${t("Filter by name")}</span><input type="search" placeholder="${t("Filter")}" .value=${() => route.value.query.get("find") ?? ""} @input=${(
       /** @type {Event} */ event,
     ) => {
       clearTimeout(timer);

@@ -108,7 +108,7 @@ async function send(base, load, tree, left, change) {
 
 /** @param {string} base @param {import("../../tree/model.js").Tree} tree The panel that tells how far the files are. */
 export function uploads(base, tree) {
-  return html`<div class="uploads" aria-live="polite">${() => {
+  return html`<div class="uploads">${() => {
     const now = trip.value;
     if (!now || now.base !== base) return null;
     const over = now.done + now.again.reduce((n, load) => n + load.files.length, 0) + now.failed.length - now.again.length >= now.files;
