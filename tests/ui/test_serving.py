@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from gristmill import app
-from gristmill.doors.ui.files import Files, load, make
+from gristmill.doors.ui.files import File, Files, load, make
 from tests.doors.people import coming_in
 
 HTML = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
@@ -108,9 +108,42 @@ def test_the_modules_that_the_page_needs_are_fetched_at_once() -> None:
     ]
 
 
+def test_each_page_has_its_own_modules_fetched_ahead() -> None:
+    table = b'{ paths: ["/x", "/x/:id"], load: () => import("./pages/x.js") },\n'
+    more = {
+        "js/pages.js": table,
+        "js/pages/x.js": b'import "../words.js";\nimport { y } from "./y.js";',
+        "js/words.js": b"",
+    }
+    files = make(
+        {
+            "index.html": PAGE,
+            "js/app.js": b'import { pages } from "./pages.js";',
+            "js/pages/y.js": b"",
+            **more,
+        }
+    )
+    for path in ("/x", "/x/7"):
+        assert preloaded(files.page_of(path)) == {
+            "app.js",
+            "pages.js",
+            "pages/x.js",
+            "words.js",
+            "pages/y.js",
+        }
+    assert preloaded(files.page_of("/")) == preloaded(files.page) == {"app.js", "pages.js"}
+
+
+def preloaded(page: File) -> set[str]:
+    found = re.findall(r'modulepreload" href="/assets/\w+/js/([^"]+)"', page.plain.decode())
+    return set(found)
+
+
+PAGE = b'<script type="module" src="/assets/dev/js/app.js"></script><!-- modulepreload -->'
+
+
 def _made(script: bytes) -> Files:
-    page = b'<script type="module" src="/assets/dev/js/app.js"></script><!-- modulepreload -->'
-    return make({"index.html": page, "js/app.js": script, "js/b/b.js": b"", "js/later.js": b""})
+    return make({"index.html": PAGE, "js/app.js": script, "js/b/b.js": b"", "js/later.js": b""})
 
 
 def test_what_is_zipped_is_the_file() -> None:

@@ -11,7 +11,7 @@ they are, so that an error's place is that in the source.
 import gzip
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -31,7 +31,10 @@ PAGE = "index.html"
 # In the sources, the page names its files below this; the version takes its place.
 _PLACEHOLDER = "/assets/dev/"
 _ENTRY = re.compile(r'<script[^>]*\bsrc="/assets/dev/([^"]+)"')
-_IMPORT = re.compile(r"""^\s*(?:import|export)\s[^;]*?\bfrom\s+["'](\.[^"']+)["']""", re.MULTILINE)
+_IMPORT = re.compile(r"""^\s*(?:import|export)\s(?:[^;]*?\bfrom\s+)?["'](\.[^"']+)["']""", re.MULTILINE)
+# The table of pages: the addresses of each, and its module.
+_TABLE = "js/pages.js"
+_PAGES = re.compile(r'paths: \[([^\]]+)\].*?import\("\.(/[^"]+)"\)', re.DOTALL)
 # Documentation, and what stands on a line by itself: neither is found in a string or a pattern of ours, which a test checks.
 _COMMENTS = re.compile(r"/\*[*!]? .*?\*/|^[ \t]*/\*\*\n.*?\*/|^[ \t]*//[^\n]*", re.MULTILINE | re.DOTALL)
 _INDENTS = re.compile(r"^[ \t]+", re.MULTILINE)
@@ -49,11 +52,17 @@ class File:
 
 @dataclass(frozen=True)
 class Files:
-    """All of them: `page` is sent for every path that people see, the rest below `prefix`."""
+    """All of them: a page for every path that people see, the rest below `prefix`. Pages differ in what they have fetched ahead;
+    `page` is that of paths that nobody has."""
 
     prefix: str
     page: File
     assets: Mapping[str, File]
+    pages: Sequence[tuple[re.Pattern[str], File]] = ()
+
+    def page_of(self, path: str) -> File:
+        """The page for a path."""
+        return next((page for pattern, page in self.pages if pattern.fullmatch(path)), self.page)
 
 
 @cache
@@ -70,12 +79,23 @@ def make(files: Mapping[str, bytes]) -> Files:
     for name in sorted(files):
         digest.update(f"{name}\0{len(files[name])}\0".encode() + files[name])
     prefix = f"/assets/{digest.hexdigest()[:10]}/"
-    page = _LINE.sub(lambda _: _preloads(files), files[PAGE].decode(), count=1).replace(_PLACEHOLDER, prefix)
     return Files(
         prefix,
-        _file(PAGE, page.encode()),
+        _page(files, prefix),
         {name: _file(name, bare(name, data)) for name, data in files.items() if name != PAGE},
+        [
+            (re.compile(re.sub(r":\w+", "[^/]+", path)), page)
+            for paths, module in _PAGES.findall(files.get(_TABLE, b"").decode())
+            for page in [_page(files, prefix, f"js{module}")]
+            for path in re.findall(r'"([^"]+)"', paths)
+        ],
     )
+
+
+def _page(files: Mapping[str, bytes], prefix: str, module: str | None = None) -> File:
+    links = _preloads(files, module)
+    page = _LINE.sub(lambda _: links, files[PAGE].decode(), count=1).replace(_PLACEHOLDER, prefix)
+    return _file(PAGE, page.encode())
 
 
 def bare(name: str, data: bytes) -> bytes:
@@ -101,12 +121,12 @@ def _file(name: str, data: bytes) -> File:
     return File(_TYPES["." + name.rpartition(".")[2]], data, zipped if len(zipped) < len(data) else None)
 
 
-def _preloads(files: Mapping[str, bytes]) -> str:
-    """A link for each module that the page needs before it shows anything: fetched at once, not one after the other."""
+def _preloads(files: Mapping[str, bytes], module: str | None) -> str:
+    """A link for each module that a page needs before it shows anything: fetched at once, not one after the other."""
     entry = _ENTRY.search(files[PAGE].decode())
     if entry is None:
         return ""
-    wanted, found = [entry[1]], dict[str, None]()
+    wanted, found = [entry[1], *([] if module is None else [module])], dict[str, None]()
     while wanted:
         name = wanted.pop(0)
         if name in found:

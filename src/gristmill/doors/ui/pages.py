@@ -56,7 +56,7 @@ class Pages:
             await self._asset(path, headers)(scope, receive, send)
         elif _is_page(path) and _names(headers.get("accept", ""), "text/html"):
             headers_out = {"cache-control": "no-cache", "content-security-policy": POLICY}
-            await _sent(self._files.page, headers, headers_out)(scope, receive, send)
+            await _sent(self._files.page_of(path), headers, headers_out)(scope, receive, send)
         else:
             await self._app(scope, receive, send)
 
