@@ -1,12 +1,13 @@
 """The story that people live through: make a base, drop files, watch, search, read, delete."""
 
 import re
+from pathlib import Path
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
-from tests.ui.conftest import Surroundings
+from tests.process import served
 from tests.ui.gate import HELD, closed
-from tests.ui.harness import Hand
+from tests.ui.harness import Hand, Surroundings, profile, surroundings
 
 # Drops files of a script's making on the page, as the browser would hand them over.
 _DROP = """(files) => {
@@ -122,3 +123,36 @@ def test_a_failed_row_says_why_in_full_and_is_tried_again(page: Page, mill_url: 
     row.get_by_role("button", name="Reindex").click()
     expect(page.get_by_text("Reindexing 1 item")).to_be_visible()
     expect(row).to_contain_text("Failed")
+
+
+def test_what_a_killed_worker_left_is_offered_and_recovered_by_hand(
+    browser: Browser, server_url: str, cache_dir: Path
+) -> None:
+    """S0: a base that parks waits for a hand, and the page is where the hand is."""
+    with surroundings(server_url, cache_dir) as around, profile(browser) as tabs:
+        with closed(around.embedder), served(around.env, log=around.log) as server:
+            with server.client() as http:
+                hand = Hand(http)
+                base = hand.base("Parked", onRestart="park")
+                hand.notes(base, f"Spelt waits {HELD}")
+                page = tabs.open(f"{server.url}/b/{base}")
+                expect(page.get_by_role("row", name=re.compile("Spelt"))).to_contain_text("Embedding")
+            server.kill()
+        with served(around.env, log=around.log) as server:
+            page.goto(f"{server.url}/b/{base}")
+            row = page.get_by_role("row", name=re.compile("Spelt"))
+            expect(page.get_by_text("1 unfinished item")).to_be_visible(timeout=20_000)
+            expect(row).to_contain_text("Failed")
+            page.get_by_role("button", name="Recover").click()
+            expect(page.get_by_text("1 unfinished item")).to_have_count(0)
+            expect(row).to_contain_text("Indexed")
+        assert tabs.errors == []
+
+
+def test_all_that_failed_is_tried_again_by_one_hand(page: Page, mill_url: str, hand: Hand) -> None:
+    base = hand.base("Many failed")
+    hand.unreadable(base, "one.bin", "two.bin")
+    page.goto(f"{mill_url}/b/{base}?filter=failed")
+    expect(page.get_by_role("row", name=re.compile(".bin"))).to_have_count(2)
+    page.get_by_role("button", name="Try all again").click()
+    expect(page.get_by_text("Reindexing 2 items")).to_be_visible()

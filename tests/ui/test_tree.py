@@ -6,8 +6,7 @@ from pathlib import Path
 import psycopg
 from playwright.sync_api import Page, expect
 
-from tests.ui.conftest import Surroundings
-from tests.ui.harness import Hand
+from tests.ui.harness import Hand, Surroundings
 
 _MANY = 20_000
 _FILL = """

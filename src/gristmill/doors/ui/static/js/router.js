@@ -69,9 +69,10 @@ export function catchLinks() {
 /**
  * Shows the entry that the address names in `place`.
  * @param {Entry[]} entries @param {Element} place @param {() => Node} lost what is shown for an address that nobody has
+ * @param {() => Node} old what is shown when its module is no longer there: the server is of another version
  * @param {import("./core.js").Signal<Entry | null>} current
  */
-export function show(entries, place, lost, current) {
+export function show(entries, place, lost, old, current) {
   const found = computed(() => {
     for (const entry of entries) {
       for (const pattern of entry.paths) {
@@ -92,7 +93,8 @@ export function show(entries, place, lost, current) {
       current.value = one?.entry ?? null;
       let over = false;
       /** @type {(() => void) | undefined} */ let end;
-      (one ? one.entry.load() : Promise.resolve({ page: lost })).then((module) => {
+      const loading = one ? one.entry.load().catch(() => ({ page: old })) : Promise.resolve({ page: lost });
+      loading.then((module) => {
         if (over) return;
         /** @type {Route} */ let last = { params: one?.params ?? {}, query: query.peek(), path: path.peek() };
         const route = computed(() => {

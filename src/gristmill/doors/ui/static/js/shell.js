@@ -6,7 +6,7 @@ import { computed, each, effect, html, signal } from "./core.js";
 import { language, number, t } from "./i18n.js";
 import { live } from "./live.js";
 import { pages, places } from "./pages.js";
-import { iconButton } from "./parts/button.js";
+import { button, iconButton } from "./parts/button.js";
 import { icon } from "./parts/icon.js";
 import { dot, empty } from "./parts/status.js";
 import { toasts } from "./parts/toast.js";
@@ -65,6 +65,9 @@ const lost = () =>
 const openPalette = async () => (await import("./palette.js")).openPalette();
 const openKeys = async () => (await import("./palette.js")).openKeys();
 
+const old = () =>
+  html`<div class="page">${empty("retry", t("This page can't be loaded"), t("The server is away, or was renewed. Load the page again."), button(t("Load again"), () => location.reload()))}</div>`;
+
 /** @param {KeyboardEvent} event */
 function keys(event) {
   if ((event.metaKey || event.ctrlKey) && event.key.toLowerCase() === "k") {
@@ -119,7 +122,7 @@ export function start() {
   document.addEventListener("keydown", keys);
   catchLinks();
   followBases();
-  show(pages, main, lost, entry);
+  show(pages, main, lost, old, entry);
   effect(
     () => path.value,
     () => main.focus({ preventScroll: true }),

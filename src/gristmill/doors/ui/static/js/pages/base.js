@@ -95,14 +95,14 @@ function built(id, base, route) {
       (pane) => (pane === "items" ? go(`/b/${id}${location.search.replace(/&?pane=search/, "")}`) : setQuery({ pane: "search" })),
     )}</div>
     <div class="split">
-      <section class="items" aria-label="${t("Items")}">${toolbar(base, route, selected, acts)}
+      <section class="items" aria-label="${t("Items")}">${toolbar(base, route, selected, { ...acts, retryAll: () => retryAll(id, tree) })}
         <div class="tree-head" aria-hidden="true"><span>${t("Name")}</span><span>${t("Status")}</span><span>${t("Progress")}</span><span>${t("Chunks")}</span></div>
         ${view.box}${() => nothing(tree, view, route, add)}
       </section>
       <section class="base-pane" aria-label="${() => (current.value ? t("Item") : t("Search"))}">${() =>
         current.value ? later(async () => (await import("./base/item.js")).itemPane, (itemPane) => itemPane(id, /** @type {string} */ (current.peek()), route, acts)) : searchPane(id, route)}</section>
     </div>
-    ${uploads(id)}${dropZone(id, () => base.value?.name ?? "", tree)}
+    ${uploads(id, tree)}${dropZone(id, () => base.value?.name ?? "", tree)}
   </div>`;
 }
 
@@ -153,17 +153,18 @@ function treeOf(id, route) {
 function follow(id, tree, view) {
   /** @type {Set<import("../tree/model.js").Branch>} */ const stale = new Set();
   /** @type {ReturnType<typeof setTimeout> | undefined} */ let timer;
-  const renew = () => {
-    timer = undefined;
-    for (const branch of stale) tree.renew(branch);
+  const renew = async () => {
+    const due = [...stale];
     stale.clear();
+    await Promise.all(due.map((branch) => tree.renew(branch, view.seen(branch))));
+    timer = stale.size ? setTimeout(renew, REST) : undefined;
   };
   effect(() =>
     live.on({ base: id }, (changes) => {
       /** @type {any[]} */ const items = [];
       for (const change of changes) {
         if (change.type === "item") items.push(change.item);
-        else if (change.type === "reload") tree.reload();
+        else if (change.type === "reload") for (const branch of tree.branches()) stale.add(branch);
         else if (change.event.type === "ItemsDeleted") tree.remove(change.event.data.rootIds ?? []);
       }
       for (const branch of tree.apply(items)) stale.add(branch);
@@ -200,6 +201,17 @@ async function reindexAll(id, tree) {
       tree,
     );
     renewBases(id);
+  } catch (error) {
+    refused(error);
+  }
+}
+
+/** @param {string} id @param {Tree} tree Has everything that failed tried again, 500 at a time. */
+async function retryAll(id, tree) {
+  try {
+    const found = await api.get(`/knowledge-bases/${id}/tree`, { status: "failed", leaves: true, limit: 500 });
+    const ids = found.items.map((/** @type {any} */ item) => item.id);
+    await reindex(id, ids, tree, "skip");
   } catch (error) {
     refused(error);
   }

@@ -16,7 +16,7 @@ import { signal } from "../core.js";
  *   sizeBytes: number | null, version: number | null, warnings: string[], leftOut: Record<string, number>, source: any,
  *   metadata: any, createdAt: string, updatedAt: string, childCount?: number, path?: string[]}} Item */
 /** @typedef {{item: Item, parent: Branch, index: number, extra: number, below: Branch | null}} Node */
-/** @typedef {{id: string | null, node: Node | null, total: number, rows: (Node | undefined)[], open: boolean,
+/** @typedef {{id: string | null, node: Node | null, total: number, rows: Map<number, Node>, open: boolean,
  *   pages: Map<number, "asked" | "here">, special: Node[] | null, depth: number}} Branch */
 /** @typedef {{branch: Branch, index: number, top: number, height: number, node: Node | undefined}} Row */
 /** @typedef {{status: string[], q: string}} Filter */
@@ -24,6 +24,8 @@ import { signal } from "../core.js";
 const PAGE = 100;
 const REST = 2000;
 const AT_ONCE = 3; // windows that are fetched together; the browser has six connections for all
+/** @param {number} index */
+const pageOf = (index) => Math.floor(index / PAGE);
 const TERMINAL = new Set(["completed", "failed"]);
 
 export class Tree {
@@ -46,7 +48,7 @@ export class Tree {
   /** @param {Node | null} node @returns {Branch} */
   branch(node) {
     const depth = node ? node.parent.depth + 1 : 0;
-    return { id: node?.item.id ?? null, node, total: node?.item.childCount ?? 0, rows: [], open: true, pages: new Map(), special: null, depth };
+    return { id: node?.item.id ?? null, node, total: node?.item.childCount ?? 0, rows: new Map(), open: true, pages: new Map(), special: null, depth };
   }
 
   touch() {
@@ -99,14 +101,15 @@ export class Tree {
   /** @param {Branch} branch @param {number} offset @param {Item[]} items @param {number} total */
   place(branch, offset, items, total) {
     const shown = items.filter((item) => !this.gone.has(item.id));
+    const before = branch.total;
     branch.total = Math.max(0, total - (items.length - shown.length));
-    branch.rows.length = Math.min(branch.rows.length, branch.total);
+    if (branch.total < before) for (const index of [...branch.rows.keys()]) if (index >= branch.total) branch.rows.delete(index);
     for (const [i, item] of shown.entries()) {
       const known = this.byId.get(item.id);
       const node = known?.parent === branch ? known : { item, parent: branch, index: 0, extra: 0, below: known?.below ?? null };
-      if (known === node && node.index !== offset + i && branch.rows[node.index] === node) delete branch.rows[node.index];
+      if (known === node && node.index !== offset + i && branch.rows.get(node.index) === node) branch.rows.delete(node.index);
       node.index = offset + i;
-      branch.rows[offset + i] = node;
+      branch.rows.set(offset + i, node);
       this.byId.set(item.id, node);
       this.update(node, item);
       if (this.wanted.delete(item.id)) this.open(node);
@@ -130,18 +133,27 @@ export class Tree {
     }
   }
 
-  /** @param {Branch} branch Fetches anew what was fetched of it before; rows stay until then. */
-  renew(branch) {
-    const pages = [...branch.pages.keys()];
+  /**
+   * Fetches the windows that are in sight anew; the others are forgotten, and fetched when somebody looks. Rows stay until
+   * then, and so does what is open.
+   * @param {Branch} branch @param {Iterable<number>} [seen] places of rows that are in sight
+   */
+  renew(branch, seen = branch.rows.keys()) {
+    const pages = new Set([...seen].map(pageOf));
+    if (!pages.size) pages.add(0); // how many there are has to be known anyhow
+    for (const [index, node] of branch.rows) {
+      if (pages.has(pageOf(index)) || node.below?.open) continue;
+      branch.rows.delete(index);
+      this.byId.delete(node.item.id);
+    }
     branch.pages.clear();
-    return Promise.all((pages.length ? pages : [0]).map((page) => this.fetch(branch, page)));
+    branch.special = null;
+    return Promise.all([...pages].map((page) => this.fetch(branch, page)));
   }
 
-  /** All that is open, anew. */
-  async reload() {
-    this.gone.clear();
-    const open = [this.root, ...[...this.byId.values()].flatMap((node) => (node.below?.open ? [node.below] : []))];
-    await Promise.all(open.map((branch) => this.renew(branch)));
+  /** @returns {Branch[]} all that is open */
+  branches() {
+    return [this.root, ...[...this.byId.values()].flatMap((node) => (node.below?.open ? [node.below] : []))];
   }
 
   // ── what happens ──────────────────────────────────────────────────────────────────────────────────────
@@ -176,7 +188,7 @@ export class Tree {
     for (const id of ids) {
       this.gone.add(id);
       const node = this.byId.get(id);
-      if (!node || node.parent.rows[node.index] !== node) continue;
+      if (!node || node.parent.rows.get(node.index) !== node) continue;
       taken.push(node);
       this.shift(node, -1);
       this.byId.delete(id);
@@ -195,15 +207,15 @@ export class Tree {
   /** @param {Node} node @param {1 | -1} by */
   shift(node, by) {
     const { parent, index } = node;
-    if (by < 0) parent.rows.splice(index, 1);
-    else {
-      if (parent.rows.length < index) parent.rows.length = index; // holes stay holes
-      parent.rows.splice(index, 0, node);
+    /** @type {Map<number, Node>} */ const rows = new Map();
+    for (const one of parent.rows.values()) {
+      if (by < 0 && one === node) continue;
+      if (one.index >= index) one.index += by;
+      rows.set(one.index, one);
     }
+    if (by > 0) rows.set(index, node);
+    parent.rows = rows;
     parent.total += by;
-    parent.rows.forEach((one, i) => {
-      if (one) one.index = i;
-    });
     parent.special = null;
     if (parent.node) parent.node.item.childCount = parent.total;
   }
@@ -234,11 +246,8 @@ export class Tree {
   /** @param {Branch} branch Children that are not one plain row: taller ones, and open ones. @returns {Node[]} */
   special(branch) {
     if (!branch.special) {
-      /** @type {Node[]} */ const found = [];
-      branch.rows.forEach((node) => {
-        if (node && (node.extra || node.below?.open)) found.push(node);
-      });
-      branch.special = found;
+      const found = [...branch.rows.values()].filter((node) => node.extra || node.below?.open);
+      branch.special = found.sort((a, b) => a.index - b.index);
     }
     return branch.special;
   }
@@ -272,7 +281,7 @@ export class Tree {
     }
     const index = Math.floor((y - base - more) / H);
     if (index < 0 || index >= branch.total) return null;
-    return { branch, index, top: base + index * H + more, height: H, node: branch.rows[index] };
+    return { branch, index, top: base + index * H + more, height: H, node: branch.rows.get(index) };
   }
 
   /** @param {Node} node @returns {number} where its row begins */
@@ -289,7 +298,7 @@ export class Tree {
 
   /** @param {Row} row Has its window fetched, if it is not here. */
   need(row) {
-    const page = Math.floor(row.index / PAGE);
+    const page = pageOf(row.index);
     if (!this.resting && this.fetching < AT_ONCE && row.branch.pages.get(page) !== "asked") this.fetch(row.branch, page);
   }
 }

@@ -106,8 +106,9 @@ export class TreeView {
     while (row && row.top < to) {
       if (!row.node) missing.push(row);
       else if (this.awaited?.branch === row.branch && this.awaited.index === row.index) {
-        this.active.value = row.node.item.id;
+        const { node } = row;
         this.awaited = null;
+        queueMicrotask(() => this.goTo(node)); // rows that came with it may have moved it out of sight
       }
       const { node, branch, index, top, height } = row;
       if (node && !this.anchor && top + height > from) this.anchor = { node, from: from - top };
@@ -140,6 +141,11 @@ export class TreeView {
     const old = this.shown.get(row.key);
     const keys = /** @type {(keyof Shown)[]} */ (Object.keys(row));
     return old && keys.every((key) => old[key] === row[key]) ? old : row;
+  }
+
+  /** @param {import("./model.js").Branch} branch @returns {number[]} the places of its rows that are in sight */
+  seen(branch) {
+    return this.rows.peek().flatMap((row) => (row.node?.parent === branch ? [row.index] : []));
   }
 
   /** Has what is in sight fetched; what a quick scroll passed by meanwhile is not. */

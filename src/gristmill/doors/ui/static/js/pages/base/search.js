@@ -75,7 +75,7 @@ function box(route) {
     const field = /** @type {HTMLFormElement} */ (event.currentTarget).querySelector("input");
     clearTimeout(timer);
     setQuery({ q: field?.value ?? "", limit: null }, { push: true });
-  }}>${icon("search")}<input type="search" data-key="/" aria-label="${t("Search this base")}" placeholder="${t("Search this base")}" .value=${route.peek().query.get("q") ?? ""} @input=${(
+  }}>${icon("search")}<input type="search" data-key="/" aria-label="${t("Search this base")}" placeholder="${t("Search this base")}" .value=${() => route.value.query.get("q") ?? ""} @input=${(
     /** @type {Event} */ event,
   ) => {
     clearTimeout(timer);

@@ -16,7 +16,7 @@ const PAUSE = 250;
 /**
  * @param {import("./summary.js").LiveBase} base @param {import("../../router.js").LiveRoute} route
  * @param {import("../../core.js").Signal<Set<string>>} selected
- * @param {{reindex(ids: string[]): void, remove(ids: string[]): void}} acts
+ * @param {{reindex(ids: string[]): void, remove(ids: string[]): void, retryAll(): void}} acts
  */
 export function toolbar(base, route, selected, acts) {
   /** @type {ReturnType<typeof setTimeout>} */ let timer;
@@ -43,7 +43,7 @@ export function toolbar(base, route, selected, acts) {
           () => route.value.query.get("filter") ?? "",
           (kind) => setQuery({ filter: kind }, { push: true }),
         )}
-    <label class="find hide-phone">${icon("search")}<span class="sr">${t("Filter by name")}</span><input type="search" placeholder="${t("Filter")}" .value=${route.peek().query.get("find") ?? ""} @input=${(
+    ${() => (route.value.query.get("filter") === "failed" && !selected.value.size && count("failed")() ? button(t("Try all again"), acts.retryAll, { icon: "retry", small: true }) : null)}<label class="find hide-phone">${icon("search")}<span class="sr">${t("Filter by name")}</span><input type="search" placeholder="${t("Filter")}" .value=${() => route.value.query.get("find") ?? ""} @input=${(
       /** @type {Event} */ event,
     ) => {
       clearTimeout(timer);

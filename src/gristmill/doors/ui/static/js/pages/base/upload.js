@@ -106,9 +106,9 @@ async function send(base, load, tree, left, change) {
   }
 }
 
-/** @param {string} base @param {import("../../tree/model.js").Tree} [tree] The panel that tells how far the files are. */
+/** @param {string} base @param {import("../../tree/model.js").Tree} tree The panel that tells how far the files are. */
 export function uploads(base, tree) {
-  return html`<div class="uploads" aria-live="polite">${() => {
+  return html`<div class="uploads">${() => {
     const now = trip.value;
     if (!now || now.base !== base) return null;
     const over = now.done + now.again.reduce((n, load) => n + load.files.length, 0) + now.failed.length - now.again.length >= now.files;
@@ -120,7 +120,7 @@ export function uploads(base, tree) {
         : iconButton(t("Stop"), "close", () => stop?.abort())
     }</div>${bar(() => (now.size ? (100 * now.sent) / now.size : 100))}
       ${now.failed.length ? html`<ul class="reasons">${now.failed.slice(0, 5).map((one) => html`<li><b class="cut">${one.name}</b><span class="bad">${one.why}</span></li>`)}</ul>` : null}
-      ${over && now.again.length && tree ? button(t("Send again"), () => sendLoads(base, now.again, tree), { small: true, icon: "retry" }) : null}</div>`;
+      ${over && now.again.length ? button(t("Send again"), () => sendLoads(base, now.again, tree), { small: true, icon: "retry" }) : null}</div>`;
   }}</div>`;
 }
 
