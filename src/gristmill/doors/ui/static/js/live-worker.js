@@ -8,20 +8,22 @@
 
 import { follow } from "./stream.js";
 
-/** @typedef {{visible: boolean, missed: boolean}} Tab */
+/** @typedef {{visible: boolean, missed: boolean, isNew: boolean}} Tab `isNew`: it is fetching what it shows */
 /** @type {Map<MessagePort, Tab>} */ const tabs = new Map();
 /** @type {import("./stream.js").State} */ let state = "live";
 /** @type {(() => void) | null} */ let stop = null;
 /** @type {ReturnType<typeof setTimeout> | undefined} */ let closing;
 let wasClosed = false;
 const LINGER = 20_000;
+const SETTLE = 1000; // a page that opens is told to look again when it has shown something, and once
 const RELOAD = { type: "reload", base: null };
 
 /** @param {import("./stream.js").Change[]} batch */
 function spread(batch) {
   for (const [port, tab] of tabs) {
-    if (tab.visible) port.postMessage({ changes: batch });
-    else tab.missed = true;
+    const told = tab.isNew ? batch.filter((change) => change.type !== "reload") : batch;
+    if (tab.visible && told.length) port.postMessage({ changes: told });
+    if (!tab.visible || told.length < batch.length) tab.missed = true;
   }
 }
 
@@ -48,20 +50,29 @@ function mind() {
 
 /** @param {MessagePort} port @param {any} said */
 function hear(port, said) {
-  const tab = tabs.get(port) ?? { visible: false, missed: true }; // one that comes back has missed something
+  const tab = tabs.get(port) ?? { visible: false, missed: true, isNew: false }; // one that comes back has missed something
   tabs.set(port, tab);
   tab.visible = Boolean(said.visible);
   if (said.bye) tabs.delete(port);
   mind();
-  if (tab.visible && tab.missed) {
-    tab.missed = false;
-    port.postMessage({ changes: [RELOAD] });
-  }
+  catchUp(port, tab);
+}
+
+/** @param {MessagePort} port @param {Tab} tab */
+function catchUp(port, tab) {
+  if (!tab.visible || !tab.missed || tab.isNew) return;
+  tab.missed = false;
+  port.postMessage({ changes: [RELOAD] });
 }
 
 globalThis.addEventListener("connect", (event) => {
   const [port] = /** @type {MessageEvent} */ (event).ports;
-  tabs.set(port, { visible: false, missed: true }); // it may have fetched something before it was listed here
+  /** @type {Tab} */ const tab = { visible: false, missed: true, isNew: true }; // it may have fetched something before this
+  tabs.set(port, tab);
+  setTimeout(() => {
+    tab.isNew = false;
+    catchUp(port, tab);
+  }, SETTLE);
   port.onmessage = (message) => hear(port, message.data);
   port.postMessage({ state });
 });

@@ -58,7 +58,6 @@ function alone() {
   /** @type {(() => void) | null} */ let stop = null;
   const mind = () => {
     if (isSeen()) {
-      if (!stop) tell([{ type: "reload", base: null }]);
       stop ??= follow({
         changes: tell,
         state: (next) => {
