@@ -9,9 +9,10 @@ from playwright.sync_api import Page, expect
 from tests.ui.harness import Hand, Surroundings
 
 _MANY = 20_000
+# As failed ones: they keep every promise without a job, a version or a chunk.
 _FILL = """
-insert into item (base_id, type, title, status, source, source_key, live_version, expanded_version, chunk_count)
-select %s, 'file', 'sheaf-' || lpad(n::text, 6, '0'), 'completed', '{"name": "x"}', 'upload:' || n, 1, 1, 3
+insert into item (base_id, type, title, status, source, source_key, expanded_version, error_code, error_message)
+select %s, 'file', 'sheaf-' || lpad(n::text, 6, '0'), 'failed', '{"name": "x"}', 'upload:' || n, 1, 'unreadable', 'It is wet.'
   from generate_series(1, %s) n
 """
 

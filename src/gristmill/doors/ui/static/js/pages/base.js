@@ -64,7 +64,7 @@ function built(id, base, route) {
   };
   const view = new TreeView(tree, acts, { selected, current: () => current.value, small: () => small.value });
   follow(id, tree, view);
-  const searching = computed(() => current.value !== null || route.value.query.get("pane") === "search");
+  const searching = computed(() => current.value !== null || (route.value.query.get("pane") ?? (route.value.query.get("q") ? "search" : "items")) === "search");
   effect(
     () => route.value.query.get("add"),
     async (kind) => {
@@ -92,7 +92,11 @@ function built(id, base, route) {
         { id: "search", label: t("Search") },
       ],
       () => (searching.value ? "search" : "items"),
-      (pane) => (pane === "items" ? go(`/b/${id}${location.search.replace(/&?pane=search/, "")}`) : setQuery({ pane: "search" })),
+      (pane) => {
+        const query = new URLSearchParams(location.search);
+        query.set("pane", pane);
+        go(pane === "items" ? `/b/${id}?${query}` : `${location.pathname}?${query}`);
+      },
     )}</div>
     <div class="split">
       <section class="items" aria-label="${t("Items")}">${toolbar(base, route, selected, { ...acts, retryAll: () => retryAll(id, tree) })}

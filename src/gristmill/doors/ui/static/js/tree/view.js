@@ -74,7 +74,9 @@ export class TreeView {
       this.due = false;
       if (this.epoch !== this.tree.epoch) this.box.scrollTop = 0; // another filter: from its first row on
       this.epoch = this.tree.epoch;
-      this.hold();
+      const come = this.awaited?.branch.rows.get(this.awaited.index);
+      if (come) this.goTo(come); // rows that came with it may have moved it out of sight
+      else this.hold();
       this.render();
     });
   }
@@ -90,9 +92,14 @@ export class TreeView {
     if (!anchor || !box.scrollTop || this.tree.byId.get(anchor.node.item.id) !== anchor.node) return;
     const moved = this.tree.topOf(anchor.node) + anchor.from - box.scrollTop;
     if (Math.abs(moved) < 1) return;
-    this.tall.value = this.tree.height(this.tree.root);
-    /** @type {HTMLElement} */ (box.firstElementChild).style.height = `${this.tall.peek()}px`;
+    this.stretch();
     box.scrollTop += moved;
+  }
+
+  /** Makes room for all rows now, not with the next flush: the browser scrolls no further than there is something. */
+  stretch() {
+    this.tall.value = this.tree.height(this.tree.root);
+    /** @type {HTMLElement} */ (this.box.firstElementChild).style.height = `${this.tall.peek()}px`;
   }
 
   render() {
@@ -105,11 +112,6 @@ export class TreeView {
     let row = tree.at(Math.max(0, from - BEYOND));
     while (row && row.top < to) {
       if (!row.node) missing.push(row);
-      else if (this.awaited?.branch === row.branch && this.awaited.index === row.index) {
-        const { node } = row;
-        this.awaited = null;
-        queueMicrotask(() => this.goTo(node)); // rows that came with it may have moved it out of sight
-      }
       const { node, branch, index, top, height } = row;
       if (node && !this.anchor && top + height > from) this.anchor = { node, from: from - top };
       shown.push(
@@ -186,6 +188,7 @@ export class TreeView {
     if (!row) return;
     this.active.value = row.node?.item.id ?? null;
     this.awaited = row.node ? null : { branch: row.branch, index: row.index };
+    this.stretch();
     const { box } = this;
     if (row.top < box.scrollTop) box.scrollTop = row.top;
     else if (row.top + row.height > box.scrollTop + box.clientHeight) box.scrollTop = row.top + row.height - box.clientHeight;
