@@ -128,7 +128,7 @@ def test_a_failed_row_says_why_in_full_and_is_tried_again(page: Page, mill_url: 
 def test_what_a_killed_worker_left_is_offered_and_recovered_by_hand(
     browser: Browser, server_url: str, cache_dir: Path
 ) -> None:
-    """S0: a base that parks waits for a hand, and the page is where the hand is."""
+    """A base that parks waits for a hand, and the page is where the hand is."""
     with surroundings(server_url, cache_dir) as around, profile(browser) as tabs:
         with closed(around.embedder), served(around.env, log=around.log) as server:
             with server.client() as http:
