@@ -15,7 +15,7 @@ from datetime import timedelta
 
 from fastapi import FastAPI
 
-from gristmill import clock, faults, jobs, memory
+from gristmill import __version__, clock, faults, jobs, memory, traces
 from gristmill.connectors.kind import Surroundings
 from gristmill.connectors.kinds import Tools
 from gristmill.connectors.permissions import Permissions
@@ -106,6 +106,10 @@ async def running(
     if work:
         memory.stay_small()
     async with AsyncExitStack() as stack:
+        if settings.otlp_endpoint is not None:
+            stack.push_async_callback(
+                asyncio.to_thread, traces.begin(settings.otlp_endpoint, version=__version__)
+            )
         url = await _database_url(settings, stack)
         await migrate(url)
         db = Database(url, size=min(settings.worker_slots, 16) + 10)

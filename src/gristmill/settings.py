@@ -150,6 +150,10 @@ class Settings(BaseSettings):
         default=timedelta(days=90), description="How long it is kept what was asked for."
     )
     access_log: bool = Field(default=False, description="Log every request, with who sent it.")
+    otlp_endpoint: str | None = Field(
+        default=None,
+        description="Where traces are sent, by OTLP over HTTP, e.g. `http://localhost:4318/v1/traces`; needs `gristmill[otel]`.",
+    )
     max_upload_mb: int = Field(
         default=1024,
         ge=1,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
+import uvloop
 from rich.console import Console
 from rich.live import Live
 
@@ -402,7 +403,8 @@ def _settings(*, quiet: bool, **given: Any) -> Settings:
 
 
 def _run(work: Coroutine[Any, Any, Result]) -> Result:
-    return asyncio.run(work)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(work)
 
 
 def main() -> None:

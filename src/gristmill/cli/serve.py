@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, contextmanager
 
 import uvicorn
 
-from gristmill import app, keys
+from gristmill import app, keys, priority
 from gristmill.cli import presence
 from gristmill.doors import mcp
 from gristmill.doors.api.caller import is_loopback
@@ -30,6 +30,7 @@ async def serve(settings: Settings, tell: Callable[[str], None]) -> None:
             serving = asyncio.create_task(server.serve(sockets=[listening]), name="http")
             address = f"http://{_name(settings.host)}:{listening.getsockname()[1]}"
             await server.ready.wait()
+            priority.answer_quickly()
             claim.announce(address)
             tell(address)
             await _first(stop, mill.worker, serving)

@@ -37,18 +37,19 @@ def create(context: Context) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         dependencies=[Depends(authorise)],
+        telemetry={"tracing": False, "metrics": False, "logs": False, "operation_spans": False},
     )
     app.state.context = context
     schema.install(app)
     problems.register(app)
-    for door in (
-        bases,
-        items,
-        files,
+    for door in (  # they are tried in turn: what is asked for most often comes first
         item,
+        items,
+        search,
+        bases,
+        files,
         content,
         assets,
-        search,
         jobs,
         events,
         webhooks,
