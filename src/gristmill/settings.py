@@ -110,6 +110,15 @@ class Settings(BaseSettings):
     port: int = Field(
         default=7373, ge=0, le=65_535, description="Port that `gristmill serve` binds; 0 takes a free one."
     )
+    worker_host: str = Field(
+        default="127.0.0.1", description="Address that `gristmill worker` binds when it has a port."
+    )
+    worker_port: int | None = Field(
+        default=None,
+        ge=0,
+        le=65_535,
+        description="Port on which `gristmill worker` answers `/healthz`, `/readyz` and `/metrics`; none by default.",
+    )
     blob_url: str | None = Field(
         default=None,
         description="Store for uploaded files: `s3://…`, `gs://…`, `az://…`; by default a folder of the data dir.",

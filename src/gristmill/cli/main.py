@@ -61,7 +61,14 @@ def worker(data_dir: DataDir = None) -> None:
     from gristmill.cli.serve import work
 
     current = _settings(quiet=False, data_dir=data_dir)
-    _run(work(current, lambda _: out.print("Gristmill is working; Ctrl-C stops it.")))
+    _run(
+        work(
+            current,
+            lambda at: out.print(
+                f"Gristmill is working{at and f', and tells how at {at}'}; Ctrl-C stops it."
+            ),
+        )
+    )
 
 
 @cli.command()

@@ -23,6 +23,7 @@ from gristmill.jobs import JobId, QueueLimits
 from gristmill.keys import KeyId
 from gristmill.operations.connection import ConnectorId, Kinds, RunId
 from gristmill.operations.originals import Originals
+from gristmill.operations.ready import Readiness
 from gristmill.organisation import LOCAL, OrgId
 from gristmill.search import Searcher
 from gristmill.settings import Settings
@@ -44,6 +45,7 @@ class Context:
     vault: Vault
     sender: Sender
     kinds: Kinds
+    readiness: Readiness
     meters: Meters = field(default_factory=Meters)
 
     def confine(self, caller: Caller, path: str) -> None:

@@ -89,7 +89,8 @@ def _complete(operation: dict[str, Any], method: str, path: str, rule: Rule | No
     if operation.get("requestBody"):
         statuses.append(400)
     for status in sorted(statuses):
-        operation["responses"][str(status)] = _answer(status)
+        if (path, status) != ("/readyz", 503):  # it is no problem, but what was asked for
+            operation["responses"][str(status)] = _answer(status)
     if changes and rule is not None and rule.who != "anyone":
         operation.setdefault("parameters", []).append(_IDEMPOTENCY)
 
