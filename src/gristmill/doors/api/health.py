@@ -32,7 +32,7 @@ class Invariants(Wire):
     violations: list[Violation]
 
 
-class CheckOut(Wire):
+class ReadyCheck(Wire):
     """One thing that the process leans on; without what is `required` it answers nothing."""
 
     name: Literal["database", "schema", "workers", "embedder", "disk"]
@@ -46,7 +46,7 @@ class ReadyOut(Wire):
 
     status: Literal["ready", "degraded", "unavailable"]
     reasons: list[str]
-    checks: list[CheckOut]
+    checks: list[ReadyCheck]
 
 
 class PassOut(Wire):
@@ -80,7 +80,7 @@ async def readyz(context: InContext) -> JSONResponse:
     told = ReadyOut(
         status="unavailable" if lost else "degraded" if missing else "ready",
         reasons=[f"{check.name}: {check.why}" for check in missing],
-        checks=[CheckOut.model_validate(vars(check)) for check in found],
+        checks=[ReadyCheck.model_validate(vars(check)) for check in found],
     )
     return JSONResponse(told.model_dump(by_alias=True), 503 if lost else 200)
 
