@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 from importlib import resources
-from typing import Any
+from typing import Any, cast
 
 import jsonschema
 import pytest
@@ -47,8 +47,7 @@ async def test_every_example_is_true_to_its_schema_and_is_used(schema: dict[str,
     for name, example in json.loads(text).items():
         assert schema["components"]["schemas"][name]["examples"] == [example], name
         whole = {"$ref": f"#/components/schemas/{name}", "components": schema["components"]}
-        errors = list(jsonschema.Draft202012Validator(whole).iter_errors(example))
-        assert errors == [], f"{name}: {errors}"
+        cast(Any, jsonschema.Draft202012Validator(whole)).validate(example)
 
 
 def test_examples_are_what_the_documentation_shows() -> None:
