@@ -13,8 +13,9 @@ Who reads is looked up at most once a second: a key that is revoked elsewhere re
 up each time.
 """
 
+import asyncio
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from time import monotonic
@@ -65,26 +66,37 @@ class Caller:
 
 
 class Known:
-    """Who came in during the last second, by what they showed."""
+    """Who came in during the last second, by what they showed. Who comes while that is looked up waits for the same look."""
 
     def __init__(self) -> None:
         self._callers: dict[str, tuple[float, Caller]] = {}
+        self._looks: dict[str, asyncio.Task[Caller]] = {}
 
-    def get(self, secret: str) -> Caller | None:
-        """Whose this is, if that was asked a moment ago."""
+    async def find(self, secret: str, look: Callable[[], Coroutine[None, None, Caller]]) -> Caller:
+        """Whose this is, found by `look` unless that was asked a moment ago."""
         at, caller = self._callers.get(secret, (0.0, None))
-        return caller if monotonic() - at < _KNOWN_FOR else None
-
-    def keep(self, secret: str, caller: Caller) -> Caller:
-        """Know it for a second."""
-        if len(self._callers) >= _MOST_KNOWN:
-            self._callers.clear()
-        self._callers[secret] = (monotonic(), caller)
-        return caller
+        if caller is not None and monotonic() - at < _KNOWN_FOR:
+            return caller
+        task = self._looks.get(secret)
+        if task is None:
+            task = self._looks[secret] = asyncio.create_task(look())
+            task.add_done_callback(lambda ended: self._keep(secret, ended))
+        return await asyncio.shield(task)
 
     def forget(self) -> None:
-        """Something was changed: it may have been a key."""
+        """Something was changed: it may have been a key. What is being looked up may have been read before."""
         self._callers.clear()
+        self._looks.clear()
+
+    def _keep(self, secret: str, ended: "asyncio.Task[Caller]") -> None:
+        if self._looks.get(secret) is not ended:
+            return  # forgotten meanwhile
+        del self._looks[secret]
+        if ended.cancelled() or ended.exception() is not None:
+            return
+        if len(self._callers) >= _MOST_KNOWN:
+            self._callers.clear()
+        self._callers[secret] = (monotonic(), ended.result())
 
 
 NEIGHBOUR = Caller(LOCAL, "admin", Viewer(None, LOCAL), "local")
@@ -102,7 +114,7 @@ async def find(db: Database, settings: Settings, scope: Scope, known: Known | No
         secret = secret.strip()
         if known is None:
             return await by_secret(db, secret)
-        return known.get(secret) or known.keep(secret, await by_secret(db, secret))
+        return await known.find(secret, lambda: by_secret(db, secret))
     token = _cookie(headers)
     if token is not None and (caller := await _by_session(db, token)) is not None:
         _same_page(scope, headers)
