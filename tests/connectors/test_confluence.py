@@ -104,6 +104,24 @@ async def test_a_space_whose_permissions_can_not_be_read_is_hidden(
 
 
 @BOTH
+async def test_a_page_is_read_once_for_all_that_was_attached_to_it(
+    mill: app.Gristmill, kind: type[ConfluenceDouble]
+) -> None:
+    with following(kind()) as double:
+        page, _, _ = family(double)
+        bench = await Bench.made(mill, double)
+        assert (await bench.sync()).status == "success"
+        for number in range(950, 960):
+            double.tick(100)
+            page.files[number] = (f"words {number}".encode(), double.now)
+        double.calls.clear()
+        assert (await bench.sync()).status == "success"
+        assert len(await bench.fetch("select 1 from item where type = 'file'")) == 10
+        readings = [call for call in double.calls if double.is_detail(call) and "start" not in call.params]
+        assert len(readings) == 1
+
+
+@BOTH
 async def test_a_page_is_read_again_for_what_is_attached_to_it(
     mill: app.Gristmill, kind: type[ConfluenceDouble]
 ) -> None:

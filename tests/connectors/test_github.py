@@ -45,6 +45,34 @@ async def test_without_pull_requests_they_are_neither_read_nor_kept(bench: Bench
     assert not [path for path in tool.details() if "reviews" in path]
 
 
+async def test_a_wiki_is_fetched_again_only_when_it_changed(bench: Bench, tool: GitHubDouble) -> None:
+    """What GitHub shows at the side is not a page; a wiki that was never begun is empty."""
+    tool.repos[0].wiki = {"Home.md": f"Welcome {tool.mark()}"}
+    tool.repos[1].wiki = {}
+    assert (await bench.sync()).status == "success"
+    await bench.equal()
+    tool.repos[0].wiki["_Sidebar.md"] = "Home, and so on"
+    for fetched in (1, 0):
+        tool.calls.clear()
+        assert (await bench.sync()).status == "success"
+        assert sum(call.path.endswith("/git-upload-pack") for call in tool.calls) == fetched
+    assert "Welcome" in str(await bench.fetch("select text from chunk where text like '%%Welcome%%'"))
+    assert await bench.fetch("select 1 from item where title ilike '%%sidebar%%'") == []
+
+
+async def test_a_wiki_that_is_closed_to_the_token_costs_itself_alone(
+    bench: Bench, tool: GitHubDouble
+) -> None:
+    tool.repos[0].wiki = {"Home.md": f"Welcome {tool.mark()}"}
+    tool.repos[1].wiki = {}
+    tool.on(lambda call: ".wiki.git/" in call.path, lambda: tool.told({}, 401), times=9)
+    run = await bench.sync()
+    assert run.status == "completed_with_errors"
+    assert "is not open to these credentials" in await bench.lines(run)
+    wiki = {key for key in tool.truth() if key.startswith("wiki:")}
+    assert set(await bench.found()) == set(tool.truth()) - wiki
+
+
 async def test_a_renamed_repository_is_the_same_one(bench: Bench, tool: GitHubDouble) -> None:
     """Named by its number: nothing is added or pruned, and old names lead to it."""
     await change(bench, config={"baseUrl": tool.config()["baseUrl"], "repositories": ["acme/widget"]})

@@ -1,4 +1,4 @@
-"""What a run does beside its tool: schedules, budgets, bases, permissions, deletions; and what a kill leaves."""
+"""What a run does beside its tool: schedules, budgets, bases, permissions, deletions."""
 
 import asyncio
 from collections.abc import Generator
@@ -24,7 +24,7 @@ from tests.connectors.bench import Bench
 from tests.connectors.double import SECRET, Double, following, limited
 from tests.connectors.doubles.github import GitHubDouble
 from tests.embedding.hashed import HashedEmbedder
-from tests.process import command, environment, served
+from tests.process import command, environment
 from tests.waiting import until
 
 
@@ -268,73 +268,7 @@ async def test_a_list_of_its_own_holds_for_all_of_a_connector(bench: Bench) -> N
     await bench.equal()
 
 
-# ── kills, and what must not be told ─────────────────────────────────────────────────────────────────────
-
-
-def _post(client: httpx.Client, path: str, body: dict[str, Any]) -> dict[str, Any]:
-    answer = client.post(f"/api{path}", json=body)
-    assert answer.is_success, answer.text
-    return answer.json()
-
-
-@pytest.mark.parametrize(
-    "point", ["sync.before_commit=kill@3", "sync.saved=kill@4", "prune.before_commit=kill@1"]
-)
-async def test_a_killed_run_is_taken_up_and_nothing_is_lost_or_read_twice(
-    tool: GitHubDouble, database_url: str, tmp_path: Path, cache_dir: Path, point: str
-) -> None:
-    """kill -9 on either side of a commit: the base equals the tool, and only the batch under way is read again."""
-    for _ in range(12):
-        tool.add()
-    given = {"database_url": database_url, "allow_private_addresses": "true", "lease": "2"}
-    env = environment(tmp_path / "data", cache_dir, **given)
-    log = tmp_path / "log"
-    with served({**env, "GRISTMILL_FAULTS": point}, log=log) as server, server.client() as client:
-        base = _post(client, "/knowledge-bases", {"name": "b"})
-        made = _post(
-            client,
-            "/connectors",
-            {
-                "name": "c",
-                "type": "github",
-                "config": tool.config(),
-                "credentials": tool.credentials(),
-                "knowledgeBaseIds": [base["id"]],
-                "schedule": "0 0 29 2 *",
-                "aclSchedule": "0 0 29 2 *",
-            },
-        )
-        run = _post(client, f"/connectors/{made['id']}/sync", {})
-        if point.startswith("prune"):
-            await wait_for(client, run["runId"])
-            tool.delete(3)
-            tool.tick()
-            run = _post(client, f"/connectors/{made['id']}/sync", {})
-        await asyncio.to_thread(server.process.wait, 60)
-    before = tool.details()
-    with served(env, log=log) as server, server.client() as client:
-        ended = await wait_for(client, run["runId"])
-        assert ended["status"] == "success", ended
-        after = tool.details()[len(before) :]
-        assert len(set(before) & set(after)) <= tool.cap * 3
-        page = client.get(f"/api/knowledge-bases/{base['id']}/items?parentId=*&type=record&limit=500").json()
-        found = {item["source"]["sourceId"]: item for item in page["items"]}
-        assert set(found) == set(tool.truth())
-        assert all(item["status"] == "completed" for item in found.values())
-        assert client.get("/api/health/invariants").json() == {"violations": []}
-        assert SECRET not in repr(page)
-    assert SECRET not in log.read_text()
-
-
-async def wait_for(client: httpx.Client, run_id: str) -> dict[str, Any]:
-    """A run, once it has ended."""
-
-    async def look() -> dict[str, Any] | None:
-        answer = await asyncio.to_thread(client.get, f"/api/connector-runs/{run_id}")
-        run = answer.json()
-        return run if run["completedAt"] is not None else None
-
-    return await until(look, limit=60, every=0.1)
+# ── what must not be told ─────────────────────────────────────────────────────────────────────
 
 
 async def test_no_secret_is_told_anywhere(

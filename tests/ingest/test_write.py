@@ -2,12 +2,16 @@
 
 from typing import Any, cast
 
+import httpx
 import numpy as np
 
+from gristmill import app, faults
 from gristmill.ingest.document import Document, Window
 from gristmill.ingest.embed import Ready
 from gristmill.ingest.write import to_write
 from gristmill.search import Chunk
+from tests.acceptance.test_api import add, make_base
+from tests.waiting import until
 
 
 def document(pieces: int) -> Document:
@@ -43,3 +47,33 @@ async def test_a_document_ends_once_and_not_before_all_of_it_is_written() -> Non
     split.written |= {0, 1}
     ends = to_write([Ready(split, [chunk(1)]), Ready(split, [chunk(2)]), Ready(split, [])])
     assert [one.ends for one in ends] == [False, True, False]
+
+
+async def test_what_is_read_while_a_batch_is_written_is_kept_too(
+    mill: app.Gristmill, http: httpx.AsyncClient
+) -> None:
+    """Its last window comes between the look at its parts and the commit: they are for the next batch to write."""
+    text = "\n\n".join(
+        f"Stone {n} of the mill turns slowly over the grain of the year." for n in range(4_600)
+    )
+    base = await make_base(http)
+    with (
+        faults.watch("index.window", hold=True) as window,
+        faults.watch("write.begun", hold=True) as begun,
+        faults.watch("index.read") as read,
+    ):
+        await add(http, base, {"type": "note", "content": text})
+        await begun.passed.wait()
+        window.hold.set()
+        await read.passed.wait()
+        begun.hold.set()
+
+        async def completed() -> Any:
+            (item,) = (await http.get(f"/api/knowledge-bases/{base}/items")).json()["items"]
+            return item if item["status"] == "completed" else None
+
+        item = await until(completed)
+    assert (await http.get(f"/api/knowledge-items/{item['id']}/content")).text == text
+    async with mill.db.connection() as tx:
+        parts = await (await tx.execute("select sum(length(text)) from content_part")).fetchone()
+    assert parts == (len(text),)

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import psycopg
 
-from gristmill import jobs
+from gristmill import faults, jobs
 from gristmill.db import Database, Tx
 from gristmill.db.listen import Listener
 from gristmill.errors import GristmillError, Permanent, Transient
@@ -88,6 +88,31 @@ async def test_a_transient_error_is_tried_again_and_a_snooze_comes_back(db: Data
         await enqueue(db, Plain())
         await until(settled(db, done=1))
     assert [job.attempt for job in once.seen] == [1, 2, 2]
+
+
+async def test_what_is_claimed_again_before_its_old_attempt_left_stays_with_the_new_one(db: Database) -> None:
+    """Else the worker would take the new one for a stray, and give it to another while it runs."""
+    seen: list[asyncio.Task[object] | None] = []
+    again, end = asyncio.Event(), asyncio.Event()
+
+    async def run(_job: Job) -> Outcome:
+        seen.append(asyncio.current_task())
+        if len(seen) == 1:
+            return Snooze(timedelta())
+        again.set()
+        await end.wait()
+        return Done()
+
+    async with working(db, {"plain": Handler(run)}) as worker:
+        with faults.watch("worker.settled", hold=True):
+            await enqueue(db, Plain())
+            await asyncio.wait_for(again.wait(), 10)
+        assert seen[0] is not None
+        await asyncio.wait([seen[0]])
+        assert worker.running == 1
+        end.set()
+        await until(settled(db, done=1))
+    assert len(seen) == 2
 
 
 async def test_a_permanent_error_buries_the_job_and_tells_in_the_same_transaction(db: Database) -> None:

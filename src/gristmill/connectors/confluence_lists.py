@@ -55,6 +55,10 @@ class Contents:
         self.reader, self.space, self.stream = reader, space, stream
         self._zone, self._first = zone, first
         self._begun: datetime | None = None
+        self._now = datetime.min.replace(tzinfo=UTC)
+        self._read: dict[
+            str, datetime
+        ] = {}  # in this run: a page, and an instant of the tool's not after its reading
         self.attached = attached and stream.kind != "comment"
 
     async def ask(self, window: Window, cursor: str | None) -> Found:
@@ -72,6 +76,7 @@ class Contents:
             row for content in part.results if (row := self._row(content, light=window.light)) is not None
         ]
         self._begun = begun = self._begun or part.now
+        self._now = part.now
         # The first time, a page is read with all that was attached to it before.
         late = begun - _SETTLED if self._first else None
         kept = [
@@ -89,10 +94,18 @@ class Contents:
         return f"{' and '.join(conditions)} order by lastmodified {'desc' if window.backwards else 'asc'}"
 
     async def detail(self, row: Row) -> Sequence[Document]:
-        """The document of a content, or of the page that something was attached to."""
-        if row.data is not None:
-            return [await self.reader.document(row.data, self.stream)]
-        return [await self.reader.fetch(row.ref)]
+        """The document of a content, or of the page that something was attached to, unless it was read after that."""
+        source = row.ref.source_id
+        if row.data is None and source in self._read and row.stamp < self._read[source] - _SETTLED:
+            return []
+        self._read[source] = self._now
+        try:
+            if row.data is not None:
+                return [await self.reader.document(row.data, self.stream)]
+            return [await self.reader.fetch(row.ref)]
+        except BaseException:
+            self._read.pop(source, None)
+            raise
 
     async def attached_since(self, since: datetime) -> list[Row]:
         """What was attached to contents of this kind since an instant."""

@@ -1,13 +1,14 @@
-"""GitHub: issues, pull requests with their reviews, discussions and documents of repositories.
+"""GitHub: issues, pull requests with their reviews, discussions, wikis and documents of repositories.
 
     stream                      documents                                     named by
     (repository, issue)         issues and pull requests, with all comments   the issue's id
     (repository, discussion)    discussions with comments and replies         the discussion's id
+    (repository, wiki)          pages of its wiki, over git                   the repository's id and the path
     (repository, file)          files that the globs take, on the main branch the repository's id and the path
 
-A repository is its number: renamed or transferred, it is the same scope. GitHub offers no way to a wiki but git, so wikis
-are not read. Who may see a repository: everybody, when it is public; else its collaborators, by their public address or by
-the mapping that somebody made here. When GitHub does not tell the collaborators, nobody but admins.
+A repository is its number: renamed or transferred, it is the same scope. Who may see a repository: everybody, when it is
+public; else its collaborators, by their public address or by the mapping that somebody made here. When GitHub does not tell
+the collaborators, nobody but admins.
 """
 
 from collections.abc import AsyncIterator, Collection, Sequence
@@ -32,6 +33,7 @@ from gristmill.connectors.connector import (
 )
 from gristmill.connectors.github_api import App, Comment, GitHubApi, Issue, Repository, headers
 from gristmill.connectors.github_discussions import Discussions
+from gristmill.connectors.github_wiki import WIKI, Wiki, web_of
 from gristmill.connectors.kind import BaseUrl, Form, Kind, OpenConnector, Surroundings
 from gristmill.connectors.reading import guarded
 from gristmill.connectors.transport import Transport
@@ -54,6 +56,7 @@ class GitHubConfig(Form):
     issues: bool = Field(default=True, description="Whether issues are followed.")
     pull_requests: bool = Field(default=True, description="Whether pull requests are.")
     discussions: bool = Field(default=True, description="Whether discussions are, where they are enabled.")
+    wiki: bool = Field(default=True, description="Whether wikis are, where they are enabled.")
     files: list[str] = Field(
         default=list(trees.DOCS), max_length=50, description="Files to follow, as globs; none when empty."
     )
@@ -89,14 +92,15 @@ class GitHubCredentials(Form):
 class GitHub(OpenConnector):
     """One GitHub, with what is followed of it."""
 
-    def __init__(self, config: GitHubConfig, api: GitHubApi, *, app: bool) -> None:
-        self._config, self._api, self._app = config, api, app
+    def __init__(self, config: GitHubConfig, api: GitHubApi, web: Transport, *, app: bool) -> None:
+        self._config, self._api, self._web, self._app = config, api, web, app
         self._repositories: list[Repository] | None = None
         self._emails: dict[str, str | None] = {}
 
     async def close(self) -> None:
         """Close its connections."""
         await self._api.close()
+        await self._web.close()
 
     async def check(self) -> Account:
         """Who the credentials are, and that every repository that is named can be read."""
@@ -130,6 +134,8 @@ class GitHub(OpenConnector):
                 return await self._issue_by(repository, ref)
             case "discussion":
                 return await Discussions(self._api, repository).fetch(ref)
+            case "wiki":
+                return await Wiki(self._api, self._web, repository).fetch(ref)
             case _:
                 return await self._file_by(repository, ref)
 
@@ -184,6 +190,8 @@ class GitHub(OpenConnector):
             found.append(Stream(repository.scope, ISSUE))
         if config.discussions and repository.has_discussions:
             found.append(Stream(repository.scope, DISCUSSION))
+        if config.wiki and repository.has_wiki:
+            found.append(Stream(repository.scope, WIKI))
         if config.files:
             found.append(Stream(repository.scope, FILE))
         return found
@@ -224,6 +232,8 @@ class GitHub(OpenConnector):
             return anchored.read(stream, MARKS, mark, listing, audiences)
         if stream.kind == DISCUSSION:
             return Discussions(self._api, repository).read(stream, MARKS, mark, audiences)
+        if stream.kind == WIKI:
+            return Wiki(self._api, self._web, repository).read(stream, MARKS, mark, audiences)
         return self._files(repository, stream, marks, audiences)
 
     async def _files(
@@ -386,7 +396,10 @@ def _open(config: GitHubConfig, credentials: GitHubCredentials, surroundings: Su
     )
     # On GitHub Enterprise REST is below /api/v3, and GraphQL beside it.
     graphql = config.base_url.removesuffix("/v3") + "/graphql"
-    return GitHub(config, GitHubApi(http, graphql, app), app=app is not None)
+    web = Transport(
+        web_of(config.base_url), headers={}, private=surroundings.private, patience=surroundings.patience
+    )
+    return GitHub(config, GitHubApi(http, graphql, app), web, app=app is not None)
 
 
 KIND = Kind("github", GitHubConfig, GitHubCredentials, _open, mark_version=MARKS)

@@ -48,6 +48,7 @@ class Repository(BaseModel):
     visibility: str = "private"
     default_branch: str = "main"
     has_discussions: bool = False
+    has_wiki: bool = False
     owner: Owner
 
     @property
@@ -150,6 +151,11 @@ class GitHubApi:
     async def close(self) -> None:
         """Close its connections."""
         await self._http.close()
+
+    async def token(self) -> str:
+        """The token that requests carry at present, for what takes it in another form."""
+        await self._ready()
+        return self._http.authorisation("Authorization").removeprefix("Bearer ")
 
     async def whoami(self) -> str:
         """The account that the credentials belong to."""

@@ -99,6 +99,10 @@ class Transport:
         """Send another value from now on: a token that was renewed."""
         self._headers[header] = value
 
+    def authorisation(self, header: str) -> str:
+        """The value that is sent at present."""
+        return self._headers.get(header, "")
+
     async def get(self, path: str, params: Params | None = None, **headers: str) -> Answer:
         """The JSON at `path`, which is below the base URL, or a whole address of the same origin."""
         return await self._json("GET", path, params, None, headers)
@@ -112,6 +116,20 @@ class Transport:
         response, data = await self._ask("GET", path, params, None, {"Accept": accept}, limit)
         del response
         return data.decode("utf-8", "replace")
+
+    async def raw(
+        self,
+        method: str,
+        path: str,
+        params: Params | None = None,
+        body: bytes | None = None,
+        *,
+        limit: int,
+        **headers: str,
+    ) -> bytes:
+        """The bytes that answer, at most `limit` of them. Only for requests that change nothing."""
+        _, data = await self._ask(method, path, params, body, headers, limit)
+        return data
 
     async def stream(self, path: str, params: Params | None = None, **headers: str) -> AsyncIterator[bytes]:
         """The bytes at `path`, as they come. The status is checked first; a break in the middle is Transient."""
@@ -194,7 +212,12 @@ class Transport:
         own = self._headers if _origin(url) == _origin(httpx.URL(self._base_url)) else {}
         given = {name: _plain(value) for name, value in (params or {}).items() if value is not None}
         return self._client.build_request(
-            method, url, params=given or None, json=body, headers={**own, **told}
+            method,
+            url,
+            params=given or None,
+            content=body if isinstance(body, bytes) else None,
+            json=None if isinstance(body, bytes) else body,
+            headers={**own, **told},
         )
 
     def _refusal(self, response: httpx.Response, body: bytes = b"") -> Permanent | Transient:

@@ -216,9 +216,11 @@ class Pipeline:
                         return
                     document.take(await self._with_images(document, window) if window.last else window)
                     stage.put(document)
+                    await faults.point("index.window")
                     await document.room()
                     if document.ended.done():
                         return
+            await faults.point("index.read")
         finally:
             _remove(original)
 

@@ -43,6 +43,7 @@ class _Given:
     parts: list[NewPart]
     embedded: Sequence[EmbeddedDocument]
     assets: Sequence[ContentAsset]
+    whole: bool  # all of its parts are these, and those written before
     ends: bool
 
 
@@ -90,6 +91,7 @@ class Writer:
         async with self._db.transaction() as tx:
             live = await self._live(tx, [one.document for one in given])
             writing = [one for one in given if one.document in live]
+            await faults.point("write.begun")
             if len(writing) < len(given):  # seldom: then it is done again for the others
                 left = _by_base([Ready(one.document, [*one.chunks]) for one in writing])
                 prepared = [(base_id, publish.prepare(chunks)) for base_id, chunks in left.items()]
@@ -167,7 +169,7 @@ class Writer:
         await catalog.keep_assets(
             tx, [(one.document.digest, found) for one in writing for found in one.assets]
         )
-        read = [one.document for one in writing if one.document.whole and one.parts]
+        read = [one.document for one in writing if one.whole and one.parts]
         await catalog.complete_contents(tx, _contents(read))
 
     async def _publish(self, tx: Tx, done: Sequence[Document]) -> None:
@@ -211,7 +213,7 @@ def to_write(ready: Sequence[Ready]) -> list[_Given]:
         if ends:
             ended.add(document)
         inside = tuple(document.unkept), tuple(document.unkept_assets)
-        given.append(_Given(document, one.chunks, indexes, parts, *inside, ends))
+        given.append(_Given(document, one.chunks, indexes, parts, *inside, document.whole, ends))
     return given
 
 

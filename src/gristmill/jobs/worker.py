@@ -192,6 +192,7 @@ class Worker:
                 # From here on it has an end: a cancel that comes now is met by whoever moves the job next.
                 self._settling.add(job.id)
                 await self._settle(job, move)
+                await faults.point("worker.settled")
         finally:
             self._settling.discard(job.id)
             # What was postponed by a moment may have been claimed again by now: then it runs under another lease.

@@ -1,11 +1,14 @@
 """GitHub, as far as its description goes that we use: strict about what it is asked."""
 
+import base64
 import hashlib
+import struct
+import zlib
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from tests.connectors.double import Call, Double, Refused, Truth, Written, marks_in
+from tests.connectors.double import SECRET, Call, Double, Refused, Truth, Written, marks_in
 from tests.sources.site import Answer
 
 
@@ -59,8 +62,36 @@ class Repo:
     discussions: list[Discussion] = field(default_factory=list[Discussion])
     files: dict[str, str] = field(default_factory=dict[str, str])
     former: list[str] = field(default_factory=list[str])
+    wiki: dict[str, str] = field(default_factory=dict[str, str])
     has_discussions: bool = True
     secret_people: bool = False
+
+
+def packet(line: bytes) -> bytes:
+    """A line as git sends it."""
+    return b"%04x%s" % (len(line) + 4, line)
+
+
+def packed(files: dict[str, str]) -> tuple[str, bytes]:
+    """The name of a commit with these files, and the pack of it."""
+    objects: list[bytes] = []
+
+    def put(kind: int, name: bytes, data: bytes) -> bytes:
+        size, head = len(data) >> 4, [kind << 4 | len(data) & 15]
+        while size:
+            head[-1] |= 128
+            head.append(size & 127)
+            size >>= 7
+        objects.append(bytes(head) + zlib.compress(data))
+        return hashlib.sha1(b"%s %d\0" % (name, len(data)) + data, usedforsecurity=False).digest()
+
+    tree = b"".join(
+        b"100644 %s\0%s" % (path.encode(), put(3, b"blob", text.encode()))
+        for path, text in sorted(files.items())
+    )
+    commit = put(1, b"commit", b"tree %s\n\nchanged\n" % put(2, b"tree", tree).hex().encode())
+    pack = b"PACK" + struct.pack(">II", 2, len(objects)) + b"".join(objects)
+    return commit.hex(), pack + hashlib.sha1(pack, usedforsecurity=False).digest()
 
 
 class GitHubDouble(Double):
@@ -95,6 +126,8 @@ class GitHubDouble(Double):
             ("GET", "/repos/{owner}/{name}/git/trees/{sha}", self._tree),
             ("GET", "/repos/{owner}/{name}/git/blobs/{sha}", self._blob),
             ("POST", "/graphql", self._graphql),
+            ("GET", "/{owner}/{name}.wiki.git/info/refs", self._wiki_refs),
+            ("POST", "/{owner}/{name}.wiki.git/git-upload-pack", self._wiki_pack),
         ):
             self.route(method, pattern, route)
 
@@ -114,7 +147,9 @@ class GitHubDouble(Double):
         self.added += 1
         repo = self.repos[self.added % len(self.repos)]
         choice = self.added % 7
-        if choice == 0:
+        if self.added % 11 == 5:
+            repo.wiki[f"Page-{self.mark()}.md"] = f"known {self.mark()}"
+        elif choice == 0:
             repo.files[f"docs/{self.mark()}.md"] = f"guide {self.mark()}"
         elif choice == 1:
             self._discuss(repo)
@@ -147,7 +182,7 @@ class GitHubDouble(Double):
         things = self._things()
         repo, thing = things[pick % len(things)]
         if isinstance(thing, str):
-            repo.files[thing] = f"guide {self.mark()}"
+            (repo.wiki if thing in repo.wiki else repo.files)[thing] = f"guide {self.mark()}"
             return
         if pick % 3 == 0:
             thing.comments.append(self._written())
@@ -163,7 +198,7 @@ class GitHubDouble(Double):
             return
         repo, thing = things[pick % len(things)]
         if isinstance(thing, str):
-            del repo.files[thing]
+            del (repo.wiki if thing in repo.wiki else repo.files)[thing]
         elif isinstance(thing, Issue):
             repo.issues.remove(thing)
         else:
@@ -185,6 +220,7 @@ class GitHubDouble(Double):
                 *repo.issues,
                 *repo.discussions,
                 *(path for path in repo.files if path.endswith(".md")),
+                *repo.wiki,
             )
         ]
 
@@ -200,6 +236,8 @@ class GitHubDouble(Double):
             for path, text in repo.files.items():
                 if path.endswith(".md"):
                     found[f"file:{repo.id}:{path}"] = Truth(marks_in(text), acl)
+            for path, text in repo.wiki.items():
+                found[f"wiki:{repo.id}:{path}"] = Truth(marks_in(text), acl)
         return found
 
     def _acl(self, repo: Repo) -> frozenset[str]:
@@ -218,6 +256,11 @@ class GitHubDouble(Double):
     # ── what GitHub says ─────────────────────────────────────────────────────────────────────────────────
 
     def authorise(self, call: Call) -> None:
+        if ".wiki.git/" in call.path:
+            given = base64.b64decode(call.headers.get("authorization", "").removeprefix("Basic ")).decode()
+            if given != f"x-access-token:{SECRET}":
+                raise Refused(401)
+            return
         super().authorise(call)
         assert call.headers["accept"].startswith("application/vnd.github") or call.path == "/graphql"
         assert call.headers["x-github-api-version"] == "2022-11-28"
@@ -249,6 +292,7 @@ class GitHubDouble(Double):
             "visibility": "private" if repo.private else "public",
             "default_branch": "main",
             "has_discussions": repo.has_discussions,
+            "has_wiki": True,
             "owner": {"login": repo.name.partition("/")[0], "id": 1},
         }
 
@@ -350,6 +394,23 @@ class GitHubDouble(Double):
     def _blob(self, call: Call, owner: str, name: str, sha: str) -> Answer:
         assert "raw" in call.headers["accept"]
         return Answer(200, self.blobs[sha].encode())
+
+    def _wiki_refs(self, call: Call, owner: str, name: str) -> Answer:
+        assert call.params == {"service": "git-upload-pack"}
+        repo = self._found(owner, name)
+        if not repo.wiki:
+            raise Refused(404)
+        commit, _ = packed(repo.wiki)
+        told = [packet(b"# service=git-upload-pack\n"), b"0000"]
+        return Answer(
+            200, b"".join([*told, packet(b"%s HEAD\0shallow ofs-delta\n" % commit.encode()), b"0000"])
+        )
+
+    def _wiki_pack(self, call: Call, owner: str, name: str) -> Answer:
+        commit, pack = packed(self._found(owner, name).wiki)
+        if f"want {commit} ".encode() not in call.body:
+            return Answer(200, packet(b"ERR upload-pack: not our ref\n"))
+        return Answer(200, packet(f"shallow {commit}".encode()) + b"0000" + packet(b"NAK\n") + pack)
 
     def _graphql(self, call: Call) -> Any:
         given = call.body["variables"]

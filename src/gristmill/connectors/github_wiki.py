@@ -1,0 +1,112 @@
+"""A repository's wiki: a git repository beside it, which GitHub offers no other way to.
+
+    position    {"commit", "pages": {path: hash}}    what was read of which commit
+
+Each run asks what HEAD points to; when that is another commit, all of it is fetched at once, and what changed is handed on.
+Killed on the way, it is fetched once more. What GitHub shows at the side and below pages is not a page. A wiki that nobody
+has begun is an empty one. The credentials go to the web address that belongs to the API's, and to no other.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from pathlib import PurePosixPath
+from urllib.parse import quote, urlsplit
+
+from gristmill.connectors import git, trees
+from gristmill.connectors.connector import Audience, Batch, Document, Mark, Ref, Stream
+from gristmill.connectors.git import File
+from gristmill.connectors.github_api import GitHubApi, Repository
+from gristmill.connectors.transport import Transport, Unauthorized
+from gristmill.errors import Gone, Unreadable
+
+WIKI = "wiki"
+_PAGES = (*trees.DOCS, "*.mediawiki", "*.textile", "*.org", "*.txt")
+_AT_ONCE = 50
+
+
+def web_of(base_url: str) -> str:
+    """The address that people see, of an API's: `https://api.HOST` or `https://HOST/api/v3`."""
+    parts = urlsplit(base_url)
+    return f"{parts.scheme}://{parts.netloc.removeprefix('api.')}"
+
+
+class Wiki:
+    """The wiki of one repository."""
+
+    def __init__(self, api: GitHubApi, http: Transport, repository: Repository) -> None:
+        self._api, self._http, self._repository = api, http, repository
+        self._path = f"/{repository.full_name}.wiki.git"
+
+    async def read(
+        self, stream: Stream, version: int, mark: Mark | None, audiences: Sequence[Audience]
+    ) -> AsyncIterator[Batch]:
+        """The batches of the wiki, from where the mark says."""
+        position = {} if mark is None else mark.position
+        known: dict[str, str] = position.get("pages", {})
+        try:
+            head = await self._head()
+        except Gone:
+            yield Batch(stream, mark=Mark(version, {}), audiences=audiences, listing="at_once")
+            return
+        if position.get("commit") != head.commit:
+            pages = await self._pages(head)
+            changed = sorted(path for path, page in pages.items() if known.get(path) != page.digest)
+            for start in range(0, len(changed), _AT_ONCE):
+                part = changed[start : start + _AT_ONCE]
+                documents = [self._document(path, pages[path]) for path in part]
+                yield Batch(stream, documents=documents, audiences=audiences)
+                audiences = ()
+            known = {path: page.digest for path, page in pages.items()}
+        yield Batch(
+            stream,
+            mark=Mark(version, {"commit": head.commit, "pages": known}),
+            audiences=audiences,
+            present=[self._ref(path).source_id for path in known],
+            listing="at_once",
+        )
+
+    async def fetch(self, ref: Ref) -> Document:
+        """One page as it is now."""
+        path = str(ref.locator["path"])
+        pages = await self._pages(await self._head())
+        if path not in pages:
+            raise Gone(f"{path} is not there.")
+        return self._document(path, pages[path])
+
+    async def _head(self) -> git.Head:
+        self._http.authorise("Authorization", git.authorisation(await self._api.token()))
+        try:
+            return await git.head(self._http, self._path)
+        except Unauthorized:  # the API took the same token: it is this wiki alone that is closed
+            raise Unreadable(
+                f"The wiki of {self._repository.full_name} is not open to these credentials.",
+                code="connector_forbidden",
+            ) from None
+
+    async def _pages(self, head: git.Head) -> dict[str, File]:
+        files = await git.snapshot(self._http, self._path, head, trees.LARGEST)
+        return {
+            path: file
+            for path, file in files.items()
+            if trees.matches(path, _PAGES) and not PurePosixPath(path).name.startswith("_")
+        }
+
+    def _ref(self, path: str) -> Ref:
+        stream = Stream(self._repository.scope, WIKI)
+        locator = {"repository": self._repository.full_name, "path": path}
+        return Ref(f"wiki:{self._repository.id}:{path}", stream, locator)
+
+    def _document(self, path: str, page: File) -> Document:
+        name = PurePosixPath(path).stem
+        return Document(
+            self._ref(path),
+            title=name.replace("-", " "),
+            body=page.data.decode("utf-8", "replace"),
+            audience=self._repository.scope,
+            url=f"{self._repository.html_url}/wiki/{quote(name)}",
+            metadata={
+                "tool": "github",
+                "type": WIKI,
+                "repository": self._repository.full_name,
+                "path": path,
+            },
+        )

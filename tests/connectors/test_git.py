@@ -1,0 +1,130 @@
+"""What git's own server sends, read without git."""
+
+import os
+import random
+import shutil
+import subprocess
+from collections.abc import AsyncGenerator, Generator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from gristmill.connectors import git
+from gristmill.connectors.transport import Transport
+from gristmill.errors import Gone, Unreadable
+from tests.sources.site import Answer, Asked, Site, serve
+
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+
+
+def run(folder: Path, *arguments: str, given: bytes = b"") -> bytes:
+    env = {**os.environ, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null"}
+    for who in ("AUTHOR", "COMMITTER"):
+        env |= {f"GIT_{who}_NAME": "n", f"GIT_{who}_EMAIL": "e@example.org"}
+    return subprocess.run(
+        ["git", *arguments],
+        cwd=folder,
+        env=env,
+        input=given,
+        check=True,
+        capture_output=True,
+    ).stdout
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Generator[Site]:
+    """A server of the repositories below a folder, as git's own does it."""
+
+    def answer(asked: Asked) -> Answer:
+        path, _, _ = asked.path.partition("?")
+        name = path.split("/")[1]
+        if not (tmp_path / name).is_dir():
+            return Answer(404)
+        if path.endswith("/info/refs"):
+            told = run(tmp_path, "upload-pack", "--stateless-rpc", "--advertise-refs", name)
+            return Answer(200, b"001e# service=git-upload-pack\n0000" + told)
+        return Answer(200, run(tmp_path, "upload-pack", "--stateless-rpc", name, given=asked.body))
+
+    with serve() as served:
+        served.anything = answer
+        yield served
+
+
+@pytest.fixture
+async def http(site: Site) -> AsyncGenerator[Transport]:
+    made = Transport(site.url, headers={}, private=True, patience=timedelta(0))
+    yield made
+    await made.close()
+
+
+def commit(folder: Path, files: dict[str, bytes]) -> None:
+    if not folder.exists():
+        folder.mkdir()
+        run(folder, "init", "-q")
+        run(folder, "config", "uploadpack.allowFilter", "true")
+    for name, data in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+    run(folder, "add", "-A")
+    run(folder, "commit", "-qm", "changed")
+
+
+async def test_the_newest_files_are_read_whole_also_when_they_are_sent_as_differences(
+    tmp_path: Path, http: Transport
+) -> None:
+    dice = random.Random(3)
+    lines = [f"line {dice.random()}\n".encode() for _ in range(3_000)]
+    alike = {f"pages/{n}.md": b"".join([*lines[:n], b"%d\n" % n, *lines[n:]]) for n in range(0, 3_000, 300)}
+    files = {
+        "Home.md": "Müller 磨坊\n".encode(),
+        "empty.md": b"",
+        "deep/er/x.bin": dice.randbytes(200_000),
+        **alike,
+    }
+    commit(tmp_path / "wiki", files)
+    run(tmp_path / "wiki", "gc", "-q", "--aggressive")
+    head = await git.head(http, "/wiki")
+    found = await git.snapshot(http, "/wiki", head, 1 << 20)
+    assert {path: file.data for path, file in found.items()} == files
+    commit(tmp_path / "wiki", {"Home.md": b"changed"})
+    after = await git.head(http, "/wiki")
+    assert after.commit != head.commit
+    again = await git.snapshot(http, "/wiki", after, 1 << 20)
+    assert {path for path in again if again[path] != found[path]} == {"Home.md"}
+
+
+async def test_what_is_too_large_is_left_out(tmp_path: Path, http: Transport) -> None:
+    commit(tmp_path / "wiki", {"a.md": b"small", "b.md": b"x" * 5_000})
+    assert set(await git.snapshot(http, "/wiki", await git.head(http, "/wiki"), 1_000)) == {"a.md"}
+
+
+async def test_links_and_empty_or_missing_repositories(tmp_path: Path, http: Transport) -> None:
+    commit(tmp_path / "wiki", {"a.md": b"words"})
+    (tmp_path / "wiki" / "link.md").symlink_to("/etc/passwd")
+    commit(tmp_path / "wiki", {})
+    assert set(await git.snapshot(http, "/wiki", await git.head(http, "/wiki"), 1_000)) == {"a.md"}
+    (tmp_path / "bare").mkdir()
+    run(tmp_path / "bare", "init", "-q")
+    for missing in ("/bare", "/nothing"):
+        with pytest.raises(Gone):
+            await git.head(http, missing)
+
+
+@pytest.mark.parametrize("cut", [0, 4, 11, 40, 200, -21, -40])
+async def test_what_is_cut_short_or_no_pack_is_unreadable(
+    tmp_path: Path, http: Transport, site: Site, cut: int
+) -> None:
+    commit(tmp_path / "wiki", {f"{n}.md": os.urandom(300) for n in range(5)})
+    head = await git.head(http, "/wiki")
+    asked = site.anything
+    assert asked is not None
+    site.anything = lambda one: Answer(200, asked(one).body[:cut])
+    with pytest.raises(Unreadable):
+        await git.snapshot(http, "/wiki", head, 1 << 20)
+
+
+async def test_what_is_no_git_server_is_told(http: Transport, site: Site) -> None:
+    site.anything = lambda _: Answer(200, b"<html>Sign in</html>")
+    with pytest.raises(Unreadable, match="no git server"):
+        await git.head(http, "/wiki")

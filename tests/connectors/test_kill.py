@@ -1,0 +1,103 @@
+"""What kill -9 leaves of a run: the base equals the tool after all, whichever it is."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.connectors.bench import TOOLS
+from tests.connectors.double import SECRET, Double, following
+from tests.process import environment, served
+from tests.waiting import until
+
+BEFORE, AFTER, PRUNING = "sync.before_commit=kill@3", "sync.saved=kill@4", "prune.before_commit=kill@1"
+KILLS = [
+    ("github", BEFORE),
+    ("github", AFTER),
+    ("github", PRUNING),
+    ("gitlab", AFTER),
+    ("jira", BEFORE),
+    ("jira_data_center", PRUNING),
+    ("confluence", AFTER),
+    ("confluence_data_center", BEFORE),
+]
+
+
+def _post(client: httpx.Client, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    answer = client.post(f"/api{path}", json=body)
+    assert answer.is_success, answer.text
+    return answer.json()
+
+
+@pytest.mark.parametrize(("kind", "point"), KILLS)
+async def test_a_killed_run_is_taken_up_and_nothing_is_lost_or_read_twice(
+    database_url: str, tmp_path: Path, cache_dir: Path, kind: str, point: str
+) -> None:
+    """kill -9 on either side of a commit: the base equals the tool, and only the batch under way is read again."""
+    with following(TOOLS[kind]()) as tool:
+        await _killed(
+            tool,
+            point,
+            tmp_path,
+            environment(
+                tmp_path / "data",
+                cache_dir,
+                database_url=database_url,
+                allow_private_addresses="true",
+                lease="2",
+            ),
+        )
+
+
+async def _killed(tool: Double, point: str, tmp_path: Path, env: dict[str, str]) -> None:
+    for _ in range(12):
+        tool.add()
+    log = tmp_path / "log"
+    with served({**env, "GRISTMILL_FAULTS": point}, log=log) as server, server.client() as client:
+        base = _post(client, "/knowledge-bases", {"name": "b"})
+        made = _post(
+            client,
+            "/connectors",
+            {
+                "name": "c",
+                "type": tool.kind,
+                "config": tool.config(),
+                "credentials": tool.credentials(),
+                "knowledgeBaseIds": [base["id"]],
+                "schedule": "0 0 29 2 *",
+                "aclSchedule": "0 0 29 2 *",
+            },
+        )
+        run = _post(client, f"/connectors/{made['id']}/sync", {})
+        if point.startswith("prune"):
+            await wait_for(client, run["runId"])
+            tool.delete(3)
+            tool.tick()
+            run = _post(client, f"/connectors/{made['id']}/sync", {})
+        await asyncio.to_thread(server.process.wait, 60)
+    before = tool.details()
+    with served(env, log=log) as server, server.client() as client:
+        ended = await wait_for(client, run["runId"])
+        assert ended["status"] == "success", ended
+        after = tool.details()[len(before) :]
+        assert len(set(before) & set(after)) <= tool.cap * 3
+        page = client.get(f"/api/knowledge-bases/{base['id']}/items?parentId=*&type=record&limit=500").json()
+        found = {item["source"]["sourceId"]: item for item in page["items"]}
+        assert set(found) == set(tool.truth())
+        assert all(item["status"] == "completed" for item in found.values())
+        assert client.get("/api/health/invariants").json() == {"violations": []}
+        assert SECRET not in repr(page)
+    assert SECRET not in log.read_text()
+
+
+async def wait_for(client: httpx.Client, run_id: str) -> dict[str, Any]:
+    """A run, once it has ended."""
+
+    async def look() -> dict[str, Any] | None:
+        answer = await asyncio.to_thread(client.get, f"/api/connector-runs/{run_id}")
+        run = answer.json()
+        return run if run["completedAt"] is not None else None
+
+    return await until(look, limit=60, every=0.1)
