@@ -98,7 +98,11 @@ async def _load(told: dict[str, Any]) -> dict[str, Any]:
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )
-    out, _ = await process.communicate(json.dumps(told).encode())
+    try:
+        out, _ = await process.communicate(json.dumps(told).encode())
+    finally:
+        if process.returncode is None:
+            process.kill()
     return json.loads(out)
 
 
