@@ -15,7 +15,7 @@ from datetime import timedelta
 
 from fastapi import FastAPI
 
-from gristmill import clock, faults, jobs, memory
+from gristmill import __version__, clock, faults, jobs, memory, traces
 from gristmill.connectors.kind import Surroundings
 from gristmill.connectors.kinds import Tools
 from gristmill.connectors.permissions import Permissions
@@ -37,6 +37,7 @@ from gristmill.jobs import Handler, Limits, QueueLimits, Worker
 from gristmill.operations import reconcile, uploads
 from gristmill.operations.health import recover_deletions
 from gristmill.operations.originals import Originals
+from gristmill.operations.ready import Readiness
 from gristmill.operations.reconcile import Reconciler
 from gristmill.search import HttpReranker, Searcher, tidy
 from gristmill.settings import ProcessorSettings, Settings
@@ -75,6 +76,7 @@ class Gristmill:
     embedders: Embedders
     originals: Originals
     searcher: Searcher
+    context: api.Context
     api: FastAPI
     broadcaster: Broadcaster
     tools: Tools
@@ -106,6 +108,10 @@ async def running(
     if work:
         memory.stay_small()
     async with AsyncExitStack() as stack:
+        if settings.otlp_endpoint is not None:
+            stack.push_async_callback(
+                asyncio.to_thread, traces.begin(settings.otlp_endpoint, version=__version__)
+            )
         url = await _database_url(settings, stack)
         await migrate(url)
         db = Database(url, size=min(settings.worker_slots, 16) + 10)
@@ -142,13 +148,19 @@ async def running(
         if reranker is not None:
             stack.push_async_callback(reranker.close)
         searcher = Searcher(db, cache_bytes=settings.search_cache_mb * 2**20, reranker=reranker)
-        context = api.Context(db, embedders, originals, searcher, settings, broadcaster, vault, sender, tools)
+        folder = settings.data_dir if settings.blob_url is None else None
+        readiness = Readiness(db, embedders.default, folder)
+        stack.push_async_callback(readiness.close)
+        context = api.Context(
+            db, embedders, originals, searcher, settings, broadcaster, vault, sender, tools, readiness
+        )
         yield Gristmill(
             settings,
             db,
             embedders,
             originals,
             searcher,
+            context,
             api.create(context, ui.Pages),
             broadcaster,
             tools,

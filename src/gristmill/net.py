@@ -16,7 +16,7 @@ from email.utils import parsedate_to_datetime
 
 import httpx
 
-from gristmill import __version__
+from gristmill import __version__, traces
 from gristmill.errors import Permanent, Transient
 
 USER_AGENT = f"gristmill/{__version__}"
@@ -33,9 +33,10 @@ class PrivateAddress(Permanent):
 
 def client(*, private: bool, timeout: timedelta = timedelta(seconds=30)) -> httpx.AsyncClient:
     """A client for one purpose; `private` says whether addresses of private networks are allowed."""
-    transport = httpx.AsyncHTTPTransport(verify=_trust(), retries=0)
+    plain = httpx.AsyncHTTPTransport(verify=_trust(), retries=0)
+    transport = plain if private else _PublicOnly(plain)
     return httpx.AsyncClient(
-        transport=transport if private else _PublicOnly(transport),
+        transport=_Traced(transport) if traces.on() else transport,
         timeout=httpx.Timeout(timeout.total_seconds(), connect=min(10.0, timeout.total_seconds())),
         follow_redirects=True,
         max_redirects=10,
@@ -74,6 +75,24 @@ def retry_after(headers: httpx.Headers) -> timedelta | None:
 def _trust() -> ssl.SSLContext:
     """Made once: reading the certificates takes 20 ms, in which nothing else of the process moves."""
     return httpx.create_ssl_context()
+
+
+class _Traced(httpx.AsyncBaseTransport):
+    """Tells of each request, by its host: what stands behind it may be secret."""
+
+    def __init__(self, inner: httpx.AsyncBaseTransport) -> None:
+        self._inner = inner
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        method, host = request.method, request.url.host
+        facts = {"http.request.method": method, "server.address": host}
+        with traces.span(f"{method} {host}", facts, kind="client") as tell:
+            answer = await self._inner.handle_async_request(request)
+            tell({"http.response.status_code": answer.status_code})
+            return answer
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
 
 
 class _PublicOnly(httpx.AsyncBaseTransport):

@@ -110,6 +110,15 @@ class Settings(BaseSettings):
     port: int = Field(
         default=7373, ge=0, le=65_535, description="Port that `gristmill serve` binds; 0 takes a free one."
     )
+    worker_host: str = Field(
+        default="127.0.0.1", description="Address that `gristmill worker` binds when it has a port."
+    )
+    worker_port: int | None = Field(
+        default=None,
+        ge=0,
+        le=65_535,
+        description="Port on which `gristmill worker` answers `/healthz`, `/readyz` and `/metrics`; none by default.",
+    )
     blob_url: str | None = Field(
         default=None,
         description="Store for uploaded files: `s3://…`, `gs://…`, `az://…`; by default a folder of the data dir.",
@@ -150,6 +159,10 @@ class Settings(BaseSettings):
         default=timedelta(days=90), description="How long it is kept what was asked for."
     )
     access_log: bool = Field(default=False, description="Log every request, with who sent it.")
+    otlp_endpoint: str | None = Field(
+        default=None,
+        description="Where traces are sent, by OTLP over HTTP, e.g. `http://localhost:4318/v1/traces`; needs `gristmill[otel]`.",
+    )
     max_upload_mb: int = Field(
         default=1024,
         ge=1,

@@ -45,9 +45,11 @@ class Daemon:
     kills: int = 0
     process: "subprocess.Popen[str] | None" = None
 
-    async def start(self) -> None:
-        """Start it; returns when it says that it is ready."""
-        assert await asyncio.to_thread(self._start), self.log.read_text()[-2000:]
+    async def start(self) -> str:
+        """Start it; the line by which it says that it is ready."""
+        line = await asyncio.to_thread(self._start)
+        assert line, self.log.read_text()[-2000:]
+        return line
 
     def _start(self) -> str:
         with self.log.open("a") as stderr:

@@ -187,7 +187,7 @@ select id, base_id, parent_id, type, title, status, error_code, error_message, w
  order by id;
 
 -- name: items
--- Items of a base that eyes see, after a cursor: all of them, or the roots, or the children of one.
+-- Items of a base that eyes see, unless it is being deleted, after a cursor: all of them, or the roots, or the children of one.
 select i.id, i.base_id, i.parent_id, i.type, i.title, i.status, i.error_code, i.error_message, i.warnings, i.source,
        i.size_bytes, i.wanted_version, i.live_version, i.chunk_count, i.left_out, i.created_at, i.updated_at, i.acl, i.metadata,
        case when i.status in ('completed', 'deleting') then null
@@ -198,6 +198,7 @@ select i.id, i.base_id, i.parent_id, i.type, i.title, i.status, i.error_code, i.
        item_acl_as_of(i) as acl_as_of
   from item i join base b on b.id = i.base_id left join item o on o.id = i.acl_from
  where i.base_id = %(base)s and (%(deleting)s or i.status <> 'deleting')
+   and b.status <> 'deleting' and (%(org)s::uuid is null or b.org_id = %(org)s)
    and item_seen(%(eyes)s::text[], i.acl_from, o.acl, b.acl)
    and (%(everywhere)s or i.parent_id is not distinct from %(parent)s)
    and (%(status)s::text is null or i.status = %(status)s)

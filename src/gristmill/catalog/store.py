@@ -288,7 +288,7 @@ async def list_items(
     viewer: Viewer = ADMIN,
 ) -> list[Item]:
     """Roots, children of `parent`, with `under` all below one item, or with `everywhere` all items, in the order
-    of their making."""
+    of their making; none of a base that is being deleted or another organisation's."""
     return await queries.many(
         tx,
         Item,
@@ -304,6 +304,7 @@ async def list_items(
         type=type,
         title=title,
         eyes=viewer.eyes,
+        org=viewer.org,
     )
 
 

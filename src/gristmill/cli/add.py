@@ -22,11 +22,10 @@ _MOST_BARS = 12
 
 @dataclass(frozen=True)
 class Outcome:
-    """How an `add` ended."""
+    """How it ended: all of it, as programs are told, and whether nothing was refused or failed."""
 
-    created: int
-    refused: int
-    failed: int
+    told: Mapping[str, Any]
+    is_well: bool
 
 
 async def add(
@@ -53,28 +52,33 @@ async def add(
         out.print(
             f"[red]not added[/red] {entry['path']}: {entry['error']['message']} ({entry['error']['code']})"
         )
-    failed: list[dict[str, Any]] = []
+    below: list[dict[str, Any]] = []
     if wait and created:
-        below = await _see_through(session, out, base_id, created)
-        failed = [item for item in below if item["status"] == "failed"]
-        for item in failed:
-            out.print(
-                f"[red]failed[/red] {item['title']}: {item['error']['message']} ({item['error']['code']})"
-            )
-        for item in below:
-            if item.get("leftOut"):
-                told = ", ".join(f"{count} {reason}" for reason, count in sorted(item["leftOut"].items()))
-                out.print(f"[yellow]left out[/yellow] of {item['title']}: {told}")
-        leaves = [item for item in below if item["type"] not in _CONTAINERS]
-        good = sum(1 for item in leaves if item["status"] == "completed")
-        out.print(f"{good} of {len(leaves)} searchable in [bold]{base}[/bold].")
+        below = await see_through(session, out, base_id, created)
+        tell_ends(out, base, below)
     elif created:
         out.print(f"{len(created)} accepted in [bold]{base}[/bold].")
         if not session.remote:
             out.print(
                 "No server runs here: they are indexed by the next `gristmill serve`, or now with --wait."
             )
-    return Outcome(len(created), len(refused), len(failed))
+    well = not refused and not any(item["status"] == "failed" for item in below)
+    return Outcome({**answer, **({"ended": below} if wait else {})}, well)
+
+
+def tell_ends(out: Console, base: str, ended: Sequence[Mapping[str, Any]]) -> None:
+    """Tell people what failed, what was left out, and how much is searchable."""
+    for item in ended:
+        if item["status"] == "failed":
+            error = item["error"]
+            out.print(f"[red]failed[/red] {item['title']}: {error['message']} ({error['code']})")
+    for item in ended:
+        if item.get("leftOut"):
+            told = ", ".join(f"{count} {reason}" for reason, count in sorted(item["leftOut"].items()))
+            out.print(f"[yellow]left out[/yellow] of {item['title']}: {told}")
+    leaves = [item for item in ended if item["type"] not in _CONTAINERS]
+    good = sum(1 for item in leaves if item["status"] == "completed")
+    out.print(f"{good} of {len(leaves)} searchable in [bold]{base}[/bold].")
 
 
 async def base_named(session: Session, name: str, *, create: bool) -> str:
@@ -95,7 +99,7 @@ def _item(thing: str, ignore: Sequence[str]) -> dict[str, Any]:
     return {"type": "file", "path": str(path)}
 
 
-async def _see_through(
+async def see_through(
     session: Session, out: Console, base_id: str, created: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
     """One bar an item while they are few, one for all when they are many; how all of them ended, with what

@@ -2,7 +2,7 @@
 
 import getpass
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ async def add(
     secrets: Sequence[str],
     schedule: str | None,
     acl: Sequence[str],
-) -> None:
+) -> dict[str, Any]:
     """Follow a tool; its bases are made when there are none of these names."""
     body: dict[str, Any] = {
         "name": name,
@@ -47,6 +47,7 @@ async def add(
     else:
         error = checked["error"]
         out.print(f"Added [bold]{name}[/bold], but: {error['message']} ({error['code']})")
+    return {**made, "check": checked}
 
 
 def settings(given: Sequence[str]) -> dict[str, Any]:
@@ -90,13 +91,17 @@ def _pair(entry: str, option: str) -> tuple[str, str]:
     return key, value
 
 
-async def listed(session: Session) -> Table:
+async def find_all(session: Session) -> list[dict[str, Any]]:
     """All connectors."""
+    return [one async for one in session.client.pages("/connectors")]
+
+
+def listed(found: Sequence[Mapping[str, Any]]) -> Table:
+    """Connectors, and how their last runs went."""
     table = Table(box=None, header_style="bold")
     for title in ("connector", "type", "bases", "schedule", "last sync", "status"):
         table.add_column(title)
-    page = await session.call("GET", "/connectors", params={"limit": 500})
-    for one in page["items"]:
+    for one in found:
         status = one["lastSyncStatus"] or "never run"
         table.add_row(
             one["name"],
@@ -127,30 +132,34 @@ async def named(session: Session, name: str) -> dict[str, Any]:
     return page["items"][0]
 
 
-async def turn(session: Session, out: Console, name: str, word: str) -> None:
+async def turn(session: Session, out: Console, name: str, word: str) -> dict[str, Any]:
     """Pause or resume."""
     found = await named(session, name)
-    await session.call("POST", f"/connectors/{found['id']}/{word}")
+    turned = await session.call("POST", f"/connectors/{found['id']}/{word}")
     out.print(f"[bold]{name}[/bold] is {'paused' if word == 'pause' else 'resumed'}.")
+    return turned
 
 
-async def delete(session: Session, out: Console, name: str, on_delete: str) -> None:
+async def delete(session: Session, out: Console, name: str, on_delete: str) -> dict[str, Any]:
     """Forget a connector."""
     found = await named(session, name)
     await session.call("DELETE", f"/connectors/{found['id']}", params={"onDelete": on_delete})
     kept = "its documents stay" if on_delete == "detach" else "its documents are being removed"
     out.print(f"[bold]{name}[/bold] is forgotten; {kept}.")
+    return {"id": found["id"], "name": name, "onDelete": on_delete}
 
 
-async def sync(session: Session, out: Console, name: str, *, wait: bool, how: dict[str, bool]) -> bool:
-    """Run a connector; with `wait`, see it through. Whether it ended well."""
+async def sync(
+    session: Session, out: Console, name: str, *, wait: bool, how: dict[str, bool]
+) -> dict[str, Any]:
+    """Run a connector: what was accepted, or with `wait` the run as it ended."""
     found = await named(session, name)
     queued = await session.call("POST", f"/connectors/{found['id']}/sync", json=how)
     if not wait:
         out.print(f"Sync of [bold]{name}[/bold] accepted.")
         if not session.remote:
             out.print("No server runs here: it is done by the next `gristmill serve`, or now with --wait.")
-        return True
+        return queued
     run = await _see_through(session, out, name, queued["runId"])
     if run["plan"] is not None:
         plan = run["plan"]
@@ -162,7 +171,7 @@ async def sync(session: Session, out: Console, name: str, *, wait: bool, how: di
         )
     if run["error"] is not None:
         out.print(f"[red]{run['error']['message']}[/red] ({run['error']['code']})")
-    return run["status"] in ("success", "completed_with_errors")
+    return run
 
 
 async def _see_through(session: Session, out: Console, name: str, run_id: str) -> dict[str, Any]:

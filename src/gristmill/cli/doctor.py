@@ -8,9 +8,8 @@ from gristmill import app, settings
 from gristmill.cli import presence
 from gristmill.errors import GristmillError
 from gristmill.operations.health import violations
+from gristmill.operations.ready import LOW_DISK
 from gristmill.settings import Settings
-
-_LOW_DISK = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ async def examine(current: Settings) -> AsyncGenerator[Finding]:
 def _disk(current: Settings) -> Finding:
     place = next(parent for parent in (current.data_dir, *current.data_dir.parents) if parent.exists())
     free = shutil.disk_usage(place).free
-    enough = free > _LOW_DISK
+    enough = free > LOW_DISK
     advice = "" if enough else ": free some space, PostgreSQL stops when there is none"
     return Finding("disk", enough, f"{free / 2**30:.1f} GiB free for {current.data_dir}{advice}")
 

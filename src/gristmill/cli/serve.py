@@ -4,13 +4,15 @@ import asyncio
 import signal
 import socket
 from collections.abc import Callable, Generator
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, ExitStack, contextmanager
+from dataclasses import replace
 
 import uvicorn
+from fastapi import FastAPI
 
-from gristmill import app, keys
+from gristmill import app, keys, priority
 from gristmill.cli import presence
-from gristmill.doors import mcp
+from gristmill.doors import api, mcp
 from gristmill.doors.api.caller import is_loopback
 from gristmill.errors import SetupError
 from gristmill.settings import Settings
@@ -18,18 +20,17 @@ from gristmill.settings import Settings
 
 async def serve(settings: Settings, tell: Callable[[str], None]) -> None:
     """Serve the API with a worker beside it until SIGINT or SIGTERM; `tell` gets the address once it is ready."""
-    with presence.claim(settings.data_dir) as claim, _listen(settings) as listening:
+    place = settings.host, settings.port
+    with presence.claim(settings.data_dir) as claim, _listen(*place) as listening:
         async with app.running(settings, work=True) as mill, AsyncExitStack() as stack:
             await _protected(mill)
             await stack.enter_async_context(mcp.mounted(mill.api))
-            config = uvicorn.Config(
-                mill.api, log_config=None, lifespan="off", access_log=False, timeout_graceful_shutdown=5
-            )
-            server = Server(config)
+            server = _server(mill.api)
             stop = _on_signals()
             serving = asyncio.create_task(server.serve(sockets=[listening]), name="http")
             address = f"http://{_name(settings.host)}:{listening.getsockname()[1]}"
             await server.ready.wait()
+            priority.answer_quickly()
             claim.announce(address)
             tell(address)
             await _first(stop, mill.worker, serving)
@@ -39,11 +40,31 @@ async def serve(settings: Settings, tell: Callable[[str], None]) -> None:
 
 
 async def work(settings: Settings, tell: Callable[[str], None]) -> None:
-    """Run jobs until SIGINT or SIGTERM."""
-    async with app.running(settings, work=True) as mill:
-        stop = _on_signals()
-        tell("working")
-        await _first(stop, mill.worker)
+    """Run jobs until SIGINT or SIGTERM; `tell` gets the address of its probes, if it has a port, once it works."""
+    with ExitStack() as bound:
+        listening = None
+        if settings.worker_port is not None:
+            listening = bound.enter_context(_listen(settings.worker_host, settings.worker_port))
+        async with app.running(settings, work=True) as mill:
+            stop = _on_signals()
+            if listening is None:
+                tell("")
+                await _first(stop, mill.worker)
+                return
+            here = settings.model_copy(update={"host": settings.worker_host})
+            server = _server(api.create_probes(replace(mill.context, settings=here)))
+            serving = asyncio.create_task(server.serve(sockets=[listening]), name="probes")
+            await server.ready.wait()
+            tell(f"http://{_name(settings.worker_host)}:{listening.getsockname()[1]}")
+            await _first(stop, mill.worker, serving)
+            server.should_exit = True
+            await serving
+
+
+def _server(serves: FastAPI) -> "Server":
+    return Server(
+        uvicorn.Config(serves, log_config=None, lifespan="off", access_log=False, timeout_graceful_shutdown=5)
+    )
 
 
 class Server(uvicorn.Server):
@@ -65,17 +86,17 @@ class Server(uvicorn.Server):
 
 
 @contextmanager
-def _listen(settings: Settings) -> Generator[socket.socket]:
+def _listen(host: str, port: int) -> Generator[socket.socket]:
     """Bind before anything slow is started: a port that is taken is told at once."""
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            listening.bind((settings.host, settings.port))
+            listening.bind((host, port))
         except OSError as error:
             raise SetupError(
-                f"Port {settings.port} on {settings.host} can't be bound: {error.strerror}. "
-                "Choose another with --port or GRISTMILL_PORT.",
+                f"Port {port} on {host} can't be bound: {error.strerror}. "
+                "Choose another with --port, GRISTMILL_PORT or, for a worker, GRISTMILL_WORKER_PORT.",
                 code="port_taken",
             ) from error
         yield listening

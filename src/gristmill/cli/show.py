@@ -57,17 +57,23 @@ def _snippet(hit: dict[str, Any]) -> Padding:
     return Padding(Text.assemble(ellipses[0], shown, ellipses[1]), (0, 0, 0, 3))
 
 
-async def status(session: Session, base: str | None) -> Group | Table | Text:
+async def look(session: Session, base: str | None) -> list[dict[str, Any]]:
+    """The bases, each with its queue."""
+    return [
+        {**entry, "queue": await session.call("GET", f"/knowledge-bases/{entry['id']}/queue")}
+        for entry in await _bases(session, base)
+    ]
+
+
+def status(session: Session, bases: list[dict[str, Any]]) -> Group | Table | Text:
     """A picture of the bases and what they still have to do."""
-    bases = await _bases(session, base)
     if not bases:
         return Text('No knowledge bases yet. Try: gristmill add notes --note "…" --wait')
     table = Table(box=None, header_style="dim", pad_edge=False)
     for column in ("base", "searchable", "in work", "failed", "queued", "running", "per minute", "done in"):
         table.add_column(column, justify="left" if column == "base" else "right")
     for entry in bases:
-        queue = await session.call("GET", f"/knowledge-bases/{entry['id']}/queue")
-        counts = entry["itemCounts"]
+        queue, counts = entry["queue"], entry["itemCounts"]
         failed = counts.get("failed", 0)
         table.add_row(
             entry["name"],

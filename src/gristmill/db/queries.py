@@ -31,6 +31,7 @@ class Queries:
             raise ValueError(f"{package}/queries.sql names a statement twice")
         # Bytes, because psycopg takes only literal strings or bytes: SQL made in Python can't come this way.
         self._statements = {n: s.strip().encode() for n, s in zip(names, statements, strict=True)}
+        self._makers: dict[tuple[str, type[Any]], RowMaker[Any]] = {}
 
     def __getitem__(self, name: str) -> bytes:
         return self._statements[name]
@@ -41,13 +42,13 @@ class Queries:
 
     async def many(self, tx: Tx, row: type[Row], name: str, /, **parameters: Any) -> list[Row]:
         """All rows of the statement."""
-        async with tx.cursor(row_factory=_maker(row)) as cursor:
+        async with tx.cursor(row_factory=self._maker(row, name)) as cursor:
             await cursor.execute(self[name], parameters)
             return await cursor.fetchall()
 
     async def maybe(self, tx: Tx, row: type[Row], name: str, /, **parameters: Any) -> Row | None:
         """The first row of the statement, if there is one."""
-        async with tx.cursor(row_factory=_maker(row)) as cursor:
+        async with tx.cursor(row_factory=self._maker(row, name)) as cursor:
             await cursor.execute(self[name], parameters)
             return await cursor.fetchone()
 
@@ -70,17 +71,26 @@ class Queries:
             await cursor.execute(self[name], parameters)
             return cursor.rowcount
 
+    def _maker(self, row: type[Row], name: str) -> BaseRowFactory[Row]:
+        """Rows as instances of `row`. How is found out once: to ask for the columns costs as much as to read a row."""
 
-def _maker(row: type[Row]) -> BaseRowFactory[Row]:
-    """Rows as instances of `row`; by position where columns and fields agree, which is twice as fast."""
+        def factory(cursor: Any, /) -> RowMaker[Row]:
+            made = self._makers.get((name, row))
+            if made is None:
+                columns: list[str] = [column.name for column in cursor.description or ()]
+                made = _made(row, columns)
+                if columns:
+                    self._makers[name, row] = made
+            return made
 
-    def factory(cursor: Any, /) -> RowMaker[Row]:
-        names: list[str] = [column.name for column in cursor.description or ()]
-        if names == _fields(row)[: len(names)]:
-            return lambda values: row(*values)
-        return lambda values: row(**dict(zip(names, values, strict=True)))
+        return factory
 
-    return factory
+
+def _made(row: type[Row], columns: list[str]) -> RowMaker[Row]:
+    """By position where columns and fields agree, which is twice as fast."""
+    if columns == _fields(row)[: len(columns)]:
+        return lambda values: row(*values)
+    return lambda values: row(**dict(zip(columns, values, strict=True)))
 
 
 @functools.cache

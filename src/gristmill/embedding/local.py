@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from gristmill import faults
+from gristmill import faults, priority
 from gristmill.embedding import embedder, pack
 from gristmill.embedding.embedder import Vectors
 from gristmill.errors import SetupError, Transient
@@ -61,7 +61,9 @@ class LocalEmbedder:
         self._cache_dir = cache_dir
         self._pack_file = pack_file
         self._threads = threads
-        self._documents = ThreadPoolExecutor(threads, thread_name_prefix="embed-documents")
+        self._documents = ThreadPoolExecutor(
+            threads, thread_name_prefix="embed-documents", initializer=priority.step_back
+        )
         self._queries = ThreadPoolExecutor(1, thread_name_prefix="embed-query")
         self._loading = threading.Lock()
         self._session: Session | None = None

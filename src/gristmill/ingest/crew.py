@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from gristmill import memory
+from gristmill import memory, priority
 from gristmill.ingest.chunk import Chunker, Piece
 from gristmill.ingest.readers.results import Part
 from gristmill.search import segment
@@ -208,6 +208,7 @@ def _learn(key: int, tokenizer: str) -> None:
 def serve() -> None:
     """Be that process: answer until the other one is gone."""
     memory.stay_small()
+    priority.step_back()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is meant for the other one, which ends this one
     lines = sys.stdin.buffer, sys.stdout.buffer
     _write(lines[1], None)

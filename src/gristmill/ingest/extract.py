@@ -23,7 +23,7 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from gristmill import catalog
+from gristmill import catalog, priority
 from gristmill.catalog import ContentAsset, EmbeddedDocument
 from gristmill.db import Database
 from gristmill.ingest import read, readers, tables
@@ -61,7 +61,7 @@ class Extractor:
 
     def __init__(self, db: Database, originals: Originals, pool: ReaderPool | None, crew: Crew) -> None:
         self._db, self._originals, self._pool, self._crew = db, originals, pool, crew
-        self._cutters = ThreadPoolExecutor(CUTTERS, thread_name_prefix="cut")
+        self._cutters = ThreadPoolExecutor(CUTTERS, thread_name_prefix="cut", initializer=priority.step_back)
         self._cutting: Stage[_Small, list[Piece]] = Stage(self._cut_small, size=AT_ONCE)
 
     def close(self) -> None:

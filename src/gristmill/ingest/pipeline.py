@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
-from gristmill import catalog, events, faults, jobs, measures
+from gristmill import catalog, events, faults, jobs, measures, traces
 from gristmill.catalog import Base, BaseId, BaseStatus, ItemId, Opened
 from gristmill.db import Database, Tx
 from gristmill.embedding import Embedder, Embedders, embed_each
@@ -349,6 +349,8 @@ def _measure(document: Document) -> None:
     measures.stage("embed", spent.embed)
     measures.stage("write", spent.write)
     measures.stage("all", time.monotonic() - spent.began)
+    for name in ("read", "embed", "write"):
+        traces.past(f"stage {name}", getattr(spent, name), {"item": str(document.item.id)})
 
 
 def _remove(original: Original) -> None:

@@ -118,6 +118,10 @@ select job_return(array(select id from job where id = any (%(ids)s::uuid[]) and 
 -- One statement renews every lease of a worker; no row when the worker was declared gone.
 update worker set beat_at = clock_now(), lease_until = clock_now() + %(lease)s::interval where id = %(worker)s returning id;
 
+-- name: living_workers
+-- How many workers are believed to live.
+select count(*)::int from worker where lease_until > clock_now();
+
 -- name: enrol
 -- A worker joins.
 insert into worker (id, info, lock_key, lease_until)

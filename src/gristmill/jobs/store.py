@@ -171,6 +171,11 @@ async def leave(tx: Tx, worker: UUID) -> int:
     return released
 
 
+async def count_workers(tx: Tx) -> int:
+    """How many workers are believed to live."""
+    return (await queries.values(tx, "living_workers"))[0]
+
+
 async def beat(tx: Tx, worker: UUID, lease: timedelta) -> bool:
     """Renew every lease of `worker`; False when it was declared gone."""
     return bool(await queries.values(tx, "beat", worker=worker, lease=lease))

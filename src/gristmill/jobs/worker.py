@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID, uuid4
 
-from gristmill import clock, faults
+from gristmill import clock, faults, traces
 from gristmill.db import Database, Tx, Unavailable
 from gristmill.db.listen import Listener
 from gristmill.db.outage import Outage
@@ -220,7 +220,9 @@ class Worker:
             handler = self._handlers.get(job.kind)
             if handler is None:
                 raise Permanent(f"No handler for work of kind {job.kind!r}.", code="unknown_kind")
-            return retry.after_outcome(await handler.run(job))
+            facts = {"job": str(job.id), "lane": job.lane, "attempt": job.attempt}
+            with traces.span(f"job {job.kind}", facts):
+                return retry.after_outcome(await handler.run(job))
         except asyncio.CancelledError:
             # By a cancel; else by the end of this worker, which gives back what it holds.
             return retry.Withdraw() if job.id in self._cancelled else retry.Nothing()

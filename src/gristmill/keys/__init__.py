@@ -16,7 +16,6 @@ from gristmill.keys.store import (
     list_organisations,
     make_organisation,
     open_session,
-    touch,
 )
 
 __all__ = [
@@ -44,5 +43,4 @@ __all__ = [
     "once",
     "open_session",
     "prefix_of",
-    "touch",
 ]

@@ -44,21 +44,26 @@ select id, org_id, name, prefix, role, email, teams, groups, expires_at, last_us
 delete from api_key where id = %(id)s and org_id = %(org)s returning id;
 
 -- name: key_by_hash
--- The key of a secret, unless it has expired.
-select id, org_id, name, prefix, role, email, teams, groups, expires_at, last_used_at, created_at, updated_at
-  from api_key where hash = %(hash)s and (expires_at is null or expires_at > clock_now());
+-- The key of a secret, unless it has expired; that it was used is written at most once a minute, so that reading stays reading.
+with found as materialized (
+    select id, org_id, name, prefix, role, email, teams, groups, expires_at, last_used_at, created_at, updated_at
+      from api_key where hash = %(hash)s and (expires_at is null or expires_at > clock_now())),
+touched as (
+    update api_key k set last_used_at = clock_now() from found
+     where k.id = found.id and (k.last_used_at is null or k.last_used_at < clock_now() - interval '1 minute'))
+select * from found;
 
 -- name: key_by_session
--- The key that opened a session, unless one of them has ended.
-select k.id, k.org_id, k.name, k.prefix, k.role, k.email, k.teams, k.groups, k.expires_at, k.last_used_at, k.created_at,
-       k.updated_at
-  from session s join api_key k on k.id = s.key_id
- where s.hash = %(hash)s and s.expires_at > clock_now() and (k.expires_at is null or k.expires_at > clock_now());
-
--- name: touch_key
--- A key was used; written at most once a minute.
-update api_key set last_used_at = clock_now()
- where id = %(id)s and (last_used_at is null or last_used_at < clock_now() - interval '1 minute');
+-- The key that opened a session, unless one of them has ended; the same is written.
+with found as materialized (
+    select k.id, k.org_id, k.name, k.prefix, k.role, k.email, k.teams, k.groups, k.expires_at, k.last_used_at, k.created_at,
+           k.updated_at
+      from session s join api_key k on k.id = s.key_id
+     where s.hash = %(hash)s and s.expires_at > clock_now() and (k.expires_at is null or k.expires_at > clock_now())),
+touched as (
+    update api_key k set last_used_at = clock_now() from found
+     where k.id = found.id and (k.last_used_at is null or k.last_used_at < clock_now() - interval '1 minute'))
+select * from found;
 
 -- name: is_protected
 -- Whether an admin's key is there that has not expired.

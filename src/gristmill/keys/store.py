@@ -63,13 +63,8 @@ async def delete(tx: Tx, org: OrgId, key_id: KeyId) -> bool:
 
 
 async def find_by_secret(tx: Tx, secret: str) -> Key | None:
-    """The key of this secret, unless it has expired."""
+    """The key of this secret, unless it has expired; it is noted that it was used."""
     return await queries.maybe(tx, Key, "key_by_hash", hash=hash_of(secret))
-
-
-async def touch(tx: Tx, key_id: KeyId) -> None:
-    """Note that a key was used; at most once a minute, so that reading stays reading."""
-    await queries.run(tx, "touch_key", id=key_id)
 
 
 async def is_protected(tx: Tx) -> bool:
@@ -86,7 +81,7 @@ async def open_session(tx: Tx, key_id: KeyId, life: timedelta) -> str:
 
 
 async def find_by_session(tx: Tx, token: str) -> Key | None:
-    """The key that opened this session, unless one of them has ended."""
+    """The key that opened this session, unless one of them has ended; it is noted that it was used."""
     return await queries.maybe(tx, Key, "key_by_session", hash=hash_of(token))
 
 

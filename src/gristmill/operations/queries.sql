@@ -1,3 +1,7 @@
+-- name: schema_number
+-- The last migration that was applied.
+select max(number) from schema_migration;
+
 -- name: stuck
 -- Active items that no living job will move on. A container that is listed is moved on by its active children.
 select i.id, i.base_id from item i join base b on b.id = i.base_id

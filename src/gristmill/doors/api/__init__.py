@@ -1,6 +1,6 @@
 """The REST door."""
 
-from gristmill.doors.api.application import create
+from gristmill.doors.api.application import create, create_probes
 from gristmill.doors.api.context import Context
 
-__all__ = ["Context", "create"]
+__all__ = ["Context", "create", "create_probes"]

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from fastapi import Depends, FastAPI
+from fastapi.telemetry import TelemetryConfig
 from starlette.types import ASGIApp
 
 from gristmill import __version__
@@ -33,9 +34,50 @@ from gristmill.doors.api.context import Context
 from gristmill.doors.api.entrance import Entrance
 from gristmill.doors.api.gate import Gate
 
+# They are tried in turn: what is asked for most often comes first.
+_DOORS = (
+    item.router,
+    items.router,
+    tree.router,
+    search.router,
+    bases.router,
+    files.router,
+    content.router,
+    assets.router,
+    jobs.router,
+    events.router,
+    webhooks.router,
+    connectors.router,
+    connectors.runs,
+    connectors.kinds,
+    keys.router,
+    queue.router,
+    machine.router,
+)
+_UNTOLD: TelemetryConfig = {"tracing": False, "metrics": False, "logs": False, "operation_spans": False}
+
 
 def create(context: Context, pages: Callable[[ASGIApp], ASGIApp] | None = None) -> FastAPI:
     """The application that serves `context`; `pages` answer browsers before anybody is asked for a key."""
+    app = _bare(context)
+    for door in _DOORS:
+        app.include_router(door, prefix="/api")
+    app.include_router(health.router)
+    app.include_router(health.probes)
+    app.include_router(metrics.router)
+    app.add_api_route("/", _welcome, include_in_schema=False)
+    return _guarded(app, context, pages)
+
+
+def create_probes(context: Context) -> FastAPI:
+    """What a worker answers: whether it lives and is ready, and what it counts. The same rules hold."""
+    app = _bare(context)
+    app.include_router(health.probes)
+    app.include_router(metrics.router)
+    return _guarded(app, context, None)
+
+
+def _bare(context: Context) -> FastAPI:
     # The interactive pages of the framework load scripts from elsewhere: the schema is served, they are not.
     app = FastAPI(
         title="Gristmill",
@@ -43,33 +85,15 @@ def create(context: Context, pages: Callable[[ASGIApp], ASGIApp] | None = None) 
         docs_url=None,
         redoc_url=None,
         dependencies=[Depends(authorise)],
+        telemetry=_UNTOLD,  # traces are ours: gristmill/traces.py
     )
     app.state.context = context
     schema.install(app)
     problems.register(app)
-    for door in (
-        bases,
-        items,
-        tree,
-        files,
-        item,
-        content,
-        assets,
-        search,
-        jobs,
-        events,
-        webhooks,
-        connectors,
-        keys,
-        queue,
-        machine,
-    ):
-        app.include_router(door.router, prefix="/api")
-    app.include_router(connectors.runs, prefix="/api")
-    app.include_router(connectors.kinds, prefix="/api")
-    app.include_router(health.router)
-    app.include_router(metrics.router)
-    app.add_api_route("/", _welcome, include_in_schema=False)
+    return app
+
+
+def _guarded(app: FastAPI, context: Context, pages: Callable[[ASGIApp], ASGIApp] | None) -> FastAPI:
     app.add_middleware(
         Entrance, db=context.db, settings=context.settings, vault=context.vault, meters=context.meters
     )

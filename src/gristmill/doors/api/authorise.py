@@ -34,7 +34,7 @@ from gristmill.doors.api.context import (
     as_webhook_id,
     no_key,
 )
-from gristmill.doors.api.rules import RULES, Rule
+from gristmill.doors.api.rules import RULES, Rule, route_of
 from gristmill.errors import Forbidden, NotFound
 from gristmill.events import webhook
 from gristmill.operations import connection, connections, guards
@@ -43,7 +43,7 @@ from gristmill.organisation import LOCAL
 
 async def authorise(request: Request) -> None:
     """Let the request through to its route, or refuse it."""
-    rule = RULES.get((request.method, route_of(request)))
+    rule = RULES.get((request.method, route_of(request.scope)))
     if rule is None:
         raise Forbidden("Nobody has decided who may ask for this.", code="not_decided")
     caller = callers.of(request.scope)
@@ -56,14 +56,6 @@ async def authorise(request: Request) -> None:
     _role(caller, rule)
     if not rule.eyes or rule.who == "admin":
         await _names(cast(Context, request.app.state.context), caller, request.path_params)
-
-
-def route_of(request: Request) -> str:
-    """The route's path as the rules write it."""
-    # The route knows its own part of the path alone; where it was mounted, the request's path tells.
-    path = str(getattr(request.scope.get("route"), "path", ""))
-    mounted = "" if path.startswith("/api/") or not request.url.path.startswith("/api") else "/api"
-    return mounted + path
 
 
 def _behalf(caller: Caller, rule: Rule) -> None:
@@ -93,11 +85,11 @@ def _role(caller: Caller, rule: Rule) -> None:
 
 
 async def _base(tx: Tx, caller: Caller, text: str) -> None:
-    await _whole(tx, caller, (await guards.base_exists(tx, as_base_id(text), caller.viewer)).id)
+    await _whole(tx, caller, (await guards.base_exists(tx, await as_base_id(text), caller.viewer)).id)
 
 
 async def _item(tx: Tx, caller: Caller, text: str) -> None:
-    item = await guards.item_exists(tx, as_item_id(text), caller.viewer)
+    item = await guards.item_exists(tx, await as_item_id(text), caller.viewer)
     await _whole(tx, caller, item.base_id)
 
 
@@ -111,30 +103,30 @@ async def _whole(tx: Tx, caller: Caller, base: BaseId) -> None:
 
 
 async def _job(tx: Tx, caller: Caller, text: str) -> None:
-    job = await jobs.find_job(tx, as_job_id(text))
+    job = await jobs.find_job(tx, await as_job_id(text))
     if job is None or await jobs.owner(tx, job.lane) != caller.org:
         raise NotFound(f"There is no job {text!r}.", code="job_not_found")
 
 
 async def _webhook(tx: Tx, caller: Caller, text: str) -> None:
-    if await webhook.find(tx, as_webhook_id(text), caller.org) is None:
+    if await webhook.find(tx, await as_webhook_id(text), caller.org) is None:
         raise NotFound(f"There is no webhook {text!r}.", code="webhook_not_found")
 
 
 async def _connector(tx: Tx, caller: Caller, text: str) -> None:
-    found = await connection.find(tx, as_connector_id(text))
+    found = await connection.find(tx, await as_connector_id(text))
     if found is None or found.org_id != caller.org:
         raise NotFound(f"There is no connector {text!r}.", code="connector_not_found")
 
 
 async def _run(tx: Tx, caller: Caller, text: str) -> None:
-    run = await connection.find_run(tx, as_run_id(text))
+    run = await connection.find_run(tx, await as_run_id(text))
     if run is None or (await connections.known(tx, run.connector_id)).org_id != caller.org:
         raise NotFound(f"There is no run {text!r}.", code="run_not_found")
 
 
 async def _key(tx: Tx, caller: Caller, text: str) -> None:
-    if await keys.find(tx, caller.org, as_key_id(text)) is None:
+    if await keys.find(tx, caller.org, await as_key_id(text)) is None:
         raise NotFound(f"There is no key {text!r}.", code="key_not_found")
 
 

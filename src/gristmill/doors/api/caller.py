@@ -8,12 +8,17 @@
     nothing, else                       nobody
 
 A key that is no admin's sees what access lists allow: what is for everybody of the organisation, and for its principal.
+
+Who reads is looked up at most once a second: a key that is revoked elsewhere reads for that long. Who changes something is looked
+up each time.
 """
 
+import asyncio
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
+from time import monotonic
 from typing import cast
 from uuid import UUID
 
@@ -29,6 +34,8 @@ from gristmill.organisation import LOCAL, OrgId
 from gristmill.settings import Settings
 
 COOKIE = "gristmill_session"
+_KNOWN_FOR = 1.0  # seconds: what a revoked key has left, for reading
+_MOST_KNOWN = 10_000
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
 
 
@@ -58,18 +65,56 @@ class Caller:
         return ROLES.index(self.role) >= ROLES.index(role)
 
 
+class Known:
+    """Who came in during the last second, by what they showed. Who comes while that is looked up waits for the same look."""
+
+    def __init__(self) -> None:
+        self._callers: dict[str, tuple[float, Caller]] = {}
+        self._looks: dict[str, asyncio.Task[Caller]] = {}
+
+    async def find(self, secret: str, look: Callable[[], Coroutine[None, None, Caller]]) -> Caller:
+        """Whose this is, found by `look` unless that was asked a moment ago."""
+        at, caller = self._callers.get(secret, (0.0, None))
+        if caller is not None and monotonic() - at < _KNOWN_FOR:
+            return caller
+        task = self._looks.get(secret)
+        if task is None:
+            task = self._looks[secret] = asyncio.create_task(look())
+            task.add_done_callback(lambda ended: self._keep(secret, ended))
+        return await asyncio.shield(task)
+
+    def forget(self) -> None:
+        """Something was changed: it may have been a key. What is being looked up may have been read before."""
+        self._callers.clear()
+        self._looks.clear()
+
+    def _keep(self, secret: str, ended: "asyncio.Task[Caller]") -> None:
+        if self._looks.get(secret) is not ended:
+            return  # forgotten meanwhile
+        del self._looks[secret]
+        if ended.cancelled() or ended.exception() is not None:
+            return
+        if len(self._callers) >= _MOST_KNOWN:
+            self._callers.clear()
+        self._callers[secret] = (monotonic(), ended.result())
+
+
 NEIGHBOUR = Caller(LOCAL, "admin", Viewer(None, LOCAL), "local")
 
 
-async def find(db: Database, settings: Settings, scope: Scope) -> Caller | None:
-    """Who sent a request; None for nobody, `Unauthorised` for who shows a key that is none."""
+async def find(db: Database, settings: Settings, scope: Scope, known: Known | None = None) -> Caller | None:
+    """Who sent a request; None for nobody, `Unauthorised` for who shows a key that is none. Those that are `known` are not
+    looked up."""
     headers = Headers(scope=scope)
     given = headers.get("authorization")
     if given is not None:
         scheme, _, secret = given.partition(" ")
         if scheme.lower() != "bearer" or not keys.is_key(secret.strip()):
             raise _unknown()
-        return await by_secret(db, secret.strip())
+        secret = secret.strip()
+        if known is None:
+            return await by_secret(db, secret)
+        return await known.find(secret, lambda: by_secret(db, secret))
     token = _cookie(headers)
     if token is not None and (caller := await _by_session(db, token)) is not None:
         _same_page(scope, headers)
@@ -81,9 +126,8 @@ async def by_secret(db: Database, secret: str) -> Caller:
     """Who has this key."""
     async with db.connection() as tx:
         key = await keys.find_by_secret(tx, secret)
-        if key is None:
-            raise _unknown()
-        await keys.touch(tx, key.id)
+    if key is None:
+        raise _unknown()
     return of_key(key, f"key:{key.prefix}")
 
 
@@ -106,9 +150,8 @@ def of(scope: Mapping[str, object]) -> Caller | None:
 async def _by_session(db: Database, token: str) -> Caller | None:
     async with db.connection() as tx:
         key = await keys.find_by_session(tx, token)
-        if key is None:
-            return None
-        await keys.touch(tx, key.id)
+    if key is None:
+        return None
     return of_key(key, f"session:{key.prefix}", token)
 
 

@@ -23,6 +23,7 @@ from gristmill.jobs import JobId, QueueLimits
 from gristmill.keys import KeyId
 from gristmill.operations.connection import ConnectorId, Kinds, RunId
 from gristmill.operations.originals import Originals
+from gristmill.operations.ready import Readiness
 from gristmill.organisation import LOCAL, OrgId
 from gristmill.search import Searcher
 from gristmill.settings import Settings
@@ -44,6 +45,7 @@ class Context:
     vault: Vault
     sender: Sender
     kinds: Kinds
+    readiness: Readiness
     meters: Meters = field(default_factory=Meters)
 
     def confine(self, caller: Caller, path: str) -> None:
@@ -64,7 +66,11 @@ class Context:
         return QueueLimits(lane=self.settings.max_queue_per_base, total=self.settings.max_queue)
 
 
-def _context(request: Request) -> Context:
+# All that routes depend on is async, though nothing here waits: the framework gives each plain function to a thread, which costs
+# more than the rest of a read.
+
+
+async def _context(request: Request) -> Context:
     return cast(Context, request.app.state.context)
 
 
@@ -73,37 +79,37 @@ def no_key() -> Unauthorised:
     return Unauthorised("Send an API key: Authorization: Bearer gm_…", code="no_key")
 
 
-def as_base_id(base_id: str) -> BaseId:
+async def as_base_id(base_id: str) -> BaseId:
     """A base's id, from a path."""
     return BaseId(_uuid(base_id, f"There is no knowledge base {base_id!r}.", "base_not_found"))
 
 
-def as_item_id(item_id: str) -> ItemId:
+async def as_item_id(item_id: str) -> ItemId:
     """An item's id, from a path."""
     return ItemId(_uuid(item_id, f"There is no item {item_id!r}.", "item_not_found"))
 
 
-def as_webhook_id(webhook_id: str) -> WebhookId:
+async def as_webhook_id(webhook_id: str) -> WebhookId:
     """A webhook's id, from a path."""
     return WebhookId(_uuid(webhook_id, f"There is no webhook {webhook_id!r}.", "webhook_not_found"))
 
 
-def as_job_id(job_id: str) -> JobId:
+async def as_job_id(job_id: str) -> JobId:
     """A job's id, from a path."""
     return JobId(_uuid(job_id, f"There is no job {job_id!r}.", "job_not_found"))
 
 
-def as_key_id(key_id: str) -> KeyId:
+async def as_key_id(key_id: str) -> KeyId:
     """A key's id, from a path."""
     return KeyId(_uuid(key_id, f"There is no key {key_id!r}.", "key_not_found"))
 
 
-def as_connector_id(connector_id: str) -> ConnectorId:
+async def as_connector_id(connector_id: str) -> ConnectorId:
     """A connector's id, from a path."""
     return ConnectorId(_uuid(connector_id, f"There is no connector {connector_id!r}.", "connector_not_found"))
 
 
-def as_run_id(run_id: str) -> RunId:
+async def as_run_id(run_id: str) -> RunId:
     """A run's id, from a path."""
     return RunId(_uuid(run_id, f"There is no run {run_id!r}.", "run_not_found"))
 
@@ -119,16 +125,16 @@ def _uuid(text: str, message: str, code: str) -> UUID:
 # ── whose eyes ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _asking(request: Request) -> Caller:
+async def _asking(request: Request) -> Caller:
     caller = callers.of(request.scope)
     if caller is None:
         raise no_key()
     return caller
 
 
-def _viewer(request: Request) -> Viewer:
+async def _viewer(request: Request) -> Viewer:
     """Whose eyes: the caller's own, or those of somebody on whose behalf an admin reads."""
-    caller = _asking(request)
+    caller = await _asking(request)
     given = request.headers.get(ON_BEHALF)
     return caller.viewer if given is None else _member(given, caller.org)
 

@@ -16,13 +16,14 @@ from datetime import timedelta
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from gristmill import traces
 from gristmill.db import Database
 from gristmill.doors.api import caller as callers
-from gristmill.doors.api.caller import Caller
+from gristmill.doors.api.caller import Caller, Known
 from gristmill.doors.api.meters import Meters
 from gristmill.doors.api.once import Once
 from gristmill.doors.api.problems import told
-from gristmill.doors.api.rules import may_change
+from gristmill.doors.api.rules import may_change, route_of
 from gristmill.errors import GristmillError, LimitReached
 from gristmill.keys import audit
 from gristmill.settings import Settings
@@ -67,20 +68,33 @@ class Entrance:
         self._app, self._db, self._settings, self._meters = app, db, settings, meters
         self._rates = Rates(settings.key_requests_per_minute)
         self._once = Once(app, db, vault)
+        self._known = Known()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on with its caller, or answer it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        if not traces.on():
+            await self._serve(scope, receive, send)
+            return
+        method, headers = scope["method"], Headers(scope=scope)
+        facts = {"http.request.method": method}
+        with traces.span(method, facts, headers=headers, kind="server") as tell:
+            status = await self._serve(scope, receive, send)
+            route = route_of(scope) or "unknown"
+            tell({"name": f"{method} {route}", "http.route": route, "http.response.status_code": status})
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> int:
         watched = _Watched(send)
         caller: Caller | None = None
         try:
-            caller = await callers.find(self._db, self._settings, scope)
+            changes = may_change(scope["method"], scope["path"])
+            caller = await callers.find(self._db, self._settings, scope, None if changes else self._known)
             if caller is not None and caller.key is not None:
                 self._rates.take(caller.name)
             scope.setdefault("state", {})["caller"] = caller
-            if caller is None or not may_change(scope["method"], scope["path"]):
+            if caller is None or not changes:
                 await self._app(scope, receive, watched)
             else:
                 await self._change(caller, scope, receive, watched)
@@ -92,6 +106,7 @@ class Entrance:
             self._meters.request(scope["method"], watched.status or 500, watched.took)
             if self._settings.access_log:
                 _write(scope, caller, watched)
+        return watched.status or 500
 
     async def _change(self, caller: Caller, scope: Scope, receive: Receive, watched: "_Watched") -> None:
         client = scope.get("client")
@@ -117,6 +132,7 @@ class Entrance:
                 raise
             await told(error)(scope, receive, watched)
         finally:
+            self._known.forget()
             async with self._db.connection() as tx:
                 await audit.end(tx, entry, watched.status or 500, watched.took_ms)
 

@@ -1,19 +1,20 @@
 """Whether the server lives, is ready, and keeps its promises."""
 
 from datetime import datetime
+from typing import Literal
 from uuid import UUID
 
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 
 from gristmill import __version__, jobs
-from gristmill.db import Unavailable
 from gristmill.doors.api.context import Asking, InContext
 from gristmill.doors.api.wire import Wire
 from gristmill.operations import health, reconcile
 from gristmill.work import Reconcile
 
 router = APIRouter(tags=["health"])
+probes = APIRouter(tags=["health"])  # what a worker answers too, on a port of its own
 
 
 class Violation(Wire):
@@ -29,6 +30,23 @@ class Invariants(Wire):
     """What is broken: nothing, in a healthy system."""
 
     violations: list[Violation]
+
+
+class ReadyCheck(Wire):
+    """One thing that the process leans on; without what is `required` it answers nothing."""
+
+    name: Literal["database", "schema", "workers", "embedder", "disk"]
+    ok: bool
+    why: str | None
+    required: bool
+
+
+class ReadyOut(Wire):
+    """Whether the process can do its work; `degraded` is ready, with something that waits."""
+
+    status: Literal["ready", "degraded", "unavailable"]
+    reasons: list[str]
+    checks: list[ReadyCheck]
 
 
 class PassOut(Wire):
@@ -47,21 +65,24 @@ class AskedOut(Wire):
     job_id: UUID
 
 
-@router.get("/healthz")
+@probes.get("/healthz")
 async def healthz() -> dict[str, str]:
     """The process lives."""
     return {"status": "ok", "version": __version__}
 
 
-@router.get("/readyz")
+@probes.get("/readyz", response_model=ReadyOut, responses={503: {"model": ReadyOut}})
 async def readyz(context: InContext) -> JSONResponse:
-    """The server can take requests; else 503, with the reason."""
-    try:
-        async with context.db.connection() as tx:
-            await tx.execute("select 1")
-    except Unavailable as error:
-        return JSONResponse({"status": "unavailable", "reasons": [error.message]}, 503)
-    return JSONResponse({"status": "ready", "reasons": []})
+    """Whether the process can do its work: 503 when something that it can't do without is missing, with the reasons."""
+    found = await context.readiness.look()
+    missing = [check for check in found if not check.ok]
+    lost = any(check.required for check in missing)
+    told = ReadyOut(
+        status="unavailable" if lost else "degraded" if missing else "ready",
+        reasons=[f"{check.name}: {check.why}" for check in missing],
+        checks=[ReadyCheck.model_validate(vars(check)) for check in found],
+    )
+    return JSONResponse(told.model_dump(by_alias=True), 503 if lost else 200)
 
 
 @router.get("/api/health/invariants")

@@ -16,7 +16,7 @@ import functools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 Who = Literal["anyone", "reader", "editor", "admin", "operator"]
 
@@ -127,6 +127,14 @@ RULES: Mapping[tuple[str, str], Rule] = {
 def may_change(method: str, path: str) -> bool:
     """Whether a request may change something: it is written down, and can be sent twice."""
     return method not in ("GET", "HEAD") and not path.endswith(_QUESTIONS) and method in methods_of(path)
+
+
+def route_of(scope: Mapping[str, Any]) -> str:
+    """The route's path as the rules write it; empty before a route was found."""
+    # The route knows its own part of the path alone; where it was mounted, the request's path tells.
+    path = str(getattr(scope.get("route"), "path", ""))
+    mounted = path and not path.startswith("/api/") and str(scope["path"]).startswith("/api")
+    return f"/api{path}" if mounted else path
 
 
 def methods_of(path: str) -> list[str]:

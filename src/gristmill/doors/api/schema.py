@@ -1,12 +1,14 @@
 """`/openapi.json`: what the framework knows of the routes, and what it does not: every problem that each may answer, how to
-come in, and the headers that go with a change.
+come in, the headers that go with a change, and examples.
 
 A test holds the codes against `docs/errors.md`, and another sends thousands of requests made from this schema: an answer that
 is not in it is a failure.
 """
 
+import json
 from collections.abc import Mapping
 from http import HTTPStatus
+from importlib import resources
 from typing import Any
 
 from fastapi import FastAPI
@@ -40,6 +42,9 @@ def _whole(app: FastAPI) -> dict[str, Any]:
         "properties": {"field": {"type": "string"}, "message": {"type": "string"}},
         "required": ["field", "message"],
     }
+    for name, example in _examples().items():
+        if name in schemas:  # a worker serves less
+            schemas[name]["examples"] = [example]
     for status, codes in CODES.items():
         schemas[f"Problem{status}"] = _problem(status, codes)
     components["securitySchemes"] = {
@@ -49,6 +54,12 @@ def _whole(app: FastAPI) -> dict[str, Any]:
         for method, operation in methods.items():
             _complete(operation, method.upper(), path, RULES.get((method.upper(), path)))
     return schema
+
+
+def _examples() -> dict[str, Any]:
+    """What requests and answers look like, by the names of their schemas: `examples.json`, as the documentation shows them."""
+    text = resources.files("gristmill.doors.api").joinpath("examples.json").read_text(encoding="utf-8")
+    return json.loads(text)
 
 
 def _problem(status: int, codes: tuple[str, ...]) -> dict[str, Any]:
@@ -89,7 +100,8 @@ def _complete(operation: dict[str, Any], method: str, path: str, rule: Rule | No
     if operation.get("requestBody"):
         statuses.append(400)
     for status in sorted(statuses):
-        operation["responses"][str(status)] = _answer(status)
+        if (path, status) != ("/readyz", 503):  # it is no problem, but what was asked for
+            operation["responses"][str(status)] = _answer(status)
     if changes and rule is not None and rule.who != "anyone":
         operation.setdefault("parameters", []).append(_IDEMPOTENCY)
 

@@ -14,6 +14,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from gristmill import priority
 from gristmill.ingest.readers import confine, language
 from gristmill.ingest.readers.formats import ocr
 from gristmill.ingest.readers.kinds import READERS, kind_of
@@ -30,6 +31,7 @@ def main(fd: int, parent: int) -> None:
     """Serve until the parent is gone."""
     line_socket = socket.socket(fileno=fd)
     line_socket.setblocking(True)
+    priority.step_back()
     line = Line(line_socket)
     alone = confine.lock_down(parent)
     for name in _WARM:

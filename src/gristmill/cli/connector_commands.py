@@ -1,0 +1,142 @@
+"""`gristmill connector …` and `gristmill sync`, as they are typed."""
+
+from typing import Annotated, Any
+
+import typer
+
+from gristmill.cli.command import AsJson, DataDir, console, in_session, out, tell
+
+connector = typer.Typer(
+    name="connector", help="Follow tools of a team: GitHub, GitLab and others.", no_args_is_help=True
+)
+ConnectorName = Annotated[str, typer.Argument(help="Name of the connector.")]
+
+
+@connector.command("add")
+def connector_add(
+    type: Annotated[str, typer.Argument(help="github, gitlab, jira or confluence.")],  # noqa: A002
+    name: Annotated[str, typer.Argument(help="What to call it.")],
+    base: Annotated[list[str], typer.Option("--base", help="Name of a base to feed; may be repeated.")],
+    setting: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="KEY=VALUE of its configuration; may be repeated."),
+    ] = None,
+    secret: Annotated[
+        list[str] | None,
+        typer.Option("--secret", help="KEY=@FILE, KEY=- to be asked, or KEY=VALUE; may be repeated."),
+    ] = None,
+    schedule: Annotated[str | None, typer.Option(help="When it runs by itself, as cron in UTC.")] = None,
+    acl: Annotated[
+        list[str] | None,
+        typer.Option("--acl", help="Who may see all of it, in place of the tool's own; may be repeated."),
+    ] = None,
+    as_json: AsJson = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Follow a tool, and feed bases with what it holds."""
+    from gristmill.cli import connectors
+
+    async def run(session: Any) -> None:
+        made = await connectors.add(
+            session,
+            console(as_json),
+            type,
+            name,
+            bases=base,
+            config=setting or [],
+            secrets=secret or [],
+            schedule=schedule,
+            acl=acl or [],
+        )
+        tell(made, as_json)
+
+    in_session(run, data_dir)
+
+
+@connector.command("list")
+def connector_list(as_json: AsJson = False, data_dir: DataDir = None) -> None:
+    """List the connectors, and how their last runs went."""
+    from gristmill.cli import connectors
+
+    async def run(session: Any) -> None:
+        found = await connectors.find_all(session)
+        tell(found, as_json)
+        console(as_json).print(connectors.listed(found))
+
+    in_session(run, data_dir)
+
+
+@connector.command("show")
+def connector_show(name: ConnectorName, as_json: AsJson = False, data_dir: DataDir = None) -> None:
+    """Show a connector and its last runs, as JSON with or without the option."""
+    from gristmill.cli import connectors
+
+    in_session(lambda session: connectors.show(session, out, name), data_dir)
+
+
+@connector.command("pause")
+def connector_pause(name: ConnectorName, as_json: AsJson = False, data_dir: DataDir = None) -> None:
+    """Run a connector no longer by itself."""
+    from gristmill.cli import connectors
+
+    tell(
+        in_session(lambda session: connectors.turn(session, console(as_json), name, "pause"), data_dir),
+        as_json,
+    )
+
+
+@connector.command("resume")
+def connector_resume(name: ConnectorName, as_json: AsJson = False, data_dir: DataDir = None) -> None:
+    """Run a connector by its schedule again."""
+    from gristmill.cli import connectors
+
+    tell(
+        in_session(lambda session: connectors.turn(session, console(as_json), name, "resume"), data_dir),
+        as_json,
+    )
+
+
+@connector.command("delete")
+def connector_delete(
+    name: ConnectorName,
+    purge: Annotated[
+        bool, typer.Option("--purge/--detach", help="Remove its documents, or keep them as they are.")
+    ],
+    as_json: AsJson = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Forget a connector; what becomes of its documents has to be said."""
+    from gristmill.cli import connectors
+
+    word = "purge" if purge else "detach"
+    tell(
+        in_session(lambda session: connectors.delete(session, console(as_json), name, word), data_dir),
+        as_json,
+    )
+
+
+def sync(
+    connector: Annotated[str, typer.Argument(help="Name of the connector.")],
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait until all is searchable; fails when the run failed.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Read everything anew.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what a run would do.")] = False,
+    allow_deletions: Annotated[
+        bool, typer.Option("--allow-deletions", help="Let a mass of documents go, if they are gone there.")
+    ] = False,
+    as_json: AsJson = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Run a connector now."""
+    from gristmill.cli import connectors
+
+    how = {"force": force, "dryRun": dry_run, "allowDeletions": allow_deletions}
+    run = in_session(
+        lambda session: connectors.sync(session, console(as_json), connector, wait=wait, how=how),
+        data_dir,
+        work=wait,
+    )
+    tell(run, as_json)
+    if wait and run["status"] not in ("success", "completed_with_errors"):
+        raise typer.Exit(1)

@@ -1,0 +1,51 @@
+"""One story from the first base to its end, told by the client to a real server, as programs tell it."""
+
+from pathlib import Path
+
+import pytest
+
+from gristmill.client import Refused, SyncClient
+from tests.process import environment, served
+
+
+def test_a_program_adds_waits_searches_reads_rebuilds_and_deletes(
+    database_url: str, data_dir: Path, cache_dir: Path, tmp_path: Path
+) -> None:
+    """S0: what is accepted becomes searchable, stays as it is through a rebuild, and is gone once it is deleted."""
+    folder = tmp_path / "mill"
+    folder.mkdir()
+    (folder / "stones.md").write_text("# Stones\n\nBoth stones are dressed in spring.")
+    (folder / "grain.txt").write_text("Boats bring our grain on Tuesdays.")
+    (tmp_path / "letter.txt").write_text("Dear miller, the wheel is broken.")
+    env = environment(data_dir, cache_dir, database_url=database_url)
+    with served(env, log=tmp_path / "log") as server, SyncClient(server.url) as mill:
+        base = mill.base_named("mill", create=True)["id"]
+        added = mill.add(base, [{"type": "directory", "path": str(folder)}])["created"]
+        sent = mill.upload(base, [tmp_path / "letter.txt"])["created"]
+        ended = mill.wait(base, [item["id"] for item in added + sent])
+        assert {item["status"] for item in ended.values()} == {"completed"}
+
+        hit = mill.run(lambda client: client.search("when are stones dressed", [base]))["hits"][0]
+        assert hit["title"] == "stones.md"
+        text = mill.run(lambda client: client.content(hit["itemId"]))
+        assert text[hit["source"]["start"] : hit["source"]["end"]] == hit["text"]
+
+        everything = mill.run(lambda client: client.items(base, parentId="*"))
+        assert sorted(item["title"] for item in everything) == [
+            "grain.txt",
+            "letter.txt",
+            "mill",
+            "stones.md",
+        ]
+        rebuilt = mill.run(lambda client: client.reindex(base, [sent[0]["id"]]))
+        assert rebuilt["rootIds"] == [sent[0]["id"]]
+        found = mill.run(lambda client: client.search("wheel is broken", [base]))["hits"]
+        assert found[0]["itemId"] == sent[0]["id"]  # the version before answers until the new one is whole
+
+        mill.run(lambda client: client.delete(base, [added[0]["id"]]))
+        left = mill.run(lambda client: client.items(base, parentId="*"))
+        assert [item["title"] for item in left] == ["letter.txt"]
+        with pytest.raises(Refused) as refused:
+            mill.run(lambda client: client.item(hit["itemId"]))
+        assert (refused.value.code, refused.value.status) == ("item_not_found", 404)
+        assert mill.call("GET", "/health/invariants") == {"violations": []}

@@ -1,0 +1,90 @@
+"""Every command that ends by itself speaks JSON; the others are named, with the reason."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import typer.main
+from typer.testing import CliRunner
+
+from gristmill.cli.main import cli
+from tests.process import environment
+
+WITHOUT = {
+    "serve": "runs until it is stopped; its log is JSON (`log_format`)",
+    "worker": "runs until it is stopped; its log is JSON (`log_format`)",
+    "mcp": "speaks the Model Context Protocol, which is JSON",
+}
+
+
+def leaves(name: str, command: Any) -> dict[str, Any]:
+    """Every command that does something, by what is typed."""
+    below = getattr(command, "commands", None)
+    if below is None:
+        return {name: command}
+    return {
+        typed: one
+        for word, part in below.items()
+        for typed, one in leaves(f"{name} {word}".strip(), part).items()
+    }
+
+
+def test_every_command_takes_json_or_has_a_reason_not_to() -> None:
+    found = leaves("", cast(Any, typer.main.get_command(cli)))
+    assert len(found) >= 17
+    without = {
+        name for name, command in found.items() if not any("--json" in one.opts for one in command.params)
+    }
+    assert without == set(WITHOUT)
+
+
+class Typed:
+    """Commands, typed in this process."""
+
+    def __init__(self, env: dict[str, str]) -> None:
+        self._env = env
+
+    def __call__(self, *words: str, code: int = 0) -> Any:
+        done = CliRunner().invoke(cli, [*words, "--json"], env=self._env)
+        assert done.exit_code == code, (words, done.output, done.exception)
+        return json.loads(done.stdout)
+
+
+@pytest.fixture
+def typed(data_dir: Path, cache_dir: Path, database_url: str, monkeypatch: pytest.MonkeyPatch) -> Typed:
+    env = environment(data_dir, cache_dir, database_url=database_url)
+    return Typed({name: value for name, value in env.items() if name.startswith("GRISTMILL_")})
+
+
+def test_what_commands_print_as_json_is_one_document_and_nothing_else(typed: Typed, tmp_path: Path) -> None:
+    added = typed("add", "notes", "--note", "The wheel turns.", "--wait")
+    assert [item["status"] for item in added["ended"]] == ["completed"]
+    refused = typed("add", "notes", str(tmp_path / "nothing-there"), code=1)
+    assert [entry["error"]["code"] for entry in refused["failed"]] == ["source_gone"]
+    (base,) = typed("status")
+    assert (base["name"], base["itemCounts"], base["queue"]["queueSize"]) == ("notes", {"completed": 1}, 0)
+    assert typed("search", "notes", "wheel")["hits"][0]["text"] == "The wheel turns."
+    rebuilt = typed("reindex", "notes", "--wait")
+    assert [item["status"] for item in rebuilt["ended"]] == ["completed"]
+    assert {finding["what"] for finding in typed("doctor")} >= {"settings", "disk", "database", "embedder"}
+    assert typed("connector", "list") == []
+    secret = typed("keys", "create", "one")["key"]
+    assert typed("keys", "revoke", "one") == {"revoked": secret[:11]}
+    assert typed("audit")[0]["method"] == "DELETE"
+
+
+def test_shells_complete_commands() -> None:
+    gristmill = Path(sys.executable).with_name("gristmill")
+    script = subprocess.run(
+        ["bash", "-c", f"{gristmill} --show-completion; true"], capture_output=True, text=True, timeout=60
+    )
+    assert "complete" in script.stdout, script.stderr
+    asked = {"_GRISTMILL_COMPLETE": "complete_bash", "COMP_WORDS": "gristmill se", "COMP_CWORD": "1"}
+    done = subprocess.run(
+        [gristmill], env={**os.environ, **asked}, capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout.split() == ["serve", "search"]

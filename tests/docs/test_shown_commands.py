@@ -1,0 +1,118 @@
+"""Every command that a page shows is run here or in `test_readme.py`, or is on the list below with the reason why not.
+
+What is not run is looked at as far as it goes: a `gristmill` command is taken apart by the command itself, and files exist.
+"""
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import typer.main
+
+from gristmill.cli.main import cli
+from tests.docs.pages import ROOT, blocks, pages
+from tests.process import environment, served
+
+# The beginnings of commands that are not run.
+NOT_RUN = {
+    "pip install uv": "sets the machine up; CI begins with it",
+    "./check": "runs this very suite",
+    "rm -f uv.lock": "asks the package index for everything anew",
+    "uv run python -m bench.": "takes minutes, and wants a folder to measure with",
+    "uv run python bench/": "takes minutes, and wants a folder to measure with",
+    "uv run --group bench": "takes minutes, and the packages of others",
+    "uv run pytest tests/operations/test_large.py": "is part of this very suite",
+    "gristmill connector add": "speaks to a service of others",
+    "gristmill sync work --wait": "speaks to a service of others",
+    "python3 -m venv /opt": "changes the machine",
+    "useradd": "changes the machine",
+    "cp deploy/": "changes the machine",
+    "systemctl": "changes the machine",
+    'echo "POSTGRES_PASSWORD': "changes the checkout",
+    "docker compose": "there is no container engine where the tests run",
+}
+RUN = ("curl -F files=@stones.md", "gristmill --install-completion")
+
+
+def shown() -> list[str]:
+    """Every command of a shell block, lines that go on put together. The README's console is run by `test_readme.py`."""
+    found: list[str] = []
+    for page in pages():
+        for block in blocks(page.read_text(encoding="utf-8")):
+            if block.language in ("sh", "bash", "shell"):
+                found += [line for line in block.text.replace("\\\n", " ").splitlines() if line.strip()]
+            elif block.language == "console":
+                assert page.name == "README.md", f"{page}: nobody runs this console"
+    return found
+
+
+def test_every_command_is_run_or_has_a_reason_not_to() -> None:
+    lines = shown()
+    assert len(lines) > 20
+    for line in lines:
+        assert line.startswith((*NOT_RUN, *RUN)), line
+    for beginning in (*NOT_RUN, *RUN):
+        assert any(line.startswith(beginning) for line in lines), f"no page shows {beginning}"
+    assert len(NOT_RUN) <= 15
+
+
+@pytest.mark.parametrize("line", [line for line in shown() if "gristmill " in line])
+def test_the_command_takes_what_is_shown(line: str) -> None:
+    words = shlex.split(line)
+    place = next((n for n, word in enumerate(words) if word.rpartition("/")[2] == "gristmill"), None)
+    if place is None or words[place - 1 : place] == ["install"] or words[place + 1 :] == []:
+        return  # the package or the user of that name
+    command = cast(Any, typer.main.get_command(cli))
+    rest = words[place + 1 :]
+    while rest and hasattr(command, "commands") and rest[0] in command.commands:
+        command, rest = command.commands[rest[0]], rest[1:]
+    if not rest or not rest[0].endswith("-completion"):
+        command.make_context("gristmill", rest).close()
+
+
+def test_what_is_not_run_names_files_that_are_there() -> None:
+    for line in shown():
+        for module in re.findall(r"-m (bench\.\w+)", line):
+            place = ROOT / module.replace(".", "/")
+            assert place.is_dir() or place.with_suffix(".py").is_file(), line
+        for path in re.findall(r"(?<![\w/])(?:bench|deploy|tests)/[\w@./-]+", line):
+            assert (ROOT / path).exists() or path == "deploy/.env", line
+
+
+def test_uploads_by_curl_are_taken(
+    database_url: str, data_dir: Path, cache_dir: Path, tmp_path: Path
+) -> None:
+    curl = shutil.which("curl")
+    if curl is None:
+        pytest.skip("there is no curl here")
+    (line,) = [line for line in shown() if line.startswith("curl -F files=@stones.md")]
+    (tmp_path / "stones.md").write_text("# Stones\n\nThey are dressed in spring.")
+    (tmp_path / "grain.txt").write_text("Boats bring it on Tuesdays.")
+    env = environment(data_dir, cache_dir, database_url=database_url)
+    with served(env, log=tmp_path / "log") as server, server.client() as client:
+        base = client.post("/api/knowledge-bases", json={"name": "b"}).json()["id"]
+        url = f"{server.url}/api/knowledge-bases/{base}/files"
+        words = [url if word.startswith("http") else word for word in shlex.split(line)]
+        done = subprocess.run(
+            [curl, "-sS", *words[1:]], cwd=tmp_path, capture_output=True, text=True, timeout=60
+        )
+        assert '"stones.md"' in done.stdout, done.stdout + done.stderr
+        assert '"failed":[]' in done.stdout
+
+
+def test_completion_is_installed_where_the_shell_looks(tmp_path: Path) -> None:
+    gristmill = Path(sys.executable).with_name("gristmill")
+    done = subprocess.run(
+        ["bash", "-c", f"{gristmill} --install-completion; true"],
+        env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert "installed" in done.stdout, done.stderr
+    assert "gristmill" in (tmp_path / ".bashrc").read_text()

@@ -1,0 +1,88 @@
+"""The files of `deploy/` name commands, settings and paths that exist. Images can't be built where the tests run."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import typer.main
+import yaml
+
+from gristmill.cli.main import cli
+from gristmill.settings import PREFIX, Settings
+from tests.docs.pages import ROOT
+
+DEPLOY = ROOT / "deploy"
+KNOWN = {PREFIX + name.upper() for name in Settings.model_fields}
+
+
+def compose() -> dict[str, Any]:
+    return yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+
+
+def accepted(words: list[str]) -> None:
+    """A command line that the command itself takes apart without a complaint; it is not run."""
+    assert words[0].rpartition("/")[2] == "gristmill"
+    group = cast(Any, typer.main.get_command(cli))
+    command = group.commands[words[1]]
+    command.make_context(words[1], words[2:], resilient_parsing=False).close()
+
+
+def test_compose_runs_commands_and_sets_settings_that_exist() -> None:
+    services = compose()["services"]
+    assert set(services) == {"db", "server", "worker"}
+    for name in ("server", "worker"):
+        accepted(services[name]["command"])
+        assert set(services[name]["environment"]) <= KNOWN, name
+        dockerfile = services[name]["build"]["dockerfile"]
+        assert (ROOT / dockerfile).is_file()
+    given = services["worker"]["environment"] | {"GRISTMILL_DATABASE_URL": "postgresql://x"}
+    Settings.model_validate({key.removeprefix(PREFIX).lower(): value for key, value in given.items()})
+    assert "pgvector" in services["db"]["image"]
+
+
+def test_everybody_who_is_composed_has_the_same_database_and_the_same_uploads() -> None:
+    services = compose()["services"]
+    assert services["server"]["volumes"] == services["worker"]["volumes"]
+    urls = {services[name]["environment"]["GRISTMILL_DATABASE_URL"] for name in ("server", "worker")}
+    assert len(urls) == 1
+    assert urls.pop().endswith("@db/gristmill")
+
+
+def test_the_image_copies_what_is_there_and_runs_a_command_that_exists() -> None:
+    text = (DEPLOY / "Dockerfile").read_text()
+    for line in re.findall(r"^COPY (?!--from)(.+)$", text, re.MULTILINE):
+        for source in line.split()[:-1]:
+            assert (ROOT / source).exists(), source
+    assert set(re.findall(r"GRISTMILL_\w+", text)) <= KNOWN
+    (words,) = re.findall(r"^CMD (\[.+\])$", text, re.MULTILINE)
+    accepted(yaml.safe_load(words))
+    assert "\nUSER gristmill\n" in text
+
+
+@pytest.mark.parametrize("name", ["gristmill.service", "gristmill-worker@.service"])
+def test_units_start_a_command_that_exists_with_settings_that_exist(name: str) -> None:
+    text = (DEPLOY / name).read_text()
+    (started,) = re.findall(r"^ExecStart=(.+)$", text, re.MULTILINE)
+    accepted(started.split())
+    assert (
+        set(re.findall(r"GRISTMILL_[A-Z_]+(?==/|=\w)", text.partition("[Service]")[2])) - {"GRISTMILL_NAME"}
+        <= KNOWN
+    )
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd here")
+@pytest.mark.parametrize("name", ["gristmill.service", "gristmill-worker@.service"])
+def test_systemd_finds_nothing_wrong_with_the_units(name: str, tmp_path: Path) -> None:
+    here = str(Path(sys.executable).with_name("gristmill"))
+    text = (DEPLOY / name).read_text().replace("/opt/gristmill/bin/gristmill", here)
+    unit = tmp_path / name.replace("@.", "@1.")
+    unit.write_text(text)
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(unit)], capture_output=True, text=True, timeout=60
+    )
+    about = [line for line in done.stderr.splitlines() if unit.name in line]
+    assert about == [], done.stderr

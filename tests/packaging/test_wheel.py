@@ -1,0 +1,60 @@
+"""The wheel is built, installed into an empty environment from the package index alone, and runs."""
+
+import re
+import shutil
+import subprocess
+import tempfile
+import tomllib
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import ROOT
+from tests.process import environment
+
+pytestmark = pytest.mark.skipif(shutil.which("uv") is None, reason="uv builds and installs it")
+
+
+def run(*words: str, env: dict[str, str] | None = None) -> str:
+    done = subprocess.run(words, capture_output=True, text=True, timeout=240, env=env, cwd="/")
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+@pytest.fixture
+def folder() -> Generator[Path]:
+    """One that everybody may read: as root, PostgreSQL is run by another user, from the environment."""
+    with tempfile.TemporaryDirectory(prefix="gristmill-wheel-") as made:
+        Path(made).chmod(0o755)
+        yield Path(made)
+
+
+def test_the_wheel_installs_into_an_empty_environment_and_serves(
+    data_dir: Path, cache_dir: Path, folder: Path
+) -> None:
+    run("uv", "build", "-q", "--wheel", "-o", str(folder), str(ROOT))
+    (wheel,) = folder.glob("*.whl")
+    place = folder / "venv"
+    run("uv", "venv", "-q", "--python", "3.11", str(place))
+    pins = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["uv"]["constraint-dependencies"]
+    (folder / "pins").write_text("\n".join(pins))
+    python = str(place / "bin" / "python")
+    run("uv", "pip", "install", "-q", "--python", python, "-c", str(folder / "pins"), str(wheel))
+    gristmill = str(place / "bin" / "gristmill")
+    env = environment(data_dir, cache_dir, port="0")
+    assert re.fullmatch(r"gristmill \d+\.\d+\.\d+\n", run(gristmill, "--version", env=env))
+    with (folder / "log").open("w") as log:
+        server = subprocess.Popen(
+            [gristmill, "serve"], env=env, stdout=subprocess.PIPE, stderr=log, text=True
+        )
+    assert server.stdout is not None
+    with server.stdout:
+        try:
+            assert "ready at http://" in server.stdout.readline(), (folder / "log").read_text()
+            note = "The miller dresses both stones every spring."
+            assert "1 of 1 searchable" in run(gristmill, "add", "notes", "--note", note, "--wait", env=env)
+            assert note in run(gristmill, "search", "notes", "sharpen a millstone", env=env)
+        finally:
+            server.terminate()
+            assert server.wait(30) == 0

@@ -1,0 +1,71 @@
+"""The retrievers, with the real frameworks, against a real server."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+
+import pytest
+from langchain_core.runnables import RunnableLambda
+from pydantic import SecretStr
+
+from gristmill import app
+from gristmill.client import Client, Refused
+from gristmill.retrievers import langchain, llama_index
+from tests.serving import serving
+
+
+@dataclass(frozen=True)
+class Place:
+    url: str
+    base: str
+    item: str
+
+
+@pytest.fixture
+async def place(mill: app.Gristmill) -> AsyncGenerator[Place]:
+    async with serving(mill) as url, Client(url) as client:
+        base = (await client.create_base("mill"))["id"]
+        notes = ["# Drive\n\nThe wheel is driven by the river.", "The miller sleeps at night."]
+        added = await client.add(base, [{"type": "note", "content": note} for note in notes])
+        await client.wait(base, [item["id"] for item in added["created"]])
+        yield Place(url, base, added["created"][0]["id"])
+
+
+def cited(found: Sequence[dict[str, object]], place: Place) -> None:
+    first = found[0]
+    assert (first["item_id"], first["base_id"], first["title"]) == (place.item, place.base, "Drive")
+    assert first["headings"] == ["Drive"]
+    assert {"url", "path", "page", "start", "end", "score", "version", "chunk_id"} <= first.keys()
+
+
+async def test_langchain_gets_documents_with_citations_both_ways(place: Place) -> None:
+    retriever = langchain.GristmillRetriever(url=place.url, base_ids=[place.base], limit=1)
+    for found in (
+        await retriever.ainvoke("wheel driven river"),
+        await asyncio.to_thread(retriever.invoke, "wheel driven river"),
+    ):
+        assert len(found) == 1
+        assert "driven by the river" in found[0].page_content
+        cited([document.metadata for document in found], place)
+    chain = retriever | RunnableLambda(len)
+    assert await chain.ainvoke("wheel") == 1
+
+
+async def test_llama_index_gets_nodes_with_citations_both_ways(place: Place) -> None:
+    retriever = llama_index.GristmillRetriever(place.url, base_ids=[place.base], limit=1, mode="text")
+    for found in (
+        await retriever.aretrieve("wheel driven river"),
+        await asyncio.to_thread(retriever.retrieve, "wheel driven river"),
+    ):
+        assert len(found) == 1
+        assert found[0].score is not None
+        assert "driven by the river" in found[0].text
+        cited([node.metadata for node in found], place)
+
+
+async def test_what_the_server_refuses_is_raised_and_the_key_is_not_shown(place: Place) -> None:
+    retriever = langchain.GristmillRetriever(url=place.url, key=SecretStr("gm_wrong"))
+    with pytest.raises(Refused) as refused:
+        await retriever.ainvoke("wheel")
+    assert refused.value.code == "bad_key"
+    assert "gm_wrong" not in repr(retriever)
