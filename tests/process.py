@@ -46,11 +46,11 @@ def environment(data_dir: Path, cache_dir: Path, **settings: str) -> dict[str, s
 
 
 @contextmanager
-def served(env: Mapping[str, str], *, log: Path) -> Generator[Served]:
-    """`gristmill serve` on a free port, ready; killed at the end if it still runs. Its log goes to `log`."""
+def served(env: Mapping[str, str], *, log: Path, port: str = "0") -> Generator[Served]:
+    """`gristmill serve` on a free port, or this one, ready; killed at the end if it still runs. Its log goes to `log`."""
     with log.open("a") as stderr:
         process = subprocess.Popen(
-            [sys.executable, "-m", "gristmill", "serve", "--port", "0"],
+            [sys.executable, "-m", "gristmill", "serve", "--port", port],
             env=dict(env),
             stdout=subprocess.PIPE,
             stderr=stderr,

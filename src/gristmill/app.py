@@ -23,7 +23,7 @@ from gristmill.connectors.sync import Synchroniser
 from gristmill.db import Database, embedded
 from gristmill.db.listen import Listener
 from gristmill.db.migrate import migrate
-from gristmill.doors import api
+from gristmill.doors import api, ui
 from gristmill.embedding import Embedder, Embedders
 from gristmill.errors import GristmillError, SetupError
 from gristmill.events import Broadcaster
@@ -161,7 +161,7 @@ async def running(
             originals,
             searcher,
             context,
-            api.create(context),
+            api.create(context, ui.Pages),
             broadcaster,
             tools,
             worker,

@@ -148,7 +148,7 @@ async def test_filters_leave_out_the_rest_and_the_place_moves_on_all_the_same(
 async def test_updates_of_items_come_without_a_place_and_end_in_the_newest_state(
     http: httpx.AsyncClient, url: str
 ) -> None:
-    """S4-38: an item is told at most once in 300 ms, and its last state always."""
+    """S4-38: the changes of an item between two looks are told as one, and its last state always."""
     base, other = await new_base(http), await new_base(http, "two")
     async with stream(url, baseId=base, types="item") as followed:
         await followed.opened()

@@ -294,7 +294,7 @@ async def test_deleted_items_are_hidden_from_the_answer_on(hand: Hand, base: Bas
     async with hand.db.connection() as tx:
         assert await catalog.list_items(tx, base.id, limit=9, everywhere=True) == []
         assert await catalog.find_item(tx, items["a.md"].id) is None
-        assert await catalog.count_items(tx, [base.id]) == {base.id: {}}
+        assert (await catalog.figures(tx, [base.id]))[base.id].items == {}
     key = DeleteSubtree(base.id, (items["docs"].id,)).key()
     assert key == f"knowledge:{base.id}:{items['docs'].id}:delete"
     assert await hand.fetch("select id, key from job") == [(accepted.job_id, key)]

@@ -25,6 +25,7 @@ from gristmill.catalog.assets import (
     show_assets,
 )
 from gristmill.catalog.base import Base, BaseId, OnRestart, Reuse
+from gristmill.catalog.browse import Figures, Shown, Wanted, figures, window
 from gristmill.catalog.conversions import (
     ConversionRow,
     drop_conversions,
@@ -90,7 +91,6 @@ from gristmill.catalog.store import (
     blobs_of,
     changes,
     changes_mark,
-    count_items,
     doom_base,
     drop_base,
     find_alike,
@@ -154,6 +154,7 @@ __all__ = [
     "ContentPart",
     "ConversionRow",
     "EmbeddedDocument",
+    "Figures",
     "Item",
     "ItemId",
     "ItemStatus",
@@ -167,11 +168,13 @@ __all__ = [
     "Reopened",
     "Reuse",
     "Same",
+    "Shown",
     "ShownAsset",
     "Unanalysed",
     "Unrested",
     "Viewer",
     "WaitingAsset",
+    "Wanted",
     "Whole",
     "abandon",
     "add_assets",
@@ -187,7 +190,6 @@ __all__ = [
     "changes_mark",
     "children_of",
     "complete_contents",
-    "count_items",
     "doom_base",
     "doom_blobs",
     "doom_due_names",
@@ -197,6 +199,7 @@ __all__ = [
     "drop_progress",
     "embedded_elsewhere",
     "embedded_in",
+    "figures",
     "find_alike",
     "find_any_base",
     "find_base",
@@ -277,4 +280,5 @@ __all__ = [
     "unused_blobs",
     "want_anew",
     "whole_content",
+    "window",
 ]

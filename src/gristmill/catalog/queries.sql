@@ -93,12 +93,15 @@ set local lock_timeout = '500ms';
 -- Removes a base without items and, by trigger, its partition.
 delete from base where id = %(id)s;
 
--- name: item_counts
--- Items of bases that eyes see, by status; what is being deleted does not count.
-select i.base_id, i.status, count(*)::int as count
+-- name: base_figures
+-- Items of bases that eyes see, by status and whether they are leaves, with their chunks and how far they are in sum.
+select i.base_id, i.status, i.type <> all (%(containers)s::text[]) as is_leaf, count(*)::int as count,
+       coalesce(sum(i.chunk_count), 0)::bigint as chunks, max(i.updated_at) as changed_at,
+       sum(case when i.status in ('completed', 'failed') then 100 else least(coalesce(p.percent, 0), 99) end)::float as percent
   from item i join base b on b.id = i.base_id left join item o on o.id = i.acl_from
+  left join progress p on p.item_id = i.id and p.version = i.wanted_version and i.status not in ('completed', 'failed')
  where i.base_id = any (%(bases)s) and i.status <> 'deleting' and item_seen(%(eyes)s::text[], i.acl_from, o.acl, b.acl)
- group by i.base_id, i.status;
+ group by 1, 2, 3;
 
 -- name: insert_items
 -- Files items; what already failed is filed with its error. Without a cause, they have their parent's.
@@ -204,6 +207,63 @@ select i.id, i.base_id, i.parent_id, i.type, i.title, i.status, i.error_code, i.
    and (%(title)s::text is null or strpos(lower(i.title), lower(%(title)s)) > 0)
    and (%(after)s::uuid is null or i.id > %(after)s)
  order by i.id limit %(limit)s;
+
+-- name: tree_window
+-- A window of the children of one item, of the roots, or, flat, of all that fits: each branch by the index that is its own.
+with chosen as (
+    select i.id from item i join base b on b.id = i.base_id left join item o on o.id = i.acl_from
+     where not %(flat)s and %(parent)s::uuid is null and i.base_id = %(base)s and i.parent_id is null
+       and i.status <> 'deleting' and item_seen(%(eyes)s::text[], i.acl_from, o.acl, b.acl)
+    union all
+    select i.id from item i join base b on b.id = i.base_id left join item o on o.id = i.acl_from
+     where not %(flat)s and i.base_id = %(base)s and i.parent_id = %(parent)s::uuid
+       and i.status <> 'deleting' and item_seen(%(eyes)s::text[], i.acl_from, o.acl, b.acl)
+    union all
+    select i.id from item i join base b on b.id = i.base_id left join item o on o.id = i.acl_from
+     where %(flat)s and i.base_id = %(base)s and i.status <> 'deleting'
+       and (%(statuses)s::text[] is null or i.status = any (%(statuses)s::text[]))
+       and (%(ids)s::uuid[] is null or i.id = any (%(ids)s::uuid[]))
+       and (%(title)s::text is null or strpos(lower(i.title), lower(%(title)s)) > 0)
+       and not (%(leaves)s and i.type in ('directory', 'sitemap', 'connector'))
+       and item_seen(%(eyes)s::text[], i.acl_from, o.acl, b.acl)
+    order by 1 offset %(offset)s limit %(limit)s)
+select i.id, i.base_id, i.parent_id, i.type, i.title, i.status, i.error_code, i.error_message, i.warnings, i.source,
+       i.size_bytes, i.wanted_version, i.live_version, i.chunk_count, i.left_out, i.created_at, i.updated_at, i.acl, i.metadata,
+       case when i.status = 'completed' then null
+            when i.type in ('directory', 'sitemap', 'connector') then item_progress(i.id)
+            else (select p.percent from progress p where p.item_id = i.id and p.version = i.wanted_version) end as percent,
+       case when i.status not in ('completed', 'failed') then
+            (select p.note from progress p where p.item_id = i.id and p.version = i.wanted_version) end as waiting_for,
+       item_acl_as_of(i) as acl_as_of,
+       (select count(*)::int from item c left join item o on o.id = c.acl_from
+         where c.parent_id = i.id and c.status <> 'deleting'
+           and item_seen(%(eyes)s::text[], c.acl_from, o.acl, b.acl)) as child_count,
+       case when i.parent_id is null then '{}' else array(
+           with recursive up(title, parent_id, acl_from, height) as (
+               select a.title, a.parent_id, a.acl_from, 1 from item a where a.id = i.parent_id
+               union all
+               select a.title, a.parent_id, a.acl_from, u.height + 1 from up u join item a on a.id = u.parent_id)
+           select u.title from up u left join item o on o.id = u.acl_from
+            where item_seen(%(eyes)s::text[], u.acl_from, o.acl, b.acl) order by u.height desc) end as path
+  from chosen join item i on i.id = chosen.id join base b on b.id = i.base_id
+ order by i.id;
+
+-- name: tree_total
+-- How many items such a window can be moved over.
+select (
+    select count(*) from item i join base b on b.id = i.base_id left join item o on o.id = i.acl_from
+     where not %(flat)s and %(parent)s::uuid is null and i.base_id = %(base)s and i.parent_id is null
+       and i.status <> 'deleting' and item_seen(%(eyes)s::text[], i.acl_from, o.acl, b.acl)) + (
+    select count(*) from item i join base b on b.id = i.base_id left join item o on o.id = i.acl_from
+     where not %(flat)s and i.base_id = %(base)s and i.parent_id = %(parent)s::uuid
+       and i.status <> 'deleting' and item_seen(%(eyes)s::text[], i.acl_from, o.acl, b.acl)) + (
+    select count(*) from item i join base b on b.id = i.base_id left join item o on o.id = i.acl_from
+     where %(flat)s and i.base_id = %(base)s and i.status <> 'deleting'
+       and (%(statuses)s::text[] is null or i.status = any (%(statuses)s::text[]))
+       and (%(ids)s::uuid[] is null or i.id = any (%(ids)s::uuid[]))
+       and (%(title)s::text is null or strpos(lower(i.title), lower(%(title)s)) > 0)
+       and not (%(leaves)s and i.type in ('directory', 'sitemap', 'connector'))
+       and item_seen(%(eyes)s::text[], i.acl_from, o.acl, b.acl));
 
 -- name: set_acl
 -- Gives an item a list of its own, or with null the one above it.

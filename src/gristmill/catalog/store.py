@@ -157,23 +157,6 @@ async def drop_base(tx: Tx, base_id: BaseId) -> None:
     await queries.run(tx, "drop_base", id=base_id)
 
 
-@dataclass(frozen=True)
-class _Count:
-    base_id: BaseId
-    status: str
-    count: int
-
-
-async def count_items(
-    tx: Tx, bases: Sequence[BaseId], viewer: Viewer = ADMIN
-) -> dict[BaseId, dict[str, int]]:
-    """Items that these eyes see by status, for each of the bases."""
-    found: dict[BaseId, dict[str, int]] = {base_id: {} for base_id in bases}
-    for row in await queries.many(tx, _Count, "item_counts", bases=list(bases), eyes=viewer.eyes):
-        found[row.base_id][row.status] = row.count
-    return found
-
-
 # ── items: filing ────────────────────────────────────────────────────────────────────────────────────────
 
 

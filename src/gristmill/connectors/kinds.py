@@ -45,6 +45,13 @@ class Tools:
             None if given is None else json.dumps(_told(given)),
         )
 
+    def forms(self) -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
+        """The JSON schemas of each kind's configuration and credentials."""
+        return {
+            name: (kind.config.model_json_schema(), kind.credentials.model_json_schema())
+            for name, kind in KINDS.items()
+        }
+
     async def check(self, kind: str, config: dict[str, Any], credentials: str) -> str:
         """Ask the tool who the credentials are."""
         found = self.kind(kind)

@@ -29,6 +29,13 @@ select seq, org_id, place, base_id, type, subject, cause, data, at from event
    and (%(types)s::text[] is null or type = any (%(types)s))
  order by place limit %(limit)s;
 
+-- name: events_before
+-- Events of an organisation before a place in its order, newest first.
+select seq, org_id, place, base_id, type, subject, cause, data, at from event
+ where org_id = %(org)s and place > %(after)s and place < %(before)s and (%(base)s::uuid is null or base_id = %(base)s)
+   and (%(types)s::text[] is null or type = any (%(types)s))
+ order by place desc limit %(limit)s;
+
 -- name: news
 -- Events of all organisations after a number.
 select seq, org_id, place, base_id, type, subject, cause, data, at from event

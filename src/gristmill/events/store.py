@@ -105,14 +105,16 @@ async def read(
     *,
     after: int,
     limit: int,
+    before: int | None = None,
     types: Sequence[str] | None = None,
     base_id: UUID | None = None,
 ) -> list[Recorded]:
-    """Events of an organisation after a place in its order."""
+    """Events of an organisation after a place in its order; with `before`, those in between, newest first."""
     return await queries.many(
         tx,
         Recorded,
-        "events",
+        "events" if before is None else "events_before",
+        **({} if before is None else {"before": before}),
         org=org,
         after=after,
         limit=limit,

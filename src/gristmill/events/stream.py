@@ -1,7 +1,8 @@
 """Following along: one broadcaster a process reads what is new, once, and hands it to everybody who follows.
 
     a notification, or a second     put in order → read what is new → one batch for all
-    300 ms, if items are wanted     which items changed → their newest state → one batch for all
+    75 ms, if items are wanted      which items changed → their newest state → one batch for all
+                                    (300 ms while none does and no event comes)
 
 Batches are shared: each is written for the wire once per filter, whatever the number of followers. A follower's queue is
 bounded. Who falls behind is served from the table again, from the event it has got to; who takes nothing for a while is
@@ -36,7 +37,8 @@ ITEM = "item"  # the type by which updates of items are asked for
 HEARTBEAT = timedelta(seconds=15)
 MOST_FOLLOWERS = 1_000
 POLL = timedelta(seconds=1)
-ITEMS_EVERY = timedelta(milliseconds=300)
+ITEMS_EVERY = timedelta(milliseconds=75)  # while something changes: what is written is seen within 150 ms
+ITEMS_AT_REST = timedelta(milliseconds=300)
 _REST = timedelta(milliseconds=50)  # between two rounds: many commits are one batch
 _SOON = timedelta(milliseconds=20)  # another puts events in order at this moment
 _EARLY = 0.005  # a timer may end a little before its time
@@ -152,7 +154,7 @@ class Broadcaster:
         self._head = 0
         self._places: dict[OrgId, int] = {}
         self._soon = False
-        self._items_at = 0.0
+        self._items_at, self._items_every = 0.0, ITEMS_AT_REST
         self._mark: datetime | None = None
         self._shown: dict[ItemId, datetime] = {}
         self._outage = Outage(log, "the database")
@@ -304,6 +306,7 @@ class Broadcaster:
 
     async def _look(self) -> None:
         self._soon = not await put_in_order(self._db)
+        looked_at = self._items_at - self._items_every.total_seconds()
         while True:
             async with self._db.connection() as tx:
                 found = await store.news(tx, after=self._head, limit=_PAGE)
@@ -312,15 +315,19 @@ class Broadcaster:
                 places = {event.org_id: event.place for event in found}
                 self._places |= places
                 self._tell(Batch(self._head, found, places=places))
+                # What happens changes items: they are looked at as soon as they may be.
+                self._items_at = min(self._items_at, looked_at + ITEMS_EVERY.total_seconds())
             if len(found) < _PAGE:
                 break
         watched = [follower.wanted for follower in self._followers if follower.wanted.items]
         if watched and _now() > self._items_at - _EARLY:
-            self._items_at = _now() + ITEMS_EVERY.total_seconds()
             bases = {wanted.base_id for wanted in watched}
-            await self._look_at_items(None if None in bases else [base for base in bases if base is not None])
+            named = None if None in bases else [base for base in bases if base is not None]
+            changed = await self._look_at_items(named)
+            self._items_every = ITEMS_EVERY if changed else min(2 * self._items_every, ITEMS_AT_REST)
+            self._items_at = _now() + self._items_every.total_seconds()
 
-    async def _look_at_items(self, bases: Sequence[UUID] | None) -> None:
+    async def _look_at_items(self, bases: Sequence[UUID] | None) -> bool:
         async with self._db.connection() as tx:
             mark = await catalog.changes_mark(tx)
             since, self._mark = self._mark or mark, mark
@@ -328,7 +335,7 @@ class Broadcaster:
             fresh = [one for one in changed if self._shown.get(one.id) != one.updated_at]
             self._shown = {one.id: one.updated_at for one in changed if one.updated_at >= mark}
             if not fresh:
-                return
+                return False
             found = await catalog.find_bases(tx, list({one.base_id for one in fresh}))
             owners: dict[UUID, OrgId] = {base.id: base.org_id for base in found.values()}
             if len(fresh) > _MOST_ITEMS:
@@ -336,6 +343,7 @@ class Broadcaster:
             else:
                 items = await catalog.find_items(tx, [one.id for one in fresh])
                 self._tell(Batch(self._head, items=items, owners=owners))
+        return True
 
     def _tell(self, batch: Batch) -> None:
         concerned: dict[Filter, bool] = {}

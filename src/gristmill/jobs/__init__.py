@@ -2,6 +2,8 @@
 
 from gristmill.jobs.enqueue import enqueue
 from gristmill.jobs.job import Band, Done, Enqueued, Job, JobId, NewJob, Outcome, Snooze, Work
+from gristmill.jobs.lanes import MOST as MOST_LANES
+from gristmill.jobs.lanes import Lane, WorkerRow, find_lanes, find_workers, is_paused, pause, throughput
 from gristmill.jobs.queue import Queue, QueueLimits, check_room, is_full, look
 from gristmill.jobs.schedule import Schedule, next_time, put_schedules, remove_schedules
 from gristmill.jobs.store import (
@@ -33,6 +35,7 @@ from gristmill.jobs.store import (
 from gristmill.jobs.worker import Handler, Limits, Worker
 
 __all__ = [
+    "MOST_LANES",
     "Band",
     "Cancelled",
     "Count",
@@ -41,6 +44,7 @@ __all__ = [
     "Handler",
     "Job",
     "JobId",
+    "Lane",
     "Limits",
     "NewJob",
     "Outcome",
@@ -51,6 +55,7 @@ __all__ = [
     "Snooze",
     "Work",
     "Worker",
+    "WorkerRow",
     "cancel",
     "cancel_about",
     "cancel_lane",
@@ -66,17 +71,22 @@ __all__ = [
     "fence_all",
     "find_job",
     "find_jobs",
+    "find_lanes",
+    "find_workers",
     "hurry",
     "is_full",
+    "is_paused",
     "load_result",
     "look",
     "next_time",
     "others_run",
     "own_lane",
     "owner",
+    "pause",
     "progressed",
     "put_schedules",
     "remove_schedules",
     "revive",
     "save_result",
+    "throughput",
 ]

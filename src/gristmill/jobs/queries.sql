@@ -118,7 +118,7 @@ select job_return(array(select id from job where id = any (%(ids)s::uuid[]) and 
 -- One statement renews every lease of a worker; no row when the worker was declared gone.
 update worker set beat_at = clock_now(), lease_until = clock_now() + %(lease)s::interval where id = %(worker)s returning id;
 
--- name: workers
+-- name: living_workers
 -- How many workers are believed to live.
 select count(*)::int from worker where lease_until > clock_now();
 
@@ -237,3 +237,44 @@ select e.id from fired f, job_enqueue(
     json_build_array(json_build_object('kind', f.kind, 'lane', f.lane, 'band', f.band, 'workload', 0, 'key', f.key,
                                        'subject', f.subject, 'payload', f.payload, 'attempts', f.max_attempts)),
     1, array[f.lane], case when f.band = 0 then array[f.lane] else '{}'::text[] end) e;
+
+-- name: pause
+-- A lane starts no more jobs, or does so again; one that comes back starts level with the others, and wakes the workers.
+with told as (
+    insert into lane as l (lane, paused) values (%(lane)s, %(paused)s)
+    on conflict (lane) do update
+       set paused = excluded.paused,
+           served = greatest(l.served, (select min(b.served) from lane b where b.busy and not b.paused))
+     where l.paused is distinct from excluded.paused
+    returning lane)
+select pg_notify('job', '') from told where not %(paused)s;
+
+-- name: is_paused
+-- Whether a lane is paused.
+select paused from lane where lane = %(lane)s;
+
+-- name: lanes
+-- Lanes of an organisation with what lives in them, those where most happens first.
+with living as (
+    select j.lane, count(*) filter (where j.state in ('queued', 'delayed'))::int as waiting,
+           count(*) filter (where j.state = 'running')::int as running, count(*) filter (where j.state = 'dead')::int as dead,
+           (array_agg(j.subject order by j.started_at) filter (where j.state = 'running' and j.subject is not null))[1] as subject
+      from job j join owner o on o.lane = j.lane and o.org_id = %(org)s group by j.lane)
+select l.lane, l.paused, l.cap, coalesce(v.waiting, 0) as waiting, coalesce(v.running, 0) as running,
+       coalesce(v.dead, 0) as dead, v.subject
+  from lane l join owner o on o.lane = l.lane and o.org_id = %(org)s left join living v on v.lane = l.lane
+ order by 5 desc, 4 desc, 6 desc, 1 desc limit %(limit)s;
+
+-- name: throughput
+-- Jobs that an organisation's lanes have done lately, by equal steps of time; the last step ends now.
+select h.lane, least(%(steps)s - 1, floor(%(steps)s * extract(epoch from h.finished_at - s.since)
+                     / extract(epoch from %(window)s::interval)))::int as step, count(*)::int as done
+  from (select clock_now() - %(window)s::interval as since) s, job_history h
+  join owner o on o.lane = h.lane and o.org_id = %(org)s
+ where h.finished_at > s.since and h.outcome = 'done' group by 1, 2;
+
+-- name: workers
+-- Every worker, with how much it runs, and whether its lease holds.
+select w.id, w.info, w.started_at, w.beat_at, w.lease_until > clock_now() as alive,
+       (select count(*)::int from job j where j.worker = w.id and j.state = 'running') as running
+  from worker w order by w.started_at, w.id;

@@ -173,7 +173,7 @@ async def leave(tx: Tx, worker: UUID) -> int:
 
 async def count_workers(tx: Tx) -> int:
     """How many workers are believed to live."""
-    return (await queries.values(tx, "workers"))[0]
+    return (await queries.values(tx, "living_workers"))[0]
 
 
 async def beat(tx: Tx, worker: UUID, lease: timedelta) -> bool:

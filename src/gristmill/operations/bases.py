@@ -116,6 +116,7 @@ async def delete(db: Database, base_id: BaseId) -> JobId:
         base = await guards.base_turn(tx, base_id)
         await catalog.doom_base(tx, base.id)
         await jobs.cancel_lane(tx, base.lane)
+        await jobs.pause(tx, base.lane, paused=False)  # else nobody could ever end it
         await faults.point("delete_base.marked")
         (job,) = await jobs.enqueue(tx, NewJob(DeleteBase(base.id), lane=base.lane))
         await events.record(tx, BaseDeleted(base.id, base.name), cause=job.id)

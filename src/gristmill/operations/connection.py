@@ -37,6 +37,10 @@ class Kinds(Protocol):
         """The configuration as it is kept, and the credentials as they are sealed; `Invalid` when one is none."""
         ...
 
+    def forms(self) -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
+        """The JSON schemas of each kind's configuration and credentials."""
+        ...
+
     async def check(self, kind: str, config: dict[str, Any], credentials: str) -> str:
         """Ask the tool who the credentials are; a WorkError when they are refused, or it can't be reached."""
         ...
@@ -65,6 +69,7 @@ class Connector:
     updated_at: datetime
     base_ids: list[BaseId]
     org_id: OrgId = LOCAL
+    next_sync_at: datetime | None = None  # by its schedule
 
     @property
     def lane(self) -> str:

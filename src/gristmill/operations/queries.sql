@@ -191,7 +191,8 @@ returning *, array[]::uuid[] as base_ids;
 -- name: connector
 -- One connector, with the bases that it feeds.
 select c.*, array(select b.base_id from connector_base b join base on base.id = b.base_id and base.status <> 'deleting'
-                   where b.connector_id = c.id order by b.base_id) as base_ids
+                   where b.connector_id = c.id order by b.base_id) as base_ids,
+       (select s.next_at from schedule s where s.name = 'connector:' || c.id) as next_sync_at
   from connector c where c.id = %(id)s;
 
 -- name: lock_connector
@@ -201,7 +202,8 @@ select id from connector where id = %(id)s for no key update;
 -- name: connectors
 -- Connectors of an organisation in the order of their making, after a cursor; of one name, of one base.
 select c.*, array(select b.base_id from connector_base b join base on base.id = b.base_id and base.status <> 'deleting'
-                   where b.connector_id = c.id order by b.base_id) as base_ids
+                   where b.connector_id = c.id order by b.base_id) as base_ids,
+       (select s.next_at from schedule s where s.name = 'connector:' || c.id) as next_sync_at
   from connector c
  where c.org_id = %(org)s
    and (%(after)s::uuid is null or c.id > %(after)s) and (%(name)s::text is null or lower(c.name) = lower(%(name)s))

@@ -1,4 +1,4 @@
-"""Work that was interrupted and waits for a hand: recover it, or dismiss it.
+"""Work that was interrupted and waits for a hand: recover it, or dismiss it; and a base's whole queue, held for a while.
 
 A base that resumes by itself has none. One that parks shows what a stopped or lost worker left, as failed items
 with the code `interrupted`; items that nothing would move on, of which there should be none, are shown too. Killed in the
@@ -7,7 +7,7 @@ middle of many, some portions are recovered or dismissed, and the rest waits on.
 
 from uuid import uuid4
 
-from gristmill import catalog, events
+from gristmill import catalog, events, jobs
 from gristmill.catalog import BaseId, ItemId
 from gristmill.db import Database, Tx
 from gristmill.jobs import Band
@@ -53,3 +53,10 @@ async def dismiss(db: Database, base_id: BaseId) -> int:
         if not found:
             return dismissed
         dismissed += len(found)
+
+
+async def pause(db: Database, base_id: BaseId, *, paused: bool) -> None:
+    """Start none of the base's jobs any more, or start them again; what runs goes on."""
+    async with db.transaction() as tx:
+        base = await guards.base_turn(tx, base_id)
+        await jobs.pause(tx, base.lane, paused=paused)

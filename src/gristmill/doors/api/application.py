@@ -1,7 +1,10 @@
 """The REST application, put together."""
 
+from collections.abc import Callable
+
 from fastapi import Depends, FastAPI
 from fastapi.telemetry import TelemetryConfig
+from starlette.types import ASGIApp
 
 from gristmill import __version__
 from gristmill.doors.api import (
@@ -16,10 +19,13 @@ from gristmill.doors.api import (
     items,
     jobs,
     keys,
+    machine,
     metrics,
     problems,
+    queue,
     schema,
     search,
+    tree,
     webhooks,
 )
 from gristmill.doors.api.authorise import authorise
@@ -32,6 +38,7 @@ from gristmill.doors.api.gate import Gate
 _DOORS = (
     item.router,
     items.router,
+    tree.router,
     search.router,
     bases.router,
     files.router,
@@ -42,13 +49,16 @@ _DOORS = (
     webhooks.router,
     connectors.router,
     connectors.runs,
+    connectors.kinds,
     keys.router,
+    queue.router,
+    machine.router,
 )
 _UNTOLD: TelemetryConfig = {"tracing": False, "metrics": False, "logs": False, "operation_spans": False}
 
 
-def create(context: Context) -> FastAPI:
-    """The application that serves `context`."""
+def create(context: Context, pages: Callable[[ASGIApp], ASGIApp] | None = None) -> FastAPI:
+    """The application that serves `context`; `pages` answer browsers before anybody is asked for a key."""
     app = _bare(context)
     for door in _DOORS:
         app.include_router(door, prefix="/api")
@@ -56,7 +66,7 @@ def create(context: Context) -> FastAPI:
     app.include_router(health.probes)
     app.include_router(metrics.router)
     app.add_api_route("/", _welcome, include_in_schema=False)
-    return _guarded(app, context)
+    return _guarded(app, context, pages)
 
 
 def create_probes(context: Context) -> FastAPI:
@@ -64,7 +74,7 @@ def create_probes(context: Context) -> FastAPI:
     app = _bare(context)
     app.include_router(health.probes)
     app.include_router(metrics.router)
-    return _guarded(app, context)
+    return _guarded(app, context, None)
 
 
 def _bare(context: Context) -> FastAPI:
@@ -83,10 +93,12 @@ def _bare(context: Context) -> FastAPI:
     return app
 
 
-def _guarded(app: FastAPI, context: Context) -> FastAPI:
+def _guarded(app: FastAPI, context: Context, pages: Callable[[ASGIApp], ASGIApp] | None) -> FastAPI:
     app.add_middleware(
         Entrance, db=context.db, settings=context.settings, vault=context.vault, meters=context.meters
     )
+    if pages is not None:
+        app.add_middleware(pages)
     # Beyond loopback nobody is trusted for where they are, and a host name proves nothing.
     names = context.settings.allowed_hosts or (None if not is_loopback(context.settings.host) else [])
     app.add_middleware(

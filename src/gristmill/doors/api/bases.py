@@ -1,6 +1,5 @@
 """`/api/knowledge-bases`."""
 
-from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Literal, Self
 from uuid import UUID
@@ -9,7 +8,7 @@ from fastapi import APIRouter, Query, Response
 from pydantic import Field, StrictBool, StrictInt
 
 from gristmill import catalog, jobs
-from gristmill.catalog import Base, BaseId, BaseStatus, OnRestart, Reuse
+from gristmill.catalog import Base, BaseId, BaseStatus, Figures, OnRestart, Reuse
 from gristmill.catalog.access import EVERYBODY
 from gristmill.doors.api.caller import Caller
 from gristmill.doors.api.context import Asking, AsViewer, Context, InContext, PathBase
@@ -94,9 +93,13 @@ class BaseOut(Stamped):
     settings: JsonObject
     acl: list[str]
     item_counts: dict[str, int]
+    leaf_counts: dict[str, int]
+    chunk_count: int
+    progress: float
+    changed_at: datetime
 
     @classmethod
-    def of(cls, base: Base, counts: Mapping[str, int]) -> Self:
+    def of(cls, base: Base, figures: Figures) -> Self:
         """Show `base`."""
         return cls(
             id=base.id,
@@ -118,7 +121,11 @@ class BaseOut(Stamped):
                 "assetReuse": base.asset_reuse,
             },
             acl=base.acl,
-            item_counts=dict(counts),
+            item_counts=figures.items,
+            leaf_counts=figures.leaves,
+            chunk_count=figures.chunks,
+            progress=round(figures.progress, 1),
+            changed_at=max(base.updated_at, figures.changed_at or base.updated_at),
         )
 
 
@@ -152,6 +159,7 @@ class QueueOut(Wire):
     oldest_queued_at: datetime | None
     rate_per_minute: int
     eta_seconds: int | None
+    paused: bool
 
 
 def _know_processor(context: Context, name: str | None) -> None:
@@ -180,7 +188,7 @@ async def create_base(body: NewBase, context: InContext, caller: Asking, respons
         org=caller.org,
     )
     tagged(response, created.updated_at)
-    return BaseOut.of(created, {})
+    return BaseOut.of(created, Figures())
 
 
 def _own_list(caller: Caller) -> list[str]:
@@ -207,10 +215,10 @@ async def list_bases(
             found = await catalog.list_bases(
                 tx, limit=limit, after=BaseId(cursor) if cursor else None, viewer=viewer
             )
-        counts = await catalog.count_items(tx, [base.id for base in found], viewer)
+        figures = await catalog.figures(tx, [base.id for base in found], viewer)
     more = name is None and len(found) == limit
     return Page(
-        items=[BaseOut.of(base, counts[base.id]) for base in found],
+        items=[BaseOut.of(base, figures[base.id]) for base in found],
         next_cursor=str(found[-1].id) if more else None,
     )
 
@@ -220,9 +228,9 @@ async def get_base(base_id: PathBase, context: InContext, viewer: AsViewer, resp
     """One knowledge base."""
     async with context.db.connection() as tx:
         base = await guards.base_exists(tx, base_id, viewer)
-        counts = await catalog.count_items(tx, [base.id], viewer)
+        figures = await catalog.figures(tx, [base.id], viewer)
     tagged(response, base.updated_at)
-    return BaseOut.of(base, counts[base.id])
+    return BaseOut.of(base, figures[base.id])
 
 
 @router.patch("/{base_id}")
@@ -266,6 +274,7 @@ async def get_queue(base_id: PathBase, context: InContext) -> QueueOut:
     async with context.db.connection() as tx:
         base = await guards.base_exists(tx, base_id)
         queue = await jobs.look(tx, base.lane)
+        paused = await jobs.is_paused(tx, base.lane)
         orphans = await operations_queue.orphans(tx, base.id)
     return QueueOut(
         queue_size=queue.waiting,
@@ -277,7 +286,22 @@ async def get_queue(base_id: PathBase, context: InContext) -> QueueOut:
         oldest_queued_at=queue.oldest_queued_at,
         rate_per_minute=queue.rate_per_minute,
         eta_seconds=queue.eta_seconds,
+        paused=paused,
     )
+
+
+@router.post("/{base_id}/queue/pause", status_code=204)
+async def pause_queue(base_id: PathBase, context: InContext) -> Response:
+    """Start none of the base's jobs until it is resumed; what runs goes on."""
+    await operations_queue.pause(context.db, base_id, paused=True)
+    return Response(status_code=204)
+
+
+@router.post("/{base_id}/queue/resume", status_code=204)
+async def resume_queue(base_id: PathBase, context: InContext) -> Response:
+    """Start the base's jobs again."""
+    await operations_queue.pause(context.db, base_id, paused=False)
+    return Response(status_code=204)
 
 
 @router.post("/{base_id}/queue/recover")

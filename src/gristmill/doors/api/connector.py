@@ -61,6 +61,7 @@ class ConnectorOut(Stamped):
     last_sync_status: Status | None
     last_sync_at: datetime | None
     last_sync_error: ErrorBody | None
+    next_sync_at: datetime | None
     rate_limited_until: datetime | None
     acl_as_of: datetime | None
 
@@ -72,6 +73,14 @@ class ConnectorOut(Stamped):
         return cls.model_validate(
             {**fields, "knowledge_base_ids": connector.base_ids, "last_sync_error": error}
         )
+
+
+class KindOut(Wire):
+    """A kind of connector: what its configuration and its credentials are, as JSON schemas."""
+
+    type: str
+    config: JsonObject
+    credentials: JsonObject
 
 
 class PlanOut(Wire):
@@ -158,6 +167,14 @@ class SyncOut(Wire):
     task_id: UUID
     run_id: UUID
     status: Literal["enqueued"]
+
+
+class CheckIn(Asked):
+    """What a connector would be made of."""
+
+    type: Type
+    config: JsonObject
+    credentials: Secrets
 
 
 class CheckOut(Wire):

@@ -12,6 +12,7 @@ from pydantic import SecretStr
 
 from gristmill.catalog import BaseId
 from gristmill.doors.api.connector import (
+    CheckIn,
     CheckOut,
     ConnectorChange,
     ConnectorOut,
@@ -19,6 +20,7 @@ from gristmill.doors.api.connector import (
     FailureOut,
     IdentityIn,
     IdentityOut,
+    KindOut,
     LineOut,
     NewConnectorIn,
     OnDelete,
@@ -29,7 +31,7 @@ from gristmill.doors.api.connector import (
 )
 from gristmill.doors.api.context import Asking, InContext, PathConnector, PathRun
 from gristmill.doors.api.match import IfMatch, tagged, unchanged
-from gristmill.doors.api.wire import ErrorBody, Limit, Page
+from gristmill.doors.api.wire import ErrorBody, JsonObject, Limit, Page
 from gristmill.errors import Conflict, WorkError
 from gristmill.operations import connection, connections
 from gristmill.operations.connection import ConnectorId, RunId
@@ -37,6 +39,24 @@ from gristmill.operations.connections import Changes, NewConnector
 
 router = APIRouter(prefix="/connectors", tags=["connectors"])
 runs = APIRouter(prefix="/connector-runs", tags=["connectors"])
+kinds = APIRouter(prefix="/connector-kinds", tags=["connectors"])
+
+
+@kinds.get("")
+async def list_kinds(context: InContext) -> Page[KindOut]:
+    """The tools that can be followed, and what each has to be told."""
+    forms = context.kinds.forms().items()
+    found = [
+        KindOut(type=name, config=config, credentials=credentials) for name, (config, credentials) in forms
+    ]
+    return Page(items=found, next_cursor=None)
+
+
+@kinds.post("/check")
+async def check_new(asked: CheckIn, context: InContext) -> CheckOut:
+    """Ask a tool who credentials are that nobody has kept yet, now and once."""
+    config, credentials = context.kinds.checked(asked.type, asked.config, _plain(asked.credentials))
+    return await _account(context, asked.type, config, credentials or "")
 
 
 @router.post("", status_code=201)
@@ -149,10 +169,9 @@ async def check_connector(connector_id: PathConnector, context: InContext) -> Ch
         found = await connections.known(tx, connector_id)
     try:
         credentials = context.vault.open(found.credentials, connections.about(found.id))
-        account = await context.kinds.check(found.type, found.config, credentials)
     except WorkError as error:
         return CheckOut(ok=False, account=None, error=ErrorBody.of(error))
-    return CheckOut(ok=True, account=account, error=None)
+    return await _account(context, found.type, found.config, credentials)
 
 
 @router.post("/{connector_id}/sync", status_code=202)
@@ -275,6 +294,14 @@ async def list_lines(
         items=[LineOut.of(line) for line in found],
         next_cursor=str(found[-1].no) if len(found) == limit else None,
     )
+
+
+async def _account(context: InContext, kind: str, config: JsonObject, credentials: str) -> CheckOut:
+    try:
+        account = await context.kinds.check(kind, config, credentials)
+    except WorkError as error:
+        return CheckOut(ok=False, account=None, error=ErrorBody.of(error))
+    return CheckOut(ok=True, account=account, error=None)
 
 
 def _plain(secrets: Secrets) -> dict[str, Any]:

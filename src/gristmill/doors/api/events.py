@@ -13,7 +13,8 @@ from fastapi import APIRouter, Header, Query
 from fastapi.responses import StreamingResponse
 from starlette.types import Message, Send
 
-from gristmill import events
+from gristmill import catalog, events
+from gristmill.catalog import ItemId
 from gristmill.doors.api.context import Asking, InContext
 from gristmill.doors.api.item import ItemOut
 from gristmill.doors.api.wire import JsonObject, Limit, Page, Wire
@@ -57,6 +58,12 @@ class EventOut(Wire):
         )
 
 
+class EventPage(Page[EventOut]):
+    """A page of events; `titles` are what their items are called now, as far as they are there."""
+
+    titles: dict[UUID, str]
+
+
 @router.get("")
 async def list_events(
     context: InContext,
@@ -64,16 +71,25 @@ async def list_events(
     after: Annotated[int, Query(ge=0, le=_LAST)] = 0,
     types: Annotated[str | None, Query(max_length=2_000)] = None,
     base_id: Annotated[UUID | None, Query(alias="baseId")] = None,
+    before: Annotated[int | None, Query(ge=0, le=_LAST)] = None,
     limit: Limit = 100,
-) -> Page[EventOut]:
-    """Events after the one whose `id` is given; `nextCursor` is where to go on, also when there are none yet."""
+) -> EventPage:
+    """Events after the one whose `id` is given; `nextCursor` is where to go on, also when there are none yet. With `before`,
+    those before that one, newest first, and `nextCursor` is null at the beginning."""
     wanted = _wanted(types)
     await events.put_in_order(context.db)
     async with context.db.connection() as tx:
-        found = await events.read(tx, caller.org, after=after, limit=limit, types=wanted, base_id=base_id)
-    return Page(
+        found = await events.read(
+            tx, caller.org, after=after, before=before, limit=limit, types=wanted, base_id=base_id
+        )
+        subjects = {ItemId(event.subject) for event in found if event.subject is not None}
+        items = await catalog.find_items(tx, list(subjects), caller.org) if subjects else []
+    end = None if before is not None else str(after)
+    is_last = before is not None and len(found) < limit
+    return EventPage(
         items=[EventOut.of(event) for event in found],
-        next_cursor=str(found[-1].place if found else after),
+        next_cursor=end if not found or is_last else str(found[-1].place),
+        titles={item.id: item.title for item in items},
     )
 
 

@@ -1,18 +1,21 @@
 """`/api/jobs`: what is queued, runs, is dead or was done; retry and cancel."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Literal, Self
 from uuid import UUID
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Body, Query
 
-from gristmill import jobs
+from gristmill import catalog, jobs
+from gristmill.catalog import BaseId, ItemId
+from gristmill.db import Tx
 from gristmill.doors.api.context import Asking, InContext, PathJob
-from gristmill.doors.api.wire import JsonObject, Limit, Page, Wire
+from gristmill.doors.api.wire import Asked, JsonObject, Limit, Page, Wire
 from gristmill.errors import NotFound
 from gristmill.jobs import JobId
 from gristmill.operations.cancel import cancel
-from gristmill.operations.retry import retry
+from gristmill.operations.retry import retry, retry_all
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
 
@@ -21,7 +24,7 @@ BANDS = {0: "interactive", 1: "normal", 2: "bulk"}
 
 
 class JobOut(Wire):
-    """A job as it is shown; `errors` has one entry per failed attempt, oldest first."""
+    """A job as it is shown; `title` is that of its item, `errors` has one entry per failed attempt, oldest first."""
 
     id: UUID
     kind: str
@@ -29,6 +32,7 @@ class JobOut(Wire):
     lane: str
     band: str
     subject: UUID | None
+    title: str | None
     attempt: int
     max_attempts: int
     errors: list[JsonObject]
@@ -39,9 +43,21 @@ class JobOut(Wire):
     finished_at: datetime | None
 
     @classmethod
-    def of(cls, job: jobs.Shown) -> Self:
+    def of(cls, job: jobs.Shown, title: str | None = None) -> Self:
         """Show `job`."""
-        return cls.model_validate({**vars(job), "band": BANDS[job.band]})
+        return cls.model_validate({**vars(job), "band": BANDS[job.band], "title": title})
+
+
+class RetryAll(Asked):
+    """Which dead jobs: those of a base, or all."""
+
+    base_id: UUID | None = None
+
+
+class Retried(Wire):
+    """How many jobs were queued again."""
+
+    retried: int
 
 
 @router.get("")
@@ -67,8 +83,9 @@ async def list_jobs(
             subject=item_id,
             org=caller.org,
         )
+        titles = await _titles(tx, found)
     return Page(
-        items=[JobOut.of(job) for job in found],
+        items=[JobOut.of(job, titles.get(job.subject)) for job in found],
         next_cursor=str(found[-1].id) if len(found) == limit else None,
     )
 
@@ -78,9 +95,19 @@ async def get_job(job_id: PathJob, context: InContext) -> JobOut:
     """One job."""
     async with context.db.connection() as tx:
         found = await jobs.find_job(tx, job_id)
-    if found is None:
-        raise NotFound(f"There is no job {job_id}.", code="job_not_found")
-    return JobOut.of(found)
+        if found is None:
+            raise NotFound(f"There is no job {job_id}.", code="job_not_found")
+        titles = await _titles(tx, [found])
+    return JobOut.of(found, titles.get(found.subject))
+
+
+@router.post("/retry", status_code=202)
+async def retry_jobs(
+    context: InContext, caller: Asking, asked: Annotated[RetryAll, Body(default_factory=RetryAll)]
+) -> Retried:
+    """Give all dead jobs whose work is still wanted their attempts back."""
+    base_id = None if asked.base_id is None else BaseId(asked.base_id)
+    return Retried(retried=await retry_all(context.db, caller.org, base_id))
 
 
 @router.post("/{job_id}/retry", status_code=202)
@@ -93,3 +120,9 @@ async def retry_job(job_id: PathJob, context: InContext) -> JobOut:
 async def cancel_job(job_id: PathJob, context: InContext) -> JobOut:
     """Cancel a job: one that waits is gone at once, one that runs stops at its next edge."""
     return JobOut.of(await cancel(context.db, job_id))
+
+
+async def _titles(tx: Tx, found: Sequence[jobs.Shown]) -> dict[UUID | None, str]:
+    """The titles of the items that jobs are about, as far as they are there."""
+    subjects = {ItemId(job.subject) for job in found if job.subject is not None}
+    return {item.id: item.title for item in await catalog.find_items(tx, list(subjects))} if subjects else {}

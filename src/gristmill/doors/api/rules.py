@@ -7,6 +7,8 @@
     admin      an admin's key; whatever the path names belongs to its organisation
     operator   an admin's key of the local organisation: it is about the machine, and counts what all organisations do
 
+The pages themselves, and their files, are no routes: they hold nothing of anybody's, and anyone gets them (`doors/ui/`).
+
 `eyes` marks the routes that go by access lists themselves: they alone are served on somebody's behalf.
 """
 
@@ -54,11 +56,14 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("PATCH", "/api/knowledge-bases/{base_id}"): _ADMIN,
     ("DELETE", "/api/knowledge-bases/{base_id}"): _ADMIN,
     ("GET", "/api/knowledge-bases/{base_id}/items"): _EYES,
+    ("GET", "/api/knowledge-bases/{base_id}/tree"): _EYES,
     ("POST", "/api/knowledge-bases/{base_id}/items"): _EDITOR,
     ("POST", "/api/knowledge-bases/{base_id}/items/delete"): _EDITOR,
     ("POST", "/api/knowledge-bases/{base_id}/items/reindex"): _EDITOR,
     ("POST", "/api/knowledge-bases/{base_id}/files"): _EDITOR,
     ("GET", "/api/knowledge-bases/{base_id}/queue"): _EDITOR,
+    ("POST", "/api/knowledge-bases/{base_id}/queue/pause"): _EDITOR,
+    ("POST", "/api/knowledge-bases/{base_id}/queue/resume"): _EDITOR,
     ("POST", "/api/knowledge-bases/{base_id}/queue/recover"): _EDITOR,
     ("POST", "/api/knowledge-bases/{base_id}/queue/dismiss"): _EDITOR,
     ("POST", "/api/knowledge-bases/{base_id}/search"): _EYES,
@@ -76,9 +81,14 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("GET", "/api/knowledge-items/{item_id}/timeline"): _EDITOR,
     ("POST", "/api/knowledge-items/{item_id}/why-not"): _WHY,
     ("GET", "/api/jobs"): _ADMIN,
+    ("POST", "/api/jobs/retry"): _ADMIN,
     ("GET", "/api/jobs/{job_id}"): _ADMIN,
     ("POST", "/api/jobs/{job_id}/retry"): _ADMIN,
     ("POST", "/api/jobs/{job_id}/cancel"): _ADMIN,
+    ("GET", "/api/queue"): _ADMIN,
+    ("GET", "/api/workers"): _OPERATOR,
+    ("GET", "/api/embedders"): Rule("reader"),
+    ("POST", "/api/embedders/test"): _ADMIN,
     ("GET", "/api/events"): _ADMIN,
     ("GET", "/api/events/stream"): _ADMIN,
     ("GET", "/api/webhooks"): _ADMIN,
@@ -90,6 +100,8 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("GET", "/api/webhooks/{webhook_id}/dead-letters"): _ADMIN,
     ("POST", "/api/webhooks/{webhook_id}/dead-letters/{event_id}/redrive"): _ADMIN,
     ("POST", "/api/webhooks/{webhook_id}/dead-letters/{event_id}/skip"): _ADMIN,
+    ("GET", "/api/connector-kinds"): _ADMIN,
+    ("POST", "/api/connector-kinds/check"): _ADMIN,
     ("GET", "/api/connectors"): _ADMIN,
     ("POST", "/api/connectors"): _ADMIN,
     ("GET", "/api/connectors/{connector_id}"): _ADMIN,

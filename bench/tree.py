@@ -1,0 +1,115 @@
+"""A base of 100,000 items in the browser: how soon its first row is seen, and what scrolling through it costs.
+
+uv run --group dev python -m bench.tree [--items 100000] [--opens 5]
+"""
+
+import argparse
+import json
+import statistics
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from playwright.sync_api import Browser
+
+from bench.sample import CACHE
+from gristmill.db import embedded
+from tests.process import served
+from tests.ui.harness import Hand, chromium, profile, surroundings
+
+# One in 97 failed, so that rows differ in height.
+_FILL = """
+insert into item (base_id, type, title, status, source, source_key, live_version, expanded_version, chunk_count,
+                  error_code, error_message)
+select %s, 'file', 'sheaf-' || lpad(n::text, 6, '0') || '.md', case when n %% 97 = 0 then 'failed' else 'completed' end,
+       '{"name": "x"}', 'upload:' || n, case when n %% 97 = 0 then null else 1 end, 1, n %% 40,
+       case when n %% 97 = 0 then 'unreadable' end, case when n %% 97 = 0 then 'It needs a password to be opened.' end
+  from generate_series(1, %s) n
+"""
+_OBSERVE = """
+window.long = [];
+new PerformanceObserver((list) => { for (const one of list.getEntries()) window.long.push(one.duration); })
+  .observe({ type: "longtask", buffered: true });
+"""
+# A hand on the wheel, then a flick, then the scrollbar pulled through everything.
+_SCROLL = """async () => {
+  const box = document.querySelector("[role=treegrid]");
+  window.long.length = 0;
+  const frames = [];
+  let last = performance.now();
+  for (let i = 0; i < 300; i++) {
+    box.scrollTop += i < 120 ? 120 : i < 200 ? 4000 : box.scrollHeight / 100;
+    await new Promise(requestAnimationFrame);
+    const now = performance.now();
+    frames.push(now - last);
+    last = now;
+  }
+  return { frames, long: window.long, rows: document.querySelectorAll("[role=row]").length };
+}"""
+
+
+@dataclass(frozen=True)
+class Scrolled:
+    frames: list[float]
+    long: list[float]
+    rows: int
+    cpu: float  # of the longest task; on a machine that others use, the time on the clock is theirs too
+
+
+def opened(browser: Browser, url: str) -> tuple[float, Scrolled]:
+    """Seconds to the first row of a cold profile, and what scrolling took."""
+    with profile(browser) as tabs:
+        page = tabs.context.new_page()
+        page.add_init_script(_OBSERVE)
+        begun = time.monotonic()
+        page.goto(url, wait_until="commit")
+        page.locator("[role=row][id]").first.wait_for()
+        seconds = time.monotonic() - begun
+        page.wait_for_timeout(500)  # what else a page fetches at its start is over
+        browser.start_tracing(page=page, categories=["toplevel", "devtools.timeline"])
+        scrolled = page.evaluate(_SCROLL)
+        return seconds, Scrolled(**scrolled, cpu=_longest(json.loads(browser.stop_tracing())["traceEvents"]))
+
+
+def _longest(events: list[dict[str, Any]]) -> float:
+    """Milliseconds of processor time of the longest task of the page's main thread."""
+    threads = {
+        (one["pid"], one["tid"]) for one in events if one.get("args", {}).get("name") == "CrRendererMain"
+    }
+    tasks = [one for one in events if one["name"].endswith("RunTask") and (one["pid"], one["tid"]) in threads]
+    return max((one.get("tdur", 0) for one in tasks), default=0) / 1000
+
+
+def main() -> None:
+    asked = argparse.ArgumentParser(description=__doc__)
+    asked.add_argument("--items", type=int, default=100_000)
+    asked.add_argument("--opens", type=int, default=5)
+    given = asked.parse_args()
+    with (
+        surroundings(None, CACHE) as around,
+        served(around.env, log=around.log) as server,
+        server.client() as http,
+    ):
+        base = Hand(http).base("Large")
+        database = embedded.start(around.folder / "data")  # the server's own: one more user of it
+        with psycopg.connect(database.url, autocommit=True) as connection:
+            connection.execute(_FILL, (base, given.items))
+            connection.execute("analyze item")
+        with chromium() as browser:
+            found = [opened(browser, f"{server.url}/b/{base}") for _ in range(given.opens)]
+        database.close()
+    seconds = [one for one, _ in found]
+    frames = sorted(frame for _, scrolled in found for frame in scrolled.frames)
+    longest = [max(scrolled.long, default=0.0) for _, scrolled in found]
+    print(f"{given.items:,} items, {given.opens} cold openings")
+    print(f"first row: median {statistics.median(seconds):.2f} s, worst {max(seconds):.2f} s")
+    print(f"frames: median {frames[len(frames) // 2]:.0f} ms, p95 {frames[int(len(frames) * 0.95)]:.0f} ms")
+    cpu = max(scrolled.cpu for _, scrolled in found)
+    print(
+        f"longest task while scrolling: {max(longest):.0f} ms, {cpu:.0f} ms of them its own; rows in the document: {found[0][1].rows}"
+    )
+
+
+if __name__ == "__main__":
+    main()

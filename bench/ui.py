@@ -1,0 +1,194 @@
+"""How the pages bear load: what is written, until it is painted; the first row, cold; a base of 100,000 items.
+
+uv run --group dev python -m bench.ui [--only changes,cold,large] [--seconds 10] [--items 100000]
+
+    changes   200 rows of a base change a second; of each, the time from its commit until the frame that shows it
+    cold      a browser that knows nothing opens a base; until its first row is painted, of 5
+    large     a base of many items is opened, and scrolled through; long tasks meanwhile
+
+Ends with 1 when a requirement does not hold. The clock is that of this machine for writer and page alike.
+"""
+
+import argparse
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+
+import psycopg
+from playwright.sync_api import Browser, Page
+
+from bench.sample import CACHE
+from gristmill.db import embedded
+from tests.process import served
+from tests.ui.harness import Hand, chromium, profile, surroundings
+
+# A row's title is written as `change <time>`; what is painted is told by the frame after the text changed.
+_WATCH = """() => {
+  window.painted = [];
+  const seen = new WeakMap();
+  const look = (node) => {
+    const text = node.textContent ?? "";
+    const found = text.match(/change (\\d+\\.\\d+)/);
+    if (!found || seen.get(node) === found[1]) return;
+    seen.set(node, found[1]);
+    const written = Number(found[1]);
+    requestAnimationFrame(() => { const c = new MessageChannel(); c.port1.onmessage = () => window.painted.push(Date.now() - written); c.port2.postMessage(0); });
+  };
+  new MutationObserver((all) => { for (const one of all) { const e = one.target.nodeType === 1 ? one.target : one.target.parentElement; const row = e?.closest("[role=row]"); if (row) look(row); } })
+    .observe(document.querySelector("main"), { subtree: true, childList: true, characterData: true });
+}"""
+# When the first row of a tree is painted, since the navigation began. The page tells: who asks from outside asks too seldom.
+_FIRST = """() => {
+  const watch = new MutationObserver(() => {
+    if (!document.querySelector("[role=row] [role=gridcell] .title, [role=row][aria-level]")) return;
+    watch.disconnect();
+    requestAnimationFrame(() => { const c = new MessageChannel(); c.port1.onmessage = () => { window.firstRow = performance.now(); }; c.port2.postMessage(0); });
+  });
+  watch.observe(document, { subtree: true, childList: true });
+}"""
+_LONG = """() => { window.longest = 0; new PerformanceObserver((list) => { for (const one of list.getEntries()) window.longest = Math.max(window.longest, one.duration); }).observe({ entryTypes: ["longtask"] }); }"""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A measurement, and how much of it is allowed."""
+
+    name: str
+    value: float
+    most: float
+    unit: str = "ms"
+
+    @property
+    def holds(self) -> bool:
+        return self.value <= self.most
+
+
+def rows(url: str, base: str, count: int, first: str = "row") -> list[str]:
+    """Items at rest, by SQL: what is measured is the page."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        found = connection.execute(
+            """insert into item (base_id, type, title, source_key, body, status, live_version)
+               select %s, 'note', %s || ' ' || n, n::text, 'rye', 'completed', 1 from generate_series(1, %s) n
+               returning id""",
+            [base, first, count],
+        ).fetchall()
+        connection.execute("analyze item")
+    return [str(one[0]) for one in found]
+
+
+def percentile(values: list[float], part: float) -> float:
+    return sorted(values)[min(len(values) - 1, int(part * len(values)))]
+
+
+def changes(url: str, hand: Hand, page: Page, server: str, seconds: float) -> Iterator[Figure]:
+    base = hand.base("changes")
+    ids = rows(url, base, 20)  # all of them in sight
+    page.goto(f"{server}/b/{base}")
+    page.get_by_text("row 20", exact=True).wait_for()
+    page.evaluate(_WATCH)
+    stop = threading.Event()
+    writer = threading.Thread(target=write, args=(url, ids, stop))
+    writer.start()
+    page.wait_for_timeout(1000 * seconds)
+    stop.set()
+    writer.join()
+    page.wait_for_timeout(500)
+    painted: list[float] = page.evaluate("window.painted")
+    print(f"    {len(painted)} paints of rows in {seconds} s")
+    yield Figure("200 changes/s, write to paint, median", statistics.median(painted), 150)
+    yield Figure("200 changes/s, write to paint, 95th percentile", percentile(painted, 0.95), 150)
+
+
+def write(url: str, ids: list[str], stop: threading.Event) -> None:
+    """200 changes a second, each a transaction of its own; the title is the time of its writing."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        began, n = time.monotonic(), 0
+        while not stop.is_set():
+            connection.execute(
+                "update item set title = %s, updated_at = clock_now() where id = %s",
+                [f"change {1000 * time.time():.1f}", ids[n % len(ids)]],
+            )
+            n += 1
+            time.sleep(max(0.0, began + n / 200 - time.monotonic()))
+        print(f"    {n} changes were written, {n / (time.monotonic() - began):.0f} a second")
+
+
+def cold(url: str, hand: Hand, browser: Browser, server: str) -> Iterator[Figure]:
+    base = hand.base("cold")
+    rows(url, base, 200, "cold")
+    took: list[float] = []
+    for _ in range(5):
+        with profile(browser) as tabs:
+            page = tabs.context.new_page()
+            page.add_init_script(f"({_FIRST})()")
+            page.goto(f"{server}/b/{base}")
+            page.get_by_text("cold 1", exact=True).wait_for()
+            took.append(page.evaluate("window.firstRow"))
+    yield Figure("first row, cold, median of 5", statistics.median(took), 1000)
+
+
+def large(url: str, hand: Hand, page: Page, server: str, items: int) -> Iterator[Figure]:
+    base = hand.base("large")
+    rows(url, base, items, "large")
+    page.goto(server)
+    page.get_by_role("link", name="large").first.wait_for()
+    page.add_init_script(f"({_FIRST})()")
+    page.goto(f"{server}/b/{base}")
+    page.get_by_text("large 1", exact=True).wait_for()
+    yield Figure(f"a base of {items:,} items opens", page.evaluate("window.firstRow"), 1500)
+    page.evaluate(_LONG)
+    tree = page.get_by_role("treegrid")
+    tree.hover()
+    for step in range(60):
+        page.mouse.wheel(0, 400 + 4000 * (step % 7))
+        page.wait_for_timeout(30)
+    page.wait_for_timeout(500)
+    yield Figure("longest task while it is scrolled", page.evaluate("window.longest"), 100)
+
+
+@contextmanager
+def measured() -> Generator[tuple[str, str, Hand, Browser]]:
+    """A server on an embedded database, and a browser."""
+    with (
+        surroundings(None, CACHE) as around,
+        served(around.env, log=around.log) as server,
+        server.client() as http,
+        closing(embedded.start(around.folder / "data")) as database,
+        chromium() as browser,
+    ):
+        yield database.url, server.url, Hand(http), browser
+
+
+def main() -> None:
+    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked.add_argument("--only", default="changes,cold,large")
+    asked.add_argument("--seconds", type=float, default=10)
+    asked.add_argument("--items", type=int, default=100_000)
+    given = asked.parse_args()
+    figures: list[Figure] = []
+    with measured() as (url, server, hand, browser):
+        for name in given.only.split(","):
+            print(name)
+            with profile(browser) as tabs:
+                for figure in one(name, url, server, hand, browser, tabs.context.new_page(), given):
+                    figures.append(figure)
+                    print(f"  {figure.name}: {figure.value:.0f} {figure.unit} (at most {figure.most:.0f})")
+    sys.exit(0 if all(figure.holds for figure in figures) else 1)
+
+
+def one(
+    name: str, url: str, server: str, hand: Hand, browser: Browser, page: Page, given: argparse.Namespace
+) -> Iterator[Figure]:
+    if name == "changes":
+        return changes(url, hand, page, server, given.seconds)
+    if name == "cold":
+        return cold(url, hand, browser, server)
+    return large(url, hand, page, server, given.items)
+
+
+if __name__ == "__main__":
+    main()

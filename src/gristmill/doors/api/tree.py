@@ -1,0 +1,64 @@
+"""`/api/knowledge-bases/{id}/tree`: a window of a base's tree, for those who show it. Anywhere in 100,000 rows alike."""
+
+from typing import Annotated, Self
+from uuid import UUID
+
+from fastapi import APIRouter, Query
+
+from gristmill import catalog
+from gristmill.catalog import ItemId, ItemStatus, Shown, Wanted
+from gristmill.doors.api.context import AsViewer, InContext, PathBase
+from gristmill.doors.api.item import ItemOut
+from gristmill.doors.api.wire import Limit, Wire
+from gristmill.operations import guards
+
+router = APIRouter(tags=["items"])
+
+_FAR = 10_000_000  # more rows than a base can have; beyond it the database's numbers end
+
+
+class Row(ItemOut):
+    """An item in its place: how many are right below it, and the titles above it, the outermost first."""
+
+    child_count: int
+    path: list[str]
+
+    @classmethod
+    def shown(cls, item: Shown) -> Self:
+        """Show `item`."""
+        return cls(**dict(ItemOut.of(item)), child_count=item.child_count, path=item.path)
+
+
+class Rows(Wire):
+    """A window: its rows, where it begins, and over how many it can be moved."""
+
+    items: list[Row]
+    offset: int
+    total: int
+
+
+@router.get("/knowledge-bases/{base_id}/tree")
+async def show_tree(
+    base_id: PathBase,
+    context: InContext,
+    viewer: AsViewer,
+    parent_id: Annotated[UUID | None, Query(alias="parentId")] = None,
+    status: Annotated[list[ItemStatus] | None, Query(max_length=10)] = None,
+    q: Annotated[str | None, Query(max_length=500)] = None,
+    ids: Annotated[list[UUID] | None, Query(max_length=100)] = None,
+    leaves: bool = False,
+    offset: Annotated[int, Query(ge=0, le=_FAR)] = 0,
+    limit: Limit = 100,
+) -> Rows:
+    """A window of the roots, or with `parentId` of its children; with `status`, `q`, `ids` or `leaves` of all that fits."""
+    wanted = Wanted(
+        parent=ItemId(parent_id) if parent_id else None,
+        statuses=[str(one) for one in status or ()],
+        title=q,
+        ids=[ItemId(one) for one in ids or ()],
+        leaves=leaves,
+    )
+    async with context.db.connection() as tx:
+        await guards.base_exists(tx, base_id, viewer)
+        found, total = await catalog.window(tx, base_id, wanted, offset=offset, limit=limit, viewer=viewer)
+    return Rows(items=[Row.shown(item) for item in found], offset=offset, total=total)

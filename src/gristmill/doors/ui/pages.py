@@ -1,0 +1,102 @@
+"""What a browser is given: the page for every path that people see, and its files; everything else goes on to the API.
+
+    GET /assets/<version>/…                    that file, to be kept for ever; 404 when there is none
+    GET, accepts HTML, a path of no other door the page; it finds out by itself what the path means
+    everything else                            as if this were not here
+
+They hold nothing of anybody's, so that nobody is asked for a key: what the page shows comes by the API, which asks. Neither
+needs the database: while it is away, the page comes and says so. The policy allows our own files alone: no script or style
+stands in the page, and none of another site is loaded.
+"""
+
+from collections.abc import Iterable
+
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from gristmill.doors.api.problems import problem
+from gristmill.doors.api.rules import methods_of
+from gristmill.doors.ui.files import File, Files, load
+
+POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' blob: data:",
+        "font-src 'self'",
+        "connect-src 'self'",
+        "worker-src 'self'",
+        "manifest-src 'self'",
+        "form-action 'self'",
+        "base-uri 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+_ASSETS = "/assets/"
+# Doors of their own, and what is below them.
+_OTHERS = ("/api", "/mcp", "/docs")
+_FOR_EVER = "public, max-age=31536000, immutable"
+
+
+class Pages:
+    """Answers browsers, and passes on what is not for them."""
+
+    def __init__(self, app: ASGIApp, files: Files | None = None) -> None:
+        self._app, self._files = app, files or load()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, or pass it on."""
+        if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):
+            await self._app(scope, receive, send)
+            return
+        path, headers = str(scope["path"]), Headers(scope=scope)
+        if path.startswith(_ASSETS):
+            await self._asset(path, headers)(scope, receive, send)
+        elif _is_page(path) and _names(headers.get("accept", ""), "text/html"):
+            headers_out = {"cache-control": "no-cache", "content-security-policy": POLICY}
+            await _sent(self._files.page_of(path), headers, headers_out)(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    def _asset(self, path: str, headers: Headers) -> Response:
+        name = path.removeprefix(self._files.prefix)
+        file = None if name == path else self._files.assets.get(name)
+        if file is None:
+            return problem(
+                404,
+                "file_not_found",
+                "There is no such file. Load the page again: yours is of another version.",
+            )
+        # A worker goes by the policy of its own file, not by that of the page.
+        return _sent(file, headers, {"cache-control": _FOR_EVER, "content-security-policy": POLICY})
+
+
+def _is_page(path: str) -> bool:
+    """Whether a path is for people: no route has it, and no other door."""
+    below_another = any(path == door or path.startswith(f"{door}/") for door in _OTHERS)
+    return path == "/" or not (below_another or methods_of(path))
+
+
+def _sent(file: File, headers: Headers, told: dict[str, str]) -> Response:
+    zipped = file.zipped if _names(headers.get("accept-encoding", ""), "gzip") else None
+    encoding = {} if zipped is None else {"content-encoding": "gzip"}
+    return Response(
+        file.plain if zipped is None else zipped,
+        media_type=None,
+        headers={"content-type": file.type, "vary": "Accept-Encoding", **told, **encoding},
+    )
+
+
+def _names(header: str, wanted: str) -> bool:
+    """Whether a header with choices takes `wanted`; not when it gives it no weight."""
+    return any(_is(choice.split(";"), wanted) for choice in header.lower().split(","))
+
+
+def _is(parts: Iterable[str], wanted: str) -> bool:
+    name, *parameters = (part.strip() for part in parts)
+    weightless = any(
+        part.removeprefix("q=").strip("0.") == "" for part in parameters if part.startswith("q=")
+    )
+    return name == wanted and not weightless

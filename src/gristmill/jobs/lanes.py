@@ -1,0 +1,77 @@
+"""What the lanes of an organisation do, how much they have done lately, and who works: a look, and the right to pause one.
+
+A paused lane starts no job, also none that deletes; what runs goes on to its end. Nothing is lost by it: jobs wait, and are
+shown as waiting, until the lane is resumed.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from gristmill.db import Tx
+from gristmill.jobs.store import queries
+from gristmill.organisation import OrgId
+
+MOST = 200  # lanes that are shown
+
+
+@dataclass(frozen=True)
+class Lane:
+    """A lane as it is now; `subject` is what the job is about that has run longest."""
+
+    lane: str
+    paused: bool
+    cap: int | None
+    waiting: int
+    running: int
+    dead: int
+    subject: UUID | None
+
+
+@dataclass(frozen=True)
+class _Step:
+    lane: str
+    step: int
+    done: int
+
+
+@dataclass(frozen=True)
+class WorkerRow:
+    """A worker process; `alive` until its lease is out."""
+
+    id: UUID
+    info: dict[str, Any]
+    started_at: datetime
+    beat_at: datetime
+    alive: bool
+    running: int
+
+
+async def find_lanes(tx: Tx, org: OrgId) -> list[Lane]:
+    """The lanes where most happens, at most `MOST`."""
+    return await queries.many(tx, Lane, "lanes", org=org, limit=MOST)
+
+
+async def throughput(tx: Tx, org: OrgId, window: timedelta, steps: int) -> Mapping[str, Sequence[int]]:
+    """Jobs done by each lane in each of `steps` equal parts of the last `window`."""
+    done: dict[str, list[int]] = {}
+    for one in await queries.many(tx, _Step, "throughput", org=org, window=window, steps=steps):
+        done.setdefault(one.lane, [0] * steps)[max(0, one.step)] += one.done
+    return done
+
+
+async def find_workers(tx: Tx) -> list[WorkerRow]:
+    """Every worker that has not left, in the order they came."""
+    return await queries.many(tx, WorkerRow, "workers")
+
+
+async def pause(tx: Tx, lane: str, *, paused: bool) -> None:
+    """Have a lane start no more jobs, or start them again."""
+    await queries.values(tx, "pause", lane=lane, paused=paused)
+
+
+async def is_paused(tx: Tx, lane: str) -> bool:
+    """Whether a lane is paused."""
+    return any(await queries.values(tx, "is_paused", lane=lane))

@@ -1,0 +1,184 @@
+"""A real server, a real browser, and what a page must never do: fail in its console, or break the policy.
+
+The browser is the system's own Chromium. Each test has a fresh profile; servers are `gristmill serve` processes with an
+embedder that costs nothing.
+"""
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, cast
+from uuid import uuid4
+
+import httpx
+import psycopg
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, WebError, sync_playwright
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from tests.conftest import TEMPLATE
+from tests.embedding import endpoint
+from tests.embedding.endpoint import Endpoint
+from tests.embedding.hashed import HashedEmbedder
+from tests.process import environment
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+WIDE, PHONE = (1280, 800), (390, 844)
+_ARGUMENTS = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+
+Theme = Literal["light", "dark"]
+
+
+@dataclass
+class Tabs:
+    """Windows of one profile, and what went wrong in them."""
+
+    context: BrowserContext
+    errors: list[str] = field(default_factory=list[str])
+
+    def open(self, url: str = "about:blank") -> Page:
+        """A new tab."""
+        page = self.context.new_page()
+        page.goto(url)
+        return page
+
+
+@contextmanager
+def chromium() -> Generator[Browser]:
+    """The system's browser. Not kept between tests: its loop would be in the way of theirs."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=_ARGUMENTS)
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@contextmanager
+def profile(
+    browser: Browser, size: tuple[int, int] = WIDE, theme: Theme = "light", language: str = "en-US"
+) -> Generator[Tabs]:
+    """A fresh profile. Errors of its pages, refusals of the policy among them, are collected; those of the network are the
+    tests' own doing."""
+    context = browser.new_context(
+        viewport={"width": size[0], "height": size[1]}, color_scheme=theme, locale=language
+    )
+    context.set_default_timeout(20_000)
+    tabs = Tabs(context)
+
+    def said(message: ConsoleMessage) -> None:
+        if message.type == "error" and not message.text.startswith("Failed to load resource"):
+            tabs.errors.append(message.text)
+
+    def thrown(error: WebError) -> None:
+        tabs.errors.append(str(error.error))
+
+    context.on("console", said)
+    context.on("weberror", thrown)
+    try:
+        yield tabs
+    finally:
+        context.close()
+
+
+def violations(page: Page) -> list[str]:
+    """What keeps people out of a page, by axe's rules."""
+    axe = cast("Any", Axe())  # it has no types
+    found: list[dict[str, Any]] = axe.run(page).response["violations"]
+    return [
+        f"{one['id']}: {node['html'][:200]} {node['failureSummary']}"
+        for one in found
+        for node in one["nodes"]
+    ]
+
+
+@contextmanager
+def fresh_database(server_url: str | None) -> Generator[str | None]:
+    """A migrated database of somebody's own; None stays so."""
+    if server_url is None:
+        yield None
+        return
+    name = f"ui_{uuid4().hex}"
+    with psycopg.connect(server_url, autocommit=True) as connection:
+        connection.execute(
+            sql.SQL("create database {} template {} strategy file_copy").format(
+                sql.Identifier(name), sql.Identifier(TEMPLATE)
+            )
+        )
+        yield make_conninfo(server_url, dbname=name)
+        connection.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a server needs: its environment, the embedder behind it, a folder for its log."""
+
+    env: dict[str, str]
+    embedder: Endpoint
+    folder: Path
+
+    @property
+    def log(self) -> Path:
+        """Where the server's log goes."""
+        return self.folder / "log"
+
+
+@contextmanager
+def surroundings(server_url: str | None, cache_dir: Path, **settings: str) -> Generator[Surroundings]:
+    """A database, a data dir and an embedder for a server, until the end of the block. Without a server of databases, the
+    one that is embedded."""
+    with (
+        fresh_database(server_url) as database,
+        endpoint.serve() as quick,
+        tempfile.TemporaryDirectory(prefix="gristmill-ui-", ignore_cleanup_errors=True) as folder,
+    ):
+        known = {
+            "url": quick.url,
+            "model": "hashed",
+            "dimensions": HashedEmbedder().dimensions,
+            "concurrency": 8,
+        }
+        env = environment(
+            Path(folder) / "data",
+            cache_dir,
+            embedder="quick",
+            embedders=json.dumps({"quick": known}),
+            allow_private_addresses="true",
+            lease="PT2S",
+            log_level="error",
+            **({} if database is None else {"database_url": database}),
+            **settings,
+        )
+        yield Surroundings(env, quick, Path(folder))
+
+
+@dataclass(frozen=True)
+class Hand:
+    """What tests do by the API rather than by the page."""
+
+    http: httpx.Client
+
+    def base(self, name: str, **more: Any) -> str:
+        """A new base."""
+        answer = self.http.post("/api/knowledge-bases", json={"name": name, **more})
+        assert answer.status_code == 201, answer.text
+        return answer.json()["id"]
+
+    def notes(self, base: str, *contents: str) -> list[str]:
+        """Notes in a base."""
+        items = [{"type": "note", "content": content} for content in contents]
+        answer = self.http.post(f"/api/knowledge-bases/{base}/items", json={"items": items})
+        assert answer.status_code == 202, answer.text
+        return [item["id"] for item in answer.json()["created"]]
+
+    def unreadable(self, base: str, *names: str) -> None:
+        """Files that nothing reads: their jobs die."""
+        files = [("files", (name, bytes([0, 1, 2, 255, n % 250]) * 50)) for n, name in enumerate(names)]
+        answer = self.http.post(f"/api/knowledge-bases/{base}/files", files=files)
+        assert answer.status_code == 202, answer.text

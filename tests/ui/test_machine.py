@@ -1,0 +1,231 @@
+"""Connectors, queue, events and settings, as somebody sees and uses them; everything by a real server."""
+
+import re
+from uuid import uuid4
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.connectors.double import following
+from tests.connectors.doubles.github import GitHubDouble
+from tests.ui.harness import Hand
+
+
+def named(word: str) -> str:
+    """A name that no other test has."""
+    return f"{word} {uuid4().hex[:6]}"
+
+
+# ── connectors ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_tool_is_followed_from_the_form_to_the_last_line_of_its_log(
+    page: Page, mill_url: str, hand: Hand
+) -> None:
+    """Typed fields, a check of the credentials, cron in words, a dry run, a run, what it brought."""
+    base, name = named("base"), named("tool")
+    base_id = hand.base(base)
+    with following(GitHubDouble()) as tool:
+        page.goto(f"{mill_url}/connectors")
+        page.get_by_role("button", name="New connector").first.click()
+        form = page.get_by_role("dialog")
+        form.get_by_label("Name", exact=True).fill(name)
+        form.get_by_label("Token", exact=True).fill("wrong")
+        form.get_by_label("Base URL").fill(tool.config()["baseUrl"])
+        form.get_by_label("Organizations").fill("\n".join(tool.config()["organizations"]))
+        form.get_by_label(base).check()
+        form.get_by_role("button", name="Check credentials").click()
+        expect(form.get_by_role("status")).to_contain_text("refuses the credentials")
+        form.get_by_label("Token", exact=True).fill(tool.credentials()["token"])
+        form.get_by_role("button", name="Check credentials").click()
+        expect(form.get_by_role("status")).to_contain_text("Comes in as")
+        form.get_by_label("Schedule").fill("30 4 * * 1-5")
+        expect(form.get_by_text("On weekdays at 04:30 UTC")).to_be_visible()
+        form.get_by_label("Schedule").fill("61 * * * *")
+        expect(form.get_by_text("Not a cron expression", exact=False)).to_be_visible()
+        form.get_by_role("button", name="Create", exact=True).click()
+        expect(form.get_by_role("alert")).to_contain_text("not a cron expression")
+        form.get_by_role("button", name="Every 6 hours").click()
+        form.get_by_role("button", name="Create", exact=True).click()
+
+        pane = page.get_by_role("complementary", name=name)
+        expect(pane.get_by_text("It has not run yet.")).to_be_visible()
+        pane.get_by_role("button", name="More for this connector").click()
+        page.get_by_role("menuitem", name="Dry run").click()
+        expect(pane.get_by_text(re.compile(r"would add [1-9]\d*, change 0, remove 0"))).to_be_visible()
+        assert hand.http.get(f"/api/knowledge-bases/{base_id}").json()["itemCounts"] == {}
+
+        pane.get_by_role("button", name="Sync now").click()
+        expect(page).to_have_url(re.compile("/runs/"))
+        expect(
+            pane.get_by_role("listitem").first.get_by_text(re.compile(r"[1-9]\d* changed"))
+        ).to_be_visible()
+        expect(pane.get_by_role("log")).to_contain_text(re.compile(r"\d+ read, [1-9]\d* new or changed"))
+        expect(page.get_by_role("listitem").filter(has_text=name).get_by_text("Up to date")).to_be_visible()
+        counts = hand.http.get(f"/api/knowledge-bases/{base_id}").json()["itemCounts"]
+        assert counts["completed"] > 5
+
+        pane.get_by_role("button", name="More for this connector").click()
+        page.get_by_role("menuitem", name="Pause").click()
+        expect(pane.get_by_text("Paused")).to_be_visible()
+        pane.get_by_role("button", name="More for this connector").click()
+        page.get_by_role("menuitem", name="Delete").click()
+        page.get_by_role("dialog").get_by_role("button", name="Delete them too").click()
+        expect(page.get_by_text(f"{name} is deleted")).to_be_visible()
+        expect(page.get_by_role("link", name=name)).to_have_count(0)
+
+
+def test_a_run_that_is_refused_is_put_back_and_says_why(page: Page, mill_url: str, hand: Hand) -> None:
+    """A connector that feeds no base can't run: its row shows so for a moment, and then no more."""
+    name = named("idle tool")
+    asked = {"name": name, "type": "gitlab", "config": {}, "credentials": {"token": "t"}, "enabled": False}
+    connector = hand.http.post("/api/connectors", json=asked).json()["id"]
+    page.goto(f"{mill_url}/connectors")
+    page.get_by_role("button", name=f"Sync now: {name}").or_(
+        page.get_by_role("listitem").filter(has_text=name).get_by_role("button", name="Sync now")
+    ).first.click()
+    expect(page.locator(".toast.bad")).to_contain_text("base")
+    row = page.get_by_role("listitem").filter(has_text=name)
+    expect(row.get_by_text("Never ran")).to_be_visible()
+    hand.http.delete(f"/api/connectors/{connector}", params={"onDelete": "purge"})
+
+
+# ── queue ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_dead_job_is_shown_with_its_error_and_retried_once_its_cause_is_gone(
+    page: Page, mill_url: str, hand: Hand, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    base = hand.base(named("dead"))
+    file = tmp_path_factory.mktemp("dead") / f"{uuid4().hex[:8]}.md"
+    file.write_bytes(bytes([0, 1, 2, 255, 9]) * 50)
+    hand.http.post(
+        f"/api/knowledge-bases/{base}/items", json={"items": [{"type": "file", "path": str(file)}]}
+    )
+    page.goto(f"{mill_url}/queue")
+    row = page.get_by_role("list", name="Dead jobs").get_by_role("listitem").filter(has_text=file.name)
+    expect(row).to_contain_text("neither text nor")
+    file.write_text("# Mended\n\nThe stones are dressed.", "utf-8")
+    row.get_by_role("button", name="Retry").click()
+    expect(row).to_have_count(0)
+    page.goto(f"{mill_url}/b/{base}")
+    expect(page.get_by_role("row", name=re.compile(file.stem)).get_by_text("Indexed")).to_be_visible()
+
+
+def test_all_dead_jobs_are_retried_at_once(page: Page, mill_url: str, hand: Hand) -> None:
+    base = hand.base(named("many dead"))
+    hand.unreadable(base, "one.bin", "two.bin")
+    page.goto(f"{mill_url}/queue")
+    rows = page.get_by_role("list", name="Dead jobs").get_by_role("listitem")
+    expect(rows.filter(has_text="one.bin")).to_be_visible()
+    expect(rows.filter(has_text="two.bin")).to_be_visible()
+    page.get_by_role("button", name="Retry all").click()
+    expect(page.get_by_text(re.compile(r"\d+ jobs are queued again"))).to_be_visible()
+
+    def tried_twice() -> bool:
+        jobs = hand.http.get("/api/jobs", params={"state": "dead", "baseId": base}).json()["items"]
+        return [len(job["errors"]) for job in jobs] == [2, 2]
+
+    expect(rows.filter(has_text="one.bin")).to_be_visible()
+    page.reload()
+    expect(rows.filter(has_text="two.bin")).to_be_visible()
+    assert tried_twice()
+
+
+def test_a_lane_is_paused_and_resumed_by_the_keyboard(page: Page, mill_url: str, hand: Hand) -> None:
+    name = named("lane")
+    base = hand.base(name)
+    hand.notes(base, "rye")
+    page.goto(f"{mill_url}/queue")
+    row = page.get_by_role("list", name="Lanes").get_by_role("listitem").filter(has_text=name)
+    row.get_by_role("button", name="Pause").focus()
+    page.keyboard.press("Enter")
+    expect(row.get_by_role("button", name="Resume")).to_be_visible()
+    expect(row).to_contain_text("paused")
+    hand.notes(base, "oats")
+    expect(row).to_contain_text("1 waiting")
+    row.get_by_role("button", name="Resume").press("Enter")
+    expect(row).to_contain_text("0 waiting")
+
+
+# ── events and webhooks ──────────────────────────────────────────────────────────────────────────────────
+
+
+def test_what_happens_is_in_the_timeline_at_once_and_can_be_filtered(
+    page: Page, mill_url: str, hand: Hand
+) -> None:
+    """S2-25: nobody has to ask."""
+    name = named("events")
+    base = hand.base(name)
+    page.goto(f"{mill_url}/events?base={base}")
+    expect(page.get_by_text("was made")).to_be_visible()
+    hand.notes(base, "rye on the stones")
+    expect(page.get_by_role("link", name="rye on the stones").first).to_be_visible()
+    hand.unreadable(base, "bad.bin")
+    page.get_by_role("button", name="Problems").click()
+    expect(page.get_by_role("list", name="Events").get_by_text("neither text nor")).to_be_visible()
+    expect(page.get_by_text("rye on the stones")).to_have_count(0)
+
+
+def test_a_webhook_is_made_tested_paused_and_deleted(page: Page, mill_url: str) -> None:
+    page.goto(f"{mill_url}/events/webhooks")
+    page.get_by_role("button", name="New webhook").first.click()
+    page.get_by_label("Address").fill("http://127.0.0.1:9/nobody")
+    page.get_by_role("dialog").get_by_role("button", name="Create").click()
+    expect(page.get_by_role("dialog").locator(".secret")).to_contain_text("whsec_")
+    page.get_by_role("button", name="Done").click()
+    pane = page.get_by_role("complementary", name="Webhook")
+    pane.get_by_role("button", name="Test").click()
+    expect(page.locator(".toast.bad")).to_contain_text("can't be reached")
+    pane.get_by_role("button", name="More for this webhook").click()
+    page.get_by_role("menuitem", name="Pause").click()
+    expect(page.get_by_role("list", name="Webhooks").get_by_text("Paused")).to_be_visible()
+    pane.get_by_role("button", name="More for this webhook").click()
+    page.get_by_role("menuitem", name="Delete").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    expect(page.get_by_role("link", name="127.0.0.1:9/nobody")).to_have_count(0)
+
+
+# ── settings ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_key_is_shown_once_and_revoked(page: Page, mill_url: str, hand: Hand) -> None:
+    name = named("key")
+    page.goto(f"{mill_url}/settings/keys")
+    page.get_by_role("button", name="New key").first.click()
+    page.get_by_label("Name").fill(name)
+    page.get_by_label("Role").select_option("editor")
+    page.get_by_role("button", name="Create", exact=True).click()
+    secret = page.get_by_role("dialog").locator(".secret").inner_text()
+    assert (
+        hand.http.get("/api/session", headers={"Authorization": f"Bearer {secret}"}).json()["role"]
+        == "editor"
+    )
+    page.get_by_role("button", name="Done").click()
+    row = page.get_by_role("listitem").filter(has_text=name)
+    expect(row).to_be_visible()
+    assert secret not in page.content()
+    row.get_by_role("button", name=f"Revoke {name}").click()
+    page.get_by_role("dialog").get_by_role("button", name="Revoke").click()
+    expect(row).to_have_count(0)
+
+
+def test_an_embedder_is_tried_and_workers_are_shown(page: Page, mill_url: str) -> None:
+    page.goto(f"{mill_url}/settings/models")
+    row = page.get_by_role("listitem").filter(has_text="quick")
+    row.get_by_role("button", name="Test").click()
+    expect(row.get_by_role("status")).to_contain_text("Works:")
+    page.get_by_role("navigation", name="Settings").get_by_role("link", name="Workers").click()
+    expect(page.get_by_role("list", name="Workers").get_by_role("listitem").first).to_contain_text("Works")
+
+
+def test_language_and_theme_are_chosen_and_kept(page: Page, mill_url: str) -> None:
+    page.goto(f"{mill_url}/settings/general")
+    page.get_by_label("Theme", exact=True).select_option("dark")
+    assert page.locator("html").get_attribute("data-theme") == "dark"
+    page.get_by_label("Language", exact=True).select_option("zh")
+    expect(page.get_by_role("heading", name="设置")).to_be_visible()
+    page.goto(f"{mill_url}/connectors")
+    expect(page.get_by_role("heading", name="连接器")).to_be_visible()
+    assert page.locator("html").get_attribute("lang") == "zh-CN"
+    assert page.locator("html").get_attribute("data-theme") == "dark"

@@ -1,0 +1,165 @@
+"""How the pages are served: one version at a time, kept for ever, under a strict policy, beside every other door."""
+
+import gzip
+import re
+import subprocess
+import zipfile
+from pathlib import Path
+
+import httpx
+import pytest
+
+from gristmill import app
+from gristmill.doors.ui.files import File, Files, load, make
+from tests.doors.people import coming_in
+
+HTML = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("path", ["/", "/b/01a1de95", "/connectors", "/settings/keys", "/no/such/page"])
+async def test_every_path_that_people_see_is_the_page(http: httpx.AsyncClient, path: str) -> None:
+    answer = await http.get(path, headers=HTML)
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert answer.headers["cache-control"] == "no-cache"
+    assert answer.headers["x-frame-options"] == "DENY"
+    policy = answer.headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self';")
+    assert "unsafe" not in policy
+
+
+async def test_the_page_names_the_present_version_and_stands_without_inline_code(
+    http: httpx.AsyncClient,
+) -> None:
+    page = (await http.get("/", headers=HTML)).text
+    named = re.findall(r'(?:src|href)="(/[^"]*)"', page)
+    assert any(name.endswith(".js") for name in named)
+    for name in named:
+        answer = await http.get(name)
+        assert answer.status_code == 200, name
+        assert answer.headers["cache-control"] == "public, max-age=31536000, immutable"
+        assert answer.headers["x-content-type-options"] == "nosniff"
+    assert not re.search(r"<style|\son\w+=|\sstyle=|<script(?![^>]*\bsrc=)", page)
+
+
+async def test_every_file_has_its_type_and_comes_zipped_to_who_takes_that(http: httpx.AsyncClient) -> None:
+    files = load()
+    types = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
+    for name, file in files.assets.items():
+        plain = await http.get(files.prefix + name, headers={"accept-encoding": "identity"})
+        assert plain.content == file.plain
+        assert "content-encoding" not in plain.headers
+        suffix = "." + name.rpartition(".")[2]
+        assert plain.headers["content-type"] == types.get(suffix, plain.headers["content-type"])
+        refused = await http.get(files.prefix + name, headers={"accept-encoding": "gzip;q=0"})
+        assert "content-encoding" not in refused.headers
+        if file.zipped is not None:
+            zipped = await http.get(files.prefix + name, headers={"accept-encoding": "br, gzip"})
+            assert zipped.headers["content-encoding"] == "gzip"
+            assert zipped.content == file.plain
+
+
+async def test_a_file_of_another_version_or_none_is_not_found(http: httpx.AsyncClient) -> None:
+    name = next(iter(load().assets))
+    for path in (f"/assets/0123456789/{name}", f"{load().prefix}nothing.js", "/assets/"):
+        answer = await http.get(path, headers=HTML)
+        assert (answer.status_code, answer.json()["code"]) == (404, "file_not_found")
+
+
+async def test_the_pages_hide_no_other_door(http: httpx.AsyncClient) -> None:
+    for path in (
+        "/healthz",
+        "/readyz",
+        "/openapi.json",
+        "/metrics",
+        "/api/knowledge-bases",
+        "/api/nothing",
+        "/mcp",
+    ):
+        answer = await http.get(path, headers=HTML)
+        assert not answer.headers["content-type"].startswith("text/html"), path
+    assert (await http.get("/", headers={"accept": "*/*"})).json()["name"] == "Gristmill"
+    assert (await http.get("/nothing")).status_code == 404
+    assert (await http.post("/b/x", headers=HTML)).status_code in (404, 405)
+    assert (await http.get("/", headers={**HTML, "host": "evil.example"})).json()["code"] == "foreign_host"
+
+
+async def test_nobody_needs_a_key_for_the_pages_and_everybody_for_what_they_show(mill: app.Gristmill) -> None:
+    async with coming_in(mill, None) as nobody:
+        assert (await nobody.get("/", headers=HTML)).status_code == 200
+        assert (await nobody.get(load().prefix + next(iter(load().assets)))).status_code == 200
+        assert (await nobody.get("/api/knowledge-bases", headers=HTML)).status_code == 401
+
+
+def test_a_change_of_one_byte_is_another_version() -> None:
+    one = _made(b"export const a = 1;")
+    assert one.prefix == _made(b"export const a = 1;").prefix != _made(b"export const a = 2;").prefix
+    assert one.prefix in one.page.plain.decode()
+
+
+def test_the_modules_that_the_page_needs_are_fetched_at_once() -> None:
+    page = _made(b'import { b } from "./b/b.js";\nimport("./later.js");').page.plain.decode()
+    assert [
+        name.rpartition("assets/")[2][11:] for name in re.findall(r'modulepreload" href="([^"]+)"', page)
+    ] == [
+        "js/app.js",
+        "js/b/b.js",
+    ]
+
+
+def test_each_page_has_its_own_modules_fetched_ahead() -> None:
+    table = b'{ paths: ["/x", "/x/:id"], load: () => import("./pages/x.js") },\n'
+    more = {
+        "js/pages.js": table,
+        "js/pages/x.js": b'import "../words.js";\nimport { y } from "./y.js";',
+        "js/words.js": b"",
+    }
+    files = make(
+        {
+            "index.html": PAGE,
+            "js/app.js": b'import { pages } from "./pages.js";',
+            "js/pages/y.js": b"",
+            **more,
+        }
+    )
+    for path in ("/x", "/x/7"):
+        assert preloaded(files.page_of(path)) == {
+            "app.js",
+            "pages.js",
+            "pages/x.js",
+            "words.js",
+            "pages/y.js",
+        }
+    assert preloaded(files.page_of("/")) == preloaded(files.page) == {"app.js", "pages.js"}
+
+
+def preloaded(page: File) -> set[str]:
+    found = re.findall(r'modulepreload" href="/assets/\w+/js/([^"]+)"', page.plain.decode())
+    return set(found)
+
+
+PAGE = b'<script type="module" src="/assets/dev/js/app.js"></script><!-- modulepreload -->'
+
+
+def _made(script: bytes) -> Files:
+    return make({"index.html": PAGE, "js/app.js": script, "js/b/b.js": b"", "js/later.js": b""})
+
+
+def test_what_is_zipped_is_the_file() -> None:
+    for file in load().assets.values():
+        assert file.zipped is None or gzip.decompress(file.zipped) == file.plain
+
+
+def test_the_files_are_in_the_wheel(tmp_path: Path) -> None:
+    subprocess.run(
+        ["uv", "build", "--wheel", "-q", "-o", str(tmp_path)],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        timeout=120,
+    )
+    (wheel,) = tmp_path.glob("*.whl")
+    packed = set(zipfile.ZipFile(wheel).namelist())
+    for name in ("index.html", *load().assets):
+        assert f"gristmill/doors/ui/static/{name}" in packed

@@ -1,0 +1,158 @@
+"""The story that people live through: make a base, drop files, watch, search, read, delete."""
+
+import re
+from pathlib import Path
+
+from playwright.sync_api import Browser, Page, expect
+
+from tests.process import served
+from tests.ui.gate import HELD, closed
+from tests.ui.harness import Hand, Surroundings, profile, surroundings
+
+# Drops files of a script's making on the page, as the browser would hand them over.
+_DROP = """(files) => {
+  const data = new DataTransfer();
+  for (const [name, text] of files) data.items.add(new File([text], name, { type: "text/markdown" }));
+  for (const kind of ["dragenter", "dragover", "drop"])
+    document.querySelector("main").dispatchEvent(new DragEvent(kind, { dataTransfer: data, bubbles: true, cancelable: true }));
+}"""
+# Writes down every percentage that the page shows, of the whole and of each row.
+_WATCH = """() => {
+  const seen = (window.seen = {});
+  const note = (name, text) => {
+    const value = parseFloat(text);
+    const list = (seen[name] ??= []);
+    if (!Number.isNaN(value) && list.at(-1) !== value) list.push(value);
+  };
+  const look = () => {
+    note("all", document.querySelector(".overall b")?.textContent ?? "");
+    for (const row of document.querySelectorAll("[role=row][id]")) note(row.id, row.querySelector(".done")?.textContent ?? "");
+  };
+  new MutationObserver(look).observe(document.body, { subtree: true, childList: true, characterData: true });
+}"""
+
+
+def test_a_hundred_dropped_files_reach_the_end_without_ever_going_back(page: Page, mill_url: str) -> None:
+    """S4-01, S4-04, S4-33: from an empty base to an opened chunk, by hand and eye alone."""
+    page.goto(mill_url)
+    page.get_by_role("button", name="New base").first.click()
+    page.get_by_label("Name").fill("Millbook")
+    page.get_by_role("button", name="Create").click()
+    expect(page.get_by_role("heading", name="Millbook")).to_be_visible()
+    expect(page.get_by_text("Nothing here yet")).to_be_visible()
+    page.evaluate(_WATCH)
+    page.evaluate(_DROP, [[f"page-{n:03}.md", f"# Page {n}\n\nStone number {n} turns."] for n in range(100)])
+    expect(page.locator(".overall b")).to_have_text("100%", timeout=60_000)
+    expect(page.get_by_role("treegrid")).to_have_attribute("aria-rowcount", "100")
+    seen: dict[str, list[float]] = page.evaluate("window.seen")
+    assert seen["all"][-1] == 100
+    assert len(seen) > 10
+    for name, values in seen.items():
+        assert values == sorted(values), name
+
+    page.get_by_role("searchbox", name="Search this base").fill("stone number 42")
+    hit = page.get_by_role("link", name=re.compile("page-042.md"))
+    expect(hit.locator("mark").first).to_be_visible()
+    hit.click()
+    expect(page).to_have_url(re.compile(r"/i/.*chunk="))
+    expect(page.locator(".chunk.current")).to_contain_text("Stone number 42 turns.")
+
+
+def test_a_row_that_is_deleted_while_it_is_indexed_is_gone_at_once_and_stays_so(
+    page: Page, mill_url: str, hand: Hand, ui_surroundings: Surroundings
+) -> None:
+    """S4-05."""
+    base = hand.base("Deleted midway")
+    with closed(ui_surroundings.embedder):
+        hand.notes(base, f"Rye waits {HELD}", "Oats are done")
+        page.goto(f"{mill_url}/b/{base}")
+        row = page.get_by_role("row", name=re.compile("Rye waits"))
+        expect(row).to_contain_text("Embedding")
+        row.hover()
+        row.get_by_role("button", name="Delete").click()
+        expect(row).to_have_count(0)
+        expect(page.get_by_text("Deleted Rye waits")).to_be_visible()
+    expect(page.locator(".overall b")).to_have_text("100%")
+    page.reload()
+    expect(page.get_by_role("row", name=re.compile("Oats"))).to_be_visible()
+    expect(row).to_have_count(0)
+
+
+def test_a_row_comes_back_with_a_word_when_its_deletion_is_refused(
+    page: Page, mill_url: str, hand: Hand
+) -> None:
+    base = hand.base("Refused")
+    hand.notes(base, "Barley stays")
+    page.goto(f"{mill_url}/b/{base}")
+    row = page.get_by_role("row", name=re.compile("Barley"))
+    row.hover()
+    page.context.set_offline(True)
+    row.get_by_role("button", name="Delete").click()
+    expect(page.locator(".toast.bad")).to_contain_text("can't be reached")
+    expect(row).to_be_visible()
+    page.context.set_offline(False)
+
+
+def test_what_is_being_worked_on_is_told_when_its_reindexing_is_refused(
+    page: Page, mill_url: str, hand: Hand, ui_surroundings: Surroundings
+) -> None:
+    base = hand.base("Busy")
+    with closed(ui_surroundings.embedder):
+        hand.notes(base, f"Wheat waits {HELD}")
+        page.goto(f"{mill_url}/b/{base}")
+        row = page.get_by_role("row", name=re.compile("Wheat"))
+        expect(row).to_contain_text("Embedding")
+        row.hover()
+        row.get_by_role("button", name="Reindex").click()
+        dialog = page.get_by_role("dialog", name="Something of it is being worked on")
+        expect(dialog).to_contain_text("Wheat waits")
+        dialog.get_by_role("button", name="When they are done").click()
+        expect(dialog).to_have_count(0)
+    expect(row).to_contain_text("Indexed")
+
+
+def test_a_failed_row_says_why_in_full_and_is_tried_again(page: Page, mill_url: str, hand: Hand) -> None:
+    """S4-61: the error is in the row, and so is the hand that mends it."""
+    base = hand.base("Failing")
+    hand.unreadable(base, "grain.bin")
+    page.goto(f"{mill_url}/b/{base}?filter=failed")
+    row = page.get_by_role("row", name=re.compile("grain.bin"))
+    expect(row).to_contain_text("Failed")
+    error = hand.http.get(f"/api/knowledge-bases/{base}/tree").json()["items"][0]["error"]["message"]
+    expect(row).to_contain_text(error)
+    row.get_by_role("button", name="Reindex").click()
+    expect(page.get_by_text("Reindexing 1 item")).to_be_visible()
+    expect(row).to_contain_text("Failed")
+
+
+def test_what_a_killed_worker_left_is_offered_and_recovered_by_hand(
+    browser: Browser, server_url: str, cache_dir: Path
+) -> None:
+    """S0: a base that parks waits for a hand, and the page is where the hand is."""
+    with surroundings(server_url, cache_dir) as around, profile(browser) as tabs:
+        with closed(around.embedder), served(around.env, log=around.log) as server:
+            with server.client() as http:
+                hand = Hand(http)
+                base = hand.base("Parked", onRestart="park")
+                hand.notes(base, f"Spelt waits {HELD}")
+                page = tabs.open(f"{server.url}/b/{base}")
+                expect(page.get_by_role("row", name=re.compile("Spelt"))).to_contain_text("Embedding")
+            server.kill()
+        with served(around.env, log=around.log) as server:
+            page.goto(f"{server.url}/b/{base}")
+            row = page.get_by_role("row", name=re.compile("Spelt"))
+            expect(page.get_by_text("1 unfinished item")).to_be_visible(timeout=20_000)
+            expect(row).to_contain_text("Failed")
+            page.get_by_role("button", name="Recover").click()
+            expect(page.get_by_text("1 unfinished item")).to_have_count(0)
+            expect(row).to_contain_text("Indexed")
+        assert tabs.errors == []
+
+
+def test_all_that_failed_is_tried_again_by_one_hand(page: Page, mill_url: str, hand: Hand) -> None:
+    base = hand.base("Many failed")
+    hand.unreadable(base, "one.bin", "two.bin")
+    page.goto(f"{mill_url}/b/{base}?filter=failed")
+    expect(page.get_by_role("row", name=re.compile(".bin"))).to_have_count(2)
+    page.get_by_role("button", name="Try all again").click()
+    expect(page.get_by_text("Reindexing 2 items")).to_be_visible()

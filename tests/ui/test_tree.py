@@ -1,0 +1,108 @@
+"""The tree: windowed, moved through by keys, opened level by level, and never running what it shows."""
+
+import re
+from pathlib import Path
+
+import psycopg
+from playwright.sync_api import Page, expect
+
+from tests.ui.harness import Hand, Surroundings
+
+_MANY = 20_000
+# As failed ones: they keep every promise without a job, a version or a chunk.
+_FILL = """
+insert into item (base_id, type, title, status, source, source_key, expanded_version, error_code, error_message)
+select %s, 'file', 'sheaf-' || lpad(n::text, 6, '0'), 'failed', '{"name": "x"}', 'upload:' || n, 1, 'unreadable', 'It is wet.'
+  from generate_series(1, %s) n
+"""
+
+
+def test_of_many_thousand_rows_only_those_in_sight_are_in_the_document(
+    page: Page, mill_url: str, hand: Hand, ui_surroundings: Surroundings
+) -> None:
+    base = hand.base("Many")
+    with psycopg.connect(ui_surroundings.env["GRISTMILL_DATABASE_URL"], autocommit=True) as database:
+        database.execute(_FILL, (base, _MANY))
+    page.goto(f"{mill_url}/b/{base}")
+    tree = page.get_by_role("treegrid")
+    expect(page.get_by_role("row", name=re.compile("sheaf-000001"))).to_be_visible()
+    expect(tree).to_have_attribute("aria-rowcount", str(_MANY))
+    assert page.get_by_role("row").count() < 60
+    tree.focus()
+    page.keyboard.press("End")
+    expect(page.get_by_role("row", name=re.compile(f"sheaf-{_MANY:06}"))).to_be_visible()
+    assert page.get_by_role("row").count() < 60
+    page.get_by_label("Filter by name").fill("sheaf-0123")
+    expect(tree).to_have_attribute("aria-rowcount", "100")
+    expect(page.get_by_role("row", name=re.compile("sheaf-012300"))).to_be_visible()
+
+
+def test_a_folder_is_opened_and_left_by_arrow_keys(
+    page: Page, mill_url: str, hand: Hand, tmp_path: Path
+) -> None:
+    """The state is in the address: a reload shows the same."""
+    for name in ("rye", "wheat"):
+        (tmp_path / "grain").mkdir(exist_ok=True)
+        (tmp_path / "grain" / f"{name}.md").write_text(f"{name} is sown in autumn")
+    base = hand.base("Keys")
+    hand.http.post(
+        f"/api/knowledge-bases/{base}/items",
+        json={"items": [{"type": "directory", "path": str(tmp_path / "grain"), "title": "Grain"}]},
+    )
+    page.goto(f"{mill_url}/b/{base}")
+    folder = page.get_by_role("row", name=re.compile("Grain"))
+    expect(folder).to_contain_text("Indexed")
+    expect(folder).to_have_attribute("aria-expanded", "false")
+    page.get_by_role("treegrid").focus()
+    page.keyboard.press("ArrowRight")
+    expect(folder).to_have_attribute("aria-expanded", "true")
+    rye = page.get_by_role("row", name=re.compile("rye.md"))
+    expect(rye).to_have_attribute("aria-level", "2")
+    page.keyboard.press("ArrowDown")
+    expect(page.get_by_role("treegrid")).to_have_attribute("aria-activedescendant", re.compile("row-"))
+    page.keyboard.press("Space")
+    expect(page.get_by_text("1 selected")).to_be_visible()
+    page.keyboard.press("Escape")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name=re.compile(r"(rye|wheat)\.md"))).to_be_visible()
+    page.reload()
+    expect(rye).to_be_visible()
+    page.get_by_role("treegrid").focus()
+    page.keyboard.press("ArrowLeft")
+    expect(rye).to_have_count(0)
+
+
+def test_a_title_that_looks_like_markup_is_text(page: Page, mill_url: str, hand: Hand) -> None:
+    title = '<img src=x onerror="document.title=1">${1}'
+    base = hand.base(f"{title} base")
+    hand.http.post(
+        f"/api/knowledge-bases/{base}/items",
+        json={"items": [{"type": "note", "title": title, "content": f"says {title}"}]},
+    )
+    page.goto(f"{mill_url}/b/{base}?q=says")
+    expect(page.get_by_role("row", name=re.compile("onerror"))).to_be_visible()
+    expect(page.locator(".hit-text")).to_contain_text(title)
+    expect(page.locator("main img")).to_have_count(0)
+
+
+def test_rows_of_a_list_stay_the_same_elements_while_their_key_is_listed(page: Page, mill_url: str) -> None:
+    """The core in a real document: keyed rows, in place, and data that no attribute runs."""
+    page.goto(mill_url)
+    told = page.evaluate(
+        """async () => {
+        const core = new URL("core.js", document.querySelector("script[type=module]").src);
+        const { each, html, signal } = await import(core);
+        const list = signal([{ id: 1, name: "a" }, { id: 2, name: "b" }, { id: 3, name: "c" }]);
+        const box = html`<ul>${each(() => list.value, (one) => one.id, (one) => html`<li>${() => one.value.name}</li>`)}</ul>`;
+        const before = [...box.children];
+        list.value = [{ id: 3, name: "C" }, { id: 1, name: "a" }, { id: 4, name: "d" }];
+        await null;
+        const after = [...box.children];
+        const link = html`<a href="${"javascript:alert(1)"}" title="${'"><b>'}">${"<b>"}</a>`;
+        let refused = "";
+        try { html`<a onclick=${"alert(1)"}>x</a>`; } catch (error) { refused = error.message; }
+        return [after.map((one) => one.textContent).join(""), after[0] === before[2], after[1] === before[0],
+                link.hasAttribute("href"), link.title, link.textContent, refused];
+      }"""
+    )
+    assert told == ["Cad", True, True, False, '"><b>', "<b>", "onclick takes no data"]
