@@ -33,7 +33,7 @@ _WATCH = """() => {
 
 
 def test_a_hundred_dropped_files_reach_the_end_without_ever_going_back(page: Page, mill_url: str) -> None:
-    """S4-01, S4-04, S4-33: from an empty base to an opened chunk, by hand and eye alone."""
+    """S4-01, S4-04, S4-67: from an empty base to an opened chunk, by hand and eye alone."""
     page.goto(mill_url)
     page.get_by_role("button", name="New base").first.click()
     page.get_by_label("Name").fill("Millbook")
@@ -112,7 +112,7 @@ def test_what_is_being_worked_on_is_told_when_its_reindexing_is_refused(
 
 
 def test_a_failed_row_says_why_in_full_and_is_tried_again(page: Page, mill_url: str, hand: Hand) -> None:
-    """S4-61: the error is in the row, and so is the hand that mends it."""
+    """S4-33: the error is in the row, and so is the hand that mends it."""
     base = hand.base("Failing")
     hand.unreadable(base, "grain.bin")
     page.goto(f"{mill_url}/b/{base}?filter=failed")
@@ -128,7 +128,7 @@ def test_a_failed_row_says_why_in_full_and_is_tried_again(page: Page, mill_url: 
 def test_what_a_killed_worker_left_is_offered_and_recovered_by_hand(
     browser: Browser, server_url: str, cache_dir: Path
 ) -> None:
-    """A base that parks waits for a hand, and the page is where the hand is."""
+    """S4-11, S4-61: a base that parks waits for a hand, and the page is where the hand is."""
     with surroundings(server_url, cache_dir) as around, profile(browser) as tabs:
         with closed(around.embedder), served(around.env, log=around.log) as server:
             with server.client() as http:
