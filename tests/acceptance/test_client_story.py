@@ -11,7 +11,7 @@ from tests.process import environment, served
 def test_a_program_adds_waits_searches_reads_rebuilds_and_deletes(
     database_url: str, data_dir: Path, cache_dir: Path, tmp_path: Path
 ) -> None:
-    """S0: what is accepted becomes searchable, stays as it is through a rebuild, and is gone once it is deleted."""
+    """What is accepted becomes searchable, stays as it is through a rebuild, and is gone once it is deleted."""
     folder = tmp_path / "mill"
     folder.mkdir()
     (folder / "stones.md").write_text("# Stones\n\nBoth stones are dressed in spring.")
