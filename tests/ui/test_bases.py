@@ -1,11 +1,13 @@
 """Bases, search and items: what else a person does there, for every eye and on every screen."""
 
 import re
+import time
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.ui.harness import PHONE, WIDE, Hand, Theme, profile, violations
+from tests.waiting import LIMIT
 
 _TEXT = "# Dressing\n\nThe miller sharpens the stones every spring."
 
@@ -21,6 +23,9 @@ def filled(hand: Hand) -> tuple[str, str]:
     base = hand.base("Filled")
     (note,) = hand.notes(base, _TEXT)
     hand.unreadable(base, "broken.bin")
+    end = time.monotonic() + LIMIT
+    while hand.http.get(f"/api/knowledge-bases/{base}").json()["leafCounts"] != {"completed": 1, "failed": 1}:
+        assert time.monotonic() < end, "neither of them is done"
     return base, note
 
 
