@@ -4,7 +4,7 @@
  * stream, in batches; what can't be known from it is fetched at most once a second.
  */
 
-import { api } from "../api.js";
+import { all, api } from "../api.js";
 import { baseOf, bases, renewBases } from "../bases.js";
 import { computed, effect, html, signal } from "../core.js";
 import { t } from "../i18n.js";
@@ -195,27 +195,32 @@ async function look(id, tree, view) {
   }
 }
 
+const MOST = 500; // items that one request may name
+
 /** @param {string} id @param {Tree} tree */
 async function reindexAll(id, tree) {
   try {
-    const found = await api.get(`/knowledge-bases/${id}/items`, { limit: 500 });
-    await reindex(
-      id,
-      found.items.map((/** @type {any} */ item) => item.id),
-      tree,
-    );
+    const roots = await all(`/knowledge-bases/${id}/items`, {}, Infinity);
+    const ids = roots.map((item) => item.id);
+    for (let start = 0; start < ids.length; start += MOST) await reindex(id, ids.slice(start, start + MOST), tree);
     renewBases(id);
   } catch (error) {
     refused(error);
   }
 }
 
-/** @param {string} id @param {Tree} tree Has everything that failed tried again, 500 at a time. */
+/** @param {string} id @param {Tree} tree Has everything tried again that has failed by now. */
 async function retryAll(id, tree) {
   try {
-    const found = await api.get(`/knowledge-bases/${id}/tree`, { status: "failed", leaves: true, limit: 500 });
-    const ids = found.items.map((/** @type {any} */ item) => item.id);
-    await reindex(id, ids, tree, "skip");
+    /** @type {string[]} */ const ids = [];
+    let total = 1;
+    while (ids.length < total) {
+      const found = await api.get(`/knowledge-bases/${id}/tree`, { status: "failed", leaves: true, limit: MOST, offset: ids.length });
+      if (!found.items.length) break;
+      ids.push(...found.items.map((/** @type {any} */ item) => item.id));
+      total = found.total;
+    }
+    for (let start = 0; start < ids.length; start += MOST) await reindex(id, ids.slice(start, start + MOST), tree, "skip");
   } catch (error) {
     refused(error);
   }

@@ -124,7 +124,9 @@ function row(event, titles) {
   const { data, baseId, subject } = event;
   const title = () => (subject ? (titles()[subject] ?? data.title ?? t("Something that is gone")) : (data.name ?? null));
   const link = () => (subject && titles()[subject] ? `/b/${baseId}/i/${subject}` : baseId && data.name ? `/b/${baseId}` : null);
-  const said = t(SAYS[event.type] ?? event.type, Object.fromEntries(Object.entries(data).map(([name, value]) => [name, typeof value === "number" ? number(value) : value])));
+  const shown = Object.fromEntries(Object.entries(data).map(([name, value]) => [name, typeof value === "number" ? number(value) : value]));
+  const n = [data.documents, data.assets, data.items, data.chunks, data.characters].find((one) => typeof one === "number");
+  const said = t(SAYS[event.type] ?? event.type, { ...shown, n });
   return html`<div class="event" role="listitem"><time class="dim" datetime="${event.at}">${timeOf(event.at)}</time>${dot(() => toneOf(event))}
     <div class="grow"><div class="cut">${() => (title() ? (link() ? html`<a href="${link()}">${title()}</a> ` : html`<b>${title()} </b>`) : null)}<span class="${title() ? "dim" : ""}">${said}</span></div>${data.message ? html`<p class="error">${data.message}</p>` : null}</div>
     <span class="dim small-text cut hide-phone">${() => (baseId ? baseName(baseId) : "")}</span></div>`;

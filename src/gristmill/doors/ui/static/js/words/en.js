@@ -20,5 +20,11 @@ export const words = {
   "{n} documents": { one: "{n} document", other: "{n} documents" },
   "{n} documents are being indexed": { one: "{n} document is being indexed", other: "{n} documents are being indexed" },
   "{n} errors": { one: "{n} error", other: "{n} errors" },
+  "holds {documents} documents": { one: "holds {documents} document", other: "holds {documents} documents" },
+  "was read: {characters} characters": { one: "was read: {characters} character", other: "was read: {characters} characters" },
+  "was cut into {chunks} chunks": { one: "was cut into {chunks} chunk", other: "was cut into {chunks} chunks" },
+  "answers searches, with {chunks} chunks": { one: "answers searches, with {chunks} chunk", other: "answers searches, with {chunks} chunks" },
+  "{items} items were deleted": { one: "{items} item was deleted", other: "{items} items were deleted" },
+  "is gone, with {items} items": { one: "is gone, with {items} item", other: "is gone, with {items} items" },
   "{n} deletions held": { one: "{n} deletion held", other: "{n} deletions held" },
 };
