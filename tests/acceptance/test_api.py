@@ -231,7 +231,7 @@ async def test_events_are_read_by_a_cursor_and_filtered(http: httpx.AsyncClient)
     assert [event["type"] for event in rest["items"]][-1] == "KnowledgeSpaceAllDocumentsIngested"
     assert rest["items"][0]["correlationId"] == added["correlationId"]
     end = (await http.get("/api/events", params={"after": rest["nextCursor"]})).json()
-    assert end == {"items": [], "nextCursor": rest["nextCursor"]}
+    assert end == {"items": [], "nextCursor": rest["nextCursor"], "titles": {}}
     others = (await http.get("/api/events", params={"baseId": other})).json()["items"]
     assert [event["data"]["name"] for event in others] == ["other"]
     refused(await http.get("/api/events", params={"types": "Nothing"}), 422, "event_unknown")

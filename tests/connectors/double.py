@@ -187,6 +187,8 @@ class Double:
                 return self.told({"message": repr(error)}, 418)
 
     def _routed(self, call: Call) -> Answer:
+        if call.method == "POST" and call.body is None:  # who asked left in the middle of it
+            raise Refused(400)
         self.authorise(call)
         for method, pattern, route in self.routes:
             found = pattern.fullmatch(call.path)

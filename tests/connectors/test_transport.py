@@ -124,3 +124,14 @@ async def test_a_download_comes_in_pieces_and_its_status_is_checked(http: Transp
     assert sum([len(piece) async for piece in http.stream("/file")]) == 200_000
     with pytest.raises(Gone):
         _ = [piece async for piece in http.stream("/none")]
+
+
+@pytest.mark.parametrize("token", ["mühle", "two\nlines", "nul\0"])
+async def test_a_token_that_no_header_can_carry_is_refused_before_it_is_sent(
+    http: Transport, site: Site, token: str
+) -> None:
+    http.authorise("Authorization", f"Bearer {token}")
+    with pytest.raises(Unauthorized, match="Give them anew") as refused:
+        await http.get("/")
+    assert token not in str(refused.value)
+    assert site.asked == []

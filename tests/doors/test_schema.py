@@ -14,7 +14,9 @@ from tests.process import environment
 def test_the_schema_has_every_code_that_is_documented_and_no_other() -> None:
     documented: dict[int, set[str]] = {400: {"request_refused"}}
     for row in rows(read("docs/errors.md")):
-        if row[0].startswith("`") and "doors/ui/" not in row[1]:  # files of the pages are no part of the schema
+        if (
+            row[0].startswith("`") and "doors/ui/" not in row[1]
+        ):  # files of the pages are no part of the schema
             for status in re.findall(r"\d{3}", row[2]):
                 documented.setdefault(int(status), set()).add(row[0].strip("`"))
     assert {status: set(codes) for status, codes in CODES.items()} == documented

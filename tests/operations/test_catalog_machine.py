@@ -350,7 +350,7 @@ def test_no_sequence_of_operations_breaks_a_promise(machine: type[Catalog]) -> N
 # It is enough that one is found, by few steps; that they can be made fewer is not what these are about.
 EAGER = settings(
     PATIENT,
-    max_examples=300,
+    max_examples=2_000,
     stateful_step_count=12,
     phases=[Phase.generate],
     print_blob=False,

@@ -182,7 +182,7 @@ def test_a_line_too_long_to_hold_is_cut_the_same_whatever_the_parts(unit: str) -
     ],
 )
 def test_text_without_an_end_in_sight_takes_time_in_proportion(unit: str) -> None:
-    """Ten times the text may take some twenty times as long; anything quadratic takes a hundred."""
+    """Ten times the text may take some forty times as long on a busy machine; anything quadratic takes a hundred."""
 
     def seconds(size: int) -> float:
         text = unit * (size // len(unit))
@@ -192,7 +192,7 @@ def test_text_without_an_end_in_sight_takes_time_in_proportion(unit: str) -> Non
         return time.process_time() - begun
 
     seconds(1000)
-    assert seconds(200_000) < 20 * max(seconds(20_000), 0.02)
+    assert seconds(200_000) < 40 * max(seconds(20_000), 0.02)
 
 
 def test_memory_does_not_grow_with_the_content() -> None:

@@ -210,6 +210,8 @@ class Transport:
         told = {name.replace("_", "-"): value for name, value in headers.items()}
         # A link that leads elsewhere is followed without the credentials.
         own = self._headers if _origin(url) == _origin(httpx.URL(self._base_url)) else {}
+        if not all(value.isascii() and value.isprintable() for value in own.values()):
+            raise Unauthorized("The credentials hold characters that no token has. Give them anew.")
         given = {name: _plain(value) for name, value in (params or {}).items() if value is not None}
         return self._client.build_request(
             method,
