@@ -86,10 +86,7 @@ def add(
             session, console(as_json), base, things or [], note or [], wait=wait, ignore=ignore or []
         )
 
-    outcome = in_session(run, data_dir, work=wait)
-    tell(outcome.told, as_json)
-    if not outcome.is_well:
-        raise typer.Exit(1)
+    _tell_end(in_session(run, data_dir, work=wait), as_json)
 
 
 @cli.command()
@@ -117,10 +114,7 @@ def reindex(
             session, console(as_json), base, item or [], on_active=on_active, wait=wait
         )
 
-    outcome = in_session(run, data_dir, work=wait)
-    tell(outcome.told, as_json)
-    if not outcome.is_well:
-        raise typer.Exit(1)
+    _tell_end(in_session(run, data_dir, work=wait), as_json)
 
 
 @cli.command()
@@ -209,6 +203,13 @@ cli.add_typer(connector_commands.connector)
 cli.command()(connector_commands.sync)
 cli.add_typer(key_commands.key_cli, name="keys")
 cli.command()(key_commands.audit)
+
+
+def _tell_end(outcome: Any, as_json: bool) -> None:
+    """What became of it, and 1 for the caller when not all went well."""
+    tell(outcome.told, as_json)
+    if not outcome.is_well:
+        raise typer.Exit(1)
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ from gristmill.connectors.transport import Transport
 from gristmill.errors import Gone, Unreadable
 
 LARGEST_PACK = 64 << 20
-_LARGEST_WHOLE = 256 << 20  # bytes of all objects
+_LARGEST_WHOLE = 128 << 20  # bytes of all objects, which are held while they are read
 _ASKED = "application/x-git-upload-pack-request"
 _STEP = 1 << 16
 _PLAIN = {1: b"commit", 2: b"tree", 3: b"blob", 4: b"tag"}

@@ -257,13 +257,16 @@ select paused from lane where lane = %(lane)s;
 -- Lanes of an organisation with what lives in them, those where most happens first.
 with living as (
     select j.lane, count(*) filter (where j.state in ('queued', 'delayed'))::int as waiting,
-           count(*) filter (where j.state = 'running')::int as running, count(*) filter (where j.state = 'dead')::int as dead,
-           (array_agg(j.subject order by j.started_at) filter (where j.state = 'running' and j.subject is not null))[1] as subject
-      from job j join owner o on o.lane = j.lane and o.org_id = %(org)s group by j.lane)
-select l.lane, l.paused, l.cap, coalesce(v.waiting, 0) as waiting, coalesce(v.running, 0) as running,
-       coalesce(v.dead, 0) as dead, v.subject
-  from lane l join owner o on o.lane = l.lane and o.org_id = %(org)s left join living v on v.lane = l.lane
- order by 5 desc, 4 desc, 6 desc, 1 desc limit %(limit)s;
+           count(*) filter (where j.state = 'running')::int as running, count(*) filter (where j.state = 'dead')::int as dead
+      from job j join owner o on o.lane = j.lane and o.org_id = %(org)s group by j.lane),
+shown as (
+    select l.lane, l.paused, l.cap, coalesce(v.waiting, 0) as waiting, coalesce(v.running, 0) as running,
+           coalesce(v.dead, 0) as dead
+      from lane l join owner o on o.lane = l.lane and o.org_id = %(org)s left join living v on v.lane = l.lane
+     order by 5 desc, 4 desc, 6 desc, 1 desc limit %(limit)s)
+select s.*, (select j.subject from job j where j.lane = s.lane and j.state = 'running' and j.subject is not null
+              order by j.started_at limit 1) as subject
+  from shown s order by s.running desc, s.waiting desc, s.dead desc, s.lane desc;
 
 -- name: throughput
 -- Jobs that an organisation's lanes have done lately, by equal steps of time; the last step ends now.
