@@ -42,7 +42,7 @@ class Operation:
     template: str
     parameters: Mapping[tuple[str, str], Json]
     body: Json | None
-    whole: Json  # the description, for what is referred to
+    description: Json  # the description, for what is referred to
 
     @property
     def weight(self) -> int:
@@ -50,70 +50,70 @@ class Operation:
         return self.template.count("{")
 
 
-def described(path: Path) -> list[Operation]:
+def load_operations(path: Path) -> list[Operation]:
     """All operations of a description."""
     text = path.read_text(encoding="utf-8")
-    whole = cast(Json, json.loads(text) if path.suffix == ".json" else yaml.safe_load(text))
-    found: list[Operation] = []
-    for template, entry in whole["paths"].items():
-        shared = [_followed(whole, one) for one in entry.get("parameters", [])]
+    description = cast(Json, json.loads(text) if path.suffix == ".json" else yaml.safe_load(text))
+    operations: list[Operation] = []
+    for template, entry in description["paths"].items():
+        shared = [_resolve_reference(description, parameter) for parameter in entry.get("parameters", [])]
         for method in _METHODS:
             if method not in entry:
                 continue
-            own = [_followed(whole, one) for one in entry[method].get("parameters", [])]
-            parameters = {(one["in"], one["name"]): one for one in (*shared, *own)}
+            own_parameters = [_resolve_reference(description, one) for one in entry[method].get("parameters", [])]
+            parameters = {(parameter["in"], parameter["name"]): parameter for parameter in (*shared, *own_parameters)}
             pattern = re.compile(re.sub(r"\\\{[^}]*\\\}", "[^/]+", re.escape(template)))
-            found.append(
-                Operation(pattern, method, template, parameters, _body(whole, entry[method], own), whole)
+            operations.append(
+                Operation(pattern, method, template, parameters, _body_schema(description, entry[method], own_parameters), description)
             )
-    return sorted(found, key=lambda one: one.weight)
+    return sorted(operations, key=lambda operation: operation.weight)
 
 
-def _body(whole: Json, operation: Json, parameters: Sequence[Json]) -> Json | None:
-    content = _followed(whole, operation.get("requestBody", {})).get("content", {})
+def _body_schema(description: Json, operation: Json, parameters: Sequence[Json]) -> Json | None:
+    content = _resolve_reference(description, operation.get("requestBody", {})).get("content", {})
     if "application/json" in content:
         return content["application/json"].get("schema")
-    return next((one.get("schema") for one in parameters if one["in"] == "body"), None)
+    return next((parameter.get("schema") for parameter in parameters if parameter["in"] == "body"), None)
 
 
-def _followed(whole: Json, entry: Json) -> Json:
+def _resolve_reference(description: Json, entry: Json) -> Json:
     while "$ref" in entry:
-        found: Any = whole
+        target: Any = description
         for part in entry["$ref"].removeprefix("#/").split("/"):
-            found = found[part.replace("~1", "/").replace("~0", "~")]
-        entry = found
+            target = target[part.replace("~1", "/").replace("~0", "~")]
+        entry = target
     return entry
 
 
-def conforms(call: Json, operations: Sequence[Operation]) -> tuple[str, list[str]]:
+def check_call(call: Json, operations: Sequence[Operation]) -> tuple[str, list[str]]:
     """The path that a request is for, and what is wrong with it."""
     path, method = str(urlsplit(str(call["path"])).path), call["method"].lower()
     for operation in operations:
         for prefix in _PREFIXES:
             if operation.method == method and operation.pattern.fullmatch(path.removeprefix(prefix)):
                 name = f"{call['method']} {operation.template}"
-                return name, [*_parameters(call, operation), *_sent(call, operation)]
+                return name, [*_parameter_faults(call, operation), *_body_faults(call, operation)]
     return f"{call['method']} {re.sub(r'[0-9]+', '1', path)}", ["no such path"]
 
 
-def _parameters(call: Json, operation: Operation) -> Iterator[str]:
+def _parameter_faults(call: Json, operation: Operation) -> Iterator[str]:
     for name, text in call["params"].items():
-        known = operation.parameters.get(("query", name)) or operation.parameters.get(("query", f"{name}[]"))
-        if known is None:
+        parameter = operation.parameters.get(("query", name)) or operation.parameters.get(("query", f"{name}[]"))
+        if parameter is None:
             yield f"unknown parameter {name}"
-        elif not _fits(text, known.get("schema", known), operation.whole):
-            yield f"{name}={text!r} is not {json.dumps(known.get('schema', known))[:120]}"
-    for (place, name), known in operation.parameters.items():
-        if place == "query" and known.get("required") and name not in call["params"]:
+        elif not _matches_type(text, parameter.get("schema", parameter), operation.description):
+            yield f"{name}={text!r} is not {json.dumps(parameter.get('schema', parameter))[:120]}"
+    for (location, name), parameter in operation.parameters.items():
+        if location == "query" and parameter.get("required") and name not in call["params"]:
             yield f"misses {name}"
 
 
-def _fits(text: str, schema: Json, whole: Json) -> bool:
+def _matches_type(text: str, schema: Json, description: Json) -> bool:
     """Whether the text of a parameter is of its type; lists may be given with commas."""
-    schema = _followed(whole, schema)
+    schema = _resolve_reference(description, schema)
     kind = schema.get("type")
     if kind == "array":
-        return all(_fits(one, schema.get("items", {}), whole) for one in text.split(","))
+        return all(_matches_type(part, schema.get("items", {}), description) for part in text.split(","))
     if "enum" in schema and text not in map(str, schema["enum"]):
         return False
     if kind == "integer":
@@ -121,13 +121,13 @@ def _fits(text: str, schema: Json, whole: Json) -> bool:
     return kind != "boolean" or text in ("true", "false")
 
 
-def _sent(call: Json, operation: Operation) -> Iterator[str]:
+def _body_faults(call: Json, operation: Operation) -> Iterator[str]:
     if call["body"] is None:
         return
     if operation.body is None:
         yield "takes no body"
         return
-    schema = {**operation.body, "components": operation.whole.get("components", {})}
+    schema = {**operation.body, "components": operation.description.get("components", {})}
     validator = cast(Any, jsonschema.Draft202012Validator(schema))
     for error in validator.iter_errors(call["body"]):
         yield f"body: {error.message[:120]}"
@@ -142,24 +142,24 @@ def main() -> None:
     parser.add_argument(
         "--but", action="append", default=[], metavar="PATH", help="paths that begin so are left out"
     )
-    asked = parser.parse_args()
-    operations = [one for path in asked.description for one in described(path)]
-    seen: Counter[str] = Counter()
-    wrong: Counter[tuple[str, str]] = Counter()
-    for file in sorted(asked.calls.glob(f"{asked.kind}-*.jsonl")):
+    options = parser.parse_args()
+    operations = [operation for path in options.description for operation in load_operations(path)]
+    request_counts: Counter[str] = Counter()
+    fault_counts: Counter[tuple[str, str]] = Counter()
+    for file in sorted(options.calls.glob(f"{options.kind}-*.jsonl")):
         for line in file.read_text(encoding="utf-8").splitlines():
             call = json.loads(line)
-            if any(prefix in call["path"] for prefix in asked.but):
+            if any(prefix in call["path"] for prefix in options.but):
                 continue
-            name, faults = conforms(call, operations)
-            seen[name] += 1
-            wrong.update((name, fault) for fault in faults)
-    for name, count in sorted(seen.items()):
+            name, faults = check_call(call, operations)
+            request_counts[name] += 1
+            fault_counts.update((name, fault) for fault in faults)
+    for name, count in sorted(request_counts.items()):
         print(f"{count:7,}  {name}")
-    for (name, fault), count in sorted(wrong.items()):
+    for (name, fault), count in sorted(fault_counts.items()):
         print(f"does not conform ({count:,} times): {name}: {fault}")
-    print(f"{asked.kind}: {sum(seen.values()):,} requests to {len(seen)} paths, {len(wrong)} kinds of faults")
-    sys.exit(bool(wrong) or not seen)
+    print(f"{options.kind}: {sum(request_counts.values()):,} requests to {len(request_counts)} paths, {len(fault_counts)} kinds of faults")
+    sys.exit(bool(fault_counts) or not request_counts)
 
 
 if __name__ == "__main__":

@@ -26,111 +26,111 @@ import httpx
 
 from gristmill import app
 from gristmill.catalog import BaseId, NewItem
-from gristmill.connectors.kind import Surroundings
+from gristmill.connectors.kind import ConnectorLimits
 from gristmill.connectors.kinds import KINDS
 from gristmill.jobs import QueueLimits
 from gristmill.operations import add, bases, connection, connections
-from gristmill.operations.connection import Run
+from gristmill.operations.connection import ConnectorRun
 from gristmill.settings import Settings
 from gristmill.vault import Vault
-from tests.connectors.double import SECRET, Call, following
-from tests.connectors.doubles.github import GitHubDouble
+from tests.connectors.double import SECRET, FakeCall, serve_fake
+from tests.connectors.doubles.github import FakeGitHub
 from tests.embedding.hashed import HashedEmbedder
-from tests.sources.site import Answer
+from tests.sources.site import SiteResponse
 
 WIDE = QueueLimits(lane=10_000_000, total=10_000_000)
 NEVER = "0 0 29 2 *"
 _WORDS = Path(__file__).read_text(encoding="utf-8").split()
 
 
-class BenchDouble(GitHubDouble):
+class BenchGitHub(FakeGitHub):
     """A repository with many issues of some hundred words, and a switch to change one."""
 
     cap = 100
 
     def __init__(self, issues: int) -> None:
         super().__init__()
-        dice = random.Random(1)
+        rng = random.Random(1)
         self.repos = self.repos[1:]
         self.repos[0].issues.clear()
         self.repos[0].discussions.clear()
         for _ in range(issues):
-            made = self.new_issue(self.repos[0])
-            made.text = " ".join(dice.choices(_WORDS, k=120))
-            made.comments = made.comments[:2]
-            for comment in made.comments:
-                comment.text += " " + " ".join(dice.choices(_WORDS, k=60))
-            self.tick(1)
+            issue = self.new_issue(self.repos[0])
+            issue.text = " ".join(rng.choices(_WORDS, k=120))
+            issue.comments = issue.comments[:2]
+            for comment in issue.comments:
+                comment.text += " " + " ".join(rng.choices(_WORDS, k=60))
+            self.advance_clock(1)
         self.route("GET", "/control/edit", self._change)
 
-    def authorise(self, call: Call) -> None:
+    def authorise(self, call: FakeCall) -> None:
         """The switch takes no token."""
         if not call.path.startswith("/control"):
-            super().authorise(call)
+            super().check_authorization(call)
 
-    def _change(self, call: Call) -> Answer:
+    def _change(self, call: FakeCall) -> SiteResponse:
         del call
-        self.tick(100)
+        self.advance_clock(100)
         issue = self.repos[0].issues[7]
         issue.text, issue.updated = issue.text + " changed", self.now
-        self.tick(100)
-        return self.told({})
+        self.advance_clock(100)
+        return self.respond({})
 
 
 def serve(issues: int) -> None:
     """Be the double until killed."""
-    with following(BenchDouble(issues)) as double:
+    with serve_fake(BenchGitHub(issues)) as double:
         assert double.site is not None
         print(double.site.url, flush=True)
         signal.pause()
 
 
-async def ended(mill: app.Gristmill, run: Run) -> Run:
+async def wait_for_run(mill: app.Gristmill, run: ConnectorRun) -> ConnectorRun:
     """A run, once it has ended."""
     while True:
         async with mill.db.connection() as tx:
-            now = await connection.find_run(tx, run.id)
-        if now is not None and now.completed_at is not None:
-            return now
+            current = await connection.find_run(tx, run.id)
+        if current is not None and current.completed_at is not None:
+            return current
         await asyncio.sleep(0.1)
 
 
-async def synced(mill: app.Gristmill, connector: Any) -> tuple[float, Run]:
+async def run_sync(mill: app.Gristmill, connector: Any) -> tuple[float, ConnectorRun]:
     """One run: how long, and how it ended."""
     began = time.perf_counter()
-    _, run = await connections.sync(mill.db, connector.id)
-    return time.perf_counter() - began, await ended(mill, run)
+    _, run = await connections.start_sync(mill.db, connector.id)
+    return time.perf_counter() - began, await wait_for_run(mill, run)
 
 
-async def texts(url: str) -> list[tuple[str, str]]:
+async def read_texts(url: str) -> list[tuple[str, str]]:
     """Title and body of every issue, as the connector makes them."""
     kind = KINDS["github"]
     config = kind.config.model_validate(
         {"baseUrl": url, "organizations": ["acme"], "files": [], "discussions": False}
     )
-    opened = kind.open(config, kind.credentials.model_validate({"token": SECRET}), Surroundings(private=True))
-    found: list[tuple[str, str]] = []
-    async for batch in opened.sync({}):
-        found += [(one.title, one.body) for one in batch.documents]
-    await opened.close()
-    return found
+    connector = kind.open(config, kind.credentials.model_validate({"token": SECRET}), ConnectorLimits(allow_private=True))
+    documents: list[tuple[str, str]] = []
+    async for batch in connector.sync({}):
+        documents += [(document.title, document.body) for document in batch.documents]
+    await connector.close()
+    return documents
 
 
-async def notes(mill: app.Gristmill, given: list[tuple[str, str]]) -> float:
+async def index_as_notes(mill: app.Gristmill, documents: list[tuple[str, str]]) -> float:
     """The same texts as notes, until all are searchable."""
     base = await bases.create(mill.db, "notes", mill.embedders.default, {})
     began = time.perf_counter()
-    for start in range(0, len(given), 100):
+    for start in range(0, len(documents), 100):
         entries = [
-            add.Entry(NewItem("note", f"{title} {start}", f"{title} {start}", body=body), None)
-            for title, body in given[start : start + 100]
+            add.ItemToAdd(NewItem("note", f"{title} {start}", f"{title} {start}", body=body), None)
+            for title, body in documents[start : start + 100]
         ]
         await add.add(mill.db, base.id, entries, WIDE)
-    await at_rest(mill, base.id)
+    await wait_until_idle(mill, base.id)
     return time.perf_counter() - began
 
 
-async def at_rest(mill: app.Gristmill, base_id: BaseId) -> None:
+async def wait_until_idle(mill: app.Gristmill, base_id: BaseId) -> None:
     """Until nothing of a base is active."""
     active = "select count(*) from item where base_id = %s and status not in ('completed', 'failed')"
     while True:
@@ -141,7 +141,7 @@ async def at_rest(mill: app.Gristmill, base_id: BaseId) -> None:
         await asyncio.sleep(0.1)
 
 
-async def chunks_made(mill: app.Gristmill) -> int:
+async def count_chunks_written(mill: app.Gristmill) -> int:
     """How many chunks were ever written."""
     async with mill.db.connection() as tx:
         row = await (await tx.execute("select last_value from chunk_no")).fetchone()
@@ -153,43 +153,43 @@ async def measure(url: str, folder: Path, *, connector_first: bool, free: bool) 
     """Both ways in one database each, for equal texts are embedded once."""
     times: dict[str, float] = {}
     for name in ("connector", "notes") if connector_first else ("notes", "connector"):
-        given: dict[str, Any] = {"embedder": "hashed"} if free else {}
+        overrides: dict[str, Any] = {"embedder": "hashed"} if free else {}
         settings = Settings(
-            data_dir=folder / name, allow_private_addresses=True, port=0, reconcile_cron=NEVER, **given
+            data_dir=folder / name, allow_private_addresses=True, port=0, reconcile_cron=NEVER, **overrides
         )
         extra = {"hashed": HashedEmbedder()} if free else None
-        async with app.running(settings, work=True, extra_embedders=extra) as mill:
+        async with app.gristmill(settings, work=True, extra_embedders=extra) as mill:
             await mill.embedders.default.load()
             if name == "notes":
-                times[name] = await notes(mill, await texts(url))
+                times[name] = await index_as_notes(mill, await read_texts(url))
                 continue
-            times[name] = await _connector(mill, url)
+            times[name] = await _measure_connector(mill, url)
     print(f"first: {times['connector'] / times['notes']:.2f} × the same texts as notes ({times})")
 
 
-async def _connector(mill: app.Gristmill, url: str) -> float:
+async def _measure_connector(mill: app.Gristmill, url: str) -> float:
     base = await bases.create(mill.db, "issues", mill.embedders.default, {})
     config = {"baseUrl": url, "organizations": ["acme"], "files": [], "discussions": False}
-    new = connections.NewConnector(
+    new_connector = connections.NewConnector(
         "bench", "github", config, {"token": SECRET}, NEVER, NEVER, base_ids=[base.id], acl=["org:*"]
     )
     vault = Vault(None, mill.settings.data_dir)
-    connector = await connections.create(mill.db, vault, mill.tools, new)
+    connector = await connections.create(mill.db, vault, mill.connectors, new_connector)
     began = time.perf_counter()
-    _, run = await synced(mill, connector)
+    _, run = await run_sync(mill, connector)
     first = time.perf_counter() - began
     print(f"first: {first:.1f} s, {run.status}, {run.documents_ingested} documents")
-    made = await chunks_made(mill)
+    chunks_before = await count_chunks_written(mill)
     began = time.perf_counter()
-    _, run = await synced(mill, connector)
+    _, run = await run_sync(mill, connector)
     again = time.perf_counter() - began
     print(
-        f"again: {again:.2f} s, {run.documents_ingested} documents, {await chunks_made(mill) - made} chunks made"
+        f"again: {again:.2f} s, {run.documents_ingested} documents, {await count_chunks_written(mill) - chunks_before} chunks made"
     )
     async with httpx.AsyncClient() as client:
         await client.get(f"{url}/control/edit")
     began = time.perf_counter()
-    _, run = await synced(mill, connector)
+    _, run = await run_sync(mill, connector)
     print(f"one: {time.perf_counter() - began:.2f} s, {run.documents_ingested} documents indexed again")
     return first
 
@@ -201,11 +201,11 @@ def main() -> None:
     parser.add_argument("--double", action="store_true", help="be the double")
     parser.add_argument("--notes-first", action="store_true")
     parser.add_argument("--free", action="store_true", help="an embedder that costs nothing")
-    given = parser.parse_args()
-    if given.double:
-        serve(given.issues)
+    options = parser.parse_args()
+    if options.double:
+        serve(options.issues)
         return
-    command = [sys.executable, "-m", "bench.connectors", "--double", "--issues", str(given.issues)]
+    command = [sys.executable, "-m", "bench.connectors", "--double", "--issues", str(options.issues)]
     with (
         subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=dict(os.environ)) as double,
         TemporaryDirectory(prefix="gristmill-bench-") as folder,
@@ -214,7 +214,7 @@ def main() -> None:
         url = double.stdout.readline().strip()
         try:
             Path(folder).chmod(0o755)
-            asyncio.run(measure(url, Path(folder), connector_first=not given.notes_first, free=given.free))
+            asyncio.run(measure(url, Path(folder), connector_first=not options.notes_first, free=options.free))
         finally:
             double.kill()
 

@@ -24,73 +24,73 @@ from gristmill import app, priority
 from gristmill.client import Client
 from gristmill.settings import load
 from tests.crash.following import Daemon
-from tests.process import command, environment
-from tests.serving import serving
+from tests.process import run_command, environment
+from tests.serving import serve_api
 
-NOTES, MOST = 2_000, 0.030
+NOTES, P95_LIMIT = 2_000, 0.030
 _CACHE = Path(tempfile.gettempdir()) / "gristmill-bench-cache"
 
 
-async def free_server() -> None:
+async def serve_free_embedder() -> None:
     """A server with an embedder that costs nothing."""
-    current = load(embedder="free")
-    free = {"free": FreeEmbedder()}
-    async with app.running(current, work=True, extra_embedders=free) as mill, serving(mill) as address:
-        priority.answer_quickly()
+    settings = load(embedder="free")
+    embedders = {"free": FreeEmbedder()}
+    async with app.gristmill(settings, work=True, extra_embedders=embedders) as mill, serve_api(mill) as address:
+        priority.favour_event_loop()
         print(f"Gristmill is ready at {address}", flush=True)
         await asyncio.Event().wait()
 
 
-async def filled(mill: Client) -> tuple[str, list[str]]:
+async def create_filled_base(mill: Client) -> tuple[str, list[str]]:
     """A base with notes, all searchable."""
     base = (await mill.create_base("read", acl=["org:*"]))["id"]
     notes = [
         {"type": "note", "content": f"Note {n}: the wheel turned {n} times.", "metadata": {"number": n}}
         for n in range(NOTES)
     ]
-    added = await mill.add(base, notes)
-    ids = [item["id"] for item in added["created"]]
-    ended = await mill.wait(base, ids)
-    assert all(item["status"] == "completed" for item in ended.values())
+    response = await mill.add(base, notes)
+    ids = [item["id"] for item in response["created"]]
+    items = await mill.wait(base, ids)
+    assert all(item["status"] == "completed" for item in items.values())
     return base, ids
 
 
-async def searchable(mill: Client, base: str) -> int:
+async def count_completed(mill: Client, base: str) -> int:
     """Documents that were ingested so far."""
     counts: dict[str, int] = (await mill.call("GET", f"/knowledge-bases/{base}"))["itemCounts"]
     return counts.get("completed", 0)
 
 
-async def measure(given: argparse.Namespace, folder: Path) -> bool:
+async def measure(options: argparse.Namespace, folder: Path) -> bool:
     """One run; whether what must hold held."""
     env = environment(
         folder / "data", _CACHE, key_requests_per_minute=str(10**6), log_level="warning", port="0"
     )
-    key = json.loads(command(env, "keys", "create", "load", "--json").stdout)["key"]
-    arguments = ["bench.doors", "--be-free-server", "."] if given.free else ["gristmill", "serve"]
+    key = json.loads(run_command(env, "keys", "create", "load", "--json").stdout)["key"]
+    arguments = ["bench.doors", "--be-free-server", "."] if options.free else ["gristmill", "serve"]
     daemon = Daemon(arguments, env, folder / "log")
     try:
         url = (await daemon.start()).rpartition(" ")[2].strip()
         async with Client(url) as mill:
-            base, ids = await filled(mill)
+            base, ids = await create_filled_base(mill)
             corpus = (await mill.create_base("ingest"))["id"]
-            if not given.idle:
-                await mill.add(corpus, [{"type": "directory", "path": str(given.corpus.absolute())}])
+            if not options.idle:
+                await mill.add(corpus, [{"type": "directory", "path": str(options.corpus.absolute())}])
             host, _, port = url.removeprefix("http://").partition(":")
             assert daemon.process is not None
-            told = {"host": host, "port": int(port), "key": key, "base": base, "ids": ids}
-            before, cpu = await searchable(mill, corpus), _cpu(daemon.process.pid)
-            seen = await _load({**told, "rate": given.rate, "seconds": given.seconds})
+            load_config = {"host": host, "port": int(port), "key": key, "base": base, "ids": ids}
+            before, cpu = await count_completed(mill, corpus), _cpu(daemon.process.pid)
+            result = await _run_load({**load_config, "rate": options.rate, "seconds": options.seconds})
             cpu = _cpu(daemon.process.pid) - cpu
-            after = await searchable(mill, corpus)
-            going = given.idle or (await mill.queue(corpus))["queueSize"] > 0
+            after = await count_completed(mill, corpus)
+            still_ingesting = options.idle or (await mill.queue(corpus))["queueSize"] > 0
         print(f"ingested meanwhile: {after - before} documents; the server took {cpu:.1f} CPU-s")
-        return _tell(seen, going)
+        return _report(result, still_ingesting)
     finally:
         daemon.kill()
 
 
-async def _load(told: dict[str, Any]) -> dict[str, Any]:
+async def _run_load(config: dict[str, Any]) -> dict[str, Any]:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -99,32 +99,32 @@ async def _load(told: dict[str, Any]) -> dict[str, Any]:
         stdout=asyncio.subprocess.PIPE,
     )
     try:
-        out, _ = await process.communicate(json.dumps(told).encode())
+        output, _ = await process.communicate(json.dumps(config).encode())
     finally:
         if process.returncode is None:
             process.kill()
-    return json.loads(out)
+    return json.loads(output)
 
 
-def _tell(seen: dict[str, Any], going: bool) -> bool:
-    took, late = sorted(seen["took"]), sorted(seen["late"])
-    p95 = _at(took, 0.95)
-    print(f"{len(took)} requests, by status: {seen['statuses']}")
-    print("  " + ", ".join(f"p{100 * q:g} {1000 * _at(took, q):.1f} ms" for q in (0.5, 0.95, 0.99)), end=", ")
+def _report(result: dict[str, Any], still_ingesting: bool) -> bool:
+    took, late = sorted(result["took"]), sorted(result["late"])
+    p95 = _percentile(took, 0.95)
+    print(f"{len(took)} requests, by status: {result['statuses']}")
+    print("  " + ", ".join(f"p{100 * q:g} {1000 * _percentile(took, q):.1f} ms" for q in (0.5, 0.95, 0.99)), end=", ")
     print(
-        f"at most {1000 * took[-1]:.0f} ms; the load itself was late by {1000 * _at(late, 0.95):.1f} ms (p95)"
+        f"at most {1000 * took[-1]:.0f} ms; the load itself was late by {1000 * _percentile(late, 0.95):.1f} ms (p95)"
     )
-    holds = {
-        "p95 is below 30 ms": p95 < MOST,
-        "no request failed": list(seen["statuses"]) == ["200"],
-        "the ingesting went on until the end": going,
+    requirements = {
+        "p95 is below 30 ms": p95 < P95_LIMIT,
+        "no request failed": list(result["statuses"]) == ["200"],
+        "the ingesting went on until the end": still_ingesting,
     }
-    for what, held in holds.items():
-        print(f"  {'holds' if held else 'DOES NOT HOLD'}: {what}")
-    return all(holds.values())
+    for what, holds in requirements.items():
+        print(f"  {'holds' if holds else 'DOES NOT HOLD'}: {what}")
+    return all(requirements.values())
 
 
-def _at(ordered: list[float], share: float) -> float:
+def _percentile(ordered: list[float], share: float) -> float:
     return ordered[int(len(ordered) * share)]
 
 
@@ -142,14 +142,14 @@ def main() -> None:
     parser.add_argument("--free", action="store_true")
     parser.add_argument("--idle", action="store_true")
     parser.add_argument("--be-free-server", action="store_true", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.be_free_server:
+    options = parser.parse_args()
+    if options.be_free_server:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(free_server())
+            runner.run(serve_free_embedder())
         return
     folder = Path(tempfile.mkdtemp(prefix="gristmill-bench-"))
     try:
-        sys.exit(0 if asyncio.run(measure(given, folder)) else 1)
+        sys.exit(0 if asyncio.run(measure(options, folder)) else 1)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -58,23 +58,23 @@ async def main() -> None:
     parser.add_argument("--texts", type=int, default=96, help="texts in each round")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--ir", type=Path, help="a corpus in BEIR's layout")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        started = resident()
-        loading(Path(folder))
-        one, two = LocalEmbedder(Path(folder), threads=1), LocalEmbedder(Path(folder), threads=2)
-        await two.load()
-        await two.embed_documents(sample_texts(32))
-        print(f"resident memory           {resident():8.0f} MB, {started:.0f} before the model was touched")
-        await throughput(one, two, sample_texts(asked.texts), asked.rounds)
-        await latency(two)
-        if asked.ir:
-            print(f"nDCG@10 of {asked.ir.name:14} {await ndcg(two, asked.ir):8.3f}")
-        await one.close()
-        await two.close()
+        started = resident_megabytes()
+        measure_loading(Path(folder))
+        one_thread, two_threads = LocalEmbedder(Path(folder), threads=1), LocalEmbedder(Path(folder), threads=2)
+        await two_threads.load()
+        await two_threads.embed_documents(sample_texts(32))
+        print(f"resident memory           {resident_megabytes():8.0f} MB, {started:.0f} before the model was touched")
+        await measure_throughput(one_thread, two_threads, sample_texts(options.texts), options.rounds)
+        await measure_latency(two_threads)
+        if options.ir:
+            print(f"nDCG@10 of {options.ir.name:14} {await ndcg(two_threads, options.ir):8.3f}")
+        await one_thread.close()
+        await two_threads.close()
 
 
-def loading(folder: Path) -> None:
+def measure_loading(folder: Path) -> None:
     """Time the first load, which converts, and a later one, each in a process of its own, imports included."""
     for label in ("first load, converting", "later loads"):
         command = [sys.executable, "-c", LOAD, str(folder)]
@@ -83,14 +83,14 @@ def loading(folder: Path) -> None:
         )
 
 
-async def throughput(one: Embedder, two: Embedder, texts: list[str], rounds: int) -> None:
+async def measure_throughput(one_thread: Embedder, two_threads: Embedder, texts: list[str], rounds: int) -> None:
     """All contenders in every round, so that what else the machine does hits them alike; medians."""
     baseline = Baseline()
-    tokens = statistics.mean(one.count_tokens(text) for text in texts)
+    tokens = statistics.mean(one_thread.count_tokens(text) for text in texts)
     print(f"{len(texts)} texts of {tokens:.0f} tokens, {rounds} rounds:")
     contenders: dict[str, Callable[[], Awaitable[object]]] = {
-        "1 thread": lambda: one.embed_documents(texts),
-        "2 threads": lambda: two.embed_documents(texts),
+        "1 thread": lambda: one_thread.embed_documents(texts),
+        "2 threads": lambda: two_threads.embed_documents(texts),
         f"float32, batches of {BATCH}": lambda: asyncio.to_thread(baseline.embed, texts),
     }
     rates: dict[str, list[float]] = defaultdict(list)
@@ -100,28 +100,28 @@ async def throughput(one: Embedder, two: Embedder, texts: list[str], rounds: int
             await run()
             if number > 0:  # the first round warms up
                 rates[label].append(len(texts) / (time.perf_counter() - began))
-    for label, found in rates.items():
-        middle, low, high = statistics.median(found), min(found), max(found)
+    for label, samples in rates.items():
+        middle, low, high = statistics.median(samples), min(samples), max(samples)
         print(f"  {label:23} {middle:8.1f} texts/s ({low:.1f} to {high:.1f})")
 
 
-async def latency(embedder: Embedder) -> None:
+async def measure_latency(embedder: Embedder) -> None:
     """How long a query takes, alone and while documents keep all threads busy."""
-    await queries(embedder, "a query, idle")
+    await measure_queries(embedder, "a query, idle")
     documents = asyncio.create_task(embedder.embed_documents(sample_texts(5000)))
-    await queries(embedder, "a query, busy")
+    await measure_queries(embedder, "a query, busy")
     documents.cancel()
     await asyncio.gather(documents, return_exceptions=True)
 
 
-async def queries(embedder: Embedder, label: str) -> None:
+async def measure_queries(embedder: Embedder, label: str) -> None:
     waits: list[float] = []
     for _ in range(200):
         began = time.perf_counter()
         await embedder.embed_query("which worker holds the lease of this job?")
         waits.append(1000 * (time.perf_counter() - began))
-    slow = statistics.quantiles(waits, n=20)[-1]
-    print(f"{label:25} {statistics.median(waits):8.1f} ms, {slow:.1f} at the 95th percentile")
+    p95 = statistics.quantiles(waits, n=20)[-1]
+    print(f"{label:25} {statistics.median(waits):8.1f} ms, {p95:.1f} at the 95th percentile")
 
 
 class Baseline:
@@ -137,52 +137,52 @@ class Baseline:
         for start in range(0, len(texts), BATCH):
             rows = [encoded.ids for encoded in self._tokenizer.encode_batch(texts[start : start + BATCH])]
             ids = np.full((len(rows), max(map(len, rows))), PADDING, np.int64)
-            for place, row in enumerate(rows):
-                ids[place, : len(row)] = row
+            for index, row in enumerate(rows):
+                ids[index, : len(row)] = row
             self._session.run(None, {"ids": ids})
 
 
 async def ndcg(embedder: Embedder, folder: Path, depth: int = 10) -> float:
     """Mean nDCG over the queries that have a judged document."""
     documents = read_lines(folder / "corpus.jsonl")
-    judged = read_judgements(folder)
-    judged_queries = [query for query in read_lines(folder / "queries.jsonl") if query["_id"] in judged]
-    vectors = await embedder.embed_documents([titled(document) for document in documents])
-    asked = np.stack([await embedder.embed_query(query["text"]) for query in judged_queries])
+    judgements = read_judgements(folder)
+    judged_queries = [query for query in read_lines(folder / "queries.jsonl") if query["_id"] in judgements]
+    vectors = await embedder.embed_documents([document_text(document) for document in documents])
+    query_vectors = np.stack([await embedder.embed_query(query["text"]) for query in judged_queries])
     scores: list[float] = []
-    best: list[list[int]] = np.argsort(-(asked @ vectors.T), axis=1)[:, :depth].tolist()
-    for query, found in zip(judged_queries, best, strict=True):
-        grades = judged[query["_id"]]
-        gains = [grades.get(documents[place]["_id"], 0) for place in found]
-        scores.append(discounted(gains) / discounted(sorted(grades.values(), reverse=True)[:depth]))
+    best: list[list[int]] = np.argsort(-(query_vectors @ vectors.T), axis=1)[:, :depth].tolist()
+    for query, ranking in zip(judged_queries, best, strict=True):
+        grades = judgements[query["_id"]]
+        gains = [grades.get(documents[index]["_id"], 0) for index in ranking]
+        scores.append(discounted_gain(gains) / discounted_gain(sorted(grades.values(), reverse=True)[:depth]))
     return statistics.mean(scores)
 
 
-def discounted(gains: list[int]) -> float:
+def discounted_gain(gains: list[int]) -> float:
     return sum(gain / np.log2(rank + 2) for rank, gain in enumerate(gains))
 
 
-def titled(document: dict[str, str]) -> str:
+def document_text(document: dict[str, str]) -> str:
     title, text = document.get("title", ""), document["text"]
     return text if text.startswith(title) else f"{title}\n{text}"
 
 
 def read_lines(path: Path) -> list[dict[str, str]]:
-    with path.open(encoding="utf-8") as lines:
-        return [json.loads(line) for line in lines]
+    with path.open(encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
 
 
 def read_judgements(folder: Path) -> dict[str, dict[str, int]]:
-    places = (folder / "qrels.tsv", folder / "qrels" / "test.tsv")
-    judged: dict[str, dict[str, int]] = defaultdict(dict)
-    with next(place for place in places if place.is_file()).open(encoding="utf-8") as rows:
-        for row in csv.DictReader(rows, delimiter="\t"):
+    candidates = (folder / "qrels.tsv", folder / "qrels" / "test.tsv")
+    judgements: dict[str, dict[str, int]] = defaultdict(dict)
+    with next(place for place in candidates if place.is_file()).open(encoding="utf-8") as file:
+        for row in csv.DictReader(file, delimiter="\t"):
             if int(row["score"]) > 0:
-                judged[row["query-id"]][row["corpus-id"]] = int(row["score"])
-    return judged
+                judgements[row["query-id"]][row["corpus-id"]] = int(row["score"])
+    return judgements
 
 
-def resident() -> float:
+def resident_megabytes() -> float:
     """Megabytes of this process in memory now (Linux; 0 elsewhere)."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])

@@ -30,51 +30,51 @@ import psycopg
 from gristmill.db import Database, embedded
 from gristmill.db.migrate import migrate
 from gristmill.operations.reconcile import Reconciler
-from gristmill.sources.blobs import Blobs
-from tests.crash.following import Daemon, early_or_doubled, field_of, first_seen, free_port, run, truth
+from gristmill.sources.blobs import BlobStore
+from tests.crash.following import Daemon, aggregate_errors, running_system, first_seen, free_port, run, all_events
 from tests.process import environment
 
-CLIENTS, WATCHING, RATE, SECONDS = 200, 10, 500, 10
+CLIENTS, WATCHERS, RATE, SECONDS = 200, 10, 500, 10
 _CACHE = Path(tempfile.gettempdir()) / "gristmill-bench-cache"
 
 
-class Requirements:
+class RequirementChecks:
     """What has to hold, and whether it did."""
 
     def __init__(self) -> None:
-        self.hold = True
+        self.all_hold = True
 
     def check(self, what: str, holds: bool) -> None:
         """Tell it."""
-        self.hold = self.hold and holds
+        self.all_hold = self.all_hold and holds
         print(f"  {'holds' if holds else 'DOES NOT HOLD'}: {what}")
 
 
 # ── stream ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Client:
+class SseClient:
     """One stream, read as cheaply as can be: what is measured is the server."""
 
     def __init__(self, *, timing: bool) -> None:
         self.delays: list[float] = []
         self.bytes = 0
-        self.opened = asyncio.Event()
+        self.connected = asyncio.Event()
         self._timing = timing  # else it only takes what comes: reading a million lines would be measured too
 
     async def follow(self, url: str, query: str) -> None:
         """Follow until cancelled; the title of an item is when it was changed."""
-        place = urlsplit(url)
-        reader, writer = await asyncio.open_connection(place.hostname, place.port, limit=2**22)
-        writer.write(f"GET /api/events/stream?{query} HTTP/1.1\r\nHost: {place.netloc}\r\n\r\n".encode())
+        address = urlsplit(url)
+        reader, writer = await asyncio.open_connection(address.hostname, address.port, limit=2**22)
+        writer.write(f"GET /api/events/stream?{query} HTTP/1.1\r\nHost: {address.netloc}\r\n\r\n".encode())
         try:
             while not self._timing and (data := await reader.read(2**20)):
-                self.opened.set()
+                self.connected.set()
                 self.bytes += len(data)
             while line := await reader.readline():
                 self.bytes += len(line)
                 if line.startswith(b"retry:"):
-                    self.opened.set()
+                    self.connected.set()
                 elif line.startswith(b"data: ") and b'"title":"at ' in line:
                     at = line.partition(b'"title":"at ')[2].partition(b'"')[0]
                     self.delays.append(time.time() - float(at))
@@ -82,30 +82,30 @@ class Client:
             writer.close()
 
 
-def pss(pid: int) -> float:
+def pss_megabytes(pid: int) -> float:
     """Memory of a process in MB, shared pages by their share."""
     text = Path(f"/proc/{pid}/smaps_rollup").read_text()
     return int(text.partition("Pss:")[2].split()[0]) / 1024
 
 
-async def change(url: str, base: str) -> None:
+async def change_items(url: str, base: str) -> None:
     """Change items of a base, so many a second, in 20 transactions a second."""
-    each = RATE // 20
+    batch_size = RATE // 20
     async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
         rows = await (await connection.execute("select id from item where base_id = %s", [base])).fetchall()
         ids = [row[0] for row in rows]
-        begun = time.monotonic()
-        for turn in range(SECONDS * 20):
-            part = [ids[(turn * each + n) % len(ids)] for n in range(each)]
+        started = time.monotonic()
+        for tick in range(SECONDS * 20):
+            batch = [ids[(tick * batch_size + n) % len(ids)] for n in range(batch_size)]
             await connection.execute(
                 "update item set title = 'at ' || %s, status = 'completed', updated_at = clock_now()"
                 " where id = any (%s)",
-                [f"{time.time():.4f}", part],
+                [f"{time.time():.4f}", batch],
             )
-            await asyncio.sleep(max(0.0, begun + (turn + 1) / 20 - time.monotonic()))
+            await asyncio.sleep(max(0.0, started + (tick + 1) / 20 - time.monotonic()))
 
 
-async def measure_stream(required: Requirements, folder: Path) -> None:
+async def measure_stream(checks: RequirementChecks, folder: Path) -> None:
     """Memory of idle streams, and how late updates come."""
     server = embedded.start(folder / "db")
     await migrate(server.url)
@@ -126,30 +126,30 @@ async def measure_stream(required: Requirements, folder: Path) -> None:
                 [bases[0]],
             )
         await asyncio.sleep(5)  # until the embedder is loaded: its memory is not the streams'
-        for watching in (WATCHING, CLIENTS):
-            await _round(required, daemon, server.url, url, bases, watching)
+        for watching in (WATCHERS, CLIENTS):
+            await _measure_round(checks, daemon, server.url, url, bases, watching)
     finally:
         daemon.kill()
         server.close()
 
 
-async def _round(
-    required: Requirements, daemon: Daemon, database: str, url: str, bases: list[str], watching: int
+async def _measure_round(
+    checks: RequirementChecks, daemon: Daemon, database: str, url: str, bases: list[str], watching: int
 ) -> None:
     assert daemon.process is not None
-    before = pss(daemon.process.pid)
-    clients = [Client(timing=n < WATCHING) for n in range(CLIENTS)]
+    before = pss_megabytes(daemon.process.pid)
+    clients = [SseClient(timing=n < WATCHERS) for n in range(CLIENTS)]
     tasks = [
         asyncio.create_task(client.follow(url, f"types=item&baseId={bases[0 if n < watching else 1]}"))
         for n, client in enumerate(clients)
     ]
-    await asyncio.gather(*(client.opened.wait() for client in clients))
+    await asyncio.gather(*(client.connected.wait() for client in clients))
     await asyncio.sleep(1)
-    idle = pss(daemon.process.pid)
-    cpu = _cpu(daemon.process.pid)
-    await change(database, bases[0])
+    idle = pss_megabytes(daemon.process.pid)
+    cpu = _cpu_seconds(daemon.process.pid)
+    await change_items(database, bases[0])
     await asyncio.sleep(1)
-    busy, cpu = pss(daemon.process.pid), _cpu(daemon.process.pid) - cpu
+    busy, cpu = pss_megabytes(daemon.process.pid), _cpu_seconds(daemon.process.pid) - cpu
     delays = sorted(delay for client in clients for delay in client.delays)
     for task in tasks:
         task.cancel()
@@ -157,18 +157,18 @@ async def _round(
     print(f"{CLIENTS} streams, {watching} of them watch what changes; {RATE} items/s for {SECONDS} s")
     print(f"  memory: {before:.0f} MB before, +{idle - before:.1f} MB idle, +{busy - before:.1f} MB after")
     print(
-        f"  sent {sum(client.bytes for client in clients) / 2**20 / SECONDS:.0f} MB/s; of {WATCHING}, late by {statistics.median(delays) * 1000:.0f} ms median,"
+        f"  sent {sum(client.bytes for client in clients) / 2**20 / SECONDS:.0f} MB/s; of {WATCHERS}, late by {statistics.median(delays) * 1000:.0f} ms median,"
         f" {delays[int(len(delays) * 0.95)] * 1000:.0f} ms p95, {delays[-1] * 1000:.0f} ms at most;"
         f" {100 * cpu / SECONDS:.0f} % of a core"
     )
-    required.check(f"{CLIENTS} idle streams cost less than 150 MB", idle - before < 150)
-    if watching == WATCHING:
-        required.check("updates come within 500 ms (p95)", delays[int(len(delays) * 0.95)] < 0.5)
-    least = WATCHING * RATE * SECONDS * 0.9  # one that changes again within 300 ms is told once
-    required.check("every watcher was told", len(delays) > least)
+    checks.check(f"{CLIENTS} idle streams cost less than 150 MB", idle - before < 150)
+    if watching == WATCHERS:
+        checks.check("updates come within 500 ms (p95)", delays[int(len(delays) * 0.95)] < 0.5)
+    expected = WATCHERS * RATE * SECONDS * 0.9  # one that changes again within 300 ms is told once
+    checks.check("every watcher was told", len(delays) > expected)
 
 
-def _cpu(pid: int) -> float:
+def _cpu_seconds(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -202,7 +202,7 @@ FILL = (
 )
 
 
-async def measure_reconcile(required: Requirements, folder: Path, items: int) -> None:
+async def measure_reconcile(checks: RequirementChecks, folder: Path, items: int) -> None:
     """How long a pass takes where there is nothing to do."""
     server = embedded.start(folder / "db")
     await migrate(server.url)
@@ -212,16 +212,16 @@ async def measure_reconcile(required: Requirements, folder: Path, items: int) ->
         async with db.connection() as tx:
             for statement in FILL:
                 await tx.execute(statement.encode(), {"items": items} if "%(" in statement else None)
-        reconciler = Reconciler(db, Blobs.open(None, folder), timedelta(days=30))
+        reconciler = Reconciler(db, BlobStore.open(None, folder), timedelta(days=30))
         print(f"a pass over {items:,} documents with two chunks each, in folders of 100")
         for thorough in (False, True):
-            took: list[float] = []
+            durations: list[float] = []
             for _ in range(3):
-                begun = time.perf_counter()
-                found = await reconciler.once(thorough=thorough)
-                took.append(time.perf_counter() - begun)
-                required.check("it finds nothing", sum(found.values()) == 0)
-            print(f"  {'thorough' if thorough else 'light'}: {statistics.median(took):.2f} s (median of 3)")
+                started = time.perf_counter()
+                repairs = await reconciler.run_pass(thorough=thorough)
+                durations.append(time.perf_counter() - started)
+                checks.check("it finds nothing", sum(repairs.values()) == 0)
+            print(f"  {'thorough' if thorough else 'light'}: {statistics.median(durations):.2f} s (median of 3)")
     finally:
         await db.close()
         server.close()
@@ -230,7 +230,7 @@ async def measure_reconcile(required: Requirements, folder: Path, items: int) ->
 # ── chaos ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def measure_chaos(required: Requirements, folder: Path, documents: int, kills: int) -> None:
+async def measure_chaos(checks: RequirementChecks, folder: Path, documents: int, kills: int) -> None:
     """Kills on every side."""
     server = embedded.start(folder / "db")
     try:
@@ -242,10 +242,10 @@ async def measure_chaos(required: Requirements, folder: Path, documents: int, ki
             allow_private_addresses="true",
             log_level="warning",
         )
-        begun = time.perf_counter()
-        async with field_of(env, folder, workers=2) as there:
+        started = time.perf_counter()
+        async with running_system(env, folder, workers=2) as field:
             await run(
-                there,
+                field,
                 documents=documents,
                 bases=5,
                 kills=kills,
@@ -253,33 +253,33 @@ async def measure_chaos(required: Requirements, folder: Path, documents: int, ki
                 seed=documents,
                 patience=900,
             )
-            took = time.perf_counter() - begun
-            events = await truth(there)
+            elapsed = time.perf_counter() - started
+            events = await all_events(field)
             places = [int(event["id"]) for event in events]
-            received = there.received()
-            shots = [there.server.kills, there.receiver.kills, sum(one.kills for one in there.workers)]
+            received = field.received()
+            kills_by_role = [field.server.kills, field.receiver.kills, sum(worker.kills for worker in field.workers)]
             print(
-                f"{documents:,} documents, {len(events):,} events in {took:.0f} s; killed: server {shots[0]},"
-                f" receiver {shots[1]}, workers {shots[2]}; the stream connected {there.reconnects:,} times;"
+                f"{documents:,} documents, {len(events):,} events in {elapsed:.0f} s; killed: server {kills_by_role[0]},"
+                f" receiver {kills_by_role[1]}, workers {kills_by_role[2]}; the stream connected {field.reconnects:,} times;"
                 f" the webhook was sent {len(received):,} requests"
             )
-            required.check("places have no holes", places == list(range(1, len(places) + 1)))
-            for name, told in (
-                ("poller", there.polled),
-                ("stream", there.streamed),
+            checks.check("places have no holes", places == list(range(1, len(places) + 1)))
+            for name, seen in (
+                ("poller", field.polled),
+                ("stream", field.streamed),
                 ("webhook", received),
             ):
-                required.check(f"the {name} saw every event, in order", first_seen(told) == places)
-            wrong = early_or_doubled(events)
-            required.check("aggregates came once, and never early", not wrong)
-            print("".join(f"    {one}\n" for one in wrong[:10]), end="")
-            broken = await there.ask("GET", "/api/health/invariants")
-            required.check("the promises hold", broken == {"violations": []})
+                checks.check(f"the {name} saw every event, in order", first_seen(seen) == places)
+            violations = aggregate_errors(events)
+            checks.check("aggregates came once, and never early", not violations)
+            print("".join(f"    {violation}\n" for violation in violations[:10]), end="")
+            invariants = await field.request("GET", "/api/health/invariants")
+            checks.check("the promises hold", invariants == {"violations": []})
         db = Database(server.url)
         await db.open()
-        found = await Reconciler(db, Blobs.open(None, folder), timedelta(days=30)).once()
+        repairs = await Reconciler(db, BlobStore.open(None, folder), timedelta(days=30)).run_pass()
         await db.close()
-        required.check(f"the reconciler finds nothing: {json.dumps(found)}", sum(found.values()) == 0)
+        checks.check(f"the reconciler finds nothing: {json.dumps(repairs)}", sum(repairs.values()) == 0)
     finally:
         server.close()
 
@@ -292,29 +292,29 @@ def main() -> None:
     parser.add_argument("--documents", type=int, default=1_000, help="of chaos")
     parser.add_argument("--kills", type=int, default=15, help="of chaos")
     options = parser.parse_args()
-    measures: dict[str, Callable[[Requirements, Path], Awaitable[None]]] = {
+    measurements: dict[str, Callable[[RequirementChecks, Path], Awaitable[None]]] = {
         "stream": measure_stream,
         "reconcile": lambda required, folder: measure_reconcile(required, folder, int(options.items)),
         "chaos": lambda required, folder: measure_chaos(
             required, folder, int(options.documents), int(options.kills)
         ),
     }
-    required = Requirements()
+    checks = RequirementChecks()
     for name in str(options.only).split(","):
         folder = Path(tempfile.mkdtemp(prefix="gristmill-bench-"))
         folder.chmod(0o755)  # as root, PostgreSQL runs as another user
         try:
-            asyncio.run(_run(measures[name], required, folder))
+            asyncio.run(_run(measurements[name], checks, folder))
         finally:
             with contextlib.suppress(OSError):
                 shutil.rmtree(folder)
-    sys.exit(0 if required.hold else 1)
+    sys.exit(0 if checks.all_hold else 1)
 
 
 async def _run(
-    measure: Callable[[Requirements, Path], Awaitable[None]], required: Requirements, folder: Path
+    measure: Callable[[RequirementChecks, Path], Awaitable[None]], checks: RequirementChecks, folder: Path
 ) -> None:
-    await measure(required, folder)
+    await measure(checks, folder)
 
 
 if __name__ == "__main__":

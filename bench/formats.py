@@ -17,11 +17,11 @@ from pathlib import Path
 import psutil
 
 from gristmill.errors import GristmillError
-from gristmill.ingest.readers import Asset, Embedded, Part, ReaderPool, ReadLimits, Report, read
+from gristmill.ingest.readers import Asset, AttachedFile, TextPart, ReaderPool, ReadLimits, ReadReport, read_file
 
 
 @dataclass
-class Outcome:
+class FileOutcome:
     path: str
     expect: str
     characters: int = 0
@@ -34,7 +34,7 @@ class Outcome:
     head: str = ""
 
     @property
-    def met(self) -> bool:
+    def meets_expectation(self) -> bool:
         match self.expect:
             case "text":
                 return self.letters > 0 or "empty" in self.warnings
@@ -54,48 +54,48 @@ class Outcome:
                 ) or (self.code.startswith("reader_"))
 
 
-async def run(pool: ReaderPool, path: Path, expect: str, name: str) -> Outcome:
-    outcome = Outcome(name, expect)
-    began = time.monotonic()
+async def read_file(pool: ReaderPool, path: Path, expect: str, name: str) -> FileOutcome:
+    outcome = FileOutcome(name, expect)
+    started = time.monotonic()
     with tempfile.TemporaryDirectory() as scratch:
-        results = read(
+        results = read_file(
             pool, path, name=path.name, media_type=None, scratch=Path(scratch), limits=ReadLimits()
         )
         try:
             async with contextlib.aclosing(results) as stream:
                 async for result in stream:
                     match result:
-                        case Part(text):
+                        case TextPart(text):
                             outcome.characters += len(text)
-                            outcome.letters += sum(sign.isalnum() for sign in text)
+                            outcome.letters += sum(character.isalnum() for character in text)
                             outcome.head += text[: max(0, 100 - len(outcome.head))]
-                        case Embedded():
+                        case AttachedFile():
                             outcome.children += 1
                         case Asset():
                             outcome.assets += 1
-                        case Report(warnings=warnings):
+                        case ReadReport(warnings=warnings):
                             outcome.warnings = warnings
         except GristmillError as error:
             outcome.code = error.code
             outcome.head = error.message
-    outcome.seconds = time.monotonic() - began
+    outcome.seconds = time.monotonic() - started
     return outcome
 
 
-def show(outcomes: list[Outcome], every: bool) -> None:
+def print_outcomes(outcomes: list[FileOutcome], show_all: bool) -> None:
     for outcome in outcomes:
-        if every or not outcome.met:
-            mark = "ok " if outcome.met else "NOT"
+        if show_all or not outcome.meets_expectation:
+            label = "ok " if outcome.meets_expectation else "NOT"
             print(
-                f"{mark} {outcome.expect:9} {outcome.path}: {outcome.characters} characters, {outcome.children} documents,"
+                f"{label} {outcome.expect:9} {outcome.path}: {outcome.characters} characters, {outcome.children} documents,"
                 f" {outcome.assets} assets, {outcome.code or '-'} {outcome.warnings} {outcome.seconds:.1f} s"
                 f" {outcome.head[:100]!r}"
             )
     print(f"\n{'expect':10} {'files':>5} {'met':>5}")
     for expect in ("text", "embedded", "encrypted", "corrupt", "hostile"):
-        chosen = [outcome for outcome in outcomes if outcome.expect == expect]
-        met = sum(outcome.met for outcome in chosen)
-        print(f"{expect:10} {len(chosen):5} {met:5}  {met / len(chosen) if chosen else 1:.1%}")
+        matching = [outcome for outcome in outcomes if outcome.expect == expect]
+        met_count = sum(outcome.meets_expectation for outcome in matching)
+        print(f"{expect:10} {len(matching):5} {met_count:5}  {met_count / len(matching) if matching else 1:.1%}")
 
 
 async def main() -> None:
@@ -106,19 +106,19 @@ async def main() -> None:
     with (arguments.folder / "MANIFEST.tsv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file, delimiter="\t"))
     before = psutil.Process().memory_info().rss
-    began = time.monotonic()
+    started = time.monotonic()
     async with ReaderPool(2) as pool:
-        turns = asyncio.Semaphore(4)
+        slots = asyncio.Semaphore(4)
 
-        async def one(row: dict[str, str]) -> Outcome:
-            async with turns:
-                return await run(pool, arguments.folder / row["path"], row["expect"], row["path"])
+        async def read_row(row: dict[str, str]) -> FileOutcome:
+            async with slots:
+                return await read_file(pool, arguments.folder / row["path"], row["expect"], row["path"])
 
-        outcomes = await asyncio.gather(*(one(row) for row in rows))
-    show(list(outcomes), arguments.all)
+        outcomes = await asyncio.gather(*(read_row(row) for row in rows))
+    print_outcomes(list(outcomes), arguments.all)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     print(
-        f"\n{len(outcomes)} files in {time.monotonic() - began:.1f} s; this process: {(peak - before) / 2**20:.0f} MiB more at its peak"
+        f"\n{len(outcomes)} files in {time.monotonic() - started:.1f} s; this process: {(peak - before) / 2**20:.0f} MiB more at its peak"
     )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gristmill.embedding.embedder import Vectors, normalised
+from gristmill.embedding.embedder import Vectors, unit_vectors
 from tests.embedding.hashed import HashedEmbedder
 
 
@@ -21,4 +21,4 @@ class FreeEmbedder(HashedEmbedder):
 
     def vector(self, text: str) -> Vectors:
         digest = hashlib.shake_128(text.encode(errors="replace")).digest(self.dimensions)
-        return normalised(np.frombuffer(digest, np.int8).astype(np.float32) + np.float32(0.5))
+        return unit_vectors(np.frombuffer(digest, np.int8).astype(np.float32) + np.float32(0.5))

@@ -26,24 +26,24 @@ from gristmill.embedding import Embedder, LocalEmbedder
 from gristmill.ingest.chunk import DEFAULT_TOKENS, Chunker
 from gristmill.jobs import QueueLimits
 from gristmill.operations import add, bases
-from gristmill.operations.originals import Folder
+from gristmill.operations.originals import FolderSource
 from gristmill.settings import Settings
 
-WIDE = QueueLimits(lane=10_000_000, total=10_000_000)
+UNLIMITED_QUEUE = QueueLimits(lane=10_000_000, total=10_000_000)
 
 
-def files(corpus: Path, most: int) -> list[Path]:
+def corpus_files(corpus: Path, limit: int) -> list[Path]:
     """The corpus's text files, in a fixed order, at most so many."""
-    return [path for path in sorted(corpus.rglob("*")) if path.suffix in (".md", ".txt")][:most]
+    return [path for path in sorted(corpus.rglob("*")) if path.suffix in (".md", ".txt")][:limit]
 
 
 # ── the bare loop ────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def bare(paths: list[Path], embedder: Embedder) -> tuple[float, int]:
+async def run_bare_loop(paths: list[Path], embedder: Embedder) -> tuple[float, int]:
     """Read, cut and embed, and nothing else: seconds, and chunks. Equal texts are embedded once, as in the pipeline."""
     await embedder.load()
-    began = time.perf_counter()
+    started = time.perf_counter()
     seen: set[str] = set()
     count = 0
     batch: list[str] = []
@@ -52,21 +52,21 @@ async def bare(paths: list[Path], embedder: Embedder) -> tuple[float, int]:
         text = path.read_text(encoding="utf-8")
         pieces = [*chunker.feed(text), *chunker.finish()]
         count += len(pieces)
-        fresh = [piece.text for piece in pieces if piece.text not in seen]
-        seen.update(fresh)
-        batch += dict.fromkeys(fresh)
+        new_texts = [piece.text for piece in pieces if piece.text not in seen]
+        seen.update(new_texts)
+        batch += dict.fromkeys(new_texts)
         if len(batch) >= 256:
             await embedder.embed_documents(sorted(batch, key=len))
             batch = []
     if batch:
         await embedder.embed_documents(sorted(batch, key=len))
-    return time.perf_counter() - began, count
+    return time.perf_counter() - started, count
 
 
 # ── ours ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def until_ready(mill: app.Gristmill, base_id: BaseId) -> None:
+async def wait_until_ready(mill: app.Gristmill, base_id: BaseId) -> None:
     """Wait until nothing of the base is active."""
     while True:
         async with mill.db.connection() as tx:
@@ -76,39 +76,39 @@ async def until_ready(mill: app.Gristmill, base_id: BaseId) -> None:
         await asyncio.sleep(0.02)
 
 
-async def pipeline(mill: app.Gristmill, name: str, folder: Path) -> tuple[float, int, BaseId]:
+async def ingest_folder(mill: app.Gristmill, name: str, folder: Path) -> tuple[float, int, BaseId]:
     """Add a folder to a new base and wait until all of it is searchable: seconds, chunks, the base."""
     base = await bases.create(mill.db, name, mill.embedders.default, {})
-    began = time.perf_counter()
-    entry = add.Entry(NewItem("directory", name, str(folder), source={"path": str(folder)}), Folder(folder))
-    await add.add(mill.db, base.id, [entry], WIDE)
-    await until_ready(mill, base.id)
-    took = time.perf_counter() - began
+    started = time.perf_counter()
+    entry = add.ItemToAdd(NewItem("directory", name, str(folder), source={"path": str(folder)}), FolderSource(folder))
+    await add.add(mill.db, base.id, [entry], UNLIMITED_QUEUE)
+    await wait_until_ready(mill, base.id)
+    elapsed = time.perf_counter() - started
     async with mill.db.connection() as tx:
         row = await (
             await tx.execute("select sum(chunk_count)::int from item where base_id = %s", [base.id])
         ).fetchone()
-    return took, row[0] if row else 0, base.id
+    return elapsed, row[0] if row else 0, base.id
 
 
-async def again(mill: app.Gristmill, base_id: BaseId, folder: Path) -> float:
+async def add_folder_again(mill: app.Gristmill, base_id: BaseId, folder: Path) -> float:
     """The same folder, added once more in place of the first: seconds."""
-    began = time.perf_counter()
-    entry = add.Entry(
-        NewItem("directory", "again", str(folder), source={"path": str(folder)}), Folder(folder)
+    started = time.perf_counter()
+    entry = add.ItemToAdd(
+        NewItem("directory", "again", str(folder), source={"path": str(folder)}), FolderSource(folder)
     )
-    await add.add(mill.db, base_id, [entry], WIDE, on_conflict="replace")
-    await until_ready(mill, base_id)
-    return time.perf_counter() - began
+    await add.add(mill.db, base_id, [entry], UNLIMITED_QUEUE, on_conflict="replace")
+    await wait_until_ready(mill, base_id)
+    return time.perf_counter() - started
 
 
-def copied(paths: list[Path], corpus: Path, into: Path) -> Path:
+def copy_files(paths: list[Path], corpus: Path, target_folder: Path) -> Path:
     """The files in a folder of their own, so that both sides read just these."""
     for path in paths:
-        target = into / path.relative_to(corpus)
+        target = target_folder / path.relative_to(corpus)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(path.read_bytes())
-    return into
+    return target_folder
 
 
 def settings(folder: Path, **more: object) -> Settings:
@@ -118,71 +118,71 @@ def settings(folder: Path, **more: object) -> Settings:
     )
 
 
-async def pace(corpus: Path, most: int, rounds: int) -> None:
+async def measure_pace(corpus: Path, limit: int, rounds: int) -> None:
     """The default embedder: the pipeline against the bare loop."""
-    paths = files(corpus, most)
+    paths = corpus_files(corpus, limit)
     with TemporaryDirectory() as name:
         top = Path(name)
-        folder = copied(paths, corpus, top / "corpus")
-        given = settings(top / "mill")
+        folder = copy_files(paths, corpus, top / "corpus")
+        base_settings = settings(top / "mill")
         ratios: list[float] = []
         for number in range(rounds):
-            embedder = LocalEmbedder(given.cache_dir / "embedders", given.embed_threads)
-            alone, chunks = await bare(paths, embedder)
+            embedder = LocalEmbedder(base_settings.cache_dir / "embedders", base_settings.embed_threads)
+            bare_seconds, chunks = await run_bare_loop(paths, embedder)
             await embedder.close()
-            fresh = settings(top / f"mill{number}")
-            async with app.running(fresh, work=True) as mill:
+            round_settings = settings(top / f"mill{number}")
+            async with app.gristmill(round_settings, work=True) as mill:
                 await mill.embedders.default.load()
-                ours, count, base_id = await pipeline(mill, "bench", folder)
-                once_more = await again(mill, base_id, folder)
-            ratios.append(ours / alone)
+                pipeline_seconds, count, base_id = await ingest_folder(mill, "bench", folder)
+                again_seconds = await add_folder_again(mill, base_id, folder)
+            ratios.append(pipeline_seconds / bare_seconds)
             print(
-                f"{len(paths):,} files, {chunks:,} chunks: bare {alone:.1f} s, pipeline {ours:.1f} s ({count:,} chunks),"
-                f" ratio {ours / alone:.3f}; unchanged, added again: {once_more:.2f} s (1/{ours / once_more:.0f})"
+                f"{len(paths):,} files, {chunks:,} chunks: bare {bare_seconds:.1f} s, pipeline {pipeline_seconds:.1f} s ({count:,} chunks),"
+                f" ratio {pipeline_seconds / bare_seconds:.3f}; unchanged, added again: {again_seconds:.2f} s (1/{pipeline_seconds / again_seconds:.0f})"
             )
         print(f"pace: median ratio {statistics.median(ratios):.3f}")
 
 
-async def free(corpus: Path, most: int, rounds: int, peers: list[str]) -> None:
+async def measure_free(corpus: Path, limit: int, rounds: int, peers: list[str]) -> None:
     """An embedder that costs nothing: files a second, ours and the peers'."""
     from bench import ingest_peers
 
-    paths = files(corpus, most)
+    paths = corpus_files(corpus, limit)
     with TemporaryDirectory() as name:
         top = Path(name)
-        folder = copied(paths, corpus, top / "corpus")
+        folder = copy_files(paths, corpus, top / "corpus")
         rates: dict[str, list[float]] = {}
         for number in range(rounds):
-            given = settings(top / f"mill{number}", embedder="free")
+            round_settings = settings(top / f"mill{number}", embedder="free")
             embedder = FreeEmbedder(dimensions=384)
-            async with app.running(given, work=True, extra_embedders={"free": embedder}) as mill:
+            async with app.gristmill(round_settings, work=True, extra_embedders={"free": embedder}) as mill:
                 runs: dict[str, Callable[[], Awaitable[tuple[float, int]]]] = {
-                    "gristmill": lambda mill=mill: _ours(mill, folder)
+                    "gristmill": lambda mill=mill: _run_gristmill(mill, folder)
                 }
                 for peer in peers:
                     runs[peer] = lambda peer=peer, mill=mill: ingest_peers.run(peer, mill.db.url, folder)
-                for who, run in _turned(runs, number):
-                    took, chunks = await run()
-                    rates.setdefault(who, []).append(len(paths) / took)
-                    print(f"{who}: {len(paths) / took:,.0f} files/s, {chunks:,} chunks in {took:.2f} s")
-        ours = statistics.median(rates["gristmill"])
-        for who, each in rates.items():
-            median = statistics.median(each)
-            print(f"free: {who} {median:,.0f} files/s; gristmill is {ours / median:.1f} ×")
+                for engine, run in _rotate(runs, number):
+                    elapsed, chunks = await run()
+                    rates.setdefault(engine, []).append(len(paths) / elapsed)
+                    print(f"{engine}: {len(paths) / elapsed:,.0f} files/s, {chunks:,} chunks in {elapsed:.2f} s")
+        gristmill_rate = statistics.median(rates["gristmill"])
+        for engine, engine_rates in rates.items():
+            median = statistics.median(engine_rates)
+            print(f"free: {engine} {median:,.0f} files/s; gristmill is {gristmill_rate / median:.1f} ×")
 
 
-async def _ours(mill: app.Gristmill, folder: Path) -> tuple[float, int]:
-    took, chunks, _ = await pipeline(mill, "bench", folder)
-    return took, chunks
+async def _run_gristmill(mill: app.Gristmill, folder: Path) -> tuple[float, int]:
+    elapsed, chunks, _ = await ingest_folder(mill, "bench", folder)
+    return elapsed, chunks
 
 
-def _turned(
+def _rotate(
     runs: dict[str, Callable[[], Awaitable[tuple[float, int]]]], number: int
 ) -> Iterator[tuple[str, Callable[[], Awaitable[tuple[float, int]]]]]:
     """Who begins changes with each round."""
     names = list(runs)
-    for place in range(len(names)):
-        name = names[(place + number) % len(names)]
+    for offset in range(len(names)):
+        name = names[(offset + number) % len(names)]
         yield name, runs[name]
 
 
@@ -197,20 +197,20 @@ def main() -> None:
     parser.add_argument("--megabytes", type=int, default=1024, help="of the large text of `memory`")
     parser.add_argument("--notes", type=int, default=100_000, help="of `memory`")
     parser.add_argument("--kills", type=int, default=50)
-    asked = parser.parse_args()
-    wanted = asked.only or ["pace", "free", "memory", "kills"]
-    peers = [peer for peer in asked.peers.split(",") if peer]
-    if "pace" in wanted:
-        asyncio.run(pace(asked.corpus, asked.files, asked.rounds))
-    if "free" in wanted:
-        asyncio.run(free(asked.corpus, asked.files, asked.rounds, peers))
-    if "memory" in wanted or "kills" in wanted:
+    options = parser.parse_args()
+    chosen = options.only or ["pace", "free", "memory", "kills"]
+    peers = [peer for peer in options.peers.split(",") if peer]
+    if "pace" in chosen:
+        asyncio.run(measure_pace(options.corpus, options.files, options.rounds))
+    if "free" in chosen:
+        asyncio.run(measure_free(options.corpus, options.files, options.rounds, peers))
+    if "memory" in chosen or "kills" in chosen:
         from bench import ingest_trials
 
-        if "memory" in wanted:
-            asyncio.run(ingest_trials.memory(asked.megabytes, asked.notes))
-        if "kills" in wanted:
-            asyncio.run(ingest_trials.kills(asked.corpus, min(500, asked.files), asked.kills))
+        if "memory" in chosen:
+            asyncio.run(ingest_trials.measure_memory(options.megabytes, options.notes))
+        if "kills" in chosen:
+            asyncio.run(ingest_trials.measure_kills(options.corpus, min(500, options.files), options.kills))
 
 
 if __name__ == "__main__":

@@ -40,24 +40,24 @@ BYTES = 1_200
 
 async def run(peer: str, url: str, folder: Path) -> tuple[float, int]:
     """Have `peer` ingest the text files of `folder` into a database of its own: seconds, and chunks."""
-    ingest = {"llamaindex": _llamaindex, "cocoindex": _cocoindex}[peer]
-    async with _database(url) as own:
-        took = await ingest(own, folder)
-        async with await psycopg.AsyncConnection.connect(own) as connection:
+    run_peer = {"llamaindex": _llamaindex, "cocoindex": _cocoindex}[peer]
+    async with _peer_database(url) as peer_url:
+        elapsed = await run_peer(peer_url, folder)
+        async with await psycopg.AsyncConnection.connect(peer_url) as connection:
             row = await (await connection.execute("select count(*)::int from data_chunks")).fetchone()
-    return took, row[0] if row else 0
+    return elapsed, row[0] if row else 0
 
 
 @asynccontextmanager
-async def _database(url: str) -> AsyncGenerator[str]:
+async def _peer_database(url: str) -> AsyncGenerator[str]:
     name = sql.Identifier(f"peer_{uuid4().hex}")
     async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
         await connection.execute(sql.SQL("create database {}").format(name))
         try:
-            own = make_conninfo(url, dbname=name.as_string(connection).strip('"'))
-            async with await psycopg.AsyncConnection.connect(own, autocommit=True) as there:
-                await there.execute("create extension vector")
-            yield own
+            peer_url = make_conninfo(url, dbname=name.as_string(connection).strip('"'))
+            async with await psycopg.AsyncConnection.connect(peer_url, autocommit=True) as peer_connection:
+                await peer_connection.execute("create extension vector")
+            yield peer_url
         finally:
             await connection.execute(sql.SQL("drop database {} with (force)").format(name))
 
@@ -95,25 +95,25 @@ def _llamaindex_run(url: str, folder: Path) -> float:
     pipeline = _import("llama_index.core.ingestion").IngestionPipeline(
         transformations=[
             _import("llama_index.core.node_parser").SentenceSplitter(
-                chunk_size=TOKENS, chunk_overlap=0, tokenizer=_tokens(free)
+                chunk_size=TOKENS, chunk_overlap=0, tokenizer=_token_counter(free)
             ),
-            _free_embedding(free)(embed_batch_size=512),
+            _free_embedding_class(free)(embed_batch_size=512),
         ],
         vector_store=store,
         disable_cache=True,
     )
-    began = time.perf_counter()
+    started = time.perf_counter()
     # A path that is part of the text that is embedded would make the chunks smaller.
-    hidden = {"excluded_embed_metadata_keys": ["path"], "excluded_llm_metadata_keys": ["path"]}
+    metadata_options = {"excluded_embed_metadata_keys": ["path"], "excluded_llm_metadata_keys": ["path"]}
     documents = [
-        core.Document(text=path.read_text(encoding="utf-8"), metadata={"path": str(path)}, **hidden)
+        core.Document(text=path.read_text(encoding="utf-8"), metadata={"path": str(path)}, **metadata_options)
         for path in _files(folder)
     ]
     pipeline.run(documents=documents)
-    took = time.perf_counter() - began
+    elapsed = time.perf_counter() - started
     assert sqlalchemy.inspect(engine).has_table("data_chunks")
     engine.dispose()
-    return took
+    return elapsed
 
 
 def _engines(url: str) -> tuple[Any, Any]:
@@ -121,7 +121,7 @@ def _engines(url: str) -> tuple[Any, Any]:
     parts = conninfo_to_dict(url)
     asyncio_part = _import("sqlalchemy.ext.asyncio")
     query = {"host": str(parts["host"])}
-    made = _import("sqlalchemy").URL.create(
+    url_object = _import("sqlalchemy").URL.create(
         "postgresql+psycopg2",
         username=parts.get("user"),
         password=parts.get("password"),
@@ -129,16 +129,16 @@ def _engines(url: str) -> tuple[Any, Any]:
         query={**query, **({"port": str(parts["port"])} if "port" in parts else {})},
     )
     return (
-        _import("sqlalchemy").create_engine(made),
-        asyncio_part.create_async_engine(made.set(drivername="postgresql+asyncpg")),
+        _import("sqlalchemy").create_engine(url_object),
+        asyncio_part.create_async_engine(url_object.set(drivername="postgresql+asyncpg")),
     )
 
 
-def _tokens(free: FreeEmbedder) -> Callable[[str], list[int]]:
+def _token_counter(free: FreeEmbedder) -> Callable[[str], list[int]]:
     return lambda text: free.tokenizer.encode(text, add_special_tokens=False).ids
 
 
-def _free_embedding(free: FreeEmbedder) -> Any:
+def _free_embedding_class(free: FreeEmbedder) -> Any:
     """Its port for embedders, which is a class to derive from."""
 
     def embed(_self: Any, text: str) -> list[float]:
@@ -176,16 +176,16 @@ async def _cocoindex(url: str, folder: Path) -> float:
             environment = coco.Environment(
                 coco.Settings(db_path=Path(state)), name=uuid4().hex, context_provider=provider
             )
-            main = _flow(coco, postgres, key, folder)
+            main = _build_flow(coco, postgres, key, folder)
             app = coco.App(coco.AppConfig(name="bench", environment=environment), main)
-            began = time.perf_counter()
+            started = time.perf_counter()
             await app.update()
-            took = time.perf_counter() - began
+            elapsed = time.perf_counter() - started
             environment.close()
-    return took
+    return elapsed
 
 
-def _flow(coco: Any, postgres: Any, key: Any, folder: Path) -> Any:
+def _build_flow(coco: Any, postgres: Any, key: Any, folder: Path) -> Any:
     localfs = _import("cocoindex.connectors.localfs")
     file_resource = _import("cocoindex.resources.file")
     new_ids = _import("cocoindex.resources.id").IdGenerator
@@ -194,7 +194,7 @@ def _flow(coco: Any, postgres: Any, key: Any, folder: Path) -> Any:
     free = FreeEmbedder(dimensions=DIMENSIONS)
 
     @dataclass
-    class Row:
+    class CocoRow:
         id: int
         filename: str
         chunk_start: int
@@ -202,8 +202,8 @@ def _flow(coco: Any, postgres: Any, key: Any, folder: Path) -> Any:
         text: str
         embedding: Annotated[NDArray[np.float32], vector]
 
-    async def chunk_of(chunk: Any, filename: str, ids: Any, table: Any) -> None:
-        row = Row(
+    async def process_chunk(chunk: Any, filename: str, ids: Any, table: Any) -> None:
+        row = CocoRow(
             await ids.next_id(chunk.text),
             filename,
             chunk.start.char_offset,
@@ -213,21 +213,21 @@ def _flow(coco: Any, postgres: Any, key: Any, folder: Path) -> Any:
         )
         table.declare_row(row=row)
 
-    async def file_of(file: Any, table: Any) -> None:
+    async def process_file(file: Any, table: Any) -> None:
         chunks = splitter.split(
             await file.read_text(), chunk_size=BYTES, chunk_overlap=0, language="markdown"
         )
-        each = coco.fn(chunk_of)
-        await coco.map(each, chunks, str(file.file_path.path), new_ids(), table)
+        process = coco.fn(process_chunk)
+        await coco.map(process, chunks, str(file.file_path.path), new_ids(), table)
 
     async def main() -> None:
         table = await postgres.mount_table_target(
             key,
             table_name="data_chunks",
-            table_schema=await postgres.TableSchema.from_class(Row, primary_key=["id"]),
+            table_schema=await postgres.TableSchema.from_class(CocoRow, primary_key=["id"]),
         )
         matcher = file_resource.PatternFilePathMatcher(included_patterns=["**/*.md", "**/*.txt"])
-        walked = localfs.walk_dir(folder, recursive=True, path_matcher=matcher)
-        await coco.mount_each(coco.fn(memo=True)(file_of), walked.items(), table)
+        directory = localfs.walk_dir(folder, recursive=True, path_matcher=matcher)
+        await coco.mount_each(coco.fn(memo=True)(process_file), directory.items(), table)
 
     return coco.fn(main)

@@ -24,7 +24,7 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from bench.ingest import WIDE, copied, files
+from bench.ingest import UNLIMITED_QUEUE, copy_files, corpus_files
 from gristmill.catalog import BaseId, NewItem
 from gristmill.db import Database, embedded
 from gristmill.db.migrate import migrate
@@ -33,18 +33,18 @@ from gristmill.ingest.embed import PARALLEL
 from gristmill.operations import add, bases
 from gristmill.sources import FileSource, NoteSource
 from tests.crash.following import Daemon
-from tests.crash.killing import ROOT, Trial, differing, moments
+from tests.crash.killing import ROOT, IndexingTrial, differing_items, kill_schedule
 from tests.embedding.hashed import HashedEmbedder
 from tests.process import environment
 
 DIMENSIONS = 384
-GOAL = 300  # MB above the idle worker
+MEMORY_LIMIT = 300  # MB above the idle worker
 _CACHE = Path(gettempdir()) / "gristmill-bench-cache"
-_EVERY = 0.05
+_SAMPLE_INTERVAL = 0.05
 
 
 @asynccontextmanager
-async def _server(folder: Path) -> AsyncGenerator[str]:
+async def _local_server(folder: Path) -> AsyncGenerator[str]:
     server = await asyncio.to_thread(embedded.start, folder / "database")
     try:
         yield server.url
@@ -52,7 +52,7 @@ async def _server(folder: Path) -> AsyncGenerator[str]:
         await asyncio.to_thread(server.close)
 
 
-def _database(url: str, name: str) -> str:
+def _create_database(url: str, name: str) -> str:
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
     return make_conninfo(url, dbname=name)
@@ -62,76 +62,76 @@ def _database(url: str, name: str) -> str:
 
 
 @dataclass
-class Peak:
+class MemoryPeak:
     """The most that a process and its children were seen to hold, in MB."""
 
     pss: float = 0.0
     rss: float = 0.0
 
-    def see(self, process: psutil.Process) -> None:
+    def sample(self, process: psutil.Process) -> None:
         """Look once."""
         pss = rss = 0
-        for one in [process, *process.children(recursive=True)]:
+        for member in [process, *process.children(recursive=True)]:
             try:
-                held = one.memory_full_info()
+                info = member.memory_full_info()
             except psutil.NoSuchProcess:
                 continue
-            pss, rss = pss + held.pss, rss + held.rss
+            pss, rss = pss + info.pss, rss + info.rss
         self.pss, self.rss = max(self.pss, pss / 2**20), max(self.rss, rss / 2**20)
 
-    async def watch(self, process: psutil.Process) -> None:
+    async def sample_until_cancelled(self, process: psutil.Process) -> None:
         """Look until cancelled."""
         while True:
-            await asyncio.to_thread(self.see, process)
-            await asyncio.sleep(_EVERY)
+            await asyncio.to_thread(self.sample, process)
+            await asyncio.sleep(_SAMPLE_INTERVAL)
 
 
-async def memory(megabytes: int = 1024, notes: int = 100_000) -> None:
+async def measure_memory(megabytes: int = 1024, notes: int = 100_000) -> None:
     """Print what a worker needs beyond its idle state."""
     with TemporaryDirectory() as name:
         top = Path(name)
-        async with _server(top) as url:
+        async with _local_server(top) as url:
             text = top / "large.txt"
             written = await asyncio.to_thread(_write_text, text, megabytes)
             source = FileSource(text, limit=4 * 2**30)
-            entry = add.Entry(NewItem("file", text.name, str(text), source={"path": str(text)}), source)
+            entry = add.ItemToAdd(NewItem("file", text.name, str(text), source={"path": str(text)}), source)
             await _measure(url, top, f"one text of {written / 2**20:,.0f} MB", [[entry]])
             text.unlink()
             calls = [
-                [_note(number) for number in range(start, min(notes, start + 10_000))]
+                [_note_entry(number) for number in range(start, min(notes, start + 10_000))]
                 for start in range(0, notes, 10_000)
             ]
             await _measure(url, top, f"{notes:,} notes", calls)
 
 
-def _note(number: int) -> add.Entry:
+def _note_entry(number: int) -> add.ItemToAdd:
     text = f"Note {number}: the miller of day {number} ground {number * 7} sacks of rye."
-    return add.Entry(NewItem("note", f"note {number}", str(number), body=text), NoteSource(text, "note"))
+    return add.ItemToAdd(NewItem("note", f"note {number}", str(number), body=text), NoteSource(text, "note"))
 
 
 def _write_text(path: Path, megabytes: int) -> int:
     """Paragraphs of random words, no two alike."""
-    dice = random.Random(5)
-    words = ["".join(dice.choices("abcdefghijklmnopqrstuvwxyz", k=dice.randint(2, 9))) for _ in range(20_000)]
+    rng = random.Random(5)
+    words = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(2, 9))) for _ in range(20_000)]
     with path.open("w") as file:
         while file.tell() < megabytes * 2**20:
-            file.write(" ".join(dice.choices(words, k=120)) + ".\n\n")
+            file.write(" ".join(rng.choices(words, k=120)) + ".\n\n")
         return file.tell()
 
 
-async def _measure(url: str, top: Path, what: str, calls: list[list[add.Entry]]) -> None:
-    own = _database(url, f"memory_{uuid4().hex}")
-    await migrate(own)
-    db = Database(own)
+async def _measure(url: str, top: Path, label: str, calls: list[list[add.ItemToAdd]]) -> None:
+    database_url = _create_database(url, f"memory_{uuid4().hex}")
+    await migrate(database_url)
+    db = Database(database_url)
     await db.open()
-    given = {
-        "database_url": own,
+    overrides = {
+        "database_url": database_url,
         "embedder": "hashed",
         "log_level": "error",
         "max_document_mb": "4096",
         "max_queue_per_base": "1000000",
     }
-    env = {**environment(top / "data", _CACHE, **given), "PYTHONPATH": str(ROOT)}
+    env = {**environment(top / "data", _CACHE, **overrides), "PYTHONPATH": str(ROOT)}
     arguments = ["tests.ingest.worker", str(DIMENSIONS), "0", str(top / "counted")]
     worker = Daemon(arguments, env, top / "log")
     try:
@@ -139,21 +139,21 @@ async def _measure(url: str, top: Path, what: str, calls: list[list[add.Entry]])
         assert worker.process is not None
         process = psutil.Process(worker.process.pid)
         await asyncio.sleep(3)  # until nothing of its start is under way
-        idle, peak = Peak(), Peak()
-        idle.see(process)
-        watching = asyncio.create_task(peak.watch(process))
+        idle, peak = MemoryPeak(), MemoryPeak()
+        idle.sample(process)
+        sampling = asyncio.create_task(peak.sample_until_cancelled(process))
         base = await bases.create(db, "memory", HashedEmbedder(dimensions=DIMENSIONS), {})
-        began = time.perf_counter()
+        started = time.perf_counter()
         for entries in calls:
-            await add.add(db, base.id, entries, WIDE)
-        chunks = await _done(db, base.id)
-        took = time.perf_counter() - began
-        watching.cancel()
-        above = peak.pss - idle.pss
+            await add.add(db, base.id, entries, UNLIMITED_QUEUE)
+        chunks = await _wait_until_ready(db, base.id)
+        elapsed = time.perf_counter() - started
+        sampling.cancel()
+        above_idle = peak.pss - idle.pss
         print(
-            f"memory: {what}: {chunks:,} chunks in {took:.0f} s ({chunks / took:,.0f}/s), PSS idle {idle.pss:.0f} MB,"
-            f" peak {peak.pss:.0f} MB: {above:.0f} MB above (RSS {peak.rss - idle.rss:.0f} MB);"
-            f" {'holds' if above <= GOAL else 'DOES NOT HOLD'}: at most {GOAL} MB",
+            f"memory: {label}: {chunks:,} chunks in {elapsed:.0f} s ({chunks / elapsed:,.0f}/s), PSS idle {idle.pss:.0f} MB,"
+            f" peak {peak.pss:.0f} MB: {above_idle:.0f} MB above (RSS {peak.rss - idle.rss:.0f} MB);"
+            f" {'holds' if above_idle <= MEMORY_LIMIT else 'DOES NOT HOLD'}: at most {MEMORY_LIMIT} MB",
             flush=True,
         )
     finally:
@@ -161,7 +161,7 @@ async def _measure(url: str, top: Path, what: str, calls: list[list[add.Entry]])
         await db.close()
 
 
-async def _done(db: Database, base_id: BaseId) -> int:
+async def _wait_until_ready(db: Database, base_id: BaseId) -> int:
     """Wait until nothing of the base is active; its chunks."""
     while True:
         async with db.connection() as tx:
@@ -183,40 +183,40 @@ async def _done(db: Database, base_id: BaseId) -> int:
 # ── kills ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def kills(corpus: Path, most: int = 500, shots: int = 50, seconds: float = 60.0) -> None:
+async def measure_kills(corpus: Path, limit: int = 500, kill_count: int = 50, seconds: float = 60.0) -> None:
     """Print what became of an index whose worker was killed so often, of so many files, in a run of about `seconds`."""
-    paths = files(corpus, most)
+    paths = corpus_files(corpus, limit)
     with TemporaryDirectory() as name:
         top = Path(name)
-        folder = copied(paths, corpus, top / "corpus")
-        texts = len({text for path in paths for text in _texts(path)})
-        pause = seconds * PARALLEL / texts
-        async with _server(top) as url:
-            for each in ("calm", "killed"):
-                (top / each).mkdir()
+        folder = copy_files(paths, corpus, top / "corpus")
+        text_count = len({text for path in paths for text in _chunk_texts(path)})
+        pause = seconds * PARALLEL / text_count
+        async with _local_server(top) as url:
+            for trial_name in ("calm", "killed"):
+                (top / trial_name).mkdir()
             trials = [
-                Trial(_database(url, each), folder, top / each, _CACHE, pause, limit=3600.0)
-                for each in ("calm", "killed")
+                IndexingTrial(_create_database(url, trial_name), folder, top / trial_name, _CACHE, pause, limit=3600.0)
+                for trial_name in ("calm", "killed")
             ]
-            began = time.perf_counter()
+            started = time.perf_counter()
             calm = await trials[0].run([])
             print(
                 f"kills: undisturbed, {len(paths)} files, {calm.embedded:,} texts embedded"
-                f" in {time.perf_counter() - began:.0f} s",
+                f" in {time.perf_counter() - started:.0f} s",
                 flush=True,
             )
-            killed = await trials[1].run(moments(random.Random(), shots, calm.embedded, 0.5))
-        more = killed.embedded - calm.embedded
-        differ = differing(calm.index, killed.index)
+            killed = await trials[1].run(kill_schedule(random.Random(), kill_count, calm.embedded, 0.5))
+        reembedded = killed.embedded - calm.embedded
+        differing_items = differing_items(calm.index, killed.index)
         print(
             f"kills: {killed.kills} kills, items {killed.statuses}, promises broken {killed.violations};"
-            f" {len(differ)} of {len(calm.index)} items differ; {more:,} texts embedded twice,"
-            f" {more / max(1, killed.kills):.1f} for each kill"
+            f" {len(differing_items)} of {len(calm.index)} items differ; {reembedded:,} texts embedded twice,"
+            f" {reembedded / max(1, killed.kills):.1f} for each kill"
         )
         shutil.rmtree(folder)
 
 
-def _texts(path: Path) -> list[str]:
+def _chunk_texts(path: Path) -> list[str]:
     chunker = Chunker(HashedEmbedder().tokenizer, DEFAULT_TOKENS)
     text = path.read_text(encoding="utf-8")
     return [piece.text for piece in [*chunker.feed(text), *chunker.finish()]]

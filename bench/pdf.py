@@ -21,9 +21,9 @@ from typing import Any
 import psutil
 
 from bench.free import FreeEmbedder
-from bench.ingest import pipeline, settings
+from bench.ingest import ingest_folder, settings
 from gristmill import app
-from gristmill.ingest.readers import Part, ReaderPool, ReadLimits, Report, read
+from gristmill.ingest.readers import TextPart, ReaderPool, ReadLimits, ReadReport, read_file
 
 pdfium: Any = importlib.import_module("pypdfium2")
 MIB = 2**20
@@ -41,15 +41,15 @@ print(len(document) / (time.monotonic() - began), len(document) / time.process_t
 """
 
 
-def repeated(path: Path, pages: int, target: Path) -> Path:
-    source, made = pdfium.PdfDocument(str(path)), pdfium.PdfDocument.new()
-    while len(made) < pages:
-        made.import_pages(source, list(range(min(len(source), pages - len(made)))))
-    made.save(str(target))
+def repeat_pages(path: Path, pages: int, target: Path) -> Path:
+    source, document = pdfium.PdfDocument(str(path)), pdfium.PdfDocument.new()
+    while len(document) < pages:
+        document.import_pages(source, list(range(min(len(source), pages - len(document)))))
+    document.save(str(target))
     return target
 
 
-async def watch(pool: ReaderPool, peaks: list[int]) -> None:
+async def sample_memory(pool: ReaderPool, peaks: list[int]) -> None:
     while True:
         for pid in pool.pids:
             with contextlib.suppress(psutil.Error):
@@ -57,26 +57,26 @@ async def watch(pool: ReaderPool, peaks: list[int]) -> None:
         await asyncio.sleep(0.2)
 
 
-async def mill(path: Path, folder: Path) -> None:
+async def measure_mill(path: Path, folder: Path) -> None:
     """The same document through a whole Gristmill, with an embedder that costs nothing: pages a second and memory."""
-    home = folder / "corpus"
-    home.mkdir()
-    shutil.copyfile(path, home / "long.pdf")
-    given = settings(folder / "mill", embedder="free")
-    async with app.running(given, work=True, extra_embedders={"free": FreeEmbedder()}) as running:
+    corpus = folder / "corpus"
+    corpus.mkdir()
+    shutil.copyfile(path, corpus / "long.pdf")
+    mill_settings = settings(folder / "mill", embedder="free")
+    async with app.gristmill(mill_settings, work=True, extra_embedders={"free": FreeEmbedder()}) as running:
         own, peaks = psutil.Process(), [0]
         idle = own.memory_info().rss
 
-        async def look() -> None:
+        async def sample_own_memory() -> None:
             while True:
                 peaks.append(own.memory_info().rss)
                 await asyncio.sleep(0.1)
 
-        looking = asyncio.ensure_future(look())
-        took, chunks, _ = await pipeline(running, "pdf", home)
-        looking.cancel()
+        sampling = asyncio.ensure_future(sample_own_memory())
+        elapsed, chunks, _ = await ingest_folder(running, "pdf", corpus)
+        sampling.cancel()
     print(
-        f"whole: {took:.1f} s, {chunks:,} chunks; the server {(max(peaks) - idle) / MIB:+.0f} MiB above idle"
+        f"whole: {elapsed:.1f} s, {chunks:,} chunks; the server {(max(peaks) - idle) / MIB:+.0f} MiB above idle"
     )
 
 
@@ -89,36 +89,36 @@ async def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = arguments.file
         if arguments.pages:
-            path = repeated(path, arguments.pages, Path(folder) / "repeated.pdf")
+            path = repeat_pages(path, arguments.pages, Path(folder) / "repeated.pdf")
         if arguments.mill:
-            await mill(path, Path(folder))
+            await measure_mill(path, Path(folder))
             return
-        raw = subprocess.run([sys.executable, "-c", RAW, str(path)], capture_output=True, check=True)  # noqa: ASYNC221
+        pdfium_run = subprocess.run([sys.executable, "-c", RAW, str(path)], capture_output=True, check=True)  # noqa: ASYNC221
         async with ReaderPool(1) as pool:
-            async with pool.child():
+            async with pool.lease_process():
                 idle = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
             idle_cpu = sum(sum(psutil.Process(pid).cpu_times()[:2]) for pid in pool.pids)
             peaks: list[int] = []
-            watching = asyncio.ensure_future(watch(pool, peaks))
-            began = time.monotonic()
-            characters, report = 0, Report()
+            sampling = asyncio.ensure_future(sample_memory(pool, peaks))
+            started = time.monotonic()
+            characters, report = 0, ReadReport()
             limits = ReadLimits()
-            results = read(pool, path, name=path.name, media_type=None, scratch=Path(folder), limits=limits)
+            results = read_file(pool, path, name=path.name, media_type=None, scratch=Path(folder), limits=limits)
             async with contextlib.aclosing(results) as stream:
                 async for result in stream:
-                    if isinstance(result, Part):
+                    if isinstance(result, TextPart):
                         characters += len(result.text)
-                    elif isinstance(result, Report):
+                    elif isinstance(result, ReadReport):
                         report = result
-            took = time.monotonic() - began
+            elapsed = time.monotonic() - started
             cpu = sum(sum(psutil.Process(pid).cpu_times()[:2]) for pid in pool.pids) - idle_cpu
-            watching.cancel()
+            sampling.cancel()
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     pages = report.pages_read or 0
     print(f"{pages} of {report.pages_total} pages, {characters:,} characters, {report.warnings}")
-    alone, alone_cpu = (float(figure) for figure in raw.stdout.split())
-    print(f"pages/s: PDFium alone {alone:.0f}, end to end {pages / took:.0f}")
-    print(f"pages per CPU-second: PDFium alone {alone_cpu:.0f}, end to end {pages / cpu:.0f}")
+    pdfium_rate, pdfium_cpu_rate = (float(value) for value in pdfium_run.stdout.split())
+    print(f"pages/s: PDFium alone {pdfium_rate:.0f}, end to end {pages / elapsed:.0f}")
+    print(f"pages per CPU-second: PDFium alone {pdfium_cpu_rate:.0f}, end to end {pages / cpu:.0f}")
     print(
         f"this process {(peak - idle) / MIB:+.0f} MiB above idle, child at most {max(peaks, default=0) / MIB:.0f} MiB"
     )

@@ -27,7 +27,7 @@ from typing import Any, cast
 import httpx
 
 from gristmill import app, catalog
-from gristmill.search import Ask, Mode, Target
+from gristmill.search import SearchRequest, Mode, Target
 from gristmill.search.lexer import is_mostly_cjk
 from gristmill.settings import Settings
 
@@ -46,36 +46,36 @@ class Corpus:
     judgements: Mapping[str, Mapping[str, int]]
 
 
-def load(folder: Path, most_questions: int) -> Corpus:
+def load(folder: Path, max_questions: int) -> Corpus:
     """Read a corpus; of more questions than asked for, every n-th."""
-    judged: dict[str, dict[str, int]] = defaultdict(dict)
+    judgements: dict[str, dict[str, int]] = defaultdict(dict)
     file = next(path for path in (folder / "qrels.tsv", folder / "qrels" / "test.tsv") if path.exists())
-    with file.open(encoding="utf-8") as lines:
-        for row in csv.reader(lines, delimiter="\t"):
+    with file.open(encoding="utf-8") as file:
+        for row in csv.reader(file, delimiter="\t"):
             if row[-1].lstrip("-").isdigit() and int(row[-1]) > 0:
-                judged[row[0]][row[-2]] = int(row[-1])
+                judgements[row[0]][row[-2]] = int(row[-1])
     documents = {
-        str(one["_id"]): (str(one.get("title") or ""), str(one["text"]))
-        for one in _lines(folder / "corpus.jsonl")
+        str(record["_id"]): (str(record.get("title") or ""), str(record["text"]))
+        for record in _read_jsonl(folder / "corpus.jsonl")
     }
-    asked = {str(one["_id"]): str(one["text"]) for one in _lines(folder / "queries.jsonl")}
-    asked = {key: text for key, text in asked.items() if key in judged}
-    step = max(1, math.ceil(len(asked) / most_questions))
-    return Corpus(folder.name, documents, dict(list(asked.items())[::step]), judged)
+    questions = {str(record["_id"]): str(record["text"]) for record in _read_jsonl(folder / "queries.jsonl")}
+    questions = {key: text for key, text in questions.items() if key in judgements}
+    step = max(1, math.ceil(len(questions) / max_questions))
+    return Corpus(folder.name, documents, dict(list(questions.items())[::step]), judgements)
 
 
-def _lines(path: Path) -> list[dict[str, Any]]:
+def _read_jsonl(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
 
 
-def ndcg(ranked: Sequence[str], judged: Mapping[str, int]) -> float:
+def ndcg(ranked: Sequence[str], judgements: Mapping[str, int]) -> float:
     """nDCG@10 of a ranking."""
-    gained = sum(judged.get(one, 0) / math.log2(rank + 1) for rank, one in enumerate(ranked[:10], 1))
-    best = sorted(judged.values(), reverse=True)[:10]
-    return gained / sum(gain / math.log2(rank + 1) for rank, gain in enumerate(best, 1))
+    gain_sum = sum(judgements.get(document, 0) / math.log2(rank + 1) for rank, document in enumerate(ranked[:10], 1))
+    best = sorted(judgements.values(), reverse=True)[:10]
+    return gain_sum / sum(gain / math.log2(rank + 1) for rank, gain in enumerate(best, 1))
 
 
-def peer(corpus: Corpus) -> dict[str, float]:
+def score_bm25s(corpus: Corpus) -> dict[str, float]:
     """bm25s over the same corpus."""
     module, stemmer = (
         cast(Any, import_module("bm25s")),
@@ -83,54 +83,54 @@ def peer(corpus: Corpus) -> dict[str, float]:
     )
     texts = [f"{title} {text}" for title, text in corpus.documents.values()]
     if is_mostly_cjk(" ".join(texts[:50])):
-        ways = {"bm25s, characters and pairs": _pairs}
+        tokenizers = {"bm25s, characters and pairs": _tokenize_cjk}
     else:
 
         def words(stop: str | None) -> Any:
-            def cut(some: Sequence[str]) -> Any:
-                return module.tokenize(list(some), stopwords=stop, stemmer=stemmer, show_progress=False)
+            def tokenize(texts: Sequence[str]) -> Any:
+                return module.tokenize(list(texts), stopwords=stop, stemmer=stemmer, show_progress=False)
 
-            return cut
+            return tokenize
 
-        ways = {"bm25s, stemmed": words(None), "bm25s, stemmed, stop words": words("en")}
+        tokenizers = {"bm25s, stemmed": words(None), "bm25s, stemmed, stop words": words("en")}
     ids = list(corpus.documents)
-    found: dict[str, float] = {}
-    for label, cut in ways.items():
+    scores: dict[str, float] = {}
+    for label, tokenize in tokenizers.items():
         index = module.BM25()
-        index.index(cut(texts), show_progress=False)
+        index.index(tokenize(texts), show_progress=False)
         hits, _ = index.retrieve(
-            cut(list(corpus.questions.values())), k=min(10, len(ids)), show_progress=False
+            tokenize(list(corpus.questions.values())), k=min(10, len(ids)), show_progress=False
         )
-        ranked = [[ids[int(place)] for place in places] for places in cast(list[list[int]], hits.tolist())]
-        found[label] = statistics.fmean(
-            ndcg(one, corpus.judgements[key]) for key, one in zip(corpus.questions, ranked, strict=True)
+        ranked = [[ids[int(position)] for position in row] for row in cast(list[list[int]], hits.tolist())]
+        scores[label] = statistics.fmean(
+            ndcg(ranking, corpus.judgements[key]) for key, ranking in zip(corpus.questions, ranked, strict=True)
         )
-    return found
+    return scores
 
 
-def _pairs(texts: Sequence[str]) -> list[list[str]]:
+def _tokenize_cjk(texts: Sequence[str]) -> list[list[str]]:
     result: list[list[str]] = []
     for text in texts:
         tokens: list[str] = []
         for piece in _PIECES.findall(text.lower()):
-            whole = piece.isascii()
-            tokens += [piece] if whole else [*piece, *(piece[at : at + 2] for at in range(len(piece) - 1))]
+            is_ascii = piece.isascii()
+            tokens += [piece] if is_ascii else [*piece, *(piece[offset : offset + 2] for offset in range(len(piece) - 1))]
         result.append(tokens)
     return result
 
 
-async def fill(http: httpx.AsyncClient, corpus: Corpus) -> tuple[str, dict[str, str]]:
+async def index_corpus(http: httpx.AsyncClient, corpus: Corpus) -> tuple[str, dict[str, str]]:
     """A base with the documents; its id, and which item is which document."""
     base = (await http.post("/api/knowledge-bases", json={"name": corpus.name})).json()["id"]
     items: dict[str, str] = {}
     documents = [(key, title, text) for key, (title, text) in corpus.documents.items() if text.strip()]
     for start in range(0, len(documents), BATCH):
-        part = documents[start : start + BATCH]
+        batch = documents[start : start + BATCH]
         notes = [
-            {"type": "note", "title": _title(title or key), "content": text} for key, title, text in part
+            {"type": "note", "title": _printable_title(title or key), "content": text} for key, title, text in batch
         ]
-        answer = await http.post(f"/api/knowledge-bases/{base}/items", json={"items": notes})
-        for created, (key, _, _) in zip(answer.json()["created"], part, strict=True):
+        response = await http.post(f"/api/knowledge-bases/{base}/items", json={"items": notes})
+        for created, (key, _, _) in zip(response.json()["created"], batch, strict=True):
             items[created["id"]] = key
     while True:
         counts = (await http.get(f"/api/knowledge-bases/{base}")).json()["itemCounts"]
@@ -139,45 +139,45 @@ async def fill(http: httpx.AsyncClient, corpus: Corpus) -> tuple[str, dict[str, 
         await asyncio.sleep(0.5)
 
 
-def _title(text: str) -> str:
+def _printable_title(text: str) -> str:
     return "".join(character for character in text if character.isprintable()).strip()[:500]
 
 
-async def ask(
+async def measure_mode(
     mill: app.Gristmill, base_id: str, items: Mapping[str, str], corpus: Corpus, mode: Mode
 ) -> tuple[float, float]:
     """nDCG@10 of a mode, and the median time of a search in milliseconds."""
     async with mill.db.connection() as tx:
-        base = next(one for one in await catalog.list_bases(tx, limit=100) if str(one.id) == base_id)
+        base = next(candidate for candidate in await catalog.list_bases(tx, limit=100) if str(candidate.id) == base_id)
     embedder = mill.embedders.get(base.embedder) if mode != "text" else None
     scores: list[float] = []
     times: list[float] = []
     for key, text in corpus.questions.items():
         started = time.perf_counter()
-        asked = Ask(text, limit=DEPTH, mode=mode)
-        hits = await mill.searcher.search([Target(base, embedder)], asked)
+        request = SearchRequest(text, limit=DEPTH, mode=mode)
+        hits = await mill.searcher.search([Target(base, embedder)], request)
         times.append(1000 * (time.perf_counter() - started))
         ranked = list(dict.fromkeys(items[str(hit.item_id)] for hit in hits))
         scores.append(ndcg(ranked, corpus.judgements[key]))
     return statistics.fmean(scores), statistics.median(times)
 
 
-async def run(folders: Sequence[Path], most_questions: int, data_dir: Path) -> None:
+async def run(folders: Sequence[Path], max_questions: int, data_dir: Path) -> None:
     settings = Settings(data_dir=data_dir, port=0)
-    async with app.running(settings, work=True) as mill:
+    async with app.gristmill(settings, work=True) as mill:
         transport = httpx.ASGITransport(app=mill.api)
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=600) as http:
             for folder in folders:
-                corpus = load(folder, most_questions)
+                corpus = load(folder, max_questions)
                 print(f"{corpus.name}: {len(corpus.documents)} documents, {len(corpus.questions)} questions")
-                for label, score in peer(corpus).items():
+                for label, score in score_bm25s(corpus).items():
                     print(f"  {label:32} {score:.4f}")
                 started = time.perf_counter()
-                base, items = await fill(http, corpus)
+                base, items = await index_corpus(http, corpus)
                 print(f"  indexed in {time.perf_counter() - started:.0f} s", flush=True)
                 for mode in ("text", "vector", "hybrid"):
-                    score, took = await ask(mill, base, items, corpus, mode)
-                    print(f"  {mode:32} {score:.4f}   median {took:.1f} ms", flush=True)
+                    score, median_ms = await measure_mode(mill, base, items, corpus, mode)
+                    print(f"  {mode:32} {score:.4f}   median {median_ms:.1f} ms", flush=True)
 
 
 def main() -> None:
@@ -185,9 +185,9 @@ def main() -> None:
     parser.add_argument("folders", type=Path, nargs="+")
     parser.add_argument("--questions", type=int, default=1500, help="at most so many of a corpus")
     parser.add_argument("--data-dir", type=Path, help="keep what was indexed here")
-    asked = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="gristmill-relevance-") as made:
-        asyncio.run(run(asked.folders, asked.questions, asked.data_dir or Path(made) / "data"))
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="gristmill-relevance-") as temporary:
+        asyncio.run(run(options.folders, options.questions, options.data_dir or Path(temporary) / "data"))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.process import command, environment, served
+from tests.process import run_command, environment, run_serve
 
 
 def main() -> int:
@@ -27,19 +27,19 @@ def main() -> int:
     parser.add_argument("--phases", default="examples,coverage,fuzzing,stateful")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="gristmill-schema-", ignore_cleanup_errors=True) as folder:
-        place = Path(folder)
+        root = Path(folder)
         cache = Path(tempfile.gettempdir()) / "gristmill-tests-cache"
-        ended = run(environment(place / "data", cache), place, arguments.examples, arguments.phases)
-    print(ended.stdout)
-    return ended.returncode
+        result = run(environment(root / "data", cache), root, arguments.examples, arguments.phases)
+    print(result.stdout)
+    return result.returncode
 
 
 def run(env: dict[str, str], folder: Path, examples: int, phases: str) -> "subprocess.CompletedProcess[str]":
     """schemathesis, against a server of its own."""
     env = {**env, "GRISTMILL_KEY_REQUESTS_PER_MINUTE": "10000000"}
-    key = command(env, "keys", "create", "schema", "--role", "admin", "--org", "schema").stdout.strip()
-    with served(env, log=folder / "log") as server:
-        ended = subprocess.run(
+    key = run_command(env, "keys", "create", "schema", "--role", "admin", "--org", "schema").stdout.strip()
+    with run_serve(env, log=folder / "log") as server:
+        result = subprocess.run(
             [
                 *(sys.executable, "-m", "schemathesis.cli", "run", f"{server.url}/openapi.json"),
                 *("--header", f"Authorization: Bearer {key}"),
@@ -54,13 +54,13 @@ def run(env: dict[str, str], folder: Path, examples: int, phases: str) -> "subpr
             check=False,
         )
         server.stop()
-    return ended
+    return result
 
 
-def cases(told: str) -> int:
+def count_cases(output: str) -> int:
     """How many requests a run says that it made."""
-    found = re.search(r"(\d+) generated", told)
-    return int(found.group(1)) if found else 0
+    match = re.search(r"(\d+) generated", output)
+    return int(match.group(1)) if match else 0
 
 
 if __name__ == "__main__":

@@ -15,15 +15,15 @@ SIZES = {"1280x800": WIDE, "390x844": PHONE}
 THEMES: tuple[Theme, Theme] = ("light", "dark")
 
 
-def addresses(made: Sample) -> dict[str, str]:
+def page_paths(sample_server: Sample) -> dict[str, str]:
     """Every page by a name."""
-    handbook, reports = made.bases["Mill handbook"], made.bases["Field reports"]
-    listed = made.hand.http.get(
+    handbook, reports = sample_server.bases["Mill handbook"], sample_server.bases["Field reports"]
+    response = sample_server.api.http.get(
         f"/api/knowledge-bases/{handbook}/items", params={"parentId": "*", "type": "file", "limit": 50}
     )
-    item = listed.json()["items"][30]["id"]
-    github = made.connectors["github"]
-    run = made.hand.http.get(f"/api/connectors/{github}/runs").json()["items"][0]["id"]
+    item = response.json()["items"][30]["id"]
+    github = sample_server.connectors["github"]
+    run = sample_server.api.http.get(f"/api/connectors/{github}/runs").json()["items"][0]["id"]
     return {
         "bases": "/",
         "base": f"/b/{handbook}",
@@ -34,12 +34,12 @@ def addresses(made: Sample) -> dict[str, str]:
         "base-settings": f"/b/{handbook}/settings",
         "connectors": "/connectors",
         "connector": f"/connectors/{github}",
-        "connector-failed": f"/connectors/{made.connectors['gitlab']}",
+        "connector-failed": f"/connectors/{sample_server.connectors['gitlab']}",
         "run": f"/connectors/{github}/runs/{run}",
         "queue": "/queue",
         "events": "/events",
         "events-problems": "/events?kind=problems",
-        "webhooks": f"/events/webhooks/{made.webhook}",
+        "webhooks": f"/events/webhooks/{sample_server.webhook}",
         "settings-general": "/settings/general",
         "settings-models": "/settings/models",
         "settings-keys": "/settings/keys",
@@ -48,7 +48,7 @@ def addresses(made: Sample) -> dict[str, str]:
     }
 
 
-def shoot(page: Page, url: str, file: Path) -> None:
+def take_screenshot(page: Page, url: str, file: Path) -> None:
     page.goto(url)
     page.locator("main > *").first.wait_for()
     page.wait_for_timeout(900)  # what is fetched has to be painted; a picture is no test
@@ -56,27 +56,27 @@ def shoot(page: Page, url: str, file: Path) -> None:
 
 
 def main() -> None:
-    asked = argparse.ArgumentParser(description=__doc__)
-    asked.add_argument("--out", type=Path, required=True)
-    asked.add_argument("--only", default="", help="pages whose name holds this word")
-    asked.add_argument("--language", default="en-US")
-    given = asked.parse_args()
-    given.out.mkdir(parents=True, exist_ok=True)
-    with sample() as made, chromium() as browser:
-        pages = addresses(made)
-        made.slow_down(0.6)
-        handbook = made.bases["Mill handbook"]
-        roots = made.hand.http.get(f"/api/knowledge-bases/{handbook}/items").json()["items"]
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--only", default="", help="pages whose name holds this word")
+    parser.add_argument("--language", default="en-US")
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    with sample() as sample_server, chromium() as browser:
+        pages = page_paths(sample_server)
+        sample_server.slow_down(0.6)
+        handbook = sample_server.bases["Mill handbook"]
+        roots = sample_server.api.http.get(f"/api/knowledge-bases/{handbook}/items").json()["items"]
         for n in range(60):  # new texts, so that something is under way
-            made.hand.notes(made.bases["Support macros"], f"# Macro {n + 100}\n\nA new answer, number {n}.")
-        print(f"{len(roots)} roots; pictures go to {given.out}")
+            sample_server.api.add_notes(sample_server.bases["Support macros"], f"# Macro {n + 100}\n\nA new answer, number {n}.")
+        print(f"{len(roots)} roots; pictures go to {options.out}")
         for size_name, size in SIZES.items():
             for theme in THEMES:
-                with profile(browser, size, theme, given.language) as tabs:
+                with profile(browser, size, theme, options.language) as tabs:
                     page = tabs.context.new_page()
                     for name, path in pages.items():
-                        if given.only in name:
-                            shoot(page, made.server.url + path, given.out / f"{name}-{theme}-{size_name}.png")
+                        if options.only in name:
+                            take_screenshot(page, sample_server.server.url + path, options.out / f"{name}-{theme}-{size_name}.png")
                     for error in tabs.errors:
                         print(f"{theme} {size_name}: {error}")
 

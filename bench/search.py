@@ -26,18 +26,18 @@ from numpy.typing import NDArray
 from gristmill import app, catalog, jobs
 from gristmill.catalog import Base, Viewer
 from gristmill.db import Database
-from gristmill.search import Ask, Chunk, Scope, Target, nearest, store, tidy
-from gristmill.search.reach import reach
-from gristmill.search.shelf import Shelf
+from gristmill.search import SearchRequest, Chunk, Scope, Target, nearest, store, tidy
+from gristmill.search.reach import measure_selectivity
+from gristmill.search.shelf import SegmentCache
 from gristmill.settings import Settings
-from tests.search.filing import switch, write
+from tests.search.filing import publish_version, write
 
 DIMENSIONS = 384
 PER_ITEM = 10
 WORDS = 130
 BATCH = 2000
 VOCABULARY = 200_000
-GROUPS = {"few": 1000, "some": 100, "many": 10}
+GROUP_INTERVALS = {"few": 1000, "some": 100, "many": 10}
 
 Vectors = NDArray[np.float32]
 Work = Callable[[], Awaitable[object]]
@@ -47,24 +47,24 @@ class Synthetic:
     """Texts, questions and vectors out of one seed."""
 
     def __init__(self, seed: int = 7) -> None:
-        self._dice = np.random.default_rng(seed)
-        self._centres = self._dice.standard_normal((2000, DIMENSIONS)).astype(np.float32)
+        self._rng = np.random.default_rng(seed)
+        self._centres = self._rng.standard_normal((2000, DIMENSIONS)).astype(np.float32)
         weights = 1 / np.arange(1, VOCABULARY + 1)
-        self._cumulated = np.cumsum(weights / weights.sum())
+        self._cumulative_weights = np.cumsum(weights / weights.sum())
 
     def words(self, count: int) -> list[str]:
-        ranks = np.searchsorted(self._cumulated, self._dice.random(count))
+        ranks = np.searchsorted(self._cumulative_weights, self._rng.random(count))
         return [word(int(rank)) for rank in ranks]
 
     def question(self) -> str:
         """Six words, as people take them: a common one, and rarer ones."""
-        ranks = [int(self._dice.integers(0, 50)), *(int(10 ** self._dice.uniform(2, 4.5)) for _ in range(5))]
+        ranks = [int(self._rng.integers(0, 50)), *(int(10 ** self._rng.uniform(2, 4.5)) for _ in range(5))]
         return " ".join(word(rank) for rank in ranks)
 
     def vectors(self, count: int) -> Vectors:
-        centres = self._centres[self._dice.integers(0, len(self._centres), count)]
-        made = centres + 1.2 * self._dice.standard_normal((count, DIMENSIONS)).astype(np.float32)
-        return (made / np.linalg.norm(made, axis=1, keepdims=True)).astype(np.float32)
+        centres = self._centres[self._rng.integers(0, len(self._centres), count)]
+        vectors = centres + 1.2 * self._rng.standard_normal((count, DIMENSIONS)).astype(np.float32)
+        return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
 
 
 def word(rank: int) -> str:
@@ -88,7 +88,7 @@ async def fill(db: Database, base: Base, chunks: int, synthetic: Synthetic) -> N
                 "note",
                 f"note {n}",
                 f"{n}",
-                acl=[f"group:{g}" for g, every in GROUPS.items() if n % every == 0],
+                acl=[f"group:{g}" for g, interval in GROUP_INTERVALS.items() if n % interval == 0],
             )
             for n in numbers
         ]
@@ -99,28 +99,28 @@ async def fill(db: Database, base: Base, chunks: int, synthetic: Synthetic) -> N
                     item,
                     1,
                     [
-                        Chunk(k, texts[at], 0, 1, (), vectors[at])
-                        for k, at in enumerate(range(n, n + PER_ITEM))
+                        Chunk(k, texts[index], 0, 1, (), vectors[index])
+                        for k, index in enumerate(range(n, n + PER_ITEM))
                     ],
                 )
                 for n, item in zip(range(0, BATCH, PER_ITEM), items, strict=True)
             ]
             await write(tx, base, batch)
-            await switch(tx, items, 1, PER_ITEM)
+            await publish_version(tx, items, 1, PER_ITEM)
 
 
-async def settle(mill: app.Gristmill) -> None:
+async def wait_until_compacted(mill: app.Gristmill) -> None:
     """Wait until nothing is left to tidy."""
     while True:
-        asked = await tidy.ask(mill.db)
+        requested = await tidy.queue_compactions(mill.db)
         async with mill.db.connection() as tx:
             waiting = await jobs.counts(tx)
-        if not asked and not waiting:
+        if not requested and not waiting:
             return
         await asyncio.sleep(0.5)
 
 
-def told(times: Sequence[float]) -> str:
+def format_times(times: Sequence[float]) -> str:
     return f"median {statistics.median(times):7.1f} ms   p95 {p95(times):7.1f} ms"
 
 
@@ -128,51 +128,51 @@ def p95(times: Sequence[float]) -> float:
     return statistics.quantiles(times, n=20)[-1]
 
 
-async def timed(work: Work) -> float:
+async def time_call(work: Work) -> float:
     started = time.perf_counter()
     await work()
     return 1000 * (time.perf_counter() - started)
 
 
-async def interleaved(works: dict[str, Sequence[Work]]) -> dict[str, list[float]]:
+async def run_interleaved(calls: dict[str, Sequence[Work]]) -> dict[str, list[float]]:
     """Run the n-th of every kind, then the next: what disturbs one disturbs all."""
-    times: dict[str, list[float]] = {name: [] for name in works}
-    for row in zip(*works.values(), strict=True):
-        for name, work in zip(works, row, strict=True):
-            times[name].append(await timed(work))
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for row in zip(*calls.values(), strict=True):
+        for name, work in zip(calls, row, strict=True):
+            times[name].append(await time_call(work))
     return times
 
 
-class Bench:
+class SearchBench:
     """The searches that are measured."""
 
     def __init__(self, mill: app.Gristmill, base: Base, synthetic: Synthetic, rounds: int) -> None:
         self.mill, self.base, self.rounds = mill, base, rounds
         self.vectors = list(synthetic.vectors(rounds))
         self.questions = [synthetic.question() for _ in range(rounds)]
-        self.shelf = Shelf(2**30)
+        self.shelf = SegmentCache(2**30)
         self.common = " ".join(word(rank) for rank in range(5))
 
-    def by_words(self, query: str) -> Work:
-        return lambda: self.mill.searcher.search([Target(self.base, None)], Ask(query, mode="text"))
+    def keyword_search(self, query: str) -> Work:
+        return lambda: self.mill.searcher.search([Target(self.base, None)], SearchRequest(query, mode="text"))
 
-    def hybrid(self, query: str) -> Work:
+    def hybrid_search(self, query: str) -> Work:
         # A searcher that remembers no questions: what is measured has to be embedded.
         target = Target(self.base, self.mill.embedders.default)
-        return lambda: self.mill.searcher.search([target], Ask(query + " ?"))
+        return lambda: self.mill.searcher.search([target], SearchRequest(query + " ?"))
 
-    def near(self, vector: Vectors, scope: Scope) -> Callable[[], Awaitable[list[int]]]:
+    def vector_search(self, vector: Vectors, scope: Scope) -> Callable[[], Awaitable[list[int]]]:
         async def run() -> list[int]:
-            async with store.reading(self.mill.db) as tx:
-                reached = await reach(tx, self.base.id, scope)
-            found = await nearest.search(self.mill.db, self.shelf, self.base.id, scope, reached, vector, 10)
-            return [hit.no for hit in found]
+            async with store.read_transaction(self.mill.db) as tx:
+                reached = await measure_selectivity(tx, self.base.id, scope)
+            hits = await nearest.search(self.mill.db, self.shelf, self.base.id, scope, reached, vector, 10)
+            return [hit.no for hit in hits]
 
         return run
 
-    def bare(self, vector: Vectors) -> Work:
+    def bare_sql(self, vector: Vectors) -> Work:
         """What somebody would write who has the table and no search."""
-        literal = store.literal(vector)
+        literal = store.vector_literal(vector)
 
         async def run() -> object:
             async with self.mill.db.connection() as tx:
@@ -185,70 +185,70 @@ class Bench:
 
         return run
 
-    async def compared(self, vector: Vectors, scope: Scope) -> list[int]:
-        async with store.reading(self.mill.db) as tx:
-            return [row.no for row in await store.nearest(tx, self.base.id, scope, vector, 10)]
+    async def exact_neighbours(self, vector: Vectors, scope: Scope) -> list[int]:
+        async with store.read_transaction(self.mill.db) as tx:
+            return [row.no for row in await store.nearest_chunks(tx, self.base.id, scope, vector, 10)]
 
-    async def recall(self, scope: Scope, rounds: int) -> tuple[float, list[float], int]:
-        shares: list[float] = []
+    async def measure_recall(self, scope: Scope, rounds: int) -> tuple[float, list[float], int]:
+        recalls: list[float] = []
         times: list[float] = []
         fewest = 10
         for vector in self.vectors[:rounds]:
-            expected = set(await self.compared(vector, scope))
+            expected = set(await self.exact_neighbours(vector, scope))
             started = time.perf_counter()
-            found = await self.near(vector, scope)()
+            numbers = await self.vector_search(vector, scope)()
             times.append(1000 * (time.perf_counter() - started))
-            shares.append(len(expected & set(found)) / max(1, len(expected)))
-            fewest = min(fewest, 10 - (len(expected) - len(found)))
-        return statistics.fmean(shares), times, fewest
+            recalls.append(len(expected & set(numbers)) / max(1, len(expected)))
+            fewest = min(fewest, 10 - (len(expected) - len(numbers)))
+        return statistics.fmean(recalls), times, fewest
 
 
-async def measure(bench: Bench) -> None:
-    await bench.near(bench.vectors[0], Scope())()
-    await bench.by_words(bench.common)()
-    share, _, _ = await bench.recall(Scope(), bench.rounds)
-    print(f"vectors, recall@10            {share:.3f}")
-    times = await interleaved(
+async def measure(bench: SearchBench) -> None:
+    await bench.vector_search(bench.vectors[0], Scope())()
+    await bench.keyword_search(bench.common)()
+    recall, _, _ = await bench.measure_recall(Scope(), bench.rounds)
+    print(f"vectors, recall@10            {recall:.3f}")
+    times = await run_interleaved(
         {
-            "vectors": [bench.near(vector, Scope()) for vector in bench.vectors],
-            "bare SQL": [bench.bare(vector) for vector in bench.vectors],
-            "words": [bench.by_words(query) for query in bench.questions],
-            "five commonest words": [bench.by_words(bench.common)] * bench.rounds,
-            "hybrid, embedding included": [bench.hybrid(query) for query in bench.questions],
+            "vectors": [bench.vector_search(vector, Scope()) for vector in bench.vectors],
+            "bare SQL": [bench.bare_sql(vector) for vector in bench.vectors],
+            "words": [bench.keyword_search(query) for query in bench.questions],
+            "five commonest words": [bench.keyword_search(bench.common)] * bench.rounds,
+            "hybrid, embedding included": [bench.hybrid_search(query) for query in bench.questions],
         }
     )
-    for name, taken in times.items():
-        print(f"{name:28}  {told(taken)}")
+    for name, samples in times.items():
+        print(f"{name:28}  {format_times(samples)}")
     print(f"vectors to bare SQL           {p95(times['vectors']) / p95(times['bare SQL']):.2f} of its p95")
-    for group in GROUPS:
-        share, taken, fewest = await bench.recall(
+    for group in GROUP_INTERVALS:
+        recall, samples, fewest = await bench.measure_recall(
             Scope(Viewer(frozenset({f"group:{group}"}))), bench.rounds // 2
         )
-        print(f"eyes of {group:20}  {told(taken)}   recall@10 {share:.3f}, fewest of ten {fewest}")
+        print(f"eyes of {group:20}  {format_times(samples)}   recall@10 {recall:.3f}, fewest of ten {fewest}")
 
 
-async def during_ingest(bench: Bench) -> None:
+async def during_ingest(bench: SearchBench) -> None:
     """The same hybrid searches, idle and while notes are embedded."""
-    questions = [bench.hybrid(f"{query} again") for query in bench.questions]
-    idle = [await timed(work) for work in questions]
+    questions = [bench.hybrid_search(f"{query} again") for query in bench.questions]
+    idle = [await time_call(work) for work in questions]
     transport = httpx.ASGITransport(app=bench.mill.api)
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=600) as http:
-        other = (await http.post("/api/knowledge-bases", json={"name": "bulk"})).json()["id"]
+        bulk_base = (await http.post("/api/knowledge-bases", json={"name": "bulk"})).json()["id"]
         notes = [
             {"type": "note", "title": f"bulk {n}", "content": "The miller sharpens the stones. " * 30}
             for n in range(2000)
         ]
-        await http.post(f"/api/knowledge-bases/{other}/items", json={"items": notes})
-        questions = [bench.hybrid(f"{query} once more") for query in bench.questions]
-        busy = [await timed(work) for work in questions]
-        await http.delete(f"/api/knowledge-bases/{other}")
-    print(f"hybrid, idle                  {told(idle)}")
-    print(f"hybrid, during a bulk ingest  {told(busy)}   {p95(busy) / p95(idle):.1f} × idle")
+        await http.post(f"/api/knowledge-bases/{bulk_base}/items", json={"items": notes})
+        questions = [bench.hybrid_search(f"{query} once more") for query in bench.questions]
+        busy = [await time_call(work) for work in questions]
+        await http.delete(f"/api/knowledge-bases/{bulk_base}")
+    print(f"hybrid, idle                  {format_times(idle)}")
+    print(f"hybrid, during a bulk ingest  {format_times(busy)}   {p95(busy) / p95(idle):.1f} × idle")
 
 
 async def run(chunks: int, rounds: int, data_dir: Path) -> None:
     settings = Settings(data_dir=data_dir, port=0)
-    async with app.running(settings, work=True) as mill:
+    async with app.gristmill(settings, work=True) as mill:
         await mill.embedders.default.load()
         async with mill.db.transaction() as tx:
             base = await catalog.insert_base(
@@ -264,11 +264,11 @@ async def run(chunks: int, rounds: int, data_dir: Path) -> None:
         started = time.perf_counter()
         await fill(mill.db, base, chunks, synthetic)
         print(f"{chunks} chunks written in {time.perf_counter() - started:.0f} s")
-        await settle(mill)
+        await wait_until_compacted(mill)
         async with mill.db.connection() as tx:
             await tx.execute("vacuum analyze")
         print(f"… tidied after {time.perf_counter() - started:.0f} s", flush=True)
-        bench = Bench(mill, base, synthetic, rounds)
+        bench = SearchBench(mill, base, synthetic, rounds)
         await measure(bench)
         await during_ingest(bench)
 
@@ -277,9 +277,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--chunks", type=int, default=200_000)
     parser.add_argument("--rounds", type=int, default=60)
-    asked = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="gristmill-search-") as made:
-        asyncio.run(run(asked.chunks, asked.rounds, Path(made) / "data"))
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="gristmill-search-") as temporary:
+        asyncio.run(run(options.chunks, options.rounds, Path(temporary) / "data"))
 
 
 if __name__ == "__main__":

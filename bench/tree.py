@@ -15,8 +15,8 @@ from playwright.sync_api import Browser
 
 from bench.sample import CACHE
 from gristmill.db import embedded
-from tests.process import served
-from tests.ui.harness import Hand, chromium, profile, surroundings
+from tests.process import run_serve
+from tests.ui.harness import ApiHelper, chromium, profile, server_setup
 
 # One in 97 failed, so that rows differ in height.
 _FILL = """
@@ -50,64 +50,64 @@ _SCROLL = """async () => {
 
 
 @dataclass(frozen=True)
-class Scrolled:
+class ScrollSample:
     frames: list[float]
     long: list[float]
     rows: int
     cpu: float  # of the longest task; on a machine that others use, the time on the clock is theirs too
 
 
-def opened(browser: Browser, url: str) -> tuple[float, Scrolled]:
+def measure_opening(browser: Browser, url: str) -> tuple[float, ScrollSample]:
     """Seconds to the first row of a cold profile, and what scrolling took."""
     with profile(browser) as tabs:
         page = tabs.context.new_page()
         page.add_init_script(_OBSERVE)
-        begun = time.monotonic()
+        started = time.monotonic()
         page.goto(url, wait_until="commit")
         page.locator("[role=row][id]").first.wait_for()
-        seconds = time.monotonic() - begun
+        seconds = time.monotonic() - started
         page.wait_for_timeout(500)  # what else a page fetches at its start is over
         browser.start_tracing(page=page, categories=["toplevel", "devtools.timeline"])
-        scrolled = page.evaluate(_SCROLL)
-        return seconds, Scrolled(**scrolled, cpu=_longest(json.loads(browser.stop_tracing())["traceEvents"]))
+        raw = page.evaluate(_SCROLL)
+        return seconds, ScrollSample(**raw, cpu=_longest_task_ms(json.loads(browser.stop_tracing())["traceEvents"]))
 
 
-def _longest(events: list[dict[str, Any]]) -> float:
+def _longest_task_ms(events: list[dict[str, Any]]) -> float:
     """Milliseconds of processor time of the longest task of the page's main thread."""
     threads = {
-        (one["pid"], one["tid"]) for one in events if one.get("args", {}).get("name") == "CrRendererMain"
+        (event["pid"], event["tid"]) for event in events if event.get("args", {}).get("name") == "CrRendererMain"
     }
-    tasks = [one for one in events if one["name"].endswith("RunTask") and (one["pid"], one["tid"]) in threads]
-    return max((one.get("tdur", 0) for one in tasks), default=0) / 1000
+    tasks = [event for event in events if event["name"].endswith("RunTask") and (event["pid"], event["tid"]) in threads]
+    return max((task.get("tdur", 0) for task in tasks), default=0) / 1000
 
 
 def main() -> None:
-    asked = argparse.ArgumentParser(description=__doc__)
-    asked.add_argument("--items", type=int, default=100_000)
-    asked.add_argument("--opens", type=int, default=5)
-    given = asked.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--items", type=int, default=100_000)
+    parser.add_argument("--opens", type=int, default=5)
+    options = parser.parse_args()
     with (
-        surroundings(None, CACHE) as around,
-        served(around.env, log=around.log) as server,
+        server_setup(None, CACHE) as setup,
+        run_serve(setup.env, log=setup.log) as server,
         server.client() as http,
     ):
-        base = Hand(http).base("Large")
-        database = embedded.start(around.folder / "data")  # the server's own: one more user of it
+        base = ApiHelper(http).create_base("Large")
+        database = embedded.start(setup.folder / "data")  # the server's own: one more user of it
         with psycopg.connect(database.url, autocommit=True) as connection:
-            connection.execute(_FILL, (base, given.items))
+            connection.execute(_FILL, (base, options.items))
             connection.execute("analyze item")
         with chromium() as browser:
-            found = [opened(browser, f"{server.url}/b/{base}") for _ in range(given.opens)]
+            samples = [measure_opening(browser, f"{server.url}/b/{base}") for _ in range(options.opens)]
         database.close()
-    seconds = [one for one, _ in found]
-    frames = sorted(frame for _, scrolled in found for frame in scrolled.frames)
-    longest = [max(scrolled.long, default=0.0) for _, scrolled in found]
-    print(f"{given.items:,} items, {given.opens} cold openings")
+    seconds = [opening_seconds for opening_seconds, _ in samples]
+    frames = sorted(frame for _, scrolled in samples for frame in scrolled.frames)
+    longest = [max(scrolled.long, default=0.0) for _, scrolled in samples]
+    print(f"{options.items:,} items, {options.opens} cold openings")
     print(f"first row: median {statistics.median(seconds):.2f} s, worst {max(seconds):.2f} s")
     print(f"frames: median {frames[len(frames) // 2]:.0f} ms, p95 {frames[int(len(frames) * 0.95)]:.0f} ms")
-    cpu = max(scrolled.cpu for _, scrolled in found)
+    cpu = max(scrolled.cpu for _, scrolled in samples)
     print(
-        f"longest task while scrolling: {max(longest):.0f} ms, {cpu:.0f} ms of them its own; rows in the document: {found[0][1].rows}"
+        f"longest task while scrolling: {max(longest):.0f} ms, {cpu:.0f} ms of them its own; rows in the document: {samples[0][1].rows}"
     )
 
 

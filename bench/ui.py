@@ -23,8 +23,8 @@ from playwright.sync_api import Browser, Page
 
 from bench.sample import CACHE
 from gristmill.db import embedded
-from tests.process import served
-from tests.ui.harness import Hand, chromium, profile, surroundings
+from tests.process import run_serve
+from tests.ui.harness import ApiHelper, chromium, profile, server_setup
 
 # A row's title is written as `change <time>`; what is painted is told by the frame after the text changed.
 _WATCH = """() => {
@@ -59,39 +59,39 @@ class Figure:
 
     name: str
     value: float
-    most: float
+    limit: float
     unit: str = "ms"
 
     @property
     def holds(self) -> bool:
-        return self.value <= self.most
+        return self.value <= self.limit
 
 
-def rows(url: str, base: str, count: int, first: str = "row") -> list[str]:
+def insert_rows(url: str, base: str, count: int, title: str = "row") -> list[str]:
     """Items at rest, by SQL: what is measured is the page."""
     with psycopg.connect(url, autocommit=True) as connection:
-        found = connection.execute(
+        inserted = connection.execute(
             """insert into item (base_id, type, title, source_key, body, status, live_version)
                select %s, 'note', %s || ' ' || n, n::text, 'rye', 'completed', 1 from generate_series(1, %s) n
                returning id""",
-            [base, first, count],
+            [base, title, count],
         ).fetchall()
         connection.execute("analyze item")
-    return [str(one[0]) for one in found]
+    return [str(row[0]) for row in inserted]
 
 
-def percentile(values: list[float], part: float) -> float:
-    return sorted(values)[min(len(values) - 1, int(part * len(values)))]
+def percentile(values: list[float], share: float) -> float:
+    return sorted(values)[min(len(values) - 1, int(share * len(values)))]
 
 
-def changes(url: str, hand: Hand, page: Page, server: str, seconds: float) -> Iterator[Figure]:
-    base = hand.base("changes")
-    ids = rows(url, base, 20)  # all of them in sight
+def measure_changes(url: str, api: ApiHelper, page: Page, server: str, seconds: float) -> Iterator[Figure]:
+    base = api.create_base("changes")
+    ids = insert_rows(url, base, 20)  # all of them in sight
     page.goto(f"{server}/b/{base}")
     page.get_by_text("row 20", exact=True).wait_for()
     page.evaluate(_WATCH)
     stop = threading.Event()
-    writer = threading.Thread(target=write, args=(url, ids, stop))
+    writer = threading.Thread(target=write_changes, args=(url, ids, stop))
     writer.start()
     page.wait_for_timeout(1000 * seconds)
     stop.set()
@@ -103,37 +103,37 @@ def changes(url: str, hand: Hand, page: Page, server: str, seconds: float) -> It
     yield Figure("200 changes/s, write to paint, 95th percentile", percentile(painted, 0.95), 150)
 
 
-def write(url: str, ids: list[str], stop: threading.Event) -> None:
+def write_changes(url: str, ids: list[str], stop: threading.Event) -> None:
     """200 changes a second, each a transaction of its own; the title is the time of its writing."""
     with psycopg.connect(url, autocommit=True) as connection:
-        began, n = time.monotonic(), 0
+        started, n = time.monotonic(), 0
         while not stop.is_set():
             connection.execute(
                 "update item set title = %s, updated_at = clock_now() where id = %s",
                 [f"change {1000 * time.time():.1f}", ids[n % len(ids)]],
             )
             n += 1
-            time.sleep(max(0.0, began + n / 200 - time.monotonic()))
-        print(f"    {n} changes were written, {n / (time.monotonic() - began):.0f} a second")
+            time.sleep(max(0.0, started + n / 200 - time.monotonic()))
+        print(f"    {n} changes were written, {n / (time.monotonic() - started):.0f} a second")
 
 
-def cold(url: str, hand: Hand, browser: Browser, server: str) -> Iterator[Figure]:
-    base = hand.base("cold")
-    rows(url, base, 200, "cold")
-    took: list[float] = []
+def measure_cold(url: str, api: ApiHelper, browser: Browser, server: str) -> Iterator[Figure]:
+    base = api.create_base("cold")
+    insert_rows(url, base, 200, "cold")
+    durations: list[float] = []
     for _ in range(5):
         with profile(browser) as tabs:
             page = tabs.context.new_page()
             page.add_init_script(f"({_FIRST})()")
             page.goto(f"{server}/b/{base}")
             page.get_by_text("cold 1", exact=True).wait_for()
-            took.append(page.evaluate("window.firstRow"))
-    yield Figure("first row, cold, median of 5", statistics.median(took), 1000)
+            durations.append(page.evaluate("window.firstRow"))
+    yield Figure("first row, cold, median of 5", statistics.median(durations), 1000)
 
 
-def large(url: str, hand: Hand, page: Page, server: str, items: int) -> Iterator[Figure]:
-    base = hand.base("large")
-    rows(url, base, items, "large")
+def measure_large(url: str, api: ApiHelper, page: Page, server: str, items: int) -> Iterator[Figure]:
+    base = api.create_base("large")
+    insert_rows(url, base, items, "large")
     page.goto(server)
     page.get_by_role("link", name="large").first.wait_for()
     page.add_init_script(f"({_FIRST})()")
@@ -151,43 +151,43 @@ def large(url: str, hand: Hand, page: Page, server: str, items: int) -> Iterator
 
 
 @contextmanager
-def measured() -> Generator[tuple[str, str, Hand, Browser]]:
+def server_and_browser() -> Generator[tuple[str, str, ApiHelper, Browser]]:
     """A server on an embedded database, and a browser."""
     with (
-        surroundings(None, CACHE) as around,
-        served(around.env, log=around.log) as server,
+        server_setup(None, CACHE) as setup,
+        run_serve(setup.env, log=setup.log) as server,
         server.client() as http,
-        closing(embedded.start(around.folder / "data")) as database,
+        closing(embedded.start(setup.folder / "data")) as database,
         chromium() as browser,
     ):
-        yield database.url, server.url, Hand(http), browser
+        yield database.url, server.url, ApiHelper(http), browser
 
 
 def main() -> None:
-    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    asked.add_argument("--only", default="changes,cold,large")
-    asked.add_argument("--seconds", type=float, default=10)
-    asked.add_argument("--items", type=int, default=100_000)
-    given = asked.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="changes,cold,large")
+    parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--items", type=int, default=100_000)
+    options = parser.parse_args()
     figures: list[Figure] = []
-    with measured() as (url, server, hand, browser):
-        for name in given.only.split(","):
+    with server_and_browser() as (url, server, api, browser):
+        for name in options.only.split(","):
             print(name)
             with profile(browser) as tabs:
-                for figure in one(name, url, server, hand, browser, tabs.context.new_page(), given):
+                for figure in run_measurement(name, url, server, api, browser, tabs.context.new_page(), options):
                     figures.append(figure)
-                    print(f"  {figure.name}: {figure.value:.0f} {figure.unit} (at most {figure.most:.0f})")
+                    print(f"  {figure.name}: {figure.value:.0f} {figure.unit} (at most {figure.limit:.0f})")
     sys.exit(0 if all(figure.holds for figure in figures) else 1)
 
 
-def one(
-    name: str, url: str, server: str, hand: Hand, browser: Browser, page: Page, given: argparse.Namespace
+def run_measurement(
+    name: str, url: str, server: str, api: ApiHelper, browser: Browser, page: Page, options: argparse.Namespace
 ) -> Iterator[Figure]:
     if name == "changes":
-        return changes(url, hand, page, server, given.seconds)
+        return measure_changes(url, api, page, server, options.seconds)
     if name == "cold":
-        return cold(url, hand, browser, server)
-    return large(url, hand, page, server, given.items)
+        return measure_cold(url, api, browser, server)
+    return measure_large(url, api, page, server, options.items)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from gristmill.db import Database
 
 
 @dataclass(frozen=True)
-class Clock:
+class DatabaseClock:
     """Replaces `clock_now()` in one database; time stands still until `advance`."""
 
     db: Database

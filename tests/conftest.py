@@ -23,12 +23,12 @@ from gristmill import app
 from gristmill.db import Database, embedded
 from gristmill.db.migrate import migrate
 from gristmill.settings import Settings
-from tests.clock import Clock
+from tests.clock import DatabaseClock
 from tests.embedding.hashed import HashedEmbedder
 
 NEVER = "0 0 29 2 *"  # the reconciler works when a test says so
 TEMPLATE = "template_gristmill"
-_QUICK = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "max_connections": "200"}
+_FAST_CONFIG = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "max_connections": "200"}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -38,7 +38,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
         return
     folder = Path(tempfile.mkdtemp(prefix="gristmill-tests-"))
-    server = embedded.start(folder, extra_config=_QUICK)
+    server = embedded.start(folder, extra_config=_FAST_CONFIG)
     config.stash[_server], config.stash[_folder] = server, folder
     with psycopg.connect(server.url, autocommit=True) as connection:
         connection.execute(sql.SQL("create database {}").format(sql.Identifier(TEMPLATE)))
@@ -57,15 +57,15 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         shutil.rmtree(config.stash[_folder], ignore_errors=True)
 
 
-_server = pytest.StashKey[embedded.EmbeddedServer]()
+_server = pytest.StashKey[embedded.LocalServer]()
 _folder = pytest.StashKey[Path]()
 
 
 @pytest.fixture(scope="session")
 def server_url(request: pytest.FixtureRequest) -> str:
     """The run's server."""
-    given = getattr(request.config, "workerinput", None)
-    return given["server_url"] if given is not None else request.config.stash[_server].url
+    worker_input = getattr(request.config, "workerinput", None)
+    return worker_input["server_url"] if worker_input is not None else request.config.stash[_server].url
 
 
 @pytest.fixture
@@ -92,9 +92,9 @@ async def db(database_url: str) -> AsyncGenerator[Database]:
 
 
 @pytest.fixture
-async def clock(db: Database) -> Clock:
+async def clock(db: Database) -> DatabaseClock:
     """The hands of the database's clock."""
-    return await Clock.install(db)
+    return await DatabaseClock.install(db)
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def settings(database_url: str, tmp_path: Path, cache_dir: Path) -> Settings:
 @pytest.fixture
 async def mill(settings: Settings) -> AsyncGenerator[app.Gristmill]:
     """A Gristmill with a worker, in this process."""
-    async with app.running(settings, work=True, extra_embedders={"hashed": HashedEmbedder()}) as running:
+    async with app.gristmill(settings, work=True, extra_embedders={"hashed": HashedEmbedder()}) as running:
         yield running
 
 

@@ -16,7 +16,7 @@ _READY = re.compile(r"ready at (http://\S+)")
 
 
 @dataclass(frozen=True)
-class Served:
+class ServeProcess:
     """A running `gristmill serve`."""
 
     process: "subprocess.Popen[str]"
@@ -39,14 +39,14 @@ class Served:
 
 def environment(data_dir: Path, cache_dir: Path, **settings: str) -> dict[str, str]:
     """What a `gristmill` process of a test is given."""
-    given = {f"GRISTMILL_{name.upper()}": value for name, value in settings.items()}
-    home = {"GRISTMILL_DATA_DIR": str(data_dir), "GRISTMILL_CACHE_DIR": str(cache_dir)}
-    seldom = {"GRISTMILL_RECONCILE_CRON": "0 0 29 2 *"}
-    return {**os.environ, "COLUMNS": "200", "PYTHONWARNINGS": "error", **seldom, **home, **given}
+    overrides = {f"GRISTMILL_{name.upper()}": value for name, value in settings.items()}
+    folders = {"GRISTMILL_DATA_DIR": str(data_dir), "GRISTMILL_CACHE_DIR": str(cache_dir)}
+    schedule = {"GRISTMILL_RECONCILE_CRON": "0 0 29 2 *"}
+    return {**os.environ, "COLUMNS": "200", "PYTHONWARNINGS": "error", **schedule, **folders, **overrides}
 
 
 @contextmanager
-def served(env: Mapping[str, str], *, log: Path, port: str = "0") -> Generator[Served]:
+def run_serve(env: Mapping[str, str], *, log: Path, port: str = "0") -> Generator[ServeProcess]:
     """`gristmill serve` on a free port, or this one, ready; killed at the end if it still runs. Its log goes to `log`."""
     with log.open("a") as stderr:
         process = subprocess.Popen(
@@ -62,14 +62,14 @@ def served(env: Mapping[str, str], *, log: Path, port: str = "0") -> Generator[S
             line = process.stdout.readline()
             ready = _READY.search(line)
             assert ready is not None, f"did not become ready: {line!r} {log.read_text()[-3000:]}"
-            yield Served(process, ready.group(1))
+            yield ServeProcess(process, ready.group(1))
         finally:
             if process.poll() is None:
                 process.kill()
             process.wait(10)
 
 
-def command(env: Mapping[str, str], *arguments: str) -> "subprocess.CompletedProcess[str]":
+def run_command(env: Mapping[str, str], *arguments: str) -> "subprocess.CompletedProcess[str]":
     """Run a `gristmill` command to its end."""
     return subprocess.run(
         [sys.executable, "-m", "gristmill", *arguments],

@@ -12,15 +12,15 @@ from gristmill.cli.serve import Server
 
 
 @asynccontextmanager
-async def serving(mill: app.Gristmill) -> AsyncGenerator[str]:
+async def serve_api(mill: app.Gristmill) -> AsyncGenerator[str]:
     """The address; the server is stopped as `gristmill serve` stops it."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
         config = uvicorn.Config(mill.api, log_config=None, lifespan="off", access_log=False)
         server = Server(config)
-        task = asyncio.create_task(server.serve(sockets=[listening]))
+        task = asyncio.create_task(server.serve(sockets=[listener]))
         await server.ready.wait()
         try:
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         finally:
             mill.broadcaster.close()
             server.should_exit = True

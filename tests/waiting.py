@@ -7,17 +7,17 @@ from typing import TypeVar
 
 from gristmill import clock
 
-Found = TypeVar("Found")
+Result = TypeVar("Found")
 
 LIMIT = 30.0
 
 
-async def until(
-    look: Callable[[], Awaitable[Found | None]], *, limit: float = LIMIT, every: float = 0.02
-) -> Found:
+async def wait_until(
+    condition: Callable[[], Awaitable[Result | None]], *, limit: float = LIMIT, every: float = 0.02
+) -> Result:
     """What `look` gives once it is truthy; fails after `limit` seconds."""
     end = time.monotonic() + limit
-    while not (found := await look()):
-        assert time.monotonic() < end, f"still not so after {limit} s: {look}"
+    while not (result := await condition()):
+        assert time.monotonic() < end, f"still not so after {limit} s: {condition}"
         await clock.pause(timedelta(seconds=every))
-    return found
+    return result

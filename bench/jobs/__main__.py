@@ -8,29 +8,29 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from bench.jobs import peers
-from bench.jobs.caps import caps
-from bench.jobs.chaos import chaos
-from bench.jobs.claiming import claiming
-from bench.jobs.engine import Engine, Gristmill
-from bench.jobs.fairness import fairness
-from bench.jobs.machine import Machine
-from bench.jobs.pickup import pickup
-from bench.jobs.report import Report
-from bench.jobs.takeover import takeover
-from bench.jobs.throughput import drain, enqueue
+from bench.jobs.caps import measure_caps
+from bench.jobs.chaos import measure_chaos
+from bench.jobs.claiming import measure_claims
+from bench.jobs.engine import JobEngine, GristmillEngine
+from bench.jobs.fairness import measure_fairness
+from bench.jobs.machine import BenchServer
+from bench.jobs.pickup import measure_pickup
+from bench.jobs.report import BenchReport
+from bench.jobs.takeover import measure_takeover
+from bench.jobs.throughput import measure_drain, measure_enqueue
 
-Measure = Callable[[Machine, Report], Awaitable[None]]
+Measurement = Callable[[BenchServer, BenchReport], Awaitable[None]]
 
 
 def main() -> None:
     """The command."""
     options = _parser().parse_args()
-    measures = _measures(options)
-    chosen = list(measures) if options.only is None else str(options.only).split(",")
-    if unknown := set(chosen) - set(measures):
-        sys.exit(f"No such measurement: {', '.join(sorted(unknown))}. There are: {', '.join(measures)}.")
+    measurements = _measurements(options)
+    chosen = list(measurements) if options.only is None else str(options.only).split(",")
+    if unknown := set(chosen) - set(measurements):
+        sys.exit(f"No such measurement: {', '.join(sorted(unknown))}. There are: {', '.join(measurements)}.")
     logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)  # chaos takes the server away on purpose
-    report = asyncio.run(_run({name: measures[name] for name in chosen}))
+    report = asyncio.run(_run({name: measurements[name] for name in chosen}))
     print(report.markdown() if options.markdown else report.text())
     sys.exit(0 if report.holds else 1)
 
@@ -48,45 +48,45 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _measures(options: argparse.Namespace) -> dict[str, Measure]:
+def _measurements(options: argparse.Namespace) -> dict[str, Measurement]:
     engines = _engines([name for name in str(options.peers).split(",") if name])
     rounds, jobs = int(options.rounds), int(options.jobs)
     return {
-        "enqueue": partial(enqueue, engines=engines, rounds=rounds, count=jobs),
-        "drain": partial(drain, engines=engines, rounds=rounds, count=jobs),
-        "fairness": partial(fairness, engines=engines, rounds=rounds),
-        "pickup": partial(pickup, engines=engines, rounds=rounds),
-        "claim": partial(claiming, many=int(options.queued)),
-        "caps": caps,
-        "takeover": partial(takeover, rounds=rounds),
-        "chaos": partial(chaos, seconds=float(options.seconds), seed=options.seed),
+        "enqueue": partial(measure_enqueue, engines=engines, rounds=rounds, count=jobs),
+        "drain": partial(measure_drain, engines=engines, rounds=rounds, count=jobs),
+        "fairness": partial(measure_fairness, engines=engines, rounds=rounds),
+        "pickup": partial(measure_pickup, engines=engines, rounds=rounds),
+        "claim": partial(measure_claims, many=int(options.queued)),
+        "caps": measure_caps,
+        "takeover": partial(measure_takeover, rounds=rounds),
+        "chaos": partial(measure_chaos, seconds=float(options.seconds), seed=options.seed),
     }
 
 
-def _engines(names: Sequence[str]) -> list[Engine]:
-    engines: list[Engine] = [Gristmill()]
+def _engines(names: Sequence[str]) -> list[JobEngine]:
+    engines: list[JobEngine] = [GristmillEngine()]
     for name in names:
-        if peers.installed(name):
-            engines.append(peers.by_name(name))
+        if peers.is_installed(name):
+            engines.append(peers.engine_by_name(name))
         else:
             print(f"{name} is not installed, and left out: uv run --group bench …", file=sys.stderr)
     return engines
 
 
-async def _run(measures: dict[str, Measure]) -> Report:
-    machine = await asyncio.to_thread(Machine)
+async def _run(measurements: dict[str, Measurement]) -> BenchReport:
+    server = await asyncio.to_thread(BenchServer)
     try:
-        report = Report(await machine.describe())
-        for name, measure in measures.items():
+        report = BenchReport(await server.describe())
+        for name, measurement in measurements.items():
             print(f"… {name}", file=sys.stderr)
             before = len(report.tables)
-            await measure(machine, report)
+            await measurement(server, report)
             # At once, and again with all the others at the end: a long run that is broken off has not been for nothing.
             for table in report.tables[before:]:
                 print(table.text(), file=sys.stderr)
         return report
     finally:
-        await asyncio.to_thread(machine.close)
+        await asyncio.to_thread(server.close)
 
 
 if __name__ == "__main__":

@@ -27,9 +27,9 @@ from typing import Any, cast
 
 import psycopg
 
-from bench.jobs.engine import Feed
+from bench.jobs.engine import Producer
 from bench.jobs.machine import server_cpu
-from bench.jobs.peers import by_name
+from bench.jobs.peers import engine_by_name
 
 
 def client_cpu() -> float:
@@ -42,47 +42,47 @@ class Agent:
     """Holds the engine's client and worker until the end of its input."""
 
     def __init__(self, engine: str, url: str, postmaster: int) -> None:
-        self._engine, self._url, self._postmaster = by_name(engine), url, postmaster
+        self._engine, self._url, self._postmaster = engine_by_name(engine), url, postmaster
         self._stack = AsyncExitStack()
-        self._feed: Feed | None = None
+        self._producer: Producer | None = None
         self._seconds, self._expect = 0.0, 0
         self._marks: list[tuple[str, int, float, float]] = []
         self._loop = asyncio.get_running_loop()
         self._all_ran = asyncio.Event()
         self._first: tuple[float, float, float] | None = None
-        self._orders: dict[str, Callable[..., Awaitable[dict[str, Any]]]] = {
+        self._commands: dict[str, Callable[..., Awaitable[dict[str, Any]]]] = {
             "open": self._open,
             "add": self._add,
             "work": self._work,
-            "settle": self._settle,
-            "ran": self._ran,
-            "marks": self._tell_marks,
+            "settle": self._wait_until_drained,
+            "ran": self._count_ran,
+            "marks": self._list_marks,
         }
 
     async def serve(self) -> None:
         """Answer until the input ends."""
         async with self._stack:
             while line := await asyncio.to_thread(sys.stdin.readline):
-                order = cast(dict[str, Any], json.loads(line))
-                answer = await self._orders[order.pop("do")](**order)
-                print(json.dumps(answer), flush=True)
+                command = cast(dict[str, Any], json.loads(line))
+                response = await self._commands[command.pop("do")](**command)
+                print(json.dumps(response), flush=True)
 
     async def _open(self) -> dict[str, Any]:
-        self._feed = await self._stack.enter_async_context(self._engine.feed(self._url))
+        self._producer = await self._stack.enter_async_context(self._engine.producer(self._url))
         return {}
 
     async def _add(self, lane: str, first: int, count: int) -> dict[str, Any]:
-        assert self._feed is not None
+        assert self._producer is not None
         cpu, began = client_cpu(), time.monotonic()
         if count == 1:
-            await self._feed.one(lane, first)
+            await self._producer.enqueue_one(lane, first)
         else:
-            await self._feed.bulk(lane, first, count)
+            await self._producer.enqueue_many(lane, first, count)
         return {"began": began, "ended": time.monotonic(), "cpu": client_cpu() - cpu}
 
     async def _work(self, concurrency: int, seconds: float, expect: int) -> dict[str, Any]:
         self._seconds, self._expect = seconds, expect
-        await self._stack.enter_async_context(self._engine.work(self._url, self._run, concurrency))
+        await self._stack.enter_async_context(self._engine.worker(self._url, self._run, concurrency))
         return {}
 
     async def _run(self, lane: str, number: int) -> None:
@@ -97,7 +97,7 @@ class Agent:
                 self._all_ran.set
             )  # an engine may run jobs in a thread of its own
 
-    async def _settle(self) -> dict[str, Any]:
+    async def _wait_until_drained(self) -> dict[str, Any]:
         await self._all_ran.wait()
         async with await psycopg.AsyncConnection.connect(self._url, autocommit=True) as connection:
             while True:
@@ -115,10 +115,10 @@ class Agent:
             "server": server_cpu(self._postmaster) - server,
         }
 
-    async def _ran(self) -> dict[str, Any]:
+    async def _count_ran(self) -> dict[str, Any]:
         return {"count": len(self._marks)}
 
-    async def _tell_marks(self) -> dict[str, Any]:
+    async def _list_marks(self) -> dict[str, Any]:
         return {"marks": self._marks}
 
 
@@ -129,7 +129,7 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    if by_name(sys.argv[1]).uvloop:
+    if engine_by_name(sys.argv[1]).uvloop:
         cast(Any, importlib.import_module("uvloop")).run(main())
     else:
         asyncio.run(main())

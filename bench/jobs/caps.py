@@ -8,11 +8,11 @@ that did everything, so these are looked at as well.
 
 import random
 
-from bench.jobs.crew import Terms, crew
-from bench.jobs.effects import Effect, Sampler, ask, database, peaks, shares_of_workers, until_finished
-from bench.jobs.engine import opened
-from bench.jobs.machine import Machine
-from bench.jobs.report import Report
+from bench.jobs.crew import WorkerConfig, start_workers
+from bench.jobs.effects import Effect, Sampler, enqueue_effects, effects_database, peak_concurrency, effects_per_worker, wait_until_finished
+from bench.jobs.engine import open_database
+from bench.jobs.machine import BenchServer
+from bench.jobs.report import BenchReport
 
 LANES, JOBS = 8, 1_200
 WORKERS, SLOTS = 3, 8
@@ -20,21 +20,21 @@ FEW_SLOTS = 2  # so that it takes all three workers to reach the global cap
 LANE_CAP, GLOBAL_CAP = 2, 5
 
 
-async def caps(machine: Machine, report: Report) -> None:
+async def measure_caps(server: BenchServer, report: BenchReport) -> None:
     """Once with a cap per lane, once with one over all besides."""
     rows = list[list[str]]()
     for cap in (None, GLOBAL_CAP):
-        terms = Terms(slots=SLOTS if cap is None else FEW_SLOTS, lane_cap=LANE_CAP, global_cap=cap)
-        log = machine.folder / "caps.log"
-        async with database(machine) as url, opened(url) as db:
-            sampler, dice = Sampler(url), random.Random(3)
-            effects = [Effect(number, dice.uniform(0.002, 0.02)) for number in range(JOBS)]
-            async with sampler.looking(), crew(url, terms, WORKERS, log):
+        config = WorkerConfig(slots=SLOTS if cap is None else FEW_SLOTS, lane_cap=LANE_CAP, global_cap=cap)
+        log = server.folder / "caps.log"
+        async with effects_database(server) as url, open_database(url) as db:
+            sampler, rng = Sampler(url), random.Random(3)
+            effects = [Effect(number, rng.uniform(0.002, 0.02)) for number in range(JOBS)]
+            async with sampler.sampling(), start_workers(url, config, WORKERS, log):
                 # Only now, or the first worker would be through before the last has started.
-                await ask(db, ((f"lane {effect.number % LANES}", effect) for effect in effects))
-                done = await until_finished(db, patience=120)
-            lane, total = await peaks(db)
-            shares = await shares_of_workers(db)
+                await enqueue_effects(db, ((f"lane {effect.number % LANES}", effect) for effect in effects))
+                counts = await wait_until_finished(db, timeout=120)
+            lane, total = await peak_concurrency(db)
+            shares = await effects_per_worker(db)
         lane, total = max(lane, sampler.lane_peak), max(total, sampler.peak)
         rows.append(
             [
@@ -45,13 +45,13 @@ async def caps(machine: Machine, report: Report) -> None:
                 " + ".join(map(str, shares)),
             ]
         )
-        report.require(
+        report.check(
             f"{WORKERS} workers, cap {LANE_CAP} a lane{'' if cap is None else f' and {cap} in all'}:"
             " never more at once, and all done",
-            f"at most {lane} a lane, {total} in all; {done.lost + done.unfinished} of {done.asked:,} not done",
+            f"at most {lane} a lane, {total} in all; {counts.lost + counts.unfinished} of {counts.requested:,} not done",
             lane == LANE_CAP
             and (cap is None or total == cap)
-            and done.exactly_once
+            and counts.exactly_once
             and len(shares) == WORKERS
             and sampler.samples > 0,
         )

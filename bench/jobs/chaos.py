@@ -23,40 +23,40 @@ from pathlib import Path
 
 import psycopg
 
-from bench.jobs.crew import Member, Terms, crew, hire
-from bench.jobs.effects import Effect, Sampler, ask, database, peaks, until_finished
-from bench.jobs.engine import opened
-from bench.jobs.machine import Machine
-from bench.jobs.report import Report
-from gristmill.db import Database, Unavailable
+from bench.jobs.crew import WorkerProcess, WorkerConfig, start_workers, start_worker
+from bench.jobs.effects import Effect, Sampler, enqueue_effects, effects_database, peak_concurrency, wait_until_finished
+from bench.jobs.engine import open_database
+from bench.jobs.machine import BenchServer
+from bench.jobs.report import BenchReport
+from gristmill.db import Database, DatabaseUnavailable
 
 WORKERS, LANES = 4, 12
-TERMS = Terms(slots=4, lane_cap=2, global_cap=10, lease=2.0)
-PATIENCE = 120.0
+CONFIG = WorkerConfig(slots=4, lane_cap=2, global_cap=10, lease=2.0)
+DRAIN_TIMEOUT = 120.0
 
 
-async def chaos(machine: Machine, report: Report, seconds: float, seed: int | None) -> None:
+async def measure_chaos(server: BenchServer, report: BenchReport, seconds: float, seed: int | None) -> None:
     """`seconds` of faults, then the reckoning."""
     seed = random.randrange(10**6) if seed is None else seed
-    log = machine.folder / "chaos.log"
-    async with database(machine) as url, opened(url) as db:
+    log = server.folder / "chaos.log"
+    async with effects_database(server) as url, open_database(url) as db:
         sampler = Sampler(url)
-        async with crew(url, TERMS, WORKERS, log) as members, sampler.looking():
-            trouble = _Trouble(machine, url, members, random.Random(seed), log)
-            ended = time.monotonic() + seconds
-            feeding = asyncio.create_task(_feed(db, random.Random(seed + 1), ended))
-            await trouble.make(seconds)
+        async with start_workers(url, CONFIG, WORKERS, log) as workers, sampler.sampling():
+            injector = _FaultInjector(server, url, workers, random.Random(seed), log)
+            deadline = time.monotonic() + seconds
+            feeding = asyncio.create_task(_enqueue_load(db, random.Random(seed + 1), deadline))
+            await injector.inject(seconds)
             await feeding
-            began = time.monotonic()
-            done = await until_finished(db, PATIENCE)
-            settled = time.monotonic() - began
-            alone = sum(member.exit_code is not None for member in members)
-        lane, total = await peaks(db)
+            started = time.monotonic()
+            effects = await wait_until_finished(db, DRAIN_TIMEOUT)
+            drain_seconds = time.monotonic() - started
+            exited = sum(worker.exit_code is not None for worker in workers)
+        lane, total = await peak_concurrency(db)
     lane, total = max(lane, sampler.lane_peak), max(total, sampler.peak)
-    counts = trouble.counts
+    fault_counts = injector.counts
     report.add(
         f"Chaos for {seconds:.0f} s, seed {seed}",
-        ", ".join(f"{count} × {fault}" for fault, count in sorted(counts.items())),
+        ", ".join(f"{count} × {fault}" for fault, count in sorted(fault_counts.items())),
         [
             "jobs",
             "starts",
@@ -76,37 +76,37 @@ async def chaos(machine: Machine, report: Report, seconds: float, seed: int | No
                 *(
                     f"{value:,}"
                     for value in (
-                        done.asked,
-                        done.starts,
-                        done.refused,
-                        done.lost,
-                        done.doubled + done.unasked,
+                        effects.requested,
+                        effects.starts,
+                        effects.refused,
+                        effects.lost,
+                        effects.duplicated + effects.unrequested,
                     )
                 ),
-                *(f"{value:,}" for value in (done.dead, done.unfinished, lane, total, sampler.samples)),
+                *(f"{value:,}" for value in (effects.dead, effects.unfinished, lane, total, sampler.samples)),
                 f"{len(log.read_text().splitlines()):,}",
-                f"{settled:.1f} s",
+                f"{drain_seconds:.1f} s",
             ]
         ],
     )
-    report.require(
+    report.check(
         "Chaos: each effect exactly once, nothing lost, nothing stuck",
-        f"{done.asked:,} jobs, {done.lost} lost, {done.doubled} twice, {done.dead} dead, {done.unfinished} stuck",
-        done.exactly_once,
+        f"{effects.requested:,} jobs, {effects.lost} lost, {effects.duplicated} twice, {effects.dead} dead, {effects.unfinished} stuck",
+        effects.exactly_once,
     )
-    report.require(
+    report.check(
         "Chaos: no cap violated",
-        f"at most {lane} a lane of {TERMS.lane_cap}, {total} in all of {TERMS.global_cap}",
-        lane <= TERMS.lane_cap and total <= (TERMS.global_cap or 0),
+        f"at most {lane} a lane of {CONFIG.lane_cap}, {total} in all of {CONFIG.global_cap}",
+        lane <= CONFIG.lane_cap and total <= (CONFIG.global_cap or 0),
     )
-    report.require(
+    report.check(
         "Chaos: no worker process ends by itself",
-        f"{alone + trouble.fallen} did",
-        alone + trouble.fallen == 0,
+        f"{exited + injector.exited} did",
+        exited + injector.exited == 0,
     )
 
 
-async def _feed(db: Database, dice: random.Random, until: float) -> None:
+async def _enqueue_load(db: Database, rng: random.Random, until: float) -> None:
     """Add jobs until the time is over, a little less than can be done after a start that is ahead of it.
 
     What fails is not tried again: only what committed was asked for.
@@ -114,35 +114,35 @@ async def _feed(db: Database, dice: random.Random, until: float) -> None:
     number = 0
     while time.monotonic() < until:
         batch = [
-            (f"lane {dice.randrange(LANES)}", Effect(number + n, dice.uniform(0, 0.15)))
-            for n in range(1_000 if number == 0 else dice.randint(5, 35))
+            (f"lane {rng.randrange(LANES)}", Effect(number + n, rng.uniform(0, 0.15)))
+            for n in range(1_000 if number == 0 else rng.randint(5, 35))
         ]
         number += len(batch)
-        with contextlib.suppress(Unavailable):
-            await ask(db, batch)
+        with contextlib.suppress(DatabaseUnavailable):
+            await enqueue_effects(db, batch)
         await asyncio.sleep(0.2)
 
 
-class _Trouble:
+class _FaultInjector:
     """Makes the faults, and puts right what does not come right by itself."""
 
     def __init__(
-        self, machine: Machine, url: str, members: list[Member], dice: random.Random, log: Path
+        self, server: BenchServer, url: str, workers: list[WorkerProcess], rng: random.Random, log: Path
     ) -> None:
-        self._machine, self._url, self._members, self._dice, self._log = machine, url, members, dice, log
-        self._thaws = set[asyncio.Task[None]]()
+        self._server, self._url, self._workers, self._rng, self._log = server, url, workers, rng, log
+        self._thaw_tasks = set[asyncio.Task[None]]()
         self.counts = Counter[str]()
-        self.fallen = 0
+        self.exited = 0
 
-    async def make(self, seconds: float) -> None:
+    async def inject(self, seconds: float) -> None:
         """Faults for `seconds`; at the end every worker process is there and awake."""
-        began = time.monotonic()
-        planned = [(seconds / 4, "restart"), (seconds / 2, "crash"), (seconds * 3 / 4, "restart")]
-        while (passed := time.monotonic() - began) < seconds:
-            if planned and passed >= planned[0][0]:
-                fault = planned.pop(0)[1]
+        started = time.monotonic()
+        scheduled = [(seconds / 4, "restart"), (seconds / 2, "crash"), (seconds * 3 / 4, "restart")]
+        while (elapsed := time.monotonic() - started) < seconds:
+            if scheduled and elapsed >= scheduled[0][0]:
+                fault = scheduled.pop(0)[1]
             else:
-                fault = self._dice.choices(("kill", "freeze", "cut"), (2, 2, 1))[0]
+                fault = self._rng.choices(("kill", "freeze", "cut"), (2, 2, 1))[0]
             self.counts[fault] += 1
             await {
                 "kill": self._kill,
@@ -151,42 +151,42 @@ class _Trouble:
                 "restart": self._restart,
                 "crash": self._crash,
             }[fault]()
-            await self._replace_fallen()
-            await asyncio.sleep(self._dice.uniform(0.2, 1.2))
-        await asyncio.gather(*self._thaws)
+            await self._replace_exited()
+            await asyncio.sleep(self._rng.uniform(0.2, 1.2))
+        await asyncio.gather(*self._thaw_tasks)
 
     async def _kill(self) -> None:
-        place = self._dice.randrange(len(self._members))
-        await self._members[place].kill()
-        self._members[place] = await hire(self._url, TERMS, self._log)
+        index = self._rng.randrange(len(self._workers))
+        await self._workers[index].kill()
+        self._workers[index] = await start_worker(self._url, CONFIG, self._log)
 
     async def _freeze(self) -> None:
-        member, seconds = self._dice.choice(self._members), self._dice.uniform(0.2, 2 * TERMS.lease)
-        member.signal(signal.SIGSTOP)
+        worker, seconds = self._rng.choice(self._workers), self._rng.uniform(0.2, 2 * CONFIG.lease)
+        worker.signal(signal.SIGSTOP)
 
         async def thaw() -> None:
             await asyncio.sleep(seconds)
-            member.signal(signal.SIGCONT)
+            worker.signal(signal.SIGCONT)
 
         task = asyncio.create_task(thaw())
-        self._thaws.add(task)
-        task.add_done_callback(self._thaws.discard)
+        self._thaw_tasks.add(task)
+        task.add_done_callback(self._thaw_tasks.discard)
 
     async def _cut(self) -> None:
         with contextlib.suppress(psycopg.Error):
-            async with await self._machine.admin() as admin:
+            async with await self._server.admin() as admin:
                 await admin.execute(
                     "select pg_terminate_backend(pid) from pg_stat_activity"
                     " where backend_type = 'client backend' and pid <> pg_backend_pid() and random() < 0.3"
                 )
 
     async def _restart(self) -> None:
-        await asyncio.to_thread(self._machine.stop_server)
-        await asyncio.sleep(self._dice.uniform(0, 2))
-        await asyncio.to_thread(self._machine.start_server)
+        await asyncio.to_thread(self._server.stop_server)
+        await asyncio.sleep(self._rng.uniform(0, 2))
+        await asyncio.to_thread(self._server.start_server)
 
     async def _crash(self) -> None:
-        async with await self._machine.admin() as admin:
+        async with await self._server.admin() as admin:
             row = await (
                 await admin.execute(
                     "select pid from pg_stat_activity where backend_type = 'client backend'"
@@ -195,10 +195,10 @@ class _Trouble:
             ).fetchone()
         if row is not None:
             os.kill(row[0], signal.SIGKILL)
-        await self._machine.until_it_answers()
+        await self._server.wait_until_ready()
 
-    async def _replace_fallen(self) -> None:
-        for place, member in enumerate(self._members):
-            if member.exit_code is not None:
-                self.fallen += 1
-                self._members[place] = await hire(self._url, TERMS, self._log)
+    async def _replace_exited(self) -> None:
+        for index, worker in enumerate(self._workers):
+            if worker.exit_code is not None:
+                self.exited += 1
+                self._workers[index] = await start_worker(self._url, CONFIG, self._log)

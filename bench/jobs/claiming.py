@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID, uuid4
 
-from bench.jobs.engine import Gristmill, Numbered, opened
-from bench.jobs.machine import Machine, backend_cpu
-from bench.jobs.report import Report, percentile
+from bench.jobs.engine import GristmillEngine, NumberedWork, open_database
+from bench.jobs.machine import BenchServer, backend_cpu
+from bench.jobs.report import BenchReport, percentile
 from gristmill import jobs
 from gristmill.db import Database, Tx
 from gristmill.jobs import Job, NewJob, store
@@ -34,7 +34,7 @@ LIMIT = 3.0
 
 
 @dataclass(frozen=True)
-class _Cost:
+class _ClaimCost:
     waits: list[float]
     cpu: float
 
@@ -50,27 +50,27 @@ class _Cost:
         ]
 
 
-async def claiming(machine: Machine, report: Report, many: int) -> None:
+async def measure_claims(server: BenchServer, report: BenchReport, many: int) -> None:
     """The short queue, the long one, and the full lanes."""
     rows = list[list[str]]()
-    alone, kept = dict[int, _Cost](), dict[int, _Cost]()
+    rolled_back, committed = dict[int, _ClaimCost](), dict[int, _ClaimCost]()
     for queued in (LANES, many):
-        async with _queue(machine, queued) as (db, worker):
-            alone[queued] = await _rolled_back(db, worker)
-            kept[queued] = await _committed(db, worker)
-        rows.append([f"{queued:,} queued, rolled back", *alone[queued].cells()])
-        rows.append([f"{queued:,} queued, with its commit", *kept[queued].cells()])
-    async with _queue(machine, 10 * LANES) as (db, worker):
-        rows.append(["every lane at its cap", *(await _saturated(db, worker)).cells()])
+        async with _filled_queue(server, queued) as (db, worker):
+            rolled_back[queued] = await _measure_rolled_back(db, worker)
+            committed[queued] = await _measure_committed(db, worker)
+        rows.append([f"{queued:,} queued, rolled back", *rolled_back[queued].cells()])
+        rows.append([f"{queued:,} queued, with its commit", *committed[queued].cells()])
+    async with _filled_queue(server, 10 * LANES) as (db, worker):
+        rows.append(["every lane at its cap", *(await _measure_saturated(db, worker)).cells()])
     report.add(
         f"A claim of {BATCH} over {LANES:,} lanes",
         f"{CLAIMS} claims each, in milliseconds; a claim that settles nothing commits without waiting for the disk",
         ["case", "median", "p95", "backend CPU"],
         rows,
     )
-    for name, costs in (("rolled back", alone), ("with its commit", kept)):
+    for name, costs in (("rolled back", rolled_back), ("with its commit", committed)):
         ratio = costs[many].median / costs[LANES].median
-        report.require(
+        report.check(
             f"A claim with {many:,} queued takes at most {LIMIT:.0f} × one with {LANES:,} ({name})",
             f"{ratio:.2f} ×",
             ratio <= LIMIT,
@@ -78,84 +78,84 @@ async def claiming(machine: Machine, report: Report, many: int) -> None:
 
 
 @asynccontextmanager
-async def _queue(machine: Machine, queued: int) -> AsyncGenerator[tuple[Database, UUID]]:
-    engine = Gristmill()
-    async with machine.database(engine.name, engine.install) as url, opened(url) as db:
+async def _filled_queue(server: BenchServer, queued: int) -> AsyncGenerator[tuple[Database, UUID]]:
+    engine = GristmillEngine()
+    async with server.database(engine.name, engine.install) as url, open_database(url) as db:
         for first in range(0, queued, CHUNK):
-            await _add(db, [f"lane {n % LANES}" for n in range(first, min(first + CHUNK, queued))])
+            await _enqueue(db, [f"lane {n % LANES}" for n in range(first, min(first + CHUNK, queued))])
         worker = uuid4()
         async with db.connection() as tx:
             await tx.execute("analyze")
             await tx.execute("checkpoint")
-            await store.enrol(tx, worker, {}, timedelta(hours=1))
+            await store.register_worker(tx, worker, {}, timedelta(hours=1))
         yield db, worker
 
 
-async def _add(db: Database, lanes: Sequence[str]) -> None:
+async def _enqueue(db: Database, lanes: Sequence[str]) -> None:
     async with db.transaction() as tx:
-        await jobs.enqueue(tx, *(NewJob(Numbered(number), lane) for number, lane in enumerate(lanes)))
+        await jobs.enqueue(tx, *(NewJob(NumberedWork(number), lane) for number, lane in enumerate(lanes)))
 
 
 async def _claim(tx: Tx, worker: UUID, limit: int, cap: int) -> list[Job]:
     """The worker's statement, with nothing to settle: the one place that knows how a claim is made."""
-    return await store.cycle(tx, worker, [], limit=limit, general=limit, lane_cap=cap, global_cap=None)
+    return await store.complete_and_claim(tx, worker, [], limit=limit, non_interactive_limit=limit, lane_cap=cap, global_cap=None)
 
 
-async def _rolled_back(db: Database, worker: UUID) -> _Cost:
+async def _measure_rolled_back(db: Database, worker: UUID) -> _ClaimCost:
     async with db.connection() as tx:
-        meter = _Meter(tx)
+        timer = _ClaimTimer(tx)
         for _ in range(WARM_UP + CLAIMS):
             async with tx.transaction(force_rollback=True):
-                with meter:
+                with timer:
                     claimed = await _claim(tx, worker, BATCH, cap=4)
             assert len(claimed) == BATCH
-    return meter.cost()
+    return timer.cost()
 
 
-async def _committed(db: Database, worker: UUID) -> _Cost:
+async def _measure_committed(db: Database, worker: UUID) -> _ClaimCost:
     async with db.connection() as tx:
-        meter = _Meter(tx)
+        timer = _ClaimTimer(tx)
         for _ in range(WARM_UP + CLAIMS):
-            with meter:
+            with timer:
                 async with tx.transaction():
                     claimed = await _claim(tx, worker, BATCH, cap=4)
             assert len(claimed) == BATCH
             async with db.transaction() as other:
                 for job in claimed:
                     await jobs.complete(other, job)
-            await _add(db, [job.lane for job in claimed])
-    return meter.cost()
+            await _enqueue(db, [job.lane for job in claimed])
+    return timer.cost()
 
 
-async def _saturated(db: Database, worker: UUID) -> _Cost:
+async def _measure_saturated(db: Database, worker: UUID) -> _ClaimCost:
     async with db.connection() as tx:
         running = 0
         while claimed := await _claim(tx, worker, LANES, cap=1):
             running += len(claimed)
         assert running == LANES
-        meter = _Meter(tx)
+        timer = _ClaimTimer(tx)
         for _ in range(WARM_UP + CLAIMS):
-            with meter:
+            with timer:
                 assert not await _claim(tx, worker, BATCH, cap=1)
-    return meter.cost()
+    return timer.cost()
 
 
-class _Meter:
+class _ClaimTimer:
     """Times what is done inside it; the first few times are forgotten."""
 
     def __init__(self, tx: Tx) -> None:
         self._pid = tx.info.backend_pid
-        self._taken = list[tuple[float, float]]()
-        self._began = (0.0, 0.0)
+        self._samples = list[tuple[float, float]]()
+        self._started = (0.0, 0.0)
 
     def __enter__(self) -> None:
-        self._began = (backend_cpu(self._pid), time.perf_counter())
+        self._started = (backend_cpu(self._pid), time.perf_counter())
 
     def __exit__(self, *_: object) -> None:
-        ended = time.perf_counter()
-        cpu, began = self._began
-        self._taken.append((ended - began, backend_cpu(self._pid) - cpu))
+        finished = time.perf_counter()
+        cpu, started = self._started
+        self._samples.append((finished - started, backend_cpu(self._pid) - cpu))
 
-    def cost(self) -> _Cost:
-        taken = self._taken[WARM_UP:]
-        return _Cost([wait for wait, _ in taken], statistics.fmean(cpu for _, cpu in taken))
+    def cost(self) -> _ClaimCost:
+        samples = self._samples[WARM_UP:]
+        return _ClaimCost([wait for wait, _ in samples], statistics.fmean(cpu for _, cpu in samples))

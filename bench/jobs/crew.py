@@ -17,16 +17,16 @@ from datetime import timedelta
 from pathlib import Path
 
 from bench.jobs.effects import Effect
-from bench.jobs.engine import opened, working
-from bench.jobs.remote import end, spawn
+from bench.jobs.engine import open_database, run_worker
+from bench.jobs.remote import stop_process, spawn
 from gristmill import jobs
 from gristmill.db import Database
 from gristmill.errors import LeaseLost
-from gristmill.jobs import Done, Handler, Job, Limits, Outcome
+from gristmill.jobs import Done, Handler, Job, WorkerLimits, Outcome
 
 
 @dataclass(frozen=True)
-class Terms:
+class WorkerConfig:
     """How a member of the crew works."""
 
     slots: int
@@ -34,9 +34,9 @@ class Terms:
     global_cap: int | None = None
     lease: float = 15.0
 
-    def limits(self) -> Limits:
+    def limits(self) -> WorkerLimits:
         """The same, as the worker takes it; no slot is kept for the interactive band, which is not used here."""
-        return Limits(
+        return WorkerLimits(
             slots=self.slots,
             reserved=0,
             lane_cap=self.lane_cap,
@@ -46,7 +46,7 @@ class Terms:
         )
 
 
-class Member:
+class WorkerProcess:
     """A running worker process."""
 
     def __init__(self, process: Process) -> None:
@@ -62,10 +62,10 @@ class Member:
         """How it ended, if it did."""
         return self._process.returncode
 
-    def signal(self, which: signal.Signals) -> None:
+    def signal(self, signal_number: signal.Signals) -> None:
         """Send it a signal; nothing when it is gone."""
         if self._process.returncode is None:
-            self._process.send_signal(which)
+            self._process.send_signal(signal_number)
 
     async def kill(self) -> None:
         """kill -9."""
@@ -75,29 +75,29 @@ class Member:
     async def end(self) -> None:
         """Ask it to stop, and wait for it."""
         self.signal(signal.SIGCONT)
-        await end(self._process)
+        await stop_process(self._process)
 
 
-async def hire(url: str, terms: Terms, log: Path) -> Member:
+async def start_worker(url: str, config: WorkerConfig, log: Path) -> WorkerProcess:
     """Start a worker process, and return when it works."""
-    process = await spawn("bench.jobs.crew", url, json.dumps(vars(terms)), log=log)
+    process = await spawn("bench.jobs.crew", url, json.dumps(vars(config)), log=log)
     assert process.stdout is not None
     if (await process.stdout.readline()).strip() != b"ready":
         raise RuntimeError(f"a worker process did not start; see {log}")
-    return Member(process)
+    return WorkerProcess(process)
 
 
 @asynccontextmanager
-async def crew(url: str, terms: Terms, size: int, log: Path) -> AsyncGenerator[list[Member]]:
+async def start_workers(url: str, config: WorkerConfig, count: int, log: Path) -> AsyncGenerator[list[WorkerProcess]]:
     """Several, for as long as the block lasts; the list may be changed."""
-    members = [await hire(url, terms, log) for _ in range(size)]
+    workers = [await start_worker(url, config, log) for _ in range(count)]
     try:
-        yield members
+        yield workers
     finally:
-        await asyncio.gather(*(member.end() for member in members))
+        await asyncio.gather(*(worker.end() for worker in workers))
 
 
-class _Deaf:
+class _UncancellableHandler:
     """A handler that no cancel reaches, like one whose work is done in a thread.
 
     A worker that finds itself declared gone cancels what it runs. Were that heeded here, a zombie would seldom
@@ -144,9 +144,9 @@ class _Deaf:
 
 async def main() -> None:
     """`crew.py URL TERMS`."""
-    url, terms = sys.argv[1], Terms(**json.loads(sys.argv[2]))
+    url, config = sys.argv[1], WorkerConfig(**json.loads(sys.argv[2]))
     logging.basicConfig(level=logging.WARNING, format=f"%(asctime)s {os.getpid()} %(levelname)s %(message)s")
-    async with opened(url) as db, working(db, {Effect.kind: Handler(_Deaf(db))}, terms.limits()):
+    async with open_database(url) as db, run_worker(db, {Effect.kind: Handler(_UncancellableHandler(db))}, config.limits()):
         print("ready", flush=True)
         await asyncio.to_thread(sys.stdin.read)
 

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 import psycopg
 
-from bench.jobs.engine import Gristmill
-from bench.jobs.machine import Machine
+from bench.jobs.engine import GristmillEngine
+from bench.jobs.machine import BenchServer
 from gristmill import jobs
 from gristmill.db import Database
 from gristmill.jobs import NewJob, Work
@@ -31,7 +31,7 @@ create table effect (number bigint not null, pid int not null, lane text not nul
                      ended timestamptz not null default clock_timestamp());
 create table refused (number bigint not null, pid int not null);
 """
-_ONCE = """
+_EFFECT_COUNTS = """
 select (select count(*) from feed) as asked,
        (select count(*) from feed f where not exists (select from effect e where e.number = f.number)) as lost,
        (select count(*) from (select from effect group by number having count(*) > 1) e) as doubled,
@@ -65,13 +65,13 @@ class Effect(Work):
 
 
 @dataclass(frozen=True)
-class Record:
+class EffectCounts:
     """What became of all that was asked for."""
 
-    asked: int
+    requested: int
     lost: int
-    doubled: int
-    unasked: int
+    duplicated: int
+    unrequested: int
     dead: int
     unfinished: int
     starts: int
@@ -80,50 +80,50 @@ class Record:
     @property
     def exactly_once(self) -> bool:
         """Every job had its effect, none had it twice, and nothing is left over."""
-        return not (self.lost or self.doubled or self.unasked or self.dead or self.unfinished)
+        return not (self.lost or self.duplicated or self.unrequested or self.dead or self.unfinished)
 
 
 @asynccontextmanager
-async def database(machine: Machine) -> AsyncGenerator[str]:
+async def effects_database(server: BenchServer) -> AsyncGenerator[str]:
     """A fresh database of ours, with the tables above."""
-    engine = Gristmill()
-    async with machine.database(engine.name, engine.install) as url:
+    engine = GristmillEngine()
+    async with server.database(engine.name, engine.install) as url:
         async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
             await connection.execute(_SCHEMA)
         yield url
 
 
-async def ask(db: Database, new: Iterable[tuple[str, Effect]]) -> None:
+async def enqueue_effects(db: Database, effects: Iterable[tuple[str, Effect]]) -> None:
     """Enqueue jobs, by lane, and note that they were asked for: both or neither."""
-    new = list(new)
+    effects = list(effects)
     async with db.transaction() as tx:
         await tx.execute(
-            "insert into feed select unnest(%s::bigint[])", [[effect.number for _, effect in new]]
+            "insert into feed select unnest(%s::bigint[])", [[effect.number for _, effect in effects]]
         )
-        await jobs.enqueue(tx, *(NewJob(effect, lane) for lane, effect in new))
+        await jobs.enqueue(tx, *(NewJob(effect, lane) for lane, effect in effects))
 
 
-async def record(db: Database) -> Record:
+async def count_effects(db: Database) -> EffectCounts:
     """The state of affairs."""
     async with db.connection() as tx:
-        row = await (await tx.execute(_ONCE)).fetchone()
+        row = await (await tx.execute(_EFFECT_COUNTS)).fetchone()
     assert row is not None
-    return Record(*(int(value) for value in row))
+    return EffectCounts(*(int(value) for value in row))
 
 
-async def until_finished(db: Database, patience: float) -> Record:
+async def wait_until_finished(db: Database, timeout: float) -> EffectCounts:
     """Wait until nothing waits or runs any more, or patience ends."""
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(patience):
+        async with asyncio.timeout(timeout):
             while True:
-                now = await record(db)
-                if not now.unfinished:
-                    return now
+                counts = await count_effects(db)
+                if not counts.unfinished:
+                    return counts
                 await asyncio.sleep(0.1)
-    return await record(db)
+    return await count_effects(db)
 
 
-async def peaks(db: Database) -> tuple[int, int]:
+async def peak_concurrency(db: Database) -> tuple[int, int]:
     """The most jobs that ran at once, of any one lane and of all, by the effects' own spans."""
     async with db.connection() as tx:
         lane = await (await tx.execute(_LANE_PEAK)).fetchone()
@@ -133,7 +133,7 @@ async def peaks(db: Database) -> tuple[int, int]:
     return int(lane[0]), int(total[0])
 
 
-async def shares_of_workers(db: Database) -> list[int]:
+async def effects_per_worker(db: Database) -> list[int]:
     """How many effects each worker process wrote."""
     async with db.connection() as tx:
         cursor = await tx.execute("select count(*)::int from effect group by pid order by 1 desc")
@@ -148,7 +148,7 @@ class Sampler:
         self.samples, self.lane_peak, self.peak = 0, 0, 0
 
     @asynccontextmanager
-    async def looking(self) -> AsyncGenerator[None]:
+    async def sampling(self) -> AsyncGenerator[None]:
         """Look for as long as the block lasts."""
         task = asyncio.create_task(self._run(), name="sampler")
         try:
@@ -161,10 +161,10 @@ class Sampler:
         while True:
             with contextlib.suppress(psycopg.Error):
                 async with await psycopg.AsyncConnection.connect(self._url, autocommit=True) as connection:
-                    await self._look(connection)
+                    await self._sample(connection)
             await asyncio.sleep(0.1)
 
-    async def _look(self, connection: psycopg.AsyncConnection) -> None:
+    async def _sample(self, connection: psycopg.AsyncConnection) -> None:
         while True:
             cursor = await connection.execute(
                 "select count(*)::int from job where state = 'running' group by lane"

@@ -17,25 +17,25 @@ from gristmill import jobs
 from gristmill.db import Database
 from gristmill.db.listen import Listener
 from gristmill.db.migrate import migrate
-from gristmill.jobs import Done, Handler, Job, Limits, NewJob, Outcome, Work, Worker
+from gristmill.jobs import Done, Handler, Job, WorkerLimits, NewJob, Outcome, Work, Worker
 
 # Is given the lane and the number of a job, and returns when the job is done.
-Run = Callable[[str, int], Awaitable[None]]
+RunJob = Callable[[str, int], Awaitable[None]]
 
 
-class Feed(Protocol):
+class Producer(Protocol):
     """Adds jobs; returns when they are committed."""
 
-    async def one(self, lane: str, number: int) -> None:
+    async def enqueue_one(self, lane: str, number: int) -> None:
         """One job, by the engine's call for one."""
         ...
 
-    async def bulk(self, lane: str, first: int, count: int) -> None:
+    async def enqueue_many(self, lane: str, first: int, count: int) -> None:
         """`count` jobs, by the engine's best call for many."""
         ...
 
 
-class Engine(Protocol):
+class JobEngine(Protocol):
     """A job engine on PostgreSQL."""
 
     name: str
@@ -47,17 +47,17 @@ class Engine(Protocol):
         """Make its tables."""
         ...
 
-    def feed(self, url: str) -> AbstractAsyncContextManager[Feed]:
+    def producer(self, url: str) -> AbstractAsyncContextManager[Producer]:
         """A connected client."""
         ...
 
-    def work(self, url: str, run: Run, concurrency: int) -> AbstractAsyncContextManager[None]:
+    def worker(self, url: str, run: RunJob, concurrency: int) -> AbstractAsyncContextManager[None]:
         """Its worker, for as long as the block lasts; it knows the lanes `a` and `b`."""
         ...
 
 
 @dataclass(frozen=True)
-class Numbered(Work):
+class NumberedWork(Work):
     """A job that is only a number."""
 
     kind = "numbered"
@@ -65,22 +65,22 @@ class Numbered(Work):
     number: int
 
 
-class _OurFeed:
+class _GristmillProducer:
     def __init__(self, db: Database) -> None:
         self._db = db
 
-    async def one(self, lane: str, number: int) -> None:
+    async def enqueue_one(self, lane: str, number: int) -> None:
         async with self._db.transaction() as tx:
-            await jobs.enqueue(tx, NewJob(Numbered(number), lane))
+            await jobs.enqueue(tx, NewJob(NumberedWork(number), lane))
 
-    async def bulk(self, lane: str, first: int, count: int) -> None:
+    async def enqueue_many(self, lane: str, first: int, count: int) -> None:
         async with self._db.transaction() as tx:
             await jobs.enqueue(
-                tx, *(NewJob(Numbered(number), lane) for number in range(first, first + count))
+                tx, *(NewJob(NumberedWork(number), lane) for number in range(first, first + count))
             )
 
 
-class Gristmill:
+class GristmillEngine:
     """Ours: caps out of the way, so that one lane may fill the worker."""
 
     name = "gristmill"
@@ -93,28 +93,28 @@ class Gristmill:
         await migrate(url)
 
     @asynccontextmanager
-    async def feed(self, url: str) -> AsyncGenerator[Feed]:
+    async def producer(self, url: str) -> AsyncGenerator[Producer]:
         """One transaction per call."""
-        async with opened(url) as db:
-            yield _OurFeed(db)
+        async with open_database(url) as db:
+            yield _GristmillProducer(db)
 
     @asynccontextmanager
-    async def work(self, url: str, run: Run, concurrency: int) -> AsyncGenerator[None]:
+    async def worker(self, url: str, run: RunJob, concurrency: int) -> AsyncGenerator[None]:
         """The worker as `gristmill serve` builds it, with other limits."""
 
-        async def numbered(job: Job) -> Outcome:
+        async def handle(job: Job) -> Outcome:
             await run(job.lane, int(job.payload["number"]))
             return Done()
 
-        limits = Limits(
+        limits = WorkerLimits(
             slots=concurrency, reserved=0, lane_cap=concurrency, stop_grace=timedelta(milliseconds=100)
         )
-        async with opened(url) as db, working(db, {Numbered.kind: Handler(numbered)}, limits):
+        async with open_database(url) as db, run_worker(db, {NumberedWork.kind: Handler(handle)}, limits):
             yield
 
 
 @asynccontextmanager
-async def opened(url: str) -> AsyncGenerator[Database]:
+async def open_database(url: str) -> AsyncGenerator[Database]:
     """Our pool, open."""
     db = Database(url)
     await db.open()
@@ -125,7 +125,7 @@ async def opened(url: str) -> AsyncGenerator[Database]:
 
 
 @asynccontextmanager
-async def working(db: Database, handlers: dict[str, Handler], limits: Limits) -> AsyncGenerator[Worker]:
+async def run_worker(db: Database, handlers: dict[str, Handler], limits: WorkerLimits) -> AsyncGenerator[Worker]:
     """One of our workers with its listener, for as long as the block lasts."""
     listener = Listener(db.url)
     worker = Worker(db, listener, handlers, limits)

@@ -14,31 +14,31 @@ import statistics
 from collections import defaultdict
 from collections.abc import Sequence
 
-from bench.jobs.engine import Engine
-from bench.jobs.machine import Machine
-from bench.jobs.remote import agent
-from bench.jobs.report import Report, spread
+from bench.jobs.engine import JobEngine
+from bench.jobs.machine import BenchServer
+from bench.jobs.remote import start_agent
+from bench.jobs.report import BenchReport, spread
 
 MANY, FEW = 5_000, 10
 SECONDS = 0.005
 AT_ONCE = 8
-PATIENCE = 60
+ROUND_TIMEOUT = 60
 LIMIT = 0.03
 
 
-async def fairness(machine: Machine, report: Report, engines: Sequence[Engine], rounds: int) -> None:
+async def measure_fairness(server: BenchServer, report: BenchReport, engines: Sequence[JobEngine], rounds: int) -> None:
     """Engines take turns."""
     times: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    late = set[str]()
+    timed_out = set[str]()
     for _ in range(rounds):
         for engine in engines:
-            if engine.name in late:
+            if engine.name in timed_out:
                 continue
             try:
-                async with asyncio.timeout(PATIENCE):
-                    times[engine.name].append(await _round(machine, engine))
+                async with asyncio.timeout(ROUND_TIMEOUT):
+                    times[engine.name].append(await _measure_round(server, engine))
             except TimeoutError:
-                late.add(engine.name)
+                timed_out.add(engine.name)
     rows = [[engine.name, *_cells(times[engine.name])] for engine in engines]
     report.add(
         f"{MANY:,} jobs of 5 ms in lane A, then {FEW} in lane B",
@@ -47,35 +47,35 @@ async def fairness(machine: Machine, report: Report, engines: Sequence[Engine], 
         rows,
     )
     share = statistics.median(b / a for b, a in times["gristmill"])
-    report.require(f"B done within {LIMIT:.0%} of the time A takes", f"{share:.1%}", share <= LIMIT)
+    report.check(f"B done within {LIMIT:.0%} of the time A takes", f"{share:.1%}", share <= LIMIT)
 
 
-def _cells(taken: Sequence[tuple[float, float]]) -> list[str]:
-    if not taken:
-        return [f"> {PATIENCE}", f"> {PATIENCE}", "–"]
+def _cells(samples: Sequence[tuple[float, float]]) -> list[str]:
+    if not samples:
+        return [f"> {ROUND_TIMEOUT}", f"> {ROUND_TIMEOUT}", "–"]
     return [
-        spread([b for b, _ in taken], 3),
-        spread([a for _, a in taken], 2),
-        spread([b / a * 100 for b, a in taken], 1),
+        spread([b for b, _ in samples], 3),
+        spread([a for _, a in samples], 2),
+        spread([b / a * 100 for b, a in samples], 1),
     ]
 
 
-async def _round(machine: Machine, engine: Engine) -> tuple[float, float]:
+async def _measure_round(server: BenchServer, engine: JobEngine) -> tuple[float, float]:
     async with (
-        machine.database(engine.name, engine.install) as url,
-        agent(engine.name, url, machine.postmaster) as client,
-        agent(engine.name, url, machine.postmaster) as worker,
+        server.database(engine.name, engine.install) as url,
+        start_agent(engine.name, url, server.postmaster) as client,
+        start_agent(engine.name, url, server.postmaster) as worker,
     ):
-        await client.ask("open")
-        await client.ask("add", lane="a", first=0, count=MANY)
-        await worker.ask("work", concurrency=AT_ONCE, seconds=SECONDS, expect=MANY + FEW)
+        await client.request("open")
+        await client.request("add", lane="a", first=0, count=MANY)
+        await worker.request("work", concurrency=AT_ONCE, seconds=SECONDS, expect=MANY + FEW)
         while True:
-            ran = await worker.ask("ran")
+            ran = await worker.request("ran")
             if ran["count"] >= 100:
                 break
             await asyncio.sleep(0.02)
-        added = await client.ask("add", lane="b", first=0, count=FEW)
-        await worker.ask("settle")
-        marks = (await worker.ask("marks"))["marks"]
+        call = await client.request("add", lane="b", first=0, count=FEW)
+        await worker.request("settle")
+        marks = (await worker.request("marks"))["marks"]
     ends = {lane: max(mark[3] for mark in marks if mark[0] == lane) for lane in ("a", "b")}
-    return ends["b"] - added["began"], ends["a"] - min(mark[2] for mark in marks)
+    return ends["b"] - call["began"], ends["a"] - min(mark[2] for mark in marks)

@@ -26,7 +26,7 @@ _PROC = Path("/proc")
 _TICK = os.sysconf("SC_CLK_TCK")
 
 
-class Machine:
+class BenchServer:
     """The server, until `close`."""
 
     def __init__(self) -> None:
@@ -54,12 +54,12 @@ class Machine:
     @property
     def postmaster(self) -> int:
         """The pid of the server's first process."""
-        pid = keeper.postmaster(self.folder / "postgres" / "data")
+        pid = keeper.postmaster_pid(self.folder / "postgres" / "data")
         if pid is None:
             raise RuntimeError("PostgreSQL is not running")
         return pid
 
-    async def until_it_answers(self) -> None:
+    async def wait_until_ready(self) -> None:
         """Wait while PostgreSQL recovers."""
         async with asyncio.timeout(60):
             while True:
@@ -80,8 +80,8 @@ class Machine:
         name = f"bench_{uuid4().hex}"
         async with await self.admin() as admin:
             if engine not in self._templates:
-                self._templates[engine] = await self._template(admin, engine, install)
-            await _create(admin, name, self._templates[engine])
+                self._templates[engine] = await self._create_template(admin, engine, install)
+            await _create_database(admin, name, self._templates[engine])
             await admin.execute("checkpoint")
         try:
             yield make_conninfo(self._server.url, dbname=name)
@@ -89,11 +89,11 @@ class Machine:
             async with await self.admin() as admin:
                 await admin.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
 
-    async def _template(
+    async def _create_template(
         self, admin: psycopg.AsyncConnection, engine: str, install: Callable[[str], Awaitable[None]]
     ) -> str:
         name = f"template_{engine}"
-        await _create(admin, name, "template1")
+        await _create_database(admin, name, "template1")
         await install(make_conninfo(self._server.url, dbname=name))
         # An engine's own threads may let go of their connections a moment after it was told to stop.
         await admin.execute(
@@ -118,7 +118,7 @@ class Machine:
         )
 
 
-async def _create(admin: psycopg.AsyncConnection, name: str, template: str) -> None:
+async def _create_database(admin: psycopg.AsyncConnection, name: str, template: str) -> None:
     for wait in (0.1, 0.3, 1.0, None):
         try:
             await admin.execute(

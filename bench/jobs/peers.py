@@ -22,7 +22,7 @@ from urllib.parse import quote
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from bench.jobs.engine import Engine, Feed, Gristmill, Run
+from bench.jobs.engine import JobEngine, Producer, GristmillEngine, RunJob
 
 LANES = ("a", "b")
 
@@ -31,7 +31,7 @@ def _import(name: str) -> Any:
     return cast(Any, importlib.import_module(name))
 
 
-class Procrastinate:
+class ProcrastinateEngine:
     """https://procrastinate.readthedocs.io, MIT."""
 
     name = "procrastinate"
@@ -46,12 +46,12 @@ class Procrastinate:
         procrastinate = _import("procrastinate")
         return procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=url, max_size=10))
 
-    def _task(self, app: Any, run: Run | None = None) -> Any:
-        async def numbered(lane: str, number: int) -> None:
+    def _task(self, app: Any, run: RunJob | None = None) -> Any:
+        async def handle(lane: str, number: int) -> None:
             if run is not None:
                 await run(lane, number)
 
-        return app.task(name="numbered")(numbered)
+        return app.task(name="numbered")(handle)
 
     async def install(self, url: str) -> None:
         """Its schema."""
@@ -60,24 +60,24 @@ class Procrastinate:
             await app.schema_manager.apply_schema_async()
 
     @asynccontextmanager
-    async def feed(self, url: str) -> AsyncGenerator[Feed]:
+    async def producer(self, url: str) -> AsyncGenerator[Producer]:
         """Its deferrer."""
         app = self._app(url)
         task = self._task(app)
 
         class Deferrer:
-            async def one(self, lane: str, number: int) -> None:
+            async def enqueue_one(self, lane: str, number: int) -> None:
                 await task.configure(queue=lane).defer_async(lane=lane, number=number)
 
-            async def bulk(self, lane: str, first: int, count: int) -> None:
-                each = ({"lane": lane, "number": number} for number in range(first, first + count))
-                await task.configure(queue=lane).batch_defer_async(*each)
+            async def enqueue_many(self, lane: str, first: int, count: int) -> None:
+                payloads = ({"lane": lane, "number": number} for number in range(first, first + count))
+                await task.configure(queue=lane).batch_defer_async(*payloads)
 
         async with app.open_async():
             yield Deferrer()
 
     @asynccontextmanager
-    async def work(self, url: str, run: Run, concurrency: int) -> AsyncGenerator[None]:
+    async def worker(self, url: str, run: RunJob, concurrency: int) -> AsyncGenerator[None]:
         """Its worker; finished jobs are kept, as by default and as ours keeps a history."""
         app = self._app(url)
         self._task(app, run)
@@ -93,7 +93,7 @@ class Procrastinate:
                 await asyncio.gather(worker, return_exceptions=True)
 
 
-class PgQueuer:
+class PgQueuerEngine:
     """https://pgqueuer.readthedocs.io, MIT."""
 
     name = "pgqueuer"
@@ -113,31 +113,31 @@ class PgQueuer:
             await queries.install()
 
     @asynccontextmanager
-    async def feed(self, url: str) -> AsyncGenerator[Feed]:
+    async def producer(self, url: str) -> AsyncGenerator[Producer]:
         """Its enqueue, with values or with lists of them."""
         async with self._queries(url) as queries:
 
             class Enqueuer:
-                async def one(self, lane: str, number: int) -> None:
+                async def enqueue_one(self, lane: str, number: int) -> None:
                     await queries.enqueue(lane, str(number).encode())
 
-                async def bulk(self, lane: str, first: int, count: int) -> None:
+                async def enqueue_many(self, lane: str, first: int, count: int) -> None:
                     payloads = [str(number).encode() for number in range(first, first + count)]
                     await queries.enqueue([lane] * count, payloads, [0] * count)
 
             yield Enqueuer()
 
     @asynccontextmanager
-    async def work(self, url: str, run: Run, concurrency: int) -> AsyncGenerator[None]:
+    async def worker(self, url: str, run: RunJob, concurrency: int) -> AsyncGenerator[None]:
         """Its queue manager; a batch is half of what may run at once, which is the most it allows."""
         async with self._queries(url) as queries:
             manager = _import("pgqueuer.qm").QueueManager(queries)
 
-            async def numbered(job: Any) -> None:
+            async def handle(job: Any) -> None:
                 await run(str(job.entrypoint), int(job.payload))
 
             for lane in LANES:
-                manager.entrypoint(lane)(numbered)
+                manager.entrypoint(lane)(handle)
             batch = max(1, concurrency // 2)
             worker = asyncio.create_task(manager.run(batch_size=batch, max_concurrent_tasks=2 * batch))
             try:
@@ -147,7 +147,7 @@ class PgQueuer:
                 await asyncio.gather(worker, return_exceptions=True)
 
 
-class PgQueuerAsyncpg(PgQueuer):
+class PgQueuerAsyncpgEngine(PgQueuerEngine):
     """The same over asyncpg, the driver it suggests: not the same kind of connection, so shown apart."""
 
     name = "pgqueuer-asyncpg"
@@ -165,7 +165,7 @@ class PgQueuerAsyncpg(PgQueuer):
             await connection.close()
 
 
-class Dbos:
+class DbosEngine:
     """https://docs.dbos.dev, MIT."""
 
     name = "dbos"
@@ -181,7 +181,7 @@ class Dbos:
         host = quote(str(parts["host"]), safe="")
         return f"postgresql+psycopg://{parts['user']}@/{parts['dbname']}?host={host}&port={parts['port']}"
 
-    def _launch(self, url: str, run: Run | None, concurrency: int) -> Any:
+    def _launch(self, url: str, run: RunJob | None, concurrency: int) -> Any:
         DBOS = _import("dbos").DBOS  # noqa: N806
         DBOS(
             config={
@@ -192,11 +192,11 @@ class Dbos:
             }
         )
 
-        async def numbered(lane: str, number: int) -> None:
+        async def handle(lane: str, number: int) -> None:
             if run is not None:
                 await run(lane, number)
 
-        DBOS.workflow(name="numbered")(numbered)
+        DBOS.workflow(name="numbered")(handle)
         DBOS.launch()
         for lane in LANES:
             DBOS.register_queue(lane, worker_concurrency=concurrency, polling_interval_sec=0.01)
@@ -204,11 +204,11 @@ class Dbos:
 
     async def install(self, url: str) -> None:
         """Its schema and its queues."""
-        launched = await asyncio.to_thread(self._launch, url, None, 1)
-        await asyncio.to_thread(launched.destroy)
+        dbos = await asyncio.to_thread(self._launch, url, None, 1)
+        await asyncio.to_thread(dbos.destroy)
 
     @asynccontextmanager
-    async def feed(self, url: str) -> AsyncGenerator[Feed]:
+    async def producer(self, url: str) -> AsyncGenerator[Producer]:
         """Its client."""
         client = await asyncio.to_thread(
             lambda: _import("dbos").DBOSClient(system_database_url=self._url(url), application_name="bench")
@@ -217,11 +217,11 @@ class Dbos:
         def options(lane: str) -> dict[str, str]:
             return {"queue_name": lane, "workflow_name": "numbered"}
 
-        class Client:
-            async def one(self, lane: str, number: int) -> None:
+        class DbosProducer:
+            async def enqueue_one(self, lane: str, number: int) -> None:
                 await asyncio.to_thread(client.enqueue, options(lane), lane, number)
 
-            async def bulk(self, lane: str, first: int, count: int) -> None:
+            async def enqueue_many(self, lane: str, first: int, count: int) -> None:
                 async with await psycopg.AsyncConnection.connect(url) as connection:
                     await connection.execute(
                         "select dbos.enqueue_workflow('numbered', %(lane)s,"
@@ -231,26 +231,26 @@ class Dbos:
                     )
 
         try:
-            yield Client()
+            yield DbosProducer()
         finally:
             await asyncio.to_thread(client.destroy)
 
     @asynccontextmanager
-    async def work(self, url: str, run: Run, concurrency: int) -> AsyncGenerator[None]:
+    async def worker(self, url: str, run: RunJob, concurrency: int) -> AsyncGenerator[None]:
         """Its queue threads."""
-        launched = await asyncio.to_thread(self._launch, url, run, concurrency)
+        dbos = await asyncio.to_thread(self._launch, url, run, concurrency)
         try:
             yield
         finally:
-            await asyncio.to_thread(launched.destroy)
+            await asyncio.to_thread(dbos.destroy)
 
 
-PEERS: tuple[Engine, ...] = (PgQueuer(), PgQueuerAsyncpg(), Procrastinate(), Dbos())
+PEERS: tuple[JobEngine, ...] = (PgQueuerEngine(), PgQueuerAsyncpgEngine(), ProcrastinateEngine(), DbosEngine())
 
 
-def by_name(name: str) -> Engine:
+def engine_by_name(name: str) -> JobEngine:
     """The engine of this name."""
-    return next(engine for engine in (Gristmill(), *PEERS) if engine.name == name)
+    return next(engine for engine in (GristmillEngine(), *PEERS) if engine.name == name)
 
 
 def version(name: str) -> str:
@@ -258,7 +258,7 @@ def version(name: str) -> str:
     return importlib.metadata.version(name.split("-")[0])
 
 
-def installed(name: str) -> bool:
+def is_installed(name: str) -> bool:
     """Whether an engine can be measured here."""
-    needed = name.replace("pgqueuer-asyncpg", "asyncpg")
-    return importlib.util.find_spec(needed) is not None
+    module = name.replace("pgqueuer-asyncpg", "asyncpg")
+    return importlib.util.find_spec(module) is not None

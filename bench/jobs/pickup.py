@@ -13,22 +13,22 @@ import statistics
 from collections import defaultdict
 from collections.abc import Sequence
 
-from bench.jobs.engine import Engine
-from bench.jobs.machine import Machine
-from bench.jobs.remote import agent
-from bench.jobs.report import Report, percentile
+from bench.jobs.engine import JobEngine
+from bench.jobs.machine import BenchServer
+from bench.jobs.remote import start_agent
+from bench.jobs.report import BenchReport, percentile
 
 JOBS = 200
 WARM_UP = 5
 LIMIT = 0.020
 
 
-async def pickup(machine: Machine, report: Report, engines: Sequence[Engine], rounds: int) -> None:
+async def measure_pickup(server: BenchServer, report: BenchReport, engines: Sequence[JobEngine], rounds: int) -> None:
     """Engines take turns; the 200 jobs are spread over the rounds."""
     waits: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for _ in range(rounds):
         for engine in engines:
-            waits[engine.name] += await _round(machine, engine, -(-JOBS // rounds))
+            waits[engine.name] += await _measure_round(server, engine, -(-JOBS // rounds))
     rows = [
         [name, *_figures([call for call, _ in w]), *_figures([commit for _, commit in w])]
         for name, w in waits.items()
@@ -40,31 +40,31 @@ async def pickup(machine: Machine, report: Report, engines: Sequence[Engine], ro
         rows,
     )
     median = statistics.median(call for call, _ in waits["gristmill"])
-    report.require(
+    report.check(
         f"Idle pickup under {LIMIT * 1000:.0f} ms, from the call", f"{median * 1000:.1f} ms", median < LIMIT
     )
 
 
-async def _round(machine: Machine, engine: Engine, jobs: int) -> list[tuple[float, float]]:
+async def _measure_round(server: BenchServer, engine: JobEngine, jobs: int) -> list[tuple[float, float]]:
     jobs += WARM_UP
     async with (
-        machine.database(engine.name, engine.install) as url,
-        agent(engine.name, url, machine.postmaster) as client,
-        agent(engine.name, url, machine.postmaster) as worker,
+        server.database(engine.name, engine.install) as url,
+        start_agent(engine.name, url, server.postmaster) as client,
+        start_agent(engine.name, url, server.postmaster) as worker,
     ):
-        await client.ask("open")
-        await worker.ask("work", concurrency=engine.concurrency, seconds=0, expect=jobs)
+        await client.request("open")
+        await worker.request("work", concurrency=engine.concurrency, seconds=0, expect=jobs)
         await asyncio.sleep(2)  # past whatever an engine does when it starts
-        added = list[dict[str, float]]()
+        calls = list[dict[str, float]]()
         for number in range(jobs):
             await asyncio.sleep(random.uniform(0.10, 0.15))
-            added.append(await client.ask("add", lane="a", first=number, count=1))
-        await worker.ask("settle")
-        marks = (await worker.ask("marks"))["marks"]
-    began = {mark[1]: mark[2] for mark in marks}
+            calls.append(await client.request("add", lane="a", first=number, count=1))
+        await worker.request("settle")
+        marks = (await worker.request("marks"))["marks"]
+    started = {mark[1]: mark[2] for mark in marks}
     return [
-        (began[number] - call["began"], began[number] - call["ended"])
-        for number, call in enumerate(added)
+        (started[number] - call["began"], started[number] - call["ended"])
+        for number, call in enumerate(calls)
         if number >= WARM_UP
     ]
 

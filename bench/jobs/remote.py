@@ -31,12 +31,12 @@ async def spawn(module: str, *arguments: str, log: Path | None = None) -> Proces
         )
 
 
-async def end(process: Process, patience: float = 15) -> None:
+async def stop_process(process: Process, timeout: float = 15) -> None:
     """Close its input, which asks it to stop; kill it when it does not."""
     if process.stdin is not None:
         process.stdin.close()
     try:
-        async with asyncio.timeout(patience):
+        async with asyncio.timeout(timeout):
             await process.wait()
     except TimeoutError:
         with contextlib.suppress(ProcessLookupError):
@@ -44,17 +44,17 @@ async def end(process: Process, patience: float = 15) -> None:
         await process.wait()
 
 
-class Remote:
+class AgentClient:
     """Another process's agent."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
 
-    async def ask(self, do: str, **order: Any) -> dict[str, Any]:
+    async def request(self, do: str, **arguments: Any) -> dict[str, Any]:
         """Have it do something, and wait for the answer."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps({"do": do, **order}).encode() + b"\n")
+        self._process.stdin.write(json.dumps({"do": do, **arguments}).encode() + b"\n")
         line = await self._process.stdout.readline()
         if not line:
             raise RuntimeError(f"an agent ended while it was to {do}")
@@ -62,10 +62,10 @@ class Remote:
 
 
 @asynccontextmanager
-async def agent(engine: str, url: str, postmaster: int) -> AsyncGenerator[Remote]:
+async def start_agent(engine: str, url: str, postmaster: int) -> AsyncGenerator[AgentClient]:
     """An agent for `engine`, until the end of the block."""
     process = await spawn("bench.jobs.agent", engine, url, str(postmaster))
     try:
-        yield Remote(process)
+        yield AgentClient(process)
     finally:
-        await end(process)
+        await stop_process(process)

@@ -10,13 +10,13 @@ class Table:
     """One measurement: what it is, and a row per engine or case."""
 
     title: str
-    how: str
+    method: str
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
 
     def text(self) -> str:
         """For a terminal."""
-        return "\n".join([self.title, f"  ({self.how})", *_aligned(self)])
+        return "\n".join([self.title, f"  ({self.method})", *_align_columns(self)])
 
 
 @dataclass(frozen=True)
@@ -29,21 +29,21 @@ class Requirement:
 
 
 @dataclass
-class Report:
+class BenchReport:
     """What a run gave."""
 
     machine: str
     tables: list[Table] = field(default_factory=list[Table])
     requirements: list[Requirement] = field(default_factory=list[Requirement])
 
-    def require(self, text: str, figure: str, holds: bool) -> None:
+    def check(self, text: str, figure: str, holds: bool) -> None:
         """Note whether a requirement holds."""
         self.requirements.append(Requirement(text, figure, holds))
 
-    def add(self, title: str, how: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    def add(self, title: str, method: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """Note a table."""
         assert all(len(row) == len(columns) for row in rows), title
-        self.tables.append(Table(title, how, columns, rows))
+        self.tables.append(Table(title, method, columns, rows))
 
     @property
     def holds(self) -> bool:
@@ -57,9 +57,9 @@ class Report:
             parts += ["", table.text()]
         if self.requirements:
             parts += ["", "Requirements"]
-        for each in self.requirements:
+        for requirement in self.requirements:
             parts.append(
-                f"  {'holds        ' if each.holds else 'DOES NOT HOLD'}  {each.text}: {each.figure}"
+                f"  {'holds        ' if requirement.holds else 'DOES NOT HOLD'}  {requirement.text}: {requirement.figure}"
             )
         return "\n".join(parts)
 
@@ -67,14 +67,14 @@ class Report:
         """For docs/benchmarks.md."""
         parts = [f"Machine: {self.machine}."]
         for table in self.tables:
-            parts += ["", f"### {table.title}", "", f"{table.how}", "", _row(table.columns)]
+            parts += ["", f"### {table.title}", "", f"{table.method}", "", _row(table.columns)]
             parts.append("|" + "---|" + "---:|" * (len(table.columns) - 1))
             parts += [_row(row) for row in table.rows]
         if self.requirements:
             parts += ["", "### Requirements", "", "| requirement | measured | |", "|---|---|---|"]
         parts += [
-            _row([each.text, each.figure, "holds" if each.holds else "**does not hold**"])
-            for each in self.requirements
+            _row([requirement.text, requirement.figure, "holds" if requirement.holds else "**does not hold**"])
+            for requirement in self.requirements
         ]
         return "\n".join(parts)
 
@@ -97,7 +97,7 @@ def _row(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def _aligned(table: Table) -> list[str]:
+def _align_columns(table: Table) -> list[str]:
     rows = [table.columns, *table.rows]
     widths = [max(len(row[column]) for row in rows) for column in range(len(table.columns))]
     return [

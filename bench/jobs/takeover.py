@@ -12,32 +12,32 @@ import signal
 import statistics
 from collections.abc import Sequence
 
-from bench.jobs.crew import Member, Terms, hire
-from bench.jobs.effects import Effect, Record, ask, database, until_finished
-from bench.jobs.engine import opened
-from bench.jobs.machine import Machine
-from bench.jobs.report import Report, spread
+from bench.jobs.crew import WorkerProcess, WorkerConfig, start_worker
+from bench.jobs.effects import Effect, EffectCounts, enqueue_effects, effects_database, wait_until_finished
+from bench.jobs.engine import open_database
+from bench.jobs.machine import BenchServer
+from bench.jobs.report import BenchReport, spread
 from gristmill.db import Database
 
 JOBS, SECONDS = 8, 3.0
 LEASE = 2.0
 LIMIT = LEASE + 2
-PATIENCE = 30.0
+TIMEOUT = 30.0
 
 KILLED = "kill -9"
-RESUMED = "frozen, let go while the other runs the jobs"
-LATE = "frozen, let go after the other finished them"
+RESUMED_WHILE_RUNNING = "frozen, let go while the other runs the jobs"
+RESUMED_AFTER = "frozen, let go after the other finished them"
 
 
-async def takeover(machine: Machine, report: Report, rounds: int) -> None:
+async def measure_takeover(server: BenchServer, report: BenchReport, rounds: int) -> None:
     """Each case, again and again."""
     rows = list[list[str]]()
-    for case in (KILLED, RESUMED, LATE):
-        taken = [await _round(machine, case) for _ in range(rounds if case == KILLED else min(rounds, 2))]
-        waits, once = [wait for wait, _ in taken], sum(done.exactly_once for _, done in taken)
-        refused = sum(done.refused for _, done in taken)
-        rows.append([case, str(len(taken)), spread(waits, 2), f"{once} of {len(taken)}", str(refused)])
-        _judge(report, case, waits, [done for _, done in taken])
+    for case in (KILLED, RESUMED_WHILE_RUNNING, RESUMED_AFTER):
+        rounds_taken = [await _measure_round(server, case) for _ in range(rounds if case == KILLED else min(rounds, 2))]
+        waits, exact_rounds = [wait for wait, _ in rounds_taken], sum(counts.exactly_once for _, counts in rounds_taken)
+        refused = sum(counts.refused for _, counts in rounds_taken)
+        rows.append([case, str(len(rounds_taken)), spread(waits, 2), f"{exact_rounds} of {len(rounds_taken)}", str(refused)])
+        _check_requirements(report, case, waits, [counts for _, counts in rounds_taken])
     report.add(
         f"{JOBS} jobs of {SECONDS:.0f} s whose worker is lost, lease {LEASE:.0f} s",
         "seconds from the signal until the last job runs elsewhere, median (least–most)",
@@ -46,59 +46,59 @@ async def takeover(machine: Machine, report: Report, rounds: int) -> None:
     )
 
 
-def _judge(report: Report, case: str, waits: Sequence[float], records: Sequence[Record]) -> None:
+def _check_requirements(report: BenchReport, case: str, waits: Sequence[float], records: Sequence[EffectCounts]) -> None:
     if case == KILLED:
-        report.require(
+        report.check(
             f"After kill -9 the jobs run elsewhere within the lease + 2 s = {LIMIT:.0f} s",
             f"at most {max(waits):.2f} s, median {statistics.median(waits):.2f} s",
             max(waits) <= LIMIT,
         )
-    lost, doubled = sum(r.lost + r.unfinished for r in records), sum(r.doubled for r in records)
+    lost, duplicated = sum(r.lost + r.unfinished for r in records), sum(r.duplicated for r in records)
     refused = sum(r.refused for r in records)
     # A zombie that never tried to write proves nothing.
-    tried = case == KILLED or refused > 0
-    report.require(
+    was_tried = case == KILLED or refused > 0
+    report.check(
         f"Each effect exactly once: {case}",
-        f"{lost} lost, {doubled} twice of {sum(r.asked for r in records)}, {refused} writes refused",
-        all(r.exactly_once for r in records) and tried,
+        f"{lost} lost, {duplicated} twice of {sum(r.requested for r in records)}, {refused} writes refused",
+        all(r.exactly_once for r in records) and was_tried,
     )
 
 
-async def _round(machine: Machine, case: str) -> tuple[float, Record]:
-    terms, log = Terms(slots=JOBS, lane_cap=JOBS, lease=LEASE), machine.folder / "takeover.log"
-    async with database(machine) as url, opened(url) as db:
-        await ask(db, (("a", Effect(number, SECONDS)) for number in range(JOBS)))
-        first = await hire(url, terms, log)
-        await _all_begun(db, first)
-        second = await hire(url, terms, log)
+async def _measure_round(server: BenchServer, case: str) -> tuple[float, EffectCounts]:
+    config, log = WorkerConfig(slots=JOBS, lane_cap=JOBS, lease=LEASE), server.folder / "takeover.log"
+    async with effects_database(server) as url, open_database(url) as db:
+        await enqueue_effects(db, (("a", Effect(number, SECONDS)) for number in range(JOBS)))
+        first = await start_worker(url, config, log)
+        await _wait_until_all_started(db, first)
+        second = await start_worker(url, config, log)
         try:
-            signalled = await _now(db)
+            signalled_at = await _database_time(db)
             first.signal(signal.SIGKILL if case == KILLED else signal.SIGSTOP)
-            await _all_begun(db, second)
-            if case == RESUMED:
+            await _wait_until_all_started(db, second)
+            if case == RESUMED_WHILE_RUNNING:
                 first.signal(signal.SIGCONT)
-            await until_finished(db, PATIENCE)
+            await wait_until_finished(db, TIMEOUT)
             first.signal(signal.SIGCONT)
             # Time for one that comes too late to do its worst.
             await asyncio.sleep(1)
-            done = await until_finished(db, PATIENCE)
-            return await _last_start(db, second) - signalled, done
+            counts = await wait_until_finished(db, TIMEOUT)
+            return await _last_start_time(db, second) - signalled_at, counts
         finally:
             await asyncio.gather(first.end(), second.end())
 
 
-async def _now(db: Database) -> float:
+async def _database_time(db: Database) -> float:
     async with db.connection() as tx:
         row = await (await tx.execute("select extract(epoch from clock_timestamp())::float8")).fetchone()
     assert row is not None
     return row[0]
 
 
-async def _all_begun(db: Database, member: Member) -> None:
-    async with asyncio.timeout(PATIENCE), db.connection() as tx:
+async def _wait_until_all_started(db: Database, worker: WorkerProcess) -> None:
+    async with asyncio.timeout(TIMEOUT), db.connection() as tx:
         while True:
             cursor = await tx.execute(
-                "select count(distinct number)::int from begun where pid = %s", [member.pid]
+                "select count(distinct number)::int from begun where pid = %s", [worker.pid]
             )
             row = await cursor.fetchone()
             assert row is not None
@@ -107,12 +107,12 @@ async def _all_begun(db: Database, member: Member) -> None:
             await asyncio.sleep(0.01)
 
 
-async def _last_start(db: Database, member: Member) -> float:
+async def _last_start_time(db: Database, worker: WorkerProcess) -> float:
     async with db.connection() as tx:
         cursor = await tx.execute(
             "select extract(epoch from max(at))::float8 from"
             " (select min(at) as at from begun where pid = %s group by number) firsts",
-            [member.pid],
+            [worker.pid],
         )
         row = await cursor.fetchone()
     assert row is not None

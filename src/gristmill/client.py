@@ -34,9 +34,9 @@ Result = TypeVar("Result")
 ENDED = ("completed", "failed")
 CONTAINERS = ("directory", "sitemap", "connector")
 _TIMEOUT = httpx.Timeout(120, connect=5)
-_LATER = frozenset({429, 502, 503, 504})
-_LONGEST_WAIT = 30.0
-_BLOCK = 1 << 18
+_RETRIED_STATUSES = frozenset({429, 502, 503, 504})
+_MAX_WAIT_SECONDS = 30.0
+_BLOCK_BYTES = 1 << 18
 
 
 class Refused(GristmillError):
@@ -119,9 +119,9 @@ class Client:
         transport: httpx.AsyncBaseTransport | None = None,
         retries: int = 4,
     ) -> None:
-        given = dict(headers or {}) | ({} if key is None else {"Authorization": f"Bearer {key}"})
+        request_headers = dict(headers or {}) | ({} if key is None else {"Authorization": f"Bearer {key}"})
         self.http = httpx.AsyncClient(
-            base_url=url, headers=given, timeout=_TIMEOUT, transport=transport, trust_env=False
+            base_url=url, headers=request_headers, timeout=_TIMEOUT, transport=transport, trust_env=False
         )
         self._retries = retries
 
@@ -142,7 +142,7 @@ class Client:
 
     async def call(self, method: str, path: str, **options: Any) -> Json:
         """The JSON of an answer below `/api`; empty for one without a body."""
-        return _read(await self.send(method, path, **options))
+        return _parse_json(await self.send(method, path, **options))
 
     async def send(self, method: str, path: str, **options: Any) -> httpx.Response:
         """An answer that is no refusal. What may not have arrived is sent again; a change is done once all the same."""
@@ -151,7 +151,7 @@ class Client:
             headers.setdefault("Idempotency-Key", str(uuid4()))
         for attempt in range(self._retries + 1):
             try:
-                answer = await self.http.request(method, f"/api{path}", headers=headers, **options)
+                response = await self.http.request(method, f"/api{path}", headers=headers, **options)
             except httpx.TransportError as error:
                 if attempt == self._retries:
                     raise Refused(
@@ -159,10 +159,10 @@ class Client:
                     ) from error
                 await asyncio.sleep(_backoff(attempt))
                 continue
-            later = answer.status_code in _LATER or _code(answer) == "idempotency_in_progress"
-            if not later or attempt == self._retries:
-                return _checked(answer)
-            await asyncio.sleep(_asked(answer) or _backoff(attempt))
+            should_retry = response.status_code in _RETRIED_STATUSES or _conflict_code(response) == "idempotency_in_progress"
+            if not should_retry or attempt == self._retries:
+                return _check_response(response)
+            await asyncio.sleep(_retry_after(response) or _backoff(attempt))
         raise AssertionError("unreachable")
 
     async def pages(self, path: str, **params: Any) -> AsyncGenerator[Json]:
@@ -190,9 +190,9 @@ class Client:
 
     async def base_named(self, name: str, *, create: bool = False) -> Base:
         """The base of this name; with `create`, made when there is none."""
-        found = await self.call("GET", "/knowledge-bases", params={"name": name})
-        if found["items"]:
-            return cast(Base, found["items"][0])
+        page = await self.call("GET", "/knowledge-bases", params={"name": name})
+        if page["items"]:
+            return cast(Base, page["items"][0])
         if not create:
             raise Refused(
                 f"There is no knowledge base named {name!r}. `gristmill status` lists them.",
@@ -221,20 +221,20 @@ class Client:
     ) -> Added:
         """Upload files of this machine, one request each; `progress` is told the bytes sent and those in all."""
         files = [Path(path) for path in paths]
-        sizes = [await asyncio.to_thread(_size, file) for file in files]
+        sizes = [await asyncio.to_thread(_file_size, file) for file in files]
         result: Added = {"created": [], "skipped": [], "failed": [], "correlationId": ""}
         for number, file in enumerate(files):
             before = sum(sizes[:number])
 
-            def told(done: int, before: int = before) -> None:
+            def report(sent: int, before: int = before) -> None:
                 if progress is not None:
-                    progress(before + done, sum(sizes))
+                    progress(before + sent, sum(sizes))
 
-            with await asyncio.to_thread(file.open, "rb") as opened:
+            with await asyncio.to_thread(file.open, "rb") as stream:
                 added = await self.call(
                     "POST",
                     f"/knowledge-bases/{base_id}/files",
-                    files={"files": (file.name, _Told(opened, told))},
+                    files={"files": (file.name, _ProgressFile(stream, report))},
                     data=options,
                 )
             result["created"] += added["created"]
@@ -270,7 +270,7 @@ class Client:
         body = {"itemIds": list(item_ids), **options}
         return await self.call("POST", f"/knowledge-bases/{base_id}/items/reindex", json=body)
 
-    async def look(self, base_id: str, item_ids: Sequence[str]) -> dict[str, Item]:
+    async def items_by_id(self, base_id: str, item_ids: Sequence[str]) -> dict[str, Item]:
         """The present state of items that were added together; one that was deleted meanwhile has failed."""
         waiting = sorted(item_ids)
         fresh: dict[str, Item] = {}
@@ -281,13 +281,13 @@ class Client:
             page = await self.call("GET", f"/knowledge-bases/{base_id}/items", params=params)
             fresh |= {item["id"]: item for item in page["items"]}
             cursor = page["nextCursor"]
-        gone = {
+        deleted = {
             "status": "failed",
             "progress": 0,
             "error": {"code": "deleted", "message": "Deleted meanwhile."},
         }
         return {
-            item_id: fresh.get(item_id) or cast(Item, {"id": item_id, "title": item_id, "type": "", **gone})
+            item_id: fresh.get(item_id) or cast(Item, {"id": item_id, "title": item_id, "type": "", **deleted})
             for item_id in waiting
         }
 
@@ -297,15 +297,15 @@ class Client:
         item_ids: Sequence[str],
         *,
         every: float = 0.3,
-        told: Callable[[Mapping[str, Item]], None] | None = None,
+        on_update: Callable[[Mapping[str, Item]], None] | None = None,
     ) -> dict[str, Item]:
         """Wait until items are completed or failed; how each ended. `told` hears how far they are."""
         state: dict[str, Item] = {}
         waiting = list(item_ids)
         while waiting:
-            state |= await self.look(base_id, waiting)
-            if told is not None:
-                told(state)
+            state |= await self.items_by_id(base_id, waiting)
+            if on_update is not None:
+                on_update(state)
             waiting = [item_id for item_id in waiting if state[item_id]["status"] not in ENDED]
             if waiting:
                 await asyncio.sleep(every)
@@ -340,25 +340,25 @@ class SyncClient:
     name. It keeps a loop in a thread of its own; use it as a context."""
 
     def __init__(self, url: str = "http://127.0.0.1:7373", key: str | None = None, **options: Any) -> None:
-        self._made = lambda: Client(url, key, **options)
+        self._new_client = lambda: Client(url, key, **options)
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
         """Start the loop."""
         self._portal = self._stack.enter_context(anyio.from_thread.start_blocking_portal())
-        opened: AbstractContextManager[Client] = self._portal.wrap_async_context_manager(
-            self._portal.call(self._made)
+        client_context: AbstractContextManager[Client] = self._portal.wrap_async_context_manager(
+            self._portal.call(self._new_client)
         )
-        self._client = self._stack.enter_context(opened)
+        self._client = self._stack.enter_context(client_context)
         return self
 
-    def __exit__(self, *told: object) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         """Close the connections, and end the loop."""
         self._stack.close()
 
-    def run(self, asked: Callable[[Client], Coroutine[Any, Any, Result]]) -> Result:
+    def run(self, operation: Callable[[Client], Coroutine[Any, Any, Result]]) -> Result:
         """What the async client gives."""
-        return self._portal.call(asked, self._client)
+        return self._portal.call(operation, self._client)
 
     def call(self, method: str, path: str, **options: Any) -> Json:
         """The JSON of an answer below `/api`."""
@@ -385,15 +385,15 @@ class SyncClient:
         return self.run(lambda mill: mill.search(query, base_ids, **options))
 
 
-class _Told:
+class _ProgressFile:
     """A file that tells how far it was read."""
 
-    def __init__(self, file: Any, told: Callable[[int], None]) -> None:
-        self._file, self._told = file, told
+    def __init__(self, file: Any, on_read: Callable[[int], None]) -> None:
+        self._file, self._on_read = file, on_read
 
     def read(self, size: int = -1) -> bytes:
-        data: bytes = self._file.read(min(size, _BLOCK) if size > 0 else size)
-        self._told(self._file.tell())
+        data: bytes = self._file.read(min(size, _BLOCK_BYTES) if size > 0 else size)
+        self._on_read(self._file.tell())
         return data
 
     def seek(self, offset: int, whence: int = 0) -> int:
@@ -406,44 +406,44 @@ class _Told:
         return self._file.fileno()
 
     def __iter__(self) -> Iterator[bytes]:
-        while data := self.read(_BLOCK):
+        while data := self.read(_BLOCK_BYTES):
             yield data
 
 
-def _checked(answer: httpx.Response) -> httpx.Response:
-    if answer.is_success:
-        return answer
+def _check_response(response: httpx.Response) -> httpx.Response:
+    if response.is_success:
+        return response
     try:
-        body = answer.json()
-        told, code = body["detail"], body["code"]
+        body = response.json()
+        detail, code = body["detail"], body["code"]
     except (ValueError, KeyError, TypeError):
         raise Refused(
-            f"What answers at {answer.request.url.copy_with(path='/')} is not Gristmill ({answer.status_code}).",
+            f"What answers at {response.request.url.copy_with(path='/')} is not Gristmill ({response.status_code}).",
             code="no_answer",
-            status=answer.status_code,
+            status=response.status_code,
         ) from None
-    raise Refused(told, code=code, status=answer.status_code)
+    raise Refused(detail, code=code, status=response.status_code)
 
 
-def _read(answer: httpx.Response) -> Json:
-    if not answer.content:
+def _parse_json(response: httpx.Response) -> Json:
+    if not response.content:
         return {}
     try:
-        return answer.json()
+        return response.json()
     except ValueError:
         raise Refused("The answer is not JSON: that is no Gristmill.", code="no_answer") from None
 
 
-def _code(answer: httpx.Response) -> str | None:
-    if answer.status_code != HTTPStatus.CONFLICT:
+def _conflict_code(response: httpx.Response) -> str | None:
+    if response.status_code != HTTPStatus.CONFLICT:
         return None
     try:
-        return answer.json().get("code")
+        return response.json().get("code")
     except (ValueError, AttributeError):
         return None
 
 
-def _size(file: Path) -> int:
+def _file_size(file: Path) -> int:
     return file.stat().st_size
 
 
@@ -451,6 +451,6 @@ def _backoff(attempt: int) -> float:
     return random.uniform(0, 0.2 * 2**attempt)  # noqa: S311
 
 
-def _asked(answer: httpx.Response) -> float | None:
-    text = answer.headers.get("retry-after", "")
-    return min(_LONGEST_WAIT, float(text)) if text.isdigit() else None
+def _retry_after(response: httpx.Response) -> float | None:
+    text = response.headers.get("retry-after", "")
+    return min(_MAX_WAIT_SECONDS, float(text)) if text.isdigit() else None

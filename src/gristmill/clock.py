@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
-_INSIST = 0.2
+_CANCEL_AGAIN_AFTER = 0.2
 
 
 async def pause(duration: timedelta) -> None:
@@ -31,14 +31,14 @@ async def wait(event: asyncio.Event, limit: timedelta | None) -> bool:
         return event.is_set()
 
 
-async def stop(tasks: Iterable[asyncio.Task[Any]]) -> None:
+async def cancel_tasks(tasks: Iterable[asyncio.Task[Any]]) -> None:
     """Cancel tasks until they have ended. Once is not enough: Python 3.11 can lose a cancel that meets the very end
     of a wait with a limit, and the task goes on as if nothing had been said."""
-    left = {task for task in tasks if not task.done()}
-    while left:
-        for task in left:
+    remaining = {task for task in tasks if not task.done()}
+    while remaining:
+        for task in remaining:
             task.cancel()
-        ended, left = await asyncio.wait(left, timeout=_INSIST)
-        for task in ended:
+        done, remaining = await asyncio.wait(remaining, timeout=_CANCEL_AGAIN_AFTER)
+        for task in done:
             if not task.cancelled():
                 task.exception()  # taken note of: who stops a task does not care how it ended

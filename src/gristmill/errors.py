@@ -65,7 +65,7 @@ class Invalid(RequestError):
     code = "invalid_request"
 
 
-class Unauthorised(RequestError):
+class NotAuthenticated(RequestError):
     """Nobody knows who asks."""
 
     code = "unauthorised"
@@ -89,7 +89,7 @@ class Conflict(RequestError):
     code = "conflict"
 
 
-class Changed(RequestError):
+class PreconditionFailed(RequestError):
     """What the caller wants to change is no longer as the caller has seen it."""
 
     code = "changed_meanwhile"
@@ -153,7 +153,7 @@ class NoText(Permanent):
     code = "no_text"
 
 
-class Gone(Permanent):
+class SourceGone(Permanent):
     """The source is no longer where it was."""
 
     code = "source_gone"

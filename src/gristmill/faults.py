@@ -24,13 +24,13 @@ class FaultInjected(Exception):
 
 
 @dataclass
-class _Armed:
+class _ArmedPoint:
     action: str
     countdown: int
 
 
 @dataclass
-class Watch:
+class PointWatch:
     """A point under a test's eyes: `passed` is set at the first passing, which waits while `hold` is clear."""
 
     passed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -38,8 +38,8 @@ class Watch:
     count: int = 0
 
 
-_armed: dict[str, _Armed] = {}
-_watched: dict[str, Watch] = {}
+_armed: dict[str, _ArmedPoint] = {}
+_watched: dict[str, PointWatch] = {}
 
 
 def arm(spec: str) -> None:
@@ -49,13 +49,13 @@ def arm(spec: str) -> None:
         action, _, nth = rest.partition("@")
         if action not in ("kill", "fail") or not (nth or "1").isdigit():
             raise SetupError(f"GRISTMILL_FAULTS: {part!r} is not `point=kill|fail[@n]`.", code="bad_setting")
-        _armed[name] = _Armed(action, int(nth or 1))
+        _armed[name] = _ArmedPoint(action, int(nth or 1))
 
 
 @contextmanager
-def watch(name: str, *, hold: bool = False) -> Generator[Watch]:
+def watch(name: str, *, hold: bool = False) -> Generator[PointWatch]:
     """Watch the point `name` in this process; with `hold`, whoever comes by waits until `hold` is set."""
-    watched = Watch()
+    watched = PointWatch()
     if not hold:
         watched.hold.set()
     _watched[name] = watched

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 # What a LogRecord holds of itself; everything else on it came through `extra`.
-_OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
+_RECORD_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
 
 
 def configure(level: str, style: Literal["auto", "text", "json"]) -> None:
@@ -33,9 +33,9 @@ def configure(level: str, style: Literal["auto", "text", "json"]) -> None:
     logging.captureWarnings(True)
 
 
-def facts(record: logging.LogRecord) -> dict[str, Any]:
+def extra_fields(record: logging.LogRecord) -> dict[str, Any]:
     """What the caller put into `extra`."""
-    return {name: value for name, value in vars(record).items() if name not in _OWN}
+    return {name: value for name, value in vars(record).items() if name not in _RECORD_ATTRIBUTES}
 
 
 class TextFormatter(logging.Formatter):
@@ -50,7 +50,7 @@ class TextFormatter(logging.Formatter):
             record.name.removeprefix("gristmill."),
             record.getMessage(),
         ]
-        parts += [f"{name}={_short(value)}" for name, value in facts(record).items()]
+        parts += [f"{name}={_format_value(value)}" for name, value in extra_fields(record).items()]
         line = " ".join(parts)
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
@@ -65,13 +65,13 @@ class JsonFormatter(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
-            **facts(record),
+            **extra_fields(record),
         }
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
         return json.dumps(line, ensure_ascii=False, default=str)
 
 
-def _short(value: object) -> str:
+def _format_value(value: object) -> str:
     text = f"{value:.3f}" if isinstance(value, float) else str(value)
     return json.dumps(text, ensure_ascii=False) if " " in text or "\n" in text else text

@@ -40,18 +40,18 @@ _waits = Histogram(
 )
 
 
-def stage(name: Stage, seconds: float) -> None:
+def observe_stage(name: Stage, seconds: float) -> None:
     """An attempt at a document spent this long in a stage."""
     _stages.labels(name).observe(seconds)
 
 
-def batch(name: Literal["embed", "write"], size: int) -> None:
+def observe_batch(name: Literal["embed", "write"], size: int) -> None:
     """So many went through a stage together."""
     _batches.labels(name).observe(size)
 
 
 @contextmanager
-def waiting(what: Literal["documents", "queries"]) -> Generator[None]:
+def time_embedder_wait(what: Literal["documents", "queries"]) -> Generator[None]:
     """Whatever is waited for in the block is a request's turn, whether it comes or not."""
     started = monotonic()
     try:

@@ -9,9 +9,9 @@ import functools
 import sys
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # malloc.h
-_LARGE = 1 << 20  # a block of this size is asked of the system, and given back when it is freed
-_FREE = 4 << 20  # so much of the heap's end may lie idle
-_ARENAS = 2
+_MMAP_THRESHOLD_BYTES = 1 << 20  # a block of this size is asked of the system, and given back when it is freed
+_TRIM_THRESHOLD_BYTES = 4 << 20  # so much of the heap's end may lie idle
+_MAX_ARENAS = 2
 
 
 @functools.cache
@@ -23,10 +23,10 @@ def _libc() -> ctypes.CDLL | None:
         return None
 
 
-def stay_small() -> None:
+def return_freed_memory() -> None:
     """From now on, give freed memory back."""
     if (libc := _libc()) is not None:
-        for parameter, value in ((_ARENA_MAX, _ARENAS), (_MMAP_THRESHOLD, _LARGE), (_TRIM_THRESHOLD, _FREE)):
+        for parameter, value in ((_ARENA_MAX, _MAX_ARENAS), (_MMAP_THRESHOLD, _MMAP_THRESHOLD_BYTES), (_TRIM_THRESHOLD, _TRIM_THRESHOLD_BYTES)):
             libc.mallopt(parameter, value)
 
 

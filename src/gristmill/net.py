@@ -22,7 +22,7 @@ from gristmill.errors import Permanent, Transient
 USER_AGENT = f"gristmill/{__version__}"
 _CHUNK = 64 * 1024
 # A server that asks for more is taken at its word for a day, no longer.
-_LONGEST_RETRY = timedelta(days=1)
+_MAX_RETRY_AFTER = timedelta(days=1)
 
 
 class PrivateAddress(Permanent):
@@ -31,17 +31,17 @@ class PrivateAddress(Permanent):
     code = "private_address"
 
 
-def client(*, private: bool, timeout: timedelta = timedelta(seconds=30)) -> httpx.AsyncClient:
+def client(*, allow_private: bool, timeout: timedelta = timedelta(seconds=30)) -> httpx.AsyncClient:
     """A client for one purpose; `private` says whether addresses of private networks are allowed."""
-    plain = httpx.AsyncHTTPTransport(verify=_trust(), retries=0)
-    transport = plain if private else _PublicOnly(plain)
+    plain = httpx.AsyncHTTPTransport(verify=_ssl_context(), retries=0)
+    transport = plain if allow_private else _PublicOnlyTransport(plain)
     return httpx.AsyncClient(
-        transport=_Traced(transport) if traces.on() else transport,
+        transport=_TracingTransport(transport) if traces.is_enabled() else transport,
         timeout=httpx.Timeout(timeout.total_seconds(), connect=min(10.0, timeout.total_seconds())),
         follow_redirects=True,
         max_redirects=10,
         headers={"User-Agent": USER_AGENT},
-        trust_env=private,
+        trust_env=allow_private,
     )
 
 
@@ -62,22 +62,22 @@ def retry_after(headers: httpx.Headers) -> timedelta | None:
         return None
     try:
         if value.isdecimal():
-            wait = timedelta(seconds=min(int(value), _LONGEST_RETRY.total_seconds()))
+            wait = timedelta(seconds=min(int(value), _MAX_RETRY_AFTER.total_seconds()))
         else:
             now = parsedate_to_datetime(headers["Date"]) if "Date" in headers else datetime.now(UTC)
             wait = parsedate_to_datetime(value) - now
     except (ValueError, TypeError, OverflowError):
         return None
-    return min(max(wait, timedelta(0)), _LONGEST_RETRY)
+    return min(max(wait, timedelta(0)), _MAX_RETRY_AFTER)
 
 
 @functools.cache
-def _trust() -> ssl.SSLContext:
+def _ssl_context() -> ssl.SSLContext:
     """Made once: reading the certificates takes 20 ms, in which nothing else of the process moves."""
     return httpx.create_ssl_context()
 
 
-class _Traced(httpx.AsyncBaseTransport):
+class _TracingTransport(httpx.AsyncBaseTransport):
     """Tells of each request, by its host: what stands behind it may be secret."""
 
     def __init__(self, inner: httpx.AsyncBaseTransport) -> None:
@@ -85,17 +85,17 @@ class _Traced(httpx.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         method, host = request.method, request.url.host
-        facts = {"http.request.method": method, "server.address": host}
-        with traces.span(f"{method} {host}", facts, kind="client") as tell:
-            answer = await self._inner.handle_async_request(request)
-            tell({"http.response.status_code": answer.status_code})
-            return answer
+        attributes = {"http.request.method": method, "server.address": host}
+        with traces.span(f"{method} {host}", attributes, kind="client") as set_attributes:
+            response = await self._inner.handle_async_request(request)
+            set_attributes({"http.response.status_code": response.status_code})
+            return response
 
     async def aclose(self) -> None:
         await self._inner.aclose()
 
 
-class _PublicOnly(httpx.AsyncBaseTransport):
+class _PublicOnlyTransport(httpx.AsyncBaseTransport):
     """Resolves the host, checks it, and connects to the address that was checked."""
 
     def __init__(self, inner: httpx.AsyncHTTPTransport) -> None:
@@ -122,12 +122,12 @@ class _PublicOnly(httpx.AsyncBaseTransport):
 
 async def _public_address(host: str, port: int) -> str:
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        entries = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError as error:
         raise Transient(
             f"{host} can't be resolved: {error.strerror or error}", code="host_unknown"
         ) from error
-    addresses = [str(entry[4][0]) for entry in found]
+    addresses = [str(entry[4][0]) for entry in entries]
     for address in addresses:
         if not ipaddress.ip_address(address.partition("%")[0]).is_global:
             raise PrivateAddress(f"{host} is at {address}, an address of a private network.")

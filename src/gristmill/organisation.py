@@ -11,9 +11,9 @@ from uuid import UUID
 OrgId = NewType("OrgId", UUID)
 
 # The organisation of callers without a key; the migration that made organisations made it.
-LOCAL = OrgId(UUID("00000000-0000-7000-8000-000000000001"))
+LOCAL_ORG = OrgId(UUID("00000000-0000-7000-8000-000000000001"))
 
 
-def own(org: OrgId, digest: bytes) -> bytes:
+def scoped_digest(org: OrgId, digest: bytes) -> bytes:
     """The hash by which `org` knows what has this `digest`; no other organisation has the same."""
-    return digest if org == LOCAL else hashlib.sha256(org.bytes + digest).digest()
+    return digest if org == LOCAL_ORG else hashlib.sha256(org.bytes + digest).digest()

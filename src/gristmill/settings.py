@@ -24,8 +24,8 @@ from pydantic_settings import (
 
 from gristmill.errors import SetupError
 
-PREFIX = "GRISTMILL_"
-LOCAL = "local"  # the file processor that needs no setting: our own readers
+ENV_PREFIX = "GRISTMILL_"
+LOCAL_PROCESSOR = "local"  # the file processor that needs no setting: our own readers
 CONFIG_VARIABLE = "GRISTMILL_CONFIG"
 
 
@@ -33,13 +33,13 @@ def _absolute(path: Path) -> Path:
     return path.expanduser().absolute()
 
 
-def _seconds(value: object) -> object:
+def _parse_seconds(value: object) -> object:
     return float(value) if isinstance(value, str) and value.replace(".", "", 1).isdecimal() else value
 
 
 AbsolutePath = Annotated[Path, AfterValidator(_absolute)]
 # A number is seconds, wherever it comes from; else ISO 8601, as in PT15S.
-Duration = Annotated[timedelta, BeforeValidator(_seconds)]
+Duration = Annotated[timedelta, BeforeValidator(_parse_seconds)]
 
 
 class EmbedderSettings(BaseModel):
@@ -87,7 +87,7 @@ class Settings(BaseSettings):
     """Every setting of Gristmill; `docs/settings.md` is written from these descriptions."""
 
     model_config = SettingsConfigDict(
-        env_prefix=PREFIX,
+        env_prefix=ENV_PREFIX,
         env_nested_delimiter="__",
         extra="forbid",
         frozen=True,
@@ -265,28 +265,28 @@ class Settings(BaseSettings):
         return init_settings, env_settings, InitSettingsSource(settings_cls, _read_file())
 
 
-def load(**given: Any) -> Settings:
+def load(**overrides: Any) -> Settings:
     """Read the settings, or say in one sentence which one is wrong; `given` wins over all sources."""
     _refuse_unknown_names(os.environ)
     try:
-        return Settings(**{name: value for name, value in given.items() if value is not None})
+        return Settings(**{name: value for name, value in overrides.items() if value is not None})
     except ValidationError as error:
-        raise SetupError("; ".join(_sentences(error)), code="bad_setting") from None
+        raise SetupError("; ".join(_messages(error)), code="bad_setting") from None
 
 
 def config_file() -> Path | None:
     """The `gristmill.toml` that is in force, if there is one."""
-    named = os.environ.get(CONFIG_VARIABLE)
-    if named:
-        path = Path(named).expanduser()
+    configured = os.environ.get(CONFIG_VARIABLE)
+    if configured:
+        path = Path(configured).expanduser()
         if not path.is_file():
             raise SetupError(f"{CONFIG_VARIABLE} names {path}, which is not a file.", code="no_config_file")
         return path
-    places = (
+    candidates = (
         Path("gristmill.toml"),
         Path(platformdirs.user_config_dir("gristmill", appauthor=False)) / "gristmill.toml",
     )
-    return next((place for place in places if place.is_file()), None)
+    return next((candidate for candidate in candidates if candidate.is_file()), None)
 
 
 def _read_file() -> dict[str, Any]:
@@ -300,20 +300,20 @@ def _read_file() -> dict[str, Any]:
 
 
 def _refuse_unknown_names(environment: Mapping[str, str]) -> None:
-    known = {PREFIX + name.upper() for name in Settings.model_fields} | {CONFIG_VARIABLE}
+    known = {ENV_PREFIX + name.upper() for name in Settings.model_fields} | {CONFIG_VARIABLE}
     for name in sorted(environment):
-        if not name.upper().startswith(PREFIX) or name.upper().split("__")[0] in known:
+        if not name.upper().startswith(ENV_PREFIX) or name.upper().split("__")[0] in known:
             continue
-        near = difflib.get_close_matches(name.upper(), known, n=1)
+        similar = difflib.get_close_matches(name.upper(), known, n=1)
         hint = (
-            f" Did you mean {near[0]}?"
-            if near
+            f" Did you mean {similar[0]}?"
+            if similar
             else " `gristmill doctor --help` tells where settings are listed."
         )
         raise SetupError(f"{name} is not a setting of Gristmill.{hint}", code="unknown_setting")
 
 
-def _sentences(error: ValidationError) -> list[str]:
+def _messages(error: ValidationError) -> list[str]:
     return [
         f"{'.'.join(str(part) for part in problem['loc'])}: {problem['msg'].removeprefix('Value error, ')}"
         for problem in error.errors(include_url=False, include_input=False, include_context=False)

@@ -15,20 +15,20 @@ from typing import Any
 
 from gristmill.errors import SetupError
 
-Facts = Mapping[str, str | int | float | bool]
-Tell = Callable[[Facts], None]
+Attributes = Mapping[str, str | int | float | bool]
+SetAttributes = Callable[[Attributes], None]
 
 
-def _untold(_facts: Facts) -> None:
+def _ignore_attributes(_facts: Attributes) -> None:
     pass
 
 
-_NONE: Facts = {}
-_NOTHING: AbstractContextManager[Tell] = nullcontext(_untold)
+_NO_ATTRIBUTES: Attributes = {}
+_NO_SPAN: AbstractContextManager[SetAttributes] = nullcontext(_ignore_attributes)
 _tracer: Any = None
 
 
-def begin(endpoint: str, *, version: str) -> Callable[[], None]:
+def start(endpoint: str, *, version: str) -> Callable[[], None]:
     """Send traces to an OTLP/HTTP endpoint from now on; the function that sends what is left, and ends it."""
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -38,64 +38,64 @@ def begin(endpoint: str, *, version: str) -> Callable[[], None]:
             "otlp_endpoint is set, and OpenTelemetry is not installed. Install gristmill[otel].",
             code="otel_missing",
         ) from error
-    return begin_with(BatchSpanProcessor(OTLPSpanExporter(endpoint)), version=version)
+    return start_with_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint)), version=version)
 
 
-def begin_with(processor: Any, *, version: str = "") -> Callable[[], None]:
+def start_with_processor(processor: Any, *, version: str = "") -> Callable[[], None]:
     """The same, with a span processor of the caller's."""
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
 
     global _tracer
-    facts = {"service.name": "gristmill", "service.version": version}
-    provider = TracerProvider(resource=Resource.create(facts))
+    attributes = {"service.name": "gristmill", "service.version": version}
+    provider = TracerProvider(resource=Resource.create(attributes))
     provider.add_span_processor(processor)
     _tracer = provider.get_tracer("gristmill")
 
-    def end() -> None:
+    def stop() -> None:
         global _tracer
         _tracer = None
         provider.shutdown()
 
-    return end
+    return stop
 
 
-def on() -> bool:
+def is_enabled() -> bool:
     """Whether anybody wants traces."""
     return _tracer is not None
 
 
 def span(
-    name: str, facts: Facts = _NONE, *, headers: Mapping[str, str] | None = None, kind: str = "internal"
-) -> AbstractContextManager[Tell]:
+    name: str, attributes: Attributes = _NO_ATTRIBUTES, *, headers: Mapping[str, str] | None = None, kind: str = "internal"
+) -> AbstractContextManager[SetAttributes]:
     """What happens in the block; what it gives takes facts that are known later, a better `name` among them. With the `headers`
     of a request it goes on with the trace of who sent it."""
-    return _NOTHING if _tracer is None else _traced(_tracer, name, headers, kind, facts)
+    return _NO_SPAN if _tracer is None else _start_span(_tracer, name, headers, kind, attributes)
 
 
-def past(name: str, seconds: float, facts: Facts = _NONE) -> None:
+def record_past_span(name: str, seconds: float, attributes: Attributes = _NO_ATTRIBUTES) -> None:
     """Something that took so long in all, and is over; it is drawn as if it had ended now."""
     if _tracer is not None:
         now = time.time_ns()
-        _tracer.start_span(name, attributes=facts, start_time=now - int(seconds * 1e9)).end(now)
+        _tracer.start_span(name, attributes=attributes, start_time=now - int(seconds * 1e9)).end(now)
 
 
 @contextmanager
-def _traced(
-    tracer: Any, name: str, headers: Mapping[str, str] | None, kind: str, facts: Facts
-) -> Generator[Tell]:
+def _start_span(
+    tracer: Any, name: str, headers: Mapping[str, str] | None, kind: str, attributes: Attributes
+) -> Generator[SetAttributes]:
     from opentelemetry.propagate import extract
     from opentelemetry.trace import SpanKind
 
-    above = None if headers is None else extract(dict(headers))
-    opened = tracer.start_as_current_span(
-        name, context=above, kind=SpanKind[kind.upper()], attributes=facts, record_exception=False
+    parent = None if headers is None else extract(dict(headers))
+    span_context = tracer.start_as_current_span(
+        name, context=parent, kind=SpanKind[kind.upper()], attributes=attributes, record_exception=False
     )
-    with opened as one:
+    with span_context as current:
 
-        def tell(known: Facts) -> None:
-            if "name" in known:
-                one.update_name(str(known["name"]))
-            one.set_attributes({fact: value for fact, value in known.items() if fact != "name"})
+        def set_attributes(attributes_to_set: Attributes) -> None:
+            if "name" in attributes_to_set:
+                current.update_name(str(attributes_to_set["name"]))
+            current.set_attributes({key: value for key, value in attributes_to_set.items() if key != "name"})
 
-        yield tell
+        yield set_attributes

@@ -16,8 +16,8 @@ from pydantic import SecretStr
 
 from gristmill.errors import Permanent, SetupError
 
-FILE = "secret.key"
-_KEY, _NONCE = 32, 12
+KEY_FILE = "secret.key"
+_KEY_BYTES, _NONCE_BYTES = 32, 12
 
 
 class SecretUnreadable(Permanent):
@@ -30,61 +30,61 @@ class Vault:
     """Seals and opens secrets; the key is read, or made, when it is first needed."""
 
     def __init__(self, key: SecretStr | None, folder: Path) -> None:
-        self._cipher = None if key is None else AESGCM(_decoded(key.get_secret_value(), "secret_key"))
-        self._file = folder / FILE
+        self._cipher = None if key is None else AESGCM(_decode_key(key.get_secret_value(), "secret_key"))
+        self._file = folder / KEY_FILE
 
     def seal(self, secret: str, about: str) -> bytes:
         """`secret`, unreadable without the key; `about` has to be told again to open it."""
-        nonce = secrets.token_bytes(_NONCE)
-        return nonce + self._opened().encrypt(nonce, secret.encode(), about.encode())
+        nonce = secrets.token_bytes(_NONCE_BYTES)
+        return nonce + self._load_cipher().encrypt(nonce, secret.encode(), about.encode())
 
     def open(self, sealed: bytes, about: str) -> str:
         """The secret that was sealed for `about`."""
         try:
-            opened = self._opened().decrypt(sealed[:_NONCE], sealed[_NONCE:], about.encode())
+            plaintext = self._load_cipher().decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], about.encode())
         except InvalidTag:
             raise SecretUnreadable(
                 "A stored secret can't be read: the key is not the one it was sealed with. "
                 "Restore the key, or give the secret anew."
             ) from None
-        return opened.decode()
+        return plaintext.decode()
 
-    def _opened(self) -> AESGCM:
+    def _load_cipher(self) -> AESGCM:
         if self._cipher is None:
-            self._cipher = AESGCM(self._read() or self._make())
+            self._cipher = AESGCM(self._read_key() or self._create_key())
         return self._cipher
 
-    def _read(self) -> bytes | None:
+    def _read_key(self) -> bytes | None:
         try:
-            return _decoded(self._file.read_text("ascii").strip(), str(self._file))
+            return _decode_key(self._file.read_text("ascii").strip(), str(self._file))
         except FileNotFoundError:
             return None
         except (OSError, UnicodeDecodeError) as error:
             raise SetupError(f"{self._file} can't be read: {error}", code="bad_secret_key") from error
 
-    def _make(self) -> bytes:
+    def _create_key(self) -> bytes:
         """A new key, whole under its name or not at all; of two processes that make one, both use the first."""
         self._file.parent.mkdir(parents=True, exist_ok=True)
-        part = self._file.with_name(f".{FILE}.{secrets.token_hex(8)}")
+        temporary = self._file.with_name(f".{KEY_FILE}.{secrets.token_hex(8)}")
         try:
-            with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                file.write(base64.b64encode(secrets.token_bytes(_KEY)) + b"\n")
+            with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                file.write(base64.b64encode(secrets.token_bytes(_KEY_BYTES)) + b"\n")
                 file.flush()
                 os.fsync(file.fileno())
             try:
-                os.link(part, self._file)
+                os.link(temporary, self._file)
             except FileExistsError:
                 pass  # another was first
             else:
-                _sync(self._file.parent)
+                _fsync_folder(self._file.parent)
         finally:
-            part.unlink(missing_ok=True)
-        made = self._read()
-        assert made is not None
-        return made
+            temporary.unlink(missing_ok=True)
+        key = self._read_key()
+        assert key is not None
+        return key
 
 
-def _sync(folder: Path) -> None:
+def _fsync_folder(folder: Path) -> None:
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -92,11 +92,11 @@ def _sync(folder: Path) -> None:
         os.close(handle)
 
 
-def _decoded(text: str, where: str) -> bytes:
+def _decode_key(text: str, origin: str) -> bytes:
     try:
         key = base64.b64decode(text, validate=True)
     except ValueError:
         key = b""
-    if len(key) != _KEY:
-        raise SetupError(f"{where} is not a key: it takes 32 bytes in base64.", code="bad_secret_key")
+    if len(key) != _KEY_BYTES:
+        raise SetupError(f"{origin} is not a key: it takes 32 bytes in base64.", code="bad_secret_key")
     return key

@@ -26,10 +26,10 @@ from typing import Literal
 from uuid import UUID
 
 from gristmill.catalog import BaseId, ItemId
-from gristmill.jobs import Band, Work
+from gristmill.jobs import Priority, Work
 
 # What is marked for deletion must go, however long what is in the way stays there.
-FOR_EVER = 30_000
+UNLIMITED_ATTEMPTS = 30_000
 
 OnActive = Literal["reject", "skip", "after"]
 
@@ -113,7 +113,7 @@ class AnalyseAssets(Work):
     """Have the images of a version described that nobody has described yet, and make that searchable."""
 
     kind = "analyse_assets"
-    band = Band.BULK
+    priority = Priority.BULK
 
     item_id: ItemId
     version: int
@@ -132,15 +132,15 @@ class DeleteSubtree(Work):
     """Remove what was marked as deleting, with all that only it uses."""
 
     kind = "delete_subtree"
-    attempts = FOR_EVER
-    band = Band.INTERACTIVE
+    attempts = UNLIMITED_ATTEMPTS
+    priority = Priority.INTERACTIVE
 
     base_id: BaseId
     root_ids: tuple[ItemId, ...]
 
     def key(self) -> str:
         """One job per selection."""
-        return _selection(self.base_id, self.root_ids, "delete")
+        return _selection_key(self.base_id, self.root_ids, "delete")
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ class ReindexSubtree(Work):
 
     def key(self) -> str:
         """One job per selection."""
-        return _selection(self.base_id, self.root_ids, "reindex")
+        return _selection_key(self.base_id, self.root_ids, "reindex")
 
 
 @dataclass(frozen=True)
@@ -163,8 +163,8 @@ class DeleteBase(Work):
     """Remove a base that is marked as deleting, and everything in it."""
 
     kind = "delete_base"
-    attempts = FOR_EVER
-    band = Band.INTERACTIVE
+    attempts = UNLIMITED_ATTEMPTS
+    priority = Priority.INTERACTIVE
 
     base_id: BaseId
 
@@ -178,11 +178,11 @@ class DeleteBase(Work):
 
 
 @dataclass(frozen=True)
-class TidyBase(Work):
+class CompactBase(Work):
     """Bring a base's small segments together, and let go of what is gone."""
 
     kind = "tidy_base"
-    band = Band.BULK
+    priority = Priority.BULK
 
     base_id: BaseId
 
@@ -196,7 +196,7 @@ class DeliverEvents(Work):
     """Send a webhook the events that it has not been sent, one after the other. It keeps its own count of attempts."""
 
     kind = "deliver_events"
-    attempts = FOR_EVER
+    attempts = UNLIMITED_ATTEMPTS
 
     webhook_id: UUID
 
@@ -258,13 +258,13 @@ class Reconcile(Work):
 
 
 # Kinds that belong to no base: their lanes are their own.
-OF_NO_BASE = frozenset(
+KINDS_WITHOUT_BASE = frozenset(
     {DeliverEvents.kind, Reconcile.kind, CancelConversion.kind, SyncConnector.kind, SyncAccess.kind}
 )
 
 
-def _selection(base_id: BaseId, roots: Sequence[ItemId], what: str) -> str:
-    named = ",".join(sorted(str(root) for root in roots))
-    if len(named) > 1000:  # an index entry has room for some 2,700 bytes
-        named = hashlib.sha256(named.encode()).hexdigest()
-    return f"knowledge:{base_id}:{named}:{what}"
+def _selection_key(base_id: BaseId, roots: Sequence[ItemId], action: str) -> str:
+    ids = ",".join(sorted(str(root) for root in roots))
+    if len(ids) > 1000:  # an index entry has room for some 2,700 bytes
+        ids = hashlib.sha256(ids.encode()).hexdigest()
+    return f"knowledge:{base_id}:{ids}:{action}"

@@ -7,7 +7,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from tests.waiting import until
+from tests.waiting import wait_until
 
 
 async def make_base(http: httpx.AsyncClient, name: str = "notes", **more: Any) -> str:
@@ -16,18 +16,18 @@ async def make_base(http: httpx.AsyncClient, name: str = "notes", **more: Any) -
     return answer.json()["id"]
 
 
-async def add(http: httpx.AsyncClient, base: str, *items: dict[str, Any]) -> dict[str, Any]:
+async def add_items(http: httpx.AsyncClient, base: str, *items: dict[str, Any]) -> dict[str, Any]:
     answer = await http.post(f"/api/knowledge-bases/{base}/items", json={"items": list(items)})
     assert answer.status_code == 202, answer.text
     return answer.json()
 
 
-async def ended(http: httpx.AsyncClient, item_id: str) -> dict[str, Any]:
+async def wait_until_ended(http: httpx.AsyncClient, item_id: str) -> dict[str, Any]:
     async def look() -> dict[str, Any] | None:
         item = (await http.get(f"/api/knowledge-items/{item_id}")).json()
         return item if item["status"] in ("completed", "failed") else None
 
-    return await until(look)
+    return await wait_until(look)
 
 
 async def search(http: httpx.AsyncClient, base: str, query: str, **more: Any) -> list[dict[str, Any]]:
@@ -36,7 +36,7 @@ async def search(http: httpx.AsyncClient, base: str, query: str, **more: Any) ->
     return answer.json()["hits"]
 
 
-def refused(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
+def assert_problem(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
     assert answer.headers["content-type"] == "application/problem+json"
     problem = answer.json()
     assert (answer.status_code, problem["status"], problem["code"]) == (status, status, code), problem
@@ -47,7 +47,7 @@ def refused(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
 async def test_a_note_becomes_a_hit(http: httpx.AsyncClient) -> None:
     """S1-02, S1-03, S3-01, S4-63."""
     base = await make_base(http)
-    added = await add(
+    added = await add_items(
         http, base, {"type": "note", "title": "Mill", "content": "# Stones\n\nThe millstone grinds slowly."}
     )
     (item,) = added["created"]
@@ -57,7 +57,7 @@ async def test_a_note_becomes_a_hit(http: httpx.AsyncClient) -> None:
         0,
         None,
     )
-    item = await ended(http, item["id"])
+    item = await wait_until_ended(http, item["id"])
     assert (item["status"], item["phase"], item["progress"]) == ("completed", "completed", 100)
     assert (item["version"], item["chunkCount"], item["error"], item["warnings"]) == (1, 1, None, [])
     (hit,) = await search(http, base, "millstones")
@@ -74,14 +74,14 @@ async def test_a_note_becomes_a_hit(http: httpx.AsyncClient) -> None:
 
 async def test_a_chinese_word_of_two_characters_is_found(http: httpx.AsyncClient) -> None:
     base = await make_base(http)
-    added = await add(
+    added = await add_items(
         http,
         base,
         {"type": "note", "content": "我们的知识库不会丢失任何文档。"},
         {"type": "note", "content": "今天天气很好。"},
     )
     for item in added["created"]:
-        await ended(http, item["id"])
+        await wait_until_ended(http, item["id"])
     (hit,) = await search(http, base, "文档", mode="text")
     assert hit["itemId"] == added["created"][0]["id"]
 
@@ -95,9 +95,9 @@ async def test_files_are_read_from_disk_and_each_is_taken_or_refused_by_itself(
     (tmp_path / "binary.bin").write_bytes(b"\0\1\2")
     base = await make_base(http)
     names = ["good.md", "gone.md", "empty.txt", "binary.bin"]
-    added = await add(http, base, *({"type": "file", "path": str(tmp_path / name)} for name in names))
+    added = await add_items(http, base, *({"type": "file", "path": str(tmp_path / name)} for name in names))
     assert [(entry["index"], entry["error"]["code"]) for entry in added["failed"]] == [(1, "source_gone")]
-    good, empty, binary = [await ended(http, item["id"]) for item in added["created"]]
+    good, empty, binary = [await wait_until_ended(http, item["id"]) for item in added["created"]]
     assert (good["status"], good["source"]["path"]) == ("completed", str(tmp_path / "good.md"))
     assert (empty["status"], empty["warnings"], empty["chunkCount"]) == ("completed", ["empty"], 0)
     assert (binary["status"], binary["phase"], binary["error"]["code"]) == (
@@ -124,15 +124,15 @@ async def test_bad_requests_are_problem_documents_and_store_nothing(http: httpx.
         ([], ""),
     ]
     for body, field in bad:
-        problem = refused(await http.post(url, json=body), 422, "invalid_request")
+        problem = assert_problem(await http.post(url, json=body), 422, "invalid_request")
         assert problem["errors"][0]["field"] == field
-    refused(
+    assert_problem(
         await http.post(url, content=b"{not json", headers={"content-type": "application/json"}),
         422,
         "malformed_json",
     )
     surrogate = b'{"items": [{"type": "note", "content": "\\ud800"}]}'
-    refused(
+    assert_problem(
         await http.post(url, content=surrogate, headers={"content-type": "application/json"}),
         422,
         "invalid_request",
@@ -143,33 +143,33 @@ async def test_bad_requests_are_problem_documents_and_store_nothing(http: httpx.
 async def test_what_does_not_exist_is_not_found(http: httpx.AsyncClient) -> None:
     note = {"items": [{"type": "note", "content": "fine"}]}
     for unknown in (str(uuid4()), "not-an-id"):
-        refused(await http.get(f"/api/knowledge-bases/{unknown}"), 404, "base_not_found")
-        refused(await http.post(f"/api/knowledge-bases/{unknown}/items", json=note), 404, "base_not_found")
-        refused(
+        assert_problem(await http.get(f"/api/knowledge-bases/{unknown}"), 404, "base_not_found")
+        assert_problem(await http.post(f"/api/knowledge-bases/{unknown}/items", json=note), 404, "base_not_found")
+        assert_problem(
             await http.post(f"/api/knowledge-bases/{unknown}/search", json={"query": "x"}),
             404,
             "base_not_found",
         )
-        refused(await http.get(f"/api/knowledge-items/{unknown}"), 404, "item_not_found")
-    refused(await http.get("/api/nothing"), 404, "no_such_route")
-    refused(await http.delete("/api/knowledge-bases"), 405, "method_not_allowed")
+        assert_problem(await http.get(f"/api/knowledge-items/{unknown}"), 404, "item_not_found")
+    assert_problem(await http.get("/api/nothing"), 404, "no_such_route")
+    assert_problem(await http.delete("/api/knowledge-bases"), 405, "method_not_allowed")
 
 
 @pytest.mark.parametrize("name", ["notes", "Notes", " NOTES "])
 async def test_a_name_is_taken_once_whatever_its_case(http: httpx.AsyncClient, name: str) -> None:
     await make_base(http, "notes")
-    refused(await http.post("/api/knowledge-bases", json={"name": name}), 409, "base_name_taken")
+    assert_problem(await http.post("/api/knowledge-bases", json={"name": name}), 409, "base_name_taken")
     assert len((await http.get("/api/knowledge-bases")).json()["items"]) == 1
 
 
 @pytest.mark.parametrize("name", ["", "   ", "a\nb", "x" * 201, 7, None])
 async def test_a_name_must_be_one_line_of_text(http: httpx.AsyncClient, name: Any) -> None:
-    refused(await http.post("/api/knowledge-bases", json={"name": name}), 422, "invalid_request")
+    assert_problem(await http.post("/api/knowledge-bases", json={"name": name}), 422, "invalid_request")
 
 
 async def test_an_unknown_embedder_is_refused_with_the_known_ones(http: httpx.AsyncClient) -> None:
     answer = await http.post("/api/knowledge-bases", json={"name": "n", "embedder": "none"})
-    assert "granite-30m-en" in refused(answer, 422, "unknown_embedder")["detail"]
+    assert "granite-30m-en" in assert_problem(answer, 422, "unknown_embedder")["detail"]
 
 
 async def test_a_body_that_is_too_large_is_refused_however_it_is_sent(http: httpx.AsyncClient) -> None:
@@ -182,14 +182,14 @@ async def test_a_body_that_is_too_large_is_refused_however_it_is_sent(http: http
         for start in range(0, len(large), 1 << 20):
             yield large[start : start + (1 << 20)]
 
-    refused(await http.post(url, content=large, headers=json_type), 413, "request_too_large")
-    refused(await http.post(url, content=in_pieces(), headers=json_type), 413, "request_too_large")
+    assert_problem(await http.post(url, content=large, headers=json_type), 413, "request_too_large")
+    assert_problem(await http.post(url, content=in_pieces(), headers=json_type), 413, "request_too_large")
     assert (await http.get(url)).json()["items"] == []
 
 
 async def test_lists_are_paged(http: httpx.AsyncClient) -> None:
     base = await make_base(http)
-    await add(http, base, *({"type": "note", "content": f"note {n}"} for n in range(7)))
+    await add_items(http, base, *({"type": "note", "content": f"note {n}"} for n in range(7)))
     titles: list[str] = []
     cursor: str | None = None
     while True:
@@ -203,28 +203,28 @@ async def test_lists_are_paged(http: httpx.AsyncClient) -> None:
         if (cursor := page["nextCursor"]) is None:
             break
     assert titles == [f"note {n}" for n in range(7)]
-    refused(
+    assert_problem(
         await http.get(f"/api/knowledge-bases/{base}/items", params={"cursor": "x"}), 422, "invalid_request"
     )
-    refused(await http.get(f"/api/knowledge-bases/{base}/items", params={"limit": 0}), 422, "invalid_request")
+    assert_problem(await http.get(f"/api/knowledge-bases/{base}/items", params={"limit": 0}), 422, "invalid_request")
 
 
 async def test_adding_nothing_is_no_mistake(http: httpx.AsyncClient) -> None:
     """S0-22."""
-    added = await add(http, await make_base(http))
+    added = await add_items(http, await make_base(http))
     assert {**added, "correlationId": ""} == {"created": [], "skipped": [], "failed": [], "correlationId": ""}
 
 
 async def test_events_are_read_by_a_cursor_and_filtered(http: httpx.AsyncClient) -> None:
     """S3-14, S3-21: by type and base; an unknown type is told; at the end the cursor stays."""
     base, other = await make_base(http), await make_base(http, "other")
-    added = await add(http, base, {"type": "note", "title": "Stones", "content": "rye"})
+    added = await add_items(http, base, {"type": "note", "title": "Stones", "content": "rye"})
 
     async def ready() -> bool:
         found = await http.get("/api/events", params={"types": "KnowledgeSpaceAllDocumentsIngested"})
         return bool(found.json()["items"])
 
-    await until(ready)
+    await wait_until(ready)
     page = (await http.get("/api/events", params={"baseId": base, "limit": 2})).json()
     assert [event["type"] for event in page["items"]] == ["BaseCreated", "DocumentUploadCompleted"]
     rest = (await http.get("/api/events", params={"baseId": base, "after": page["nextCursor"]})).json()
@@ -234,26 +234,26 @@ async def test_events_are_read_by_a_cursor_and_filtered(http: httpx.AsyncClient)
     assert end == {"items": [], "nextCursor": rest["nextCursor"], "titles": {}}
     others = (await http.get("/api/events", params={"baseId": other})).json()["items"]
     assert [event["data"]["name"] for event in others] == ["other"]
-    refused(await http.get("/api/events", params={"types": "Nothing"}), 422, "event_unknown")
-    refused(await http.get("/api/events", params={"after": -1}), 422, "invalid_request")
+    assert_problem(await http.get("/api/events", params={"types": "Nothing"}), 422, "event_unknown")
+    assert_problem(await http.get("/api/events", params={"after": -1}), 422, "invalid_request")
 
 
 async def test_a_base_tells_its_items_by_status_and_its_queue(http: httpx.AsyncClient) -> None:
     base = await make_base(http)
-    (item,) = (await add(http, base, {"type": "note", "content": "one"}))["created"]
-    await ended(http, item["id"])
+    (item,) = (await add_items(http, base, {"type": "note", "content": "one"}))["created"]
+    await wait_until_ended(http, item["id"])
     assert (await http.get(f"/api/knowledge-bases/{base}")).json()["itemCounts"] == {"completed": 1}
 
     async def idle() -> bool:
         queue = (await http.get(f"/api/knowledge-bases/{base}/queue")).json()
         return (queue["queueSize"], queue["processingCount"], queue["etaSeconds"]) == (0, 0, 0)
 
-    await until(idle)
+    await wait_until(idle)
 
 
 async def test_a_title_is_never_empty(http: httpx.AsyncClient) -> None:
     base = await make_base(http)
-    added = await add(
+    added = await add_items(
         http, base, {"type": "note", "content": "\u200b\nsecond line"}, {"type": "note", "content": "# Head"}
     )
     assert [item["title"] for item in added["created"]] == ["Note", "Head"]
@@ -276,7 +276,7 @@ async def test_the_promises_hold(http: httpx.AsyncClient) -> None:
 async def test_other_sites_pages_are_kept_out(
     http: httpx.AsyncClient, headers: dict[str, str], code: str
 ) -> None:
-    refused(await http.post("/api/knowledge-bases", json={"name": "n"}, headers=headers), 403, code)
+    assert_problem(await http.post("/api/knowledge-bases", json={"name": "n"}, headers=headers), 403, code)
     assert (await http.get("/api/knowledge-bases")).json()["items"] == []
 
 

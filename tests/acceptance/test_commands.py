@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gristmill.cli.main import cli
-from tests.process import command, environment, served
+from tests.process import run_command, environment, run_serve
 
 
 @pytest.fixture
@@ -19,60 +19,60 @@ def env(data_dir: Path, cache_dir: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def quick(data_dir: Path, cache_dir: Path, database_url: str) -> dict[str, str]:
+def shared_db_env(data_dir: Path, cache_dir: Path, database_url: str) -> dict[str, str]:
     """On the run's own server, for what is not about the embedded one."""
     return environment(data_dir, cache_dir, database_url=database_url)
 
 
-def postgres_of(data_dir: Path) -> list[int]:
-    found: list[int] = []
+def postgres_pids(data_dir: Path) -> list[int]:
+    pids: list[int] = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.NoSuchProcess):
             if process.name() == "postgres" and any(str(data_dir) in part for part in process.cmdline()):
-                found.append(process.pid)
-    return found
+                pids.append(process.pid)
+    return pids
 
 
 def test_a_note_is_added_and_found_without_a_server_and_nothing_is_left_running(
     env: dict[str, str], tmp_path: Path, data_dir: Path
 ) -> None:
     note = "The miller keeps the wheel turning through the night."
-    added = command(env, "add", "notes", "--note", note, "--wait")
+    added = run_command(env, "add", "notes", "--note", note, "--wait")
     assert added.returncode == 0, added.stderr
     assert "1 of 1 searchable in notes." in added.stdout
-    found = command(env, "search", "notes", "who works while others sleep?", "--json")
+    found = run_command(env, "search", "notes", "who works while others sleep?", "--json")
     assert found.returncode == 0, found.stderr
     assert json.loads(found.stdout)["hits"][0]["text"] == note
-    assert "notes" in command(env, "status").stdout
-    assert postgres_of(data_dir) == []
+    assert "notes" in run_command(env, "status").stdout
+    assert postgres_pids(data_dir) == []
 
 
 def test_commands_use_the_server_when_one_runs(env: dict[str, str], tmp_path: Path, data_dir: Path) -> None:
     (tmp_path / "wheat.md").write_text("# Wheat\n\nWheat is ground into flour between two stones.")
-    with served(env, log=tmp_path / "log") as server:
-        added = command(env, "add", "grain", str(tmp_path / "wheat.md"), "--wait")
+    with run_serve(env, log=tmp_path / "log") as server:
+        added = run_command(env, "add", "grain", str(tmp_path / "wheat.md"), "--wait")
         assert added.returncode == 0, added.stderr
-        found = command(env, "search", "grain", "flour")
+        found = run_command(env, "search", "grain", "flour")
         assert "wheat.md" in found.stdout
         assert "Wheat is ground" in found.stdout
-        doctor = command(env, "doctor")
+        doctor = run_command(env, "doctor")
         assert doctor.returncode == 0, doctor.stdout + doctor.stderr
         assert f"running at {server.url}" in doctor.stdout
-        second = command(env, "serve", "--port", "0")
+        second = run_command(env, "serve", "--port", "0")
         assert second.returncode == 2
         assert "already served" in second.stderr
         assert server.stop(signal.SIGINT) == 0
-    assert postgres_of(data_dir) == []
+    assert postgres_pids(data_dir) == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_serve_stops_cleanly_and_leaves_no_postgres(
     env: dict[str, str], tmp_path: Path, data_dir: Path, number: signal.Signals
 ) -> None:
-    with served(env, log=tmp_path / "log") as server:
-        assert postgres_of(data_dir) != []
+    with run_serve(env, log=tmp_path / "log") as server:
+        assert postgres_pids(data_dir) != []
         assert server.stop(number) == 0
-    assert postgres_of(data_dir) == []
+    assert postgres_pids(data_dir) == []
     assert "Traceback" not in (tmp_path / "log").read_text()
 
 
@@ -85,17 +85,17 @@ def test_mistakes_are_one_line_and_an_exit_code(quick: dict[str, str], tmp_path:
         (["serve", "--data-dir", "/dev/null/x"], 2, "can't be written"),
         (["add", "notes", "ftp://example.com/a"], 1, "not an http or https address"),
     ]:
-        run = command(quick, *arguments)
+        run = run_command(quick, *arguments)
         assert run.returncode == exit_code, (arguments, run.stdout, run.stderr)
         assert told in run.stdout + run.stderr
         assert "Traceback" not in run.stderr
-    misspelt = command({**quick, "GRISTMILL_PROT": "1"}, "status")
+    misspelt = run_command({**quick, "GRISTMILL_PROT": "1"}, "status")
     assert (misspelt.returncode, "GRISTMILL_PORT" in misspelt.stderr) == (2, True)
 
 
 def test_a_file_that_cannot_be_read_fails_the_add(quick: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "picture.md").write_bytes(b"\0\0\0")
-    run = command(quick, "add", "notes", str(tmp_path / "picture.md"), "--wait")
+    run = run_command(quick, "add", "notes", str(tmp_path / "picture.md"), "--wait")
     assert run.returncode == 1
     assert "unsupported_type" in run.stdout
 
@@ -103,9 +103,9 @@ def test_a_file_that_cannot_be_read_fails_the_add(quick: dict[str, str], tmp_pat
 def test_a_port_that_is_taken_is_told_at_once(
     env: dict[str, str], tmp_path: Path, data_dir: Path, cache_dir: Path
 ) -> None:
-    with served(env, log=tmp_path / "log") as server:
+    with run_serve(env, log=tmp_path / "log") as server:
         port = server.url.rpartition(":")[2]
-        other = command(environment(data_dir.parent / "other", cache_dir), "serve", "--port", port)
+        other = run_command(environment(data_dir.parent / "other", cache_dir), "serve", "--port", port)
         assert (other.returncode, "can't be bound" in other.stderr) == (2, True)
         server.stop()
 

@@ -6,8 +6,8 @@ from uuid import uuid4
 import httpx
 
 from gristmill import app, faults
-from tests.acceptance.test_api import add, ended, make_base, refused, search
-from tests.waiting import until
+from tests.acceptance.test_api import add_items, wait_until_ended, make_base, assert_problem, search
+from tests.waiting import wait_until
 
 
 async def test_a_dead_job_is_visible_and_can_be_retried_once_the_cause_is_gone(
@@ -17,8 +17,8 @@ async def test_a_dead_job_is_visible_and_can_be_retried_once_the_cause_is_gone(
     path = tmp_path / "a.md"
     path.write_bytes(b"\0\0")
     base = await make_base(http)
-    (item,) = (await add(http, base, {"type": "file", "path": str(path)}))["created"]
-    assert (await ended(http, item["id"]))["status"] == "failed"
+    (item,) = (await add_items(http, base, {"type": "file", "path": str(path)}))["created"]
+    assert (await wait_until_ended(http, item["id"]))["status"] == "failed"
     (job,) = (await http.get("/api/jobs", params={"state": "dead", "baseId": base})).json()["items"]
     assert (job["kind"], job["subject"], job["attempt"]) == ("index_document", item["id"], 1)
     assert [error["code"] for error in job["errors"]] == ["unsupported_type"]
@@ -29,15 +29,15 @@ async def test_a_dead_job_is_visible_and_can_be_retried_once_the_cause_is_gone(
     async def completed() -> bool:
         return (await http.get(f"/api/knowledge-items/{item['id']}")).json()["status"] == "completed"
 
-    await until(completed)
+    await wait_until(completed)
     assert len(await search(http, base, "barley")) == 1
 
     async def done() -> bool:
         return (await http.get(f"/api/jobs/{job['id']}")).json()["state"] == "done"
 
-    await until(done)
-    refused(await http.post(f"/api/jobs/{job['id']}/retry"), 409, "job_not_dead")
-    refused(await http.post(f"/api/jobs/{job['id']}/cancel"), 409, "job_not_active")
+    await wait_until(done)
+    assert_problem(await http.post(f"/api/jobs/{job['id']}/retry"), 409, "job_not_dead")
+    assert_problem(await http.post(f"/api/jobs/{job['id']}/cancel"), 409, "job_not_active")
 
 
 async def test_a_cancelled_job_leaves_its_item_failed_not_stuck(
@@ -47,7 +47,7 @@ async def test_a_cancelled_job_leaves_its_item_failed_not_stuck(
     base = await make_base(http)
     async with mill.db.connection() as tx:
         await tx.execute("insert into lane (lane, paused) values (%s, true)", [base])
-    (waiting,) = (await add(http, base, {"type": "note", "content": "one"}))["created"]
+    (waiting,) = (await add_items(http, base, {"type": "note", "content": "one"}))["created"]
     (job,) = (await http.get("/api/jobs", params={"itemId": waiting["id"]})).json()["items"]
     cancelled = (await http.post(f"/api/jobs/{job['id']}/cancel")).json()
     assert (cancelled["state"], cancelled["band"], cancelled["maxAttempts"]) == (
@@ -55,20 +55,20 @@ async def test_a_cancelled_job_leaves_its_item_failed_not_stuck(
         "interactive",
         10,
     )
-    assert (await ended(http, waiting["id"]))["error"]["code"] == "cancelled"
+    assert (await wait_until_ended(http, waiting["id"]))["error"]["code"] == "cancelled"
 
     other = await make_base(http, "other")
     with faults.watch("index.embedded", hold=True) as held:
-        (running,) = (await add(http, other, {"type": "note", "content": "two"}))["created"]
+        (running,) = (await add_items(http, other, {"type": "note", "content": "two"}))["created"]
         await held.passed.wait()
         (job,) = (await http.get("/api/jobs", params={"itemId": running["id"]})).json()["items"]
         assert (await http.post(f"/api/jobs/{job['id']}/cancel")).json()["state"] == "running"
-        assert (await ended(http, running["id"]))["error"]["code"] == "cancelled"
+        assert (await wait_until_ended(http, running["id"]))["error"]["code"] == "cancelled"
 
     async def stopped() -> bool:
         return (await http.get(f"/api/jobs/{job['id']}")).json()["state"] in ("cancelled", "done")
 
-    await until(stopped)
+    await wait_until(stopped)
     assert (await http.get(f"/api/knowledge-items/{running['id']}")).json()["status"] == "failed"
     assert await search(http, other, "two") == []
     assert (await http.get("/api/health/invariants")).json() == {"violations": []}
@@ -76,7 +76,7 @@ async def test_a_cancelled_job_leaves_its_item_failed_not_stuck(
 
 async def test_a_job_that_is_not_there_is_not_found(http: httpx.AsyncClient) -> None:
     for unknown in (str(uuid4()), "x"):
-        refused(await http.get(f"/api/jobs/{unknown}"), 404, "job_not_found")
-        refused(await http.post(f"/api/jobs/{unknown}/retry"), 404, "job_not_found")
-        refused(await http.post(f"/api/jobs/{unknown}/cancel"), 404, "job_not_found")
-    refused(await http.get("/api/jobs", params={"state": "stuck"}), 422, "invalid_request")
+        assert_problem(await http.get(f"/api/jobs/{unknown}"), 404, "job_not_found")
+        assert_problem(await http.post(f"/api/jobs/{unknown}/retry"), 404, "job_not_found")
+        assert_problem(await http.post(f"/api/jobs/{unknown}/cancel"), 404, "job_not_found")
+    assert_problem(await http.get("/api/jobs", params={"state": "stuck"}), 422, "invalid_request")

@@ -21,20 +21,20 @@ WITHOUT = {
 }
 
 
-def leaves(name: str, command: Any) -> dict[str, Any]:
+def leaf_commands(name: str, command: Any) -> dict[str, Any]:
     """Every command that does something, by what is typed."""
-    below = getattr(command, "commands", None)
-    if below is None:
+    subcommands = getattr(command, "commands", None)
+    if subcommands is None:
         return {name: command}
     return {
-        typed: one
-        for word, part in below.items()
-        for typed, one in leaves(f"{name} {word}".strip(), part).items()
+        typed: leaf
+        for word, part in subcommands.items()
+        for typed, leaf in leaf_commands(f"{name} {word}".strip(), part).items()
     }
 
 
 def test_every_command_takes_json_or_has_a_reason_not_to() -> None:
-    found = leaves("", cast(Any, typer.main.get_command(cli)))
+    found = leaf_commands("", cast(Any, typer.main.get_command(cli)))
     assert len(found) >= 17
     without = {
         name for name, command in found.items() if not any("--json" in one.opts for one in command.params)
@@ -42,7 +42,7 @@ def test_every_command_takes_json_or_has_a_reason_not_to() -> None:
     assert without == set(WITHOUT)
 
 
-class Typed:
+class JsonCli:
     """Commands, typed in this process."""
 
     def __init__(self, env: dict[str, str]) -> None:
@@ -55,12 +55,12 @@ class Typed:
 
 
 @pytest.fixture
-def typed(data_dir: Path, cache_dir: Path, database_url: str, monkeypatch: pytest.MonkeyPatch) -> Typed:
+def run_json(data_dir: Path, cache_dir: Path, database_url: str, monkeypatch: pytest.MonkeyPatch) -> JsonCli:
     env = environment(data_dir, cache_dir, database_url=database_url)
-    return Typed({name: value for name, value in env.items() if name.startswith("GRISTMILL_")})
+    return JsonCli({name: value for name, value in env.items() if name.startswith("GRISTMILL_")})
 
 
-def test_what_commands_print_as_json_is_one_document_and_nothing_else(typed: Typed, tmp_path: Path) -> None:
+def test_what_commands_print_as_json_is_one_document_and_nothing_else(typed: JsonCli, tmp_path: Path) -> None:
     added = typed("add", "notes", "--note", "The wheel turns.", "--wait")
     assert [item["status"] for item in added["ended"]] == ["completed"]
     refused = typed("add", "notes", str(tmp_path / "nothing-there"), code=1)

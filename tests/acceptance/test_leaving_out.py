@@ -6,10 +6,10 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.acceptance.test_api import add, ended, make_base, refused
-from tests.acceptance.test_tree import healthy, titles
-from tests.process import command, environment
-from tests.waiting import until
+from tests.acceptance.test_api import add_items, wait_until_ended, make_base, assert_problem
+from tests.acceptance.test_tree import assert_healthy, item_titles
+from tests.process import run_command, environment
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -30,24 +30,24 @@ def docs(tmp_path: Path) -> Path:
     return top
 
 
-async def files(http: httpx.AsyncClient, base: str) -> list[str]:
-    return await titles(http, base, parentId="*", type="file")
+async def file_titles(http: httpx.AsyncClient, base: str) -> list[str]:
+    return await item_titles(http, base, parentId="*", type="file")
 
 
-async def added(http: httpx.AsyncClient, base: str, path: Path, **more: Any) -> dict[str, Any]:
-    (root,) = (await add(http, base, {"type": "directory", "path": str(path), **more}))["created"]
-    return await ended(http, root["id"])
+async def add_folder(http: httpx.AsyncClient, base: str, path: Path, **more: Any) -> dict[str, Any]:
+    (root,) = (await add_items(http, base, {"type": "directory", "path": str(path), **more}))["created"]
+    return await wait_until_ended(http, root["id"])
 
 
 async def test_a_base_and_a_folder_say_what_is_left_out(http: httpx.AsyncClient, docs: Path) -> None:
     """S4-57: ignore patterns per base and per item, at any depth, each from its own top."""
     base = await make_base(http, settings={"ignore": ["*.log", "/drafts/"]})
-    root = await added(http, base, docs, ignore=["c.*"])
-    assert await files(http, base) == ["a.md", "d.md"]
+    root = await add_folder(http, base, docs, ignore=["c.*"])
+    assert await file_titles(http, base) == ["a.md", "d.md"]
     assert root["source"] == {"path": str(docs), "ignore": ["c.*"]}
-    await added(http, base, docs / "deep", ignore=["!run.log"])
-    assert await files(http, base) == ["a.md", "c.md", "d.md", "run.log"]
-    await healthy(http)
+    await add_folder(http, base, docs / "deep", ignore=["!run.log"])
+    assert await file_titles(http, base) == ["a.md", "c.md", "d.md", "run.log"]
+    await assert_healthy(http)
 
 
 async def test_a_change_takes_effect_when_the_folder_is_listed_again(
@@ -55,21 +55,21 @@ async def test_a_change_takes_effect_when_the_folder_is_listed_again(
 ) -> None:
     """S4-10: queued work is not disturbed, what is searchable stays so until then."""
     base = await make_base(http)
-    root = await added(http, base, docs)
+    root = await add_folder(http, base, docs)
     whole = ["a.md", "b.md", "c.md", "d.md", "run.log", "run.log"]
-    assert await files(http, base) == whole
+    assert await file_titles(http, base) == whole
     url = f"/api/knowledge-bases/{base}"
     changed = await http.patch(url, json={"settings": {"ignore": ["drafts/"]}})
     assert changed.json()["settings"] == {"ignore": ["drafts/"], "includeHidden": False, "assetReuse": "any"}
     changed = await http.patch(url, json={"settings": {"includeHidden": True}})
     assert changed.json()["settings"] == {"ignore": ["drafts/"], "includeHidden": True, "assetReuse": "any"}
-    assert await files(http, base) == whole
+    assert await file_titles(http, base) == whole
     assert (await http.post(f"/api/knowledge-items/{root['id']}/reprocess")).status_code == 202
 
     async def follows() -> bool:
-        return await files(http, base) == [".plan.md", "a.md", "c.md", "run.log", "run.log"]
+        return await file_titles(http, base) == [".plan.md", "a.md", "c.md", "run.log", "run.log"]
 
-    await until(follows)
+    await wait_until(follows)
     again = await http.post(
         f"{url}/items",
         json={
@@ -80,11 +80,11 @@ async def test_a_change_takes_effect_when_the_folder_is_listed_again(
     assert again.json()["created"][0]["id"] == root["id"]
 
     async def follows_again() -> bool:
-        return await files(http, base) == [".plan.md", "a.md", "c.md"]
+        return await file_titles(http, base) == [".plan.md", "a.md", "c.md"]
 
-    await until(follows_again)
-    await ended(http, root["id"])
-    await healthy(http)
+    await wait_until(follows_again)
+    await wait_until_ended(http, root["id"])
+    await assert_healthy(http)
 
 
 @pytest.mark.parametrize(
@@ -105,19 +105,19 @@ async def test_a_pattern_that_is_none_is_refused_with_its_field(
         ),
     ):
         answer = await http.request(method, f"/api/knowledge-bases{url}", json=body)
-        problem = refused(answer, 422, "invalid_request")
+        problem = assert_problem(answer, 422, "invalid_request")
         assert [error["field"] for error in problem["errors"]] == [field]
-    assert await titles(http, base) == []
+    assert await item_titles(http, base) == []
 
 
 def test_the_command_leaves_out_what_it_is_told(
     docs: Path, data_dir: Path, cache_dir: Path, database_url: str
 ) -> None:
     env = environment(data_dir, cache_dir, database_url=database_url)
-    done = command(env, "add", "notes", str(docs), "--ignore", "*.log", "--ignore", "drafts/", "--wait")
+    done = run_command(env, "add", "notes", str(docs), "--ignore", "*.log", "--ignore", "drafts/", "--wait")
     assert done.returncode == 0, done.stderr
     assert "2 of 2 searchable in notes." in done.stdout
-    none = command(env, "add", "notes", "--note", "rye", "--ignore", "*.log")
+    none = run_command(env, "add", "notes", "--note", "rye", "--ignore", "*.log")
     assert (none.returncode, "nothing_to_ignore" in none.stderr) == (1, True)
 
 
@@ -126,6 +126,6 @@ def test_the_command_tells_what_was_left_out(
 ) -> None:
     (docs / "loop").symlink_to(docs)
     env = environment(data_dir, cache_dir, database_url=database_url)
-    done = command(env, "add", "notes", str(docs), "--wait")
+    done = run_command(env, "add", "notes", str(docs), "--wait")
     assert done.returncode == 0, done.stderr
     assert "left out of docs: 1 linked_folder" in done.stdout

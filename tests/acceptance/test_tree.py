@@ -8,9 +8,9 @@ import pytest
 
 from gristmill import app
 from gristmill.settings import Settings
-from tests.acceptance.test_api import add, ended, make_base, refused, search
+from tests.acceptance.test_api import add_items, wait_until_ended, make_base, assert_problem, search
 from tests.embedding.hashed import HashedEmbedder
-from tests.waiting import until
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -26,21 +26,21 @@ def folder(tmp_path: Path) -> Path:
     return top
 
 
-async def job_done(http: httpx.AsyncClient, job_id: str) -> dict[str, Any]:
+async def wait_for_job(http: httpx.AsyncClient, job_id: str) -> dict[str, Any]:
     async def look() -> dict[str, Any] | None:
         job = (await http.get(f"/api/jobs/{job_id}")).json()
         return job if job["state"] in ("done", "dead", "cancelled") else None
 
-    return await until(look)
+    return await wait_until(look)
 
 
-async def titles(http: httpx.AsyncClient, base: str, **more: Any) -> list[str]:
+async def item_titles(http: httpx.AsyncClient, base: str, **more: Any) -> list[str]:
     answer = await http.get(f"/api/knowledge-bases/{base}/items", params={"limit": 500, **more})
     assert answer.status_code == 200, answer.text
     return sorted(item["title"] for item in answer.json()["items"])
 
 
-async def healthy(http: httpx.AsyncClient) -> None:
+async def assert_healthy(http: httpx.AsyncClient) -> None:
     assert (await http.get("/api/health/invariants")).json() == {"violations": []}
 
 
@@ -49,15 +49,15 @@ async def test_a_folder_becomes_a_tree_and_a_bad_file_costs_only_itself(
 ) -> None:
     """S1-09, S4-31, S4-57, C9, C10."""
     base = await make_base(http)
-    (root,) = (await add(http, base, {"type": "directory", "path": str(folder)}))["created"]
+    (root,) = (await add_items(http, base, {"type": "directory", "path": str(folder)}))["created"]
     assert root["status"] == "preparing"
-    root = await ended(http, root["id"])
+    root = await wait_until_ended(http, root["id"])
     assert (root["status"], root["warnings"]) == ("completed", ["some_failed"])
-    assert await titles(http, base) == ["docs"]
-    assert await titles(http, base, parentId=root["id"]) == ["broken.bin", "deep", "intro.md"]
-    assert await titles(http, base, parentId="*", status="failed") == ["broken.bin"]
+    assert await item_titles(http, base) == ["docs"]
+    assert await item_titles(http, base, parentId=root["id"]) == ["broken.bin", "deep", "intro.md"]
+    assert await item_titles(http, base, parentId="*", status="failed") == ["broken.bin"]
     assert {hit["title"] for hit in await search(http, base, "grain", mode="text")} == {"a.md", "b.md"}
-    await healthy(http)
+    await assert_healthy(http)
 
 
 async def test_deleting_a_folder_hides_it_at_once_and_leaves_nothing(
@@ -65,42 +65,42 @@ async def test_deleting_a_folder_hides_it_at_once_and_leaves_nothing(
 ) -> None:
     """S0-28, S0-32, S1-04, S1-12, promise 3."""
     base = await make_base(http)
-    (root,) = (await add(http, base, {"type": "directory", "path": str(folder)}))["created"]
-    await ended(http, root["id"])
+    (root,) = (await add_items(http, base, {"type": "directory", "path": str(folder)}))["created"]
+    await wait_until_ended(http, root["id"])
     gone = await http.delete(f"/api/knowledge-items/{root['id']}")
     assert gone.status_code == 202
     assert gone.json()["rootIds"] == [root["id"]]
-    assert await titles(http, base, parentId="*") == []
+    assert await item_titles(http, base, parentId="*") == []
     assert await search(http, base, "grain") == []
-    refused(await http.get(f"/api/knowledge-items/{root['id']}"), 404, "item_not_found")
-    receipt = (await job_done(http, gone.json()["jobId"]))["result"]
+    assert_problem(await http.get(f"/api/knowledge-items/{root['id']}"), 404, "item_not_found")
+    receipt = (await wait_for_job(http, gone.json()["jobId"]))["result"]
     assert receipt == {"items": 6, "chunks": 3, "contents": 3, "blobs": 0}
-    assert await titles(http, base, parentId="*", includeDeleting=True) == []
-    await healthy(http)
+    assert await item_titles(http, base, parentId="*", includeDeleting=True) == []
+    await assert_healthy(http)
 
 
 async def test_reindexing_a_folder_follows_its_source(http: httpx.AsyncClient, folder: Path) -> None:
     """S0-38, S0-44, C5b: what is still there answers throughout, what is gone goes, what is new comes."""
     base = await make_base(http)
-    (root,) = (await add(http, base, {"type": "directory", "path": str(folder)}))["created"]
-    await ended(http, root["id"])
+    (root,) = (await add_items(http, base, {"type": "directory", "path": str(folder)}))["created"]
+    await wait_until_ended(http, root["id"])
     (folder / "deep/a.md").write_text("Gamma grain.")
     (folder / "deep/b.md").unlink()
     (folder / "new.md").write_text("Delta grain.")
     asked = await http.post(f"/api/knowledge-bases/{base}/items/reindex", json={"itemIds": [root["id"]]})
     assert asked.status_code == 202, asked.text
-    assert (await job_done(http, asked.json()["jobId"]))["state"] == "done"
-    assert (await ended(http, root["id"]))["status"] == "completed"
+    assert (await wait_for_job(http, asked.json()["jobId"]))["state"] == "done"
+    assert (await wait_until_ended(http, root["id"]))["status"] == "completed"
 
     async def settled() -> bool:
-        return await titles(http, base, parentId="*", includeDeleting=True) == [
+        return await item_titles(http, base, parentId="*", includeDeleting=True) == [
             "a.md", "broken.bin", "deep", "docs", "intro.md", "new.md",
         ]  # fmt: skip
 
-    await until(settled)
+    await wait_until(settled)
     found = {hit["text"] for hit in await search(http, base, "grain", mode="text")}
     assert found == {"Gamma grain.", "Delta grain."}
-    await healthy(http)
+    await assert_healthy(http)
 
 
 async def test_a_failed_rebuild_keeps_the_old_version_answering_and_says_so(
@@ -110,18 +110,18 @@ async def test_a_failed_rebuild_keeps_the_old_version_answering_and_says_so(
     path = tmp_path / "a.md"
     path.write_text("Old rye.")
     base = await make_base(http)
-    (item,) = (await add(http, base, {"type": "file", "path": str(path)}))["created"]
-    await ended(http, item["id"])
+    (item,) = (await add_items(http, base, {"type": "file", "path": str(path)}))["created"]
+    await wait_until_ended(http, item["id"])
     path.write_bytes(b"\0\0\0")
     again = await http.post(f"/api/knowledge-items/{item['id']}/reprocess")
-    await job_done(http, again.json()["jobId"])
-    item = await ended(http, item["id"])
+    await wait_for_job(http, again.json()["jobId"])
+    item = await wait_until_ended(http, item["id"])
     assert (item["status"], item["error"]["code"], item["version"]) == ("failed", "unsupported_type", 1)
     assert [hit["text"] for hit in await search(http, base, "rye")] == ["Old rye."]
     path.unlink()
-    refused(await http.post(f"/api/knowledge-items/{item['id']}/reprocess"), 409, "source_unavailable")
+    assert_problem(await http.post(f"/api/knowledge-items/{item['id']}/reprocess"), 409, "source_unavailable")
     assert [hit["text"] for hit in await search(http, base, "rye")] == ["Old rye."]
-    await healthy(http)
+    await assert_healthy(http)
 
 
 @pytest.mark.parametrize(
@@ -131,16 +131,16 @@ async def test_the_same_thing_again_is_renamed_skipped_or_replaced(
     http: httpx.AsyncClient, on_conflict: str, expected: list[str]
 ) -> None:
     base = await make_base(http)
-    (old,) = (await add(http, base, {"type": "note", "title": "n", "content": "old barley"}))["created"]
-    await ended(http, old["id"])
+    (old,) = (await add_items(http, base, {"type": "note", "title": "n", "content": "old barley"}))["created"]
+    await wait_until_ended(http, old["id"])
     notes = [{"type": "note", "title": "n", "content": f"new barley {n}"} for n in (1, 2)]
     answer = await http.post(
         f"/api/knowledge-bases/{base}/items", json={"items": notes, "onConflict": on_conflict}
     )
     added = answer.json()
     for item in added["created"]:
-        await ended(http, item["id"])
-    assert await titles(http, base) == expected
+        await wait_until_ended(http, item["id"])
+    assert await item_titles(http, base) == expected
     texts = {hit["text"] for hit in await search(http, base, "barley", mode="text")}
     match on_conflict:
         case "rename":
@@ -151,7 +151,7 @@ async def test_the_same_thing_again_is_renamed_skipped_or_replaced(
         case _:
             assert texts == {"new barley 2"}
             assert [item["id"] for item in added["created"]] == [old["id"]]
-    await healthy(http)
+    await assert_healthy(http)
 
 
 async def test_uploads_are_stored_once_and_leave_with_their_last_item(http: httpx.AsyncClient) -> None:
@@ -163,15 +163,15 @@ async def test_uploads_are_stored_once_and_leave_with_their_last_item(http: http
     assert answer.status_code == 202, answer.text
     one, two = answer.json()["created"]
     for item in (one, two):
-        assert (await ended(http, item["id"]))["status"] == "completed"
+        assert (await wait_until_ended(http, item["id"]))["status"] == "completed"
     original = await http.get(f"/api/knowledge-items/{one['id']}/original")
     assert original.content == data
-    first = await job_done(http, (await http.delete(f"/api/knowledge-items/{one['id']}")).json()["jobId"])
+    first = await wait_for_job(http, (await http.delete(f"/api/knowledge-items/{one['id']}")).json()["jobId"])
     assert first["result"] == {"items": 1, "chunks": 1, "contents": 0, "blobs": 0}
     assert len(await search(http, base, "oats")) == 1
-    last = await job_done(http, (await http.delete(f"/api/knowledge-items/{two['id']}")).json()["jobId"])
+    last = await wait_for_job(http, (await http.delete(f"/api/knowledge-items/{two['id']}")).json()["jobId"])
     assert last["result"] == {"items": 1, "chunks": 1, "contents": 1, "blobs": 1}
-    await healthy(http)
+    await assert_healthy(http)
 
 
 async def test_bytes_that_nothing_uses_leave_with_the_request(
@@ -186,29 +186,29 @@ async def test_bytes_that_nothing_uses_leave_with_the_request(
     async def stored() -> int:
         async with mill.db.connection() as tx:
             row = await (await tx.execute("select count(*) from blob")).fetchone()
-        found = [blob async for blob in mill.originals.blobs.list()]
+        found = [blob async for blob in mill.sources.blobs.list()]
         assert row == (len(found),)
         return len(found)
 
     base = await make_base(http)
     (item,) = (await upload(b"First oats.")).json()["created"]
-    await ended(http, item["id"])
+    await wait_until_ended(http, item["id"])
     assert len((await upload(b"Second oats.", onConflict="skip")).json()["skipped"]) == 1
     assert await stored() == 1
     assert [
         again["id"] for again in (await upload(b"Third oats.", onConflict="replace")).json()["created"]
     ] == [item["id"]]
     assert await stored() == 1
-    refused(await upload(b"Fourth oats.", parentId=item["id"]), 422, "not_a_container")
+    assert_problem(await upload(b"Fourth oats.", parentId=item["id"]), 422, "not_a_container")
     assert await stored() == 1
-    await ended(http, item["id"])
+    await wait_until_ended(http, item["id"])
     assert [hit["text"] for hit in await search(http, base, "oats")] == ["Third oats."]
 
 
 async def test_an_upload_that_is_too_large_to_be_read_is_refused_by_itself(settings: Settings) -> None:
     """S4-56: and nothing of it is stored."""
     small = settings.model_copy(update={"max_document_mb": 1})
-    async with app.running(small, work=True, extra_embedders={"hashed": HashedEmbedder()}) as mill:
+    async with app.gristmill(small, work=True, extra_embedders={"hashed": HashedEmbedder()}) as mill:
         transport = httpx.ASGITransport(app=mill.api, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
             base = await make_base(http)
@@ -225,15 +225,15 @@ async def test_an_upload_that_is_too_large_to_be_read_is_refused_by_itself(setti
                 "document_too_large",
             )
             (item,) = answer.json()["created"]
-            assert (await ended(http, item["id"]))["status"] == "completed"
-            assert [blob.size async for blob in mill.originals.blobs.list()] == [5]
+            assert (await wait_until_ended(http, item["id"]))["status"] == "completed"
+            assert [blob.size async for blob in mill.sources.blobs.list()] == [5]
 
 
 async def test_chunks_are_listed_under_their_guards(http: httpx.AsyncClient, folder: Path) -> None:
     """S0-16 to S0-19."""
     base = await make_base(http)
-    (root,) = (await add(http, base, {"type": "directory", "path": str(folder)}))["created"]
-    await ended(http, root["id"])
+    (root,) = (await add_items(http, base, {"type": "directory", "path": str(folder)}))["created"]
+    await wait_until_ended(http, root["id"])
     listed = (await http.get(f"/api/knowledge-items/{root['id']}/chunks")).json()["items"]
     assert sorted(chunk["text"] for chunk in listed) == [
         "Alpha grain.",
@@ -243,20 +243,20 @@ async def test_chunks_are_listed_under_their_guards(http: httpx.AsyncClient, fol
     (broken,) = (
         await http.get(f"/api/knowledge-bases/{base}/items", params={"parentId": "*", "status": "failed"})
     ).json()["items"]
-    refused(await http.get(f"/api/knowledge-items/{broken['id']}/chunks"), 409, "item_not_completed")
+    assert_problem(await http.get(f"/api/knowledge-items/{broken['id']}/chunks"), 409, "item_not_completed")
 
 
 async def test_a_deleted_base_is_gone_at_once_and_its_name_is_free(
     http: httpx.AsyncClient, folder: Path
 ) -> None:
     base = await make_base(http, "grain")
-    await add(http, base, {"type": "directory", "path": str(folder)}, {"type": "note", "content": "rye"})
+    await add_items(http, base, {"type": "directory", "path": str(folder)}, {"type": "note", "content": "rye"})
     gone = await http.delete(f"/api/knowledge-bases/{base}")
     assert gone.status_code == 202
-    refused(await http.get(f"/api/knowledge-bases/{base}"), 404, "base_not_found")
+    assert_problem(await http.get(f"/api/knowledge-bases/{base}"), 404, "base_not_found")
     await make_base(http, "grain")
-    assert (await job_done(http, gone.json()["jobId"]))["state"] == "done"
-    await healthy(http)
+    assert (await wait_for_job(http, gone.json()["jobId"]))["state"] == "done"
+    await assert_healthy(http)
 
 
 async def test_a_base_can_be_changed_without_disturbing_its_work(http: httpx.AsyncClient) -> None:
@@ -267,7 +267,7 @@ async def test_a_base_can_be_changed_without_disturbing_its_work(http: httpx.Asy
         f"/api/knowledge-bases/{base}", json={"name": "new", "chunking": {"maxTokens": 64}}
     )
     assert (changed.json()["name"], changed.json()["chunking"]) == ("new", {"maxTokens": 64})
-    refused(await http.patch(f"/api/knowledge-bases/{base}", json={"name": "taken"}), 409, "base_name_taken")
+    assert_problem(await http.patch(f"/api/knowledge-bases/{base}", json={"name": "taken"}), 409, "base_name_taken")
     assert (await http.get(f"/api/knowledge-bases/{base}")).json()["name"] == "new"
 
 

@@ -6,76 +6,76 @@ from typing import Any, LiteralString
 from gristmill import app, jobs
 from gristmill.catalog import Base
 from gristmill.operations import bases, connection, connections, health
-from gristmill.operations.connection import Connector, Run
+from gristmill.operations.connection import ConnectorRow, ConnectorRun
 from gristmill.operations.connections import NewConnector
 from gristmill.vault import Vault
-from tests.connectors.double import Double, Truth, marks_in
-from tests.connectors.doubles.confluence import ConfluenceDataCenterDouble, ConfluenceDouble
-from tests.connectors.doubles.github import GitHubDouble
-from tests.connectors.doubles.gitlab import GitLabDouble
-from tests.connectors.doubles.jira import JiraDataCenterDouble, JiraDouble
+from tests.connectors.double import FakeTool, ExpectedDocument, words_in
+from tests.connectors.doubles.confluence import FakeConfluenceDataCenter, FakeConfluence
+from tests.connectors.doubles.github import FakeGitHub
+from tests.connectors.doubles.gitlab import FakeGitLab
+from tests.connectors.doubles.jira import FakeJiraDataCenter, FakeJira
 from tests.embedding.hashed import HashedEmbedder
-from tests.waiting import until
+from tests.waiting import wait_until
 
 # One entry a kind: the contract suite runs over all of them.
-TOOLS: dict[str, type[Double]] = {
-    "confluence": ConfluenceDouble,
-    "confluence_data_center": ConfluenceDataCenterDouble,
-    "github": GitHubDouble,
-    "gitlab": GitLabDouble,
-    "jira": JiraDouble,
-    "jira_data_center": JiraDataCenterDouble,
+FAKES: dict[str, type[FakeTool]] = {
+    "confluence": FakeConfluence,
+    "confluence_data_center": FakeConfluenceDataCenter,
+    "github": FakeGitHub,
+    "gitlab": FakeGitLab,
+    "jira": FakeJira,
+    "jira_data_center": FakeJiraDataCenter,
 }
 NEVER = "0 0 29 2 *"
 
 
 @dataclass
-class Bench:
+class ConnectorHarness:
     """A connector, and what surrounds it."""
 
     mill: app.Gristmill
-    tool: Double
+    tool: FakeTool
     base: Base
-    connector: Connector
+    connector: ConnectorRow
 
     @classmethod
-    async def made(cls, mill: app.Gristmill, tool: Double, **given: Any) -> "Bench":
+    async def create(cls, mill: app.Gristmill, tool: FakeTool, **options: Any) -> "ConnectorHarness":
         base = await bases.create(mill.db, f"base of {tool.kind}", HashedEmbedder(), {})
         new = NewConnector(
-            tool.kind, tool.kind, tool.config(), tool.credentials(), NEVER, NEVER, base_ids=[base.id], **given
+            tool.kind, tool.kind, tool.config(), tool.credentials(), NEVER, NEVER, base_ids=[base.id], **options
         )
         vault = Vault(mill.settings.secret_key, mill.settings.data_dir)
-        return cls(mill, tool, base, await connections.create(mill.db, vault, mill.tools, new))
+        return cls(mill, tool, base, await connections.create(mill.db, vault, mill.connectors, new))
 
-    async def start(self, **given: Any) -> Run:
+    async def start(self, **options: Any) -> ConnectorRun:
         """Begin a run."""
-        _, run = await connections.sync(self.mill.db, self.connector.id, **given)
+        _, run = await connections.start_sync(self.mill.db, self.connector.id, **options)
         return run
 
-    async def sync(self, **given: Any) -> Run:
+    async def sync(self, **options: Any) -> ConnectorRun:
         """A whole run; how it ended."""
-        self.tool.tick()
-        return await self.ended(await self.start(**given))
+        self.tool.advance_clock()
+        return await self.wait_until_ended(await self.start(**options))
 
-    async def ended(self, run: Run) -> Run:
+    async def wait_until_ended(self, run: ConnectorRun) -> ConnectorRun:
         """A run, once it has ended."""
 
-        async def look() -> Run | None:
+        async def look() -> ConnectorRun | None:
             async with self.mill.db.connection() as tx:
                 now = await connection.find_run(tx, run.id)
             assert now is not None
             return now if now.completed_at is not None else None
 
-        return await until(look)
+        return await wait_until(look)
 
-    async def run_now(self, run: Run) -> Run:
+    async def reload_run(self, run: ConnectorRun) -> ConnectorRun:
         """A run as it is now."""
         async with self.mill.db.connection() as tx:
-            found = await connection.find_run(tx, run.id)
-        assert found is not None
-        return found
+            current = await connection.find_run(tx, run.id)
+        assert current is not None
+        return current
 
-    async def found(self) -> dict[str, Truth]:
+    async def indexed_documents(self) -> dict[str, ExpectedDocument]:
         """What the base answers with: the marks of each record's searchable chunks, and who may see it."""
         rows = await self.fetch(
             "select i.source_key, i.acl, coalesce(string_agg(c.text, ' '), '') from item i"
@@ -83,32 +83,32 @@ class Bench:
             " where i.base_id = %s and i.type = 'record' and i.status <> 'deleting' group by i.id",
             self.base.id,
         )
-        return {key: Truth(marks_in(text), frozenset(acl or ())) for key, acl, text in rows}
+        return {key: ExpectedDocument(words_in(text), frozenset(acl or ())) for key, acl, text in rows}
 
-    async def equal(self) -> None:
+    async def assert_matches_tool(self) -> None:
         """The base is as the tool is, and everything promised holds."""
-        found, truth = await self.found(), self.tool.truth()
+        found, truth = await self.indexed_documents(), self.tool.expected_documents()
         assert set(found) == set(truth)
         for key, expected in truth.items():
             assert found[key] == expected, key
 
         async def healthy() -> bool:
             async with self.mill.db.connection() as tx:
-                return await health.violations(tx) == []
+                return await health.find_violations(tx) == []
 
-        await until(healthy)
+        await wait_until(healthy)
 
     async def fetch(self, statement: LiteralString, *parameters: Any) -> list[tuple[Any, ...]]:
         """The rows of a statement."""
         async with self.mill.db.connection() as tx:
             return await (await tx.execute(statement, parameters)).fetchall()
 
-    async def hurry(self) -> None:
+    async def run_delayed_jobs(self) -> None:
         """Whatever waits need not wait any longer."""
         async with self.mill.db.transaction() as tx:
-            await jobs.hurry(tx, [self.connector.id])
+            await jobs.run_now(tx, [self.connector.id])
 
-    async def lines(self, run: Run) -> str:
+    async def log_text(self, run: ConnectorRun) -> str:
         """The log of a run."""
         async with self.mill.db.connection() as tx:
-            return "\n".join(line.message for line in await connection.lines(tx, run.id, limit=500))
+            return "\n".join(line.message for line in await connection.find_log_lines(tx, run.id, limit=500))

@@ -6,8 +6,8 @@ import pytest
 
 from gristmill import app
 from gristmill.settings import Settings
-from tests.connectors.bench import TOOLS, Bench
-from tests.connectors.double import Double, following
+from tests.connectors.bench import FAKES, ConnectorHarness
+from tests.connectors.double import FakeTool, serve_fake
 
 
 @pytest.fixture
@@ -16,14 +16,14 @@ def settings(settings: Settings) -> Settings:
     return settings.model_copy(update={"allow_private_addresses": True})
 
 
-@pytest.fixture(params=sorted(TOOLS))
-def tool(request: pytest.FixtureRequest) -> Generator[Double]:
+@pytest.fixture(params=sorted(FAKES))
+def tool(request: pytest.FixtureRequest) -> Generator[FakeTool]:
     """Each double in turn, with something in it."""
-    with following(TOOLS[request.param]()) as double:
+    with serve_fake(FAKES[request.param]()) as double:
         yield double
 
 
 @pytest.fixture
-async def bench(mill: app.Gristmill, tool: Double) -> Bench:
+async def bench(mill: app.Gristmill, tool: FakeTool) -> ConnectorHarness:
     """A connector to the double, that feeds a base and has not run yet."""
-    return await Bench.made(mill, tool)
+    return await ConnectorHarness.create(mill, tool)

@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from tests.sources.site import Answer, Asked, Site, serve
+from tests.sources.site import SiteResponse, SiteRequest, Site, serve
 
 SECRET = "s3cret-token-that-nobody-may-see"
-MARK = re.compile(r"\bw\d+x\b")
+WORD = re.compile(r"\bw\d+x\b")
 
 
-class Refused(Exception):
+class FakeError(Exception):
     """The double answers with a status."""
 
     def __init__(self, status: int, body: object = None, **headers: str) -> None:
@@ -32,7 +32,7 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True)
-class Call:
+class FakeCall:
     """A request, taken apart."""
 
     method: str
@@ -41,7 +41,7 @@ class Call:
     headers: Mapping[str, str]
     body: Any
 
-    def only(self, *names: str) -> Mapping[str, str]:
+    def require_only(self, *names: str) -> Mapping[str, str]:
         """The parameters, none of which may be unknown."""
         unknown = set(self.params) - set(names)
         assert not unknown, f"{self.path} takes no {unknown}"
@@ -49,43 +49,43 @@ class Call:
 
 
 @dataclass
-class Rule:
+class FakeRule:
     """What happens to requests that match: so many times, after so many."""
 
-    matches: Callable[[Call], bool]
-    act: Callable[[], Answer | None]
+    matches: Callable[[FakeCall], bool]
+    act: Callable[[], SiteResponse | None]
     after: int = 0
     times: int = 1
 
 
 @dataclass
-class Truth:
+class ExpectedDocument:
     """What a document must be: its marks, and who may see it."""
 
-    marks: frozenset[str]
+    words: frozenset[str]
     acl: frozenset[str]
 
 
 Route = Callable[..., Any]
-AnyDouble = TypeVar("AnyDouble", bound="Double")
+AnyFakeTool = TypeVar("AnyDouble", bound="FakeTool")
 
 
-class Double:
+class FakeTool:
     """Base of all doubles. `cap` is how many things a page has at most."""
 
     kind = ""
-    cap = 4
+    page_size = 4
 
     def __init__(self) -> None:
         self.now = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
-        self.calls: list[Call] = []
-        self.rules: list[Rule] = []
+        self.calls: list[FakeCall] = []
+        self.rules: list[FakeRule] = []
         self.errors: list[BaseException] = []
         self.routes: list[tuple[str, re.Pattern[str], Route]] = []
         self.lock = threading.RLock()
         self.site: Site | None = None
-        self._marks = 0
-        self._ids = 1000
+        self._word_count = 0
+        self._last_id = 1000
 
     # ── for tests ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -97,7 +97,7 @@ class Double:
         """Its credentials."""
         return {"token": SECRET}
 
-    def truth(self) -> dict[str, Truth]:
+    def expected_documents(self) -> dict[str, ExpectedDocument]:
         """Every document that should be in a base, by its source id."""
         raise NotImplementedError
 
@@ -113,43 +113,43 @@ class Double:
         """Something that is there goes."""
         raise NotImplementedError
 
-    def permit(self, pick: int) -> None:
+    def change_permission(self, pick: int) -> None:
         """Somebody's permission changes."""
         raise NotImplementedError
 
-    def is_detail(self, call: Call) -> bool:
+    def is_detail(self, call: FakeCall) -> bool:
         """Whether a request reads one document, beyond what a list tells."""
         raise NotImplementedError
 
-    def details(self) -> list[str]:
+    def detail_calls(self) -> list[str]:
         """All such requests, in order."""
         return [f"{call.path}?{call.params}{call.body}" for call in self.calls if self.is_detail(call)]
 
-    def mark(self) -> str:
+    def new_word(self) -> str:
         """A word that was never used."""
-        self._marks += 1
-        return f"w{self._marks}x"
+        self._word_count += 1
+        return f"w{self._word_count}x"
 
     def new_id(self) -> int:
         """A number that was never used."""
-        self._ids += 7
-        return self._ids
+        self._last_id += 7
+        return self._last_id
 
-    def tick(self, seconds: float = 10) -> None:
+    def advance_clock(self, seconds: float = 10) -> None:
         """Time passes there."""
         self.now += timedelta(seconds=seconds)
 
-    def on(
+    def add_rule(
         self,
-        matches: Callable[[Call], bool],
-        act: Callable[[], Answer | None],
+        matches: Callable[[FakeCall], bool],
+        act: Callable[[], SiteResponse | None],
         *,
         after: int = 0,
         times: int = 1,
     ) -> None:
         """Have something happen when requests come; what `act` gives is the answer, None the usual one."""
         with self.lock:
-            self.rules.append(Rule(matches, act, after, times))
+            self.rules.append(FakeRule(matches, act, after, times))
 
     # ── serving ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -158,14 +158,14 @@ class Double:
         compiled = re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", pattern))
         self.routes.append((method, compiled, route))
 
-    def answer(self, asked: Asked) -> Answer:
+    def answer(self, asked: SiteRequest) -> SiteResponse:
         """What is said to a request."""
-        parts = urlsplit(asked.path)
-        params = dict(parse_qsl(parts.query, keep_blank_values=True))
+        url = urlsplit(asked.path)
+        params = dict(parse_qsl(url.query, keep_blank_values=True))
         headers = {name.lower(): value for name, value in asked.headers.items()}
         is_git = headers.get("content-type", "").startswith("application/x-git")
         body = (asked.body if is_git else json.loads(asked.body)) if asked.body else None
-        call = Call(asked.method, parts.path, params, headers, body)
+        call = FakeCall(asked.method, url.path, params, headers, body)
         with self.lock:
             self.calls.append(call)
             try:
@@ -177,106 +177,106 @@ class Double:
                         rule.times -= 1
                         if rule.times <= 0:
                             self.rules.remove(rule)
-                        if (said := rule.act()) is not None:
-                            return said
-                return self._routed(call)
-            except Refused as refused:
-                return self.told(refused.body or {"message": "no"}, refused.status, **refused.headers)
+                        if (answer := rule.act()) is not None:
+                            return answer
+                return self._route(call)
+            except FakeError as refused:
+                return self.respond(refused.body or {"message": "no"}, refused.status, **refused.headers)
             except BaseException as error:  # a mistake in the double, or a request that no tool would take
                 self.errors.append(error)
-                return self.told({"message": repr(error)}, 418)
+                return self.respond({"message": repr(error)}, 418)
 
-    def _routed(self, call: Call) -> Answer:
+    def _route(self, call: FakeCall) -> SiteResponse:
         if call.method == "POST" and call.body is None:  # who asked left in the middle of it
-            raise Refused(400)
-        self.authorise(call)
+            raise FakeError(400)
+        self.check_authorization(call)
         for method, pattern, route in self.routes:
-            found = pattern.fullmatch(call.path)
-            if found is not None and method == call.method:
-                said = route(call, **{name: unquote(text) for name, text in found.groupdict().items()})
-                return said if isinstance(said, Answer) else self.told(said)
-        raise Refused(404)
+            match = pattern.fullmatch(call.path)
+            if match is not None and method == call.method:
+                result = route(call, **{name: unquote(text) for name, text in match.groupdict().items()})
+                return result if isinstance(result, SiteResponse) else self.respond(result)
+        raise FakeError(404)
 
-    def authorise(self, call: Call) -> None:
+    def check_authorization(self, call: FakeCall) -> None:
         """Refuse who does not have the token."""
         if call.headers.get("authorization") != f"Bearer {SECRET}":
-            raise Refused(
+            raise FakeError(
                 401, {"message": f"Bad credentials {SECRET}"}
             )  # a tool that repeats what it was given
 
-    def told(self, body: object, status: int = 200, /, **headers: str) -> Answer:
+    def respond(self, body: object, status: int = 200, /, **headers: str) -> SiteResponse:
         """A JSON answer, with the tool's time."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         date = format_datetime(self.now, usegmt=True)
-        return Answer(
+        return SiteResponse(
             status, json.dumps(body).encode(), {"Content-Type": "application/json", "Date": date, **named}
         )
 
-    def paged(self, call: Call, things: list[Any], show: Callable[[Any], Any] = lambda one: one) -> Answer:
+    def respond_page(self, call: FakeCall, things: list[Any], show: Callable[[Any], Any] = lambda one: one) -> SiteResponse:
         """A page by number, with the link to the next."""
-        size = min(self.cap, int(call.params.get("per_page", 30)))
+        size = min(self.page_size, int(call.params.get("per_page", 30)))
         page = int(call.params.get("page", 1))
         part = things[(page - 1) * size : page * size]
         headers: dict[str, str] = {}
         if page * size < len(things):
             last = -(-len(things) // size)
             headers["Link"] = ", ".join(
-                f'<{self.link(call, page=str(number))}>; rel="{rel}"'
+                f'<{self.page_url(call, page=str(number))}>; rel="{rel}"'
                 for rel, number in (("next", page + 1), ("last", last))
             )
-        return self.told([show(one) for one in part], **headers)
+        return self.respond([show(one) for one in part], **headers)
 
-    def link(self, call: Call, **params: str) -> str:
+    def page_url(self, call: FakeCall, **params: str) -> str:
         """The address of a request with other parameters."""
         assert self.site is not None
-        given = "&".join(f"{name}={value}" for name, value in {**call.params, **params}.items())
-        return f"{self.site.url}{call.path}?{given}"
+        query = "&".join(f"{name}={value}" for name, value in {**call.params, **params}.items())
+        return f"{self.site.url}{call.path}?{query}"
 
 
-def limited(double: Double, seconds: int = 3600, status: int = 429) -> Callable[[], Answer]:
+def rate_limited(fake: FakeTool, seconds: int = 3600, status: int = 429) -> Callable[[], SiteResponse]:
     """Answers with a limit."""
-    return lambda: double.told({"message": "slow down"}, status, Retry_After=str(seconds))
+    return lambda: fake.respond({"message": "slow down"}, status, Retry_After=str(seconds))
 
 
-def broken(double: Double, status: int = 500) -> Callable[[], Answer]:
+def failing(fake: FakeTool, status: int = 500) -> Callable[[], SiteResponse]:
     """Answers with an error."""
-    return lambda: double.told({"message": "no"}, status)
+    return lambda: fake.respond({"message": "no"}, status)
 
 
-def marks_in(text: str) -> frozenset[str]:
+def words_in(text: str) -> frozenset[str]:
     """The marks of a text."""
-    return frozenset(MARK.findall(text))
+    return frozenset(WORD.findall(text))
 
 
 @contextmanager
-def following(double: AnyDouble) -> Generator[AnyDouble]:
+def serve_fake(fake: AnyFakeTool) -> Generator[AnyFakeTool]:
     """Serve a double until the test is over; a request that no tool would take fails the test."""
     with serve() as site:
-        site.anything = double.answer
-        double.site = site
-        yield double
-    _record(double)
-    for error in double.errors:
+        site.fallback = fake.answer
+        fake.site = site
+        yield fake
+    _record_calls(fake)
+    for error in fake.errors:
         raise error
 
 
-def _record(double: Double) -> None:
+def _record_calls(fake: FakeTool) -> None:
     """Leave what was asked for `bench.conformity`, if somebody wants it."""
     if folder := os.environ.get("RECORD_CALLS"):
-        name = type(double).__name__.removesuffix("Double").lower()
+        name = type(fake).__name__.removesuffix("Double").lower()
         with (Path(folder) / f"{name}-{os.getpid()}.jsonl").open("a", encoding="utf-8") as file:
-            for call in double.calls:
-                told = {
+            for call in fake.calls:
+                entry = {
                     "method": call.method,
                     "path": call.path,
                     "params": dict(call.params),
                     "body": None if isinstance(call.body, bytes) else call.body,
                 }
-                file.write(json.dumps(told) + "\n")
+                file.write(json.dumps(entry) + "\n")
 
 
 @dataclass
-class Written:
+class FakeComment:
     """Something that people wrote: a text with a mark, and when."""
 
     id: int

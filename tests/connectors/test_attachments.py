@@ -8,26 +8,26 @@ import pytest
 from gristmill import app
 from gristmill.connectors import kinds
 from gristmill.connectors.connector import (
-    Access,
+    AccessUpdate,
     Account,
     Attachment,
     Audience,
     Batch,
     Document,
-    Marks,
-    Ref,
+    Checkpoints,
+    DocumentRef,
     Stream,
 )
-from gristmill.connectors.kind import Form, Kind, OpenConnector, Surroundings
-from gristmill.errors import Gone, Transient
+from gristmill.connectors.kind import ConnectorForm, ConnectorKind, OpenConnector, ConnectorLimits
+from gristmill.errors import SourceGone, Transient
 from gristmill.operations import bases, connections
-from gristmill.organisation import LOCAL, OrgId
+from gristmill.organisation import LOCAL_ORG, OrgId
 from gristmill.vault import Vault
-from tests.connectors.bench import NEVER, Bench
-from tests.connectors.double import Double
-from tests.doors.people import organisation
+from tests.connectors.bench import NEVER, ConnectorHarness
+from tests.connectors.double import FakeTool
+from tests.doors.people import new_organisation
 from tests.embedding.hashed import HashedEmbedder
-from tests.waiting import until
+from tests.waiting import wait_until
 
 STREAM = Stream("box:1", "letter")
 
@@ -43,7 +43,7 @@ class Box:
 
     def put(self, key: str, text: str, *names: str) -> None:
         hung = tuple(Attachment(f"file:{name}", name, len(self.files[name])) for name in names)
-        self.letters[key] = Document(Ref(f"letter:{key}", STREAM), key, text, "all", attachments=hung)
+        self.letters[key] = Document(DocumentRef(f"letter:{key}", STREAM), key, text, "all", attachments=hung)
 
 
 class BoxConnector(OpenConnector):
@@ -57,21 +57,21 @@ class BoxConnector(OpenConnector):
     async def check(self) -> Account:
         return Account("box")
 
-    async def estimate(self, marks: Marks) -> int | None:
+    async def estimate(self, checkpoints: Checkpoints) -> int | None:
         return len(self.box.letters)
 
-    async def sync(self, marks: Marks, done: Collection[Stream] = ()) -> AsyncIterator[Batch]:
+    async def sync(self, checkpoints: Checkpoints, finished: Collection[Stream] = ()) -> AsyncIterator[Batch]:
         letters = list(self.box.letters.values())
         yield Batch(STREAM, documents=letters, audiences=[Audience("all", everybody=True)], listing="at_once")
 
-    async def fetch(self, ref: Ref) -> Document:
+    async def fetch(self, ref: DocumentRef) -> Document:
         for letter in self.box.letters.values():
             if letter.ref.source_id == ref.source_id:
                 return letter
-        raise Gone("It is not there.")
+        raise SourceGone("It is not there.")
 
-    async def access(self, audiences: Sequence[str]) -> AsyncIterator[Access]:
-        yield Access([Audience("all", everybody=True)])
+    async def resolve_access(self, audience_keys: Sequence[str]) -> AsyncIterator[AccessUpdate]:
+        yield AccessUpdate([Audience("all", everybody=True)])
 
     async def download(self, attachment: Attachment) -> AsyncIterator[bytes]:
         if self.box.down:
@@ -84,27 +84,27 @@ class BoxConnector(OpenConnector):
 def box(monkeypatch: pytest.MonkeyPatch) -> Box:
     made = Box()
 
-    def opened(config: Form, credentials: Form, surroundings: Surroundings) -> OpenConnector:
+    def opened(config: ConnectorForm, credentials: ConnectorForm, surroundings: ConnectorLimits) -> OpenConnector:
         return BoxConnector(made)
 
-    monkeypatch.setitem(kinds.KINDS, "box", Kind("box", Form, Form, opened))
+    monkeypatch.setitem(kinds.KINDS, "box", ConnectorKind("box", ConnectorForm, ConnectorForm, opened))
     return made
 
 
 @pytest.fixture
-async def bench(mill: app.Gristmill, box: Box) -> Bench:
+async def bench(mill: app.Gristmill, box: Box) -> ConnectorHarness:
     """A connector to the box."""
-    return await of_organisation(mill, LOCAL)
+    return await of_organisation(mill, LOCAL_ORG)
 
 
-async def of_organisation(mill: app.Gristmill, org: OrgId) -> Bench:
+async def of_organisation(mill: app.Gristmill, org: OrgId) -> ConnectorHarness:
     base = await bases.create(mill.db, "b", HashedEmbedder(), {}, org=org)
     new = connections.NewConnector("box", "box", {}, {}, NEVER, NEVER, base_ids=[base.id])
     vault = Vault(mill.settings.secret_key, mill.settings.data_dir)
-    return Bench(mill, Double(), base, await connections.create(mill.db, vault, mill.tools, new, org))
+    return ConnectorHarness(mill, FakeTool(), base, await connections.create(mill.db, vault, mill.connectors, new, org))
 
 
-async def hung(bench: Bench) -> dict[str, tuple[str, str, list[str] | None]]:
+async def hung(bench: ConnectorHarness) -> dict[str, tuple[str, str, list[str] | None]]:
     """The files below records: their title, the record, their state."""
     rows = await bench.fetch(
         "select f.title, r.title, f.status, (select o.acl from item o where o.id = f.acl_from) from item f"
@@ -115,12 +115,12 @@ async def hung(bench: Bench) -> dict[str, tuple[str, str, list[str] | None]]:
 
 
 async def test_attachments_are_children_fetched_once_and_seen_by_the_same_eyes(
-    bench: Bench, box: Box
+    bench: ConnectorHarness, box: Box
 ) -> None:
     box.files = {"a.txt": b"first words", "b.txt": b"second words"}
     box.put("one", "a letter", "a.txt", "b.txt")
     run = await bench.sync()
-    assert run.status == "success", await bench.lines(run)
+    assert run.status == "success", await bench.log_text(run)
     assert await hung(bench) == {
         "a.txt": ("one", "completed", ["org:*"]),
         "b.txt": ("one", "completed", ["org:*"]),
@@ -133,24 +133,24 @@ async def test_attachments_are_children_fetched_once_and_seen_by_the_same_eyes(
     async def one_blob() -> bool:
         return len(await bench.fetch("select 1 from blob")) == 1
 
-    await until(one_blob)
+    await wait_until(one_blob)
 
 
 async def test_equal_attachments_of_two_organisations_are_two_blobs(
-    bench: Bench, box: Box, mill: app.Gristmill
+    bench: ConnectorHarness, box: Box, mill: app.Gristmill
 ) -> None:
     """One blob for both would tell each, by its receipts, that the other has the same."""
     box.files = {"a.txt": b"first words"}
     box.put("one", "a letter", "a.txt")
     await bench.sync()
-    other = await of_organisation(mill, await organisation(mill.db, "theirs"))
+    other = await of_organisation(mill, await new_organisation(mill.db, "theirs"))
     run = await other.sync()
-    assert run.status == "success", await other.lines(run)
+    assert run.status == "success", await other.log_text(run)
     assert len(await bench.fetch("select 1 from blob")) == 2
     assert len(await bench.fetch("select 1 from content group by hash")) == 4  # of each, a letter and a file
 
 
-async def test_what_is_gone_there_goes_with_its_attachments(bench: Bench, box: Box) -> None:
+async def test_what_is_gone_there_goes_with_its_attachments(bench: ConnectorHarness, box: Box) -> None:
     box.files = {"a.txt": b"first words"}
     box.put("one", "a letter", "a.txt")
     box.put("two", "another")
@@ -161,11 +161,11 @@ async def test_what_is_gone_there_goes_with_its_attachments(bench: Bench, box: B
     async def gone() -> bool:
         return await bench.fetch("select 1 from item where type = 'file' union all select 1 from blob") == []
 
-    await until(gone)
-    assert set(await bench.found()) == {"letter:two"}
+    await wait_until(gone)
+    assert set(await bench.indexed_documents()) == {"letter:two"}
 
 
-async def test_one_that_is_too_large_is_left_out_and_told(bench: Bench, box: Box) -> None:
+async def test_one_that_is_too_large_is_left_out_and_told(bench: ConnectorHarness, box: Box) -> None:
     box.files = {"a.txt": b"x"}
     box.put("one", "a letter", "a.txt")
     letter = box.letters["one"]
@@ -173,19 +173,19 @@ async def test_one_that_is_too_large_is_left_out_and_told(bench: Bench, box: Box
     box.letters["one"] = replace(letter, attachments=(large,))
     run = await bench.sync()
     assert (run.status, run.item_errors) == ("completed_with_errors", 1)
-    assert "a.txt" in await bench.lines(run)
+    assert "a.txt" in await bench.log_text(run)
     assert (await bench.sync()).status == "success"  # it is told once, and not tried for ever
     assert box.fetched == []
 
 
-async def test_one_that_can_not_be_had_now_is_fetched_by_the_next_run(bench: Bench, box: Box) -> None:
+async def test_one_that_can_not_be_had_now_is_fetched_by_the_next_run(bench: ConnectorHarness, box: Box) -> None:
     box.files = {"a.txt": b"first words"}
     box.put("one", "a letter", "a.txt")
     box.down = True
     run = await bench.sync()
     assert run.status == "completed_with_errors"
-    assert set(await bench.found()) == {"letter:one"}
+    assert set(await bench.indexed_documents()) == {"letter:one"}
     box.down = False
     run = await bench.sync()
-    assert run.status == "success", await bench.lines(run)
+    assert run.status == "success", await bench.log_text(run)
     assert set(await hung(bench)) == {"a.txt"}

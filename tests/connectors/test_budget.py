@@ -8,10 +8,10 @@ import pytest
 from gristmill import faults
 from gristmill.connectors import sync as syncing
 from gristmill.settings import Settings
-from tests.connectors.bench import Bench
-from tests.connectors.double import following
-from tests.connectors.doubles.github import GitHubDouble
-from tests.waiting import until
+from tests.connectors.bench import ConnectorHarness
+from tests.connectors.double import serve_fake
+from tests.connectors.doubles.github import FakeGitHub
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -22,33 +22,33 @@ def settings(settings: Settings, request: pytest.FixtureRequest) -> Settings:
 
 
 @pytest.fixture
-def tool() -> Generator[GitHubDouble]:
-    with following(GitHubDouble()) as double:
+def tool() -> Generator[FakeGitHub]:
+    with serve_fake(FakeGitHub()) as double:
         yield double
 
 
-async def test_a_run_out_of_time_goes_on_where_it_was(bench: Bench) -> None:
+async def test_a_run_out_of_time_goes_on_where_it_was(bench: ConnectorHarness) -> None:
     """S2-14, S2-15."""
     run = await bench.sync()
     assert run.status == "success"
-    assert 3 <= run.continuations <= syncing.MOST_CONTINUATIONS
-    details = bench.tool.details()
+    assert 3 <= run.continuations <= syncing.MAX_CONTINUATIONS
+    details = bench.tool.detail_calls()
     assert len(set(details)) == len(details)
-    await bench.equal()
+    await bench.assert_matches_tool()
 
 
-async def test_a_run_is_not_continued_for_ever(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_run_is_not_continued_for_ever(bench: ConnectorHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     """S2-15: at most so many times; the next run goes on from there."""
     monkeypatch.setattr(syncing, "MOST_CONTINUATIONS", 1)
     run = await bench.sync()
     assert (run.status, run.error_code) == ("partial", "continuation_limit")
     monkeypatch.undo()
     assert (await bench.sync()).status == "success"
-    await bench.equal()
+    await bench.assert_matches_tool()
 
 
 @pytest.mark.parametrize("settings", [{"max_queue_per_base": 3, "worker_slots": 2}], indirect=True)
-async def test_a_run_waits_while_too_much_is_queued(bench: Bench) -> None:
+async def test_a_run_waits_while_too_much_is_queued(bench: ConnectorHarness) -> None:
     """It holds no worker meanwhile, and goes on from its marks."""
     with faults.watch("index.opened", hold=True):
         run = await bench.start()
@@ -57,12 +57,12 @@ async def test_a_run_waits_while_too_much_is_queued(bench: Bench) -> None:
             rows = await bench.fetch("select 1 from job where id = %s and state = 'delayed'", run.job_id)
             return rows != []
 
-        await until(waits)
-        assert (await bench.run_now(run)).documents_processed < len(bench.tool.truth())
+        await wait_until(waits)
+        assert (await bench.reload_run(run)).documents_processed < len(bench.tool.expected_documents())
 
     async def hurried() -> bool:
-        await bench.hurry()
-        return (await bench.run_now(run)).completed_at is not None
+        await bench.run_delayed_jobs()
+        return (await bench.reload_run(run)).completed_at is not None
 
-    await until(hurried)
-    await bench.equal()
+    await wait_until(hurried)
+    await bench.assert_matches_tool()

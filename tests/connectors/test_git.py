@@ -12,8 +12,8 @@ import pytest
 
 from gristmill.connectors import git
 from gristmill.connectors.transport import Transport
-from gristmill.errors import Gone, Unreadable
-from tests.sources.site import Answer, Asked, Site, serve
+from gristmill.errors import SourceGone, Unreadable
+from tests.sources.site import SiteResponse, SiteRequest, Site, serve
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
@@ -36,24 +36,24 @@ def run(folder: Path, *arguments: str, given: bytes = b"") -> bytes:
 def site(tmp_path: Path) -> Generator[Site]:
     """A server of the repositories below a folder, as git's own does it."""
 
-    def answer(asked: Asked) -> Answer:
+    def answer(asked: SiteRequest) -> SiteResponse:
         path, _, _ = asked.path.partition("?")
         name = path.split("/")[1]
         if not (tmp_path / name).is_dir():
-            return Answer(404)
+            return SiteResponse(404)
         if path.endswith("/info/refs"):
             told = run(tmp_path, "upload-pack", "--stateless-rpc", "--advertise-refs", name)
-            return Answer(200, b"001e# service=git-upload-pack\n0000" + told)
-        return Answer(200, run(tmp_path, "upload-pack", "--stateless-rpc", name, given=asked.body))
+            return SiteResponse(200, b"001e# service=git-upload-pack\n0000" + told)
+        return SiteResponse(200, run(tmp_path, "upload-pack", "--stateless-rpc", name, given=asked.body))
 
     with serve() as served:
-        served.anything = answer
+        served.fallback = answer
         yield served
 
 
 @pytest.fixture
 async def http(site: Site) -> AsyncGenerator[Transport]:
-    made = Transport(site.url, headers={}, private=True, patience=timedelta(0))
+    made = Transport(site.url, headers={}, allow_private=True, max_wait=timedelta(0))
     yield made
     await made.close()
 
@@ -107,7 +107,7 @@ async def test_links_and_empty_or_missing_repositories(tmp_path: Path, http: Tra
     (tmp_path / "bare").mkdir()
     run(tmp_path / "bare", "init", "-q")
     for missing in ("/bare", "/nothing"):
-        with pytest.raises(Gone):
+        with pytest.raises(SourceGone):
             await git.head(http, missing)
 
 
@@ -117,14 +117,14 @@ async def test_what_is_cut_short_or_no_pack_is_unreadable(
 ) -> None:
     commit(tmp_path / "wiki", {f"{n}.md": os.urandom(300) for n in range(5)})
     head = await git.head(http, "/wiki")
-    asked = site.anything
+    asked = site.fallback
     assert asked is not None
-    site.anything = lambda one: Answer(200, asked(one).body[:cut])
+    site.fallback = lambda one: SiteResponse(200, asked(one).body[:cut])
     with pytest.raises(Unreadable):
         await git.snapshot(http, "/wiki", head, 1 << 20)
 
 
 async def test_what_is_no_git_server_is_told(http: Transport, site: Site) -> None:
-    site.anything = lambda _: Answer(200, b"<html>Sign in</html>")
+    site.fallback = lambda _: SiteResponse(200, b"<html>Sign in</html>")
     with pytest.raises(Unreadable, match="no git server"):
         await git.head(http, "/wiki")

@@ -11,22 +11,22 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from gristmill.connectors.github import KIND
-from gristmill.connectors.kind import Surroundings
+from gristmill.connectors.kind import ConnectorLimits
 from gristmill.errors import Invalid
-from tests.connectors.bench import Bench
-from tests.connectors.double import Call, following
-from tests.connectors.doubles.github import GitHubDouble, iso
+from tests.connectors.bench import ConnectorHarness
+from tests.connectors.double import FakeCall, serve_fake
+from tests.connectors.doubles.github import FakeGitHub, iso
 from tests.connectors.test_sync import change
-from tests.waiting import until
+from tests.waiting import wait_until
 
 
 @pytest.fixture
-def tool() -> Generator[GitHubDouble]:
-    with following(GitHubDouble()) as double:
+def tool() -> Generator[FakeGitHub]:
+    with serve_fake(FakeGitHub()) as double:
         yield double
 
 
-async def test_pull_requests_among_the_issues_are_read_as_such(bench: Bench, tool: GitHubDouble) -> None:
+async def test_pull_requests_among_the_issues_are_read_as_such(bench: ConnectorHarness, tool: FakeGitHub) -> None:
     """GitHub's list of issues has both; reviews are asked of pull requests alone (the double minds)."""
     await bench.sync()
     pulls = {f"issue:{one.id}" for repo in tool.repos for one in repo.issues if one.is_pull}
@@ -35,22 +35,22 @@ async def test_pull_requests_among_the_issues_are_read_as_such(bench: Bench, too
     assert {key for (key,) in rows} == pulls
 
 
-async def test_without_pull_requests_they_are_neither_read_nor_kept(bench: Bench, tool: GitHubDouble) -> None:
+async def test_without_pull_requests_they_are_neither_read_nor_kept(bench: ConnectorHarness, tool: FakeGitHub) -> None:
     await bench.sync()
     await change(bench, config={**tool.config(), "pullRequests": False})
     tool.calls.clear()
     await bench.sync(allow_deletions=True)
     pulls = {f"issue:{one.id}" for repo in tool.repos for one in repo.issues if one.is_pull}
-    assert set(await bench.found()) == set(tool.truth()) - pulls
-    assert not [path for path in tool.details() if "reviews" in path]
+    assert set(await bench.indexed_documents()) == set(tool.expected_documents()) - pulls
+    assert not [path for path in tool.detail_calls() if "reviews" in path]
 
 
-async def test_a_wiki_is_fetched_again_only_when_it_changed(bench: Bench, tool: GitHubDouble) -> None:
+async def test_a_wiki_is_fetched_again_only_when_it_changed(bench: ConnectorHarness, tool: FakeGitHub) -> None:
     """What GitHub shows at the side is not a page; a wiki that was never begun is empty."""
-    tool.repos[0].wiki = {"Home.md": f"Welcome {tool.mark()}"}
+    tool.repos[0].wiki = {"Home.md": f"Welcome {tool.new_word()}"}
     tool.repos[1].wiki = {}
     assert (await bench.sync()).status == "success"
-    await bench.equal()
+    await bench.assert_matches_tool()
     tool.repos[0].wiki["_Sidebar.md"] = "Home, and so on"
     for fetched in (1, 0):
         tool.calls.clear()
@@ -61,36 +61,36 @@ async def test_a_wiki_is_fetched_again_only_when_it_changed(bench: Bench, tool: 
 
 
 async def test_a_wiki_that_is_closed_to_the_token_costs_itself_alone(
-    bench: Bench, tool: GitHubDouble
+    bench: ConnectorHarness, tool: FakeGitHub
 ) -> None:
-    tool.repos[0].wiki = {"Home.md": f"Welcome {tool.mark()}"}
+    tool.repos[0].wiki = {"Home.md": f"Welcome {tool.new_word()}"}
     tool.repos[1].wiki = {}
-    tool.on(lambda call: ".wiki.git/" in call.path, lambda: tool.told({}, 401), times=9)
+    tool.add_rule(lambda call: ".wiki.git/" in call.path, lambda: tool.respond({}, 401), times=9)
     run = await bench.sync()
     assert run.status == "completed_with_errors"
-    assert "is not open to these credentials" in await bench.lines(run)
-    wiki = {key for key in tool.truth() if key.startswith("wiki:")}
-    assert set(await bench.found()) == set(tool.truth()) - wiki
+    assert "is not open to these credentials" in await bench.log_text(run)
+    wiki = {key for key in tool.expected_documents() if key.startswith("wiki:")}
+    assert set(await bench.indexed_documents()) == set(tool.expected_documents()) - wiki
 
 
-async def test_a_renamed_repository_is_the_same_one(bench: Bench, tool: GitHubDouble) -> None:
+async def test_a_renamed_repository_is_the_same_one(bench: ConnectorHarness, tool: FakeGitHub) -> None:
     """Named by its number: nothing is added or pruned, and old names lead to it."""
     await change(bench, config={"baseUrl": tool.config()["baseUrl"], "repositories": ["acme/widget"]})
     await bench.sync()
-    before = await bench.found()
+    before = await bench.indexed_documents()
     tool.repos[0].former.append("acme/widget")
     tool.repos[0].name = "other/gadget"
     run = await bench.sync()
     assert (run.status, run.documents_pruned) == ("success", 0)
-    assert await bench.found() == before
+    assert await bench.indexed_documents() == before
     tool.new_issue(tool.repos[0])
-    tool.tick()
+    tool.advance_clock()
     run = await bench.sync()
     assert run.documents_ingested == 1
 
 
 async def test_a_transferred_issue_goes_from_one_repository_to_the_other(
-    bench: Bench, tool: GitHubDouble
+    bench: ConnectorHarness, tool: FakeGitHub
 ) -> None:
     """It has another id there, and its old address leads to it."""
     await bench.sync()
@@ -99,17 +99,17 @@ async def test_a_transferred_issue_goes_from_one_repository_to_the_other(
     moved = tool.new_issue(tool.repos[1])
     target = f"{tool.config()['baseUrl']}/repos/{tool.repos[1].name}/issues/{moved.number}"
 
-    def asked(call: Call) -> bool:
+    def asked(call: FakeCall) -> bool:
         return call.path == f"/repos/{tool.repos[0].name}/issues/{old.number}"
 
-    tool.on(asked, lambda: tool.told({}, 301, Location=target), times=10)
+    tool.add_rule(asked, lambda: tool.respond({}, 301, Location=target), times=10)
     assert (await bench.sync()).status == "success"
-    await bench.equal()
+    await bench.assert_matches_tool()
 
 
 @pytest.mark.parametrize("header", ["retry", "reset", "none"])
 async def test_a_secondary_limit_is_a_limit_and_not_a_refusal(
-    bench: Bench, tool: GitHubDouble, header: str
+    bench: ConnectorHarness, tool: FakeGitHub, header: str
 ) -> None:
     """403 with Retry-After, with x-ratelimit-reset, or with words alone."""
     told: dict[str, str] = {"retry": {"Retry_After": "1800"}, "none": {}}.get(
@@ -120,13 +120,13 @@ async def test_a_secondary_limit_is_a_limit_and_not_a_refusal(
         },
     )
     message = {"message": "You have exceeded a secondary rate limit."}
-    tool.on(tool.is_detail, lambda: tool.told(message, 403, **told), after=3)
+    tool.add_rule(tool.is_detail, lambda: tool.respond(message, 403, **told), after=3)
     run = await bench.start()
 
     async def waits() -> bool:
-        return (await bench.run_now(run)).rate_limited_until is not None
+        return (await bench.reload_run(run)).rate_limited_until is not None
 
-    await until(waits)
+    await wait_until(waits)
     ((seconds,),) = await bench.fetch(
         "select extract(epoch from rate_limited_until - clock_now())::int from connector"
     )
@@ -134,17 +134,17 @@ async def test_a_secondary_limit_is_a_limit_and_not_a_refusal(
     assert low <= seconds <= high
 
     async def hurried() -> bool:
-        await bench.hurry()
-        return (await bench.run_now(run)).completed_at is not None
+        await bench.run_delayed_jobs()
+        return (await bench.reload_run(run)).completed_at is not None
 
-    await until(hurried)
-    await bench.equal()
+    await wait_until(hurried)
+    await bench.assert_matches_tool()
 
 
-async def test_a_tree_that_is_too_large_for_one_answer_is_walked(bench: Bench, tool: GitHubDouble) -> None:
+async def test_a_tree_that_is_too_large_for_one_answer_is_walked(bench: ConnectorHarness, tool: FakeGitHub) -> None:
     whole = tool._tree  # pyright: ignore[reportPrivateUsage]
 
-    def truncated(call: Call, owner: str, name: str, sha: str) -> Any:
+    def truncated(call: FakeCall, owner: str, name: str, sha: str) -> Any:
         found = whole(call, owner, name, sha.removeprefix("docs-"))
         entries = found["tree"]
         if sha.startswith("docs-"):
@@ -160,17 +160,17 @@ async def test_a_tree_that_is_too_large_for_one_answer_is_walked(bench: Bench, t
         for method, pattern, route in tool.routes
     ]
     await bench.sync()
-    await bench.equal()
+    await bench.assert_matches_tool()
 
 
-async def test_an_app_signs_for_itself_and_renews_its_token(tool: GitHubDouble) -> None:
+async def test_an_app_signs_for_itself_and_renews_its_token(tool: FakeGitHub) -> None:
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     pem = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     given: list[str] = []
 
-    def token(call: Call, installation: str) -> Any:
+    def token(call: FakeCall, installation: str) -> Any:
         assert installation == "77"
         head, body, signature = call.headers["authorization"].removeprefix("Bearer ").split(".")
         padded = base64.urlsafe_b64decode(signature + "==")
@@ -179,15 +179,15 @@ async def test_an_app_signs_for_itself_and_renews_its_token(tool: GitHubDouble) 
         assert claims["iss"] == "123"
         assert claims["exp"] - claims["iat"] <= 600
         given.append(f"ghs_{len(given)}")
-        return tool.told({"token": given[-1], "expires_at": "2026-01-01T00:00:00Z"}, 201)
+        return tool.respond({"token": given[-1], "expires_at": "2026-01-01T00:00:00Z"}, 201)
 
-    tool.authorise = lambda call: None  # type: ignore[method-assign]
+    tool.check_authorization = lambda call: None  # type: ignore[method-assign]
     tool.route("POST", "/app/installations/{installation}/access_tokens", token)
     config = KIND.config.model_validate(tool.config())
     credentials = KIND.credentials.model_validate(
         {"appId": "123", "installationId": 77, "privateKey": pem.decode()}
     )
-    connector = KIND.open(config, credentials, Surroundings(private=True))
+    connector = KIND.open(config, credentials, ConnectorLimits(allow_private=True))
     try:
         account = await connector.check()
     finally:
@@ -199,10 +199,10 @@ async def test_an_app_signs_for_itself_and_renews_its_token(tool: GitHubDouble) 
 @pytest.mark.parametrize(
     "credentials", [{}, {"token": "x", "appId": "1"}, {"appId": "1", "installationId": 2}, {"password": "x"}]
 )
-async def test_credentials_that_are_none_are_refused(bench: Bench, credentials: dict[str, Any]) -> None:
+async def test_credentials_that_are_none_are_refused(bench: ConnectorHarness, credentials: dict[str, Any]) -> None:
     with pytest.raises(Invalid):
-        bench.mill.tools.checked("github", bench.tool.config(), credentials)
+        bench.mill.connectors.validate("github", bench.tool.config(), credentials)
 
 
 def test_times_are_told_to_the_second() -> None:
-    assert iso(GitHubDouble().now) == "2026-03-01T12:00:00Z"
+    assert iso(FakeGitHub().now) == "2026-03-01T12:00:00Z"

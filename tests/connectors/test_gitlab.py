@@ -5,27 +5,27 @@ from typing import Any
 
 import pytest
 
-from tests.connectors.bench import Bench
-from tests.connectors.double import following
-from tests.connectors.doubles.gitlab import GUEST, REPORTER, GitLabDouble
+from tests.connectors.bench import ConnectorHarness
+from tests.connectors.double import serve_fake
+from tests.connectors.doubles.gitlab import GUEST, REPORTER, FakeGitLab
 from tests.connectors.test_sync import seen_by
 
 
 @pytest.fixture
-def tool() -> Generator[GitLabDouble]:
-    with following(GitLabDouble()) as double:
+def tool() -> Generator[FakeGitLab]:
+    with serve_fake(FakeGitLab()) as double:
         yield double
 
 
 async def test_internal_notes_are_for_reporters_and_the_issue_for_all_members(
-    bench: Bench, tool: GitLabDouble
+    bench: ConnectorHarness, tool: FakeGitLab
 ) -> None:
     project = tool.projects[0]
     work = tool.new_work(project.issues)
     tool.edit(0)
-    work.notes.append(tool._written(internal=True))  # pyright: ignore[reportPrivateUsage]
+    work.notes.append(tool._new_comment(internal=True))  # pyright: ignore[reportPrivateUsage]
     await bench.sync()
-    await bench.equal()
+    await bench.assert_matches_tool()
     guest, owner = await seen_by(bench, "guest@example.org"), await seen_by(bench, "ann@example.org")
     assert f"issue:{work.id}" in guest
     assert f"issue:{work.id}:internal" not in guest
@@ -33,11 +33,11 @@ async def test_internal_notes_are_for_reporters_and_the_issue_for_all_members(
     work.notes.pop()
     work.updated = tool.now
     await bench.sync()
-    await bench.equal()
+    await bench.assert_matches_tool()
 
 
 async def test_a_confidential_issue_is_hidden_from_guests_in_public_projects_too(
-    bench: Bench, tool: GitLabDouble
+    bench: ConnectorHarness, tool: FakeGitLab
 ) -> None:
     work = tool.new_work(tool.projects[1].issues, confidential=True)
     await bench.sync()
@@ -49,26 +49,26 @@ async def test_a_confidential_issue_is_hidden_from_guests_in_public_projects_too
 
 
 async def test_who_is_a_member_by_a_group_above_counts_and_who_is_blocked_does_not(
-    bench: Bench, tool: GitLabDouble
+    bench: ConnectorHarness, tool: FakeGitLab
 ) -> None:
     """`members/all` tells both; code is for reporters on."""
     tool.projects[0].members = {1: REPORTER, 4: GUEST}
     await bench.sync()
-    await bench.equal()
+    await bench.assert_matches_tool()
     files = {f"file:{tool.projects[0].id}:README.md"}
     assert files <= await seen_by(bench, "ann@example.org")
     assert not files & await seen_by(bench, "guest@example.org")
 
 
 async def test_lists_of_more_than_ten_thousand_are_read_without_totals_or_deep_offsets(
-    bench: Bench, tool: GitLabDouble
+    bench: ConnectorHarness, tool: FakeGitLab
 ) -> None:
     """GitLab tells no total then, and refuses offsets past a limit: anchors need neither."""
-    tool.cap = 100
+    tool.page_size = 100
     project = tool.projects[0]
     for _ in range(350):
         tool.new_work(project.issues).notes = []
-        tool.tick(1)
+        tool.advance_clock(1)
     real = tool._works  # pyright: ignore[reportPrivateUsage]
 
     def shallow(call: Any, name: str, thing: str) -> Any:
@@ -81,14 +81,14 @@ async def test_lists_of_more_than_ten_thousand_are_read_without_totals_or_deep_o
     ]
     run = await bench.sync()
     assert run.status == "success"
-    assert len(await bench.found()) == len(tool.truth()) > 350
+    assert len(await bench.indexed_documents()) == len(tool.expected_documents()) > 350
     assert not [call for call in tool.calls if "x-total" in call.headers]
 
 
-async def test_a_project_is_found_under_its_new_path(bench: Bench, tool: GitLabDouble) -> None:
+async def test_a_project_is_found_under_its_new_path(bench: ConnectorHarness, tool: FakeGitLab) -> None:
     await bench.sync()
-    before = await bench.found()
+    before = await bench.indexed_documents()
     tool.projects[0].path = "acme/elsewhere/widget"
     run = await bench.sync()
     assert (run.status, run.documents_pruned) == ("success", 0)
-    assert set(await bench.found()) == set(before)
+    assert set(await bench.indexed_documents()) == set(before)

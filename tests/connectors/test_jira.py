@@ -9,54 +9,54 @@ import pytest
 
 from gristmill import app
 from gristmill.connectors.jira import JiraConfig
-from tests.connectors.bench import Bench
-from tests.connectors.double import Call, following
-from tests.connectors.doubles.jira import JiraDataCenterDouble, JiraDouble
+from tests.connectors.bench import ConnectorHarness
+from tests.connectors.double import FakeCall, serve_fake
+from tests.connectors.doubles.jira import FakeJiraDataCenter, FakeJira
 
 
 @pytest.fixture
-def jira() -> Generator[JiraDouble]:
-    with following(JiraDouble()) as double:
-        assert isinstance(double, JiraDouble)
+def jira() -> Generator[FakeJira]:
+    with serve_fake(FakeJira()) as double:
+        assert isinstance(double, FakeJira)
         yield double
 
 
-def retold(double: JiraDouble, change: Callable[[Call, dict[str, Any]], dict[str, Any]]) -> None:
+def retold(double: FakeJira, change: Callable[[FakeCall, dict[str, Any]], dict[str, Any]]) -> None:
     """Have every page of a search told otherwise."""
     usual = double.cloud_search
 
-    def told(call: Call) -> Any:
+    def told(call: FakeCall) -> Any:
         return change(call, usual(call))
 
     double.routes.insert(0, ("POST", re.compile(re.escape(f"{double.root}/search/jql")), told))
 
 
-async def test_the_search_that_was_removed_is_never_asked(mill: app.Gristmill, jira: JiraDouble) -> None:
+async def test_the_search_that_was_removed_is_never_asked(mill: app.Gristmill, jira: FakeJira) -> None:
     """It answers 410."""
-    bench = await Bench.made(mill, jira)
+    bench = await ConnectorHarness.create(mill, jira)
     assert (await bench.sync()).status == "success"
     assert not [call for call in jira.calls if call.path == f"{jira.root}/search"]
 
 
-async def test_an_end_that_never_comes_does_not_hold_a_run(mill: app.Gristmill, jira: JiraDouble) -> None:
+async def test_an_end_that_never_comes_does_not_hold_a_run(mill: app.Gristmill, jira: FakeJira) -> None:
     """`isLast` is never true, and there is always a token; pages behind the end are empty."""
 
-    def never_last(call: Call, told: dict[str, Any]) -> dict[str, Any]:
+    def never_last(call: FakeCall, told: dict[str, Any]) -> dict[str, Any]:
         start = int(call.body.get("nextPageToken", "t0")[1:])
-        return told | {"isLast": False, "nextPageToken": f"t{start + jira.cap}"}
+        return told | {"isLast": False, "nextPageToken": f"t{start + jira.page_size}"}
 
     retold(jira, never_last)
-    bench = await Bench.made(mill, jira)
+    bench = await ConnectorHarness.create(mill, jira)
     assert (await bench.sync()).status == "success"
-    await bench.equal()
+    await bench.assert_matches_tool()
 
 
 async def test_a_token_that_repeats_at_the_end_does_not_hold_a_run(
-    mill: app.Gristmill, jira: JiraDouble
+    mill: app.Gristmill, jira: FakeJira
 ) -> None:
     """The last page is given again and again."""
 
-    def again(call: Call, told: dict[str, Any]) -> dict[str, Any]:
+    def again(call: FakeCall, told: dict[str, Any]) -> dict[str, Any]:
         if told["isLast"]:
             return told | {"isLast": False, "nextPageToken": call.body.get("nextPageToken", "t0")}
         return told
@@ -64,31 +64,31 @@ async def test_a_token_that_repeats_at_the_end_does_not_hold_a_run(
     for number, (_, issue) in enumerate(jira.all()):
         issue.updated = jira.now - timedelta(minutes=number)
     retold(jira, again)
-    bench = await Bench.made(mill, jira)
+    bench = await ConnectorHarness.create(mill, jira)
     run = await bench.sync()
-    assert run.status == "success", await bench.lines(run)
-    await bench.equal()
+    assert run.status == "success", await bench.log_text(run)
+    await bench.assert_matches_tool()
 
 
 async def test_a_token_that_repeats_in_a_crowd_is_told_and_passes_nothing_over(
-    mill: app.Gristmill, jira: JiraDouble
+    mill: app.Gristmill, jira: FakeJira
 ) -> None:
     """All of a minute can't be read: the run says so, and once it can, everything is there."""
     for _ in range(20):
         jira.add()
     first_page = [True]
 
-    def stuck(call: Call, told: dict[str, Any]) -> dict[str, Any]:
+    def stuck(call: FakeCall, told: dict[str, Any]) -> dict[str, Any]:
         return told | {"isLast": False, "nextPageToken": "t0"} if first_page[0] else told
 
     retold(jira, stuck)
-    bench = await Bench.made(mill, jira)
+    bench = await ConnectorHarness.create(mill, jira)
     run = await bench.sync()
     assert run.status == "completed_with_errors"
-    assert "same page again" in await bench.lines(run)
+    assert "same page again" in await bench.log_text(run)
     first_page[0] = False
     assert (await bench.sync()).status == "success"
-    await bench.equal()
+    await bench.assert_matches_tool()
 
 
 @pytest.mark.parametrize(
@@ -96,75 +96,75 @@ async def test_a_token_that_repeats_in_a_crowd_is_told_and_passes_nothing_over(
 )
 async def test_times_are_told_in_the_users_own_zone(mill: app.Gristmill, zone: str | None) -> None:
     """JQL knows minutes of the user's clock alone. In an hour that the clock has twice, too, nothing is missed."""
-    double = JiraDouble()
-    double.tells_zone = zone is not None
-    double.told_zone = zone
+    double = FakeJira()
+    double.shows_zone = zone is not None
+    double.shown_zone = zone
     double.zone = zone if zone not in (None, "Nowhere/Land") else "America/New_York"
     double.now = datetime(2026, 11, 1, 5, 20, tzinfo=UTC)  # New York puts its clock back at 6:00 UTC
     for _, issue in double.all():
         issue.updated = double.now
-    with following(double):
-        bench = await Bench.made(mill, double)
+    with serve_fake(double):
+        bench = await ConnectorHarness.create(mill, double)
         assert (await bench.sync()).status == "success"
-        await bench.equal()
+        await bench.assert_matches_tool()
         for step in range(5):
-            double.tick(900)
+            double.advance_clock(900)
             double.edit(step * 7 + 5)
             double.calls.clear()
             assert (await bench.sync()).status == "success"
-            await bench.equal()
+            await bench.assert_matches_tool()
 
 
 async def test_an_issue_that_left_the_projects_that_are_followed_is_pruned(mill: app.Gristmill) -> None:
     """Moved, it keeps its id; deleted, it is gone."""
 
-    class OneProject(JiraDouble):
+    class OneProject(FakeJira):
         def config(self) -> dict[str, Any]:
             return super().config() | {"projects": ["AB"]}
 
         def truth(self) -> dict[str, Any]:
             own = {f"issue:{issue.id}" for issue in self.projects[0].issues}
-            return {key: truth for key, truth in super().truth().items() if key in own}
+            return {key: truth for key, truth in super().expected_documents().items() if key in own}
 
-    with following(OneProject()) as double:
+    with serve_fake(OneProject()) as double:
         assert isinstance(double, OneProject)
-        bench = await Bench.made(mill, double)
+        bench = await ConnectorHarness.create(mill, double)
         await bench.sync()
         moved = double.projects[0].issues[0]
         double.move(double.projects[0], moved)
         moved.updated = double.now
         run = await bench.sync()
         assert run.documents_pruned == 1
-        await bench.equal()
+        await bench.assert_matches_tool()
 
 
 async def test_an_issue_that_the_filter_no_longer_takes_is_pruned(
-    mill: app.Gristmill, jira: JiraDouble
+    mill: app.Gristmill, jira: FakeJira
 ) -> None:
     jira.labels_followed = "handbook"
     for _, issue in jira.all()[:8]:
         issue.labels.append("handbook")
-    bench = await Bench.made(mill, jira)
+    bench = await ConnectorHarness.create(mill, jira)
     await bench.sync()
-    await bench.equal()
-    assert len(await bench.found()) == 8
+    await bench.assert_matches_tool()
+    assert len(await bench.indexed_documents()) == 8
     _, issue = jira.all()[2]
     issue.labels.clear()
     issue.updated = jira.now
     await bench.sync()
-    await bench.equal()
+    await bench.assert_matches_tool()
 
 
-@pytest.mark.parametrize("kind", [JiraDouble, JiraDataCenterDouble])
+@pytest.mark.parametrize("kind", [FakeJira, FakeJiraDataCenter])
 async def test_attachments_are_files_below_their_issue_and_the_large_are_left_out(
-    mill: app.Gristmill, kind: type[JiraDouble]
+    mill: app.Gristmill, kind: type[FakeJira]
 ) -> None:
-    with following(kind()) as double:
-        assert isinstance(double, JiraDouble)
+    with serve_fake(kind()) as double:
+        assert isinstance(double, FakeJira)
         _, issue = double.all()[0]
         issue.files = {1: b"minutes of the meeting", 2: b"x"}
         double.route("GET", "/secure/attachment/{number}/x.txt", double.content)
-        bench = await Bench.made(mill, double)
+        bench = await ConnectorHarness.create(mill, double)
         await bench.sync()
         files = "select source_key from item where type = 'file' and status <> 'deleting' order by 1"
         assert await bench.fetch(files) == [("attachment:1",), ("attachment:2",)]
@@ -176,22 +176,22 @@ async def test_attachments_are_files_below_their_issue_and_the_large_are_left_ou
         assert [call.path for call in double.calls if "attachment" in call.path] == fetched
 
 
-async def test_a_scheme_that_can_not_be_read_hides_its_project(mill: app.Gristmill, jira: JiraDouble) -> None:
+async def test_a_scheme_that_can_not_be_read_hides_its_project(mill: app.Gristmill, jira: FakeJira) -> None:
     """C18: incomplete resolution hides."""
     jira.projects[1].secret_scheme = True
-    bench = await Bench.made(mill, jira)
+    bench = await ConnectorHarness.create(mill, jira)
     await bench.sync()
-    await bench.equal()
-    assert {frozenset(truth.acl) for truth in jira.truth().values()} >= {frozenset()}
+    await bench.assert_matches_tool()
+    assert {frozenset(truth.acl) for truth in jira.expected_documents().values()} >= {frozenset()}
 
 
 async def test_a_group_that_can_not_be_read_hides_what_it_may_see(
-    mill: app.Gristmill, jira: JiraDouble
+    mill: app.Gristmill, jira: FakeJira
 ) -> None:
-    jira.on(lambda call: call.path.endswith("/group/member"), lambda: jira.told({}, 403), times=99)
-    bench = await Bench.made(mill, jira)
+    jira.add_rule(lambda call: call.path.endswith("/group/member"), lambda: jira.respond({}, 403), times=99)
+    bench = await ConnectorHarness.create(mill, jira)
     await bench.sync()
-    found = await bench.found()
+    found = await bench.indexed_documents()
     hidden = {f"issue:{issue.id}" for issue in jira.projects[0].issues}
     assert {key for key, truth in found.items() if not truth.acl} == hidden
 

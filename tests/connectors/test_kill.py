@@ -7,10 +7,10 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.connectors.bench import TOOLS
-from tests.connectors.double import SECRET, Double, following
-from tests.process import environment, served
-from tests.waiting import until
+from tests.connectors.bench import FAKES
+from tests.connectors.double import SECRET, FakeTool, serve_fake
+from tests.process import environment, run_serve
+from tests.waiting import wait_until
 
 BEFORE, AFTER, PRUNING = "sync.before_commit=kill@3", "sync.saved=kill@4", "prune.before_commit=kill@1"
 KILLS = [
@@ -36,7 +36,7 @@ async def test_a_killed_run_is_taken_up_and_nothing_is_lost_or_read_twice(
     database_url: str, tmp_path: Path, cache_dir: Path, kind: str, point: str
 ) -> None:
     """kill -9 on either side of a commit: the base equals the tool, and only the batch under way is read again."""
-    with following(TOOLS[kind]()) as tool:
+    with serve_fake(FAKES[kind]()) as tool:
         await _killed(
             tool,
             point,
@@ -51,11 +51,11 @@ async def test_a_killed_run_is_taken_up_and_nothing_is_lost_or_read_twice(
         )
 
 
-async def _killed(tool: Double, point: str, tmp_path: Path, env: dict[str, str]) -> None:
+async def _killed(tool: FakeTool, point: str, tmp_path: Path, env: dict[str, str]) -> None:
     for _ in range(12):
         tool.add()
     log = tmp_path / "log"
-    with served({**env, "GRISTMILL_FAULTS": point}, log=log) as server, server.client() as client:
+    with run_serve({**env, "GRISTMILL_FAULTS": point}, log=log) as server, server.client() as client:
         base = _post(client, "/knowledge-bases", {"name": "b"})
         made = _post(
             client,
@@ -74,18 +74,18 @@ async def _killed(tool: Double, point: str, tmp_path: Path, env: dict[str, str])
         if point.startswith("prune"):
             await wait_for(client, run["runId"])
             tool.delete(3)
-            tool.tick()
+            tool.advance_clock()
             run = _post(client, f"/connectors/{made['id']}/sync", {})
         await asyncio.to_thread(server.process.wait, 60)
-    before = tool.details()
-    with served(env, log=log) as server, server.client() as client:
+    before = tool.detail_calls()
+    with run_serve(env, log=log) as server, server.client() as client:
         ended = await wait_for(client, run["runId"])
         assert ended["status"] == "success", ended
-        after = tool.details()[len(before) :]
-        assert len(set(before) & set(after)) <= tool.cap * 3
+        after = tool.detail_calls()[len(before) :]
+        assert len(set(before) & set(after)) <= tool.page_size * 3
         page = client.get(f"/api/knowledge-bases/{base['id']}/items?parentId=*&type=record&limit=500").json()
         found = {item["source"]["sourceId"]: item for item in page["items"]}
-        assert set(found) == set(tool.truth())
+        assert set(found) == set(tool.expected_documents())
         assert all(item["status"] == "completed" for item in found.values())
         assert client.get("/api/health/invariants").json() == {"violations": []}
         assert SECRET not in repr(page)
@@ -100,4 +100,4 @@ async def wait_for(client: httpx.Client, run_id: str) -> dict[str, Any]:
         run = answer.json()
         return run if run["completedAt"] is not None else None
 
-    return await until(look, limit=60, every=0.1)
+    return await wait_until(look, limit=60, every=0.1)

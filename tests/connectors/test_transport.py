@@ -6,10 +6,10 @@ from datetime import timedelta
 import httpx
 import pytest
 
-from gristmill.connectors.transport import RateLimited, Transport, Unauthorized, limit_ends
-from gristmill.errors import Gone, GristmillError, Transient, Unreadable
+from gristmill.connectors.transport import RateLimited, Transport, CredentialsRejected, rate_limit_wait
+from gristmill.errors import SourceGone, GristmillError, Transient, Unreadable
 from gristmill.net import PrivateAddress
-from tests.sources.site import Answer, Site, serve
+from tests.sources.site import SiteResponse, Site, serve
 
 DATE = "Sun, 01 Mar 2026 12:00:00 GMT"
 
@@ -25,9 +25,9 @@ async def http(site: Site) -> AsyncGenerator[Transport]:
     transport = Transport(
         site.url,
         headers={"Authorization": "Bearer s3cret"},
-        private=True,
-        patience=timedelta(seconds=2),
-        base=0.01,
+        allow_private=True,
+        max_wait=timedelta(seconds=2),
+        first_delay=0.01,
     )
     yield transport
     await transport.close()
@@ -52,17 +52,17 @@ async def http(site: Site) -> AsyncGenerator[Transport]:
 def test_limits_are_known_in_every_form(
     status: int, headers: dict[str, str], body: bytes, seconds: int | None
 ) -> None:
-    found = limit_ends(httpx.Response(status, headers=headers), body)
+    found = rate_limit_wait(httpx.Response(status, headers=headers), body)
     assert found == (None if seconds is None else timedelta(seconds=seconds))
 
 
 @pytest.mark.parametrize(
     ("status", "error", "requests"),
     [
-        (401, Unauthorized, 1),
+        (401, CredentialsRejected, 1),
         (403, Unreadable, 1),
-        (404, Gone, 1),
-        (410, Gone, 1),
+        (404, SourceGone, 1),
+        (410, SourceGone, 1),
         (422, Unreadable, 1),
         (500, Transient, 4),
     ],
@@ -71,58 +71,58 @@ async def test_what_goes_wrong_is_told_in_our_words_without_secrets(
     http: Transport, site: Site, status: int, error: type[GristmillError], requests: int
 ) -> None:
     """S2-37: three more attempts where that may help."""
-    site.put("/x", "s3cret in the body", status)
-    site.anything = lambda _: Answer(status, b"s3cret")
+    site.add_page("/x", "s3cret in the body", status)
+    site.fallback = lambda _: SiteResponse(status, b"s3cret")
     with pytest.raises(error) as raised:
         await http.get("/x", {"key": "s3cret"})
     assert "s3cret" not in str(raised.value)
-    assert len(site.asked) == requests
+    assert len(site.requests) == requests
 
 
 async def test_an_answer_after_an_error_is_taken(http: Transport, site: Site) -> None:
-    answers = iter([Answer(502), Answer(429, headers={"Retry-After": "0"}), Answer(200, b'{"a": 1}')])
-    site.anything = lambda _: next(answers)
+    answers = iter([SiteResponse(502), SiteResponse(429, headers={"Retry-After": "0"}), SiteResponse(200, b'{"a": 1}')])
+    site.fallback = lambda _: next(answers)
     assert (await http.get("/x")).data == {"a": 1}
 
 
 async def test_a_long_limit_is_not_waited_for(http: Transport, site: Site) -> None:
-    site.anything = lambda _: Answer(429, headers={"Retry-After": "3600"})
+    site.fallback = lambda _: SiteResponse(429, headers={"Retry-After": "3600"})
     with pytest.raises(RateLimited) as raised:
         await http.get("/x")
     assert raised.value.wait >= timedelta(hours=1)
-    assert len(site.asked) == 1
+    assert len(site.requests) == 1
 
 
 async def test_credentials_stay_with_the_tool(http: Transport, site: Site) -> None:
     """A link or a redirect that leads elsewhere is followed without them."""
-    site.put("/there", "[]")
-    site.anything = lambda asked: (
-        Answer(302, headers={"Location": f"{site.elsewhere}/there"})
+    site.add_page("/there", "[]")
+    site.fallback = lambda asked: (
+        SiteResponse(302, headers={"Location": f"{site.elsewhere}/there"})
         if asked.path == "/x"
-        else Answer(200, b"[]")
+        else SiteResponse(200, b"[]")
     )
     await http.get("/x")
     await http.get(f"{site.elsewhere}/there")
-    assert [asked.headers.get("Authorization") for asked in site.asked] == ["Bearer s3cret", None, None]
+    assert [asked.headers.get("Authorization") for asked in site.requests] == ["Bearer s3cret", None, None]
 
 
 async def test_a_private_address_is_refused_unless_allowed(site: Site) -> None:
-    transport = Transport(site.url, headers={}, private=False, patience=timedelta(0))
+    transport = Transport(site.url, headers={}, allow_private=False, max_wait=timedelta(0))
     with pytest.raises(PrivateAddress):
         await transport.get("/x")
     await transport.close()
 
 
 async def test_what_is_no_json_is_unreadable(http: Transport, site: Site) -> None:
-    site.put("/x", "<html>")
+    site.add_page("/x", "<html>")
     with pytest.raises(Unreadable):
         await http.get("/x")
 
 
 async def test_a_download_comes_in_pieces_and_its_status_is_checked(http: Transport, site: Site) -> None:
-    site.put("/file", b"x" * 200_000)
+    site.add_page("/file", b"x" * 200_000)
     assert sum([len(piece) async for piece in http.stream("/file")]) == 200_000
-    with pytest.raises(Gone):
+    with pytest.raises(SourceGone):
         _ = [piece async for piece in http.stream("/none")]
 
 
@@ -130,8 +130,8 @@ async def test_a_download_comes_in_pieces_and_its_status_is_checked(http: Transp
 async def test_a_token_that_no_header_can_carry_is_refused_before_it_is_sent(
     http: Transport, site: Site, token: str
 ) -> None:
-    http.authorise("Authorization", f"Bearer {token}")
-    with pytest.raises(Unauthorized, match="Give them anew") as refused:
+    http.set_header("Authorization", f"Bearer {token}")
+    with pytest.raises(CredentialsRejected, match="Give them anew") as refused:
         await http.get("/")
     assert token not in str(refused.value)
-    assert site.asked == []
+    assert site.requests == []

@@ -24,9 +24,9 @@ import httpx
 
 from gristmill import clock
 from tests.events.sse import stream
-from tests.waiting import until
+from tests.waiting import wait_until
 
-Told = dict[str, Any]
+EventJson = dict[str, Any]
 
 
 def free_port() -> int:
@@ -72,7 +72,7 @@ class Daemon:
                 self.process.stdout.close()
             self.process = None
 
-    async def shoot(self) -> None:
+    async def restart_after_kill(self) -> None:
         """Kill it and start it again."""
         self.kill()
         self.kills += 1
@@ -80,7 +80,7 @@ class Daemon:
 
 
 @dataclass
-class Field:
+class System:
     """What runs, and what was seen of it."""
 
     url: str
@@ -89,20 +89,20 @@ class Field:
     receiver: Daemon
     inbox: Path
     http: httpx.AsyncClient
-    polled: list[Told] = field(default_factory=list[Told])
-    streamed: list[Told] = field(default_factory=list[Told])
+    polled: list[EventJson] = field(default_factory=list[EventJson])
+    streamed: list[EventJson] = field(default_factory=list[EventJson])
     reconnects: int = 0
 
-    async def ask(self, method: str, path: str, **more: Any) -> Any:
+    async def request(self, method: str, path: str, **more: Any) -> Any:
         """The answer of the server, whenever it is there."""
 
-        async def asked() -> httpx.Response | None:
+        async def attempt() -> httpx.Response | None:
             with contextlib.suppress(httpx.HTTPError):
                 response = await self.http.request(method, path, **more)
                 return response if response.status_code < 500 else None
             return None
 
-        response = await until(asked, limit=60, every=0.05)
+        response = await wait_until(attempt, limit=60, every=0.05)
         assert response.is_success, response.text
         return response.json()
 
@@ -110,66 +110,66 @@ class Field:
         """Read with a cursor, for ever."""
         cursor = "0"
         while True:
-            page = await self.ask("GET", "/api/events", params={"after": cursor, "limit": 50})
+            page = await self.request("GET", "/api/events", params={"after": cursor, "limit": 50})
             self.polled += page["items"]
             cursor = page["nextCursor"]
             if len(page["items"]) < 50:
                 await clock.pause(timedelta(milliseconds=50))
 
-    async def follow(self, chance: random.Random) -> None:
+    async def follow(self, rng: random.Random) -> None:
         """Follow the stream, and let go of it every now and then, for ever."""
         last: str | None = "0"
         while True:
             with contextlib.suppress(httpx.HTTPError, AssertionError):  # AssertionError: 503 while it stops
-                async with stream(self.url, last_id=last) as followed:
-                    left = chance.randint(5, 60)
-                    async for frame in followed.frames():
-                        last = followed.last_id
+                async with stream(self.url, last_id=last) as connection:
+                    remaining = rng.randint(5, 60)
+                    async for frame in connection.frames():
+                        last = connection.last_id
                         if frame.id is not None:
                             self.streamed.append(frame.data)
-                            left -= 1
-                        if left == 0:
+                            remaining -= 1
+                        if remaining == 0:
                             break
             self.reconnects += 1
             await clock.pause(timedelta(milliseconds=20))
 
-    def received(self) -> list[Told]:
+    def received(self) -> list[EventJson]:
         """What the webhook's receiver has got."""
         return [json.loads(line) for line in self.inbox.read_text().splitlines()]
 
 
 @asynccontextmanager
-async def field_of(env: Mapping[str, str], folder: Path, *, workers: int) -> AsyncGenerator[Field]:
+async def running_system(env: Mapping[str, str], folder: Path, *, workers: int) -> AsyncGenerator[System]:
     """A server, workers and a receiver, running; all of them killed at the end."""
     port, hook = free_port(), free_port()
     log, inbox = folder / "log", folder / "inbox"
     inbox.touch()
     server = Daemon(["gristmill", "serve", "--port", str(port)], env, log)
-    hands = [Daemon(["gristmill", "worker"], env, log) for _ in range(workers)]
+    workers_running = [Daemon(["gristmill", "worker"], env, log) for _ in range(workers)]
     receiver = Daemon(["tests.events.receiver", str(hook), str(inbox)], env, log)
     url = f"http://127.0.0.1:{port}"
     async with httpx.AsyncClient(base_url=url, timeout=10, trust_env=False) as http:
-        there = Field(url, server, hands, receiver, inbox, http)
+        system = System(url, server, workers_running, receiver, inbox, http)
         try:
             await server.start()  # first: it makes the schema
-            await asyncio.gather(receiver.start(), *(one.start() for one in hands))
-            await there.ask("POST", "/api/webhooks", json={"url": f"http://127.0.0.1:{hook}/"})
-            yield there
+            await asyncio.gather(receiver.start(), *(one.start() for one in workers_running))
+            await system.request("POST", "/api/webhooks", json={"url": f"http://127.0.0.1:{hook}/"})
+            yield system
         finally:
-            for one in (server, *hands, receiver):
+            for one in (server, *workers_running, receiver):
                 one.kill()
 
 
-async def shoot(there: Field, chance: random.Random, kills: int, pause: timedelta) -> None:
+async def kill_at_random(system: System, rng: random.Random, kills: int, pause: timedelta) -> None:
     """Kill the receiver and workers in turn, at random moments, and the server once in the middle."""
-    others = itertools.cycle([there.receiver, *there.workers])
+    others = itertools.cycle([system.receiver, *system.workers])
     for shot in range(kills):
-        await clock.pause(pause * chance.uniform(0.5, 1.5))
-        await (there.server if shot == kills // 2 else next(others)).shoot()
+        await clock.pause(pause * rng.uniform(0.5, 1.5))
+        await (system.server if shot == kills // 2 else next(others)).restart_after_kill()
 
 
 async def run(
-    there: Field,
+    system: System,
     *,
     documents: int,
     bases: int,
@@ -179,12 +179,12 @@ async def run(
     patience: float = 120,
 ) -> None:
     """Add documents under fire; returns when all are searchable and all three have seen the last event."""
-    chance = random.Random(seed)
-    followers = [asyncio.create_task(there.poll()), asyncio.create_task(there.follow(chance))]
-    firing = asyncio.create_task(shoot(there, chance, kills, pause))
+    rng = random.Random(seed)
+    followers = [asyncio.create_task(system.poll()), asyncio.create_task(system.follow(rng))]
+    killing = asyncio.create_task(kill_at_random(system, rng, kills, pause))
     try:
         ids = [
-            (await there.ask("POST", "/api/knowledge-bases", json={"name": f"base {n}"}))["id"]
+            (await system.request("POST", "/api/knowledge-bases", json={"name": f"base {n}"}))["id"]
             for n in range(bases)
         ]
         for start in range(0, documents, 10):
@@ -193,59 +193,59 @@ async def run(
                 for n in range(start, min(start + 10, documents))
             ]
             body = {"items": notes, "onConflict": "skip"}  # asked again when the answer was lost
-            await there.ask("POST", f"/api/knowledge-bases/{chance.choice(ids)}/items", json=body)
-        await firing
-        await until(lambda: _settled(there, ids, documents), limit=600, every=0.2)
+            await system.request("POST", f"/api/knowledge-bases/{rng.choice(ids)}/items", json=body)
+        await killing
+        await wait_until(lambda: _is_ingested(system, ids, documents), limit=600, every=0.2)
         try:
-            await until(lambda: _caught_up(there), limit=patience, every=0.2)
+            await wait_until(lambda: _has_caught_up(system), limit=patience, every=0.2)
         except AssertionError:
-            raise AssertionError(f"somebody did not see the last event: {await _standing(there)}") from None
+            raise AssertionError(f"somebody did not see the last event: {await _describe_progress(system)}") from None
     finally:
-        firing.cancel()
-        await clock.stop([*followers, firing])
+        killing.cancel()
+        await clock.cancel_tasks([*followers, killing])
 
 
-async def _settled(there: Field, bases: list[str], documents: int) -> bool:
+async def _is_ingested(system: System, bases: list[str], documents: int) -> bool:
     counts = Counter[str]()
     for base in bases:
-        counts.update((await there.ask("GET", f"/api/knowledge-bases/{base}"))["itemCounts"])
+        counts.update((await system.request("GET", f"/api/knowledge-bases/{base}"))["itemCounts"])
     return counts == {"completed": documents}
 
 
-async def _caught_up(there: Field) -> bool:
-    head = max(int(event["id"]) for event in await truth(there))
-    seen = (there.polled, there.streamed, there.received())
-    return all(told and max(int(event["id"]) for event in told) >= head for told in seen)
+async def _has_caught_up(system: System) -> bool:
+    head = max(int(event["id"]) for event in await all_events(system))
+    seen = (system.polled, system.streamed, system.received())
+    return all(events and max(int(event["id"]) for event in events) >= head for events in seen)
 
 
-async def _standing(there: Field) -> str:
+async def _describe_progress(system: System) -> str:
     """How far each has come, and what the server says of the webhook."""
-    hooks = (await there.ask("GET", "/api/webhooks"))["items"]
-    seen = {"polled": there.polled, "streamed": there.streamed, "received": there.received()}
-    ends = {name: told[-1]["id"] if told else None for name, told in seen.items()}
-    return f"{len(await truth(there))} events; {ends}; {hooks}"
+    hooks = (await system.request("GET", "/api/webhooks"))["items"]
+    seen = {"polled": system.polled, "streamed": system.streamed, "received": system.received()}
+    ends = {name: events[-1]["id"] if events else None for name, events in seen.items()}
+    return f"{len(await all_events(system))} events; {ends}; {hooks}"
 
 
-async def truth(there: Field) -> list[Told]:
+async def all_events(system: System) -> list[EventJson]:
     """Every event, as the table has them."""
-    found: list[Told] = []
+    events: list[EventJson] = []
     while page := (
-        await there.ask("GET", "/api/events", params={"after": found[-1]["id"] if found else 0, "limit": 500})
+        await system.request("GET", "/api/events", params={"after": events[-1]["id"] if events else 0, "limit": 500})
     )["items"]:
-        found += page
-    return found
+        events += page
+    return events
 
 
-def first_seen(told: list[Told]) -> list[int]:
+def first_seen(events: list[EventJson]) -> list[int]:
     """The places of events, each where it was seen first."""
-    return list(dict.fromkeys(int(event["id"]) for event in told))
+    return list(dict.fromkeys(int(event["id"]) for event in events))
 
 
-def early_or_doubled(events: list[Told]) -> list[str]:
+def aggregate_errors(events: list[EventJson]) -> list[str]:
     """Aggregates that were told twice or before they were true; none, if all is well."""
-    wrong: list[str] = []
+    errors: list[str] = []
     ended = Counter((event["subject"], event["data"]["version"]) for event in events if _ends(event))
-    wrong += [f"{subject} version {version}: {n} ends" for (subject, version), n in ended.items() if n != 1]
+    errors += [f"{subject} version {version}: {n} ends" for (subject, version), n in ended.items() if n != 1]
     active: dict[str, set[str]] = {}
     fresh: dict[str, bool] = {}
     for event in events:
@@ -257,13 +257,13 @@ def early_or_doubled(events: list[Told]) -> list[str]:
             active[base].discard(event["subject"])
         elif event["type"] == "KnowledgeSpaceAllDocumentsIngested":
             if active.get(base):
-                wrong.append(f"event {event['id']}: ready with {len(active[base])} active")
+                errors.append(f"event {event['id']}: ready with {len(active[base])} active")
             if not fresh.get(base):
-                wrong.append(f"event {event['id']}: ready twice")
+                errors.append(f"event {event['id']}: ready twice")
             fresh[base] = False
-    wrong += [f"base {base} was never ready" for base, waits in fresh.items() if waits]
-    return wrong
+    errors += [f"base {base} was never ready" for base, waits in fresh.items() if waits]
+    return errors
 
 
-def _ends(event: Told) -> bool:
+def _ends(event: EventJson) -> bool:
     return event["type"] in ("DocumentIngestionCompleted", "ItemFailed")

@@ -16,11 +16,11 @@ from gristmill.db import Database
 from gristmill.db.migrate import migrate
 from gristmill.jobs import QueueLimits
 from gristmill.operations import add, bases, health
-from gristmill.operations.originals import Folder
+from gristmill.operations.originals import FolderSource
 from tests.crash.following import Daemon
 from tests.embedding.hashed import HashedEmbedder
 from tests.process import environment
-from tests.waiting import until
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 WIDE = QueueLimits(lane=10_000_000, total=10_000_000)
@@ -29,7 +29,7 @@ Index = dict[str, list[tuple[Any, ...]]]
 
 
 @dataclass(frozen=True)
-class Result:
+class TrialResult:
     """What was found at the end, how many texts were embedded for it, and how often the worker was killed."""
 
     index: Index
@@ -40,7 +40,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Trial:
+class IndexingTrial:
     """An indexing of `folder` in the database at `url`; each text takes the embedder `pause` seconds."""
 
     url: str
@@ -53,7 +53,7 @@ class Trial:
     slots: int = 32
     limit: float = 60.0
 
-    async def run(self, kills: list[tuple[int, float]]) -> Result:
+    async def run(self, kills: list[tuple[int, float]]) -> TrialResult:
         """Index the folder; after so many texts of a life, and so many seconds more, each kill comes."""
         await migrate(self.url)
         db = Database(self.url)
@@ -62,13 +62,13 @@ class Trial:
         try:
             base_id = await self._add(db)
             await daemon.start()
-            for texts, later in kills:
+            for texts, delay in kills:
                 if not await self._worked(db, base_id, self._count() + texts):
                     break
-                await clock.pause(timedelta(seconds=later))
-                await daemon.shoot()
-            await until(lambda: _at_rest(db, base_id), limit=self.limit, every=0.1)
-            return Result(
+                await clock.pause(timedelta(seconds=delay))
+                await daemon.restart_after_kill()
+            await wait_until(lambda: _at_rest(db, base_id), limit=self.limit, every=0.1)
+            return TrialResult(
                 await index(db, base_id),
                 await _statuses(db, base_id),
                 self._count(),
@@ -80,14 +80,14 @@ class Trial:
             await db.close()
 
     def _daemon(self) -> Daemon:
-        given = {
+        settings = {
             "database_url": self.url,
             "lease": self.lease,
             "embedder": "hashed",
             "log_level": "error",
             "worker_slots": str(self.slots),
         }
-        env = {**environment(self.scratch / "data", self.cache_dir, **given), "PYTHONPATH": str(ROOT)}
+        env = {**environment(self.scratch / "data", self.cache_dir, **settings), "PYTHONPATH": str(ROOT)}
         arguments = ["tests.ingest.worker", str(self.dimensions), str(self.pause), str(self._counted)]
         return Daemon(arguments, env, self.scratch / "log")
 
@@ -101,7 +101,7 @@ class Trial:
     async def _add(self, db: Database) -> BaseId:
         base = await bases.create(db, "killed", HashedEmbedder(dimensions=self.dimensions), {})
         new = NewItem("directory", "folder", str(self.folder), source={"path": str(self.folder)})
-        await add.add(db, base.id, [add.Entry(new, Folder(self.folder))], WIDE)
+        await add.add(db, base.id, [add.ItemToAdd(new, FolderSource(self.folder))], WIDE)
         return base.id
 
     async def _worked(self, db: Database, base_id: BaseId, texts: int) -> bool:
@@ -112,13 +112,13 @@ class Trial:
                 return "worked"
             return "done" if await _at_rest(db, base_id) else None
 
-        return await until(look, limit=self.limit, every=0.01) == "worked"
+        return await wait_until(look, limit=self.limit, every=0.01) == "worked"
 
 
-def moments(dice: random.Random, kills: int, texts: int, later: float) -> list[tuple[int, float]]:
+def kill_schedule(rng: random.Random, kills: int, texts: int, max_delay: float) -> list[tuple[int, float]]:
     """So many kills, spread over the first nine tenths of a run of so many texts."""
     each = 0.9 * texts / kills
-    return [(dice.randint(round(each / 2), round(1.5 * each)), dice.uniform(0, later)) for _ in range(kills)]
+    return [(rng.randint(round(each / 2), round(1.5 * each)), rng.uniform(0, max_delay)) for _ in range(kills)]
 
 
 async def index(db: Database, base_id: BaseId) -> Index:
@@ -133,15 +133,15 @@ async def index(db: Database, base_id: BaseId) -> Index:
                 [base_id],
             )
         ).fetchall()
-    found: Index = {}
+    chunks: Index = {}
     for key, *rest in rows:
-        found.setdefault(key, []).append(tuple(rest))
-    return found
+        chunks.setdefault(key, []).append(tuple(rest))
+    return chunks
 
 
-def differing(one: Index, other: Index) -> list[str]:
+def differing_items(first: Index, second: Index) -> list[str]:
     """The items whose chunks are not the same in both."""
-    return sorted(key for key in one.keys() | other.keys() if one.get(key) != other.get(key))
+    return sorted(key for key in first.keys() | second.keys() if first.get(key) != second.get(key))
 
 
 async def _at_rest(db: Database, base_id: BaseId) -> bool:
@@ -162,4 +162,4 @@ async def _statuses(db: Database, base_id: BaseId) -> dict[str, int]:
 
 async def _violations(db: Database) -> list[Any]:
     async with db.connection() as tx:
-        return list(await health.violations(tx))
+        return list(await health.find_violations(tx))

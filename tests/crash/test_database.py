@@ -7,15 +7,15 @@ from pathlib import Path
 import httpx
 
 from tests.crash.test_kill import add_notes, counts, damage
-from tests.process import environment, served
-from tests.waiting import until
+from tests.process import environment, run_serve
+from tests.waiting import wait_until
 
 
 async def test_a_killed_postgres_is_started_again_and_nothing_is_lost(
     data_dir: Path, tmp_path: Path, cache_dir: Path
 ) -> None:
     env = environment(data_dir, cache_dir, lease="2")
-    with served(env, log=tmp_path / "log") as server:
+    with run_serve(env, log=tmp_path / "log") as server:
         base = add_notes(server)
         postmaster = int((data_dir / "postgres/data/postmaster.pid").read_text().splitlines()[0])
         os.kill(postmaster, signal.SIGKILL)
@@ -26,7 +26,7 @@ async def test_a_killed_postgres_is_started_again_and_nothing_is_lost(
             except (httpx.HTTPError, KeyError):  # 503 while it is away
                 return False
 
-        await until(all_done, limit=60)
+        await wait_until(all_done, limit=60)
         with server.client() as http:
             assert http.get("/api/health/invariants").json() == {"violations": []}
         assert set((await damage(server)).values()) == {0}

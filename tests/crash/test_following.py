@@ -3,9 +3,9 @@
 from datetime import timedelta
 from pathlib import Path
 
-from tests.crash.following import early_or_doubled, field_of, first_seen, run, truth
+from tests.crash.following import aggregate_errors, running_system, first_seen, run, all_events
 from tests.process import environment
-from tests.waiting import until
+from tests.waiting import wait_until
 
 
 async def test_every_consumer_sees_every_event_in_order_whatever_is_killed(
@@ -20,23 +20,23 @@ async def test_every_consumer_sees_every_event_in_order_whatever_is_killed(
         allow_private_addresses="true",
         log_level="warning",
     )
-    async with field_of(env, tmp_path, workers=1) as there:
+    async with running_system(env, tmp_path, workers=1) as there:
         await run(there, documents=60, bases=3, kills=3, pause=timedelta(seconds=0.3), seed=7)
-        events = await truth(there)
+        events = await all_events(there)
         places = [int(event["id"]) for event in events]
         assert places == list(range(1, len(places) + 1))
         assert first_seen(there.polled) == places
         assert first_seen(there.streamed) == places
         assert first_seen(there.received()) == places, "also the order in which each was sent first"
-        assert early_or_doubled(events) == []
+        assert aggregate_errors(events) == []
         assert there.reconnects > 2
         assert all(one.kills for one in (there.receiver, there.server, *there.workers))
-        asked = (await there.ask("POST", "/api/health/reconciler"))["jobId"]
+        asked = (await there.request("POST", "/api/health/reconciler"))["jobId"]
 
         async def done() -> dict[str, int] | None:
-            passed = await there.ask("GET", "/api/health/reconciler")
+            passed = await there.request("GET", "/api/health/reconciler")
             return passed["damage"] if passed["jobId"] == asked else None
 
-        assert set((await until(done)).values()) == {0}, "leases and transactions have seen to all of it"
-        assert (await there.ask("GET", "/api/health/invariants")) == {"violations": []}
+        assert set((await wait_until(done)).values()) == {0}, "leases and transactions have seen to all of it"
+        assert (await there.request("GET", "/api/health/invariants")) == {"violations": []}
     assert "Traceback" not in (tmp_path / "log").read_text()

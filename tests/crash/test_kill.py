@@ -8,13 +8,13 @@ import psycopg
 import pytest
 
 from gristmill.db import embedded
-from tests.process import Served, environment, served
-from tests.waiting import until
+from tests.process import ServeProcess, environment, run_serve
+from tests.waiting import wait_until
 
 NOTES = 200
 
 
-def add_notes(server: Served) -> str:
+def add_notes(server: ServeProcess) -> str:
     with server.client() as http:
         base = http.post("/api/knowledge-bases", json={"name": "notes"}).json()["id"]
         notes = [{"type": "note", "content": f"Note number {n}: the mill of day {n}."} for n in range(NOTES)]
@@ -24,21 +24,21 @@ def add_notes(server: Served) -> str:
     return base
 
 
-def counts(server: Served, base: str) -> dict[str, int]:
+def counts(server: ServeProcess, base: str) -> dict[str, int]:
     with server.client() as http:
         return http.get(f"/api/knowledge-bases/{base}").json()["itemCounts"]
 
 
-async def damage(server: Served) -> dict[str, int]:
+async def damage(server: ServeProcess) -> dict[str, int]:
     """What the reconciler finds that leases and transactions should have seen to."""
     with server.client() as http:
-        asked = http.post("/api/health/reconciler").json()["jobId"]
+        job_id = http.post("/api/health/reconciler").json()["jobId"]
 
         async def done() -> dict[str, int] | None:
             passed = http.get("/api/health/reconciler").json()
-            return passed["damage"] if passed["jobId"] == asked else None
+            return passed["damage"] if passed["jobId"] == job_id else None
 
-        return await until(done)
+        return await wait_until(done)
 
 
 async def test_a_server_killed_while_indexing_finishes_everything_after_a_restart(
@@ -46,21 +46,21 @@ async def test_a_server_killed_while_indexing_finishes_everything_after_a_restar
 ) -> None:
     """S1-19, S4-69, promise 1 and 2."""
     env = environment(data_dir, cache_dir, lease="2")
-    with served(env, log=tmp_path / "log") as server:
+    with run_serve(env, log=tmp_path / "log") as server:
         base = add_notes(server)
 
         async def some_done() -> bool:
             return counts(server, base).get("completed", 0) >= 20
 
-        await until(some_done)
+        await wait_until(some_done)
         server.kill()
-    with served(env, log=tmp_path / "log") as server:
+    with run_serve(env, log=tmp_path / "log") as server:
         before = counts(server, base)
 
         async def all_done() -> bool:
             return counts(server, base) == {"completed": NOTES}
 
-        await until(all_done, limit=60)
+        await wait_until(all_done, limit=60)
         with server.client() as http:
             assert http.get("/api/health/invariants").json() == {"violations": []}
         assert before.get("completed", 0) < NOTES, "it was killed too late to show anything"
@@ -102,22 +102,22 @@ async def test_killed_at_a_named_point_nothing_is_half_there(
     point: str, database_url: str, tmp_path: Path, cache_dir: Path
 ) -> None:
     """S0-24 and S0-26 as decided in C4: rows and jobs commit together."""
-    given = {"database_url": database_url, "lease": "PT1S"}
-    dying = environment(tmp_path / "data", cache_dir, faults=f"{point}=kill", **given)
+    settings = {"database_url": database_url, "lease": "PT1S"}
+    dying = environment(tmp_path / "data", cache_dir, faults=f"{point}=kill", **settings)
     committed = not point.startswith("add.")
-    with served(dying, log=tmp_path / "log") as server, server.client() as http:
+    with run_serve(dying, log=tmp_path / "log") as server, server.client() as http:
         base = http.post("/api/knowledge-bases", json={"name": "notes"}).json()["id"]
         with contextlib.suppress(httpx.HTTPError):  # it may die before it answers
             http.post(
                 f"/api/knowledge-bases/{base}/items", json={"items": [{"type": "note", "content": "Flour."}]}
             )
         assert server.process.wait(30) == -9
-    with served(environment(tmp_path / "data", cache_dir, **given), log=tmp_path / "log") as server:
+    with run_serve(environment(tmp_path / "data", cache_dir, **settings), log=tmp_path / "log") as server:
 
         async def settled() -> bool:
             return counts(server, base) == ({"completed": 1} if committed else {})
 
-        await until(settled)
+        await wait_until(settled)
         with server.client() as http:
             hits = http.post(f"/api/knowledge-bases/{base}/search", json={"query": "flour"}).json()["hits"]
             assert http.get("/api/health/invariants").json() == {"violations": []}

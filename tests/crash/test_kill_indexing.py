@@ -8,8 +8,8 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from gristmill.ingest.embed import LEAST, PARALLEL
-from tests.crash.killing import Trial, differing, moments
+from gristmill.ingest.embed import MIN_BATCH, PARALLEL
+from tests.crash.killing import IndexingTrial, differing_items, kill_schedule
 
 FILES, SLOTS, KILLS, PAUSE = (
     24,
@@ -17,7 +17,7 @@ FILES, SLOTS, KILLS, PAUSE = (
     6,
     0.02,
 )  # all of them are under way at each kill, until they are suspects
-BATCH = max(LEAST, 25)  # the batches aim at half a second of the embedder, which takes 0.02 s for each text
+BATCH = max(MIN_BATCH, 25)  # the batches aim at half a second of the embedder, which takes 0.02 s for each text
 
 
 @pytest.fixture
@@ -43,17 +43,17 @@ async def test_a_worker_killed_at_random_moments_leaves_the_same_index_and_pays_
         connection.execute(sql.SQL("create database {}").format(name))
         try:
             (tmp_path / "calm").mkdir()
-            calm = await Trial(calm_url, folder, tmp_path / "calm", cache_dir, 0).run([])
+            calm = await IndexingTrial(calm_url, folder, tmp_path / "calm", cache_dir, 0).run([])
         finally:
             connection.execute(sql.SQL("drop database {} with (force)").format(name))
     assert calm.statuses == {"completed": FILES}
     assert calm.embedded > 250
 
     dice = random.Random()
-    trial = Trial(database_url, folder, tmp_path, cache_dir, PAUSE, slots=SLOTS)
-    killed = await trial.run(moments(dice, KILLS, calm.embedded, 0.2))
+    trial = IndexingTrial(database_url, folder, tmp_path, cache_dir, PAUSE, slots=SLOTS)
+    killed = await trial.run(kill_schedule(dice, KILLS, calm.embedded, 0.2))
     assert killed.kills >= KILLS - 2  # the last ones may come when all is done
     assert killed.statuses == {"completed": FILES}
     assert killed.violations == []
-    assert differing(calm.index, killed.index) == []
+    assert differing_items(calm.index, killed.index) == []
     assert killed.embedded - calm.embedded <= KILLS * PARALLEL * BATCH

@@ -9,15 +9,15 @@ from gristmill.db import Database
 from gristmill.operations import add, bases, health
 from gristmill.sources import FileSource
 from tests.crash.following import Daemon
-from tests.embedding.endpoint import Answer, serve
+from tests.embedding.endpoint import CannedResponse, serve
 from tests.embedding.hashed import HashedEmbedder
-from tests.operations.hand import WIDE
+from tests.operations.hand import UNLIMITED
 from tests.process import environment
 from tests.readers import samples
-from tests.waiting import until
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
-SAID = Answer(200, {"choices": [{"message": {"role": "assistant", "content": "Emmer prices."}}]})
+DESCRIPTION = CannedResponse(200, {"choices": [{"message": {"role": "assistant", "content": "Emmer prices."}}]})
 
 
 @pytest.mark.parametrize("point", ["embedded.before_commit", "embedded.filed", "assets.before_commit"])
@@ -29,9 +29,9 @@ async def test_what_is_inside_a_document_survives_a_kill_on_either_side(
     path = samples.save(tmp_path, "all.zip", samples.zipped({"memo.docx": memo, "list.txt": "Oats."}))
     base = await bases.create(db, "inside", HashedEmbedder(dimensions=64), {})
     new = NewItem("file", "all.zip", str(path), source={"path": str(path)})
-    await add.add(db, base.id, [add.Entry(new, FileSource(path, 1 << 30))], WIDE)
+    await add.add(db, base.id, [add.ItemToAdd(new, FileSource(path, 1 << 30))], UNLIMITED)
 
-    async def one(statement: str) -> object:
+    async def fetch_row(statement: str) -> object:
         async with db.connection() as tx:
             return await (await tx.execute(statement.encode())).fetchone()
 
@@ -39,13 +39,13 @@ async def test_what_is_inside_a_document_survives_a_kill_on_either_side(
         waiting = (
             "select 1 where exists (select from job where state <> 'dead') or not exists (select from asset)"
         )
-        return await one(waiting) is None
+        return await fetch_row(waiting) is None
 
     with serve() as seer:
-        seer.answer = lambda _: SAID
-        given = {"database_url": database_url, "lease": "PT1S", "embedder": "hashed", "log_level": "error"}
-        given |= {"vision_url": seer.url, "vision_model": "seer"}
-        env = {**environment(tmp_path / "data", cache_dir, **given), "PYTHONPATH": str(ROOT)}
+        seer.respond = lambda _: DESCRIPTION
+        settings = {"database_url": database_url, "lease": "PT1S", "embedder": "hashed", "log_level": "error"}
+        settings |= {"vision_url": seer.url, "vision_model": "seer"}
+        env = {**environment(tmp_path / "data", cache_dir, **settings), "PYTHONPATH": str(ROOT)}
         arguments = ["tests.ingest.worker", "64", "0", str(tmp_path / "counted")]
         armed = Daemon(arguments, {**env, "GRISTMILL_FAULTS": f"{point}=kill"}, tmp_path / "log")
         again = Daemon(arguments, env, tmp_path / "log")
@@ -55,15 +55,15 @@ async def test_what_is_inside_a_document_survives_a_kill_on_either_side(
             async def killed() -> bool:
                 return armed.process is not None and armed.process.poll() is not None
 
-            await until(killed, limit=60)
+            await wait_until(killed, limit=60)
             await again.start()
-            await until(at_rest, limit=60)
+            await wait_until(at_rest, limit=60)
         finally:
             armed.kill()
             again.kill()
-        assert len(seer.asked) == 1
-    assert await one("select count(*), count(*) filter (where status = 'completed') from item") == (3, 3)
+        assert len(seer.requests) == 1
+    assert await fetch_row("select count(*), count(*) filter (where status = 'completed') from item") == (3, 3)
     expected = "failed" if point == "assets.before_commit" else "described"
-    assert await one("select state from asset") == (expected,)
+    assert await fetch_row("select state from asset") == (expected,)
     async with db.connection() as tx:
-        assert await health.violations(tx) == []
+        assert await health.find_violations(tx) == []

@@ -7,19 +7,19 @@ import httpx
 import psycopg
 import pytest
 
-from tests.process import Served, environment, served
-from tests.waiting import until
+from tests.process import ServeProcess, environment, run_serve
+from tests.waiting import wait_until
 
 RYE = b"Rye by the sack."
 
 
-def upload(server: Served, base: str) -> httpx.Response:
+def upload(server: ServeProcess, base: str) -> httpx.Response:
     with server.client() as http:
         files = [("files", ("rye.md", RYE, "text/markdown"))]
         return http.post(f"/api/knowledge-bases/{base}/files", files=files)
 
 
-def stored(data: Path) -> list[str]:
+def stored_names(data: Path) -> list[str]:
     """The names in the store, and `tmp` for each temporary."""
     files = (path.relative_to(data / "blobs") for path in (data / "blobs").rglob("*") if path.is_file())
     return sorted("tmp" if path.parts[0] == "tmp" else "".join(path.parts) for path in files)
@@ -30,29 +30,29 @@ async def test_an_upload_killed_on_its_way_can_be_done_again(
     point: str, database_url: str, tmp_path: Path, cache_dir: Path
 ) -> None:
     """Promise 3: whatever is in the store afterwards, the table knows of it."""
-    given = {"database_url": database_url, "lease": "PT1S"}
+    settings = {"database_url": database_url, "lease": "PT1S"}
     data = tmp_path / "data"
-    with served(
-        environment(data, cache_dir, faults=f"{point}=kill", **given), log=tmp_path / "log"
+    with run_serve(
+        environment(data, cache_dir, faults=f"{point}=kill", **settings), log=tmp_path / "log"
     ) as server:
         with server.client() as http:
             base = http.post("/api/knowledge-bases", json={"name": "notes"}).json()["id"]
         with contextlib.suppress(httpx.HTTPError):
             upload(server, base)
         assert server.process.wait(30) == -9
-    (left,) = stored(data)
+    (leftover,) = stored_names(data)
     with psycopg.connect(database_url, autocommit=True) as connection:
         announced = connection.execute("select name from stray where not doomed").fetchall()
-        assert left in ("tmp", announced[0][0])
+        assert leftover in ("tmp", announced[0][0])
         connection.execute("update stray set due_at = clock_now() - interval '1 second'")
-        with served(environment(data, cache_dir, **given), log=tmp_path / "log") as server:
+        with run_serve(environment(data, cache_dir, **settings), log=tmp_path / "log") as server:
             (item,) = upload(server, base).json()["created"]
             with server.client() as http:
                 assert http.get(f"/api/knowledge-items/{item['id']}/original").content == RYE
             assert server.stop() == 0
-        kept = connection.execute("select name from blob").fetchall()
+        blob_names = connection.execute("select name from blob").fetchall()
         assert connection.execute("select count(*) from stray").fetchone() == (0,)
-    assert stored(data) == sorted(["tmp"] * (left == "tmp") + [kept[0][0]])
+    assert stored_names(data) == sorted(["tmp"] * (leftover == "tmp") + [blob_names[0][0]])
 
 
 @pytest.mark.parametrize("point", ["remove.names_found", "remove.bytes_gone"])
@@ -60,18 +60,18 @@ async def test_a_removal_killed_on_its_way_is_finished_and_takes_nothing_new(
     point: str, database_url: str, tmp_path: Path, cache_dir: Path
 ) -> None:
     """Promise 3: the bytes go; equal ones that came meanwhile stay."""
-    given = {"database_url": database_url, "lease": "PT1S"}
+    settings = {"database_url": database_url, "lease": "PT1S"}
     data = tmp_path / "data"
     # The first passing is that of the start.
-    dying = environment(data, cache_dir, faults=f"{point}=kill@2", **given)
-    with served(dying, log=tmp_path / "log") as server, server.client() as http:
+    dying = environment(data, cache_dir, faults=f"{point}=kill@2", **settings)
+    with run_serve(dying, log=tmp_path / "log") as server, server.client() as http:
         base = http.post("/api/knowledge-bases", json={"name": "notes"}).json()["id"]
         (item,) = upload(server, base).json()["created"]
         with contextlib.suppress(httpx.HTTPError):
             http.delete(f"/api/knowledge-items/{item['id']}")
         assert server.process.wait(30) == -9
     with (
-        served(environment(data, cache_dir, **given), log=tmp_path / "log") as server,
+        run_serve(environment(data, cache_dir, **settings), log=tmp_path / "log") as server,
         server.client() as http,
     ):
         (item,) = upload(server, base).json()["created"]
@@ -80,11 +80,11 @@ async def test_a_removal_killed_on_its_way_is_finished_and_takes_nothing_new(
             jobs = http.get("/api/jobs", params={"kind": "delete_subtree"}).json()["items"]
             return [job["state"] for job in jobs] == ["done"]
 
-        await until(done)
+        await wait_until(done)
         assert http.get(f"/api/knowledge-items/{item['id']}/original").content == RYE
         assert http.get("/api/health/invariants").json() == {"violations": []}
         assert server.stop() == 0
     with psycopg.connect(database_url) as connection:
-        kept = connection.execute("select name from blob").fetchall()
+        blob_names = connection.execute("select name from blob").fetchall()
         assert connection.execute("select count(*) from stray").fetchone() == (0,)
-    assert stored(data) == [kept[0][0]]
+    assert stored_names(data) == [blob_names[0][0]]

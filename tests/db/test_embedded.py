@@ -19,17 +19,17 @@ import psycopg
 import pytest
 
 from gristmill.db import cluster, keeper
-from gristmill.db.embedded import EmbeddedServer, start
+from gristmill.db.embedded import LocalServer, start
 from gristmill.errors import SetupError
 
-FAST = {"fsync": "off", "shared_buffers": "16MB"}
+FAST_CONFIG = {"fsync": "off", "shared_buffers": "16MB"}
 
 # A process that uses the server: it tells the URL, stays until its input ends, then closes.
 USER = f"""
 import sys
 from pathlib import Path
 from gristmill.db.embedded import start
-server = start(Path(sys.argv[1]), extra_config={FAST})
+server = start(Path(sys.argv[1]), extra_config={FAST_CONFIG})
 print(server.url, flush=True)
 sys.stdin.read()
 server.close()
@@ -58,7 +58,7 @@ class User:
     ) -> None:
         self.kill()
 
-    def said(self) -> str:
+    def read_line(self) -> str:
         """The line that the process prints when the server answers it."""
         return _pipe(self.process.stdout).readline().decode().strip()
 
@@ -91,29 +91,29 @@ def processes(data_dir: Path) -> dict[int, str]:
     marks = [f"{data_dir}/postgres"]
     with contextlib.suppress(FileNotFoundError):
         marks.append(keeper.cluster_name(data_dir / "postgres/data"))
-    found: dict[int, str] = {}
+    found_processes: dict[int, str] = {}
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
             command = (
                 (entry / "cmdline").read_bytes().decode(errors="replace") if entry.name.isdigit() else ""
             )
             if any(mark in command for mark in marks):
-                found[int(entry.name)] = command
-    return found
+                found_processes[int(entry.name)] = command
+    return found_processes
 
 
-def keepers(data_dir: Path) -> list[int]:
+def reaper_pids(data_dir: Path) -> list[int]:
     return [pid for pid, command in processes(data_dir).items() if "keeper.py" in command]
 
 
 def postmaster(data_dir: Path) -> int:
-    pid = keeper.postmaster(data_dir / "postgres/data")
+    pid = keeper.postmaster_pid(data_dir / "postgres/data")
     assert pid is not None
     return pid
 
 
-def runs(data_dir: Path) -> bool:
-    return not keeper.is_gone(data_dir / "postgres")
+def is_running(data_dir: Path) -> bool:
+    return not keeper.is_stopped(data_dir / "postgres")
 
 
 def ask(url: str, query: str) -> object:
@@ -129,30 +129,30 @@ def write(url: str, query: str) -> None:
 
 def refusal(data_dir: Path, **extra_config: str) -> SetupError:
     with pytest.raises(SetupError) as caught:
-        start(data_dir, extra_config=FAST | extra_config).close()
+        start(data_dir, extra_config=FAST_CONFIG | extra_config).close()
     return caught.value
 
 
 @contextlib.contextmanager
-def running(data_dir: Path) -> Generator[EmbeddedServer]:
-    with contextlib.closing(start(data_dir, extra_config=FAST)) as server:
+def running(data_dir: Path) -> Generator[LocalServer]:
+    with contextlib.closing(start(data_dir, extra_config=FAST_CONFIG)) as server:
         yield server
 
 
 @contextlib.contextmanager
-def folder() -> Generator[Path]:
+def temporary_folder() -> Generator[Path]:
     # Not tmp_path: root's is closed to others and too long for a socket.
-    folder = Path(tempfile.mkdtemp(prefix="gm-", dir="/tmp"))
-    folder.chmod(0o755)
+    path = Path(tempfile.mkdtemp(prefix="gm-", dir="/tmp"))
+    path.chmod(0o755)
     try:
-        yield folder
+        yield path
     finally:
-        shutil.rmtree(folder)
+        shutil.rmtree(path)
 
 
 @pytest.fixture
 def room() -> Generator[Path]:
-    with folder() as room:
+    with temporary_folder() as room:
         yield room
 
 
@@ -170,7 +170,7 @@ def fresh_dir(room: Path) -> Generator[Path]:
 
 @pytest.fixture(scope="module")
 def made() -> Generator[Path]:
-    with folder() as room:
+    with temporary_folder() as room:
         with running(room / "made"):
             pass
         yield room / "made"
@@ -193,8 +193,8 @@ def test_the_first_start_makes_a_database_that_answers(fresh_dir: Path) -> None:
         assert pgdata.stat().st_mode & 0o777 == 0o700
         assert fresh_dir.stat().st_mode & 0o007 == 0, "no stranger passes"
         assert pgdata.stat().st_uid != 0
-        assert len(keepers(fresh_dir)) == 1
-    assert not runs(fresh_dir), "close returns when the server has stopped"
+        assert len(reaper_pids(fresh_dir)) == 1
+    assert not is_running(fresh_dir), "close returns when the server has stopped"
 
 
 def test_a_later_start_finds_the_data(data_dir: Path) -> None:
@@ -215,15 +215,15 @@ def test_the_defaults_are_durable(data_dir: Path) -> None:
 @pytest.mark.parametrize("starter_leaves_first", [True, False])
 def test_the_last_one_out_stops_the_server(data_dir: Path, starter_leaves_first: bool) -> None:
     with User(data_dir) as starter, User(data_dir) as joiner:
-        url = starter.said()
-        assert joiner.said() == url
-        server, keeper_pids = postmaster(data_dir), keepers(data_dir)
+        url = starter.read_line()
+        assert joiner.read_line() == url
+        server, keeper_pids = postmaster(data_dir), reaper_pids(data_dir)
         first, last = (starter, joiner) if starter_leaves_first else (joiner, starter)
         first.leave()
-        assert (postmaster(data_dir), keepers(data_dir)) == (server, keeper_pids)
+        assert (postmaster(data_dir), reaper_pids(data_dir)) == (server, keeper_pids)
         assert ask(url, "select 1") == 1
         last.leave()
-        assert not runs(data_dir)
+        assert not is_running(data_dir)
 
 
 def test_closing_twice_is_closing_once(data_dir: Path) -> None:
@@ -236,24 +236,24 @@ def test_closing_twice_is_closing_once(data_dir: Path) -> None:
 
 def test_two_that_leave_at_once_leave_nothing(data_dir: Path) -> None:
     with User(data_dir) as one, User(data_dir) as other:
-        assert one.said() == other.said()
+        assert one.read_line() == other.read_line()
         _pipe(one.process.stdin).close()
         other.leave()
         one.leave()
-        assert not runs(data_dir)
+        assert not is_running(data_dir)
 
 
 def test_a_killed_user_takes_the_server_along(data_dir: Path) -> None:
     with User(data_dir) as user:
-        user.said()
+        user.read_line()
         user.kill()
-        until(lambda: not runs(data_dir), within=5)
+        until(lambda: not is_running(data_dir), within=5)
     assert not (data_dir / "postgres/data/postmaster.pid").exists(), "it was shut down, not killed"
 
 
 def test_a_killed_user_leaves_the_server_to_the_others(data_dir: Path) -> None:
     with User(data_dir) as killed, running(data_dir) as server:
-        killed.said()
+        killed.read_line()
         pid = postmaster(data_dir)
         killed.kill()
         assert ask(server.url, "select 1") == 1
@@ -262,54 +262,54 @@ def test_a_killed_user_leaves_the_server_to_the_others(data_dir: Path) -> None:
 
 def test_a_child_forked_by_a_killed_user_does_not_keep_the_server(data_dir: Path) -> None:
     with User(data_dir, FORKING_USER) as user:
-        child = int(user.said())
+        child = int(user.read_line())
         try:
             user.kill()
-            until(lambda: not runs(data_dir))
+            until(lambda: not is_running(data_dir))
         finally:
             os.kill(child, signal.SIGKILL)
 
 
 def test_a_killed_keeper_is_replaced_at_the_next_start(data_dir: Path) -> None:
     with User(data_dir) as user:
-        user.said()
-        (first,) = keepers(data_dir)
+        user.read_line()
+        (first,) = reaper_pids(data_dir)
         os.kill(first, signal.SIGKILL)
-        until(lambda: not keepers(data_dir))
+        until(lambda: not reaper_pids(data_dir))
         with User(data_dir) as joiner:
-            joiner.said()
-            (second,) = keepers(data_dir)
+            joiner.read_line()
+            (second,) = reaper_pids(data_dir)
             assert second != first
             user.kill()
             joiner.kill()
-    until(lambda: not runs(data_dir))
+    until(lambda: not is_running(data_dir))
 
 
 def test_without_a_keeper_the_last_user_still_stops_the_server(data_dir: Path) -> None:
     with running(data_dir):
-        os.kill(keepers(data_dir)[0], signal.SIGKILL)
-    assert not runs(data_dir)
+        os.kill(reaper_pids(data_dir)[0], signal.SIGKILL)
+    assert not is_running(data_dir)
 
 
 def test_a_server_left_alone_is_joined_and_stopped(data_dir: Path) -> None:
     with User(data_dir) as user:
-        user.said()
-        os.kill(keepers(data_dir)[0], signal.SIGKILL)
+        user.read_line()
+        os.kill(reaper_pids(data_dir)[0], signal.SIGKILL)
     pid = postmaster(data_dir)
     with running(data_dir) as server:
         assert postmaster(data_dir) == pid
         assert ask(server.url, "select 1") == 1
-    assert not runs(data_dir)
+    assert not is_running(data_dir)
 
 
 def test_a_killed_server_is_started_again_with_its_data(data_dir: Path) -> None:
     with running(data_dir) as server:
         write(server.url, "create table kept as select generate_series(1, 1000) as n")
-        keeper_pids = keepers(data_dir)
+        keeper_pids = reaper_pids(data_dir)
         os.kill(postmaster(data_dir), signal.SIGKILL)
         with running(data_dir) as again:
             assert ask(again.url, "select count(*) from kept") == 1000
-            assert keepers(data_dir) == keeper_pids
+            assert reaper_pids(data_dir) == keeper_pids
         assert ask(server.url, "select count(*) from kept") == 1000
 
 
@@ -351,9 +351,9 @@ def test_a_stale_pid_that_is_a_strangers_by_now_is_no_server(data_dir: Path, str
 
 def test_two_that_start_at_once_share_one_server(fresh_dir: Path) -> None:
     with User(fresh_dir) as one, User(fresh_dir) as other:
-        assert one.said() == other.said() != ""
+        assert one.read_line() == other.read_line() != ""
         assert len([1 for command in processes(fresh_dir).values() if "/bin/postgres" in command]) == 1
-        assert len(keepers(fresh_dir)) == 1
+        assert len(reaper_pids(fresh_dir)) == 1
 
 
 @pytest.mark.parametrize(
@@ -381,7 +381,7 @@ def test_a_half_made_database_is_made_anew(fresh_dir: Path) -> None:
 def test_a_path_too_long_for_a_socket_works(room: Path) -> None:
     data_dir = room / ("d" * 60) / ("e" * 60)
     with running(data_dir) as server, User(data_dir) as joiner:
-        assert joiner.said() == server.url
+        assert joiner.read_line() == server.url
         assert ask(server.url, "select 1") == 1
         elsewhere = keeper.socket_folder(data_dir / "postgres/data")
         assert elsewhere.stat().st_mode & 0o777 == 0o700
@@ -393,7 +393,7 @@ def test_a_path_too_long_for_a_socket_works(room: Path) -> None:
 def test_a_path_with_spaces_quotes_and_chinese_works(room: Path) -> None:
     data_dir = room / "数据 dir, 'it\"s'%20"
     with running(data_dir) as server, User(data_dir) as joiner:
-        assert ask(joiner.said(), "select 1") == ask(server.url, "select 1") == 1
+        assert ask(joiner.read_line(), "select 1") == ask(server.url, "select 1") == 1
         joiner.kill()
     until(lambda: not processes(data_dir))
 
@@ -479,7 +479,7 @@ initdb: removing data directory "/tmp/exp/small/d"
     ],
 )
 def test_what_postgres_says_is_understood(said: str, code: str) -> None:
-    assert cluster.explain(said, Path("/data/postgres/data")).code == code
+    assert cluster.startup_error(said, Path("/data/postgres/data")).code == code
 
 
 def test_a_server_that_will_not_start_is_quoted(data_dir: Path) -> None:
@@ -491,11 +491,11 @@ def test_a_server_that_will_not_start_is_quoted(data_dir: Path) -> None:
 def test_a_server_that_somebody_started_by_hand_is_left_alone(data_dir: Path) -> None:
     with running(data_dir) as server:
         write(server.url, "create table kept as select 7 as n")
-    here = cluster.at(data_dir)
+    here = cluster.open_cluster(data_dir)
     command = [here.programs / "postgres", "-D", here.pgdata, "-c", "listen_addresses="]
     sockets = data_dir.parent / "sockets"
     sockets.mkdir()
-    here.user.own(sockets)
+    here.user.take_ownership(sockets)
     command += ["-c", f"unix_socket_directories={sockets}"]
     with here.user.popen(command, output=subprocess.DEVNULL) as by_hand:
         pid_file = here.pgdata / "postmaster.pid"

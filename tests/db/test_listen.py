@@ -5,7 +5,7 @@ from gristmill.db.listen import Listener
 from tests.terminate import terminate_backends
 
 
-class Heard:
+class Notifications:
     """Collects what a listener tells."""
 
     def __init__(self) -> None:
@@ -19,16 +19,16 @@ class Heard:
 
 
 async def test_a_notification_arrives_and_a_lost_connection_is_made_good(db: Database) -> None:
-    heard, listener = Heard(), Listener(db.url)
-    listener.subscribe("news", heard)
+    notifications, listener = Notifications(), Listener(db.url)
+    listener.subscribe("news", notifications)
     listener.start()
-    assert await heard.next() is None, "told to look once, for what came before it listened"
+    assert await notifications.next() is None, "told to look once, for what came before it listened"
     async with db.connection() as tx:
         await tx.execute("select pg_notify('news', 'one')")
-    assert await heard.next() == "one"
+    assert await notifications.next() == "one"
     await terminate_backends(db.url)
-    assert await heard.next() is None, "told to look once, for what came while it was away"
+    assert await notifications.next() is None, "told to look once, for what came while it was away"
     async with db.transaction() as tx:
         await tx.execute("select pg_notify('news', 'two')")
-    assert await heard.next() == "two"
+    assert await notifications.next() == "two"
     await listener.stop()

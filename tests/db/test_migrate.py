@@ -7,11 +7,11 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from gristmill.db.migrate import Migration, known, migrate
+from gristmill.db.migrate import Migration, known_migrations, migrate
 from gristmill.errors import SetupError
 
-ONE = Migration(1, "one", "create table one ()")
-TWO = Migration(2, "two", "create table two ()")
+FIRST = Migration(1, "one", "create table one ()")
+SECOND = Migration(2, "two", "create table two ()")
 
 
 @pytest.fixture
@@ -25,32 +25,32 @@ def empty_url(server_url: str) -> Generator[str]:
 
 
 async def test_migrations_are_applied_once(empty_url: str) -> None:
-    assert await migrate(empty_url, [ONE]) == 1
-    assert await migrate(empty_url, [ONE, TWO]) == 1
-    assert await migrate(empty_url, [ONE, TWO]) == 0
+    assert await migrate(empty_url, [FIRST]) == 1
+    assert await migrate(empty_url, [FIRST, SECOND]) == 1
+    assert await migrate(empty_url, [FIRST, SECOND]) == 0
 
 
 async def test_of_many_that_start_at_once_one_migrates_and_the_others_wait(empty_url: str) -> None:
     applied = await asyncio.gather(*(migrate(empty_url) for _ in range(5)))
-    assert sorted(applied) == [0, 0, 0, 0, len(known())]
+    assert sorted(applied) == [0, 0, 0, 0, len(known_migrations())]
 
 
 async def test_a_migration_that_fails_leaves_nothing_and_can_be_tried_again(empty_url: str) -> None:
     broken = Migration(2, "two", "create table two (); select 1 / 0")
     with pytest.raises(psycopg.errors.DivisionByZero):
-        await migrate(empty_url, [ONE, broken])
-    assert await migrate(empty_url, [ONE, TWO]) == 1
+        await migrate(empty_url, [FIRST, broken])
+    assert await migrate(empty_url, [FIRST, SECOND]) == 1
 
 
 async def test_a_database_of_a_later_release_is_refused(empty_url: str) -> None:
-    await migrate(empty_url, [ONE, TWO])
+    await migrate(empty_url, [FIRST, SECOND])
     with pytest.raises(SetupError, match="later release") as caught:
-        await migrate(empty_url, [ONE])
+        await migrate(empty_url, [FIRST])
     assert caught.value.code == "database_too_new"
 
 
 async def test_a_migration_that_was_changed_after_it_was_applied_is_refused(empty_url: str) -> None:
-    await migrate(empty_url, [ONE])
+    await migrate(empty_url, [FIRST])
     with pytest.raises(SetupError) as caught:
         await migrate(empty_url, [Migration(1, "one", "create table other ()")])
     assert caught.value.code == "schema_differs"
@@ -64,11 +64,11 @@ async def test_a_server_that_cannot_be_reached_is_told_without_its_password() ->
 
 
 def test_the_files_are_numbered_without_a_gap() -> None:
-    assert [migration.number for migration in known()] == list(range(1, len(known()) + 1))
+    assert [migration.number for migration in known_migrations()] == list(range(1, len(known_migrations()) + 1))
 
 
 async def test_blobs_from_before_names_were_written_down_keep_theirs(empty_url: str) -> None:
-    before = [migration for migration in known() if migration.number < 3]
+    before = [migration for migration in known_migrations() if migration.number < 3]
     await migrate(empty_url, before)
     with psycopg.connect(empty_url, autocommit=True) as connection:
         connection.execute("insert into blob values ('\\xab', 1, 'kept'), ('\\xcd', 1, 'removing')")

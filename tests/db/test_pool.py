@@ -3,7 +3,7 @@ from datetime import timedelta
 import psycopg
 import pytest
 
-from gristmill.db import Database, Unavailable
+from gristmill.db import Database, DatabaseUnavailable
 from tests.terminate import terminate_backends
 
 
@@ -36,14 +36,14 @@ async def test_a_connection_that_dies_in_a_transaction_is_told_as_transient(db: 
             await terminate_backends(db.url)
             await tx.execute("select 2")
 
-    with pytest.raises(Unavailable) as caught:
+    with pytest.raises(DatabaseUnavailable) as caught:
         await cut_off()
     assert caught.value.code == "database_unavailable"
 
 
 async def test_a_server_that_is_not_there_is_unavailable() -> None:
     db = Database("postgresql:///none?host=/nowhere", patience=timedelta(milliseconds=200))
-    with pytest.raises(Unavailable):
+    with pytest.raises(DatabaseUnavailable):
         await db.open()
     await db.close()
 

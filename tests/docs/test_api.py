@@ -18,7 +18,7 @@ PAGE = "docs/api.md"
 Schema = Mapping[str, Any]
 
 
-def documented() -> list[str]:
+def documented_operations() -> list[str]:
     titles = [title.strip("`") for title in headings(read(PAGE)) if title.startswith("`")]
     return sorted(titles)
 
@@ -29,11 +29,11 @@ async def test_every_route_is_documented_and_every_documented_route_exists(mill:
     for route in mill.api.routes:
         if isinstance(route, Route):
             served |= {f"{method} {route.path}" for method in route.methods or () if method != "HEAD"}
-    assert documented() == sorted(served)
+    assert documented_operations() == sorted(served)
 
 
 async def test_every_documented_get_without_a_parameter_answers(http: httpx.AsyncClient) -> None:
-    for method, path in (entry.split() for entry in documented()):
+    for method, path in (entry.split() for entry in documented_operations()):
         if method == "GET" and "{" not in path and not path.endswith("/stream"):  # one that never ends
             assert (await http.get(path)).status_code == 200, path
 
@@ -71,7 +71,7 @@ def operations(schema: Schema) -> Iterator[tuple[str, Schema, str]]:
             yield title, operation, described[f"`{title}`"]
 
 
-def resolved(part: Schema, schema: Schema) -> Schema:
+def resolve_reference(part: Schema, schema: Schema) -> Schema:
     if "$ref" in part:
         return schema["components"]["schemas"][str(part["$ref"]).rpartition("/")[2]]
     return part
@@ -79,7 +79,7 @@ def resolved(part: Schema, schema: Schema) -> Schema:
 
 def differences(example: object, part: Schema, schema: Schema, where: str, *, whole: bool) -> Iterator[str]:
     """Where an example is not what the schema says; `whole` wants every field, else those that are required."""
-    part = resolved(part, schema)
+    part = resolve_reference(part, schema)
     choices = part.get("anyOf") or part.get("oneOf")
     if choices:
         found = [list(differences(example, choice, schema, where, whole=whole)) for choice in choices]
@@ -154,7 +154,7 @@ async def test_every_parameter_and_field_that_can_be_given_is_named(mill: app.Gr
             if parameter["in"] == "query":
                 assert re.search(rf"`{parameter['name']}\b", section), f"{title}: {parameter['name']}"
         for kind, content in operation.get("requestBody", {}).get("content", {}).items():
-            for name in resolved(content["schema"], schema)["properties"]:
+            for name in resolve_reference(content["schema"], schema)["properties"]:
                 assert re.search(rf"[`\"]{name}\b", section), f"{title}: {name} ({kind})"
 
 

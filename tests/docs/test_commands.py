@@ -13,18 +13,18 @@ PAGE = "docs/commands.md"
 
 def commands() -> dict[str, list[str]]:
     """What each command takes, as it is typed."""
-    return below("gristmill", cast(Any, typer.main.get_command(cli)))
+    return commands_below("gristmill", cast(Any, typer.main.get_command(cli)))
 
 
-def below(name: str, command: Any) -> dict[str, list[str]]:
+def commands_below(name: str, command: Any) -> dict[str, list[str]]:
     """A command, and those that it is the first word of."""
-    found = {name: taken(command)}
+    found = {name: accepted_options(command)}
     for word, part in getattr(command, "commands", {}).items():
-        found |= below(f"{name} {word}", part)
+        found |= commands_below(f"{name} {word}", part)
     return found
 
 
-def taken(command: Any) -> list[str]:
+def accepted_options(command: Any) -> list[str]:
     return sorted(
         name
         for parameter in command.params

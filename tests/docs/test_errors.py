@@ -23,14 +23,14 @@ def strings(node: ast.AST | None) -> Iterator[str]:
             return
 
 
-def assigned(target: ast.expr, value: ast.expr | None) -> Iterator[tuple[str, ast.expr | None]]:
+def assigned_values(target: ast.expr, value: ast.expr | None) -> Iterator[tuple[str, ast.expr | None]]:
     """Names and what they are given, also where several are given at once."""
     match target, value:
         case ast.Name(id=name), _:
             yield name, value
         case ast.Tuple(elts=names), ast.Tuple(elts=values):
             for one, given in zip(names, values, strict=True):
-                yield from assigned(one, given)
+                yield from assigned_values(one, given)
         case _:
             return
 
@@ -41,7 +41,7 @@ def codes_of(node: ast.AST) -> Iterator[str]:
         case ast.keyword(arg="code", value=value):
             yield from strings(value)
         case ast.Assign(targets=[target], value=value):
-            for name, given in assigned(target, value):
+            for name, given in assigned_values(target, value):
                 if name == "code":
                     yield from strings(given)
                 elif name == "_MEANINGS" and isinstance(given, ast.Tuple):  # (phrase, code, message)
@@ -71,7 +71,7 @@ def codes() -> set[str]:
     return found
 
 
-def documented() -> dict[str, list[str]]:
+def documented_codes() -> dict[str, list[str]]:
     """The rows of the page by code."""
     entries = [(row[0].strip("`"), row[1:]) for row in rows(read("docs/errors.md")) if row[0].startswith("`")]
     assert len(entries) == len(dict(entries)), "a code is documented twice"
@@ -79,7 +79,7 @@ def documented() -> dict[str, list[str]]:
 
 
 def test_every_code_is_documented_and_every_documented_code_exists() -> None:
-    assert sorted(documented()) == sorted(codes())
+    assert sorted(documented_codes()) == sorted(codes())
 
 
 def test_the_codes_are_found_in_every_form_they_are_written_in() -> None:
@@ -100,19 +100,19 @@ def test_the_codes_are_found_in_every_form_they_are_written_in() -> None:
 
 
 def test_every_code_is_in_snake_case_and_says_what_it_means_and_what_to_do() -> None:
-    for code, (raised_by, status, meaning, advice) in documented().items():
+    for code, (raised_by, status, meaning, advice) in documented_codes().items():
         assert re.fullmatch(r"[a-z]+(_[a-z0-9]+)*", code), code
         assert all((raised_by, status, meaning, advice)), code
 
 
 def test_every_status_of_an_error_is_one_that_the_api_answers() -> None:
     known = {str(status) for status in (*STATUSES.values(), *FRAMEWORK_CODES, 500)}
-    for code, (_, status, *_) in documented().items():
+    for code, (_, status, *_) in documented_codes().items():
         assert status == "–" or set(re.findall(r"\d+", status)) <= known, code
 
 
 def test_every_module_that_an_error_is_said_to_come_from_raises_it() -> None:
-    for code, (raised_by, *_) in documented().items():
+    for code, (raised_by, *_) in documented_codes().items():
         for name in re.findall(r"`([\w/]+\.(?:py|sql))`", raised_by):
             text = (SOURCE / name).read_text(encoding="utf-8")
             assert any(word in text for word in (code, *classes(code))), f"{code} is not in {name}"

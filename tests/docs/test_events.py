@@ -14,11 +14,11 @@ def reference() -> str:
     lines = ["| event | written when | data |", "|---|---|---|"]
     for event in EVENTS:
         said = " ".join((event.__doc__ or "").split())
-        lines.append(f"| `{event.type}` | {said} | {told(event)} |")
+        lines.append(f"| `{event.type}` | {said} | {documented_row(event)} |")
     return "\n".join(lines) + "\n"
 
 
-def told(event: type[Event]) -> str:
+def documented_row(event: type[Event]) -> str:
     """The names of what an event tells, as a reader sees them."""
     names = [field.name for field in fields(event) if field.name not in ("base_id", "item_id")]
     camel = [

@@ -74,7 +74,7 @@ def test_every_kind_of_work_is_described_as_it_is() -> None:
     for name, kind in described.items():
         _, handler, attempts, band, _ = table[name]
         assert attempts == f"{kind.attempts:,}", name
-        assert band.startswith(kind.band.name.lower()) or band == "the same", name
+        assert band.startswith(kind.priority.name.lower()) or band == "the same", name
         assert name in (SOURCE / "work.py").read_text(encoding="utf-8"), name
         assert kind.__name__ in (SOURCE / handler.strip("`")).read_text(encoding="utf-8"), name
 

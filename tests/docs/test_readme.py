@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import blocks, read
-from tests.process import command, environment
+from tests.process import run_command, environment
 
 _PROMPT = "$ uv run gristmill "
 
 
-def shown() -> list[tuple[list[str], str]]:
+def shown_commands() -> list[tuple[list[str], str]]:
     """The commands of the README's console blocks, each with what it prints."""
     found: list[tuple[list[str], str]] = []
     for block in blocks(read("README.md")):
@@ -38,10 +38,10 @@ def folder() -> Generator[Path]:
 
 def test_the_commands_print_what_the_readme_shows(folder: Path, cache_dir: Path) -> None:
     env = environment(folder / "data", cache_dir)
-    commands = shown()
+    commands = shown_commands()
     assert [arguments[0] for arguments, _ in commands] == ["add", "search", "status"]
     for arguments, printed in commands:
-        run = command(env, *arguments)
+        run = run_command(env, *arguments)
         assert run.returncode == 0, run.stderr
         assert lines(run.stdout) == lines(printed), arguments
 

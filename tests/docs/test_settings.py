@@ -12,7 +12,7 @@ import pytest
 from pydantic import BaseModel, SecretStr, TypeAdapter
 from pydantic.fields import FieldInfo
 
-from gristmill.settings import CONFIG_VARIABLE, PREFIX, EmbedderSettings, ProcessorSettings, Settings
+from gristmill.settings import CONFIG_VARIABLE, ENV_PREFIX, EmbedderSettings, ProcessorSettings, Settings
 from tests.docs.pages import blocks, read, rows
 
 PAGE = "docs/settings.md"
@@ -79,7 +79,7 @@ def default_in_words(name: str, field: FieldInfo) -> str:
 def expected(model: type[BaseModel], *, variable: bool) -> Iterator[list[str]]:
     for name, field in model.model_fields.items():
         row = [f"`{name}`", type_in_words(field), default_in_words(name, field), field.description or ""]
-        yield [row[0], f"`{PREFIX}{name.upper()}`", *row[1:]] if variable else row
+        yield [row[0], f"`{ENV_PREFIX}{name.upper()}`", *row[1:]] if variable else row
 
 
 def test_every_setting_is_documented_as_it_is() -> None:
@@ -90,9 +90,9 @@ def test_every_setting_is_documented_as_it_is() -> None:
 
 
 def test_every_variable_that_a_page_names_is_one() -> None:
-    known = {PREFIX + name.upper() for name in Settings.model_fields} | {CONFIG_VARIABLE}
+    known = {ENV_PREFIX + name.upper() for name in Settings.model_fields} | {CONFIG_VARIABLE}
     for page in ("README.md", "CONTRIBUTING.md", "docs/settings.md", "docs/commands.md", "docs/limits.md"):
-        for name in re.findall(rf"{PREFIX}[A-Z][A-Z_]*[A-Z]", read(page)):
+        for name in re.findall(rf"{ENV_PREFIX}[A-Z][A-Z_]*[A-Z]", read(page)):
             assert name.split("__")[0] in known, f"{page}: {name}"
 
 

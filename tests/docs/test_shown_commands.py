@@ -16,7 +16,7 @@ import typer.main
 
 from gristmill.cli.main import cli
 from tests.docs.pages import ROOT, blocks, pages
-from tests.process import environment, served
+from tests.process import environment, run_serve
 
 # The beginnings of commands that are not run.
 NOT_RUN = {
@@ -41,7 +41,7 @@ NOT_RUN = {
 RUN = ("curl -F files=@stones.md", "gristmill --install-completion")
 
 
-def shown() -> list[str]:
+def shown_commands() -> list[str]:
     """Every command of a shell block, lines that go on put together. The README's console is run by `test_readme.py`."""
     found: list[str] = []
     for page in pages():
@@ -54,7 +54,7 @@ def shown() -> list[str]:
 
 
 def test_every_command_is_run_or_has_a_reason_not_to() -> None:
-    lines = shown()
+    lines = shown_commands()
     assert len(lines) > 20
     for line in lines:
         assert line.startswith((*NOT_RUN, *RUN)), line
@@ -63,7 +63,7 @@ def test_every_command_is_run_or_has_a_reason_not_to() -> None:
     assert len(NOT_RUN) <= 17
 
 
-@pytest.mark.parametrize("line", [line for line in shown() if "gristmill " in line])
+@pytest.mark.parametrize("line", [line for line in shown_commands() if "gristmill " in line])
 def test_the_command_takes_what_is_shown(line: str) -> None:
     words = shlex.split(line)
     place = next((n for n, word in enumerate(words) if word.rpartition("/")[2] == "gristmill"), None)
@@ -78,7 +78,7 @@ def test_the_command_takes_what_is_shown(line: str) -> None:
 
 
 def test_what_is_not_run_names_files_that_are_there() -> None:
-    for line in shown():
+    for line in shown_commands():
         for module in re.findall(r"-m (bench\.\w+)", line):
             place = ROOT / module.replace(".", "/")
             assert place.is_dir() or place.with_suffix(".py").is_file(), line
@@ -92,11 +92,11 @@ def test_uploads_by_curl_are_taken(
     curl = shutil.which("curl")
     if curl is None:
         pytest.skip("there is no curl here")
-    (line,) = [line for line in shown() if line.startswith("curl -F files=@stones.md")]
+    (line,) = [line for line in shown_commands() if line.startswith("curl -F files=@stones.md")]
     (tmp_path / "stones.md").write_text("# Stones\n\nThey are dressed in spring.")
     (tmp_path / "grain.txt").write_text("Boats bring it on Tuesdays.")
     env = environment(data_dir, cache_dir, database_url=database_url)
-    with served(env, log=tmp_path / "log") as server, server.client() as client:
+    with run_serve(env, log=tmp_path / "log") as server, server.client() as client:
         base = client.post("/api/knowledge-bases", json={"name": "b"}).json()["id"]
         url = f"{server.url}/api/knowledge-bases/{base}/files"
         words = [url if word.startswith("http") else word for word in shlex.split(line)]

@@ -7,24 +7,24 @@ import httpx
 
 from gristmill import app, keys
 from gristmill.db import Database
-from gristmill.keys import Key, NewKey, Role
+from gristmill.keys import ApiKey, NewApiKey, Role
 from gristmill.organisation import OrgId
 
 
-async def organisation(db: Database, name: str) -> OrgId:
+async def new_organisation(db: Database, name: str) -> OrgId:
     async with db.transaction() as tx:
-        return (await keys.make_organisation(tx, name)).id
+        return (await keys.ensure_organisation(tx, name)).id
 
 
 async def new_key(
     db: Database, org: OrgId, role: Role, email: str | None = None, teams: tuple[str, ...] = ()
-) -> tuple[Key, str]:
+) -> tuple[ApiKey, str]:
     async with db.transaction() as tx:
-        return await keys.insert(tx, org, NewKey(f"{role}'s", role, email, teams))
+        return await keys.insert_key(tx, org, NewApiKey(f"{role}'s", role, email, teams))
 
 
 @asynccontextmanager
-async def coming_in(mill: app.Gristmill, secret: str | None) -> AsyncGenerator[httpx.AsyncClient]:
+async def client_with_key(mill: app.Gristmill, secret: str | None) -> AsyncGenerator[httpx.AsyncClient]:
     """A client with a key, or from another machine without one."""
     transport = httpx.ASGITransport(
         app=mill.api,

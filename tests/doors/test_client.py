@@ -9,10 +9,10 @@ import pytest
 
 from gristmill import app
 from gristmill.client import Client, Refused, SyncClient
-from tests.serving import serving
+from tests.serving import serve_api
 
 
-class Losing(httpx.AsyncBaseTransport):
+class LossyTransport(httpx.AsyncBaseTransport):
     """A network that delivers each request and loses the first answers to it."""
 
     def __init__(self, lost: int) -> None:
@@ -33,12 +33,12 @@ class Losing(httpx.AsyncBaseTransport):
 
 
 async def test_a_change_whose_answer_was_lost_is_sent_again_and_done_once(mill: app.Gristmill) -> None:
-    async with serving(mill) as url:
-        network = Losing(2)
+    async with serve_api(mill) as url:
+        network = LossyTransport(2)
         async with Client(url, transport=network) as client:
             base = await client.create_base("one")
             assert network.sent == 3
-            assert [one["id"] for one in await client.bases()] == [base["id"]]
+            assert [listed["id"] for listed in await client.bases()] == [base["id"]]
             with pytest.raises(Refused) as refused:
                 await client.create_base("one")
     assert (refused.value.code, refused.value.status) == ("base_name_taken", 409)
@@ -48,11 +48,11 @@ async def test_files_are_uploaded_waited_for_found_and_deleted(mill: app.Gristmi
     paths = [tmp_path / "a.txt", tmp_path / "b.txt"]
     paths[0].write_text("the mill wheel turns " * 20_000)
     paths[1].write_text("the river flows")
-    heard: list[tuple[int, int]] = []
-    async with serving(mill) as url, Client(url) as client:
+    progress_calls: list[tuple[int, int]] = []
+    async with serve_api(mill) as url, Client(url) as client:
         base = await client.base_named("notes", create=True)
         added = await client.upload(
-            base["id"], paths, progress=lambda sent, total: heard.append((sent, total))
+            base["id"], paths, progress=lambda sent, total: progress_calls.append((sent, total))
         )
         ids = [item["id"] for item in added["created"]]
         ended = await client.wait(base["id"], ids)
@@ -63,9 +63,9 @@ async def test_files_are_uploaded_waited_for_found_and_deleted(mill: app.Gristmi
         assert (await client.delete(base["id"], [ids[1]]))["rootIds"] == [ids[1]]
         assert [item["id"] for item in await client.items(base["id"])] == [ids[0]]
     total = sum(path.stat().st_size for path in paths)
-    assert heard[-1] == (total, total)
-    assert heard == sorted(heard)
-    assert len(heard) > 3
+    assert progress_calls[-1] == (total, total)
+    assert progress_calls == sorted(progress_calls)
+    assert len(progress_calls) > 3
 
 
 async def test_the_facade_does_the_same_without_a_loop(mill: app.Gristmill) -> None:
@@ -76,7 +76,7 @@ async def test_the_facade_does_the_same_without_a_loop(mill: app.Gristmill) -> N
             client.wait(base["id"], [item["id"] for item in added["created"]])
             return client.search("wheel", [base["id"]])["hits"]
 
-    async with serving(mill) as url:
+    async with serve_api(mill) as url:
         assert len(await asyncio.to_thread(use, url)) == 1
 
 

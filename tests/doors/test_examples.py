@@ -26,7 +26,7 @@ def schema(mill: app.Gristmill) -> dict[str, Any]:
     return mill.api.openapi()
 
 
-def named(schema: dict[str, Any]) -> Iterator[str]:
+def schema_names(schema: dict[str, Any]) -> Iterator[str]:
     """The schemas of bodies and good answers."""
     for methods in schema["paths"].values():
         for operation in methods.values():
@@ -38,7 +38,7 @@ def named(schema: dict[str, Any]) -> Iterator[str]:
 
 
 async def test_every_body_and_answer_has_an_example(schema: dict[str, Any]) -> None:
-    without = {name for name in named(schema) if "examples" not in schema["components"]["schemas"][name]}
+    without = {name for name in schema_names(schema) if "examples" not in schema["components"]["schemas"][name]}
     assert without == WITHOUT
 
 
@@ -46,8 +46,8 @@ async def test_every_example_is_true_to_its_schema_and_is_used(schema: dict[str,
     text = resources.files("gristmill.doors.api").joinpath("examples.json").read_text()
     for name, example in json.loads(text).items():
         assert schema["components"]["schemas"][name]["examples"] == [example], name
-        whole = {"$ref": f"#/components/schemas/{name}", "components": schema["components"]}
-        cast(Any, jsonschema.Draft202012Validator(whole)).validate(example)
+        root_schema = {"$ref": f"#/components/schemas/{name}", "components": schema["components"]}
+        cast(Any, jsonschema.Draft202012Validator(root_schema)).validate(example)
 
 
 def test_examples_are_what_the_documentation_shows() -> None:

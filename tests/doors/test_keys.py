@@ -13,17 +13,17 @@ import pytest
 
 from gristmill import app, jobs, keys
 from gristmill.catalog import BaseId
-from gristmill.keys.once import Asked
-from gristmill.organisation import LOCAL
+from gristmill.keys.once import RequestKey
+from gristmill.organisation import LOCAL_ORG
 from gristmill.settings import Settings
 from gristmill.work import DeleteBase
-from tests.clock import Clock
-from tests.doors.people import coming_in, new_key, organisation
+from tests.clock import DatabaseClock
+from tests.doors.people import client_with_key, new_key, new_organisation
 from tests.embedding.hashed import HashedEmbedder
-from tests.process import command, environment, served
+from tests.process import run_command, environment, run_serve
 
 
-async def make(http: httpx.AsyncClient, **body: Any) -> dict[str, Any]:
+async def create_key(http: httpx.AsyncClient, **body: Any) -> dict[str, Any]:
     answer = await http.post("/api/api-keys", json={"name": "k", "role": "reader", **body})
     assert answer.status_code == 201, answer.text
     return answer.json()
@@ -32,7 +32,7 @@ async def make(http: httpx.AsyncClient, **body: Any) -> dict[str, Any]:
 async def test_a_secret_is_shown_once_and_kept_as_a_hash(
     mill: app.Gristmill, http: httpx.AsyncClient
 ) -> None:
-    made = await make(http, principal={"email": "Ann@x.org", "teams": ["7"]})
+    made = await create_key(http, principal={"email": "Ann@x.org", "teams": ["7"]})
     assert made["key"].startswith(made["prefix"])
     assert made["principal"] == {"email": "ann@x.org", "teams": ["7"], "groups": []}
     for answer in (await http.get(f"/api/api-keys/{made['id']}"), await http.get("/api/api-keys")):
@@ -44,19 +44,19 @@ async def test_a_secret_is_shown_once_and_kept_as_a_hash(
 
 
 async def test_a_key_lets_in_until_it_is_revoked_or_expires(
-    mill: app.Gristmill, http: httpx.AsyncClient, clock: Clock
+    mill: app.Gristmill, http: httpx.AsyncClient, clock: DatabaseClock
 ) -> None:
-    revoked, expired = await make(http), await make(http)
+    revoked, expired = await create_key(http), await create_key(http)
     await http.patch(f"/api/api-keys/{expired['id']}", json={"expiresAt": "2030-01-01T01:00:00Z"})
     for key in (revoked, expired):
-        async with coming_in(mill, key["key"]) as client:
+        async with client_with_key(mill, key["key"]) as client:
             assert (await client.get("/api/session")).json()["keyId"] == key["id"]
             used = (await http.get(f"/api/api-keys/{key['id']}")).json()["lastUsedAt"]
             assert used is not None
     await http.delete(f"/api/api-keys/{revoked['id']}")
     await clock.advance(timedelta(hours=2))
     for secret in (revoked["key"], expired["key"], "gm_none", "none"):
-        async with coming_in(mill, secret) as client:
+        async with client_with_key(mill, secret) as client:
             answer = await client.get("/api/knowledge-bases")
             assert (answer.status_code, answer.json()["code"]) == (401, "bad_key")
 
@@ -66,12 +66,12 @@ async def test_a_key_sees_what_lists_allow_its_principal(
 ) -> None:
     """S2-28: a key's eyes are its principal's, as those on whose behalf an admin reads."""
     base = (await http.post("/api/knowledge-bases", json={"name": "b", "acl": ["team:7"]})).json()["id"]
-    inside, outside = await make(http, principal={"teams": ["7"]}), await make(http, role="editor")
-    async with coming_in(mill, inside["key"]) as client:
+    inside, outside = await create_key(http, principal={"teams": ["7"]}), await create_key(http, role="editor")
+    async with client_with_key(mill, inside["key"]) as client:
         assert (await client.get(f"/api/knowledge-bases/{base}")).status_code == 200
         refused = await client.get("/api/knowledge-bases", headers={"X-Gristmill-On-Behalf-Of": "team:8"})
         assert (refused.status_code, refused.json()["code"]) == (403, "role_too_low")
-    async with coming_in(mill, outside["key"]) as client:
+    async with client_with_key(mill, outside["key"]) as client:
         assert (await client.get(f"/api/knowledge-bases/{base}")).status_code == 404
         made = await client.post("/api/knowledge-bases", json={"name": "own"})
         assert made.json()["acl"] == ["org:*"]
@@ -88,7 +88,7 @@ async def test_an_editor_changes_no_base_that_hides_something_from_it(
     base = (await http.post("/api/knowledge-bases", json={"name": "b", "acl": ["org:*"]})).json()["id"]
     items = [{"type": "note", "content": "open"}, {"type": "note", "content": "hidden", "acl": ["team:1"]}]
     created = (await http.post(f"/api/knowledge-bases/{base}/items", json={"items": items})).json()["created"]
-    async with coming_in(mill, (await make(http, role="editor"))["key"]) as client:
+    async with client_with_key(mill, (await create_key(http, role="editor"))["key"]) as client:
         for method, path in (
             ("DELETE", f"/api/knowledge-items/{created[0]['id']}"),
             ("POST", f"/api/knowledge-bases/{base}/queue/dismiss"),
@@ -96,8 +96,8 @@ async def test_an_editor_changes_no_base_that_hides_something_from_it(
             answer = await client.request(method, path)
             assert (answer.status_code, answer.json()["code"]) == (403, "partly_hidden")
         assert (await client.delete(f"/api/knowledge-items/{created[1]['id']}")).status_code == 404
-    async with coming_in(
-        mill, (await make(http, role="editor", principal={"teams": ["1"]}))["key"]
+    async with client_with_key(
+        mill, (await create_key(http, role="editor", principal={"teams": ["1"]}))["key"]
     ) as client:
         listed = await client.patch(f"/api/knowledge-items/{created[0]['id']}", json={"acl": []})
         assert (listed.status_code, listed.json()["code"]) == (403, "role_too_low")
@@ -109,7 +109,7 @@ async def test_only_a_neighbour_of_a_server_on_loopback_needs_no_key(
 ) -> None:
     async def status(headers: dict[str, str], client: str = "127.0.0.1", **changed: Any) -> int:
         running = settings.model_copy(update=changed)
-        async with app.running(running, work=False, extra_embedders={"hashed": HashedEmbedder()}) as other:
+        async with app.gristmill(running, work=False, extra_embedders={"hashed": HashedEmbedder()}) as other:
             transport = httpx.ASGITransport(app=other.api, client=(client, 1))
             async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
                 return (await http.get("/api/knowledge-bases", headers=headers)).status_code
@@ -124,8 +124,8 @@ async def test_only_a_neighbour_of_a_server_on_loopback_needs_no_key(
 async def test_a_session_is_a_cookie_that_other_sites_cant_use(
     mill: app.Gristmill, http: httpx.AsyncClient
 ) -> None:
-    key = await make(http, role="editor")
-    async with coming_in(mill, None) as browser:
+    key = await create_key(http, role="editor")
+    async with client_with_key(mill, None) as browser:
         assert (await browser.post("/api/session", json={"key": "gm_wrong"})).json()["code"] == "bad_key"
         opened = await browser.post("/api/session", json={"key": key["key"]})
         assert opened.status_code == 201
@@ -143,30 +143,30 @@ async def test_a_session_is_a_cookie_that_other_sites_cant_use(
         assert ours.status_code == 201
         await browser.delete("/api/session", headers={"Origin": "http://localhost"})
         browser.cookies.clear()
-    async with coming_in(mill, None) as browser:
+    async with client_with_key(mill, None) as browser:
         browser.cookies.set("gristmill_session", opened.cookies["gristmill_session"])
         assert (await browser.get("/api/session")).status_code == 401
 
 
 async def test_a_key_that_asks_too_often_is_told_when_to_come_back(settings: Settings) -> None:
     slow = settings.model_copy(update={"key_requests_per_minute": 12})
-    async with app.running(slow, work=False, extra_embedders={"hashed": HashedEmbedder()}) as mill:
-        secrets = [(await new_key(mill.db, LOCAL, "reader"))[1] for _ in range(2)]
-        async with coming_in(mill, secrets[0]) as client:
+    async with app.gristmill(slow, work=False, extra_embedders={"hashed": HashedEmbedder()}) as mill:
+        secrets = [(await new_key(mill.db, LOCAL_ORG, "reader"))[1] for _ in range(2)]
+        async with client_with_key(mill, secrets[0]) as client:
             statuses = [(await client.get("/api/session")).status_code for _ in range(3)]
             refused = await client.get("/api/session")
         assert statuses == [200, 200, 429]
         assert refused.json()["code"] == "rate_limited"
         assert 1 <= int(refused.headers["retry-after"]) <= 5
-        async with coming_in(mill, secrets[1]) as client:
+        async with client_with_key(mill, secrets[1]) as client:
             assert (await client.get("/api/session")).status_code == 200
 
 
 async def test_every_change_is_in_the_log_with_who_asked_and_what_came_of_it(
     mill: app.Gristmill, http: httpx.AsyncClient
 ) -> None:
-    key = await make(http)
-    async with coming_in(mill, key["key"]) as reader:
+    key = await create_key(http)
+    async with client_with_key(mill, key["key"]) as reader:
         await reader.post("/api/knowledge-bases", json={"name": "x"})
         await reader.post("/api/search", json={"query": "x"})
     await http.post("/api/knowledge-bases", json={"name": "x"})
@@ -200,7 +200,7 @@ async def test_a_change_that_is_sent_again_is_answered_and_not_done_again(
     async with mill.db.connection() as tx:
         rows = await (await tx.execute("select i::text from idempotency i")).fetchall()
     assert first.json()["key"] not in str(rows), "what is kept is sealed"
-    async with coming_in(mill, first.json()["key"]) as another:
+    async with client_with_key(mill, first.json()["key"]) as another:
         fresh = await another.post("/api/api-keys", json=body, headers={"Idempotency-Key": "one"})
         assert fresh.json()["id"] != first.json()["id"], "keys are each caller's own"
 
@@ -242,25 +242,25 @@ async def test_an_upload_is_done_once(http: httpx.AsyncClient) -> None:
 
 
 async def test_who_was_too_slow_does_nothing_once_another_took_over(
-    mill: app.Gristmill, http: httpx.AsyncClient, clock: Clock
+    mill: app.Gristmill, http: httpx.AsyncClient, clock: DatabaseClock
 ) -> None:
     """The first is held before its commit; five minutes later the same is sent again, and done."""
     base = (await http.post("/api/knowledge-bases", json={"name": "b"})).json()["id"]
     url, headers = f"/api/knowledge-bases/{base}/items", {"Idempotency-Key": "slow"}
     items = {"items": [{"type": "note", "content": "x"}]}
     async with mill.db.transaction() as tx:
-        asked = Asked(LOCAL, "local", "slow")
+        asked = RequestKey(LOCAL_ORG, "local", "slow")
         token = await keys.once.claim(tx, asked, b"another")
-    assert not isinstance(token, keys.once.Kept)
+    assert not isinstance(token, keys.once.EarlierRequest)
     assert (await http.post(url, json=items, headers=headers)).status_code == 422
     async with mill.db.connection() as tx:
         await tx.execute("update idempotency set at = at - interval '6 minutes', fingerprint = %s", [b"x"])
         taken = await keys.once.claim(tx, asked, b"x")
-        assert not isinstance(taken, keys.once.Kept)
+        assert not isinstance(taken, keys.once.EarlierRequest)
     async with mill.db.connection() as tx:
         with pytest.raises(Exception, match="done by that one"):
-            await keys.once.done(tx, asked, token)
-        await keys.once.done(tx, asked, taken)
+            await keys.once.mark_done(tx, asked, token)
+        await keys.once.mark_done(tx, asked, taken)
 
 
 def test_killed_after_the_commit_it_is_not_done_again(
@@ -270,11 +270,11 @@ def test_killed_after_the_commit_it_is_not_done_again(
     env = environment(data_dir, cache_dir, database_url=database_url)
     armed = {**env, "GRISTMILL_FAULTS": "once.before_answer=kill"}
     body, headers = {"name": "one"}, {"Idempotency-Key": "k"}
-    with served(armed, log=tmp_path / "log") as first, first.client() as client:
+    with run_serve(armed, log=tmp_path / "log") as first, first.client() as client:
         with pytest.raises(httpx.HTTPError):
             client.post("/api/knowledge-bases", json=body, headers=headers)
         assert first.process.wait(10) == -signal.SIGKILL
-    with served(env, log=tmp_path / "log") as second, second.client() as client:
+    with run_serve(env, log=tmp_path / "log") as second, second.client() as client:
         answer = client.post("/api/knowledge-bases", json=body, headers=headers)
         assert (answer.status_code, answer.json()["code"]) == (409, "idempotency_in_progress")
         with psycopg.connect(database_url) as later:
@@ -303,7 +303,7 @@ async def test_of_two_that_saw_the_same_one_is_refused(http: httpx.AsyncClient) 
         "created"
     ][0]
     hook = (await http.post("/api/webhooks", json={"url": "https://x.org"})).json()
-    key = await make(http)
+    key = await create_key(http)
     changes: list[tuple[str, dict[str, Any]]] = [
         (f"/api/knowledge-items/{item['id']}", {"metadata": {}}),
         (f"/api/webhooks/{hook['id']}", {"description": "d"}),
@@ -324,9 +324,9 @@ async def test_the_servers_disk_is_read_below_allowed_paths_alone(settings: Sett
     secret.write_text("secret")
     (allowed / "link.txt").symlink_to(secret)
     changed = settings.model_copy(update={"allowed_paths": [allowed]})
-    async with app.running(changed, work=False, extra_embedders={"hashed": HashedEmbedder()}) as mill:
-        org = await organisation(mill.db, "other")
-        async with coming_in(mill, (await new_key(mill.db, org, "admin"))[1]) as client:
+    async with app.gristmill(changed, work=False, extra_embedders={"hashed": HashedEmbedder()}) as mill:
+        org = await new_organisation(mill.db, "other")
+        async with client_with_key(mill, (await new_key(mill.db, org, "admin"))[1]) as client:
             base = (await client.post("/api/knowledge-bases", json={"name": "b"})).json()["id"]
 
             async def add(kind: str, path: Path) -> int:
@@ -345,27 +345,27 @@ def test_beyond_loopback_nothing_is_served_without_a_key(
     database_url: str, data_dir: Path, cache_dir: Path, tmp_path: Path
 ) -> None:
     env = environment(data_dir, cache_dir, database_url=database_url, host="0.0.0.0", port="0")
-    refused = command(env, "serve")
+    refused = run_command(env, "serve")
     assert refused.returncode == 2
     assert "gristmill keys create" in refused.stderr
-    made = command(env, "keys", "create", "first", "--role", "admin")
+    made = run_command(env, "keys", "create", "first", "--role", "admin")
     assert made.returncode == 0, made.stderr
     secret = made.stdout.strip()
-    with served(env, log=tmp_path / "log") as server:
+    with run_serve(env, log=tmp_path / "log") as server:
         url = server.url.replace("0.0.0.0", "127.0.0.1")
         with httpx.Client(base_url=url, trust_env=False) as client:
             assert client.get("/api/knowledge-bases").status_code == 401
             key = {"Authorization": f"Bearer {secret}"}
             assert client.get("/api/knowledge-bases", headers=key).status_code == 200
-        assert command(env, "status").returncode == 1
-        assert command({**env, "GRISTMILL_API_KEY": secret}, "status").returncode == 0
-        assert command(env, "keys", "revoke", "first").returncode == 0
+        assert run_command(env, "status").returncode == 1
+        assert run_command({**env, "GRISTMILL_API_KEY": secret}, "status").returncode == 0
+        assert run_command(env, "keys", "revoke", "first").returncode == 0
         with httpx.Client(base_url=url, trust_env=False) as client:
             body = {"name": "b"}  # who reads is known for a second
             assert client.post("/api/knowledge-bases", json=body, headers=key).status_code == 401
-    listed = command(env, "keys", "list", "--json")
+    listed = run_command(env, "keys", "list", "--json")
     assert listed.stdout.strip() == "[]"
-    log = command(env, "audit", "--json")
+    log = run_command(env, "audit", "--json")
     assert '"DELETE"' in log.stdout
     assert '"cli"' in log.stdout
 
@@ -381,8 +381,8 @@ async def test_answers_tell_browsers_to_be_careful(http: httpx.AsyncClient) -> N
 async def test_metrics_count_requests_searches_and_jobs_and_name_no_lane_of_others(
     mill: app.Gristmill, http: httpx.AsyncClient
 ) -> None:
-    org = await organisation(mill.db, "other")
-    async with coming_in(mill, (await new_key(mill.db, org, "admin"))[1]) as theirs:
+    org = await new_organisation(mill.db, "other")
+    async with client_with_key(mill, (await new_key(mill.db, org, "admin"))[1]) as theirs:
         bases = [
             (await client.post("/api/knowledge-bases", json={"name": "b"})).json()["id"]
             for client in (http, theirs)

@@ -15,12 +15,12 @@ from mcp.types import TextContent
 from pydantic import AnyUrl
 
 from gristmill import app
-from gristmill.doors.mcp import mounted
-from gristmill.organisation import LOCAL
+from gristmill.doors.mcp import mount
+from gristmill.organisation import LOCAL_ORG
 from tests.doors.people import new_key
 from tests.process import environment
-from tests.serving import serving
-from tests.waiting import until
+from tests.serving import serve_api
+from tests.waiting import wait_until
 
 TOOLS = {
     *("list_bases", "search", "read_content", "grep", "list_items", "status", "why_not"),
@@ -56,7 +56,7 @@ async def refused(session: ClientSession, tool: str, **given: Any) -> str:
 
 
 async def test_an_agent_keeps_a_base_with_every_tool(mill: app.Gristmill) -> None:
-    async with mounted(mill.api), serving(mill) as url, agent(url) as session:
+    async with mount(mill.api), serve_api(mill) as url, agent(url) as session:
         assert {tool.name for tool in (await session.list_tools()).tools} == TOOLS
         note = (await use(session, "add_note", base="notes", content="The mill wheel turns."))["created"][0]
         await use(
@@ -69,7 +69,7 @@ async def test_an_agent_keeps_a_base_with_every_tool(mill: app.Gristmill) -> Non
             items = (await use(session, "status", base="notes"))["bases"][0]["items"]
             return items.get("completed", 0) >= 2
 
-        await until(is_done, every=0.2)
+        await wait_until(is_done, every=0.2)
         assert (await use(session, "list_bases"))["bases"][0]["name"] == "notes"
         (hit,) = (await use(session, "search", query="wheel", bases=["notes"], mode="text"))["hits"]
         assert hit["itemId"] == note["id"]
@@ -97,27 +97,27 @@ async def test_a_readers_agent_changes_nothing_and_sees_what_lists_allow(
         base = (await http.post("/api/knowledge-bases", json={"name": name, "acl": acl})).json()["id"]
         items = {"items": [{"type": "note", "content": f"a wheel, {name}"}]}
         await http.post(f"/api/knowledge-bases/{base}/items", json=items)
-    _, key = await new_key(mill.db, LOCAL, "reader", teams=("7",))
-    async with mounted(mill.api), serving(mill) as url, agent(url, key) as session:
+    _, key = await new_key(mill.db, LOCAL_ORG, "reader", teams=("7",))
+    async with mount(mill.api), serve_api(mill) as url, agent(url, key) as session:
         assert [base["name"] for base in (await use(session, "list_bases"))["bases"]] == ["open"]
 
         async def found() -> list[Any]:
             return (await use(session, "search", query="wheel"))["hits"]
 
-        assert [hit["text"] for hit in await until(found, every=0.2)] == ["a wheel, open"]
+        assert [hit["text"] for hit in await wait_until(found, every=0.2)] == ["a wheel, open"]
         assert "(base_not_found)" in await refused(session, "list_items", base="closed")
         for tool, given in (
             ("add_note", {"content": "x"}),
             ("add_url", {"url": "https://example.org"}),
             ("add_file", {"name": "a.txt", "content": "x"}),
-            ("delete_items", {"item_ids": [str(LOCAL)]}),
-            ("reindex_items", {"item_ids": [str(LOCAL)]}),
+            ("delete_items", {"item_ids": [str(LOCAL_ORG)]}),
+            ("reindex_items", {"item_ids": [str(LOCAL_ORG)]}),
         ):
             assert "(role_too_low)" in await refused(session, tool, base="open", **given), tool
 
 
 async def test_without_a_key_nobody_gets_in_from_elsewhere(mill: app.Gristmill) -> None:
-    async with mounted(mill.api):
+    async with mount(mill.api):
         transport = httpx.ASGITransport(app=mill.api, client=("203.0.113.7", 1))
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as stranger:
             answer = await stranger.post("/mcp", json={"jsonrpc": "2.0", "id": 1, "method": "tools/list"})

@@ -3,7 +3,7 @@
 import httpx
 
 from gristmill import app, measures
-from tests.waiting import until
+from tests.waiting import wait_until
 
 COUNTED = (
     ("gristmill_stage_seconds_count", "read"),
@@ -14,30 +14,30 @@ COUNTED = (
 )
 
 
-def now() -> list[float]:
+def current_samples() -> list[float]:
     """The registry is the process's: other tests counted before."""
-    found = [measures.REGISTRY.get_sample_value(name, {"stage": stage}) for name, stage in COUNTED]
-    return [value or 0.0 for value in found]
+    samples = [measures.REGISTRY.get_sample_value(name, {"stage": stage}) for name, stage in COUNTED]
+    return [value or 0.0 for value in samples]
 
 
 async def test_metrics_tell_stages_batches_and_broken_promises(
     mill: app.Gristmill, http: httpx.AsyncClient
 ) -> None:
     base = (await http.post("/api/knowledge-bases", json={"name": "b"})).json()["id"]
-    before = now()
+    before = current_samples()
     added = await http.post(
         f"/api/knowledge-bases/{base}/items", json={"items": [{"type": "note", "content": "a wheel"}]}
     )
     item = added.json()["created"][0]["id"]
 
     async def is_measured() -> bool:
-        return all(later > then for later, then in zip(now(), before, strict=True))
+        return all(later > then for later, then in zip(current_samples(), before, strict=True))
 
-    await until(is_measured)
+    await wait_until(is_measured)
     async with mill.db.transaction() as tx:
         await tx.execute("update item set status = 'reading' where id = %s", [item])
-    told = (await http.get("/metrics")).text
+    metrics_text = (await http.get("/metrics")).text
     for name, stage in COUNTED:
-        assert f'{name}{{stage="{stage}"}}' in told
-    assert 'gristmill_violations{promise="nothing_is_stuck"} 1.0' in told
-    assert 'gristmill_violations{promise="nothing_comes_back"} 0.0' in told
+        assert f'{name}{{stage="{stage}"}}' in metrics_text
+    assert 'gristmill_violations{promise="nothing_is_stuck"} 1.0' in metrics_text
+    assert 'gristmill_violations{promise="nothing_comes_back"} 0.0' in metrics_text

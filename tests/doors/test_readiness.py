@@ -16,7 +16,7 @@ from tests.embedding.hashed import HashedEmbedder
 from tests.process import environment
 
 
-async def looked(http: httpx.AsyncClient) -> tuple[int, str, dict[str, str | None]]:
+async def readiness(http: httpx.AsyncClient) -> tuple[int, str, dict[str, str | None]]:
     answer = await http.get("/readyz")
     told = answer.json()
     return answer.status_code, told["status"], {check["name"]: check["why"] for check in told["checks"]}
@@ -24,17 +24,17 @@ async def looked(http: httpx.AsyncClient) -> tuple[int, str, dict[str, str | Non
 
 async def test_all_is_well_with_a_worker(http: httpx.AsyncClient) -> None:
     nothing = dict.fromkeys(["database", "schema", "workers", "embedder", "disk"])
-    assert await looked(http) == (200, "ready", nothing)
+    assert await readiness(http) == (200, "ready", nothing)
 
 
 async def test_without_workers_or_room_on_disk_it_is_degraded_and_says_why(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ready, "LOW_DISK", 1 << 62)
-    async with app.running(settings, work=False, extra_embedders={"hashed": HashedEmbedder()}) as mill:
+    async with app.gristmill(settings, work=False, extra_embedders={"hashed": HashedEmbedder()}) as mill:
         transport = httpx.ASGITransport(app=mill.api)
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
-            status, told, whys = await looked(http)
+            status, told, whys = await readiness(http)
     assert (status, told) == (200, "degraded")
     assert "gristmill worker" in (whys["workers"] or "")
     assert "free" in (whys["disk"] or "")
@@ -47,8 +47,8 @@ async def test_an_embedder_that_fails_is_told_without_its_words(settings: Settin
         "embedder": "gone",
         "embedders": {"gone": told},
     }
-    async with app.running(Settings.model_validate(changed), work=False) as mill:
-        found = {check.name: check for check in await mill.context.readiness.look()}
+    async with app.gristmill(Settings.model_validate(changed), work=False) as mill:
+        found = {check.name: check for check in await mill.context.readiness.run_checks()}
     assert not found["embedder"].ok
     assert "secret" not in (found["embedder"].why or "")
 
@@ -56,7 +56,7 @@ async def test_an_embedder_that_fails_is_told_without_its_words(settings: Settin
 async def test_a_schema_of_another_release_is_unavailable(http: httpx.AsyncClient, database_url: str) -> None:
     with psycopg.connect(database_url, autocommit=True) as connection:
         connection.execute("insert into schema_migration (number, name, checksum) values (9999, 'x', 'x')")
-    status, told, whys = await looked(http)
+    status, told, whys = await readiness(http)
     assert (status, told) == (503, "unavailable")
     assert "9999" in (whys["schema"] or "")
 

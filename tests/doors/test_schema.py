@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from bench.schema import cases, run
+from bench.schema import count_cases, run
 from gristmill import app
 from gristmill.doors.api.codes import CODES
 from gristmill.doors.api.rules import RULES, may_change
@@ -28,7 +28,7 @@ async def test_every_operation_tells_its_problems_and_how_to_come_in(mill: app.G
         for method, operation in methods.items():
             rule = RULES[method.upper(), path]
             assert {"403", "422", "429", "500", "503"} <= set(operation["responses"]), path
-            if rule.who != "anyone":
+            if rule.audience != "anyone":
                 assert "401" in operation["responses"], path
                 assert operation["security"] == [{"key": []}, {}], path
                 named = {parameter["name"] for parameter in operation.get("parameters", ())}
@@ -58,4 +58,4 @@ def test_every_answer_to_requests_made_from_the_schema_is_in_it(
     env = environment(data_dir, cache_dir, database_url=database_url)
     ended = run(env, tmp_path, 4, "examples,fuzzing,stateful")
     assert ended.returncode == 0, ended.stdout
-    assert cases(ended.stdout) > 100, ended.stdout
+    assert count_cases(ended.stdout) > 100, ended.stdout

@@ -12,9 +12,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from gristmill import app, traces
 from gristmill.settings import Settings
-from tests.acceptance.test_api import add, make_base
+from tests.acceptance.test_api import add_items, make_base
 from tests.embedding.endpoint import Endpoint, serve
-from tests.waiting import until
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -37,20 +37,20 @@ def settings(settings: Settings, endpoint: Endpoint) -> Settings:
 
 
 @pytest.fixture
-def told() -> Generator[InMemorySpanExporter]:
+def spans() -> Generator[InMemorySpanExporter]:
     exporter = InMemorySpanExporter()
-    end = traces.begin_with(SimpleSpanProcessor(exporter))
+    end = traces.start_with_processor(SimpleSpanProcessor(exporter))
     yield exporter
     end()
 
 
 @pytest.fixture
 async def mill(settings: Settings, told: InMemorySpanExporter) -> AsyncGenerator[app.Gristmill]:
-    async with app.running(settings, work=True) as running:
+    async with app.gristmill(settings, work=True) as running:
         yield running
 
 
-def named(told: InMemorySpanExporter, name: str) -> list[ReadableSpan]:
+def spans_named(told: InMemorySpanExporter, name: str) -> list[ReadableSpan]:
     return [span for span in told.get_finished_spans() if span.name == name]
 
 
@@ -58,22 +58,22 @@ async def test_requests_jobs_stages_and_calls_of_providers_are_told(
     http: httpx.AsyncClient, told: InMemorySpanExporter
 ) -> None:
     base = await make_base(http)
-    await add(http, base, {"type": "note", "content": "the wheel turns"})
+    await add_items(http, base, {"type": "note", "content": "the wheel turns"})
 
     async def look() -> ReadableSpan | None:
-        return next(iter(named(told, "job index_document")), None)
+        return next(iter(spans_named(told, "job index_document")), None)
 
-    job = await until(look)
+    job = await wait_until(look)
     assert job.attributes is not None
     assert job.context is not None
     assert (job.attributes["lane"], job.attributes["attempt"]) == (base, 1)
     for stage in ("read", "embed", "write"):
-        (span,) = named(told, f"stage {stage}")
+        (span,) = spans_named(told, f"stage {stage}")
         assert span.parent is not None
         assert span.parent.span_id == job.context.span_id
-    calls = named(told, "POST 127.0.0.1")
+    calls = spans_named(told, "POST 127.0.0.1")
     assert {call.context.trace_id for call in calls if call.context} == {job.context.trace_id}
-    (request,) = named(told, "POST /api/knowledge-bases/{base_id}/items")
+    (request,) = spans_named(told, "POST /api/knowledge-bases/{base_id}/items")
     assert request.attributes is not None
     assert request.attributes["http.response.status_code"] == 202
     assert all("wheel" not in str(span.attributes) for span in told.get_finished_spans())
@@ -84,7 +84,7 @@ async def test_a_request_goes_on_with_the_trace_of_who_sent_it(
 ) -> None:
     sent = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
     await http.get("/api/knowledge-bases", headers=sent)
-    (span,) = named(told, "GET /api/knowledge-bases")
+    (span,) = spans_named(told, "GET /api/knowledge-bases")
     assert span.context is not None
     assert f"{span.context.trace_id:032x}" == "0af7651916cd43dd8448eb211c80319c"
 

@@ -13,7 +13,7 @@ from tests.embedding.hashed import HashedEmbedder
 
 
 @dataclass(frozen=True)
-class Asked:
+class EmbeddingRequest:
     """A request as it came in."""
 
     path: str
@@ -22,7 +22,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Answer:
+class CannedResponse:
     """What goes back: a status, a body (bytes as they are, anything else as JSON), headers.
 
     After `cut` bytes of the body the connection is closed.
@@ -34,15 +34,15 @@ class Answer:
     cut: int | None = None
 
 
-def hashed_vectors(asked: Asked) -> Answer:
+def hashed_vectors(request: EmbeddingRequest) -> CannedResponse:
     """What a proper server says, entries in reverse, as the protocol allows."""
     model = HashedEmbedder()
     entries = [
         # Twice as long: who asks must normalise.
         {"object": "embedding", "index": index, "embedding": (2 * model.vector(text)).tolist()}
-        for index, text in enumerate(asked.body["input"])
+        for index, text in enumerate(request.body["input"])
     ]
-    return Answer(200, {"object": "list", "data": entries[::-1], "model": asked.body["model"]})
+    return CannedResponse(200, {"object": "list", "data": entries[::-1], "model": request.body["model"]})
 
 
 class Endpoint:
@@ -53,14 +53,14 @@ class Endpoint:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self.asked: list[Asked] = []
-        self.answer: Callable[[Asked], Answer | None] = hashed_vectors
-        self.left = threading.Semaphore(0)
+        self.requests: list[EmbeddingRequest] = []
+        self.respond: Callable[[EmbeddingRequest], CannedResponse | None] = hashed_vectors
+        self.disconnects = threading.Semaphore(0)
 
-    def always(self, status: int, body: Any, **headers: str) -> None:
+    def always_respond(self, status: int, body: Any, **headers: str) -> None:
         """Say this to everyone; `Retry_After` becomes `Retry-After`."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        self.answer = lambda _: Answer(status, body, named)
+        self.respond = lambda _: CannedResponse(status, body, named)
 
 
 @contextmanager
@@ -73,22 +73,22 @@ def serve() -> Generator[Endpoint]:
 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            asked = Asked(self.path, dict(self.headers.items()), body)
-            endpoint.asked.append(asked)
-            answer = endpoint.answer(asked)
-            if answer is None:
+            request = EmbeddingRequest(self.path, dict(self.headers.items()), body)
+            endpoint.requests.append(request)
+            response = endpoint.respond(request)
+            if response is None:
                 with contextlib.suppress(OSError):
                     self.connection.recv(1)  # returns once the client hangs up
-                endpoint.left.release()
+                endpoint.disconnects.release()
                 self.close_connection = True
                 return
-            data = answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode()
-            self.send_response_only(answer.status)
-            for name, value in {"Content-Length": str(len(data)), **answer.headers}.items():
+            data = response.body if isinstance(response.body, bytes) else json.dumps(response.body).encode()
+            self.send_response_only(response.status)
+            for name, value in {"Content-Length": str(len(data)), **response.headers}.items():
                 self.send_header(name, value)
             self.end_headers()
-            self.wfile.write(data[: answer.cut])
-            self.close_connection = self.close_connection or answer.cut is not None
+            self.wfile.write(data[: response.cut])
+            self.close_connection = self.close_connection or response.cut is not None
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
             pass

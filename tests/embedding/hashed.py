@@ -51,7 +51,7 @@ class HashedEmbedder:
             counts[(digest >> 1) % self.dimensions] += 1 if digest & 1 else -1
         if not counts.any():  # all cancelled each other out
             counts[0] = 1
-        return embedder.normalised(counts)
+        return embedder.unit_vectors(counts)
 
 
 def _features(text: str) -> list[str]:

@@ -5,7 +5,7 @@ import sys
 
 from gristmill.db import Database
 from gristmill.embedding.governor import Governor
-from gristmill.embedding.pacing import Limits
+from gristmill.embedding.pacing import ProviderLimits
 
 
 async def main(url: str, key: str) -> None:
@@ -16,7 +16,7 @@ async def main(url: str, key: str) -> None:
         print("holds", flush=True)
         await asyncio.Event().wait()
 
-    await Governor(db, key, Limits(None, None, 2), "The provider").run(request, tokens=0)
+    await Governor(db, key, ProviderLimits(None, None, 2), "The provider").run(request, tokens=0)
 
 
 if __name__ == "__main__":

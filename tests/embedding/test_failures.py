@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from gristmill.db import Database
-from gristmill.embedding import Embedders, OpenAIEmbedder, Paced, TextRefused, embed_each
+from gristmill.embedding import Embedders, OpenAIEmbedder, EmbedderPaused, TextRefused, embed_each
 from gristmill.embedding.governor import Governor
-from gristmill.embedding.pacing import Limits
+from gristmill.embedding.pacing import ProviderLimits
 from gristmill.errors import Permanent, WorkError
 from gristmill.settings import EmbedderSettings, Settings
-from tests.embedding.endpoint import Answer, Asked, Endpoint, hashed_vectors
+from tests.embedding.endpoint import CannedResponse, EmbeddingRequest, Endpoint, hashed_vectors
 from tests.embedding.hashed import HashedEmbedder
 
 TEXTS = [f"text number {n}" for n in range(24)]
@@ -31,7 +31,7 @@ async def remote(endpoint: Endpoint, db: Database) -> AsyncGenerator[Make]:
     def make(patience: float = 0.6, **given: Any) -> OpenAIEmbedder:
         asked = {"url": endpoint.url, "model": "hashed", "dimensions": 64, "batch_size": 4, **given}
         settings = EmbedderSettings.model_validate(asked)
-        limits = Limits(settings.requests_per_minute, settings.tokens_per_minute, settings.concurrency)
+        limits = ProviderLimits(settings.requests_per_minute, settings.tokens_per_minute, settings.concurrency)
         governor = Governor(db, endpoint.url, limits, "The embedder", patience=timedelta(seconds=patience))
         embedder = OpenAIEmbedder("remote", settings, governor)
         made.extend([embedder, governor])
@@ -49,42 +49,42 @@ async def expected(texts: list[str]) -> Any:
 async def test_batches_go_out_side_by_side_and_come_back_in_order(endpoint: Endpoint, remote: Make) -> None:
     together = threading.Barrier(3)
 
-    def answer(asked: Asked) -> Answer:
+    def answer(asked: EmbeddingRequest) -> CannedResponse:
         together.wait(10)  # three requests have to be there at once
         return hashed_vectors(asked)
 
-    endpoint.answer = answer
+    endpoint.respond = answer
     found = await remote(concurrency=4).embed_documents(TEXTS)
     np.testing.assert_allclose(found, await expected(TEXTS), atol=1e-6)
 
 
 async def test_a_minute_of_429_is_told_and_nobody_asks_meanwhile(endpoint: Endpoint, remote: Make) -> None:
-    endpoint.always(429, {"error": {"message": "slow down"}}, Retry_After="60")
+    endpoint.always_respond(429, {"error": {"message": "slow down"}}, Retry_After="60")
     embedder = remote(concurrency=1)
     for _ in range(20):
-        with pytest.raises(Paced) as paced:
+        with pytest.raises(EmbedderPaused) as paced:
             await embedder.embed_documents(TEXTS)
         assert timedelta(seconds=50) < paced.value.pause <= timedelta(seconds=60)
-    assert len(endpoint.asked) == 1
+    assert len(endpoint.requests) == 1
 
 
 async def test_errors_at_random_cost_time_and_nothing_else(endpoint: Endpoint, remote: Make) -> None:
     """Retries inside one call, or the next call after the pause: no text is ever lost."""
     dice = random.Random(7)
 
-    def answer(asked: Asked) -> Answer:
+    def answer(asked: EmbeddingRequest) -> CannedResponse:
         proper = hashed_vectors(asked)
         match dice.randrange(6):
             case 0:
-                return Answer(500, b"oops")
+                return CannedResponse(500, b"oops")
             case 1:
-                return Answer(503, b"", {"Retry-After": "0"})
+                return CannedResponse(503, b"", {"Retry-After": "0"})
             case 2:
-                return Answer(200, proper.body, cut=100)
+                return CannedResponse(200, proper.body, cut=100)
             case _:
                 return proper
 
-    endpoint.answer = answer
+    endpoint.respond = answer
     embedder = remote(patience=30, batch_size=12, concurrency=2)
     found = await embedder.embed_documents(TEXTS)
     np.testing.assert_allclose(found, await expected(TEXTS), atol=1e-6)
@@ -93,29 +93,29 @@ async def test_errors_at_random_cost_time_and_nothing_else(endpoint: Endpoint, r
 @pytest.mark.parametrize(
     ("answer", "code"),
     [
-        (Answer(500, b""), "embedder_unavailable"),
-        (Answer(200, b'{"data": [{"ind'), "embedder_unreadable_answer"),
-        (Answer(200, b'{"data": []}' * 50, cut=20), "embedder_unreachable"),
+        (CannedResponse(500, b""), "embedder_unavailable"),
+        (CannedResponse(200, b'{"data": [{"ind'), "embedder_unreadable_answer"),
+        (CannedResponse(200, b'{"data": []}' * 50, cut=20), "embedder_unreachable"),
         (None, "embedder_timeout"),
     ],
 )
 async def test_what_may_pass_is_tried_again_a_few_times_then_told_with_a_time(
-    endpoint: Endpoint, remote: Make, answer: Answer | None, code: str
+    endpoint: Endpoint, remote: Make, answer: CannedResponse | None, code: str
 ) -> None:
-    endpoint.answer = lambda _: answer
+    endpoint.respond = lambda _: answer
     embedder = remote(timeout=timedelta(seconds=0.2))
-    with pytest.raises(Paced) as paced:
+    with pytest.raises(EmbedderPaused) as paced:
         await embedder.embed_documents(["one"])
     assert paced.value.code == code
     assert paced.value.pause == timedelta(seconds=1)
     assert "tried again in 1 s" in paced.value.message
-    assert len(endpoint.asked) == 2
+    assert len(endpoint.requests) == 2
 
 
-def bad(text: str, what: list[float]) -> Callable[[Asked], Answer]:
+def bad(text: str, what: list[float]) -> Callable[[EmbeddingRequest], CannedResponse]:
     """A server that gives `what` as the vector of every text that holds `text`."""
 
-    def answer(asked: Asked) -> Answer:
+    def answer(asked: EmbeddingRequest) -> CannedResponse:
         proper = hashed_vectors(asked)
         for entry in proper.body["data"]:
             if text in asked.body["input"][entry["index"]]:
@@ -125,12 +125,12 @@ def bad(text: str, what: list[float]) -> Callable[[Asked], Answer]:
     return answer
 
 
-def refuses(text: str, status: int, said: str) -> Callable[[Asked], Answer]:
+def refuses(text: str, status: int, said: str) -> Callable[[EmbeddingRequest], CannedResponse]:
     """A server that refuses every request in which a text holds `text`."""
 
-    def answer(asked: Asked) -> Answer:
+    def answer(asked: EmbeddingRequest) -> CannedResponse:
         if any(text in one for one in asked.body["input"]):
-            return Answer(status, {"error": {"message": said}})
+            return CannedResponse(status, {"error": {"message": said}})
         return hashed_vectors(asked)
 
     return answer
@@ -150,16 +150,16 @@ def refuses(text: str, status: int, said: str) -> Callable[[Asked], Answer]:
     ],
 )
 async def test_one_bad_text_is_found_and_the_others_are_embedded(
-    endpoint: Endpoint, remote: Make, answer: Callable[[Asked], Answer], code: str
+    endpoint: Endpoint, remote: Make, answer: Callable[[EmbeddingRequest], CannedResponse], code: str
 ) -> None:
-    endpoint.answer = answer
+    endpoint.respond = answer
     found = await embed_each(remote(batch_size=64), TEXTS)
     fault = found[13]
     assert isinstance(fault, TextRefused)
     assert fault.code == code
     rest = [vector for vector in found if not isinstance(vector, WorkError)]
     np.testing.assert_allclose(rest, await expected([*TEXTS[:13], *TEXTS[14:]]), atol=1e-6)
-    assert len(endpoint.asked) <= 11  # the batch, then both halves of each of five levels
+    assert len(endpoint.requests) <= 11  # the batch, then both halves of each of five levels
 
 
 @pytest.mark.parametrize(
@@ -174,15 +174,15 @@ async def test_one_bad_text_is_found_and_the_others_are_embedded(
 async def test_what_is_wrong_with_the_endpoint_is_asked_once_and_told_for_each_text(
     endpoint: Endpoint, remote: Make, status: int, body: Any, code: str
 ) -> None:
-    endpoint.always(status, body)
+    endpoint.always_respond(status, body)
     found = await embed_each(remote(batch_size=64), TEXTS)
     assert [error.code for error in found if isinstance(error, Permanent)] == [code] * 24
-    assert len(endpoint.asked) == 1
+    assert len(endpoint.requests) == 1
 
 
 async def test_what_may_pass_is_raised_whole(endpoint: Endpoint, remote: Make) -> None:
-    endpoint.always(429, b"", Retry_After="60")
-    with pytest.raises(Paced):
+    endpoint.always_respond(429, b"", Retry_After="60")
+    with pytest.raises(EmbedderPaused):
         await embed_each(remote(), TEXTS)
     assert await embed_each(remote(), []) == []
 
@@ -191,10 +191,10 @@ async def test_what_may_pass_is_raised_whole(endpoint: Endpoint, remote: Make) -
 async def test_a_cancelled_call_hangs_up_at_once(endpoint: Endpoint, remote: Make, query: bool) -> None:
     loop, begun = asyncio.get_running_loop(), asyncio.Event()
 
-    def answer(_: Asked) -> None:
+    def answer(_: EmbeddingRequest) -> None:
         loop.call_soon_threadsafe(begun.set)
 
-    endpoint.answer = answer
+    endpoint.respond = answer
     embedder = remote(concurrency=1)
     task = asyncio.create_task(
         embedder.embed_query("a question") if query else embedder.embed_documents(TEXTS)
@@ -203,9 +203,9 @@ async def test_a_cancelled_call_hangs_up_at_once(endpoint: Endpoint, remote: Mak
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert await asyncio.to_thread(endpoint.left.acquire, timeout=5)
-    assert len(endpoint.asked) == 1
-    endpoint.answer = hashed_vectors
+    assert await asyncio.to_thread(endpoint.disconnects.acquire, timeout=5)
+    assert len(endpoint.requests) == 1
+    endpoint.respond = hashed_vectors
     assert (await embedder.embed_documents(TEXTS)).shape == (24, 64)
 
 

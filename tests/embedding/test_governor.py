@@ -11,12 +11,12 @@ import pytest
 
 from gristmill import faults, measures
 from gristmill.db import Database
-from gristmill.embedding import Paced
+from gristmill.embedding import EmbedderPaused
 from gristmill.embedding.governor import Governor, provider_key
-from gristmill.embedding.pacing import Limits
+from gristmill.embedding.pacing import ProviderLimits
 from gristmill.errors import Permanent, Transient
-from tests.clock import Clock
-from tests.waiting import until
+from tests.clock import DatabaseClock
+from tests.waiting import wait_until
 
 KEY = "the provider"
 Make = Callable[..., Awaitable[Governor]]
@@ -33,7 +33,7 @@ async def governor(database_url: str) -> AsyncGenerator[Make]:
             db = Database(database_url)
             await db.open()
             stack.push_async_callback(db.close)
-            made = Governor(db, KEY, Limits(requests, tokens, concurrency), "The provider", **more)
+            made = Governor(db, KEY, ProviderLimits(requests, tokens, concurrency), "The provider", **more)
             stack.push_async_callback(made.close)
             return made
 
@@ -83,7 +83,7 @@ async def test_all_workers_together_keep_to_the_concurrency(governor: Make) -> N
             return watched.count >= 3 or provider.now > 3
 
         tasks = [asyncio.create_task(one.run(provider.request, tokens=0)) for one in both for _ in range(20)]
-        await until(both_asked)
+        await wait_until(both_asked)
     provider.door.set()
     assert await asyncio.gather(*tasks) == ["answer"] * 40
     assert provider.most <= 3  # one is kept for queries
@@ -101,7 +101,7 @@ async def test_tokens_count_too(governor: Make) -> None:
     provider = Provider()
     impatient = await governor(tokens=60_000, patience=timedelta(seconds=0.1))
     await impatient.run(provider.request, tokens=5_000)
-    with pytest.raises(Paced) as paced:
+    with pytest.raises(EmbedderPaused) as paced:
         await impatient.run(provider.request, tokens=5_000)
     assert timedelta(seconds=3) < paced.value.pause < timedelta(seconds=6)  # a thousand come back each second
     assert (paced.value.code, paced.value.retry_after) == ("embedder_paced", paced.value.pause)
@@ -117,12 +117,12 @@ async def test_a_provider_that_asks_for_time_gets_it_from_everybody(governor: Ma
         asked += 1
         raise Transient("429.", code="embedder_rate_limited", retry_after=timedelta(seconds=30))
 
-    with pytest.raises(Paced, match="429") as paced:
+    with pytest.raises(EmbedderPaused, match="429") as paced:
         await one.run(refuse, tokens=0)
     assert paced.value.code == "embedder_rate_limited"
     assert paced.value.pause == timedelta(seconds=30)
     for query in (False, True):
-        with pytest.raises(Paced) as told:
+        with pytest.raises(EmbedderPaused) as told:
             await other.run(provider.request, tokens=0, query=query)
         assert timedelta(seconds=25) < told.value.pause <= timedelta(seconds=30)
     assert (asked, provider.came) == (1, [])
@@ -152,10 +152,10 @@ async def test_a_provider_that_stays_away_is_asked_less_and_less(governor: Make)
         asked += 1
         raise Transient("no connection", code="embedder_unreachable")
 
-    with pytest.raises(Paced, match="no connection"):
+    with pytest.raises(EmbedderPaused, match="no connection"):
         await one.run(refuse, tokens=0)
     for caller in (one, other) * 10:
-        with pytest.raises(Paced):
+        with pytest.raises(EmbedderPaused):
             await caller.run(refuse, tokens=0)
     assert asked == 2
 
@@ -176,7 +176,7 @@ async def test_a_query_never_waits_behind_documents(governor: Make) -> None:
     provider, one = Provider(), await governor(requests=100, tokens=10_000, concurrency=2)
     provider.door.clear()
     documents = [asyncio.create_task(one.run(provider.request, tokens=10)) for _ in range(5)]
-    await until(lambda: provider.has(1))
+    await wait_until(lambda: provider.has(1))
     assert await one.run(Provider().request, tokens=10, query=True) == "answer"
     assert (provider.now, [task.done() for task in documents]) == (1, [False] * 5)
     provider.door.set()
@@ -196,7 +196,7 @@ async def test_a_newcomer_gets_its_share_once_the_portion_is_renewed(
             await asyncio.sleep(0.001)
 
     tasks = [asyncio.create_task(go_on()) for _ in range(4)]
-    await until(lambda: provider.has_had(2))
+    await wait_until(lambda: provider.has_had(2))
     assert await other.run(Provider().request, tokens=0) == "answer"
     busy = False
     await asyncio.gather(*tasks)
@@ -210,7 +210,7 @@ async def test_the_database_is_not_asked_for_each_request(governor: Make) -> Non
     assert 1 <= watched.count <= 5
 
 
-async def test_what_a_dead_process_held_runs_out(governor: Make, clock: Clock, database_url: str) -> None:
+async def test_what_a_dead_process_held_runs_out(governor: Make, clock: DatabaseClock, database_url: str) -> None:
     holder = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tests.embedding.holder", database_url, KEY), stdout=asyncio.subprocess.PIPE
     )
@@ -219,7 +219,7 @@ async def test_what_a_dead_process_held_runs_out(governor: Make, clock: Clock, d
     holder.kill()
     await holder.wait()
     impatient = await governor(concurrency=2, patience=timedelta(seconds=0.1))
-    with pytest.raises(Paced):
+    with pytest.raises(EmbedderPaused):
         await impatient.run(Provider().request, tokens=0)
     await clock.advance(timedelta(seconds=15))
     assert await impatient.run(Provider().request, tokens=0) == "answer"
@@ -239,7 +239,7 @@ async def test_a_cancelled_wait_leaves_the_others_their_turns(governor: Make) ->
     provider, one = Provider(), await governor(concurrency=2)
     provider.door.clear()
     tasks = [asyncio.create_task(one.run(provider.request, tokens=0)) for _ in range(6)]
-    await until(lambda: provider.has(1))
+    await wait_until(lambda: provider.has(1))
     for task in tasks[:4]:
         task.cancel()
     provider.door.set()

@@ -12,7 +12,7 @@ import pytest
 from gristmill.embedding import OpenAIEmbedder, TextRefused
 from gristmill.errors import Permanent, SetupError, Transient, WorkError
 from gristmill.settings import EmbedderSettings
-from tests.embedding.endpoint import Answer, Asked, Endpoint, hashed_vectors
+from tests.embedding.endpoint import CannedResponse, EmbeddingRequest, Endpoint, hashed_vectors
 from tests.embedding.hashed import HashedEmbedder
 
 KEY = "sk-very-secret-0123456789"
@@ -44,7 +44,7 @@ def vectors(*rows: tuple[int, list[float]]) -> dict[str, Any]:
 
 async def test_a_request_is_what_the_protocol_says(endpoint: Endpoint, remote: OpenAIEmbedder) -> None:
     await remote.embed_documents(["one", "two"])
-    (asked,) = endpoint.asked
+    (asked,) = endpoint.requests
     assert asked.path == "/v1/embeddings"
     assert asked.headers["Authorization"] == f"Bearer {KEY}"
     assert asked.body == {"model": "hashed", "input": ["one", "two"], "encoding_format": "float"}
@@ -56,8 +56,8 @@ async def test_dimensions_and_prefixes_are_sent_when_asked_for(endpoint: Endpoin
     await remote.embed_documents(["one"])
     vector = await remote.embed_query("two")
     await remote.close()
-    assert [request.body["input"] for request in endpoint.asked] == [["passage: one"], ["query: two"]]
-    assert endpoint.asked[0].body["dimensions"] == 64
+    assert [request.body["input"] for request in endpoint.requests] == [["passage: one"], ["query: two"]]
+    assert endpoint.requests[0].body["dimensions"] == 64
     np.testing.assert_allclose(vector, HashedEmbedder().vector("query: two"), atol=1e-6)
 
 
@@ -66,7 +66,7 @@ async def test_texts_are_split_into_requests_of_the_batch_size(endpoint: Endpoin
     texts = [f"text {n}" for n in range(10)]
     found = await remote.embed_documents(texts)
     await remote.close()
-    assert [len(request.body["input"]) for request in endpoint.asked] == [4, 4, 2]
+    assert [len(request.body["input"]) for request in endpoint.requests] == [4, 4, 2]
     np.testing.assert_allclose(found, await HashedEmbedder().embed_documents(texts), atol=1e-6)
 
 
@@ -74,7 +74,7 @@ async def test_no_key_sends_no_header(endpoint: Endpoint) -> None:
     remote = OpenAIEmbedder("remote", settings(endpoint, api_key=None))
     await remote.embed_query("one")
     await remote.close()
-    assert "Authorization" not in endpoint.asked[0].headers
+    assert "Authorization" not in endpoint.requests[0].headers
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ async def test_a_server_that_asks_for_time_gets_it(
     headers: dict[str, str],
     wait: timedelta | None,
 ) -> None:
-    endpoint.always(status, {"error": {"message": "slow down"}}, **headers)
+    endpoint.always_respond(status, {"error": {"message": "slow down"}}, **headers)
     error = await refused(remote)
     assert isinstance(error, Transient)
     assert (error.code, error.retry_after) == (code, wait)
@@ -127,7 +127,7 @@ async def test_a_server_that_asks_for_time_gets_it(
 async def test_every_refusal_has_its_meaning(
     endpoint: Endpoint, remote: OpenAIEmbedder, status: int, kind: type[WorkError], code: str
 ) -> None:
-    endpoint.always(status, {"error": "the model said no"})
+    endpoint.always_respond(status, {"error": "the model said no"})
     error = await refused(remote)
     assert isinstance(error, kind)
     assert error.code == code
@@ -148,7 +148,7 @@ async def test_every_refusal_has_its_meaning(
 async def test_a_key_that_the_server_echoes_is_not_told(
     endpoint: Endpoint, remote: OpenAIEmbedder, body: Any
 ) -> None:
-    endpoint.always(401, body)
+    endpoint.always_respond(401, body)
     error = await refused(remote)
     assert KEY[:10] not in error.message
     assert len(error.message) < 350
@@ -157,17 +157,17 @@ async def test_a_key_that_the_server_echoes_is_not_told(
 async def test_credentials_in_the_url_are_used_and_not_told(endpoint: Endpoint) -> None:
     url = endpoint.url.replace("http://", "http://mill:pass-word-1@")
     remote = OpenAIEmbedder("remote", settings(endpoint, url=url, api_key=None))
-    endpoint.always(403, b"no entry for pass-word-1")
+    endpoint.always_respond(403, b"no entry for pass-word-1")
     error = await refused(remote)
     await remote.close()
-    assert endpoint.asked[0].headers["Authorization"].startswith("Basic ")
+    assert endpoint.requests[0].headers["Authorization"].startswith("Basic ")
     assert "pass-word-1" not in error.message + remote.identity
 
 
 async def test_vectors_of_another_length_tell_both_lengths(
     endpoint: Endpoint, remote: OpenAIEmbedder
 ) -> None:
-    endpoint.always(200, vectors((0, [0.5] * 48), (1, [0.5] * 48)))
+    endpoint.always_respond(200, vectors((0, [0.5] * 48), (1, [0.5] * 48)))
     error = await refused(remote)
     assert (type(error), error.code) == (Permanent, "embedder_dimensions")
     assert "48" in error.message
@@ -193,7 +193,7 @@ async def test_vectors_of_another_length_tell_both_lengths(
 async def test_a_wrong_answer_is_never_taken_for_vectors(
     endpoint: Endpoint, remote: OpenAIEmbedder, answer: Any
 ) -> None:
-    endpoint.always(200, answer)
+    endpoint.always_respond(200, answer)
     error = await refused(remote)
     assert (type(error), error.code) == (TextRefused, "embedder_bad_answer")
 
@@ -201,19 +201,19 @@ async def test_a_wrong_answer_is_never_taken_for_vectors(
 async def test_a_page_in_place_of_an_answer_may_be_an_accident(
     endpoint: Endpoint, remote: OpenAIEmbedder
 ) -> None:
-    endpoint.always(200, b"<html>Please log in to the hotel's network</html>")
+    endpoint.always_respond(200, b"<html>Please log in to the hotel's network</html>")
     error = await refused(remote)
     assert (type(error), error.code) == (Transient, "embedder_unreadable_answer")
 
 
 async def test_an_endless_answer_is_cut_off(endpoint: Endpoint, remote: OpenAIEmbedder) -> None:
-    endpoint.always(200, b" " * (17 * 2**20))
+    endpoint.always_respond(200, b" " * (17 * 2**20))
     assert (await refused(remote)).code == "response_too_large"
 
 
 async def test_a_silent_server_is_given_up_on(endpoint: Endpoint) -> None:
     remote = OpenAIEmbedder("remote", settings(endpoint, timeout=timedelta(milliseconds=50)))
-    endpoint.always(200, b"", Content_Length="10")  # promises ten bytes, sends none
+    endpoint.always_respond(200, b"", Content_Length="10")  # promises ten bytes, sends none
     error = await refused(remote)
     await remote.close()
     assert (type(error), error.code) == (Transient, "embedder_timeout")
@@ -230,9 +230,9 @@ async def test_a_server_that_is_not_there_may_come_back(endpoint: Endpoint) -> N
 
 
 async def test_after_a_failure_the_next_call_goes_well(endpoint: Endpoint, remote: OpenAIEmbedder) -> None:
-    endpoint.always(500, b"")
+    endpoint.always_respond(500, b"")
     await refused(remote)
-    endpoint.answer = hashed_vectors
+    endpoint.respond = hashed_vectors
     assert (await remote.embed_query("again")).shape == (64,)
 
 
@@ -240,27 +240,27 @@ async def test_a_cancelled_call_sends_no_further_request(endpoint: Endpoint) -> 
     remote = OpenAIEmbedder("remote", settings(endpoint, batch_size=1))
     loop, begun = asyncio.get_running_loop(), asyncio.Event()
 
-    def answer(asked: Asked) -> Answer:
+    def answer(asked: EmbeddingRequest) -> CannedResponse:
         loop.call_soon_threadsafe(begun.set)
         return hashed_vectors(asked)
 
-    endpoint.answer = answer
+    endpoint.respond = answer
     task = asyncio.create_task(remote.embed_documents([f"text {n}" for n in range(500)]))
     await begun.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    sent = len(endpoint.asked)
+    sent = len(endpoint.requests)
     await remote.embed_query("afterwards")
     await remote.close()
     assert sent < 500
-    assert len(endpoint.asked) - sent <= 2  # the query, and one that was on its way
+    assert len(endpoint.requests) - sent <= 2  # the query, and one that was on its way
 
 
 async def test_after_closing_nothing_is_asked(endpoint: Endpoint, remote: OpenAIEmbedder) -> None:
     await remote.close()
     assert (await refused(remote)).code == "embedder_closed"
-    assert endpoint.asked == []
+    assert endpoint.requests == []
 
 
 def test_identity_follows_what_makes_the_vectors(endpoint: Endpoint) -> None:

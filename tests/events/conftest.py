@@ -5,11 +5,11 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from gristmill import app
-from tests.serving import serving
+from tests.serving import serve_api
 
 
 @pytest.fixture
 async def url(mill: app.Gristmill) -> AsyncGenerator[str]:
     """The address of the mill's API."""
-    async with serving(mill) as address:
+    async with serve_api(mill) as address:
         yield address

@@ -52,15 +52,15 @@ class Stream:
 
     async def take(self, number: int) -> list[Frame]:
         """The next frames, so many of them; heartbeats alone are not waited out for ever."""
-        found: list[Frame] = []
+        frames: list[Frame] = []
         async with asyncio.timeout(LIMIT):
             async for frame in self.frames():
-                found.append(frame)
-                if len(found) == number:
+                frames.append(frame)
+                if len(frames) == number:
                     break
-        return found
+        return frames
 
-    async def opened(self) -> str:
+    async def read_start(self) -> str:
         """Where the stream begins: its first frame, which has no data."""
         while self.last_id is None:
             line = await anext(self.lines)

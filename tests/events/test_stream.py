@@ -15,11 +15,11 @@ from gristmill import app, events
 from gristmill.catalog import BaseId
 from gristmill.db import Database
 from gristmill.doors.api import events as door
-from gristmill.events import Filter
+from gristmill.events import StreamFilter
 from gristmill.events import stream as streaming
 from tests.events.sse import Frame, Stream, stream
 from tests.terminate import terminate_backends
-from tests.waiting import until
+from tests.waiting import wait_until
 
 
 async def record(db: Database, base: str, *names: str) -> None:
@@ -47,7 +47,7 @@ async def test_a_note_is_followed_from_its_filing_to_the_base_being_ready(
     """S2-25 and S4-68 as decided in C21: nobody has to poll."""
     base = await new_base(http)
     async with stream(url, types=",".join(event.type for event in events.EVENTS)) as followed:
-        await followed.opened()
+        await followed.read_start()
         item = await add_note(http, base, "rye")
         told = await followed.take(6)
     assert [frame.type for frame in told] == [
@@ -69,7 +69,7 @@ async def test_a_client_that_comes_back_gets_what_it_missed_and_goes_on(
 ) -> None:
     base = await new_base(http)
     async with stream(url) as followed:
-        await followed.opened()
+        await followed.read_start()
         await record(mill.db, base, "a")
         assert names(await followed.take(1)) == ["a"]
         last = followed.last_id
@@ -108,7 +108,7 @@ async def test_a_client_that_falls_behind_is_served_from_the_table_and_told_to_l
     """Its queue is bounded: no memory is used, and yet no event is lost."""
     monkeypatch.setattr(streaming, "_QUEUE", 5)
     base = await new_base(http)
-    following = mill.broadcaster.follow(Filter(UUID(base)))
+    following = mill.broadcaster.subscribe(StreamFilter(UUID(base)))
     await anext(following)
     live = asyncio.ensure_future(anext(following))
     await record(mill.db, base, "live")
@@ -128,7 +128,7 @@ async def test_filters_leave_out_the_rest_and_the_place_moves_on_all_the_same(
     monkeypatch.setattr(streaming, "HEARTBEAT", timedelta(milliseconds=100))
     base, other = await new_base(http), await new_base(http, "two")
     async with stream(url, baseId=base, types="BaseChanged") as followed:
-        assert await followed.opened() == "2"
+        assert await followed.read_start() == "2"
         assert followed.retry == "1000"
         await record(mill.db, other, "not told")
         await add_note(http, other, "rye")
@@ -137,7 +137,7 @@ async def test_filters_leave_out_the_rest_and_the_place_moves_on_all_the_same(
         async def moved_on() -> bool:
             return int(followed.last_id or 0) >= 8
 
-        await until(moved_on)
+        await wait_until(moved_on)
         await record(mill.db, base, "told")
         assert names(await reading) == ["told"]
         assert followed.heartbeats > 0
@@ -151,7 +151,7 @@ async def test_updates_of_items_come_without_a_place_and_end_in_the_newest_state
     """S4-38: the changes of an item between two looks are told as one, and its last state always."""
     base, other = await new_base(http), await new_base(http, "two")
     async with stream(url, baseId=base, types="item") as followed:
-        await followed.opened()
+        await followed.read_start()
         await add_note(http, other, "elsewhere")
         started = time.monotonic()
         item = await add_note(http, base, "rye")
@@ -177,13 +177,13 @@ async def test_a_change_that_commits_late_is_told_all_the_same(
     async def rested() -> bool:
         return (await http.get(f"/api/knowledge-bases/{base}")).json()["itemCounts"] == {"completed": 2}
 
-    await until(rested)
+    await wait_until(rested)
     touch = "update item set title = %s, updated_at = clock_now() where id = %s"
     async with (
         await psycopg.AsyncConnection.connect(mill.db.url) as slow,
         stream(url, baseId=base, types="item") as followed,
     ):
-        await followed.opened()
+        await followed.read_start()
         await slow.execute(touch, ["late", late])
         for round_ in range(4):  # each a look of its own: together longer than any slack
             async with mill.db.connection() as tx:
@@ -204,7 +204,7 @@ async def test_more_changes_than_can_be_told_are_told_as_one(
     monkeypatch.setattr(streaming, "_MOST_ITEMS", 2)
     base = await new_base(http)
     async with stream(url, baseId=base, types="item") as followed:
-        await followed.opened()
+        await followed.read_start()
         notes = [{"type": "note", "content": str(n)} for n in range(20)]
         await http.post(f"/api/knowledge-bases/{base}/items", json={"items": notes})
         frames = followed.frames()
@@ -233,7 +233,7 @@ async def test_a_stream_outlives_the_loss_of_every_connection_to_the_database(
 ) -> None:
     base = await new_base(http)
     async with stream(url, types="BaseChanged") as followed:
-        await followed.opened()
+        await followed.read_start()
         await terminate_backends(mill.db.url)
         await record(mill.db, base, "after")
         assert names(await followed.take(1)) == ["after"]
@@ -243,8 +243,8 @@ async def test_streams_end_at_once_when_the_server_stops(
     mill: app.Gristmill, http: httpx.AsyncClient, url: str
 ) -> None:
     async with stream(url) as first, stream(url) as second:
-        await first.opened()
-        await second.opened()
+        await first.read_start()
+        await second.read_start()
         started = time.monotonic()
         mill.broadcaster.close()
         assert await first.take(1) == await second.take(1) == []
@@ -265,14 +265,14 @@ async def test_a_client_that_takes_nothing_is_let_go_and_leaves_no_trace(
         deaf.sendall(f"GET /api/events/stream HTTP/1.1\r\nHost: {place.netloc}\r\n\r\n".encode())
 
         async def joined() -> bool:
-            return mill.broadcaster.followers == 1
+            return mill.broadcaster.subscriber_count == 1
 
         async def let_go() -> bool:
             await record(mill.db, base, *("x" * 10_000 for _ in range(50)))
-            return mill.broadcaster.followers == 0
+            return mill.broadcaster.subscriber_count == 0
 
-        await until(joined)
-        await until(let_go)
+        await wait_until(joined)
+        await wait_until(let_go)
 
 
 async def test_the_number_of_streams_is_limited(
@@ -280,6 +280,6 @@ async def test_the_number_of_streams_is_limited(
 ) -> None:
     monkeypatch.setattr(streaming, "MOST_FOLLOWERS", 1)
     async with stream(url) as followed:
-        await followed.opened()
+        await followed.read_start()
         refused = await http.get("/api/events/stream")
         assert (refused.status_code, refused.json()["code"]) == (429, "too_many_streams")

@@ -21,12 +21,12 @@ from gristmill.db import Database
 from gristmill.errors import LeaseLost, SetupError
 from gristmill.events import signature, webhooks
 from gristmill.events.webhook import WebhookId
-from gristmill.organisation import LOCAL
+from gristmill.organisation import LOCAL_ORG
 from gristmill.settings import Settings
 from gristmill.vault import SecretUnreadable, Vault
 from gristmill.work import DeliverEvents
 from tests.events.receiver import Receiver, Request, receiving
-from tests.waiting import until
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ async def count(receiver: Receiver, wanted: int) -> None:
     async def there() -> bool:
         return len(receiver.got) >= wanted
 
-    await until(there)
+    await wait_until(there)
 
 
 async def test_a_note_is_told_to_a_receiver_in_order_and_every_request_is_signed(
@@ -137,7 +137,7 @@ async def test_what_a_receiver_refuses_is_sent_again_in_order_under_the_same_id(
     async def settled() -> bool:
         return (await show(http, hook))["delivered"] == 3
 
-    await until(settled)
+    await wait_until(settled)
     shown = await show(http, hook)
     assert (shown["attempts"], shown["error"], shown["failingSince"]) == (0, None, None)
 
@@ -173,7 +173,7 @@ async def paused(http: httpx.AsyncClient, hook: dict[str, Any]) -> dict[str, Any
         shown = await show(http, hook)
         return shown if shown["status"] == "paused" else None
 
-    return await until(look)
+    return await wait_until(look)
 
 
 async def test_a_receiver_that_is_gone_for_good_pauses_at_once_and_its_event_can_be_skipped(
@@ -228,7 +228,7 @@ async def test_resuming_waits_for_no_backoff(
         async def waits() -> bool:
             return bool((await http.get("/api/jobs", params={"state": "delayed"})).json()["items"])
 
-        await until(waits)
+        await wait_until(waits)
         well.set()
         await http.patch(f"/api/webhooks/{hook['id']}", json={"status": "active"})
         await count(receiver, 2)
@@ -266,7 +266,7 @@ async def test_a_secret_of_ones_own_is_taken_and_kept_sealed(
     assert hook["secret"] == secret
     async with mill.db.connection() as tx:
         rows = await (await tx.execute("select secret from webhook")).fetchall()
-    key = signature.key_of(secret)
+    key = signature.signing_key(secret)
     assert secret.encode() not in bytes(rows[0][0])
     assert key not in bytes(rows[0][0])
     file = mill.settings.data_dir / "secret.key"
@@ -296,14 +296,14 @@ async def test_what_cant_be_a_webhook_is_refused(http: httpx.AsyncClient) -> Non
 async def test_a_private_address_is_never_sent_to(settings: Settings, receiver: Receiver) -> None:
     """A webhook is an address that somebody typed."""
     guarded = settings.model_copy(update={"allow_private_addresses": False, "embedder": "granite-30m-en"})
-    async with app.running(guarded, work=True) as mill:
+    async with app.gristmill(guarded, work=True) as mill:
         transport = httpx.ASGITransport(app=mill.api)
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
             hook = await make(http, receiver.url)
             tested = (await http.post(f"/api/webhooks/{hook['id']}/test")).json()
             assert tested["error"]["code"] == "private_address"
             async with mill.db.transaction() as tx:
-                await jobs.own_lane(tx, str(UUID(int=1)), LOCAL)
+                await jobs.set_lane_owner(tx, str(UUID(int=1)), LOCAL_ORG)
                 await events.record(tx, events.BaseChanged(BaseId(UUID(int=1)), "x"))
             assert (await paused(http, hook))["error"]["code"] == "private_address"
     assert receiver.got == []
@@ -339,7 +339,7 @@ async def test_a_worker_that_lost_its_job_moves_no_cursor(
         async def noticed() -> bool:
             return sent.count == 1 and (await show(http, hook))["delivered"] == 0
 
-        await until(noticed)
+        await wait_until(noticed)
     async with mill.db.connection() as tx:
         await tx.execute("delete from job where kind = 'deliver_events'")
     shown = await show(http, hook)
@@ -368,7 +368,7 @@ async def test_jobs_of_no_base_are_not_cancelled_and_can_be_retried(
     async with mill.db.transaction() as tx:
         work = DeliverEvents(WebhookId(UUID(int=1)))
         (job,) = await jobs.enqueue(tx, jobs.NewJob(work, lane="webhook:none", delay=timedelta(hours=1)))
-        await jobs.own_lane(tx, "webhook:none", LOCAL)
+        await jobs.set_lane_owner(tx, "webhook:none", LOCAL_ORG)
     refused = await http.post(f"/api/jobs/{job.id}/cancel")
     assert (refused.status_code, refused.json()["code"]) == (409, "job_not_cancellable")
     async with mill.db.connection() as tx:

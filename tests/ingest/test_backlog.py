@@ -7,10 +7,10 @@ import httpx
 from gristmill import app
 from gristmill.jobs import QueueLimits
 from gristmill.operations import add, bases
-from tests.acceptance.test_api import add as add_item
+from tests.acceptance.test_api import add_items as add_item
 from tests.acceptance.test_api import make_base, search
-from tests.operations.hand import note
-from tests.waiting import until
+from tests.operations.hand import note_to_add
+from tests.waiting import wait_until
 
 NOTES = 10_000
 # It is to be 2 s. A machine that is busy with other tests is given more.
@@ -31,16 +31,16 @@ async def test_a_note_is_searchable_at_once_while_another_base_has_ten_thousand_
 ) -> None:
     """S4-02, S4-18, promise 6."""
     large = await bases.create(mill.db, "large", mill.embedders.default, {})
-    entries = [note(f"n{n}", f"rye {n}") for n in range(NOTES)]
+    entries = [note_to_add(f"n{n}", f"rye {n}") for n in range(NOTES)]
     await add.add(mill.db, large.id, entries, QueueLimits(lane=2 * NOTES, total=2 * NOTES))
     small = await make_base(http, "small")
     began = time.monotonic()
     await add_item(http, small, {"type": "note", "title": "oats", "content": "Oats for the horses."})
 
-    async def found() -> bool:
+    async def is_found() -> bool:
         return [hit["text"] for hit in await search(http, small, "oats")] == ["Oats for the horses."]
 
-    await until(found, every=0.05)
+    await wait_until(is_found, every=0.05)
     took = time.monotonic() - began
     assert await waiting(mill) > NOTES // 2, "the queue was too short to show anything"
     assert took < SECONDS

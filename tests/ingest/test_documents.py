@@ -5,7 +5,7 @@ import pytest
 
 from gristmill import app
 from tests.readers import samples
-from tests.waiting import until
+from tests.waiting import wait_until
 
 FILES = {
     "two.pdf": samples.pdf(["The miller grinds rye.", "The baker buys oats."]),
@@ -28,7 +28,7 @@ async def add_files(http: httpx.AsyncClient, base: str) -> dict[str, dict[str, o
         rest = all(item["status"] in ("completed", "failed") for item in found)
         return {item["title"]: item for item in found} if rest else None
 
-    return await until(ended, limit=60)
+    return await wait_until(ended, limit=60)
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ async def base(http: httpx.AsyncClient) -> str:
     return (await http.post("/api/knowledge-bases", json={"name": "documents"})).json()["id"]
 
 
-async def found(http: httpx.AsyncClient, base: str, query: str) -> dict[str, object]:
+async def best_hit(http: httpx.AsyncClient, base: str, query: str) -> dict[str, object]:
     answer = await http.post(
         f"/api/knowledge-bases/{base}/search", json={"query": query, "mode": "text", "limit": 1}
     )
@@ -56,11 +56,11 @@ async def test_documents_are_read_whatever_they_are_and_a_broken_one_costs_only_
     assert items["broken.pdf"]["error"]["code"] == "corrupt"  # pyright: ignore[reportIndexIssue]
     assert items["noise.bin"]["error"]["code"] == "unsupported_type"  # pyright: ignore[reportIndexIssue]
     assert items["mail.eml"]["warnings"] == []
-    assert (await found(http, base, "barley"))["title"] == "memo.docx"
-    assert (await found(http, base, "spelt"))["title"] == "mail.eml"
-    assert (await found(http, base, "millstone"))["title"] == "page.html"
-    assert (await found(http, base, "Größeres"))["title"] == "latin.txt"
-    oats = await found(http, base, "oats")
+    assert (await best_hit(http, base, "barley"))["title"] == "memo.docx"
+    assert (await best_hit(http, base, "spelt"))["title"] == "mail.eml"
+    assert (await best_hit(http, base, "millstone"))["title"] == "page.html"
+    assert (await best_hit(http, base, "Größeres"))["title"] == "latin.txt"
+    oats = await best_hit(http, base, "oats")
     assert (oats["title"], oats["source"]["page"]) == ("two.pdf", 1)  # pyright: ignore[reportIndexIssue]
 
 
@@ -73,4 +73,4 @@ async def test_what_was_extracted_once_is_not_extracted_again(
         await tx.execute("update content_part set text = replace(text, 'oats', 'millet')")
     other = (await http.post("/api/knowledge-bases", json={"name": "other"})).json()["id"]
     await add_files(http, other)
-    assert (await found(http, other, "millet"))["title"] == "two.pdf"
+    assert (await best_hit(http, other, "millet"))["title"] == "two.pdf"

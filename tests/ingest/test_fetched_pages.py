@@ -8,10 +8,10 @@ import pytest
 from gristmill import app
 from gristmill.catalog import Base, NewItem
 from gristmill.operations import add, bases, delete
-from gristmill.operations.originals import Originals
-from tests.operations.hand import WIDE, Hand
-from tests.sources.site import Answer, Asked, Site, serve
-from tests.waiting import until
+from gristmill.operations.originals import SourceFactory
+from tests.operations.hand import UNLIMITED, ManualWorker
+from tests.sources.site import SiteResponse, SiteRequest, Site, serve
+from tests.waiting import wait_until
 
 PAGE = (
     "<html><body><article><h1>Corn</h1><p>Emmer is sold by the sack on Tuesdays.</p></article></body></html>"
@@ -24,7 +24,7 @@ def site() -> Generator[Site]:
         yield served
 
 
-class Pages:
+class ChangingPage:
     """A page with a mark of its state, told by a server that compares it."""
 
     def __init__(self, site: Site) -> None:
@@ -32,75 +32,75 @@ class Pages:
         site.pages["/corn.html"] = self.answer
         self.url = f"{site.url}/corn.html"
 
-    def answer(self, asked: Asked) -> Answer:
+    def answer(self, asked: SiteRequest) -> SiteResponse:
         if asked.method == "HEAD":
-            return Answer(200)
+            return SiteResponse(200)
         same = asked.headers.get("If-None-Match") == self.mark
         self.status.append(304 if same else 200)
         headers = {"Content-Type": "text/html", "ETag": self.mark}
-        return Answer(304, b"", headers) if same else Answer(200, self.body.encode(), headers)
+        return SiteResponse(304, b"", headers) if same else SiteResponse(200, self.body.encode(), headers)
 
 
-async def add_page(hand: Hand, base: Base, url: str) -> None:
+async def add_page(hand: ManualWorker, base: Base, url: str) -> None:
     new = NewItem("url", url, url, source={"url": url})
-    await add.add(hand.db, base.id, [add.Entry(new, None)], WIDE)
+    await add.add(hand.db, base.id, [add.ItemToAdd(new, None)], UNLIMITED)
     await hand.work()
 
 
-async def again(hand: Hand, base: Base) -> None:
-    ((item,),) = await hand.fetch("select id from item")
+async def reindex_item(hand: ManualWorker, base: Base) -> None:
+    ((item,),) = await hand.rows("select id from item")
     await hand.reindex(base, item)
     await hand.work()
-    assert await hand.one("select status from item") == "completed"
+    assert await hand.value("select status from item") == "completed"
 
 
 async def test_a_page_that_did_not_change_is_neither_sent_nor_made_again(
-    hand: Hand, base: Base, site: Site
+    hand: ManualWorker, base: Base, site: Site
 ) -> None:
-    pages = Pages(site)
+    pages = ChangingPage(site)
     await add_page(hand, base, pages.url)
-    before = await hand.fetch("select no from chunk")
-    await again(hand, base)
+    before = await hand.rows("select no from chunk")
+    await reindex_item(hand, base)
     assert pages.status == [200, 304]
-    assert await hand.fetch("select no from chunk") == before
+    assert await hand.rows("select no from chunk") == before
     pages.body, pages.mark = PAGE.replace("Emmer", "Spelt"), '"v2"'
-    await again(hand, base)
-    await again(hand, base)
+    await reindex_item(hand, base)
+    await reindex_item(hand, base)
     assert pages.status == [200, 304, 200, 304]
-    assert "Spelt" in await hand.one("select text from chunk")
-    assert await hand.one("select count(*) from blob") == 1
-    await hand.healthy()
+    assert "Spelt" in await hand.value("select text from chunk")
+    assert await hand.value("select count(*) from blob") == 1
+    await hand.assert_healthy()
 
 
 async def test_a_base_that_is_cut_otherwise_fetches_its_pages_anew(
-    hand: Hand, base: Base, site: Site
+    hand: ManualWorker, base: Base, site: Site
 ) -> None:
     """What answers would be another: the server's word that nothing changed is not asked for."""
-    pages = Pages(site)
+    pages = ChangingPage(site)
     await add_page(hand, base, pages.url)
     await bases.patch(hand.db, base.id, chunking={"maxTokens": 64})
-    await again(hand, base)
+    await reindex_item(hand, base)
     assert pages.status == [200, 200]
 
 
-async def test_nothing_is_left_of_a_page_that_is_deleted(hand: Hand, base: Base, site: Site) -> None:
+async def test_nothing_is_left_of_a_page_that_is_deleted(hand: ManualWorker, base: Base, site: Site) -> None:
     """Promise 3."""
-    await add_page(hand, base, Pages(site).url)
-    ((item,),) = await hand.fetch("select id from item")
+    await add_page(hand, base, ChangingPage(site).url)
+    ((item,),) = await hand.rows("select id from item")
     await delete.delete(hand.db, base.id, [item])
     await hand.work()
-    assert await hand.left() == {}
+    assert await hand.remaining_rows() == {}
     assert [blob async for blob in hand.originals.blobs.list()] == []
-    await hand.healthy()
+    await hand.assert_healthy()
 
 
 async def test_the_original_of_a_page_is_what_was_fetched(
     http: httpx.AsyncClient, mill: app.Gristmill, site: Site
 ) -> None:
     """Not what its address holds by now."""
-    assert isinstance(mill.originals, Originals)
-    object.__setattr__(mill.originals, "private", True)
-    pages = Pages(site)
+    assert isinstance(mill.sources, SourceFactory)
+    object.__setattr__(mill.sources, "private", True)
+    pages = ChangingPage(site)
     base = (await http.post("/api/knowledge-bases", json={"name": "pages"})).json()["id"]
     sent = {"items": [{"type": "url", "url": pages.url}]}
     added = await http.post(f"/api/knowledge-bases/{base}/items", json=sent)
@@ -110,7 +110,7 @@ async def test_the_original_of_a_page_is_what_was_fetched(
     async def completed() -> bool:
         return (await http.get(item)).json()["status"] == "completed"
 
-    await until(completed)
+    await wait_until(completed)
     pages.body = "<p>Gone.</p>"
     answer = await http.get(f"{item}/original")
     assert (answer.status_code, answer.text) == (200, PAGE)

@@ -18,8 +18,8 @@ from gristmill.jobs import Job, retry
 from gristmill.operations import bases
 from gristmill.settings import Settings
 from tests.ingest.counting import CountingEmbedder
-from tests.operations.hand import Hand, by_title, file, folder, note
-from tests.waiting import until
+from tests.operations.hand import ManualWorker, items_by_title, file_to_add, folder_to_add, note_to_add
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -28,8 +28,8 @@ def embedder() -> CountingEmbedder:
 
 
 @pytest.fixture
-async def hand(db: Database, settings: Settings, embedder: CountingEmbedder) -> Hand:
-    return await Hand.at(db, settings, embedder)
+async def hand(db: Database, settings: Settings, embedder: CountingEmbedder) -> ManualWorker:
+    return await ManualWorker.start(db, settings, embedder)
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +37,7 @@ def unarmed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(faults, "_armed", {})
 
 
-async def all_at_once(hand: Hand, limit: int = 1000) -> list[Job]:
+async def all_at_once(hand: ManualWorker, limit: int = 1000) -> list[Job]:
     """Run every job that can be claimed, side by side, as a worker would."""
     jobs = await hand.claim(limit)
     await asyncio.gather(*(hand.run(job) for job in jobs))
@@ -52,7 +52,7 @@ def paragraphs(count: int, of: str = "rye") -> str:
 SMALL = {"maxTokens": 64}
 
 
-async def small(hand: Hand, name: str = "small") -> Base:
+async def small(hand: ManualWorker, name: str = "small") -> Base:
     """A base whose chunks are paragraphs."""
     return await bases.patch(hand.db, (await hand.base(name)).id, chunking=SMALL)
 
@@ -60,23 +60,23 @@ async def small(hand: Hand, name: str = "small") -> Base:
 # ── batches ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_hundred_notes_are_a_few_batches(hand: Hand, base: Base, embedder: CountingEmbedder) -> None:
+async def test_a_hundred_notes_are_a_few_batches(hand: ManualWorker, base: Base, embedder: CountingEmbedder) -> None:
     """S4-29, S4-52: batches form across items, and grow while the embedder is quick."""
-    await hand.add(base, *(note(f"n{n}", f"rye {n}") for n in range(100)))
+    await hand.add(base, *(note_to_add(f"n{n}", f"rye {n}") for n in range(100)))
     await all_at_once(hand)
     assert set((await hand.statuses()).values()) == {"completed"}
     assert sorted(embedder.texts) == sorted(f"rye {n}" for n in range(100))
     assert len(embedder.calls) <= 8
-    assert max(map(len, embedder.calls)) <= embed.MOST
+    assert max(map(len, embedder.calls)) <= embed.MAX_BATCH
 
 
 async def test_documents_of_several_bases_share_a_batch_by_turns(
-    hand: Hand, embedder: CountingEmbedder
+    hand: ManualWorker, embedder: CountingEmbedder
 ) -> None:
     """S4-02, S4-18: a small base is in the first batch, whoever came before it."""
     large, other = await small(hand, "large"), await hand.base("other")
-    await hand.add(large, note("large", paragraphs(900)))
-    await hand.add(other, note("little", "oats"))
+    await hand.add(large, note_to_add("large", paragraphs(900)))
+    await hand.add(other, note_to_add("little", "oats"))
     embedder.gate.clear()
     running = asyncio.ensure_future(all_at_once(hand))
     await embedder.called.wait()
@@ -90,14 +90,14 @@ async def test_what_somebody_waits_for_comes_first(
     db: Database, settings: Settings, embedder: CountingEmbedder
 ) -> None:
     """An interactive job of the same base passes a document of thousands of pieces."""
-    hand = await Hand.at(db, settings, embedder)
+    hand = await ManualWorker.start(db, settings, embedder)
     base = await small(hand)
-    await hand.add(base, note("large", paragraphs(2000)))
+    await hand.add(base, note_to_add("large", paragraphs(2000)))
     (large,) = await hand.claim()
     large.band = 1
     running = asyncio.ensure_future(hand.run(large))
     await embedder.called.wait()
-    await hand.add(base, note("urgent", "oats"))
+    await hand.add(base, note_to_add("urgent", "oats"))
     (urgent,) = await hand.claim()
     await hand.run(urgent)
     assert not running.done()
@@ -109,45 +109,45 @@ async def test_what_somebody_waits_for_comes_first(
 
 
 async def test_the_same_text_is_embedded_once_wherever_it_stands(
-    hand: Hand, base: Base, embedder: CountingEmbedder
+    hand: ManualWorker, base: Base, embedder: CountingEmbedder
 ) -> None:
     """Promise 4: in one batch, in another document, in another base of the same embedder."""
-    await hand.add(base, note("a", "rye"), note("b", "rye"))
+    await hand.add(base, note_to_add("a", "rye"), note_to_add("b", "rye"))
     await all_at_once(hand)
-    await hand.add(base, note("c", "rye"))
+    await hand.add(base, note_to_add("c", "rye"))
     await hand.work()
-    await hand.add(await hand.base("other"), note("d", "rye"), note("e", "oats"))
+    await hand.add(await hand.base("other"), note_to_add("d", "rye"), note_to_add("e", "oats"))
     await hand.work()
     assert sorted(embedder.texts) == ["oats", "rye"]
-    vectors = await hand.fetch("select distinct embedding::text from chunk where text = 'rye'")
+    vectors = await hand.rows("select distinct embedding::text from chunk where text = 'rye'")
     assert len(vectors) == 1
-    assert await hand.one("select count(*) from chunk") == 5
-    assert await hand.one("select count(*) from content") == 2
+    assert await hand.value("select count(*) from chunk") == 5
+    assert await hand.value("select count(*) from content") == 2
 
 
 async def test_reindexing_what_did_not_change_embeds_and_writes_nothing(
-    hand: Hand, base: Base, docs: Path, embedder: CountingEmbedder
+    hand: ManualWorker, base: Base, docs: Path, embedder: CountingEmbedder
 ) -> None:
     """Promise 4; the version that answers goes on answering."""
-    (root,) = await hand.add(base, folder(docs))
+    (root,) = await hand.add(base, folder_to_add(docs))
     await hand.work()
-    chunks = await hand.fetch("select id from chunk order by 1")
+    chunks = await hand.rows("select id from chunk order by 1")
     embedder.calls.clear()
     await hand.reindex(base, root.id)
     await hand.work()
     assert embedder.calls == []
-    assert await hand.fetch("select id from chunk order by 1") == chunks
+    assert await hand.rows("select id from chunk order by 1") == chunks
     assert set((await hand.statuses()).values()) == {"completed"}
-    await hand.healthy()
+    await hand.assert_healthy()
 
 
 async def test_one_changed_paragraph_is_all_that_is_embedded(
-    hand: Hand, tmp_path: Path, embedder: CountingEmbedder
+    hand: ManualWorker, tmp_path: Path, embedder: CountingEmbedder
 ) -> None:
     base = await small(hand)
     path = tmp_path / "a.md"
     path.write_text(paragraphs(40))
-    (item,) = await hand.add(base, file(hand, path))
+    (item,) = await hand.add(base, file_to_add(hand, path))
     await hand.work()
     before = embedder.texts
     assert len(before) == 40
@@ -157,71 +157,71 @@ async def test_one_changed_paragraph_is_all_that_is_embedded(
     await hand.work()
     (changed,) = embedder.texts
     assert changed.startswith("oats 17 ")
-    assert (await hand.fetch("select timeline ->> 'reused' from item_version"))[-1] == ("39",)
-    assert await hand.one("select count(*) from chunk") == 40
+    assert (await hand.rows("select timeline ->> 'reused' from item_version"))[-1] == ("39",)
+    assert await hand.value("select count(*) from chunk") == 40
 
 
 async def test_another_way_of_cutting_makes_it_anew(
-    hand: Hand, tmp_path: Path, embedder: CountingEmbedder
+    hand: ManualWorker, tmp_path: Path, embedder: CountingEmbedder
 ) -> None:
     """S3-04: the same bytes, but other chunks."""
     base = await small(hand)
     path = tmp_path / "a.md"
     path.write_text(paragraphs(10))
-    (item,) = await hand.add(base, file(hand, path))
+    (item,) = await hand.add(base, file_to_add(hand, path))
     await hand.work()
     await bases.patch(hand.db, base.id, chunking={"maxTokens": 256})
     await hand.reindex(base, item.id)
     await hand.work()
-    assert await hand.one("select count(*) from chunk") < 10
-    await hand.healthy()
+    assert await hand.value("select count(*) from chunk") < 10
+    await hand.assert_healthy()
 
 
 async def test_an_interrupted_attempt_goes_on_after_its_last_batch(
-    hand: Hand, embedder: CountingEmbedder
+    hand: ManualWorker, embedder: CountingEmbedder
 ) -> None:
     """Promise 4: of two attempts, the second embeds only what the first did not write."""
     base = await small(hand)
-    await hand.add(base, note("n", paragraphs(100)))
+    await hand.add(base, note_to_add("n", paragraphs(100)))
     faults.arm("index.batch_written=fail")
     job = await hand.take("index_document")
     assert isinstance(await hand.run(job), retry.Postpone)
-    written = await hand.one("select count(*) from chunk")
+    written = await hand.value("select count(*) from chunk")
     assert 0 < written < 100
     first = len(embedder.texts)
-    await hand.due()
+    await hand.make_due()
     await hand.work()
     assert await hand.statuses() == {"n": "completed"}
-    assert await hand.one("select count(*) from chunk") == 100
+    assert await hand.value("select count(*) from chunk") == 100
     assert len(embedder.texts) <= 100 + first - written
-    assert await hand.one("select (timeline ->> 'resumed')::int from item_version") == written
-    await hand.healthy()
+    assert await hand.value("select (timeline ->> 'resumed')::int from item_version") == written
+    await hand.assert_healthy()
 
 
 async def test_an_attempt_that_finds_another_text_begins_again(
-    hand: Hand, tmp_path: Path, embedder: CountingEmbedder
+    hand: ManualWorker, tmp_path: Path, embedder: CountingEmbedder
 ) -> None:
     """Nothing of the first text is left in what answers."""
     base = await small(hand)
     path = tmp_path / "a.md"
     path.write_text(paragraphs(100))
-    await hand.add(base, file(hand, path))
+    await hand.add(base, file_to_add(hand, path))
     faults.arm("index.batch_written=fail")
     await hand.run(await hand.take("index_document"))
-    assert await hand.one("select count(*) from chunk") > 0
+    assert await hand.value("select count(*) from chunk") > 0
     path.write_text(paragraphs(90, "oats"))
-    await hand.due()
+    await hand.make_due()
     await hand.work()
-    assert await hand.one("select count(*) from chunk where text like 'oats%%'") == 90
-    assert await hand.one("select count(*) from chunk") == 90
-    await hand.healthy()
+    assert await hand.value("select count(*) from chunk where text like 'oats%%'") == 90
+    assert await hand.value("select count(*) from chunk") == 90
+    await hand.assert_healthy()
 
 
 # ── failure ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_a_text_that_is_refused_fails_its_document_alone(
-    hand: Hand, base: Base, embedder: CountingEmbedder
+    hand: ManualWorker, base: Base, embedder: CountingEmbedder
 ) -> None:
     """S4-47: the batch is halved until the text stands alone."""
 
@@ -230,17 +230,17 @@ async def test_a_text_that_is_refused_fails_its_document_alone(
             raise TextRefused("This text is refused.")
 
     embedder.before = refuse
-    await hand.add(base, *(note(f"n{n}", "poison" if n == 7 else f"rye {n}") for n in range(16)))
+    await hand.add(base, *(note_to_add(f"n{n}", "poison" if n == 7 else f"rye {n}") for n in range(16)))
     await all_at_once(hand)
     statuses = await hand.statuses()
     assert statuses.pop("n7") == "failed"
     assert set(statuses.values()) == {"completed"}
-    assert await hand.fetch("select error_code from item where title = 'n7'") == [("embedder_refused",)]
-    await hand.healthy()
+    assert await hand.rows("select error_code from item where title = 'n7'") == [("embedder_refused",)]
+    await hand.assert_healthy()
 
 
 async def test_an_embedder_that_is_down_for_a_while_costs_no_attempt(
-    hand: Hand, base: Base, embedder: CountingEmbedder
+    hand: ManualWorker, base: Base, embedder: CountingEmbedder
 ) -> None:
     """S4-42, S4-44: it is waited for, as long as it asks."""
     down = iter(range(3))
@@ -250,14 +250,14 @@ async def test_an_embedder_that_is_down_for_a_while_costs_no_attempt(
             raise Transient("Busy.", retry_after=timedelta(milliseconds=50))
 
     embedder.before = fail
-    await hand.add(base, *(note(f"n{n}", f"rye {n}") for n in range(20)))
+    await hand.add(base, *(note_to_add(f"n{n}", f"rye {n}") for n in range(20)))
     await all_at_once(hand)
     assert set((await hand.statuses()).values()) == {"completed"}
-    assert await hand.fetch("select distinct attempt, errors from job_history") == [(1, [])]
+    assert await hand.rows("select distinct attempt, errors from job_history") == [(1, [])]
 
 
 async def test_an_embedder_that_stays_down_sends_documents_back_without_counting_an_attempt(
-    hand: Hand, base: Base, embedder: CountingEmbedder, monkeypatch: pytest.MonkeyPatch
+    hand: ManualWorker, base: Base, embedder: CountingEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They hold no slot meanwhile, and come back when it asks."""
     monkeypatch.setattr(embed, "_PATIENCE", timedelta(seconds=1))
@@ -266,18 +266,18 @@ async def test_an_embedder_that_stays_down_sends_documents_back_without_counting
         raise Transient("Down.", retry_after=timedelta(minutes=1))
 
     embedder.before = fail
-    await hand.add(base, note("n"))
+    await hand.add(base, note_to_add("n"))
     began = time.monotonic()
     move = await hand.step()
     assert time.monotonic() - began < 5
     assert move == retry.Postpone(timedelta(minutes=1), counted=False)
-    assert await hand.fetch("select state::text, attempt from job") == [("delayed", 0)]
+    assert await hand.rows("select state::text, attempt from job") == [("delayed", 0)]
     assert len(embedder.calls) == 1
-    await hand.healthy()
+    await hand.assert_healthy()
 
 
 async def test_a_document_that_fails_while_others_go_well_is_at_fault(
-    hand: Hand, base: Base, embedder: CountingEmbedder, monkeypatch: pytest.MonkeyPatch
+    hand: ManualWorker, base: Base, embedder: CountingEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has an attempt counted, and the others are done."""
     monkeypatch.setattr(embed, "_PAUSES", (0.01,))
@@ -289,8 +289,8 @@ async def test_a_document_that_fails_while_others_go_well_is_at_fault(
             raise Transient("500")
 
     embedder.before = fail
-    await hand.add(base, *(note(f"n{n}", "broken" if n == 3 else f"rye {n}") for n in range(8)))
-    bad = (await by_title(hand, base))["n3"].id
+    await hand.add(base, *(note_to_add(f"n{n}", "broken" if n == 3 else f"rye {n}") for n in range(8)))
+    bad = (await items_by_title(hand, base))["n3"].id
     bad_job, *others = sorted(await hand.claim(8), key=lambda job: job.subject != bad)
     running = asyncio.ensure_future(hand.run(bad_job))
     await broken.wait()
@@ -303,10 +303,10 @@ async def test_a_document_that_fails_while_others_go_well_is_at_fault(
 
 
 async def test_a_cancelled_document_ends_the_call_that_only_it_waits_for(
-    hand: Hand, base: Base, embedder: CountingEmbedder
+    hand: ManualWorker, base: Base, embedder: CountingEmbedder
 ) -> None:
     """S4-12, S4-27."""
-    await hand.add(base, note("n"))
+    await hand.add(base, note_to_add("n"))
     (job,) = await hand.claim()
     embedder.gate.clear()
     running = asyncio.ensure_future(hand.handlers["index_document"].run(job))
@@ -318,7 +318,7 @@ async def test_a_cancelled_document_ends_the_call_that_only_it_waits_for(
     async def ended() -> bool:
         return embedder.cancelled == 1
 
-    await until(ended)
+    await wait_until(ended)
     embedder.gate.set()
 
 
@@ -326,17 +326,17 @@ async def test_a_cancelled_document_ends_the_call_that_only_it_waits_for(
 
 
 async def test_progress_never_falls_and_ends_at_a_hundred(
-    hand: Hand, embedder: CountingEmbedder, monkeypatch: pytest.MonkeyPatch
+    hand: ManualWorker, embedder: CountingEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S4-34, S4-35, S4-36, S4-38, S4-67: told while it runs, by every process."""
     monkeypatch.setattr("gristmill.ingest.progress.EVERY", timedelta(milliseconds=5))
     base = await small(hand)
-    (item,) = await hand.add(base, note("n", paragraphs(600)))
+    (item,) = await hand.add(base, note_to_add("n", paragraphs(600)))
     (job,) = await hand.claim()
     running = asyncio.ensure_future(hand.run(job))
     seen: list[float] = []
     while not running.done():
-        rows = await hand.fetch("select percent from progress where item_id = %s", item.id)
+        rows = await hand.rows("select percent from progress where item_id = %s", item.id)
         seen += [row[0] for row in rows]
         await asyncio.sleep(0)
     await running
@@ -347,17 +347,17 @@ async def test_progress_never_falls_and_ends_at_a_hundred(
 
 
 async def test_a_folder_shows_one_percentage_that_never_falls_while_it_is_listed(
-    hand: Hand, base: Base, tmp_path: Path
+    hand: ManualWorker, base: Base, tmp_path: Path
 ) -> None:
     """S4-04: each child counts the same, one that is not listed yet nothing."""
     for number in range(6):
         (tmp_path / f"d{number % 3}").mkdir(exist_ok=True)
         (tmp_path / f"d{number % 3}/{number}.md").write_text(f"rye {number}")
-    (root,) = await hand.add(base, folder(tmp_path))
+    (root,) = await hand.add(base, folder_to_add(tmp_path))
     seen = [0.0]
     while jobs := await hand.claim():
         await hand.run(jobs[0])
-        seen.append(await hand.one("select item_progress(%s)", root.id))
+        seen.append(await hand.value("select item_progress(%s)", root.id))
     assert seen == sorted(seen)
     assert seen[-1] == pytest.approx(100)
     assert len(set(seen)) > 4

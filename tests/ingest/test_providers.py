@@ -10,12 +10,12 @@ import pytest
 
 from gristmill import app
 from gristmill.settings import Settings
-from tests.acceptance.test_api import add, make_base
-from tests.embedding.endpoint import Answer, Asked, Endpoint, hashed_vectors
-from tests.waiting import LIMIT, until
+from tests.acceptance.test_api import add_items, make_base
+from tests.embedding.endpoint import CannedResponse, EmbeddingRequest, Endpoint, hashed_vectors
+from tests.waiting import LIMIT, wait_until
 
 NOTES = 40
-Answering = Callable[[Asked], Answer | None]
+Answering = Callable[[EmbeddingRequest], CannedResponse | None]
 
 
 @pytest.fixture
@@ -34,14 +34,14 @@ def settings(settings: Settings, endpoint: Endpoint) -> Settings:
 
 @pytest.fixture
 async def mill(settings: Settings) -> AsyncGenerator[app.Gristmill]:
-    async with app.running(settings, work=True) as running:
+    async with app.gristmill(settings, work=True) as running:
         yield running
 
 
 async def add_notes(http: httpx.AsyncClient, notes: int = NOTES, poison: int | None = None) -> str:
     base = await make_base(http)
     texts = ["poison" if n == poison else f"note number {n}" for n in range(notes)]
-    await add(
+    await add_items(
         http,
         base,
         *({"type": "note", "title": f"n{n}", "content": text} for n, text in enumerate(texts)),
@@ -57,7 +57,7 @@ async def at_rest(
         settled = counts.get("completed", 0) + counts.get("failed", 0)
         return counts if settled == notes else None
 
-    return await until(look, limit=limit)
+    return await wait_until(look, limit=limit)
 
 
 async def errors(mill: app.Gristmill) -> list[tuple[Any, ...]]:
@@ -84,29 +84,29 @@ async def attempts(mill: app.Gristmill) -> list[tuple[Any, ...]]:
 # ── what passes ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-def first(times: int, trouble: Callable[[Asked], Answer | None]) -> Answering:
+def trouble_first(times: int, respond: Callable[[EmbeddingRequest], CannedResponse | None]) -> Answering:
     """Trouble for the first requests, proper answers from then on."""
-    counted = count()
-    return lambda asked: trouble(asked) if next(counted) < times else hashed_vectors(asked)
+    counter = count()
+    return lambda asked: respond(asked) if next(counter) < times else hashed_vectors(asked)
 
 
-def at_random(dice: random.Random) -> Answering:
+def random_errors(dice: random.Random) -> Answering:
     """A server error every third time; twice at first, so that there is one for certain."""
-    counted = count()
+    counter = count()
 
-    def answer(asked: Asked) -> Answer:
-        return Answer(500, b"oops") if next(counted) < 2 or dice.random() < 1 / 3 else hashed_vectors(asked)
+    def answer(asked: EmbeddingRequest) -> CannedResponse:
+        return CannedResponse(500, b"oops") if next(counter) < 2 or dice.random() < 1 / 3 else hashed_vectors(asked)
 
     return answer
 
 
 TROUBLE: dict[str, tuple[Callable[[], Answering], int]] = {
     # Longer than a request is held back for: the documents wait in the pipeline.
-    "429": (lambda: first(1, lambda _: Answer(429, b"slow", {"Retry-After": "5"})), 8),
-    "429 now and then": (lambda: first(3, lambda _: Answer(429, b"slow", {"Retry-After": "1"})), 12),
-    "500": (lambda: at_random(random.Random(11)), 40),
-    "hangs": (lambda: first(2, lambda _: None), 12),
-    "cut short": (lambda: first(3, lambda asked: Answer(200, hashed_vectors(asked).body, cut=50)), 12),
+    "429": (lambda: trouble_first(1, lambda _: CannedResponse(429, b"slow", {"Retry-After": "5"})), 8),
+    "429 now and then": (lambda: trouble_first(3, lambda _: CannedResponse(429, b"slow", {"Retry-After": "1"})), 12),
+    "500": (lambda: random_errors(random.Random(11)), 40),
+    "hangs": (lambda: trouble_first(2, lambda _: None), 12),
+    "cut short": (lambda: trouble_first(3, lambda asked: CannedResponse(200, hashed_vectors(asked).body, cut=50)), 12),
 }
 
 
@@ -116,11 +116,11 @@ async def test_what_passes_fails_no_item_and_costs_no_attempt(
 ) -> None:
     """S4-42, S4-44: it is waited for, without asking all the time."""
     answering, most = TROUBLE[trouble]
-    endpoint.answer = answering()
+    endpoint.respond = answering()
     base = await add_notes(http)
     assert await at_rest(http, base) == {"completed": NOTES}
     assert await attempts(mill) == [(1, 0)]
-    assert len(endpoint.asked) <= most
+    assert len(endpoint.requests) <= most
     answered = await http.post(f"/api/knowledge-bases/{base}/search", json={"query": "number 7"})
     assert answered.json()["hits"]
 
@@ -128,11 +128,11 @@ async def test_what_passes_fails_no_item_and_costs_no_attempt(
 async def test_a_provider_that_wants_a_minute_gets_it_and_is_not_asked_meanwhile(
     mill: app.Gristmill, http: httpx.AsyncClient, endpoint: Endpoint
 ) -> None:
-    endpoint.answer = first(1, lambda _: Answer(429, b"slow", {"Retry-After": "60"}))
+    endpoint.respond = trouble_first(1, lambda _: CannedResponse(429, b"slow", {"Retry-After": "60"}))
     base = await add_notes(http)
     assert await at_rest(http, base, limit=150) == {"completed": NOTES}
     assert await attempts(mill) == [(1, 0)]
-    assert len(endpoint.asked) <= 12
+    assert len(endpoint.requests) <= 12
 
 
 # ── what does not ────────────────────────────────────────────────────────────────────────────────────────
@@ -141,9 +141,9 @@ async def test_a_provider_that_wants_a_minute_gets_it_and_is_not_asked_meanwhile
 def with_vectors(vector: list[float]) -> Answering:
     """A server that gives every text this vector."""
 
-    def answer(asked: Asked) -> Answer:
+    def answer(asked: EmbeddingRequest) -> CannedResponse:
         entries = [{"index": index, "embedding": vector} for index in range(len(asked.body["input"]))]
-        return Answer(200, {"data": entries})
+        return CannedResponse(200, {"data": entries})
 
     return answer
 
@@ -151,7 +151,7 @@ def with_vectors(vector: list[float]) -> Answering:
 FAULTS: dict[str, tuple[Answering, str]] = {
     "wrong dimensions": (with_vectors([1.0] * 32), "embedder_dimensions"),
     "not a number": (with_vectors([float("nan")] * 64), "embedder_bad_answer"),
-    "401": (lambda _: Answer(401, {"error": "no"}), "embedder_unauthorized"),
+    "401": (lambda _: CannedResponse(401, {"error": "no"}), "embedder_unauthorized"),
 }
 
 
@@ -160,12 +160,12 @@ async def test_what_does_not_pass_is_told_on_each_item(
     mill: app.Gristmill, http: httpx.AsyncClient, endpoint: Endpoint, fault: str
 ) -> None:
     """S4-41: at once, with a code and in words, and not again and again."""
-    endpoint.answer, code = FAULTS[fault]
+    endpoint.respond, code = FAULTS[fault]
     base = await add_notes(http, notes=8)
     assert await at_rest(http, base, notes=8) == {"failed": 8}
     assert await errors(mill) == [(code, 8)]
     assert (
-        len(endpoint.asked) <= 4 * 8
+        len(endpoint.requests) <= 4 * 8
     )  # a batch that is refused is asked for again in halves, down to each text
 
 
@@ -174,12 +174,12 @@ async def test_a_text_that_is_refused_fails_its_own_item_alone(
 ) -> None:
     """S4-47."""
 
-    def answer(asked: Asked) -> Answer:
+    def answer(asked: EmbeddingRequest) -> CannedResponse:
         if any("poison" in text for text in asked.body["input"]):
-            return Answer(400, {"error": {"message": "invalid input"}})
+            return CannedResponse(400, {"error": {"message": "invalid input"}})
         return hashed_vectors(asked)
 
-    endpoint.answer = answer
+    endpoint.respond = answer
     base = await add_notes(http, poison=17)
     assert await at_rest(http, base) == {"completed": NOTES - 1, "failed": 1}
     assert await errors(mill) == [("embedder_refused", 1)]
@@ -187,7 +187,7 @@ async def test_a_text_that_is_refused_fails_its_own_item_alone(
     (item,) = failed.json()["items"]
     assert item["title"] == "n17"
     assert "invalid input" in item["error"]["message"]
-    assert len(endpoint.asked) <= 30
+    assert len(endpoint.requests) <= 30
 
 
 async def test_a_text_that_always_fails_is_found_out_also_when_it_is_alone(
@@ -195,22 +195,22 @@ async def test_a_text_that_always_fails_is_found_out_also_when_it_is_alone(
 ) -> None:
     """Nothing waits for ever: an attempt is counted, and the item says meanwhile what it waits for."""
 
-    def answer(asked: Asked) -> Answer:
+    def answer(asked: EmbeddingRequest) -> CannedResponse:
         poisoned = any("poison" in text for text in asked.body["input"])
-        return Answer(500, b"oops") if poisoned else hashed_vectors(asked)
+        return CannedResponse(500, b"oops") if poisoned else hashed_vectors(asked)
 
-    endpoint.answer = answer
+    endpoint.respond = answer
     base = await add_notes(http, notes=1, poison=0)
 
     async def told() -> str | None:
         (item,) = (await http.get(f"/api/knowledge-bases/{base}/items")).json()["items"]
         return item["waitingFor"]
 
-    assert "500" in await until(told)
+    assert "500" in await wait_until(told)
 
     async def counted() -> list[Any] | None:
         async with mill.db.connection() as tx:
             row = await (await tx.execute("select errors from job where kind = 'index_document'")).fetchone()
         return row[0] if row and row[0] else None
 
-    assert (await until(counted))[0]["code"].startswith("embedder_")
+    assert (await wait_until(counted))[0]["code"].startswith("embedder_")

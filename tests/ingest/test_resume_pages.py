@@ -10,10 +10,10 @@ from gristmill.operations import add, bases
 from gristmill.sources import FileSource
 from tests.crash.following import Daemon
 from tests.embedding.hashed import HashedEmbedder
-from tests.operations.hand import WIDE
+from tests.operations.hand import UNLIMITED
 from tests.process import environment
 from tests.readers import samples
-from tests.waiting import until
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 PAGES = 2_000  # many times what is read ahead of its vectors
@@ -37,7 +37,7 @@ async def test_a_long_document_goes_on_behind_the_last_page_that_was_kept(
     path.write_bytes(samples.pdf([f"Page {number} says {words * 5}" for number in range(PAGES)]))
     base = await bases.create(db, "long", HashedEmbedder(dimensions=64), {})
     new = NewItem("file", "long.pdf", str(path), source={"path": str(path)})
-    await add.add(db, base.id, [add.Entry(new, FileSource(path, 1 << 30))], WIDE)
+    await add.add(db, base.id, [add.ItemToAdd(new, FileSource(path, 1 << 30))], UNLIMITED)
     given = {"database_url": database_url, "lease": "PT1S", "embedder": "hashed", "log_level": "error"}
     env = {**environment(tmp_path / "data", cache_dir, **given), "PYTHONPATH": str(ROOT)}
     arguments = ["tests.ingest.worker", "64", "0.002", str(tmp_path / "counted")]
@@ -45,12 +45,12 @@ async def test_a_long_document_goes_on_behind_the_last_page_that_was_kept(
     again = Daemon(arguments, env, tmp_path / "log")
     try:
         await daemon.start()
-        await until(lambda: _ended(daemon), limit=60)
+        await wait_until(lambda: _ended(daemon), limit=60)
         kept = await one(db, "select max(page) from content_part")
         assert kept is not None
         assert 1 < kept[0] < PAGES
         await again.start()
-        await until(lambda: one(db, "select 1 from item where status in ('completed', 'failed')"), limit=60)
+        await wait_until(lambda: one(db, "select 1 from item where status in ('completed', 'failed')"), limit=60)
     finally:
         daemon.kill()
         again.kill()

@@ -6,18 +6,18 @@ import httpx
 import numpy as np
 
 from gristmill import app, faults
-from gristmill.ingest.document import Document, Window
-from gristmill.ingest.embed import Ready
-from gristmill.ingest.write import to_write
+from gristmill.ingest.document import Document, ReadWindow
+from gristmill.ingest.embed import EmbeddedChunks
+from gristmill.ingest.write import plan_writes
 from gristmill.search import Chunk
-from tests.acceptance.test_api import add, make_base
-from tests.waiting import until
+from tests.acceptance.test_api import add_items, make_base
+from tests.waiting import wait_until
 
 
 def document(pieces: int) -> Document:
     nothing = cast(Any, None)
     made = Document(nothing, nothing, nothing, 1, nothing, nothing, "recipe")
-    made.take(Window([], [cast(Any, Numbered(n)) for n in range(pieces)], 1.0, last=True))
+    made.add_window(ReadWindow([], [cast(Any, Numbered(n)) for n in range(pieces)], 1.0, last=True))
     return made
 
 
@@ -33,20 +33,20 @@ def chunk(index: int) -> Chunk:
 async def test_two_batches_of_a_document_in_one_transaction_end_it_together() -> None:
     """Else neither would, and the document would be at work for ever."""
     split = document(3)
-    first, last = Ready(split, [chunk(0), chunk(1)]), Ready(split, [chunk(2)])
-    assert [one.ends for one in to_write([first, last])] == [False, True]
-    assert [one.ends for one in to_write([last, first])] == [False, True]
+    first, last = EmbeddedChunks(split, [chunk(0), chunk(1)]), EmbeddedChunks(split, [chunk(2)])
+    assert [one.is_last for one in plan_writes([first, last])] == [False, True]
+    assert [one.is_last for one in plan_writes([last, first])] == [False, True]
 
 
 async def test_a_document_ends_once_and_not_before_all_of_it_is_written() -> None:
     split, other = document(3), document(1)
-    assert [one.ends for one in to_write([Ready(split, [chunk(0)]), Ready(other, [chunk(0)])])] == [
+    assert [one.is_last for one in plan_writes([EmbeddedChunks(split, [chunk(0)]), EmbeddedChunks(other, [chunk(0)])])] == [
         False,
         True,
     ]
     split.written |= {0, 1}
-    ends = to_write([Ready(split, [chunk(1)]), Ready(split, [chunk(2)]), Ready(split, [])])
-    assert [one.ends for one in ends] == [False, True, False]
+    ends = plan_writes([EmbeddedChunks(split, [chunk(1)]), EmbeddedChunks(split, [chunk(2)]), EmbeddedChunks(split, [])])
+    assert [one.is_last for one in ends] == [False, True, False]
 
 
 async def test_what_is_read_while_a_batch_is_written_is_kept_too(
@@ -62,7 +62,7 @@ async def test_what_is_read_while_a_batch_is_written_is_kept_too(
         faults.watch("write.begun", hold=True) as begun,
         faults.watch("index.read") as read,
     ):
-        await add(http, base, {"type": "note", "content": text})
+        await add_items(http, base, {"type": "note", "content": text})
         await begun.passed.wait()
         window.hold.set()
         await read.passed.wait()
@@ -72,7 +72,7 @@ async def test_what_is_read_while_a_batch_is_written_is_kept_too(
             (item,) = (await http.get(f"/api/knowledge-bases/{base}/items")).json()["items"]
             return item if item["status"] == "completed" else None
 
-        item = await until(completed)
+        item = await wait_until(completed)
     assert (await http.get(f"/api/knowledge-items/{item['id']}/content")).text == text
     async with mill.db.connection() as tx:
         parts = await (await tx.execute("select sum(length(text)) from content_part")).fetchone()

@@ -22,34 +22,34 @@ from gristmill.settings import load
 from tests.embedding.hashed import HashedEmbedder
 
 
-class TellingEmbedder(HashedEmbedder):
+class RecordingEmbedder(HashedEmbedder):
     """Takes its time, and tells of each text that it embedded."""
 
-    def __init__(self, dimensions: int, pause: float, counted: Path) -> None:
+    def __init__(self, dimensions: int, pause: float, counter_file: Path) -> None:
         super().__init__(dimensions=dimensions)
         self._pause = timedelta(seconds=pause)
-        self._counted = os.open(counted, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        self._counter = os.open(counter_file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
     async def embed_documents(self, texts: Sequence[str]) -> Vectors:
         if not self._pause:
-            os.write(self._counted, b"." * len(texts))
+            os.write(self._counter, b"." * len(texts))
             return await super().embed_documents(texts)
         vectors: list[Vectors] = []
         for text in texts:
             await clock.pause(self._pause)
             vectors.append(self.vector(text))
-            os.write(self._counted, b".")
+            os.write(self._counter, b".")
         return np.stack(vectors)
 
 
-async def work(dimensions: int, pause: float, counted: Path) -> None:
+async def work(dimensions: int, pause: float, counter_file: Path) -> None:
     """Work until SIGTERM."""
     settings = load()
     logs.configure(settings.log_level, settings.log_format)
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    embedder = TellingEmbedder(dimensions, pause, counted)
-    async with app.running(settings, work=True, extra_embedders={"hashed": embedder}):
+    embedder = RecordingEmbedder(dimensions, pause, counter_file)
+    async with app.gristmill(settings, work=True, extra_embedders={"hashed": embedder}):
         print("working", flush=True)
         await stop.wait()
 

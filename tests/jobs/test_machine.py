@@ -26,8 +26,8 @@ from hypothesis.stateful import (
 
 from gristmill.db import Database, Tx
 from gristmill.errors import LeaseLost, Transient
-from gristmill.jobs import Band, Job, JobId, NewJob, enqueue, store
-from tests.clock import Clock
+from gristmill.jobs import Priority, Job, JobId, NewJob, enqueue, store
+from tests.clock import DatabaseClock
 from tests.jobs.kinds import Keyed, Plain
 
 Result = TypeVar("Result")
@@ -52,7 +52,7 @@ class Engine(RuleBasedStateMachine):
         super().__init__()
         self.runner = asyncio.Runner()
         self.db = Database(self.url)
-        self.clock = Clock(self.db)
+        self.clock = DatabaseClock(self.db)
         self.started = False
         self.workers = [uuid4(), uuid4()]
         self.enqueued: set[JobId] = set()
@@ -67,7 +67,7 @@ class Engine(RuleBasedStateMachine):
             async with self.db.transaction() as tx:
                 await tx.execute("truncate job, job_history, worker, lane, schedule, effect")
                 for worker in self.workers:
-                    await store.enrol(tx, worker, {}, LEASE)
+                    await store.register_worker(tx, worker, {}, LEASE)
 
         self.run(begin())
         self.started = True
@@ -80,14 +80,14 @@ class Engine(RuleBasedStateMachine):
             self.runner.close()
 
     @rule(
-        lane=st.sampled_from("abc"), band=st.sampled_from(Band), number=st.integers(1, 5), later=st.booleans()
+        lane=st.sampled_from("abc"), band=st.sampled_from(Priority), number=st.integers(1, 5), later=st.booleans()
     )
-    def enqueue(self, lane: str, band: Band, number: int, later: bool) -> None:
+    def enqueue(self, lane: str, band: Priority, number: int, later: bool) -> None:
         delay = timedelta(seconds=5) if later else None
 
         async def go() -> None:
             async with self.db.transaction() as tx:
-                new = [NewJob(Plain(n), lane, band=band, delay=delay) for n in range(number)]
+                new = [NewJob(Plain(n), lane, priority=band, delay=delay) for n in range(number)]
                 self.enqueued |= {job.id for job in await enqueue(tx, *new)}
 
         self.run(go())
@@ -104,8 +104,8 @@ class Engine(RuleBasedStateMachine):
     def claim(self, who: int, limit: int) -> list[Job]:
         async def go() -> list[Job]:
             async with self.db.connection() as tx:
-                return await store.cycle(
-                    tx, self.workers[who], [], limit=limit, general=limit, lane_cap=CAP, global_cap=None
+                return await store.complete_and_claim(
+                    tx, self.workers[who], [], limit=limit, non_interactive_limit=limit, lane_cap=CAP, global_cap=None
                 )
 
         return self.run(go())
@@ -141,7 +141,7 @@ class Engine(RuleBasedStateMachine):
                 async with self.db.transaction() as tx:
                     await store.bury(tx, job, Transient("dead"))
                 async with self.db.transaction() as tx:
-                    await store.revive(tx, [job.id])
+                    await store.retry_dead(tx, [job.id])
 
         for job in claimed:
             self.run(go(job))
@@ -162,9 +162,9 @@ class Engine(RuleBasedStateMachine):
     def beat(self, who: int) -> None:
         async def go() -> None:
             async with self.db.connection() as tx:
-                if not await store.beat(tx, self.workers[who], LEASE):
+                if not await store.renew_lease(tx, self.workers[who], LEASE):
                     self.workers[who] = uuid4()
-                    await store.enrol(tx, self.workers[who], {}, LEASE)
+                    await store.register_worker(tx, self.workers[who], {}, LEASE)
 
         self.run(go())
 
@@ -175,7 +175,7 @@ class Engine(RuleBasedStateMachine):
         async def go() -> None:
             self.workers[who] = uuid4()
             async with self.db.connection() as tx:
-                await store.enrol(tx, self.workers[who], {}, LEASE)
+                await store.register_worker(tx, self.workers[who], {}, LEASE)
 
         self.run(go())
 
@@ -183,9 +183,9 @@ class Engine(RuleBasedStateMachine):
     def leave(self, who: int) -> None:
         async def go() -> None:
             async with self.db.transaction() as tx:
-                await store.leave(tx, self.workers[who])
+                await store.unregister_worker(tx, self.workers[who])
                 self.workers[who] = uuid4()
-                await store.enrol(tx, self.workers[who], {}, LEASE)
+                await store.register_worker(tx, self.workers[who], {}, LEASE)
 
         self.run(go())
 
@@ -226,13 +226,13 @@ class Engine(RuleBasedStateMachine):
                 await store.tick(tx)
             worker = uuid4()
             async with self.db.connection() as tx:
-                await store.enrol(tx, worker, {}, LEASE)
-                jobs = await store.cycle(tx, worker, [], limit=50, general=50, lane_cap=CAP, global_cap=None)
+                await store.register_worker(tx, worker, {}, LEASE)
+                jobs = await store.complete_and_claim(tx, worker, [], limit=50, non_interactive_limit=50, lane_cap=CAP, global_cap=None)
             for job in jobs:
                 await self.complete_one(job)
             async with self.db.transaction() as tx:
-                await store.leave(tx, worker)
-                await store.revive(tx, await self.dead(tx))
+                await store.unregister_worker(tx, worker)
+                await store.retry_dead(tx, await self.dead(tx))
                 left = await (await tx.execute("select count(*) from job")).fetchone()
             if left == (0,):
                 break
@@ -262,7 +262,7 @@ def engine(database_url: str) -> type[Engine]:
     async def stop_the_clock() -> None:
         db = Database(database_url)
         await db.open()
-        await Clock.install(db)
+        await DatabaseClock.install(db)
         await db.close()
 
     asyncio.run(stop_the_clock())

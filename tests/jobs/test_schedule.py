@@ -9,7 +9,7 @@ from gristmill import jobs
 from gristmill.db import Database
 from gristmill.errors import Invalid
 from gristmill.jobs import Schedule, schedule
-from tests.clock import Clock
+from tests.clock import DatabaseClock
 from tests.jobs.kinds import Keyed, Plain
 
 HOURLY = Schedule("hourly", "0 * * * *", Plain(7), "system")
@@ -30,7 +30,7 @@ async def put(db: Database, *schedules: Schedule) -> None:
         await jobs.put_schedules(tx, *schedules)
 
 
-async def test_a_schedule_fires_at_its_times_and_not_before(db: Database, clock: Clock) -> None:
+async def test_a_schedule_fires_at_its_times_and_not_before(db: Database, clock: DatabaseClock) -> None:
     """S2-03."""
     await put(db, HOURLY)
     assert await fire(db) == 0
@@ -43,14 +43,14 @@ async def test_a_schedule_fires_at_its_times_and_not_before(db: Database, clock:
         assert await queued(db) == hour
 
 
-async def test_of_many_workers_one_fires(db: Database, clock: Clock) -> None:
+async def test_of_many_workers_one_fires(db: Database, clock: DatabaseClock) -> None:
     await put(db, *(Schedule(f"s{n}", "0 * * * *", Plain(n), "system") for n in range(5)))
     await clock.advance(timedelta(hours=1))
     assert sum(await asyncio.gather(*(fire(db) for _ in range(8)))) == 5
     assert await queued(db) == 5
 
 
-async def test_what_was_missed_in_a_downtime_is_caught_up_with_once(db: Database, clock: Clock) -> None:
+async def test_what_was_missed_in_a_downtime_is_caught_up_with_once(db: Database, clock: DatabaseClock) -> None:
     await put(db, HOURLY)
     await clock.advance(timedelta(days=3, minutes=5))
     assert await fire(db) == 1
@@ -59,7 +59,7 @@ async def test_what_was_missed_in_a_downtime_is_caught_up_with_once(db: Database
     assert await fire(db) == 1
 
 
-async def test_a_job_that_still_lives_is_not_doubled(db: Database, clock: Clock) -> None:
+async def test_a_job_that_still_lives_is_not_doubled(db: Database, clock: DatabaseClock) -> None:
     await put(db, Schedule("keyed", "0 * * * *", Keyed("one"), "system"))
     for _ in range(3):
         await clock.advance(timedelta(hours=1))
@@ -67,7 +67,7 @@ async def test_a_job_that_still_lives_is_not_doubled(db: Database, clock: Clock)
     assert await queued(db) == 1
 
 
-async def test_putting_a_schedule_again_does_not_move_its_time(db: Database, clock: Clock) -> None:
+async def test_putting_a_schedule_again_does_not_move_its_time(db: Database, clock: DatabaseClock) -> None:
     await put(db, HOURLY)
     await clock.advance(timedelta(minutes=60))
     await put(db, HOURLY)
@@ -77,7 +77,7 @@ async def test_putting_a_schedule_again_does_not_move_its_time(db: Database, clo
     assert await fire(db) == 1
 
 
-async def test_a_removed_schedule_fires_no_more(db: Database, clock: Clock) -> None:
+async def test_a_removed_schedule_fires_no_more(db: Database, clock: DatabaseClock) -> None:
     await put(db, HOURLY)
     async with db.transaction() as tx:
         await jobs.remove_schedules(tx, ["hourly"])

@@ -11,10 +11,10 @@ import pytest
 from gristmill import jobs
 from gristmill.db import Database, Tx
 from gristmill.errors import LeaseLost, Transient
-from gristmill.jobs import Band, Job, NewJob, store
-from tests.clock import Clock
+from gristmill.jobs import Priority, Job, NewJob, store
+from tests.clock import DatabaseClock
 from tests.jobs.kinds import Keyed, Plain
-from tests.waiting import until
+from tests.waiting import wait_until
 
 LEASE = timedelta(seconds=10)
 
@@ -22,7 +22,7 @@ LEASE = timedelta(seconds=10)
 async def enrol(db: Database) -> UUID:
     worker = uuid4()
     async with db.transaction() as tx:
-        await store.enrol(tx, worker, {}, LEASE)
+        await store.register_worker(tx, worker, {}, LEASE)
     return worker
 
 
@@ -36,12 +36,12 @@ async def claim(
     all_cap: int | None = None,
 ) -> list[Job]:
     async with db.transaction() as tx:
-        return await store.cycle(
+        return await store.complete_and_claim(
             tx,
             worker,
             [],
             limit=limit,
-            general=limit if general is None else general,
+            non_interactive_limit=limit if general is None else general,
             lane_cap=cap,
             global_cap=all_cap,
         )
@@ -77,7 +77,7 @@ async def test_a_job_exists_only_if_its_transaction_commits(db: Database) -> Non
 async def test_a_job_runs_in_the_order_it_came_within_its_lane_and_band(db: Database) -> None:
     """S4-22."""
     await enqueue(db, *(NewJob(Plain(n), "a") for n in range(20)))
-    await enqueue(db, NewJob(Plain(100), "a", band=Band.INTERACTIVE), NewJob(Plain(200), "a", band=Band.BULK))
+    await enqueue(db, NewJob(Plain(100), "a", priority=Priority.INTERACTIVE), NewJob(Plain(200), "a", priority=Priority.BULK))
     worker = await enrol(db)
     order = [Plain.of(job).n for _ in range(22) for job in await claim(db, worker, 1)]
     assert order == [100, *range(20), 200]
@@ -158,7 +158,7 @@ async def test_all_lanes_together_run_no_more_than_the_global_cap(db: Database) 
 
 async def test_a_share_is_kept_for_who_waits(db: Database) -> None:
     await enqueue(db, *(NewJob(Plain(), f"lane {n}") for n in range(10)))
-    await enqueue(db, NewJob(Plain(1), "mine", band=Band.INTERACTIVE))
+    await enqueue(db, NewJob(Plain(1), "mine", priority=Priority.INTERACTIVE))
     worker = await enrol(db)
     assert [Plain.of(job).n for job in await claim(db, worker, 5, general=0)] == [1]
 
@@ -169,7 +169,7 @@ async def test_the_lease_is_proved_in_every_move(db: Database) -> None:
     worker = await enrol(db)
     (job,) = await claim(db, worker)
     async with db.transaction() as tx:
-        await store.leave(tx, worker)
+        await store.unregister_worker(tx, worker)
     (again,) = await claim(db, await enrol(db))
     assert again.id == job.id
     moves: list[Callable[[Tx], Awaitable[None]]] = [
@@ -183,14 +183,14 @@ async def test_the_lease_is_proved_in_every_move(db: Database) -> None:
             async with db.transaction() as tx:
                 await move(tx)
     async with db.transaction() as tx:
-        await store.cycle(tx, worker, [job], limit=0, general=0, lane_cap=1, global_cap=None)
-        await store.withdraw(tx, job)
+        await store.complete_and_claim(tx, worker, [job], limit=0, non_interactive_limit=0, lane_cap=1, global_cap=None)
+        await store.finish_cancel(tx, job)
         await store.fence(tx, again)
         await store.complete(tx, again)
     assert await counts(db) == {}
 
 
-async def test_an_expired_lease_returns_the_job_with_the_attempt_counted(db: Database, clock: Clock) -> None:
+async def test_an_expired_lease_returns_the_job_with_the_attempt_counted(db: Database, clock: DatabaseClock) -> None:
     """S2-23 as decided in C15."""
     await enqueue(db, NewJob(Plain(), "a"))
     (job,) = await claim(db, await enrol(db))
@@ -202,18 +202,18 @@ async def test_an_expired_lease_returns_the_job_with_the_attempt_counted(db: Dat
     assert (again.id, again.attempt) == (job.id, 2)
 
 
-async def test_a_worker_that_beats_keeps_its_jobs(db: Database, clock: Clock) -> None:
+async def test_a_worker_that_beats_keeps_its_jobs(db: Database, clock: DatabaseClock) -> None:
     await enqueue(db, NewJob(Plain(), "a"))
     worker = await enrol(db)
     await claim(db, worker)
     for _ in range(5):
         await clock.advance(LEASE - timedelta(seconds=1))
         async with db.connection() as tx:
-            assert await store.beat(tx, worker, LEASE)
+            assert await store.renew_lease(tx, worker, LEASE)
         assert (await tick(db)).expired == 0
 
 
-async def test_a_postponed_job_waits_until_it_is_due(db: Database, clock: Clock) -> None:
+async def test_a_postponed_job_waits_until_it_is_due(db: Database, clock: DatabaseClock) -> None:
     await enqueue(db, NewJob(Plain(), "a"))
     worker = await enrol(db)
     (job,) = await claim(db, worker)
@@ -253,9 +253,9 @@ async def test_cancel_removes_what_waits_and_tells_what_runs(db: Database) -> No
         NewJob(Keyed("other", uuid4()), "a"),
     )
     async with db.transaction() as tx:
-        assert await store.cancel_about(tx, [about]) == store.Cancelled(removed=2, told=1)
+        assert await store.cancel_by_subject(tx, [about]) == store.CancelCounts(removed=2, told=1)
     async with db.connection() as tx:
-        assert [held.cancelling for held in await store.held(tx, worker)] == [True]
+        assert [held.cancelling for held in await store.running_jobs(tx, worker)] == [True]
     assert await counts(db) == {"queued": 1, "running": 1}
 
 
@@ -264,12 +264,12 @@ async def test_a_worker_that_leaves_gives_back_what_it_holds_at_once(db: Databas
     first, second = await enrol(db), await enrol(db)
     assert len(await claim(db, first)) == 3
     async with db.transaction() as tx:
-        assert await store.leave(tx, first) == 3
+        assert await store.unregister_worker(tx, first) == 3
     again = await claim(db, second)
     assert [job.attempt for job in again] == [1, 1, 1]
 
 
-async def test_finished_jobs_are_forgotten_after_the_retention(db: Database, clock: Clock) -> None:
+async def test_finished_jobs_are_forgotten_after_the_retention(db: Database, clock: DatabaseClock) -> None:
     await enqueue(db, NewJob(Plain(), "a"))
     (job,) = await claim(db, await enrol(db))
     async with db.transaction() as tx:
@@ -288,7 +288,7 @@ async def test_a_paused_lane_rests_and_others_go_on(db: Database) -> None:
 
 
 async def test_a_worker_whose_sign_of_life_ended_is_gone_long_before_its_lease(
-    db: Database, clock: Clock
+    db: Database, clock: DatabaseClock
 ) -> None:
     """kill -9 closes its connection, and PostgreSQL frees the lock that it held there."""
     await enqueue(db, NewJob(Plain(), "a"))
@@ -296,11 +296,11 @@ async def test_a_worker_whose_sign_of_life_ended_is_gone_long_before_its_lease(
     async with await psycopg.AsyncConnection.connect(db.url, autocommit=True) as alive:
         await alive.execute("select pg_advisory_lock(%s, %s)", [store.LOCK_SPACE, key])
         async with db.transaction() as tx:
-            await store.enrol(tx, worker, {}, timedelta(minutes=1), lock_key=key)
+            await store.register_worker(tx, worker, {}, timedelta(minutes=1), lock_key=key)
         await claim(db, worker)
         await clock.advance(timedelta(seconds=5))
         assert (await tick(db)).expired == 0, "silent for a while, and alive"
-    await until(lambda: _expired(db), limit=10)
+    await wait_until(lambda: _expired(db), limit=10)
 
 
 async def _expired(db: Database) -> bool:

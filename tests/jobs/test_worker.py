@@ -12,18 +12,18 @@ from gristmill import faults, jobs
 from gristmill.db import Database, Tx
 from gristmill.db.listen import Listener
 from gristmill.errors import GristmillError, Permanent, Transient
-from gristmill.jobs import Done, Handler, Job, Limits, NewJob, Outcome, Snooze, Work, Worker
-from gristmill.jobs.worker import LOST
+from gristmill.jobs import Done, Handler, Job, WorkerLimits, NewJob, Outcome, Snooze, Work, Worker
+from gristmill.jobs.worker import LOST_FACTOR
 from tests.jobs.kinds import Brittle, Keyed, Plain
 from tests.terminate import terminate_backends
-from tests.waiting import until
+from tests.waiting import wait_until
 
-QUICK = Limits(slots=4, lane_cap=4, lease=timedelta(seconds=2), stop_grace=timedelta(milliseconds=200))
+FAST_LIMITS = WorkerLimits(slots=4, lane_cap=4, lease=timedelta(seconds=2), stop_grace=timedelta(milliseconds=200))
 
 
 @asynccontextmanager
-async def working(
-    db: Database, handlers: dict[str, Handler], limits: Limits = QUICK
+async def running_worker(
+    db: Database, handlers: dict[str, Handler], limits: WorkerLimits = FAST_LIMITS
 ) -> AsyncGenerator[Worker]:
     listener = Listener(db.url)
     worker = Worker(db, listener, handlers, limits)
@@ -43,7 +43,7 @@ async def enqueue(db: Database, *work: Work) -> None:
         await jobs.enqueue(tx, *(NewJob(each, "a") for each in work))
 
 
-def settled(db: Database, **expected: int) -> Callable[[], Coroutine[None, None, bool]]:
+def has_jobs(db: Database, **expected: int) -> Callable[[], Coroutine[None, None, bool]]:
     async def look() -> bool:
         async with db.connection() as tx:
             living = {count.state: count.count for count in await jobs.counts(tx)}
@@ -54,7 +54,7 @@ def settled(db: Database, **expected: int) -> Callable[[], Coroutine[None, None,
     return look
 
 
-class Once:
+class Scripted:
     """A handler that raises or returns what it is given, one after the other."""
 
     def __init__(self, *results: Outcome | Exception) -> None:
@@ -76,18 +76,18 @@ async def test_jobs_are_run_and_done(db: Database) -> None:
         seen.append(Plain.of(job).n)
         return Done()
 
-    async with working(db, {"plain": Handler(run)}):
+    async with running_worker(db, {"plain": Handler(run)}):
         await enqueue(db, *(Plain(n) for n in range(50)))
-        await until(settled(db, done=50))
+        await wait_until(has_jobs(db, done=50))
     assert sorted(seen) == list(range(50))
 
 
 async def test_a_transient_error_is_tried_again_and_a_snooze_comes_back(db: Database) -> None:
-    once = Once(Transient("busy", retry_after=timedelta()), Snooze(timedelta(milliseconds=10)), Done())
-    async with working(db, {"plain": Handler(once)}):
+    handler = Scripted(Transient("busy", retry_after=timedelta()), Snooze(timedelta(milliseconds=10)), Done())
+    async with running_worker(db, {"plain": Handler(handler)}):
         await enqueue(db, Plain())
-        await until(settled(db, done=1))
-    assert [job.attempt for job in once.seen] == [1, 2, 2]
+        await wait_until(has_jobs(db, done=1))
+    assert [job.attempt for job in handler.seen] == [1, 2, 2]
 
 
 async def test_what_is_claimed_again_before_its_old_attempt_left_stays_with_the_new_one(db: Database) -> None:
@@ -103,7 +103,7 @@ async def test_what_is_claimed_again_before_its_old_attempt_left_stays_with_the_
         await end.wait()
         return Done()
 
-    async with working(db, {"plain": Handler(run)}) as worker:
+    async with running_worker(db, {"plain": Handler(run)}) as worker:
         with faults.watch("worker.settled", hold=True):
             await enqueue(db, Plain())
             await asyncio.wait_for(again.wait(), 10)
@@ -111,7 +111,7 @@ async def test_what_is_claimed_again_before_its_old_attempt_left_stays_with_the_
         await asyncio.wait([seen[0]])
         assert worker.running == 1
         end.set()
-        await until(settled(db, done=1))
+        await wait_until(has_jobs(db, done=1))
     assert len(seen) == 2
 
 
@@ -122,9 +122,9 @@ async def test_a_permanent_error_buries_the_job_and_tells_in_the_same_transactio
     async def buried(tx: Tx, _job: Job, error: GristmillError) -> None:
         await tx.execute("insert into told values (%s)", [error.code])
 
-    async with working(db, {"plain": Handler(Once(Permanent("no", code="never")), buried)}):
+    async with running_worker(db, {"plain": Handler(Scripted(Permanent("no", code="never")), buried)}):
         await enqueue(db, Plain())
-        await until(settled(db, dead=1))
+        await wait_until(has_jobs(db, dead=1))
     async with db.connection() as tx:
         assert await (await tx.execute("select code from told")).fetchall() == [("never",)]
         cursor = await tx.execute(
@@ -134,17 +134,17 @@ async def test_a_permanent_error_buries_the_job_and_tells_in_the_same_transactio
 
 
 async def test_attempts_run_out(db: Database) -> None:
-    once = Once(Transient("1", retry_after=timedelta()), Transient("2", retry_after=timedelta()))
-    async with working(db, {"brittle": Handler(once)}):
+    handler = Scripted(Transient("1", retry_after=timedelta()), Transient("2", retry_after=timedelta()))
+    async with running_worker(db, {"brittle": Handler(handler)}):
         await enqueue(db, Brittle())
-        await until(settled(db, dead=1))
-    assert len(once.seen) == 2
+        await wait_until(has_jobs(db, dead=1))
+    assert len(handler.seen) == 2
 
 
 async def test_work_that_nobody_knows_is_dead_not_lost(db: Database) -> None:
-    async with working(db, {}):
+    async with running_worker(db, {}):
         await enqueue(db, Plain())
-        await until(settled(db, dead=1))
+        await wait_until(has_jobs(db, dead=1))
 
 
 async def test_a_cancelled_job_stops_within_a_second(db: Database) -> None:
@@ -159,13 +159,13 @@ async def test_a_cancelled_job_stops_within_a_second(db: Database) -> None:
             stopped.set()
         return Done()
 
-    async with working(db, {"keyed": Handler(run)}):
+    async with running_worker(db, {"keyed": Handler(run)}):
         await enqueue(db, Keyed("x", about))
         await asyncio.wait_for(started.wait(), 5)
         async with db.transaction() as tx:
-            await jobs.cancel_about(tx, [about])
+            await jobs.cancel_by_subject(tx, [about])
         await asyncio.wait_for(stopped.wait(), 1)
-        await until(settled(db, cancelled=1))
+        await wait_until(has_jobs(db, cancelled=1))
 
 
 async def test_a_stopping_worker_gives_back_what_it_could_not_finish(db: Database) -> None:
@@ -177,10 +177,10 @@ async def test_a_stopping_worker_gives_back_what_it_could_not_finish(db: Databas
         await asyncio.Event().wait()
         return Done()
 
-    async with working(db, {"plain": Handler(run)}):
+    async with running_worker(db, {"plain": Handler(run)}):
         await enqueue(db, Plain())
         await asyncio.wait_for(started.wait(), 5)
-    assert await settled(db, queued=1)()
+    assert await has_jobs(db, queued=1)()
 
 
 async def test_a_worker_that_lost_its_lease_writes_nothing(db: Database) -> None:
@@ -202,17 +202,17 @@ async def test_a_worker_that_lost_its_lease_writes_nothing(db: Database) -> None
             await jobs.complete(tx, job)
         return Done()
 
-    async with working(db, {"plain": Handler(run)}) as worker:
+    async with running_worker(db, {"plain": Handler(run)}) as worker:
         await enqueue(db, Plain())
         await asyncio.wait_for(holding.wait(), 5)
         async with db.connection() as tx:
             # As if the process had been stopped past its lease: declared gone, its job queued again.
             await tx.execute("update job set state = 'queued', lease = null, worker = null")
             await tx.execute("update lane set busy = true")
-        async with working(db, {"plain": Handler(run)}):
-            await until(settled(db, done=1))
+        async with running_worker(db, {"plain": Handler(run)}):
+            await wait_until(has_jobs(db, done=1))
         proceed.set()
-        await until(lambda: _idle(worker))
+        await wait_until(lambda: _idle(worker))
     async with db.connection() as tx:
         assert await (await tx.execute("select worker from effect")).fetchall() == [("run 2",)]
 
@@ -224,11 +224,11 @@ async def _idle(worker: Worker) -> bool:
 async def test_a_job_whose_workers_keep_dying_is_given_up(db: Database) -> None:
     async with db.transaction() as tx:
         await jobs.enqueue(tx, NewJob(Brittle(), "a"))
-        await tx.execute("update job set attempt = %s", [LOST * 2])
-    once = Once()
-    async with working(db, {"brittle": Handler(once)}):
-        await until(settled(db, dead=1))
-    assert once.seen == []
+        await tx.execute("update job set attempt = %s", [LOST_FACTOR * 2])
+    handler = Scripted()
+    async with running_worker(db, {"brittle": Handler(handler)}):
+        await wait_until(has_jobs(db, dead=1))
+    assert handler.seen == []
 
 
 async def test_jobs_that_were_lost_twice_are_run_one_at_a_time(db: Database) -> None:
@@ -251,8 +251,8 @@ async def test_jobs_that_were_lost_twice_are_run_one_at_a_time(db: Database) -> 
         at_once.discard(n)
         return Done()
 
-    async with working(db, {"plain": Handler(run)}):
-        await until(settled(db, done=6))
+    async with running_worker(db, {"plain": Handler(run)}):
+        await wait_until(has_jobs(db, done=6))
     assert most == 1
     assert attempts == [3, 3, 3, 3]
 
@@ -267,11 +267,11 @@ async def test_nothing_is_lost_when_all_connections_are_cut_again_and_again(db: 
             await jobs.complete(tx, job)
         return Done()
 
-    async with working(db, {"plain": Handler(run)}):
+    async with running_worker(db, {"plain": Handler(run)}):
         await enqueue(db, *(Plain(n) for n in range(300)))
         for _ in range(5):
             await terminate_backends(db.url)
-        await until(settled(db, done=300))
+        await wait_until(has_jobs(db, done=300))
     async with await psycopg.AsyncConnection.connect(db.url) as connection:
         rows = await (await connection.execute("select n from effect order by n")).fetchall()
     assert [n for (n,) in rows] == list(range(300))

@@ -8,38 +8,38 @@ import pytest
 from gristmill.catalog import Base
 from gristmill.db import Database
 from gristmill.settings import Settings
-from tests.operations.hand import Hand
+from tests.operations.hand import ManualWorker
 
 
 @pytest.fixture
-async def hand(db: Database, settings: Settings) -> Hand:
+async def hand(db: Database, settings: Settings) -> ManualWorker:
     """A worker moved by hand."""
-    return await Hand.at(db, settings)
+    return await ManualWorker.start(db, settings)
 
 
 @pytest.fixture
-async def second(hand: Hand, settings: Settings) -> Hand:
+async def second(hand: ManualWorker, settings: Settings) -> ManualWorker:
     """Another worker on the same database."""
-    return await Hand.at(hand.db, settings)
+    return await ManualWorker.start(hand.db, settings)
 
 
 @pytest.fixture
-async def rest(hand: Hand, caplog: pytest.LogCaptureFixture) -> AsyncGenerator[None]:
+async def rest(hand: ManualWorker, caplog: pytest.LogCaptureFixture) -> AsyncGenerator[None]:
     """Afterwards everything comes to rest, the promises hold before and after, and the reconciler finds nothing."""
     yield
-    await hand.healthy()
+    await hand.assert_healthy()
     assert await hand.reconcile() == {}
-    await hand.due()
+    await hand.make_due()
     await hand.work()
-    await hand.healthy()
+    await hand.assert_healthy()
     assert await hand.reconcile() == {}
-    assert await hand.one("select count(*) from job where state <> 'dead'") == 0
+    assert await hand.value("select count(*) from job where state <> 'dead'") == 0
     assert set((await hand.statuses()).values()) <= {"completed", "failed"}
     assert "deadlock" not in caplog.text
 
 
 @pytest.fixture
-async def base(hand: Hand) -> Base:
+async def base(hand: ManualWorker) -> Base:
     """An empty base."""
     return await hand.base()
 

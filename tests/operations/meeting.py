@@ -6,15 +6,15 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from gristmill import faults
-from tests.operations.hand import Hand
-from tests.waiting import until
+from tests.operations.hand import ManualWorker
+from tests.waiting import wait_until
 
 Result = TypeVar("Result")
 
 
 @asynccontextmanager
-async def held(
-    point: str, first: Coroutine[Any, Any, Result], *, surely: bool = True
+async def paused_at(
+    point: str, first: Coroutine[Any, Any, Result], *, must_reach: bool = True
 ) -> AsyncGenerator[asyncio.Task[Result]]:
     """`first` under way and held at `point`, while others pass it; the end of the block lets it go on to its end.
     One that never comes by has ended before the block begins, which is an error if it `surely` does."""
@@ -23,27 +23,27 @@ async def held(
         passed = asyncio.create_task(watch.passed.wait())
         await asyncio.wait([task, passed], return_when=asyncio.FIRST_COMPLETED)
         passed.cancel()
-        if not watch.passed.is_set() and surely:
+        if not watch.passed.is_set() and must_reach:
             raise AssertionError(f"it never came by {point}: {await task}")
-        gate, watch.hold = watch.hold, asyncio.Event()
+        release, watch.hold = watch.hold, asyncio.Event()
         watch.hold.set()
         try:
             yield task
         finally:
-            gate.set()
+            release.set()
             await asyncio.wait([task])
 
 
-async def waiting(hand: Hand, second: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
+async def start_blocked(hand: ManualWorker, second: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
     """`second` under way, and waiting for a lock that somebody else has."""
     task = asyncio.create_task(second)
 
-    async def waits() -> bool:
+    async def is_blocked() -> bool:
         assert not task.done(), f"it did not wait: {await task}"
-        return await hand.one(
+        return await hand.value(
             "select exists (select from pg_stat_activity where datname = current_database()"
             " and wait_event_type = 'Lock')"
         )
 
-    await until(waits)
+    await wait_until(is_blocked)
     return task

@@ -21,8 +21,8 @@ from gristmill.db import Database
 from gristmill.jobs import Job, store
 from gristmill.operations import delete
 from gristmill.settings import Settings
-from tests.clock import Clock
-from tests.operations.hand import Hand
+from tests.clock import DatabaseClock
+from tests.operations.hand import ManualWorker
 
 Result = TypeVar("Result")
 FOLDERS = ["A", "A/s", "A/s/t", "B"]
@@ -33,14 +33,14 @@ class Model(RuleBasedStateMachine):
 
     url: str  # set by the test: a database of its own
     given: Settings
-    hand: Hand
+    hand: ManualWorker
     base: Base
 
     def __init__(self) -> None:
         super().__init__()
         self.runner = asyncio.Runner()
         self.db = Database(self.url)
-        self.clock = Clock(self.db)
+        self.clock = DatabaseClock(self.db)
         self.disk = Path(tempfile.mkdtemp(prefix="gristmill-machine-"))
         self.files: dict[Path, str | None] = {}  # what they hold; None: nothing that can be read
         self.roots: dict[ItemId, Path] = {}
@@ -62,7 +62,7 @@ class Model(RuleBasedStateMachine):
                 await tx.execute("truncate job, job_history, worker, lane, schedule")
                 await tx.execute("delete from base")
                 await tx.execute("truncate content, blob, stray cascade")
-            self.hand = await Hand.at(self.db, self.given)
+            self.hand = await ManualWorker.start(self.db, self.given)
             await self.new_base()
 
         for name in FOLDERS:
@@ -88,16 +88,16 @@ class Model(RuleBasedStateMachine):
             self.run(self.look())
 
     async def look(self) -> None:
-        await self.hand.healthy()
-        shown = await self.hand.fetch(
+        await self.hand.assert_healthy()
+        shown = await self.hand.rows(
             "select id from item where status <> 'deleting' and id = any (%s) and base_id in"
             " (select id from base where status <> 'deleting')",
             list(self.deleted),
         )
         assert shown == [], "something deleted is visible"
-        lost = {*self.roots, *self.texts} - {row[0] for row in await self.hand.fetch("select id from item")}
+        lost = {*self.roots, *self.texts} - {row[0] for row in await self.hand.rows("select id from item")}
         assert not lost, "something that nobody deleted is gone"
-        under = await self.hand.fetch(
+        under = await self.hand.rows(
             "select c.title from item c join item p on p.id = c.parent_id"
             " where p.status = 'deleting' and c.status <> 'deleting'"
         )
@@ -105,10 +105,10 @@ class Model(RuleBasedStateMachine):
 
     async def everything(self) -> list[Any]:
         return [
-            await self.hand.fetch("select * from item order by id"),
-            await self.hand.fetch("select item_id, version, index, text from chunk order by 1, 2, 3"),
-            await self.hand.fetch("select * from item_version order by item_id, version"),
-            await self.hand.fetch("select id, state, lease, attempt, result from job order by id"),
+            await self.hand.rows("select * from item order by id"),
+            await self.hand.rows("select item_id, version, index, text from chunk order by 1, 2, 3"),
+            await self.hand.rows("select * from item_version order by item_id, version"),
+            await self.hand.rows("select id, state, lease, attempt, result from job order by id"),
         ]
 
     async def end(self) -> None:
@@ -125,25 +125,25 @@ class Model(RuleBasedStateMachine):
             below = [text for file, text in self.files.items() if file.is_relative_to(path)]
             expected.update(text for text in below if text is not None)
             spoiled += below.count(None)
-        completed = await self.hand.fetch(
+        completed = await self.hand.rows(
             "select c.text from chunk c join item i on i.id = c.item_id and c.version = i.live_version"
             " where i.status = 'completed'"
         )
         assert Counter(row[0] for row in completed) == expected
-        failed = await self.hand.fetch(
+        failed = await self.hand.rows(
             "select error_code from item where status = 'failed' and type = 'file' order by 1"
         )
         assert failed == [("unsupported_type",)] * spoiled
         if expected.total() < 100:
-            assert expected - Counter(await self.hand.texts(self.base, "rye")) == Counter()
+            assert expected - Counter(await self.hand.search_texts(self.base, "rye")) == Counter()
         if roots:
             gone = await self.below(roots)
             await delete.delete(self.db, self.base.id, roots)
             self.forget(gone)
             await self.look()
         await self.to_rest()
-        left = await self.hand.left()
-        left["jobs"] = await self.hand.one("select count(*) from job where kind <> 'reindex_subtree'")
+        left = await self.hand.remaining_rows()
+        left["jobs"] = await self.hand.value("select count(*) from job where kind <> 'reindex_subtree'")
         assert not any(left.values()), left
         assert [blob async for blob in self.hand.originals.blobs.list()] == []
 
@@ -154,7 +154,7 @@ class Model(RuleBasedStateMachine):
                 await store.tick(tx)
             await self.hand.enrol()
             await self.hand.work()
-            if not await self.hand.fetch("select from job where state <> 'dead'"):
+            if not await self.hand.rows("select from job where state <> 'dead'"):
                 break
         else:
             raise AssertionError("some work never ends")
@@ -176,7 +176,7 @@ class Model(RuleBasedStateMachine):
         return roots[chosen % len(roots)] if chosen is not None and roots else None
 
     async def live(self, chosen: Sequence[int]) -> list[ItemId]:
-        rows = await self.hand.fetch(
+        rows = await self.hand.rows(
             "select id from item where base_id = %s and status <> 'deleting' order by id", self.base.id
         )
         return [rows[choice % len(rows)][0] for choice in chosen] if rows else []
@@ -184,7 +184,7 @@ class Model(RuleBasedStateMachine):
     async def live_roots(self) -> list[ItemId]:
         return [
             row[0]
-            for row in await self.hand.fetch(
+            for row in await self.hand.rows(
                 "select id from item where base_id = %s and parent_id is null", self.base.id
             )
         ]
@@ -194,7 +194,7 @@ class Model(RuleBasedStateMachine):
         found = list(ids)
         while ids := [
             row[0]
-            for row in await self.hand.fetch("select id from item where parent_id = any (%s)", list(ids))
+            for row in await self.hand.rows("select id from item where parent_id = any (%s)", list(ids))
         ]:
             found += ids
         return found

@@ -14,9 +14,9 @@ from tests.embedding.hashed import HashedEmbedder
 WIDE = QueueLimits(lane=100, total=100)
 
 
-def notes(number: int) -> list[add.Entry]:
+def notes(number: int) -> list[add.ItemToAdd]:
     return [
-        add.Entry(NewItem("note", f"n{n}", f"n{n}", body="text"), NoteSource("text", "n"))
+        add.ItemToAdd(NewItem("note", f"n{n}", f"n{n}", body="text"), NoteSource("text", "n"))
         for n in range(number)
     ]
 
@@ -61,13 +61,13 @@ async def test_a_failure_in_the_middle_leaves_neither_rows_nor_jobs(
 
 async def test_few_items_are_for_somebody_who_waits_and_many_are_an_import(db: Database) -> None:
     base = await bases.create(db, "one", HashedEmbedder(), {})
-    await add.add(db, base.id, notes(add.FEW), WIDE)
-    await add.add(db, base.id, notes(add.FEW + 1), WIDE)
+    await add.add(db, base.id, notes(add.INTERACTIVE_BATCH), WIDE)
+    await add.add(db, base.id, notes(add.INTERACTIVE_BATCH + 1), WIDE)
     async with db.connection() as tx:
         rows = await (
             await tx.execute("select band, count(*)::int from job group by 1 order by 1")
         ).fetchall()
-    assert rows == [(0, add.FEW), (1, add.FEW + 1)]
+    assert rows == [(0, add.INTERACTIVE_BATCH), (1, add.INTERACTIVE_BATCH + 1)]
 
 
 async def test_an_item_without_a_job_is_seen_as_a_broken_promise(db: Database) -> None:
@@ -75,9 +75,9 @@ async def test_an_item_without_a_job_is_seen_as_a_broken_promise(db: Database) -
     base = await bases.create(db, "one", HashedEmbedder(), {})
     added = await add.add(db, base.id, notes(2), WIDE)
     async with db.connection() as tx:
-        assert await health.stuck(tx) == []
+        assert await health.find_stuck_items(tx) == []
         await tx.execute("delete from job where subject = %s", [added.created[0].id])
-        assert await health.stuck(tx) == [added.created[0].id]
+        assert await health.find_stuck_items(tx) == [added.created[0].id]
 
 
 async def test_a_base_that_failed_takes_nothing(db: Database) -> None:

@@ -22,12 +22,12 @@ from gristmill.operations import add, bases, cancel, delete, queue
 from gristmill.operations import retry as retrying
 from gristmill.operations.add import OnConflict
 from gristmill.operations.reindex import SubtreeActive
-from gristmill.operations.uploads import keep
+from gristmill.operations.uploads import store_upload
 from gristmill.settings import Settings
 from gristmill.work import OnActive
-from tests.clock import Clock
-from tests.operations.hand import LEASE, WIDE, Hand, folder, note, pieces, upload
-from tests.operations.meeting import held
+from tests.clock import DatabaseClock
+from tests.operations.hand import LEASE, UNLIMITED, ManualWorker, folder_to_add, note_to_add, byte_stream, upload_to_add
+from tests.operations.meeting import paused_at
 from tests.operations.model import FOLDERS, Model
 
 PATIENT = settings(
@@ -69,7 +69,7 @@ class Catalog(Model):
         path = self.disk / name
         if not path.exists():
             return
-        for item in self.run(self.hand.add(self.base, folder(path), on_conflict=on_conflict)):
+        for item in self.run(self.hand.add(self.base, folder_to_add(path), on_conflict=on_conflict)):
             self.roots[item.id] = path
 
     @rule(
@@ -80,7 +80,7 @@ class Catalog(Model):
     def add_note(self, title: str, where: int | None, on_conflict: OnConflict) -> None:
         parent = self.root(where)
         text = self.text()
-        entry = note(title, text)
+        entry = note_to_add(title, text)
         for item in self.run(self.hand.add(self.base, entry, parent_id=parent, on_conflict=on_conflict)):
             self.texts[item.id], self.parents[item.id] = text, parent
 
@@ -90,8 +90,8 @@ class Catalog(Model):
         text, parent = f"rye upload {which}", self.root(where)
 
         async def go() -> None:
-            blob = await keep(self.db, self.hand.originals.blobs, lambda: pieces(text.encode()))
-            (item,) = await self.hand.add(self.base, upload("u.md", blob.hash, blob.size), parent_id=parent)
+            blob = await store_upload(self.db, self.hand.originals.blobs, lambda: byte_stream(text.encode()))
+            (item,) = await self.hand.add(self.base, upload_to_add("u.md", blob.hash, blob.size), parent_id=parent)
             self.texts[item.id], self.parents[item.id] = text, parent
 
         self.run(go())
@@ -113,7 +113,7 @@ class Catalog(Model):
     async def reindex_some(self, chosen: Sequence[int], on_active: OnActive) -> None:
         if ids := await self.live(chosen):
             async with self.db.connection() as tx:
-                busy = await catalog.unrested(tx, ids)
+                busy = await catalog.unfinished_items(tx, ids)
             try:
                 await self.hand.reindex(self.base, *ids, on_active=on_active)
             except SubtreeActive:
@@ -158,7 +158,7 @@ class Catalog(Model):
             return
 
         async def go() -> None:
-            gone = [row[0] for row in await self.hand.fetch("select id from item")]
+            gone = [row[0] for row in await self.hand.rows("select id from item")]
             await bases.delete(self.db, self.base.id)
             self.forget(gone)
             await self.new_base()
@@ -225,7 +225,7 @@ class Catalog(Model):
         async def go() -> None:
             await self.clock.advance(timedelta(seconds=seconds))
             async with self.db.connection() as tx:
-                await store.beat(tx, self.hand.id, LEASE)
+                await store.renew_lease(tx, self.hand.id, LEASE)
                 await store.tick(tx)
 
         self.run(go())
@@ -239,7 +239,7 @@ class Catalog(Model):
             if not self.ghosts:
                 return
             job = self.ghosts.pop(chosen % len(self.ghosts))
-            held_still = await self.hand.fetch(
+            held_still = await self.hand.rows(
                 "select from job where id = %s and lease = %s", job.id, job.lease
             )
             before = await self.everything()
@@ -255,7 +255,7 @@ class Catalog(Model):
         async def go() -> None:
             for job in await self.hand.claim(1):
                 points = [point for point in POINTS[job.kind] if point in OPEN] or ["none"]
-                async with held(points[chosen[0] % len(points)], self.hand.run(job), surely=False):
+                async with paused_at(points[chosen[0] % len(points)], self.hand.run(job), surely=False):
                     match what:
                         case "delete":
                             await self.delete_about(job, chosen)
@@ -275,7 +275,7 @@ class Catalog(Model):
 
     async def delete_about(self, job: Job, chosen: Sequence[int]) -> None:
         """Delete what the job is about, or the root above it; all of it goes at once in half of the cases."""
-        if job.subject is None or not await self.hand.fetch("select from item where id = %s", job.subject):
+        if job.subject is None or not await self.hand.rows("select from item where id = %s", job.subject):
             return
         gone = await self.below([ItemId(job.subject)])
         if set(gone) & self.deleted:
@@ -283,19 +283,19 @@ class Catalog(Model):
         await delete.delete(self.db, self.base.id, [ItemId(job.subject)])
         self.forget(gone)
         if chosen[-1] % 2:
-            other = await Hand.at(self.db, self.given)
+            other = await ManualWorker.start(self.db, self.given)
             await other.work()
 
     async def replace_about(self, job: Job) -> None:
         if job.subject is not None and job.subject in self.texts and job.subject not in self.deleted:
-            ((title, type_),) = await self.hand.fetch(
+            ((title, type_),) = await self.hand.rows(
                 "select title, type from item where id = %s", job.subject
             )
             if type_ == "note":
                 text = self.text()
                 parent = self.parents[ItemId(job.subject)]
                 (item,) = await self.hand.add(
-                    self.base, note(title, text), parent_id=parent, on_conflict="replace"
+                    self.base, note_to_add(title, text), parent_id=parent, on_conflict="replace"
                 )
                 self.texts[item.id] = text
 
@@ -311,7 +311,7 @@ class Catalog(Model):
         gone, text = await self.below([root]), self.text()
         asked: list[Coroutine[Any, Any, Any]] = [
             self.hand.reindex(self.base, root, on_active="after"),
-            add.add(self.db, self.base.id, [note("w", text)], WIDE, parent_id=root),
+            add.add(self.db, self.base.id, [note_to_add("w", text)], UNLIMITED, parent_id=root),
             *(self.hand.run(job) for job in await self.hand.claim(3)),
         ]
         if deleting:
@@ -320,7 +320,7 @@ class Catalog(Model):
         for answer in answers:
             if isinstance(answer, BaseException) and not isinstance(answer, RequestError):
                 raise answer
-        if isinstance(answers[1], add.Added):
+        if isinstance(answers[1], add.AddResult):
             (item,) = answers[1].created
             self.texts[item.id], self.parents[item.id] = text, root
             gone.append(item.id)
@@ -335,7 +335,7 @@ def machine(database_url: str, settings: Settings) -> type[Catalog]:
     async def stop_the_clock() -> None:
         db = Database(database_url)
         await db.open()
-        await Clock.install(db)
+        await DatabaseClock.install(db)
         await db.close()
 
     asyncio.run(stop_the_clock())

@@ -11,32 +11,32 @@ from gristmill import events, faults
 from gristmill.catalog import Base
 from gristmill.db import Database
 from gristmill.errors import Permanent
-from gristmill.events import EVENTS, Recorded
+from gristmill.events import EVENTS, RecordedEvent
 from gristmill.operations import add, bases, cancel, delete
 from gristmill.operations import retry as retrying
-from gristmill.organisation import LOCAL
+from gristmill.organisation import LOCAL_ORG
 from tests.embedding.hashed import HashedEmbedder
-from tests.operations.hand import WIDE, Hand, folder, note, tree
-from tests.operations.meeting import held, waiting
+from tests.operations.hand import UNLIMITED, ManualWorker, folder_to_add, note_to_add, index_folder
+from tests.operations.meeting import paused_at, start_blocked
 
 
-async def read(db: Database, after: int = 0) -> list[Recorded]:
+async def read(db: Database, after: int = 0) -> list[RecordedEvent]:
     """What a reader sees who comes now."""
     async with db.transaction() as tx:
-        while await events.sequence(tx):
+        while await events.sequence_batch(tx):
             pass
     async with db.connection() as tx:
-        return await events.read(tx, LOCAL, after=after, limit=10_000)
+        return await events.read(tx, LOCAL_ORG, after=after, limit=10_000)
 
 
-def types(found: list[Recorded], about: Any = None) -> list[str]:
+def types(found: list[RecordedEvent], about: Any = None) -> list[str]:
     """The types, of one subject or of all."""
     return [event.type for event in found if about is None or event.subject == about]
 
 
-async def test_a_note_tells_of_each_step_of_its_way_once(hand: Hand, base: Base) -> None:
+async def test_a_note_tells_of_each_step_of_its_way_once(hand: ManualWorker, base: Base) -> None:
     """S3-14, S3-16, S3-17, S3-18, S3-20, S3-21."""
-    (item,) = await hand.add(base, note("rye"))
+    (item,) = await hand.add(base, note_to_add("rye"))
     await hand.work()
     found = await read(hand.db)
     assert types(found) == [
@@ -53,9 +53,9 @@ async def test_a_note_tells_of_each_step_of_its_way_once(hand: Hand, base: Base)
     assert found[-1].data == {"completed": 1, "failed": 0}
 
 
-async def test_what_follows_from_a_request_carries_its_cause(hand: Hand, base: Base, docs: Path) -> None:
+async def test_what_follows_from_a_request_carries_its_cause(hand: ManualWorker, base: Base, docs: Path) -> None:
     """From the add through the folder to the files below it; a reindex has its own."""
-    added = await add.add(hand.db, base.id, [folder(docs)], WIDE)
+    added = await add.add(hand.db, base.id, [folder_to_add(docs)], UNLIMITED)
     await hand.work()
     of_documents = [event for event in await read(hand.db) if event.subject is not None]
     assert len(of_documents) == 14  # two folders with two events each, two files with five
@@ -68,9 +68,9 @@ async def test_what_follows_from_a_request_carries_its_cause(hand: Hand, base: B
     assert "DocumentUploadCompleted" not in types(later)
 
 
-async def test_a_base_is_ready_once_and_again_only_after_new_work(hand: Hand, base: Base, docs: Path) -> None:
+async def test_a_base_is_ready_once_and_again_only_after_new_work(hand: ManualWorker, base: Base, docs: Path) -> None:
     """S3-21: not between the files of one folder, not for a change of its name, not twice for one piece of work."""
-    items = await tree(hand, base, docs)
+    items = await index_folder(hand, base, docs)
     await bases.patch(hand.db, base.id, name="other")
     assert types(await read(hand.db)).count("KnowledgeSpaceAllDocumentsIngested") == 1
     assert types(await read(hand.db))[-2] == "KnowledgeSpaceAllDocumentsIngested"
@@ -83,16 +83,16 @@ async def test_a_base_is_ready_once_and_again_only_after_new_work(hand: Hand, ba
 
 
 @pytest.mark.parametrize("end", ["fails", "is cancelled", "is deleted"])
-async def test_a_base_is_ready_whatever_ended_its_last_item(hand: Hand, base: Base, end: str) -> None:
+async def test_a_base_is_ready_whatever_ended_its_last_item(hand: ManualWorker, base: Base, end: str) -> None:
     """S3-21: nothing of it is active any more."""
-    (_, last) = await hand.add(base, note("one"), note("two"))
+    (_, last) = await hand.add(base, note_to_add("one"), note_to_add("two"))
     first_job, last_job = await hand.claim(2)
     await hand.run(first_job)
     assert "KnowledgeSpaceAllDocumentsIngested" not in types(await read(hand.db))
     match end:
         case "fails":
             async with hand.db.transaction() as tx:
-                buried = hand.handlers["index_document"].buried
+                buried = hand.handlers["index_document"].on_dead
                 assert buried is not None
                 await buried(tx, last_job, Permanent("It has no text.", code="no_text"))
         case "is cancelled":
@@ -107,19 +107,19 @@ async def test_a_base_is_ready_whatever_ended_its_last_item(hand: Hand, base: Ba
 
 
 async def test_of_two_that_end_the_last_two_items_exactly_one_tells_that_the_base_is_ready(
-    hand: Hand, second: Hand, base: Base
+    hand: ManualWorker, second: ManualWorker, base: Base
 ) -> None:
     """S3-21: neither commits before the other has ended its item too."""
-    await hand.add(base, note("one"), note("two"))
+    await hand.add(base, note_to_add("one"), note_to_add("two"))
     (first_job,) = await hand.claim()
     (second_job,) = await second.claim()
-    async with held("publish.before_commit", hand.run(first_job)):
-        other = await waiting(hand, second.run(second_job))
+    async with paused_at("publish.before_commit", hand.run(first_job)):
+        other = await start_blocked(hand, second.run(second_job))
     await other
     assert types(await read(hand.db)).count("KnowledgeSpaceAllDocumentsIngested") == 1
 
 
-async def test_a_commit_that_lands_late_is_never_skipped_by_a_cursor(hand: Hand, base: Base) -> None:
+async def test_a_commit_that_lands_late_is_never_skipped_by_a_cursor(hand: ManualWorker, base: Base) -> None:
     """The late one was written first: it comes after what a reader has seen, not before."""
     last = (await read(hand.db))[-1].seq
     async with await psycopg.AsyncConnection.connect(hand.db.url) as late:
@@ -133,7 +133,7 @@ async def test_a_commit_that_lands_late_is_never_skipped_by_a_cursor(hand: Hand,
     assert [event.seq for event in await read(hand.db)] == [1, 2, 3]
 
 
-async def test_many_writers_and_readers_at_once_lose_nothing_and_agree(hand: Hand, base: Base) -> None:
+async def test_many_writers_and_readers_at_once_lose_nothing_and_agree(hand: ManualWorker, base: Base) -> None:
     """Readers with a cursor, each putting in order what it finds, while sixteen transactions commit at a time."""
     told = 400
 
@@ -167,18 +167,18 @@ async def test_many_writers_and_readers_at_once_lose_nothing_and_agree(hand: Han
     ],
 )
 async def test_a_change_that_is_rolled_back_tells_nothing(
-    hand: Hand, base: Base, docs: Path, ask: str, point: str, monkeypatch: pytest.MonkeyPatch
+    hand: ManualWorker, base: Base, docs: Path, ask: str, point: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """State, job and event commit together or not at all."""
     monkeypatch.setattr(faults, "_armed", {})
-    items = await hand.add(base, note("rye"), folder(docs))
+    items = await hand.add(base, note_to_add("rye"), folder_to_add(docs))
     jobs = {job.kind: job for job in await hand.claim(2)}
     before = (await read(hand.db))[-1].seq
     faults.arm(f"{point}=fail")
     match ask:
         case "add":
             with pytest.raises(faults.FaultInjected):
-                await hand.add(base, note("oats"))
+                await hand.add(base, note_to_add("oats"))
         case "delete":
             with pytest.raises(faults.FaultInjected):
                 await delete.delete(hand.db, base.id, [items[0].id])
@@ -198,14 +198,14 @@ NO_EVENTS = (
 )
 
 
-async def test_an_event_that_cant_be_written_undoes_the_change(hand: Hand, base: Base, docs: Path) -> None:
+async def test_an_event_that_cant_be_written_undoes_the_change(hand: ManualWorker, base: Base, docs: Path) -> None:
     """The other way round: nothing happens that is not told."""
-    items = await tree(hand, base, docs)
+    items = await index_folder(hand, base, docs)
     before = await hand.statuses()
     async with hand.db.connection() as tx:
         await tx.execute(NO_EVENTS)
     for asking in (
-        add.add(hand.db, base.id, [note("n")], WIDE),
+        add.add(hand.db, base.id, [note_to_add("n")], UNLIMITED),
         delete.delete(hand.db, base.id, [items["docs"].id]),
         hand.reindex(base, items["docs"].id),
         bases.create(hand.db, "another", HashedEmbedder(), {}),
@@ -215,14 +215,14 @@ async def test_an_event_that_cant_be_written_undoes_the_change(hand: Hand, base:
         with pytest.raises(psycopg.errors.RaiseException, match="no more events"):
             await asking
     assert await hand.statuses() == before
-    assert await hand.fetch("select name, status from base") == [("one", "ready")]
-    assert await hand.one("select count(*) from job") == 0
+    assert await hand.rows("select name, status from base") == [("one", "ready")]
+    assert await hand.value("select count(*) from job") == 0
 
 
 async def test_deletions_tell_when_they_are_accepted_and_when_they_are_done(
-    hand: Hand, base: Base, docs: Path
+    hand: ManualWorker, base: Base, docs: Path
 ) -> None:
-    items = await tree(hand, base, docs)
+    items = await index_folder(hand, base, docs)
     accepted = await delete.delete(hand.db, base.id, [items["docs"].id])
     await hand.work()
     gone = await bases.delete(hand.db, base.id)
@@ -239,14 +239,14 @@ async def test_deletions_tell_when_they_are_accepted_and_when_they_are_done(
     }
 
 
-async def test_a_retry_makes_a_base_ready_again(hand: Hand, base: Base, tmp_path: Path) -> None:
+async def test_a_retry_makes_a_base_ready_again(hand: ManualWorker, base: Base, tmp_path: Path) -> None:
     path = tmp_path / "a.md"
     path.write_text("rye")
-    await hand.add(base, folder(tmp_path))
+    await hand.add(base, folder_to_add(tmp_path))
     path.unlink()
     faults_before = await hand.work()
     assert faults_before
-    dead = await hand.fetch("select id from job where state = 'dead'")
+    dead = await hand.rows("select id from job where state = 'dead'")
     for (job_id,) in dead:
         path.write_text("rye")
         await retrying.retry(hand.db, job_id)

@@ -15,7 +15,7 @@ from gristmill.catalog import Base
 from gristmill.jobs import retry
 from gristmill.operations import add, bases, cancel, delete, queue
 from gristmill.operations import retry as retrying
-from tests.operations.hand import WIDE, Hand, folder, note, tree
+from tests.operations.hand import UNLIMITED, ManualWorker, folder_to_add, note_to_add, index_folder
 
 NO_JOBS = (
     "create function refuse() returns trigger language plpgsql as"
@@ -30,15 +30,15 @@ def unarmed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(faults, "_armed", {})
 
 
-async def state(hand: Hand) -> list[list[tuple[Any, ...]]]:
+async def state(hand: ManualWorker) -> list[list[tuple[Any, ...]]]:
     """All that an operation may change; not the attempts and errors that a failure is told by."""
     return [
-        await hand.fetch(
+        await hand.rows(
             "select id, status, wanted_version, expanded_version, error_code from item order by 1"
         ),
-        await hand.fetch("select id, kind, subject from job order by 1"),
-        await hand.fetch("select id, status from base order by 1"),
-        await hand.fetch("select item_id, version, index from chunk order by 1, 2, 3"),
+        await hand.rows("select id, kind, subject from job order by 1"),
+        await hand.rows("select id, status from base order by 1"),
+        await hand.rows("select item_id, version, index from chunk order by 1, 2, 3"),
     ]
 
 
@@ -53,11 +53,11 @@ async def state(hand: Hand) -> list[list[tuple[Any, ...]]]:
     ],
 )
 async def test_an_operation_that_fails_in_the_middle_was_never_asked(
-    hand: Hand, base: Base, docs: Path, ask: str, points: list[str]
+    hand: ManualWorker, base: Base, docs: Path, ask: str, points: list[str]
 ) -> None:
     """S0-24, S0-26, S0-30, S0-36."""
-    items = await tree(hand, base, docs)
-    await hand.fetch(
+    items = await index_folder(hand, base, docs)
+    await hand.rows(
         "update item set status = 'failed', error_code = 'interrupted' where title = 'a.md' returning id"
     )
     before = await state(hand)
@@ -65,7 +65,7 @@ async def test_an_operation_that_fails_in_the_middle_was_never_asked(
     async def asking() -> None:
         match ask:
             case "add":
-                await add.add(hand.db, base.id, [note("n"), folder(docs)], WIDE)
+                await add.add(hand.db, base.id, [note_to_add("n"), folder_to_add(docs)], UNLIMITED)
             case "delete":
                 await delete.delete(hand.db, base.id, [items["docs"].id])
             case "reindex":
@@ -83,17 +83,17 @@ async def test_an_operation_that_fails_in_the_middle_was_never_asked(
 
 
 async def test_a_queue_that_takes_no_jobs_leaves_every_operation_undone(
-    hand: Hand, base: Base, docs: Path
+    hand: ManualWorker, base: Base, docs: Path
 ) -> None:
     """S0-26, S0-30, S0-36: the caller sees the queue's own error."""
-    items = await tree(hand, base, docs)
+    items = await index_folder(hand, base, docs)
     before = await state(hand)
     async with hand.db.connection() as tx:
         await tx.execute(NO_JOBS)
-    many = [note(f"n{n}") for n in range(50)]  # so many go by COPY
+    many = [note_to_add(f"n{n}") for n in range(50)]  # so many go by COPY
     for asking in (
-        add.add(hand.db, base.id, [note("n")], WIDE),
-        add.add(hand.db, base.id, many, WIDE),
+        add.add(hand.db, base.id, [note_to_add("n")], UNLIMITED),
+        add.add(hand.db, base.id, many, UNLIMITED),
         delete.delete(hand.db, base.id, [items["docs"].id]),
         hand.reindex(base, items["docs"].id),
         bases.delete(hand.db, base.id),
@@ -104,10 +104,10 @@ async def test_a_queue_that_takes_no_jobs_leaves_every_operation_undone(
 
 
 async def test_a_rebuild_that_fails_to_queue_its_work_resets_nothing(
-    hand: Hand, base: Base, docs: Path
+    hand: ManualWorker, base: Base, docs: Path
 ) -> None:
     """S0-41: at no moment is something active without a job."""
-    items = await tree(hand, base, docs)
+    items = await index_folder(hand, base, docs)
     await hand.reindex(base, items["docs"].id)
     before = await state(hand)
     for point in ("rebuild.reset", "schedule.before_enqueue"):
@@ -115,19 +115,19 @@ async def test_a_rebuild_that_fails_to_queue_its_work_resets_nothing(
         job = await hand.take("reindex_subtree")
         assert isinstance(await hand.run(job), retry.Postpone)
         assert await state(hand) == before, point
-        await hand.healthy()
-        await hand.due()
+        await hand.assert_healthy()
+        await hand.make_due()
     await hand.work()
     assert set((await hand.statuses()).values()) == {"completed"}
-    assert await hand.one("select min(wanted_version) from item where type = 'file'") == 2
+    assert await hand.value("select min(wanted_version) from item where type = 'file'") == 2
 
 
 @pytest.mark.parametrize("attempts", ["left", "none left"])
 async def test_a_listing_that_fails_to_queue_its_children_files_none_of_that_batch(
-    hand: Hand, base: Base, docs: Path, attempts: str
+    hand: ManualWorker, base: Base, docs: Path, attempts: str
 ) -> None:
     """S0-46: with attempts left it goes on from there; without, the container failed and nothing is stuck."""
-    await hand.add(base, folder(docs))
+    await hand.add(base, folder_to_add(docs))
     faults.arm("schedule.before_enqueue=fail")
     job = await hand.take("prepare_root")
     if attempts == "none left":
@@ -135,21 +135,21 @@ async def test_a_listing_that_fails_to_queue_its_children_files_none_of_that_bat
     await hand.run(job)
     expected = "preparing" if attempts == "left" else "failed"
     assert await hand.statuses() == {"docs": expected}
-    await hand.healthy()
+    await hand.assert_healthy()
     if attempts == "left":
-        await hand.due()
+        await hand.make_due()
     else:
         await retrying.retry(hand.db, job.id)
     await hand.work()
-    assert await hand.texts(base, "rye") == ["rye a", "rye b"]
-    await hand.healthy()
+    assert await hand.search_texts(base, "rye") == ["rye a", "rye b"]
+    await hand.assert_healthy()
 
 
 async def test_a_listing_that_fails_at_its_end_keeps_its_children_and_is_done_again(
-    hand: Hand, base: Base, docs: Path
+    hand: ManualWorker, base: Base, docs: Path
 ) -> None:
     """S0-44, S0-46: what the first attempt filed is passed over by the second."""
-    items = await tree(hand, base, docs)
+    items = await index_folder(hand, base, docs)
     (docs / "a.md").unlink()
     await hand.reindex(base, items["docs"].id)
     await hand.step()
@@ -157,44 +157,44 @@ async def test_a_listing_that_fails_at_its_end_keeps_its_children_and_is_done_ag
     job = await hand.take("prepare_root")
     assert isinstance(await hand.run(job), retry.Postpone)
     assert (await hand.statuses())["a.md"] == "completed"
-    await hand.healthy()
-    versions = await hand.fetch("select title, wanted_version from item where title = 'deep'")
-    await hand.due()
+    await hand.assert_healthy()
+    versions = await hand.rows("select title, wanted_version from item where title = 'deep'")
+    await hand.make_due()
     await hand.work()
-    assert await hand.fetch("select title, wanted_version from item where title = 'deep'") == versions
-    assert await hand.texts(base, "rye") == ["rye b"]
-    await hand.healthy()
+    assert await hand.rows("select title, wanted_version from item where title = 'deep'") == versions
+    assert await hand.search_texts(base, "rye") == ["rye b"]
+    await hand.assert_healthy()
 
 
 async def test_a_removal_that_fails_between_batches_goes_on_from_there(
-    hand: Hand, base: Base, docs: Path
+    hand: ManualWorker, base: Base, docs: Path
 ) -> None:
     """S0-33, S1-19: and its receipt counts everything once."""
-    items = await tree(hand, base, docs)
+    items = await index_folder(hand, base, docs)
     accepted = await delete.delete(hand.db, base.id, [items["docs"].id])
     for point in ("remove.batch", "remove.names_found", "remove.bytes_gone"):
         faults.arm(f"{point}=fail")
         assert isinstance(await hand.step(), retry.Postpone)
-        await hand.due()
-        assert await hand.texts(base, "rye") == []
+        await hand.make_due()
+        assert await hand.search_texts(base, "rye") == []
     await hand.work()
-    receipt = await hand.one("select result from job_history where id = %s", accepted.job_id)
+    receipt = await hand.value("select result from job_history where id = %s", accepted.job_id)
     assert receipt == {"items": 4, "chunks": 2, "contents": 2, "blobs": 0}
-    assert await hand.left() == {}
+    assert await hand.remaining_rows() == {}
 
 
 async def test_cancelling_a_listing_leaves_a_container_that_its_children_say(
-    hand: Hand, base: Base, docs: Path
+    hand: ManualWorker, base: Base, docs: Path
 ) -> None:
     """S0-10, S4-49: failed as cancelled, once what it filed is done."""
-    await hand.add(base, folder(docs))
+    await hand.add(base, folder_to_add(docs))
     job = await hand.take("prepare_root")
     faults.arm("expand.filed=fail")
     await hand.run(job)
     await cancel.cancel(hand.db, job.id)
     assert (await hand.statuses())["docs"] == "processing"
-    await hand.healthy()
+    await hand.assert_healthy()
     await hand.work()
-    row = await hand.fetch("select status, error_code from item where title = 'docs'")
+    row = await hand.rows("select status, error_code from item where title = 'docs'")
     assert row == [("failed", "cancelled")]
-    await hand.healthy()
+    await hand.assert_healthy()

@@ -15,11 +15,11 @@ import pytest
 from gristmill import app, faults
 from gristmill.catalog import Base
 from gristmill.operations import add
-from gristmill.operations.uploads import keep
+from gristmill.operations.uploads import store_upload
 from tests.acceptance.test_api import make_base, search
-from tests.acceptance.test_tree import healthy, job_done
-from tests.operations.hand import WIDE, Hand, file, note, pieces, upload
-from tests.waiting import until
+from tests.acceptance.test_tree import assert_healthy, wait_for_job
+from tests.operations.hand import UNLIMITED, ManualWorker, file_to_add, note_to_add, byte_stream, upload_to_add
+from tests.waiting import wait_until
 
 FILES = 10_000
 
@@ -74,7 +74,7 @@ async def test_a_large_folder_is_streamed_in_and_deleted_while_it_runs(
         async def first_are_found() -> bool:
             return len(await search(http, base, "rye", mode="text")) == 10
 
-        await until(first_are_found)
+        await wait_until(first_are_found)
         listed = await count(mill, "select count(*) from item where type = 'file'")
         assert 0 < listed < FILES, "all was listed before the first was searchable"
         began = time.perf_counter()
@@ -83,7 +83,7 @@ async def test_a_large_folder_is_streamed_in_and_deleted_while_it_runs(
         memory.look()
         return await count(mill, "select expanded_version from item where type = 'directory'") == 1
 
-    await until(all_listed, limit=60)
+    await wait_until(all_listed, limit=60)
     expanded = time.perf_counter() - began
     indexed = await count(mill, "select count(*) from item where status = 'completed'")
     assert indexed < FILES, "it was indexed too soon to be deleted while it runs"
@@ -102,11 +102,11 @@ async def test_a_large_folder_is_streamed_in_and_deleted_while_it_runs(
     async def nothing_waits() -> bool:
         return not await count(mill, "select count(*) from job where kind <> 'delete_subtree'")
 
-    await until(stopped, every=0.005)
+    await wait_until(stopped, every=0.005)
     stop = time.perf_counter() - began
-    await until(nothing_waits, every=0.005)
+    await wait_until(nothing_waits, every=0.005)
     drained = time.perf_counter() - began
-    receipt = (await job_done(http, gone.json()["jobId"]))["result"]
+    receipt = (await wait_for_job(http, gone.json()["jobId"]))["result"]
     cleaned = time.perf_counter() - began
     for table in ("item", "item_version", "chunk", "content", "blob", "stray", "job"):
         assert await count(mill, f"select count(*) from {table}".encode()) == 0, table
@@ -118,7 +118,7 @@ async def test_a_large_folder_is_streamed_in_and_deleted_while_it_runs(
     )
     assert memory.most < 60
     assert stop < 5  # 0.5 s on an idle machine
-    await healthy(http)
+    await assert_healthy(http)
 
 
 async def test_work_that_fills_every_slot_stops_when_its_folder_is_deleted(
@@ -135,10 +135,10 @@ async def test_work_that_fills_every_slot_stops_when_its_folder_is_deleted(
         async def full() -> bool:
             return held.count >= mill.settings.worker_slots - 1
 
-        await until(full)
+        await wait_until(full)
         began = time.perf_counter()
         gone = (await http.delete(f"/api/knowledge-items/{root}")).json()
-        await job_done(http, gone["jobId"])
+        await wait_for_job(http, gone["jobId"])
         took = time.perf_counter() - began
         assert await count(mill, "select count(*) from job") == 0
     print(f"\nstopped and gone after {took:.2f} s")
@@ -147,18 +147,18 @@ async def test_work_that_fills_every_slot_stops_when_its_folder_is_deleted(
 
 @pytest.mark.parametrize("how", ["by path", "after upload"])
 async def test_a_hundred_files_in_one_call_are_accepted_at_once(
-    hand: Hand, base: Base, many: Path, how: str
+    hand: ManualWorker, base: Base, many: Path, how: str
 ) -> None:
     """Issue 4, S4-08: under 300 ms on an idle machine; the bound here is wider, for a busy one."""
     took: list[float] = []
     for number in range(5):
         paths = [many / f"{place:05}.md" for place in range(100 * number, 100 * number + 100)]
         if how == "by path":
-            entries = [file(hand, path) for path in paths]
+            entries = [file_to_add(hand, path) for path in paths]
         else:
             entries = [await uploaded(hand, path) for path in paths]
         began = time.perf_counter()
-        added = await add.add(hand.db, base.id, entries, WIDE)
+        added = await add.add(hand.db, base.id, entries, UNLIMITED)
         took.append(time.perf_counter() - began)
         assert len(added.created) == 100
     median = statistics.median(took)
@@ -166,22 +166,22 @@ async def test_a_hundred_files_in_one_call_are_accepted_at_once(
     assert median < 1
 
 
-async def uploaded(hand: Hand, path: Path) -> add.Entry:
-    blob = await keep(hand.db, hand.originals.blobs, lambda: pieces(path.name.encode()))
-    return upload(path.name, blob.hash, blob.size)
+async def uploaded(hand: ManualWorker, path: Path) -> add.ItemToAdd:
+    blob = await store_upload(hand.db, hand.originals.blobs, lambda: byte_stream(path.name.encode()))
+    return upload_to_add(path.name, blob.hash, blob.size)
 
 
 @pytest.mark.parametrize("titles", ["all different", "all the same"])
-async def test_ten_thousand_notes_are_added_in_one_call(hand: Hand, base: Base, titles: str) -> None:
+async def test_ten_thousand_notes_are_added_in_one_call(hand: ManualWorker, base: Base, titles: str) -> None:
     """Issue 4; equal titles are numbered, each once."""
     same = titles == "all the same"
-    entries = [note("n" if same else f"n{n}", f"rye {n}") for n in range(FILES)]
+    entries = [note_to_add("n" if same else f"n{n}", f"rye {n}") for n in range(FILES)]
     began = time.perf_counter()
-    added = await add.add(hand.db, base.id, entries, WIDE)
+    added = await add.add(hand.db, base.id, entries, UNLIMITED)
     took = time.perf_counter() - began
     print(f"\n{FILES:,} notes, {titles}: {took:.2f} s")
     assert len({item.title for item in added.created}) == FILES
-    assert await hand.one("select count(*) from job") == FILES
-    one = await add.add(hand.db, base.id, [note("n", "rye")], WIDE)
+    assert await hand.value("select count(*) from job") == FILES
+    one = await add.add(hand.db, base.id, [note_to_add("n", "rye")], UNLIMITED)
     assert one.created[0].title == (f"n ({FILES + 1})" if same else "n")
     assert took < 20

@@ -9,8 +9,8 @@ import pytest
 from gristmill.catalog import Base, NewItem
 from gristmill.doors.api.item import ItemOut
 from gristmill.operations import delete
-from gristmill.operations.add import Entry
-from tests.operations.hand import Hand, by_title, folder
+from gristmill.operations.add import ItemToAdd
+from tests.operations.hand import ManualWorker, items_by_title, folder_to_add
 from tests.sources.site import Site, serve
 from tests.sources.test_sitemap import index, urlset
 
@@ -21,47 +21,47 @@ def site() -> Generator[Site]:
         yield served
 
 
-async def shown(hand: Hand, base: Base, title: str) -> tuple[str, list[str], dict[str, int]]:
-    item = ItemOut.of((await by_title(hand, base))[title])
+async def shown(hand: ManualWorker, base: Base, title: str) -> tuple[str, list[str], dict[str, int]]:
+    item = ItemOut.of((await items_by_title(hand, base))[title])
     return item.status, item.warnings, item.left_out
 
 
-async def test_a_sitemap_tells_how_much_it_left_out_and_why(hand: Hand, base: Base, site: Site) -> None:
+async def test_a_sitemap_tells_how_much_it_left_out_and_why(hand: ManualWorker, base: Base, site: Site) -> None:
     """C8, C9: kept while its pages end one after the other, and beside the failure of one."""
-    site.put("/robots.txt", "User-agent: *\nDisallow: /private\n")
-    url = site.put("/sitemap.xml", index(f"{site.url}/one.xml", f"{site.url}/gone.xml"))
+    site.add_page("/robots.txt", "User-agent: *\nDisallow: /private\n")
+    url = site.add_page("/sitemap.xml", index(f"{site.url}/one.xml", f"{site.url}/gone.xml"))
     pages = [f"{site.url}/{name}" for name in ("good", "good", "bad", "private/a", "private/b")]
-    site.put("/one.xml", urlset(*pages, f"{site.elsewhere}/c"))
-    site.put("/good", "Rye.", Content_Type="text/plain")
+    site.add_page("/one.xml", urlset(*pages, f"{site.elsewhere}/c"))
+    site.add_page("/good", "Rye.", Content_Type="text/plain")
     new = NewItem("sitemap", "site", url, source={"url": url})
-    (root,) = await hand.add(base, Entry(new, None))
+    (root,) = await hand.add(base, ItemToAdd(new, None))
     assert await shown(hand, base, "site") == ("preparing", [], {})
     left_out = {"disallowed": 2, "other_site": 1, "unreadable_sitemap": 1}
     await hand.step()
     assert await shown(hand, base, "site") == ("processing", ["left_out"], left_out)
     await hand.work()
     assert await shown(hand, base, "site") == ("completed", ["some_failed", "left_out"], left_out)
-    await delete.delete(hand.db, base.id, [(await by_title(hand, base))[f"{site.url}/bad"].id])
+    await delete.delete(hand.db, base.id, [(await items_by_title(hand, base))[f"{site.url}/bad"].id])
     await hand.work()
     assert await shown(hand, base, "site") == ("completed", ["left_out"], left_out)
-    site.put("/sitemap.xml", urlset(f"{site.url}/good"))
+    site.add_page("/sitemap.xml", urlset(f"{site.url}/good"))
     await hand.reindex(base, root.id)
     await hand.step()
     assert (await shown(hand, base, "site"))[1:] == (["left_out"], left_out)
     await hand.work()
     assert await shown(hand, base, "site") == ("completed", [], {})
-    await hand.healthy()
+    await hand.assert_healthy()
 
 
 async def test_a_folder_tells_of_links_and_special_files_that_it_left_out(
-    hand: Hand, base: Base, docs: Path
+    hand: ManualWorker, base: Base, docs: Path
 ) -> None:
     """S4-57: a loop of links costs nothing and is not silent; what a rule leaves out is."""
     (docs / "loop").symlink_to(docs)
     (docs / "deep/up").symlink_to("..")
     (docs / ".hidden").symlink_to(docs)
     os.mkfifo(docs / "pipe")
-    await hand.add(base, folder(docs))
+    await hand.add(base, folder_to_add(docs))
     await hand.work()
     assert await shown(hand, base, "docs") == (
         "completed",
@@ -70,6 +70,6 @@ async def test_a_folder_tells_of_links_and_special_files_that_it_left_out(
     )
     assert await shown(hand, base, "deep") == ("completed", ["left_out"], {"linked_folder": 1})
     (docs / "deep/up").unlink()
-    await hand.reindex(base, (await by_title(hand, base))["docs"].id)
+    await hand.reindex(base, (await items_by_title(hand, base))["docs"].id)
     await hand.work()
     assert await shown(hand, base, "deep") == ("completed", [], {})

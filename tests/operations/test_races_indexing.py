@@ -14,101 +14,101 @@ from gristmill.errors import Conflict, RequestError, Transient
 from gristmill.jobs import JobId
 from gristmill.operations import add, bases, cancel, delete
 from gristmill.operations import retry as retrying
-from gristmill.operations.uploads import empty_store, keep
+from gristmill.operations.uploads import remove_abandoned, store_upload
 from gristmill.sources.blobs import Blob
-from tests.clock import Clock
-from tests.operations.hand import WIDE, Hand, by_title, file, folder, note, pieces, upload
-from tests.operations.meeting import held, waiting
+from tests.clock import DatabaseClock
+from tests.operations.hand import UNLIMITED, ManualWorker, items_by_title, file_to_add, folder_to_add, note_to_add, byte_stream, upload_to_add
+from tests.operations.meeting import paused_at, start_blocked
 
 pytestmark = pytest.mark.usefixtures("rest")
 
 
-async def test_a_cancel_that_comes_at_the_switch_of_versions_is_too_late(hand: Hand, base: Base) -> None:
-    await hand.add(base, note("n", "rye"))
+async def test_a_cancel_that_comes_at_the_switch_of_versions_is_too_late(hand: ManualWorker, base: Base) -> None:
+    await hand.add(base, note_to_add("n", "rye"))
     job = await hand.take("index_document")
-    async with held("publish.before_commit", hand.run(job)):
-        asked = await waiting(hand, cancel.cancel(hand.db, job.id))
+    async with paused_at("publish.before_commit", hand.run(job)):
+        asked = await start_blocked(hand, cancel.cancel(hand.db, job.id))
     with pytest.raises(Conflict) as caught:
         await asked
     assert caught.value.code == "job_not_active"
     assert await hand.statuses() == {"n": "completed"}
 
 
-async def test_what_was_cancelled_before_the_switch_never_answers(hand: Hand, base: Base) -> None:
+async def test_what_was_cancelled_before_the_switch_never_answers(hand: ManualWorker, base: Base) -> None:
     """S4-27, S4-49: though its worker was not reached."""
-    await hand.add(base, note("n", "rye"))
+    await hand.add(base, note_to_add("n", "rye"))
     job = await hand.take("index_document")
-    async with held("index.embedded", hand.run(job)):
+    async with paused_at("index.embedded", hand.run(job)):
         await cancel.cancel(hand.db, job.id)
-    assert await hand.fetch("select status, error_code from item") == [("failed", "cancelled")]
-    assert await hand.texts(base, "rye") == []
+    assert await hand.rows("select status, error_code from item") == [("failed", "cancelled")]
+    assert await hand.search_texts(base, "rye") == []
 
 
 async def test_a_retry_that_comes_while_a_newer_version_is_published_is_outdated(
-    hand: Hand, base: Base, tmp_path: Path
+    hand: ManualWorker, base: Base, tmp_path: Path
 ) -> None:
     """S3-05: the dead job stays dead."""
     path = tmp_path / "a.md"
     path.write_bytes(b"\0")
-    (item,) = await hand.add(base, file(hand, path))
+    (item,) = await hand.add(base, file_to_add(hand, path))
     await hand.step()
-    ((dead,),) = await hand.fetch("select id from job where state = 'dead'")
+    ((dead,),) = await hand.rows("select id from job where state = 'dead'")
     path.write_text("rye")
     await hand.reindex(base, item.id)
     await hand.step()
-    async with held("publish.before_commit", hand.run(await hand.take("index_document"))):
-        asked = await waiting(hand, retrying.retry(hand.db, JobId(dead)))
+    async with paused_at("publish.before_commit", hand.run(await hand.take("index_document"))):
+        asked = await start_blocked(hand, retrying.retry(hand.db, JobId(dead)))
     with pytest.raises(Conflict) as caught:
         await asked
     assert caught.value.code == "job_outdated"
-    assert await hand.fetch("select id from job") == [(dead,)]
-    assert await hand.texts(base, "rye") == ["rye"]
+    assert await hand.rows("select id from job") == [(dead,)]
+    assert await hand.search_texts(base, "rye") == ["rye"]
 
 
 async def test_a_retry_in_a_base_that_is_being_deleted_queues_nothing(
-    hand: Hand, base: Base, tmp_path: Path
+    hand: ManualWorker, base: Base, tmp_path: Path
 ) -> None:
     path = tmp_path / "a.md"
     path.write_bytes(b"\0")
-    await hand.add(base, file(hand, path))
+    await hand.add(base, file_to_add(hand, path))
     await hand.step()
-    ((dead,),) = await hand.fetch("select id from job where state = 'dead'")
-    async with held("delete_base.marked", bases.delete(hand.db, base.id)):
-        asked = await waiting(hand, retrying.retry(hand.db, JobId(dead)))
+    ((dead,),) = await hand.rows("select id from job where state = 'dead'")
+    async with paused_at("delete_base.marked", bases.delete(hand.db, base.id)):
+        asked = await start_blocked(hand, retrying.retry(hand.db, JobId(dead)))
     with pytest.raises(RequestError):
         await asked
     await hand.work()
-    assert await hand.left() == {}
+    assert await hand.remaining_rows() == {}
 
 
 @pytest.mark.parametrize("point", ["index.opened", "index.embedded"])
 async def test_a_note_replaced_while_it_is_indexed_answers_only_with_its_new_text(
-    hand: Hand, base: Base, point: str
+    hand: ManualWorker, base: Base, point: str
 ) -> None:
     """S3-05: the old job writes nothing more, and what it wrote goes."""
-    await hand.add(base, note("n", "rye old"))
+    await hand.add(base, note_to_add("n", "rye old"))
     job = await hand.take("index_document")
-    async with held(point, hand.run(job)):
-        (replaced,) = await hand.add(base, note("n", "rye new"), on_conflict="replace")
+    async with paused_at(point, hand.run(job)):
+        (replaced,) = await hand.add(base, note_to_add("n", "rye new"), on_conflict="replace")
         assert replaced.wanted_version == 2
-    assert await hand.texts(base, "rye") == []
-    await hand.healthy()
+    assert await hand.search_texts(base, "rye") == []
+    await hand.assert_healthy()
     await hand.work()
-    assert await hand.texts(base, "rye") == ["rye new"]
-    assert await hand.fetch("select version, text from chunk") == [(2, "rye new")]
-    assert await hand.fetch("select text from content_part") == [("rye new",)]
+    assert await hand.search_texts(base, "rye") == ["rye new"]
+    assert await hand.rows("select version, text from chunk") == [(2, "rye new")]
+    assert await hand.rows("select text from content_part") == [("rye new",)]
 
 
 async def test_a_folder_replaced_while_it_is_listed_is_listed_by_the_newer_job(
-    hand: Hand, base: Base, docs: Path
+    hand: ManualWorker, base: Base, docs: Path
 ) -> None:
-    await hand.add(base, folder(docs))
+    await hand.add(base, folder_to_add(docs))
     job = await hand.take("prepare_root")
-    async with held("expand.listed", hand.run(job)):
-        await hand.add(base, folder(docs), on_conflict="replace")
-    assert set(await by_title(hand, base)) == {"docs"}
+    async with paused_at("expand.listed", hand.run(job)):
+        await hand.add(base, folder_to_add(docs), on_conflict="replace")
+    assert set(await items_by_title(hand, base)) == {"docs"}
     await hand.work()
-    assert await hand.texts(base, "rye") == ["rye a", "rye b"]
+    assert await hand.search_texts(base, "rye") == ["rye a", "rye b"]
 
 
 # ── uploads of equal bytes ───────────────────────────────────────────────────────────────────────────────
@@ -116,37 +116,37 @@ async def test_a_folder_replaced_while_it_is_listed_is_listed_by_the_newer_job(
 RYE = b"rye by the sack"
 
 
-def store(hand: Hand) -> Coroutine[Any, Any, Blob]:
-    return keep(hand.db, hand.originals.blobs, lambda: pieces(RYE))
+def store(hand: ManualWorker) -> Coroutine[Any, Any, Blob]:
+    return store_upload(hand.db, hand.originals.blobs, lambda: byte_stream(RYE))
 
 
-async def stored(hand: Hand, base: Base, name: str) -> ItemId:
+async def stored(hand: ManualWorker, base: Base, name: str) -> ItemId:
     blob = await store(hand)
-    (item,) = await hand.add(base, upload(name, blob.hash, blob.size))
+    (item,) = await hand.add(base, upload_to_add(name, blob.hash, blob.size))
     return item.id
 
 
-async def in_store(hand: Hand) -> list[str]:
+async def in_store(hand: ManualWorker) -> list[str]:
     return sorted([blob.name async for blob in hand.originals.blobs.list()])
 
 
-async def names(hand: Hand) -> list[str]:
-    return sorted([row[0] for row in await hand.fetch("select name from blob")])
+async def names(hand: ManualWorker) -> list[str]:
+    return sorted([row[0] for row in await hand.rows("select name from blob")])
 
 
-async def answers(hand: Hand, base: Base) -> None:
+async def answers(hand: ManualWorker, base: Base) -> None:
     """The bytes are there once and can be read, the item is indexed from them, and nothing else is in the store."""
     await hand.work()
-    assert await hand.fetch("select status, error_code from item") == [("completed", None)]
-    assert await hand.texts(base, "rye") == ["rye by the sack"]
+    assert await hand.rows("select status, error_code from item") == [("completed", None)]
+    assert await hand.search_texts(base, "rye") == ["rye by the sack"]
     (name,) = await names(hand)
     assert await in_store(hand) == [name]
     assert await hand.originals.blobs.get(name, 100) == RYE
-    assert await hand.one("select count(*) from stray") == 0
+    assert await hand.value("select count(*) from stray") == 0
 
 
 async def test_bytes_taken_into_use_while_their_last_item_is_removed_stay(
-    hand: Hand, second: Hand, base: Base
+    hand: ManualWorker, second: ManualWorker, base: Base
 ) -> None:
     """Promise 3, the other way round: the removal waits for who is about to use them, and sees it."""
     other = await hand.base("other")
@@ -154,25 +154,25 @@ async def test_bytes_taken_into_use_while_their_last_item_is_removed_stay(
     await hand.work()
     await delete.delete(hand.db, base.id, [old])
     blob = await store(hand)
-    adding = add.add(hand.db, other.id, [upload("new.md", blob.hash, blob.size)], WIDE)
-    async with held("add.rows_inserted", adding):
-        removal = await waiting(hand, second.work())
+    adding = add.add(hand.db, other.id, [upload_to_add("new.md", blob.hash, blob.size)], UNLIMITED)
+    async with paused_at("add.rows_inserted", adding):
+        removal = await start_blocked(hand, second.work())
     await removal
-    assert await hand.one("select result ->> 'blobs' from job_history where kind = 'delete_subtree'") == "0"
+    assert await hand.value("select result ->> 'blobs' from job_history where kind = 'delete_subtree'") == "0"
     await answers(hand, other)
 
 
 @pytest.mark.parametrize("point", ["remove.names_found", "remove.bytes_gone"])
 async def test_bytes_uploaded_while_equal_ones_leave_the_store_stay(
-    hand: Hand, second: Hand, base: Base, point: str
+    hand: ManualWorker, second: ManualWorker, base: Base, point: str
 ) -> None:
     """Promise 3, the other way round: they have another name. Nobody waits, and no transaction is open meanwhile."""
     old = await stored(hand, base, "old.md")
     await hand.work()
     await delete.delete(hand.db, base.id, [old])
-    async with held(point, second.work()):
+    async with paused_at(point, second.work()):
         assert (
-            await hand.one(
+            await hand.value(
                 "select count(*) from pg_stat_activity"
                 " where datname = current_database() and state = 'idle in transaction'"
             )
@@ -180,7 +180,7 @@ async def test_bytes_uploaded_while_equal_ones_leave_the_store_stay(
         )
         await stored(hand, base, "new.md")
         await hand.work()
-        assert await hand.texts(base, "rye") == ["rye by the sack"]
+        assert await hand.search_texts(base, "rye") == ["rye by the sack"]
     await answers(hand, base)
 
 
@@ -189,16 +189,16 @@ async def test_bytes_uploaded_while_equal_ones_leave_the_store_stay(
     [("remove.names_found", "remove.bytes_gone"), ("remove.bytes_gone", "remove.names_found")],
 )
 async def test_a_removal_that_comes_late_never_takes_bytes_that_were_stored_anew(
-    hand: Hand, second: Hand, base: Base, point: str, other: str
+    hand: ManualWorker, second: ManualWorker, base: Base, point: str, other: str
 ) -> None:
     """Whatever it saw before: two removals, an upload, another removal of the same bytes, another upload."""
     old = await stored(hand, base, "old.md")
-    (beside,) = await hand.add(base, note("beside"))
+    (beside,) = await hand.add(base, note_to_add("beside"))
     await hand.work()
     for item_id in (old, beside.id):
         await delete.delete(hand.db, base.id, [item_id])
     first, late = await hand.claim(2)
-    async with held(point, hand.run(first)), held(other, second.run(late)):
+    async with paused_at(point, hand.run(first)), paused_at(other, second.run(late)):
         again = await stored(hand, base, "again.md")
         await delete.delete(hand.db, base.id, [again])
         await hand.work()
@@ -208,78 +208,78 @@ async def test_a_removal_that_comes_late_never_takes_bytes_that_were_stored_anew
 
 
 async def test_a_removal_that_ends_leaves_nothing_even_if_another_removes_the_same(
-    hand: Hand, second: Hand, base: Base
+    hand: ManualWorker, second: ManualWorker, base: Base
 ) -> None:
     """Promise 3: done means gone, not in somebody else's hands."""
     old = await stored(hand, base, "old.md")
-    (beside,) = await hand.add(base, note("beside"))
+    (beside,) = await hand.add(base, note_to_add("beside"))
     await hand.work()
     for item_id in (old, beside.id):
         await delete.delete(hand.db, base.id, [item_id])
     first, late = await hand.claim(2)
-    async with held("remove.names_found", hand.run(first)):
+    async with paused_at("remove.names_found", hand.run(first)):
         await second.run(late)
         assert await in_store(hand) == []
-        assert await hand.one("select count(*) from stray") == 0
+        assert await hand.value("select count(*) from stray") == 0
 
 
-async def test_an_upload_that_was_given_up_is_stored_again(hand: Hand, clock: Clock, base: Base) -> None:
+async def test_an_upload_that_was_given_up_is_stored_again(hand: ManualWorker, clock: DatabaseClock, base: Base) -> None:
     """A process that was frozen for days between storing bytes and keeping them: they were removed meanwhile."""
     for point in ("uploads.announced", "uploads.stored"):
-        async with held(point, stored(hand, base, "new.md")):
+        async with paused_at(point, stored(hand, base, "new.md")):
             await clock.advance(timedelta(days=2))
-            await empty_store(hand.db, hand.originals.blobs)
+            await remove_abandoned(hand.db, hand.originals.blobs)
             assert await in_store(hand) == []
-            assert await hand.one("select count(*) from stray") == 0
+            assert await hand.value("select count(*) from stray") == 0
         await answers(hand, base)
-        await delete.delete(hand.db, base.id, [item.id for item in (await by_title(hand, base)).values()])
+        await delete.delete(hand.db, base.id, [item.id for item in (await items_by_title(hand, base)).values()])
         await hand.work()
 
 
 async def test_an_upload_that_is_being_given_up_at_this_moment_is_stored_again(
-    hand: Hand, clock: Clock, base: Base
+    hand: ManualWorker, clock: DatabaseClock, base: Base
 ) -> None:
     """The bytes are gone and the name is not forgotten yet: it can't be kept any more."""
     async with AsyncExitStack() as frozen:
-        await frozen.enter_async_context(held("uploads.stored", stored(hand, base, "new.md")))
+        await frozen.enter_async_context(paused_at("uploads.stored", stored(hand, base, "new.md")))
         await clock.advance(timedelta(days=2))
-        async with held("remove.bytes_gone", empty_store(hand.db, hand.originals.blobs)):
+        async with paused_at("remove.bytes_gone", remove_abandoned(hand.db, hand.originals.blobs)):
             await frozen.aclose()
     await answers(hand, base)
 
 
-async def test_equal_bytes_that_are_kept_already_are_removed_again(hand: Hand, base: Base) -> None:
+async def test_equal_bytes_that_are_kept_already_are_removed_again(hand: ManualWorker, base: Base) -> None:
     """C6: and a kill before that leaves a name that the next removal takes."""
     await stored(hand, base, "a.md")
     before = await in_store(hand)
-    async with held("remove.bytes_gone", store(hand)):
+    async with paused_at("remove.bytes_gone", store(hand)):
         assert await in_store(hand) == before
-        assert await hand.one("select count(*) from stray where doomed") == 1
-        await empty_store(hand.db, hand.originals.blobs)
-        assert await hand.one("select count(*) from stray") == 0
+        assert await hand.value("select count(*) from stray where doomed") == 1
+        await remove_abandoned(hand.db, hand.originals.blobs)
+        assert await hand.value("select count(*) from stray") == 0
     assert await in_store(hand) == before == await names(hand)
 
 
 async def test_bytes_that_leave_between_upload_and_addition_are_asked_for_again(
-    hand: Hand, second: Hand, base: Base
+    hand: ManualWorker, second: ManualWorker, base: Base
 ) -> None:
     """Nothing is filed that could not be read."""
     old = await stored(hand, base, "old.md")
     await hand.work()
     await delete.delete(hand.db, base.id, [old])
     blob = await store(hand)
-    async with held("remove.names_found", second.work()):
+    async with paused_at("remove.names_found", second.work()):
         with pytest.raises(Transient) as caught:
-            await add.add(hand.db, base.id, [upload("new.md", blob.hash, blob.size)], WIDE)
+            await add.add(hand.db, base.id, [upload_to_add("new.md", blob.hash, blob.size)], UNLIMITED)
         assert caught.value.code == "upload_lost"
-    assert await hand.left() == {}
+    assert await hand.remaining_rows() == {}
     await stored(hand, base, "new.md")
     await answers(hand, base)
 
 
-async def test_two_uploads_of_equal_bytes_at_once_are_one_blob(hand: Hand, base: Base) -> None:
+async def test_two_uploads_of_equal_bytes_at_once_are_one_blob(hand: ManualWorker, base: Base) -> None:
     """C6."""
     await asyncio.gather(*(stored(hand, base, f"{n}.md") for n in range(4)))
     await hand.work()
-    assert await hand.one("select count(*) from blob") == 1
-    assert await hand.texts(base, "rye") == ["rye by the sack"] * 4
+    assert await hand.value("select count(*) from blob") == 1
+    assert await hand.search_texts(base, "rye") == ["rye by the sack"] * 4

@@ -14,29 +14,29 @@ from gristmill.errors import SetupError
 from gristmill.jobs import schedule
 from gristmill.operations import bases, cancel, delete, reconcile, uploads
 from gristmill.operations.reconcile import DAMAGE, Reconciler
-from gristmill.organisation import LOCAL
-from tests.clock import Clock
+from gristmill.organisation import LOCAL_ORG
+from tests.clock import DatabaseClock
 from tests.embedding.hashed import HashedEmbedder
-from tests.operations.hand import Hand, by_title, folder, note, pieces, tree
-from tests.operations.meeting import waiting
+from tests.operations.hand import ManualWorker, items_by_title, folder_to_add, note_to_add, byte_stream, index_folder
+from tests.operations.meeting import start_blocked
 
 
-async def told(hand: Hand) -> list[events.Recorded]:
+async def told(hand: ManualWorker) -> list[events.RecordedEvent]:
     """The events in which the reconciler tells what it did."""
-    await events.put_in_order(hand.db)
+    await events.sequence_all(hand.db)
     async with hand.db.connection() as tx:
-        return await events.read(tx, LOCAL, after=0, limit=10_000, types=["Reconciled"])
+        return await events.read(tx, LOCAL_ORG, after=0, limit=10_000, types=["Reconciled"])
 
 
 async def test_a_system_at_work_and_at_rest_gives_it_nothing_to_do(
-    hand: Hand, base: Base, docs: Path
+    hand: ManualWorker, base: Base, docs: Path
 ) -> None:
     """S3-06 and S3-12 as decided in C16: a net that nothing falls into."""
-    await hand.add(base, note("rye"), folder(docs))
+    await hand.add(base, note_to_add("rye"), folder_to_add(docs))
     while jobs_ := await hand.claim():
         assert await hand.reconcile() == {}
         await hand.run(jobs_[0])
-    items = await by_title(hand, base)
+    items = await items_by_title(hand, base)
     await delete.delete(hand.db, base.id, [items["deep"].id])
     await hand.reindex(base, items["rye"].id)
     assert await hand.reconcile() == {}
@@ -49,35 +49,35 @@ async def test_a_system_at_work_and_at_rest_gives_it_nothing_to_do(
 
 
 async def test_jobs_that_were_deleted_by_hand_are_there_again_after_one_pass(
-    hand: Hand, base: Base, docs: Path
+    hand: ManualWorker, base: Base, docs: Path
 ) -> None:
     """Leaves, a folder that is not listed, one that is half listed, a deletion, a base's deletion."""
-    items = await tree(hand, base, docs)
+    items = await index_folder(hand, base, docs)
     gone = await bases.create(hand.db, "gone", HashedEmbedder(), {})
     await bases.delete(hand.db, gone.id)
     await delete.delete(hand.db, base.id, [items["deep"].id])
-    await hand.add(base, note("rye"), folder(docs.parent))
-    await hand.fetch("delete from job returning id")
+    await hand.add(base, note_to_add("rye"), folder_to_add(docs.parent))
+    await hand.rows("delete from job returning id")
     assert await hand.reconcile() == {"items": 2, "deletions": 2}
     assert await hand.reconcile() == {}, "what is repaired is well"
     await hand.work()
-    await hand.healthy()
+    await hand.assert_healthy()
     assert set((await hand.statuses()).values()) == {"completed"}
     (event,) = [event for event in await told(hand) if event.data["items"]]
     assert (event.base_id, event.data["items"], event.data["deletions"]) == (base.id, 2, 1)
-    assert await hand.fetch("select id from base where status = 'deleting'") == []
+    assert await hand.rows("select id from base where status = 'deleting'") == []
 
 
 async def test_a_folder_that_lost_its_job_in_the_middle_is_listed_to_its_end(
-    hand: Hand, base: Base, docs: Path
+    hand: ManualWorker, base: Base, docs: Path
 ) -> None:
     """Its first children are active: they don't hide that nobody lists the rest."""
-    await hand.add(base, folder(docs))
+    await hand.add(base, folder_to_add(docs))
     listing = await hand.take("prepare_root")
     with faults.watch("expand.filed", hold=True) as filed:
         running = asyncio.create_task(hand.run(listing))
         await filed.passed.wait()
-        await hand.fetch("delete from job where id = %s returning id", listing.id)
+        await hand.rows("delete from job where id = %s returning id", listing.id)
         filed.hold.set()
         await running
     assert (await hand.statuses())["docs"] == "processing"
@@ -87,37 +87,37 @@ async def test_a_folder_that_lost_its_job_in_the_middle_is_listed_to_its_end(
 
 
 async def test_a_container_that_is_not_as_its_children_are_is_derived(
-    hand: Hand, base: Base, docs: Path
+    hand: ManualWorker, base: Base, docs: Path
 ) -> None:
-    await tree(hand, base, docs)
-    await hand.fetch("update item set status = 'processing' where title = 'deep' returning id")
+    await index_folder(hand, base, docs)
+    await hand.rows("update item set status = 'processing' where title = 'deep' returning id")
     assert await hand.reconcile() == {"containers": 2}, "the one above it was not as it is either"
-    await hand.fetch("update item set status = 'failed' where title = 'docs' returning id")
+    await hand.rows("update item set status = 'failed' where title = 'docs' returning id")
     assert await hand.reconcile() == {"containers": 1}
     assert set((await hand.statuses()).values()) == {"completed"}
 
 
-async def test_a_base_that_was_not_announced_is(hand: Hand, base: Base) -> None:
-    await hand.add(base, note("rye"))
+async def test_a_base_that_was_not_announced_is(hand: ManualWorker, base: Base) -> None:
+    await hand.add(base, note_to_add("rye"))
     await hand.work()
-    await hand.fetch("update base set ingested = false returning id")
+    await hand.rows("update base set ingested = false returning id")
     assert await hand.reconcile() == {"announced": 1}
-    await events.put_in_order(hand.db)
+    await events.sequence_all(hand.db)
     async with hand.db.connection() as tx:
-        ready = await events.read(tx, LOCAL, after=0, limit=100, types=["KnowledgeSpaceAllDocumentsIngested"])
+        ready = await events.read(tx, LOCAL_ORG, after=0, limit=100, types=["KnowledgeSpaceAllDocumentsIngested"])
     assert len(ready) == 2
 
 
-async def test_chunks_of_a_version_that_never_came_are_removed(hand: Hand, base: Base) -> None:
+async def test_chunks_of_a_version_that_never_came_are_removed(hand: ManualWorker, base: Base) -> None:
     """What answers stays, and so does what is being written."""
-    await hand.add(base, note("rye"), note("oats"))
+    await hand.add(base, note_to_add("rye"), note_to_add("oats"))
     await hand.work()
-    await hand.fetch(
+    await hand.rows(
         'insert into chunk (base_id, item_id, version, index, text, start, "end", embedding)'
         " select c.base_id, i, 7, 0, 'rye', 0, 1, c.embedding"
         " from chunk c, unnest(array[c.item_id, gen_random_uuid()]) i where c.text = 'rye text' returning 1"
     )
-    await hand.add(base, note("barley"))
+    await hand.add(base, note_to_add("barley"))
     job = await hand.take("index_document")
     with faults.watch("index.batch_written", hold=True) as written:
         running = asyncio.create_task(hand.run(job))
@@ -125,132 +125,132 @@ async def test_chunks_of_a_version_that_never_came_are_removed(hand: Hand, base:
         assert await hand.reconcile() == {"versions": 2}
         written.hold.set()
         await running
-    assert await hand.texts(base, "rye oats barley text") == ["barley text", "oats text", "rye text"]
-    assert await hand.one("select count(*) from chunk") == 3
+    assert await hand.search_texts(base, "rye oats barley text") == ["barley text", "oats text", "rye text"]
+    assert await hand.value("select count(*) from chunk") == 3
 
 
-async def test_a_cancel_leaves_no_chunks_of_the_version_that_will_not_come(hand: Hand, base: Base) -> None:
-    await hand.add(base, note("rye"))
+async def test_a_cancel_leaves_no_chunks_of_the_version_that_will_not_come(hand: ManualWorker, base: Base) -> None:
+    await hand.add(base, note_to_add("rye"))
     await hand.work()
     await bases.patch(hand.db, base.id, chunking={"maxTokens": 32})
     long = "\n\n".join(f"oats {number} " * 12 for number in range(200))
-    await hand.add(base, note("rye", long), on_conflict="replace")
+    await hand.add(base, note_to_add("rye", long), on_conflict="replace")
     job = await hand.take("index_document")
     with faults.watch("index.batch_written", hold=True) as written:
         running = asyncio.create_task(hand.run(job))
         await written.passed.wait()
-        assert await hand.one("select count(*) from chunk") > 1
+        assert await hand.value("select count(*) from chunk") > 1
         await cancel.cancel(hand.db, job.id)
         written.hold.set()
         await running
-    assert await hand.one("select count(*) from chunk") == 1
+    assert await hand.value("select count(*) from chunk") == 1
     assert await hand.reconcile() == {}
-    assert await hand.texts(base, "rye") == ["rye text"]
+    assert await hand.search_texts(base, "rye") == ["rye text"]
 
 
 async def test_the_progress_of_what_ended_is_forgotten_after_a_while(
-    hand: Hand, base: Base, clock: Clock
+    hand: ManualWorker, base: Base, clock: DatabaseClock
 ) -> None:
     """S4-64: not at once, and never that of what is being worked on."""
-    await hand.add(base, note("done"))
+    await hand.add(base, note_to_add("done"))
     await hand.work()
-    await hand.add(base, note("waits"))
-    await hand.fetch(
+    await hand.add(base, note_to_add("waits"))
+    await hand.rows(
         "insert into progress (item_id, version, percent) select id, 1, 50 from item returning item_id"
     )
     await hand.reconcile()
-    assert await hand.one("select count(*) from progress") == 2
+    assert await hand.value("select count(*) from progress") == 2
     await clock.advance(timedelta(minutes=6))
     await hand.reconcile()
-    assert await hand.fetch("select i.title from progress p join item i on i.id = p.item_id") == [("waits",)]
+    assert await hand.rows("select i.title from progress p join item i on i.id = p.item_id") == [("waits",)]
 
 
 async def test_what_nobody_uses_is_collected_after_a_while_and_is_no_damage(
-    hand: Hand, base: Base, clock: Clock
+    hand: ManualWorker, base: Base, clock: DatabaseClock
 ) -> None:
-    blob = await uploads.keep(hand.db, hand.originals.blobs, lambda: pieces(b"rye"))
-    await hand.fetch("insert into content (hash) values ('\\\\x00') returning hash")
+    blob = await uploads.store_upload(hand.db, hand.originals.blobs, lambda: byte_stream(b"rye"))
+    await hand.rows("insert into content (hash) values ('\\\\x00') returning hash")
     reconciler = Reconciler(hand.db, hand.originals.blobs, timedelta(days=30))
-    await hand.fetch("update outbox set at = clock_now() returning n")
-    await events.put_in_order(hand.db)
-    assert sum((await reconciler.once()).values()) == 0
+    await hand.rows("update outbox set at = clock_now() returning n")
+    await events.sequence_all(hand.db)
+    assert sum((await reconciler.run_pass()).values()) == 0
     await clock.advance(timedelta(days=31))
-    found = await reconciler.once()
+    found = await reconciler.run_pass()
     assert {name: number for name, number in found.items() if number} == {
         "blobs": 1,
         "contents": 1,
         "events": 1,
     }
     assert not await hand.originals.blobs.exists(blob.name)
-    assert await hand.one("select count(*) from content") == 0
-    assert sum((await reconciler.once()).values()) == 0
+    assert await hand.value("select count(*) from content") == 0
+    assert sum((await reconciler.run_pass()).values()) == 0
 
 
 async def test_an_item_whose_job_is_just_being_queued_is_not_touched(
-    hand: Hand, base: Base, docs: Path
+    hand: ManualWorker, base: Base, docs: Path
 ) -> None:
     """It looks in the base's turn: who files items there is waited for."""
-    await hand.add(base, note("lost"))
-    await hand.fetch("delete from job returning id")
+    await hand.add(base, note_to_add("lost"))
+    await hand.rows("delete from job returning id")
     async with hand.db.transaction() as filing:
-        await catalog.take_turn(filing, base.id)
-        looking = await waiting(hand, hand.reconcile())
-        (item,) = await catalog.insert_items(filing, base.id, None, [note("new").item], cause=uuid4())
-        await reconcile.schedule(filing, base, [item], jobs.Band.NORMAL)
+        await catalog.lock_base(filing, base.id)
+        looking = await start_blocked(hand, hand.reconcile())
+        (item,) = await catalog.insert_items(filing, base.id, None, [note_to_add("new").item], cause=uuid4())
+        await reconcile.enqueue_next_jobs(filing, base, [item], jobs.Priority.NORMAL)
     assert await looking == {"items": 1}
-    assert await hand.one("select count(*) from job") == 2
+    assert await hand.value("select count(*) from job") == 2
     await hand.work()
     assert set((await hand.statuses()).values()) == {"completed"}
 
 
 async def test_two_passes_at_once_and_workers_beside_them_do_everything_once(
-    hand: Hand, second: Hand, base: Base
+    hand: ManualWorker, second: ManualWorker, base: Base
 ) -> None:
     """Five percent of the jobs are deleted, again and again, while two workers run: one pass, and all is done."""
     chance = random.Random(5)
-    await hand.add(base, *(note(f"n{number}") for number in range(120)))
+    await hand.add(base, *(note_to_add(f"n{number}") for number in range(120)))
     for _ in range(6):
         mine, others = await hand.claim(5), await second.claim(5)
         await asyncio.gather(*(hand.run(job) for job in mine), *(second.run(job) for job in others))
-        rows = [row[0] for row in await hand.fetch("select id from job")]
+        rows = [row[0] for row in await hand.rows("select id from job")]
         lost = chance.sample(rows, max(1, len(rows) // 20))
-        await hand.fetch("delete from job where id = any (%s) returning id", lost)
+        await hand.rows("delete from job where id = any (%s) returning id", lost)
     found = await asyncio.gather(hand.reconcile(), second.reconcile())
     assert sum(one.get("items", 0) for one in found) > 0
     await asyncio.gather(hand.work(), second.work())
     assert set((await hand.statuses()).values()) == {"completed"}
-    await hand.healthy()
+    await hand.assert_healthy()
     assert await hand.reconcile() == {}
-    await events.put_in_order(hand.db)
+    await events.sequence_all(hand.db)
     async with hand.db.connection() as tx:
-        ended = await events.read(tx, LOCAL, after=0, limit=10_000, types=["DocumentIngestionCompleted"])
-        ready = await events.read(tx, LOCAL, after=0, limit=100, types=["KnowledgeSpaceAllDocumentsIngested"])
+        ended = await events.read(tx, LOCAL_ORG, after=0, limit=10_000, types=["DocumentIngestionCompleted"])
+        ready = await events.read(tx, LOCAL_ORG, after=0, limit=100, types=["KnowledgeSpaceAllDocumentsIngested"])
     assert len(ended) == len({event.subject for event in ended}) == 120
     assert [event.data for event in ready] == [{"completed": 120, "failed": 0}]
 
 
 async def test_a_pass_that_is_cut_off_did_it_or_not_and_the_next_does_the_rest(
-    hand: Hand, base: Base, monkeypatch: pytest.MonkeyPatch
+    hand: ManualWorker, base: Base, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(faults, "_armed", {})
     monkeypatch.setattr(reconcile, "AT_ONCE", 2)
-    await hand.add(base, *(note(f"n{number}") for number in range(5)))
-    await hand.fetch("delete from job returning id")
+    await hand.add(base, *(note_to_add(f"n{number}") for number in range(5)))
+    await hand.rows("delete from job returning id")
     faults.arm("reconcile.before_commit=fail@2")
     with pytest.raises(faults.FaultInjected):
         await hand.reconcile()
-    assert await hand.one("select count(*) from job") == 2
+    assert await hand.value("select count(*) from job") == 2
     assert await hand.reconcile() == {"items": 3}
     await hand.work()
     assert set((await hand.statuses()).values()) == {"completed"}
 
 
 async def test_it_is_a_schedule_and_its_result_tells_what_it_found(
-    hand: Hand, base: Base, clock: Clock
+    hand: ManualWorker, base: Base, clock: DatabaseClock
 ) -> None:
     """Of its passes one an hour is thorough."""
     async with hand.db.transaction() as tx:
-        await jobs.put_schedules(tx, reconcile.timetable("*/5 * * * *"))
+        await jobs.put_schedules(tx, reconcile.reconcile_schedule("*/5 * * * *"))
     thorough: list[bool] = []
     for _ in range(13):
         await clock.advance(timedelta(minutes=5))
@@ -258,34 +258,34 @@ async def test_it_is_a_schedule_and_its_result_tells_what_it_found(
         async with hand.db.connection() as tx:
             assert await schedule.fire_due(tx) == 1
         await hand.work()
-    rows = await hand.fetch("select result from job_history where kind = 'reconcile' order by finished_at")
+    rows = await hand.rows("select result from job_history where kind = 'reconcile' order by finished_at")
     thorough = [row[0]["thorough"] for row in rows]
     assert thorough == [True, *[False] * 11, True]
     assert set(rows[0][0]) == {"thorough", *DAMAGE, *reconcile.UNUSED}
 
 
-async def test_a_pass_can_be_asked_for(hand: Hand, base: Base) -> None:
-    asked = await reconcile.ask(hand.db)
-    assert await reconcile.ask(hand.db) == asked
+async def test_a_pass_can_be_asked_for(hand: ManualWorker, base: Base) -> None:
+    asked = await reconcile.enqueue_thorough_pass(hand.db)
+    assert await reconcile.enqueue_thorough_pass(hand.db) == asked
     await hand.work()
-    assert await hand.one("select result ->> 'thorough' from job_history where id = %s", asked) == "true"
+    assert await hand.value("select result ->> 'thorough' from job_history where id = %s", asked) == "true"
 
 
 def test_a_time_that_never_comes_stops_the_start() -> None:
     with pytest.raises(SetupError) as caught:
-        reconcile.timetable("every day")
+        reconcile.reconcile_schedule("every day")
     assert caught.value.code == "bad_setting"
 
 
-async def test_a_webhook_without_a_job_is_woken(hand: Hand, base: Base) -> None:
+async def test_a_webhook_without_a_job_is_woken(hand: ManualWorker, base: Base) -> None:
     async with hand.db.connection() as tx:
         await tx.execute(
             "insert into webhook (url, secret, cursor) values ('http://localhost', '', 0),"
             " ('http://localhost/2', '', 100)"
         )
-    await events.put_in_order(hand.db)
-    assert await hand.one("select count(*) from job") == 2
-    await hand.fetch("delete from job returning id")
+    await events.sequence_all(hand.db)
+    assert await hand.value("select count(*) from job") == 2
+    await hand.rows("delete from job returning id")
     assert await hand.reconcile() == {"webhooks": 1}, "the other has all behind it"
-    assert await hand.one("select count(*) from job where kind = 'deliver_events'") == 1
+    assert await hand.value("select count(*) from job where kind = 'deliver_events'") == 1
     assert await hand.reconcile() == {}

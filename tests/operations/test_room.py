@@ -7,13 +7,13 @@ import pytest
 from gristmill.catalog import Base
 from gristmill.db import Database
 from gristmill.errors import LimitReached
-from gristmill.ingest import Expander, Rebuilder
+from gristmill.ingest import Expander, Reindexer
 from gristmill.jobs import Handler, Job, QueueLimits, retry
 from gristmill.operations import add
 from gristmill.settings import Settings
 from gristmill.sources.directory import list_folder
 from gristmill.work import PrepareRoot, ReindexSubtree
-from tests.operations.hand import Hand, by_title, folder, note
+from tests.operations.hand import ManualWorker, items_by_title, folder_to_add, note_to_add
 
 pytestmark = pytest.mark.usefixtures("rest")
 
@@ -21,101 +21,101 @@ TWO = QueueLimits(lane=2, total=100)
 
 
 @pytest.fixture
-async def hand(db: Database, settings: Settings) -> Hand:
+async def hand(db: Database, settings: Settings) -> ManualWorker:
     """A worker whose listings and rebuilds keep to two jobs that wait."""
-    hand = await Hand.at(db, settings)
+    hand = await ManualWorker.start(db, settings)
     expander = Expander(db, private=True, limits=TWO)
-    hand.handlers[PrepareRoot.kind] = Handler(expander.prepare, expander.failed)
-    hand.handlers[ReindexSubtree.kind] = Handler(Rebuilder(db, TWO).reindex)
+    hand.handlers[PrepareRoot.kind] = Handler(expander.prepare, expander.record_failure)
+    hand.handlers[ReindexSubtree.kind] = Handler(Reindexer(db, TWO).reindex)
     return hand
 
 
-async def waiting(hand: Hand) -> list[str]:
+async def waiting(hand: ManualWorker) -> list[str]:
     return sorted(
-        row[0] for row in await hand.fetch("select kind from job where state in ('queued', 'delayed')")
+        row[0] for row in await hand.rows("select kind from job where state in ('queued', 'delayed')")
     )
 
 
-async def take(hand: Hand, kind: str) -> Job:
+async def take(hand: ManualWorker, kind: str) -> Job:
     """The next job of a kind; what is claimed before it goes back."""
-    await hand.due()
+    await hand.make_due()
     jobs = await hand.claim(100)
     (found, *_) = (job for job in jobs if job.kind == kind)
-    await hand.fetch(
+    await hand.rows(
         "update job set state = 'queued', lease = null, worker = null, attempt = attempt - 1"
         " where state = 'running' and id <> %s returning id",
         found.id,
     )
-    await hand.due()
+    await hand.make_due()
     return found
 
 
 async def test_a_long_listing_pauses_while_the_queue_is_full_and_reads_each_file_once(
-    hand: Hand, base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hand: ManualWorker, base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S4-54: a batch while there is room; then it waits until half of the room is free again."""
     monkeypatch.setattr(list_folder, "__defaults__", (None, 2))
     (tmp_path / "docs").mkdir()
     for number in range(5):
         (tmp_path / "docs" / f"{number}.md").write_text(f"rye {number}")
-    await hand.add(base, folder(tmp_path / "docs"))
+    await hand.add(base, folder_to_add(tmp_path / "docs"))
     for filed in (2, 4):
         move = await hand.run(await take(hand, "prepare_root"))
         assert isinstance(move, retry.Postpone)
         assert (move.counted, move.error) == (False, None)
-        assert await hand.one("select count(*) from item where type = 'file'") == filed
+        assert await hand.value("select count(*) from item where type = 'file'") == filed
         assert (await hand.statuses())["docs"] == "processing"
-        await hand.healthy()
+        await hand.assert_healthy()
         await hand.run(await take(hand, "index_document"))
         assert isinstance(await hand.run(await take(hand, "prepare_root")), retry.Postpone)
-        assert await hand.one("select count(*) from item where type = 'file'") == filed
+        assert await hand.value("select count(*) from item where type = 'file'") == filed
         await hand.run(await take(hand, "index_document"))
     assert isinstance(await hand.run(await take(hand, "prepare_root")), retry.Complete)
     await hand.work()
-    assert await hand.fetch(
+    assert await hand.rows(
         "select distinct status, wanted_version, live_version from item where type = 'file'"
     ) == [("completed", 1, 1)]
-    assert len(await hand.texts(base, "rye")) == 5
+    assert len(await hand.search_texts(base, "rye")) == 5
 
 
-async def test_listings_that_wait_do_not_wait_for_each_other(hand: Hand, base: Base, tmp_path: Path) -> None:
+async def test_listings_that_wait_do_not_wait_for_each_other(hand: ManualWorker, base: Base, tmp_path: Path) -> None:
     """Promise 1: more folders than may wait, and all of them come to their end."""
     for number in range(6):
         (tmp_path / "docs" / str(number)).mkdir(parents=True)
         (tmp_path / "docs" / str(number) / "a.md").write_text(f"rye {number}")
-    await hand.add(base, folder(tmp_path / "docs"))
+    await hand.add(base, folder_to_add(tmp_path / "docs"))
     # One at a time: the others wait, and would be counted.
     for _ in range(60):
         if not (jobs := await hand.claim()):
-            await hand.due()
+            await hand.make_due()
             jobs = await hand.claim()
         for job in jobs:
             await hand.run(job)
-    assert len(await hand.texts(base, "rye")) == 6
+    assert len(await hand.search_texts(base, "rye")) == 6
     assert await waiting(hand) == []
 
 
-async def test_a_rebuild_waits_for_room(hand: Hand, base: Base) -> None:
-    first, *_ = await hand.add(base, note("first", "rye"))
+async def test_a_rebuild_waits_for_room(hand: ManualWorker, base: Base) -> None:
+    first, *_ = await hand.add(base, note_to_add("first", "rye"))
     await hand.work()
-    await hand.add(base, note("a"), note("b"))
+    await hand.add(base, note_to_add("a"), note_to_add("b"))
     await hand.reindex(base, first.id)
     assert isinstance(await hand.run(await take(hand, "reindex_subtree")), retry.Postpone)
-    assert (await by_title(hand, base))["first"].wanted_version == 1
+    assert (await items_by_title(hand, base))["first"].wanted_version == 1
     for _ in range(2):
         await hand.run(await take(hand, "index_document"))
     assert isinstance(await hand.run(await take(hand, "reindex_subtree")), retry.Complete)
-    assert (await by_title(hand, base))["first"].wanted_version == 2
+    assert (await items_by_title(hand, base))["first"].wanted_version == 2
 
 
-async def test_what_waits_for_its_next_attempt_fills_the_queue_too(hand: Hand, base: Base) -> None:
+async def test_what_waits_for_its_next_attempt_fills_the_queue_too(hand: ManualWorker, base: Base) -> None:
     """S4-54."""
-    await hand.add(base, note("a"), note("b"))
-    await hand.fetch("update job set state = 'delayed' returning id")
+    await hand.add(base, note_to_add("a"), note_to_add("b"))
+    await hand.rows("update job set state = 'delayed' returning id")
     other = await hand.base("other")
     with pytest.raises(LimitReached) as caught:
-        await add.add(hand.db, base.id, [note("c")], TWO)
+        await add.add(hand.db, base.id, [note_to_add("c")], TWO)
     assert caught.value.code == "queue_full"
     with pytest.raises(LimitReached):
-        await add.add(hand.db, other.id, [note("c")], QueueLimits(lane=2, total=2))
-    assert len((await add.add(hand.db, other.id, [note("c")], TWO)).created) == 1
+        await add.add(hand.db, other.id, [note_to_add("c")], QueueLimits(lane=2, total=2))
+    assert len((await add.add(hand.db, other.id, [note_to_add("c")], TWO)).created) == 1

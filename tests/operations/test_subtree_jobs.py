@@ -8,69 +8,69 @@ import pytest
 from gristmill import catalog
 from gristmill.catalog import Base
 from gristmill.db import Tx
-from gristmill.errors import Conflict, Gone
+from gristmill.errors import Conflict, SourceGone
 from gristmill.jobs import retry
 from gristmill.operations import bases, delete, reindex
 from gristmill.sources import Original
-from tests.operations.hand import Hand, by_title, folder, note, tree
+from tests.operations.hand import ManualWorker, items_by_title, folder_to_add, note_to_add, index_folder
 
 
 async def test_a_rebuild_makes_its_roots_active_and_tells_the_containers_above(
-    hand: Hand, base: Base, docs: Path
+    hand: ManualWorker, base: Base, docs: Path
 ) -> None:
     """S0-10, S0-38, S0-41: and what answers goes on answering meanwhile (C5b)."""
-    items = await tree(hand, base, docs)
+    items = await index_folder(hand, base, docs)
     await hand.reindex(base, items["b.md"].id)
     await hand.step()
     assert await hand.statuses() == {
         "docs": "processing", "deep": "processing", "b.md": "processing", "a.md": "completed",
     }  # fmt: skip
-    assert await hand.texts(base, "rye") == ["rye a", "rye b"]
+    assert await hand.search_texts(base, "rye") == ["rye a", "rye b"]
     await hand.work()
     assert set((await hand.statuses()).values()) == {"completed"}
-    await hand.healthy()
+    await hand.assert_healthy()
 
 
 async def test_what_people_put_below_a_container_is_rebuilt_with_it(
-    hand: Hand, base: Base, docs: Path, tmp_path: Path
+    hand: ManualWorker, base: Base, docs: Path, tmp_path: Path
 ) -> None:
     """S0-38: notes and folders, which no listing of the container's source would bring up."""
-    items = await tree(hand, base, docs)
+    items = await index_folder(hand, base, docs)
     beside = tmp_path / "beside"
     beside.mkdir()
     (beside / "c.md").write_text("rye c")
-    await hand.add(base, folder(beside), note("n", "rye n"), parent_id=items["docs"].id)
+    await hand.add(base, folder_to_add(beside), note_to_add("n", "rye n"), parent_id=items["docs"].id)
     await hand.work()
     (beside / "c.md").write_text("rye new")
-    before = {title: item.wanted_version for title, item in (await by_title(hand, base)).items()}
+    before = {title: item.wanted_version for title, item in (await items_by_title(hand, base)).items()}
     await hand.reindex(base, items["docs"].id)
     await hand.work()
-    after = {title: item.wanted_version for title, item in (await by_title(hand, base)).items()}
+    after = {title: item.wanted_version for title, item in (await items_by_title(hand, base)).items()}
     assert after == {title: version + 1 for title, version in before.items()}
-    assert await hand.texts(base, "rye") == ["rye a", "rye b", "rye n", "rye new"]
-    await hand.healthy()
+    assert await hand.search_texts(base, "rye") == ["rye a", "rye b", "rye n", "rye new"]
+    await hand.assert_healthy()
 
 
 @pytest.mark.parametrize("gone", ["missing", "deleting"])
 async def test_a_listing_skips_a_root_that_is_missing_or_being_deleted(
-    hand: Hand, base: Base, docs: Path, gone: str
+    hand: ManualWorker, base: Base, docs: Path, gone: str
 ) -> None:
     """S0-43: no child, no state, no error."""
-    (root,) = await hand.add(base, folder(docs))
+    (root,) = await hand.add(base, folder_to_add(docs))
     job = await hand.take("prepare_root")
     if gone == "deleting":
         await delete.delete(hand.db, base.id, [root.id])
     else:
-        await hand.fetch("delete from item returning id")
+        await hand.rows("delete from item returning id")
     assert isinstance(await hand.run(job), retry.Complete)
     assert await hand.statuses() == ({"docs": "deleting"} if gone == "deleting" else {})
 
 
 async def test_a_listing_removes_what_the_source_no_longer_has_except_what_is_being_deleted(
-    hand: Hand, base: Base, docs: Path
+    hand: ManualWorker, base: Base, docs: Path
 ) -> None:
     """S0-44: rows, chunks and contents of the one; the other has its own deletion."""
-    items = await tree(hand, base, docs)
+    items = await index_folder(hand, base, docs)
     (docs / "a.md").unlink()
     (docs / "deep/b.md").unlink()
     (docs / "deep").rmdir()
@@ -79,30 +79,30 @@ async def test_a_listing_removes_what_the_source_no_longer_has_except_what_is_be
     listing = await hand.take("prepare_root")
     own = await delete.delete(hand.db, base.id, [items["a.md"].id])
     await hand.run(listing)
-    deletions = await hand.fetch("select id, payload -> 'root_ids' from job order by id")
+    deletions = await hand.rows("select id, payload -> 'root_ids' from job order by id")
     assert deletions == [(own.job_id, [str(items["a.md"].id)]), (deletions[1][0], [str(items["deep"].id)])]
     assert await hand.statuses() == {
         "docs": "completed", "a.md": "deleting", "deep": "deleting", "b.md": "deleting",
     }  # fmt: skip
     await hand.work()
-    assert await hand.left() == {"items": 1}
+    assert await hand.remaining_rows() == {"items": 1}
 
 
 async def test_a_listing_makes_its_root_processing_and_child_containers_are_listed_in_turn(
-    hand: Hand, base: Base, docs: Path
+    hand: ManualWorker, base: Base, docs: Path
 ) -> None:
     """S0-45, S1-09."""
-    await hand.add(base, folder(docs))
+    await hand.add(base, folder_to_add(docs))
     await hand.step()
     assert await hand.statuses() == {"docs": "processing", "deep": "preparing", "a.md": "processing"}
-    assert sorted(await hand.fetch("select kind from job")) == [("index_document",), ("prepare_root",)]
+    assert sorted(await hand.rows("select kind from job")) == [("index_document",), ("prepare_root",)]
 
 
 async def test_cleanup_that_fails_stays_hidden_and_is_tried_until_it_is_done(
-    hand: Hand, base: Base, monkeypatch: pytest.MonkeyPatch
+    hand: ManualWorker, base: Base, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S0-33, S0-35: never failed, never visible; the job says what is in the way."""
-    (item,) = await hand.add(base, note("n", "rye"))
+    (item,) = await hand.add(base, note_to_add("n", "rye"))
     await hand.work()
     accepted = await delete.delete(hand.db, base.id, [item.id])
 
@@ -116,38 +116,38 @@ async def test_cleanup_that_fails_stays_hidden_and_is_tried_until_it_is_done(
             assert isinstance(await hand.run(job), retry.Postpone)
             assert job.attempt == attempt
             assert await hand.statuses() == {"n": "deleting"}
-            assert await hand.texts(base, "rye") == []
-            await hand.due()
-    assert await hand.one("select errors -> 0 ->> 'message' from job") == "The store is on fire."
+            assert await hand.search_texts(base, "rye") == []
+            await hand.make_due()
+    assert await hand.value("select errors -> 0 ->> 'message' from job") == "The store is on fire."
     await hand.work()
-    assert await hand.left() == {}
-    assert await hand.one("select outcome from job_history where id = %s", accepted.job_id) == "done"
+    assert await hand.remaining_rows() == {}
+    assert await hand.value("select outcome from job_history where id = %s", accepted.job_id) == "done"
 
 
-async def test_a_base_that_is_deleted_takes_over_the_deletions_in_it(hand: Hand, base: Base) -> None:
+async def test_a_base_that_is_deleted_takes_over_the_deletions_in_it(hand: ManualWorker, base: Base) -> None:
     """S0-34: what waits is cancelled; the base's own job does all."""
-    (item,) = await hand.add(base, note("n", "rye"))
+    (item,) = await hand.add(base, note_to_add("n", "rye"))
     await hand.work()
     accepted = await delete.delete(hand.db, base.id, [item.id])
     job_id = await bases.delete(hand.db, base.id)
-    assert await hand.fetch("select id from job") == [(job_id,)]
-    assert await hand.one("select outcome from job_history where id = %s", accepted.job_id) == "cancelled"
-    await hand.healthy()
+    assert await hand.rows("select id from job") == [(job_id,)]
+    assert await hand.value("select outcome from job_history where id = %s", accepted.job_id) == "cancelled"
+    await hand.assert_healthy()
     await hand.work()
-    assert await hand.left() == {}
+    assert await hand.remaining_rows() == {}
 
 
-async def test_a_rebuild_that_waits_for_what_is_active_comes_back_later(hand: Hand, base: Base) -> None:
+async def test_a_rebuild_that_waits_for_what_is_active_comes_back_later(hand: ManualWorker, base: Base) -> None:
     """C5, S0-40: it never cancels what runs."""
-    (item,) = await hand.add(base, note("n"))
+    (item,) = await hand.add(base, note_to_add("n"))
     indexing = await hand.take("index_document")
     await hand.reindex(base, item.id, on_active="after")
     waiting = await hand.take("reindex_subtree")
     assert isinstance(await hand.run(waiting), retry.Postpone)
-    assert await hand.one("select cancelling from job where id = %s", indexing.id) is False
+    assert await hand.value("select cancelling from job where id = %s", indexing.id) is False
     await hand.run(indexing)
     assert await hand.statuses() == {"n": "completed"}
-    assert await hand.one("select state from job") == "delayed"
+    assert await hand.value("select state from job") == "delayed"
 
 
 class Crowd:
@@ -164,15 +164,15 @@ class Crowd:
                 await self.barrier.wait()
         finally:
             self.asking -= 1
-        raise Gone("It is not there.")
+        raise SourceGone("It is not there.")
 
     async def read(self) -> Original:
         raise NotImplementedError
 
 
-async def test_many_sources_are_asked_side_by_side_but_not_all_at_once(hand: Hand, base: Base) -> None:
+async def test_many_sources_are_asked_side_by_side_but_not_all_at_once(hand: ManualWorker, base: Base) -> None:
     """C5b: one slow site does not make the others wait, and a request floods none."""
-    items = await hand.add(base, *(note(f"n{number}") for number in range(48)))
+    items = await hand.add(base, *(note_to_add(f"n{number}") for number in range(48)))
     await hand.work()
     crowd = Crowd(16)
     done = await reindex.reindex(

@@ -12,18 +12,18 @@ import typer.main
 import yaml
 
 from gristmill.cli.main import cli
-from gristmill.settings import PREFIX, Settings
+from gristmill.settings import ENV_PREFIX, Settings
 from tests.docs.pages import ROOT
 
 DEPLOY = ROOT / "deploy"
-KNOWN = {PREFIX + name.upper() for name in Settings.model_fields}
+KNOWN = {ENV_PREFIX + name.upper() for name in Settings.model_fields}
 
 
-def compose() -> dict[str, Any]:
+def compose_file() -> dict[str, Any]:
     return yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 
 
-def accepted(words: list[str]) -> None:
+def assert_command_accepted(words: list[str]) -> None:
     """A command line that the command itself takes apart without a complaint; it is not run."""
     assert words[0].rpartition("/")[2] == "gristmill"
     group = cast(Any, typer.main.get_command(cli))
@@ -32,20 +32,20 @@ def accepted(words: list[str]) -> None:
 
 
 def test_compose_runs_commands_and_sets_settings_that_exist() -> None:
-    services = compose()["services"]
+    services = compose_file()["services"]
     assert set(services) == {"db", "server", "worker"}
     for name in ("server", "worker"):
-        accepted(services[name]["command"])
+        assert_command_accepted(services[name]["command"])
         assert set(services[name]["environment"]) <= KNOWN, name
         dockerfile = services[name]["build"]["dockerfile"]
         assert (ROOT / dockerfile).is_file()
     given = services["worker"]["environment"] | {"GRISTMILL_DATABASE_URL": "postgresql://x"}
-    Settings.model_validate({key.removeprefix(PREFIX).lower(): value for key, value in given.items()})
+    Settings.model_validate({key.removeprefix(ENV_PREFIX).lower(): value for key, value in given.items()})
     assert "pgvector" in services["db"]["image"]
 
 
 def test_everybody_who_is_composed_has_the_same_database_and_the_same_uploads() -> None:
-    services = compose()["services"]
+    services = compose_file()["services"]
     assert services["server"]["volumes"] == services["worker"]["volumes"]
     urls = {services[name]["environment"]["GRISTMILL_DATABASE_URL"] for name in ("server", "worker")}
     assert len(urls) == 1
@@ -59,7 +59,7 @@ def test_the_image_copies_what_is_there_and_runs_a_command_that_exists() -> None
             assert (ROOT / source).exists(), source
     assert set(re.findall(r"GRISTMILL_\w+", text)) <= KNOWN
     (words,) = re.findall(r"^CMD (\[.+\])$", text, re.MULTILINE)
-    accepted(yaml.safe_load(words))
+    assert_command_accepted(yaml.safe_load(words))
     assert "\nUSER gristmill\n" in text
 
 
@@ -67,7 +67,7 @@ def test_the_image_copies_what_is_there_and_runs_a_command_that_exists() -> None
 def test_units_start_a_command_that_exists_with_settings_that_exist(name: str) -> None:
     text = (DEPLOY / name).read_text()
     (started,) = re.findall(r"^ExecStart=(.+)$", text, re.MULTILINE)
-    accepted(started.split())
+    assert_command_accepted(started.split())
     assert (
         set(re.findall(r"GRISTMILL_[A-Z_]+(?==/|=\w)", text.partition("[Service]")[2])) - {"GRISTMILL_NAME"}
         <= KNOWN

@@ -7,7 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from gristmill import clock
-from gristmill.ingest.processors import Conversion, Processor, check, pause
+from gristmill.ingest.processors import Conversion, Processor, check_conversion, pause_before_check
 
 Keep = Callable[[Conversion], Awaitable[None]]
 
@@ -27,8 +27,8 @@ async def convert(
     try:
         while True:
             await keep(conversion)
-            await wait(pause(conversion))
-            found = await check(processor, conversion)
+            await wait(pause_before_check(conversion))
+            found = await check_conversion(processor, conversion)
             if isinstance(found, str):
                 return found
             conversion = found

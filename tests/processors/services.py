@@ -19,7 +19,7 @@ class Service:
 
     url: str = ""
     states: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])  # the last one stays
-    asked: list[tuple[str, str, dict[str, str], bytes]] = field(
+    requests: list[tuple[str, str, dict[str, str], bytes]] = field(
         default_factory=list[tuple[str, str, dict[str, str], bytes]]
     )
     fails: dict[str, int] = field(default_factory=dict[str, int])  # a status for paths that begin so
@@ -29,7 +29,7 @@ class Service:
         return self.states.pop(0) if len(self.states) > 1 else self.states[0]
 
     def paths(self, method: str) -> list[str]:
-        return [path for verb, path, _, _ in self.asked if verb == method]
+        return [path for verb, path, _, _ in self.requests if verb == method]
 
 
 def docling(service: Service, method: str, path: str) -> dict[str, Any] | bytes:
@@ -76,13 +76,13 @@ def serve(answer: Any) -> Generator[Service]:
                 self.rfile.readline()
             else:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            service.asked.append((self.command, self.path, dict(self.headers.items()), body))
+            service.requests.append((self.command, self.path, dict(self.headers.items()), body))
             if service.hangs_up and self.path.startswith(service.hangs_up):
                 self.close_connection = True
                 return
             status = next((code for path, code in service.fails.items() if self.path.startswith(path)), 200)
-            said = answer(service, self.command, self.path) if status == 200 else {"detail": "no: k3y"}
-            data = said if isinstance(said, bytes) else json.dumps(said).encode()
+            response = answer(service, self.command, self.path) if status == 200 else {"detail": "no: k3y"}
+            data = response if isinstance(response, bytes) else json.dumps(response).encode()
             self.send_response_only(status)
             self.send_header("Content-Length", str(len(data)))
             if status == 429:

@@ -17,10 +17,10 @@ from gristmill.ingest.processors import (
     MinerU,
     Processor,
     ProcessorConfig,
-    pause,
-    plan,
+    pause_before_check,
+    choose_reader,
 )
-from gristmill.ingest.processors.conversion import DEADLINE, LONGEST_PAUSE
+from gristmill.ingest.processors.conversion import DEADLINE, MAX_PAUSE
 from tests.processors import services
 from tests.processors.converting import convert
 from tests.processors.services import MARKDOWN, Service
@@ -69,19 +69,19 @@ KINDS = [
 
 
 @dataclass(frozen=True)
-class Met:
+class ProcessorCase:
     kind: Kind
     service: Service
     processor: Processor
 
 
 @pytest.fixture(params=KINDS, ids=lambda kind: kind.name)
-async def met(request: pytest.FixtureRequest) -> AsyncGenerator[Met]:
+async def met(request: pytest.FixtureRequest) -> AsyncGenerator[ProcessorCase]:
     kind: Kind = request.param
     with services.serve(kind.answer) as service:
         config = ProcessorConfig(service.url, "k3y", timedelta(seconds=5), timedelta(seconds=5))
         processor = kind.make(config)
-        yield Met(kind, service, processor)
+        yield ProcessorCase(kind, service, processor)
         await processor.close()
 
 
@@ -92,21 +92,21 @@ def document(tmp_path: Path) -> Path:
     return path
 
 
-class Notes:
+class ConversionRecorder:
     """Waits nowhere, and writes down what was kept and how long it would have waited."""
 
     def __init__(self) -> None:
-        self.kept: list[Conversion] = []
+        self.saved: list[Conversion] = []
         self.waits: list[float] = []
 
-    async def keep(self, conversion: Conversion) -> None:
-        self.kept.append(conversion)
+    async def save(self, conversion: Conversion) -> None:
+        self.saved.append(conversion)
 
     async def wait(self, duration: timedelta) -> None:
         self.waits.append(duration.total_seconds())
 
 
-async def test_a_document_is_uploaded_once_asked_after_and_fetched(met: Met, document: Path) -> None:
+async def test_a_document_is_uploaded_once_asked_after_and_fetched(met: ProcessorCase, document: Path) -> None:
     met.service.states = [
         met.kind.waiting,
         met.kind.waiting,
@@ -114,55 +114,55 @@ async def test_a_document_is_uploaded_once_asked_after_and_fetched(met: Met, doc
         met.kind.running(3),
         met.kind.done,
     ]
-    notes = Notes()
-    assert await convert(met.processor, document, "größe.pdf", notes.keep, wait=notes.wait) == MARKDOWN
-    uploads = [body for _, path, _, body in met.service.asked if path == met.kind.begins]
+    notes = ConversionRecorder()
+    assert await convert(met.processor, document, "größe.pdf", notes.save, wait=notes.wait) == MARKDOWN
+    uploads = [body for _, path, _, body in met.service.requests if path == met.kind.begins]
     assert len(uploads) == 1
     assert b"the bytes of the document" in uploads[0]
-    assert len({one.remote_id for one in notes.kept}) == 1
+    assert len({one.remote_id for one in notes.saved}) == 1
     # Progress begins the pauses again.
     assert notes.waits[0] == 5
     assert notes.waits[-1] == 5
     assert max(notes.waits) > 5
 
 
-async def test_the_key_goes_to_the_service_and_nowhere_else(met: Met, document: Path) -> None:
+async def test_the_key_goes_to_the_service_and_nowhere_else(met: ProcessorCase, document: Path) -> None:
     met.service.states = [met.kind.done]
-    await convert(met.processor, document, "a.pdf", Notes().keep, wait=Notes().wait)
+    await convert(met.processor, document, "a.pdf", ConversionRecorder().save, wait=ConversionRecorder().wait)
     name, value = met.kind.key
-    for _, path, headers, _ in met.service.asked:
+    for _, path, headers, _ in met.service.requests:
         foreign = path in ("/upload/x", "/result.zip")
         assert (headers.get(name) or headers.get(name.lower())) == (None if foreign else value), path
 
 
-async def test_what_was_kept_is_asked_after_and_not_begun_again(met: Met, document: Path) -> None:
+async def test_what_was_kept_is_asked_after_and_not_begun_again(met: ProcessorCase, document: Path) -> None:
     """S3-03, C26."""
     met.service.states = [met.kind.done]
     under_way = Conversion("t 1" if met.kind.name == "docling" else "b 1")
-    assert await convert(met.processor, document, "a.pdf", Notes().keep, under_way, Notes().wait) == MARKDOWN
+    assert await convert(met.processor, document, "a.pdf", ConversionRecorder().save, under_way, ConversionRecorder().wait) == MARKDOWN
     assert met.kind.begins not in (*met.service.paths("POST"), *met.service.paths("PUT"))
 
 
-async def test_a_conversion_that_failed_says_why(met: Met, document: Path) -> None:
+async def test_a_conversion_that_failed_says_why(met: ProcessorCase, document: Path) -> None:
     met.service.states = [met.kind.running(1), met.kind.failed]
     with pytest.raises(Permanent, match="it is broken") as caught:
-        await convert(met.processor, document, "a.pdf", Notes().keep, wait=Notes().wait)
+        await convert(met.processor, document, "a.pdf", ConversionRecorder().save, wait=ConversionRecorder().wait)
     assert caught.value.code == "conversion_failed"
 
 
 async def test_half_an_hour_without_progress_is_the_end_and_progress_extends_it(
-    met: Met, document: Path
+    met: ProcessorCase, document: Path
 ) -> None:
     """S1-15, C15."""
     met.service.states = [met.kind.running(pages) for pages in range(60) for _ in range(3)] + [
         met.kind.running(60)
     ]
-    notes = Notes()
+    notes = ConversionRecorder()
     with pytest.raises(Permanent) as caught:
-        await convert(met.processor, document, "a.pdf", notes.keep, wait=notes.wait)
+        await convert(met.processor, document, "a.pdf", notes.save, wait=notes.wait)
     assert caught.value.code == "conversion_timeout"
     assert sum(notes.waits) > DEADLINE.total_seconds() + 60 * 10  # the progress was not in vain
-    since = [one.waited for one in notes.kept]
+    since = [one.waited for one in notes.saved]
     assert max(since) < DEADLINE
 
 
@@ -176,7 +176,7 @@ async def test_half_an_hour_without_progress_is_the_end_and_progress_extends_it(
     ],
 )
 async def test_each_refusal_has_its_code_and_tells_no_key(
-    met: Met, document: Path, status: int, kind: type[WorkError], code: str
+    met: ProcessorCase, document: Path, status: int, kind: type[WorkError], code: str
 ) -> None:
     met.service.fails[met.kind.begins] = status
     with pytest.raises(kind) as caught:
@@ -187,7 +187,7 @@ async def test_each_refusal_has_its_code_and_tells_no_key(
         assert caught.value.retry_after == timedelta(seconds=7)
 
 
-async def test_a_beginning_without_an_answer_is_not_repeated_blindly(met: Met, document: Path) -> None:
+async def test_a_beginning_without_an_answer_is_not_repeated_blindly(met: ProcessorCase, document: Path) -> None:
     """S3-03, C26: it may have begun, and cost."""
     met.service.hangs_up = met.kind.begins
     with pytest.raises(Permanent) as caught:
@@ -200,7 +200,7 @@ async def test_a_beginning_without_an_answer_is_not_repeated_blindly(met: Met, d
     assert lost.value.code == "processor_unreachable"
 
 
-async def test_a_service_that_is_not_there_is_tried_again(met: Met, document: Path) -> None:
+async def test_a_service_that_is_not_there_is_tried_again(met: ProcessorCase, document: Path) -> None:
     away = met.kind.make(ProcessorConfig("http://127.0.0.1:9", None))
     with pytest.raises(Transient) as caught:
         await away.start(document, "a.pdf")
@@ -208,7 +208,7 @@ async def test_a_service_that_is_not_there_is_tried_again(met: Met, document: Pa
     await away.close()
 
 
-async def test_an_answer_that_makes_no_sense_is_told_as_such(met: Met) -> None:
+async def test_an_answer_that_makes_no_sense_is_told_as_such(met: ProcessorCase) -> None:
     met.service.states = [{"task_status": "odd", "state": "odd"}]
     with pytest.raises(Permanent) as caught:
         await met.processor.poll("t 1" if met.kind.name == "docling" else "b 1")
@@ -219,7 +219,7 @@ class Cancellable:
     """A processor that is always at it, and can be cancelled."""
 
     identity = "test"
-    endings = frozenset(("pdf",))
+    extensions = frozenset(("pdf",))
 
     def __init__(self) -> None:
         self.cancelled: list[str] = []
@@ -248,7 +248,7 @@ async def test_a_conversion_nobody_wants_any_more_is_cancelled_remotely(document
         waiting.set()
         await asyncio.Event().wait()
 
-    task = asyncio.ensure_future(convert(processor, document, "a.pdf", Notes().keep, wait=wait))
+    task = asyncio.ensure_future(convert(processor, document, "a.pdf", ConversionRecorder().save, wait=wait))
     await waiting.wait()
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
@@ -257,16 +257,16 @@ async def test_a_conversion_nobody_wants_any_more_is_cancelled_remotely(document
 
 
 def test_pauses_grow_from_five_seconds_to_a_minute() -> None:
-    pauses = [pause(Conversion("x", checks=checks)).total_seconds() for checks in range(30)]
+    pauses = [pause_before_check(Conversion("x", checks=checks)).total_seconds() for checks in range(30)]
     assert pauses[0] == 5
     assert pauses == sorted(pauses)
-    assert pauses[-1] == LONGEST_PAUSE.total_seconds()
+    assert pauses[-1] == MAX_PAUSE.total_seconds()
 
 
 def test_a_base_says_who_reads_its_documents() -> None:
     """S1-22."""
     known = {"remote": Cancellable()}
-    assert plan("a.pdf", None, known) == plan("a.pdf", "local", known) == "direct"
-    assert plan("A.PDF", "remote", known) == "process"
-    assert plan("a.txt", "remote", known) == "direct"
-    assert plan("a.pdf", "gone", known) == "invalid"
+    assert choose_reader("a.pdf", None, known) == choose_reader("a.pdf", "local", known) == "direct"
+    assert choose_reader("A.PDF", "remote", known) == "process"
+    assert choose_reader("a.txt", "remote", known) == "direct"
+    assert choose_reader("a.pdf", "gone", known) == "invalid"

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from gristmill.ingest.readers import Asset, Embedded, Part, ReaderPool, ReadLimits, Report, read
+from gristmill.ingest.readers import Asset, AttachedFile, TextPart, ReaderPool, ReadLimits, ReadReport, read_file
 from tests.readers import samples
 
 
 @dataclass
-class Reading:
-    parts: list[Part] = field(default_factory=list[Part])
-    embedded: list[Embedded] = field(default_factory=list[Embedded])
+class CollectedResults:
+    parts: list[TextPart] = field(default_factory=list[TextPart])
+    attachments: list[AttachedFile] = field(default_factory=list[AttachedFile])
     assets: list[Asset] = field(default_factory=list[Asset])
-    report: Report = field(default_factory=Report)
+    report: ReadReport = field(default_factory=ReadReport)
 
     @property
     def text(self) -> str:
@@ -24,10 +24,10 @@ class Reading:
 
     @property
     def files(self) -> dict[str, bytes]:
-        return {one.name: one.path.read_bytes() for one in self.embedded}
+        return {one.name: one.path.read_bytes() for one in self.attachments}
 
 
-Reader = Callable[..., Awaitable[Reading]]
+Reader = Callable[..., Awaitable[CollectedResults]]
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def reads(pool: ReaderPool, tmp_path: Path) -> Reader:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
 
-    async def run(data: bytes | str | Path, name: str = "", *, after: int = 0, **limits: object) -> Reading:
+    async def run(data: bytes | str | Path, name: str = "", *, after: int = 0, **limits: object) -> CollectedResults:
         if not isinstance(data, Path):
             data = samples.save(tmp_path, "input", data)
         return await gather(pool, data, name or data.name, scratch, ReadLimits(**limits), after)  # pyright: ignore[reportArgumentType]
@@ -52,20 +52,20 @@ def reads(pool: ReaderPool, tmp_path: Path) -> Reader:
 
 async def gather(
     pool: ReaderPool, path: Path, name: str, scratch: Path, limits: ReadLimits, after: int = 0
-) -> Reading:
-    reading = Reading()
-    results = read(
+) -> CollectedResults:
+    reading = CollectedResults()
+    results = read_file(
         pool, path, name=name, media_type=None, scratch=scratch, limits=limits, resume_after_page=after
     )
     async with contextlib.aclosing(results) as stream:
         async for result in stream:
             match result:
-                case Part():
+                case TextPart():
                     reading.parts.append(result)
-                case Embedded():
-                    reading.embedded.append(result)
+                case AttachedFile():
+                    reading.attachments.append(result)
                 case Asset():
                     reading.assets.append(result)
-                case Report():
+                case ReadReport():
                     reading.report = result
     return reading

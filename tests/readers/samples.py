@@ -233,7 +233,7 @@ def outlook(subject: str, body: str, attachments: Mapping[str, bytes]) -> bytes:
     return compound_writer.write(streams)
 
 
-def packaged(name: str, data: bytes) -> bytes:
+def ole_package(name: str, data: bytes) -> bytes:
     """A file as Office wraps one that was dropped into a document."""
     body = b"\2\0" + name.encode() + b"\0" + name.encode() + b"\0" + b"\0\0\3\0"
     body += len(name.encode() + b"\0").to_bytes(4, "little") + name.encode() + b"\0"

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from gristmill.errors import Permanent, Transient, WorkError
-from gristmill.ingest.assets import LocalAnalyst, VisionAnalyst, VisionConfig
+from gristmill.ingest.assets import OcrDescriber, VisionDescriber, VisionConfig
 from gristmill.ingest.readers import ReaderPool, ReadLimits
-from tests.embedding.endpoint import Answer, Asked, Endpoint, serve
+from tests.embedding.endpoint import CannedResponse, EmbeddingRequest, Endpoint, serve
 from tests.readers import samples
 
 
@@ -20,8 +20,8 @@ def endpoint() -> Generator[Endpoint]:
         yield served
 
 
-def analyst(endpoint: Endpoint) -> VisionAnalyst:
-    return VisionAnalyst(VisionConfig(endpoint.url, "seer", "k3y", timedelta(seconds=5)))
+def analyst(endpoint: Endpoint) -> VisionDescriber:
+    return VisionDescriber(VisionConfig(endpoint.url, "seer", "k3y", timedelta(seconds=5)))
 
 
 def said(text: str) -> dict[str, object]:
@@ -32,17 +32,17 @@ async def test_a_vision_model_is_shown_the_image_and_its_words_are_kept(
     endpoint: Endpoint, tmp_path: Path
 ) -> None:
     path = samples.save(tmp_path, "a.png", samples.PNG)
-    endpoint.always(200, said(" A chart. \n"))
+    endpoint.always_respond(200, said(" A chart. \n"))
     seer = analyst(endpoint)
     assert await seer.describe(path, "image/png", tmp_path) == "A chart."
-    (asked,) = endpoint.asked
+    (asked,) = endpoint.requests
     assert asked.path == "/v1/chat/completions"
     assert asked.body["messages"][0]["content"][1]["image_url"]["url"].endswith(
         base64.b64encode(samples.PNG).decode()
     )
     # What a model can't be shown is not sent.
     assert await seer.describe(path, "image/emf", tmp_path) == ""
-    assert len(endpoint.asked) == 1
+    assert len(endpoint.requests) == 1
     await seer.close()
 
 
@@ -62,23 +62,23 @@ async def test_only_what_was_surely_not_charged_for_is_tried_again(
 ) -> None:
     """S3-03, C26."""
     path = samples.save(tmp_path, "a.png", samples.PNG)
-    endpoint.always(status, {"error": "no, k3y"})
+    endpoint.always_respond(status, {"error": "no, k3y"})
     seer = analyst(endpoint)
     with pytest.raises(kind) as caught:
         await seer.describe(path, "image/png", tmp_path)
     assert caught.value.code == code
     assert "k3y" not in caught.value.message
-    assert len(endpoint.asked) == 1
+    assert len(endpoint.requests) == 1
     await seer.close()
 
 
 async def test_an_answer_that_never_comes_is_not_asked_for_again(endpoint: Endpoint, tmp_path: Path) -> None:
     """S3-03, C26."""
 
-    def hang_up(_: Asked) -> Answer:
+    def hang_up(_: EmbeddingRequest) -> CannedResponse:
         raise ConnectionError
 
-    endpoint.answer = hang_up
+    endpoint.respond = hang_up
     seer = analyst(endpoint)
     with pytest.raises(Permanent) as caught:
         await seer.describe(samples.save(tmp_path, "a.png", samples.PNG), "image/png", tmp_path)
@@ -89,7 +89,7 @@ async def test_an_answer_that_never_comes_is_not_asked_for_again(endpoint: Endpo
 async def test_an_image_without_letters_says_nothing_and_is_no_failure(
     pool: ReaderPool, tmp_path: Path
 ) -> None:
-    local = LocalAnalyst(pool, ReadLimits())
+    local = OcrDescriber(pool, ReadLimits())
     assert await local.describe(samples.save(tmp_path, "a.png", samples.PNG), "image/png", tmp_path) == ""
     wmf = samples.save(tmp_path, "a.wmf", b"\xd7\xcd\xc6\x9a" + bytes(100))
     assert await local.describe(wmf, "image/wmf", tmp_path) == ""

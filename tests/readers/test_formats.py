@@ -44,7 +44,7 @@ async def test_a_word_document_gives_its_text_and_what_it_embeds(reads: Reader) 
             body,
             {
                 "word/media/image1.png": samples.PNG,
-                "word/embeddings/oleObject1.bin": samples.packaged("notes.txt", b"inside"),
+                "word/embeddings/oleObject1.bin": samples.ole_package("notes.txt", b"inside"),
                 "word/embeddings/Sheet.xlsx": samples.xlsx({"One": [["cell"]]}),
             },
         ),
@@ -165,7 +165,7 @@ async def test_a_notebook_gives_cells_code_and_output(reads: Reader) -> None:
 async def test_rich_text_gives_its_text_and_objects(reads: Reader) -> None:
     import struct
 
-    native = samples.packaged("inside.txt", b"hello")
+    native = samples.ole_package("inside.txt", b"hello")
     names = b"".join(struct.pack("<I", len(name)) + name for name in (b"Package\0", b"", b""))
     body = struct.pack("<II", 0x501, 2) + names + struct.pack("<I", len(native)) + native
     rtf = b"{\\rtf1\\ansi Gr\\'fc\\'dfe{\\object\\objemb{\\*\\objdata " + body.hex().encode() + b"}}}"

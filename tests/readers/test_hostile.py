@@ -180,7 +180,7 @@ async def test_names_and_links_of_archives_lead_nowhere(reads: Reader, tmp_path:
     data = samples.tarred({"../../etc/passwd": b"x", "/abs": b"y"}, links={"link": "/etc/passwd"})
     reading = await reads(data, "a.tar")
     assert reading.files == {"etc/passwd": b"x", "abs": b"y"}
-    assert all(one.path.parent == tmp_path / "scratch" for one in reading.embedded)
+    assert all(one.path.parent == tmp_path / "scratch" for one in reading.attachments)
     assert reading.report.warnings == ["unsafe_entries:1"]
     assert safe_path("..\\..\\C:\\a\u202ex\0.txt") == "C:/ax.txt"
     assert safe_path("../..") == ""

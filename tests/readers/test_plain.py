@@ -60,15 +60,15 @@ async def test_a_large_text_is_read_in_flat_memory(reads: Reader, tmp_path: Path
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     from contextlib import aclosing
 
-    from gristmill.ingest.readers import Part, ReaderPool, read
+    from gristmill.ingest.readers import TextPart, ReaderPool, read_file
 
     pool = ReaderPool(1)  # not opened: no child is needed
-    results = read(
+    results = read_file(
         pool, path, name="large.txt", media_type=None, scratch=tmp_path, limits=ReadLimits(output_mb=200)
     )
     async with aclosing(results) as stream:
         async for result in stream:
-            characters += len(result.text) if isinstance(result, Part) else 0
+            characters += len(result.text) if isinstance(result, TextPart) else 0
     assert characters == 100_000 * len(line.decode())
     assert pool.pids == []
     assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) < 30 * 1024

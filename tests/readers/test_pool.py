@@ -15,12 +15,12 @@ import psutil
 import pytest
 
 from gristmill.errors import Transient, Unreadable
-from gristmill.ingest.readers import Part, ReaderPool, ReadLimits, Report, read
+from gristmill.ingest.readers import TextPart, ReaderPool, ReadLimits, ReadReport, read_file
 from gristmill.ingest.readers import pool as pool_module
-from gristmill.ingest.readers.wire import Line
+from gristmill.ingest.readers.wire import Channel
 from tests.readers import samples
 from tests.readers.conftest import Reader, gather
-from tests.waiting import until
+from tests.waiting import wait_until
 
 PAGES = [f"This is the text of page {number}, long enough to be one." for number in range(1, 41)]
 
@@ -48,17 +48,17 @@ async def test_a_page_that_kills_its_reader_is_passed_over_and_told(pool: Reader
     # More than fits between child and parent, so that it can't have come to the end when it is hit.
     long = ["\n".join(f"{page} line {line}" for line in range(50)) for page in PAGES * 20]
     path = samples.save(tmp_path, "a.pdf", samples.pdf(long))
-    results = read(pool, path, name="a.pdf", media_type=None, scratch=tmp_path, limits=ReadLimits())
+    results = read_file(pool, path, name="a.pdf", media_type=None, scratch=tmp_path, limits=ReadLimits())
     pages: list[int | None] = []
-    report = Report()
+    report = ReadReport()
     async with contextlib.aclosing(results) as stream:
         async for result in stream:
-            if isinstance(result, Part):
+            if isinstance(result, TextPart):
                 pages.append(result.page)
                 if len(pages) == 1:
                     (pid,) = pool.pids
                     os.kill(pid, signal.SIGSEGV)
-            elif isinstance(result, Report):
+            elif isinstance(result, ReadReport):
                 report = result
     assert len(set(pages)) == len(pages) in (799, 800)  # it may have been hit between two pages
     assert (report.pages_read, report.pages_total) == (len(pages), 800)
@@ -66,7 +66,7 @@ async def test_a_page_that_kills_its_reader_is_passed_over_and_told(pool: Reader
 
 
 async def test_a_reader_that_dies_at_once_fails_the_document_alone(pool: ReaderPool, reads: Reader) -> None:
-    async with pool.child():
+    async with pool.lease_process():
         pass
     (pid,) = pool.pids
     os.kill(pid, signal.SIGABRT)
@@ -79,7 +79,7 @@ async def test_a_reader_that_dies_at_once_fails_the_document_alone(pool: ReaderP
 async def test_a_reader_that_was_killed_from_outside_may_be_tried_again(
     pool: ReaderPool, reads: Reader
 ) -> None:
-    async with pool.child():
+    async with pool.lease_process():
         pass
     (pid,) = pool.pids
     os.kill(pid, signal.SIGKILL)
@@ -89,7 +89,7 @@ async def test_a_reader_that_was_killed_from_outside_may_be_tried_again(
 
 
 async def test_a_reader_that_hangs_is_killed_within_its_limit(pool: ReaderPool, reads: Reader) -> None:
-    async with pool.child():
+    async with pool.lease_process():
         pass
     (pid,) = pool.pids
     os.kill(pid, signal.SIGSTOP)
@@ -110,7 +110,7 @@ async def test_a_document_gets_no_more_memory_than_its_limit(reads: Reader) -> N
 
 async def test_a_cancelled_reading_kills_its_child(pool: ReaderPool, tmp_path: Path) -> None:
     path = samples.save(tmp_path, "a.pdf", samples.pdf(PAGES * 200))
-    results = read(pool, path, name="a.pdf", media_type=None, scratch=tmp_path, limits=ReadLimits())
+    results = read_file(pool, path, name="a.pdf", media_type=None, scratch=tmp_path, limits=ReadLimits())
     begun = asyncio.Event()
 
     async def consume() -> None:
@@ -141,7 +141,7 @@ async def test_a_pdf_goes_on_behind_the_pages_that_are_kept_already(reads: Reade
 async def test_children_know_nothing_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GRISTMILL_DATABASE_URL", "postgresql://secret@db/x")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-    async with ReaderPool(1) as pool, pool.child() as child:
+    async with ReaderPool(1) as pool, pool.lease_process() as child:
         environment = Path(f"/proc/{child.pid}/environ").read_bytes()  # noqa: ASYNC240
         assert b"secret" not in environment
         files = [str(entry.readlink()) for entry in Path(f"/proc/{child.pid}/fd").iterdir()]  # noqa: ASYNC240
@@ -205,7 +205,7 @@ async def test_children_end_with_their_parent_even_when_it_is_killed() -> None:
                 psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie" for pid in pids
             )
 
-        await until(gone)
+        await wait_until(gone)
 
 
 def test_a_child_that_is_ahead_waits_for_its_parent() -> None:
@@ -213,7 +213,7 @@ def test_a_child_that_is_ahead_waits_for_its_parent() -> None:
     sent: list[int] = []
 
     def send() -> None:
-        line = Line(theirs)
+        line = Channel(theirs)
         for number in range(100):
             line.send({"k": "part", "text": "x" * 128 * 1024, "page": number})
             sent.append(number)
@@ -223,7 +223,7 @@ def test_a_child_that_is_ahead_waits_for_its_parent() -> None:
     sending.join(0.2)
     assert sending.is_alive()
     assert len(sent) < 20
-    reader = Line(ours)
+    reader = Channel(ours)
     assert [(reader.receive() or {})["page"] for _ in range(100)] == list(range(100))
     sending.join()
     ours.close()

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from gristmill.ingest.readers.encodings import of
+from gristmill.ingest.readers.encodings import detect_encoding
 from gristmill.ingest.readers.formats import compound_writer
-from gristmill.ingest.readers.formats.archive import Listing
+from gristmill.ingest.readers.formats.archive import ArchiveEntries
 from gristmill.ingest.readers.language import guess
 from gristmill.ingest.readers.shapes import looks_like_text
-from gristmill.ingest.readers.sink import Refused, Sink, Task
+from gristmill.ingest.readers.sink import DocumentRefused, Sink, ReadTask
 from gristmill.ingest.readers.untyped import olefile
-from gristmill.ingest.readers.wire import Line, Message
+from gristmill.ingest.readers.wire import Channel, Message
 from tests.readers import samples
 from tests.readers.texts import TEXTS
 
@@ -48,12 +48,12 @@ def test_text_comes_out_right_in_the_encodings_of_the_world(language: str, encod
     for text in (TEXTS[language], (TEXTS[language] + "\n") * 50):
         data = text.encode(encoding)
         assert looks_like_text(data)
-        assert data.decode(of(data)[0]) == text
+        assert data.decode(detect_encoding(data)[0]) == text
 
 
 def test_japanese_bytes_are_not_taken_for_rare_korean_ones() -> None:
     text = "粉屋は毎日穀物を挽き、パン屋は川のそばの町の市場で小麦粉を買います。今日は天気がとても良いです。"
-    assert of(text.encode("shift_jis"))[0] == "cp932"
+    assert detect_encoding(text.encode("shift_jis"))[0] == "cp932"
 
 
 def test_a_language_is_told_by_its_script_or_its_common_words() -> None:
@@ -63,7 +63,7 @@ def test_a_language_is_told_by_its_script_or_its_common_words() -> None:
     assert guess("x = 1; y = 2") is None
 
 
-class Silent(Line):
+class Silent(Channel):
     def __init__(self) -> None:
         pass
 
@@ -73,11 +73,11 @@ class Silent(Line):
 
 def test_an_archive_that_holds_itself_is_refused(tmp_path: Path) -> None:
     path = samples.save(tmp_path, "a.zip", samples.zipped({"a": b"x"}))
-    task = Task(path, "a.zip", None, tmp_path, 0, 1, 1, 100, 10**6, 10**6, 100, 5, False, 0)
-    listing = Listing(Sink(Silent(), task))
-    listing.take("other", [b"something else of its own"])
-    with pytest.raises(Refused) as caught:
-        listing.take("a.zip", [path.read_bytes()])
+    task = ReadTask(path, "a.zip", None, tmp_path, 0, 1, 1, 100, 10**6, 10**6, 100, 5, False, 0)
+    listing = ArchiveEntries(Sink(Silent(), task))
+    listing.add("other", [b"something else of its own"])
+    with pytest.raises(DocumentRefused) as caught:
+        listing.add("a.zip", [path.read_bytes()])
     assert caught.value.code == "bomb"
 
 

@@ -11,34 +11,34 @@ from pydantic import SecretStr
 from gristmill import app
 from gristmill.client import Client, Refused
 from gristmill.retrievers import langchain, llama_index
-from tests.serving import serving
+from tests.serving import serve_api
 
 
 @dataclass(frozen=True)
-class Place:
+class Server:
     url: str
     base: str
     item: str
 
 
 @pytest.fixture
-async def place(mill: app.Gristmill) -> AsyncGenerator[Place]:
-    async with serving(mill) as url, Client(url) as client:
+async def server(mill: app.Gristmill) -> AsyncGenerator[Server]:
+    async with serve_api(mill) as url, Client(url) as client:
         base = (await client.create_base("mill"))["id"]
         notes = ["# Drive\n\nThe wheel is driven by the river.", "The miller sleeps at night."]
         added = await client.add(base, [{"type": "note", "content": note} for note in notes])
         await client.wait(base, [item["id"] for item in added["created"]])
-        yield Place(url, base, added["created"][0]["id"])
+        yield Server(url, base, added["created"][0]["id"])
 
 
-def cited(found: Sequence[dict[str, object]], place: Place) -> None:
+def assert_cited(found: Sequence[dict[str, object]], place: Server) -> None:
     first = found[0]
     assert (first["item_id"], first["base_id"], first["title"]) == (place.item, place.base, "Drive")
     assert first["headings"] == ["Drive"]
     assert {"url", "path", "page", "start", "end", "score", "version", "chunk_id"} <= first.keys()
 
 
-async def test_langchain_gets_documents_with_citations_both_ways(place: Place) -> None:
+async def test_langchain_gets_documents_with_citations_both_ways(place: Server) -> None:
     retriever = langchain.GristmillRetriever(url=place.url, base_ids=[place.base], limit=1)
     for found in (
         await retriever.ainvoke("wheel driven river"),
@@ -46,12 +46,12 @@ async def test_langchain_gets_documents_with_citations_both_ways(place: Place) -
     ):
         assert len(found) == 1
         assert "driven by the river" in found[0].page_content
-        cited([document.metadata for document in found], place)
+        assert_cited([document.metadata for document in found], place)
     chain = retriever | RunnableLambda(len)
     assert await chain.ainvoke("wheel") == 1
 
 
-async def test_llama_index_gets_nodes_with_citations_both_ways(place: Place) -> None:
+async def test_llama_index_gets_nodes_with_citations_both_ways(place: Server) -> None:
     retriever = llama_index.GristmillRetriever(place.url, base_ids=[place.base], limit=1, mode="text")
     for found in (
         await retriever.aretrieve("wheel driven river"),
@@ -60,10 +60,10 @@ async def test_llama_index_gets_nodes_with_citations_both_ways(place: Place) -> 
         assert len(found) == 1
         assert found[0].score is not None
         assert "driven by the river" in found[0].text
-        cited([node.metadata for node in found], place)
+        assert_cited([node.metadata for node in found], place)
 
 
-async def test_what_the_server_refuses_is_raised_and_the_key_is_not_shown(place: Place) -> None:
+async def test_what_the_server_refuses_is_raised_and_the_key_is_not_shown(place: Server) -> None:
     retriever = langchain.GristmillRetriever(url=place.url, key=SecretStr("gm_wrong"))
     with pytest.raises(Refused) as refused:
         await retriever.ainvoke("wheel")

@@ -11,10 +11,10 @@ from tests.jobs.kinds import Plain
 LANES = 200
 
 
-async def pages_of_a_claim(db: Database) -> int:
+async def claim_page_count(db: Database) -> int:
     """Pages that the second claim of 16 touches; the first may find hints to set."""
     worker = uuid4()
-    touched = 0
+    pages = 0
     async with db.connection() as tx:
         await tx.execute("analyze")
         for _ in range(2):
@@ -25,9 +25,9 @@ async def pages_of_a_claim(db: Database) -> int:
             row = await cursor.fetchone()
             assert row is not None
             plan: dict[str, Any] = row[0][0]["Plan"]
-            touched = plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
+            pages = plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
             assert plan["Actual Rows"] == 16
-    return touched
+    return pages
 
 
 async def enqueue(db: Database, per_lane: int) -> None:
@@ -38,7 +38,7 @@ async def enqueue(db: Database, per_lane: int) -> None:
 async def test_a_claim_touches_no_more_pages_with_a_hundred_times_the_backlog(db: Database) -> None:
     """Promise 6: its cost does not grow with the queue."""
     await enqueue(db, 2)
-    small = await pages_of_a_claim(db)
+    small = await claim_page_count(db)
     await enqueue(db, 200)
-    large = await pages_of_a_claim(db)
+    large = await claim_page_count(db)
     assert large <= 3 * small, f"{small} pages with 400 queued, {large} with 40,400"

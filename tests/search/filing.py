@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from gristmill import catalog
-from gristmill.catalog import Base, Item, ItemId, NewItem, NewPart, NewVersion, Whole
+from gristmill.catalog import Base, Item, ItemId, NewItem, NewContentPart, NewVersion, FinishedVersion
 from gristmill.db import Database, Tx
 from gristmill.search import Chunk, publish
-from gristmill.search.publish import Written
+from gristmill.search.publish import VersionChunks
 from tests.embedding.hashed import HashedEmbedder
 
 EMBEDDER = HashedEmbedder()
@@ -31,14 +31,14 @@ async def new_base(db: Database, name: str = "mill", acl: Sequence[str] = ()) ->
 
 
 def chunks_of(texts: Sequence[str]) -> list[Chunk]:
-    made: list[Chunk] = []
+    chunks: list[Chunk] = []
     start = 0
     for index, text in enumerate(texts):
-        made.append(
+        chunks.append(
             Chunk(index, text, start, start + len(text), (), EMBEDDER.vector(text).astype(np.float32))
         )
         start += len(text) + 1
-    return made
+    return chunks
 
 
 async def file_note(
@@ -55,7 +55,7 @@ async def file_note(
     new = NewItem("note", title, title, body=body, acl=acl, metadata=metadata or {})
     (item,) = await catalog.insert_items(tx, base.id, parent, [new])
     await write(tx, base, [(item, 1, chunks_of(texts))], content=body)
-    await switch(tx, [item], 1, len(texts))
+    await publish_version(tx, [item], 1, len(texts))
     return item
 
 
@@ -65,17 +65,17 @@ async def write(
     """Chunks of versions that don't answer yet, with their content if it is given."""
     for item, version, _ in batch if content is not None else ():
         digest = item.id.bytes * 2
-        await catalog.keep_contents(tx, [digest])
-        await catalog.keep_parts(tx, [NewPart(digest, 0, content or "", None)])
-        await catalog.complete_contents(tx, {digest: (len(content or ""), [])})
-        await catalog.keep_versions(tx, [NewVersion(item.id, version, digest, "test")])
-    written = [Written(item.id, item.title, version, chunks) for item, version, chunks in batch]
-    await publish.write(tx, base.id, publish.prepare(written))
+        await catalog.ensure_contents(tx, [digest])
+        await catalog.insert_content_parts(tx, [NewContentPart(digest, 0, content or "", None)])
+        await catalog.mark_contents_complete(tx, {digest: (len(content or ""), [])})
+        await catalog.save_versions(tx, [NewVersion(item.id, version, digest, "test")])
+    versions = [VersionChunks(item.id, item.title, version, chunks) for item, version, chunks in batch]
+    await publish.write(tx, base.id, publish.prepare_write(versions))
 
 
-async def switch(tx: Tx, items: Sequence[Item], version: int, chunks: int) -> None:
+async def publish_version(tx: Tx, items: Sequence[Item], version: int, chunks: int) -> None:
     """A version of each item answers from now on."""
-    await catalog.publish(tx, [Whole(item.id, version, chunks, [], None, {}) for item in items])
+    await catalog.publish(tx, [FinishedVersion(item.id, version, chunks, [], None, {}) for item in items])
 
 
 async def file_folder(
@@ -84,5 +84,5 @@ async def file_folder(
     """A container that is listed."""
     new = NewItem("directory", title, title, acl=acl)
     (item,) = await catalog.insert_items(tx, base.id, parent, [new])
-    await catalog.set_expanded(tx, item.id, 1, {})
+    await catalog.mark_expanded(tx, item.id, 1, {})
     return item

@@ -24,7 +24,7 @@ lists = st.lists(st.sampled_from(ENTRIES), unique=True, max_size=2)
 
 
 @dataclass(frozen=True)
-class Thing:
+class TreeNode:
     """An item of the model: its place in the tree, and its own list."""
 
     parent: int | None
@@ -33,16 +33,16 @@ class Thing:
 
 
 @st.composite
-def trees(draw: st.DrawFn) -> list[Thing]:
-    things: list[Thing] = []
+def item_trees(draw: st.DrawFn) -> list[TreeNode]:
+    things: list[TreeNode] = []
     for _ in range(draw(st.integers(1, 7))):
         folders = [n for n, thing in enumerate(things) if thing.folder]
         parent = draw(st.sampled_from([None, *folders]))
-        things.append(Thing(parent, draw(st.booleans()), draw(st.none() | lists)))
+        things.append(TreeNode(parent, draw(st.booleans()), draw(st.none() | lists)))
     return things
 
 
-def effective(things: list[Thing], base: list[str], place: int) -> list[str]:
+def effective_acl(things: list[TreeNode], base: list[str], place: int) -> list[str]:
     """The rules, in plain Python: the nearest list at or above an item, else the base's."""
     at: int | None = place
     while at is not None:
@@ -53,9 +53,9 @@ def effective(things: list[Thing], base: list[str], place: int) -> list[str]:
     return base
 
 
-def seen(things: list[Thing], base: list[str], eyes: set[str] | None) -> set[int]:
+def visible_positions(things: list[TreeNode], base: list[str], eyes: set[str] | None) -> set[int]:
     return {
-        place for place in range(len(things)) if eyes is None or eyes & set(effective(things, base, place))
+        place for place in range(len(things)) if eyes is None or eyes & set(effective_acl(things, base, place))
     }
 
 
@@ -66,7 +66,7 @@ class World:
         self.mill, self.http = mill, http
         self.ids: list[ItemId] = []
 
-    async def file(self, things: list[Thing], acl: list[str]) -> None:
+    async def file(self, things: list[TreeNode], acl: list[str]) -> None:
         self.base = await new_base(self.mill.db, uuid4().hex, acl=acl)
         async with self.mill.db.transaction() as tx:
             for n, thing in enumerate(things):
@@ -79,10 +79,10 @@ class World:
                     )
                 self.ids.append(item.id)
 
-    async def check(self, things: list[Thing], acl: list[str]) -> None:
+    async def check(self, things: list[TreeNode], acl: list[str]) -> None:
         for name, eyes in [*VIEWERS.items(), (None, None)]:
             headers = {ON_BEHALF: name} if name else {}
-            visible = seen(things, acl, eyes)
+            visible = visible_positions(things, acl, eyes)
             notes = {n for n in visible if not things[n].folder}
             await self.check_items(headers, visible, notes)
             await self.check_searches(headers, notes)
@@ -135,11 +135,11 @@ class World:
 
 
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(trees(), lists, st.integers(0, 6), st.none() | lists, lists)
+@given(item_trees(), lists, st.integers(0, 6), st.none() | lists, lists)
 async def test_every_way_of_reading_shows_what_the_rules_say(
     mill: app.Gristmill,
     http: httpx.AsyncClient,
-    things: list[Thing],
+    things: list[TreeNode],
     acl: list[str],
     changed: int,
     new: list[str] | None,
@@ -168,8 +168,8 @@ async def test_on_somebodys_behalf_nothing_else_is_served(
     served = {
         (method.upper(), path) for path, methods in mill.api.openapi()["paths"].items() for method in methods
     }
-    on_behalf = {route for route, rule in RULES.items() if rule.eyes}
-    anyone = {route for route, rule in RULES.items() if rule.who == "anyone"}
+    on_behalf = {route for route, rule in RULES.items() if rule.acl_filtered}
+    anyone = {route for route, rule in RULES.items() if rule.audience == "anyone"}
     assert served >= on_behalf
     for method, path in sorted(served - on_behalf - anyone):
         url = path.replace("{base_id}", some).replace("{item_id}", some).replace("{job_id}", some)

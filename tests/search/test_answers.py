@@ -7,14 +7,14 @@ import httpx
 import pytest
 
 from gristmill import app, catalog
-from gristmill.search import Ask, Chunk, HttpReranker, Searcher, Target
+from gristmill.search import SearchRequest, Chunk, HttpReranker, Searcher, Target
 from tests.embedding import endpoint
-from tests.embedding.endpoint import Answer, Asked
+from tests.embedding.endpoint import CannedResponse, EmbeddingRequest
 from tests.embedding.hashed import HashedEmbedder
-from tests.search.filing import file_folder, file_note, new_base, switch, write
+from tests.search.filing import file_folder, file_note, new_base, publish_version, write
 
 
-async def asked(http: httpx.AsyncClient, url: str, **body: Any) -> list[dict[str, Any]]:
+async def search_hits(http: httpx.AsyncClient, url: str, **body: Any) -> list[dict[str, Any]]:
     answer = await http.post(url, json=body)
     assert answer.status_code == 200, answer.text
     return answer.json()["hits"]
@@ -27,7 +27,7 @@ async def test_a_hit_explains_itself_and_cites_a_place_that_stays(
     async with mill.db.transaction() as tx:
         item = await file_note(tx, base, "Stones", "The miller dresses the stones.", "A wheel turns.")
     url = f"/api/knowledge-bases/{base.id}/search"
-    (hit, *_) = await asked(http, url, query="wheel turns", explain=True)
+    (hit, *_) = await search_hits(http, url, query="wheel turns", explain=True)
     assert hit["text"] == "A wheel turns."
     content = (await http.get(f"/api/knowledge-items/{item.id}/content")).text
     assert content[hit["source"]["start"] : hit["source"]["end"]] == hit["text"]
@@ -37,7 +37,7 @@ async def test_a_hit_explains_itself_and_cites_a_place_that_stays(
     assert sum(term["score"] for term in told["terms"]) == pytest.approx(told["textScore"], rel=0.02)
     assert told["vectorWeight"] == 0.6
     assert told["similarity"] == pytest.approx(1.0, abs=0.2)
-    (plain, *_) = await asked(http, url, query="wheel turns")
+    (plain, *_) = await search_hits(http, url, query="wheel turns")
     assert plain["explain"] is None
 
 
@@ -46,7 +46,7 @@ async def test_context_brings_what_stands_around(mill: app.Gristmill, http: http
     async with mill.db.transaction() as tx:
         await file_note(tx, base, "n", "one", "two", "three", "four", "five")
     url = f"/api/knowledge-bases/{base.id}/search"
-    (hit, *_) = await asked(http, url, query="four", mode="text", context=2)
+    (hit, *_) = await search_hits(http, url, query="four", mode="text", context=2)
     assert hit["context"] == {"before": ["two", "three"], "after": ["five"]}
 
 
@@ -59,8 +59,8 @@ async def test_hits_that_say_the_same_are_put_behind_the_best(
             await file_note(tx, base, f"copy {n}", "the wheel of the mill turns by day and by night")
         await file_note(tx, base, "other", "a wheel lies broken in the yard")
     url = f"/api/knowledge-bases/{base.id}/search"
-    assert len(await asked(http, url, query="wheel", mode="text")) == 6
-    hits = await asked(http, url, query="wheel", mode="text", collapse=True)
+    assert len(await search_hits(http, url, query="wheel", mode="text")) == 6
+    hits = await search_hits(http, url, query="wheel", mode="text", collapse=True)
     assert sorted(len(hit["duplicates"]) for hit in hits) == [0, 4]
 
 
@@ -75,14 +75,14 @@ async def test_bases_of_different_embedders_are_searched_together(
         )
         assert other is not None
         await file_note(tx, one, "first", "a wheel of oak")
-    hits = await asked(http, "/api/search", query="wheel of oak", mode="text")
+    hits = await search_hits(http, "/api/search", query="wheel of oak", mode="text")
     assert [hit["title"] for hit in hits] == ["first"]
     small = HashedEmbedder("small", dimensions=32)
     third = await _base_of(mill, "three", small)
     targets = [Target(one, HashedEmbedder()), Target(third, small)]
     async with mill.db.transaction() as tx:
         await _note_of(tx, third, small, "second", "a wheel of iron")
-    found = await mill.searcher.search(targets, Ask("wheel of iron"))
+    found = await mill.searcher.search(targets, SearchRequest("wheel of iron"))
     assert [hit.title for hit in found] == ["second", "first"]
     named = await http.post("/api/search", json={"query": "x", "baseIds": [str(UUID(int=1))]})
     assert named.status_code == 404
@@ -108,7 +108,7 @@ async def _note_of(tx: Any, base: catalog.Base, embedder: HashedEmbedder, title:
     )
     chunk = Chunk(0, text, 0, len(text), (), embedder.vector(text))
     await write(tx, base, [(item, 1, [chunk])])
-    await switch(tx, [item], 1, 1)
+    await publish_version(tx, [item], 1, 1)
 
 
 async def test_a_reranker_has_the_last_word_and_a_broken_one_has_none(mill: app.Gristmill) -> None:
@@ -117,21 +117,21 @@ async def test_a_reranker_has_the_last_word_and_a_broken_one_has_none(mill: app.
         await file_note(tx, base, "often", "wheel wheel wheel")
         await file_note(tx, base, "best", "a wheel is what they asked for")
 
-    def prefer(asked: Asked) -> Answer:
+    def prefer(asked: EmbeddingRequest) -> CannedResponse:
         scores = [0.9 if "best" in text else 0.1 for text in asked.body["documents"]]
         results = [{"index": n, "relevance_score": score} for n, score in enumerate(scores)]
-        return Answer(200, {"results": results[::-1]})
+        return CannedResponse(200, {"results": results[::-1]})
 
     with endpoint.serve() as server:
         reranker = HttpReranker(f"{server.url}/rerank", "some-model", "key")
         searcher = Searcher(mill.db, cache_bytes=2**20, reranker=reranker)
-        server.answer = prefer
-        ask = Ask("wheel", mode="text")
+        server.respond = prefer
+        ask = SearchRequest("wheel", mode="text")
         assert [hit.title for hit in await searcher.search([Target(base, None)], ask)] == ["best", "often"]
-        assert server.asked[0].headers["Authorization"] == "Bearer key"
+        assert server.requests[0].headers["Authorization"] == "Bearer key"
         broken: list[tuple[int, Any]] = [(500, "x"), (200, {"results": []}), (200, "nonsense")]
         for status, body in broken:
-            server.always(status, body)
+            server.always_respond(status, body)
             hits = await searcher.search([Target(base, None)], ask)
             assert [hit.title for hit in hits] == ["often", "best"]
         await reranker.close()
@@ -147,7 +147,7 @@ async def test_a_question_is_embedded_once(mill: app.Gristmill) -> None:
             return await super().embed_query(text)
 
     for _ in range(3):
-        await mill.searcher.search([Target(base, Counting())], Ask("wheel"))
+        await mill.searcher.search([Target(base, Counting())], SearchRequest("wheel"))
     assert calls == ["wheel"]
 
 
@@ -183,7 +183,7 @@ async def test_why_not_tells_what_keeps_an_item_out(
         (broken,) = await catalog.insert_items(
             tx, base.id, None, [catalog.NewItem("note", "broken", "broken")]
         )
-        await catalog.set_failed(tx, broken.id, 1, "no_text", "It has pages and no text.")
+        await catalog.fail_version(tx, broken.id, 1, "no_text", "It has pages and no text.")
     item = items.get(title, broken)
     answer = await http.post(f"/api/knowledge-items/{item.id}/why-not", json=body, headers=headers)
     assert answer.status_code == 200, answer.text

@@ -7,8 +7,8 @@ from gristmill import catalog
 from gristmill.catalog import Base, NewItem, Viewer
 from gristmill.db import Database
 from gristmill.search import Chunk, Scope, nearest, reach, store
-from gristmill.search.shelf import Shelf
-from tests.search.filing import EMBEDDER, new_base, switch, write
+from gristmill.search.shelf import SegmentCache
+from tests.search.filing import EMBEDDER, new_base, publish_version, write
 
 ITEMS, EACH = 60, 10
 
@@ -28,7 +28,7 @@ async def base(db: Database) -> Base:
             for n, item in enumerate(items)
         ]
         await write(tx, made, batch)
-        await switch(tx, items, 1, EACH)
+        await publish_version(tx, items, 1, EACH)
     return made
 
 
@@ -41,10 +41,10 @@ async def test_both_ways_give_the_same_as_comparing_all_that_the_caller_sees(
     monkeypatch.setattr(nearest, "EXACT", exact)
     scope = Scope(viewer)
     vector = EMBEDDER.vector("a question")
-    async with store.reading(db) as tx:
-        reached = await reach.reach(tx, base.id, scope)
-        expected = [row.no for row in await store.nearest(tx, base.id, scope, vector, 10)]
-    found = await nearest.search(db, Shelf(2**20), base.id, scope, reached, vector, 10)
+    async with store.read_transaction(db) as tx:
+        reached = await reach.measure_selectivity(tx, base.id, scope)
+        expected = [row.no for row in await store.nearest_chunks(tx, base.id, scope, vector, 10)]
+    found = await nearest.search(db, SegmentCache(2**20), base.id, scope, reached, vector, 10)
     assert [hit.no for hit in found] == expected
     assert len(found) == (10 if viewer.entries is None or viewer.entries else 0)
 
@@ -56,11 +56,11 @@ async def test_where_many_can_be_seen_batches_grow_until_enough_answer(
     monkeypatch.setattr(nearest, "COMPARED", 4)
     scope = Scope(Viewer(frozenset({"team:1"})))
     vector = EMBEDDER.vector("a question")
-    found = await nearest.search(db, Shelf(2**20), base.id, scope, reach.ALL, vector, ITEMS)
+    found = await nearest.search(db, SegmentCache(2**20), base.id, scope, reach.UNRESTRICTED, vector, ITEMS)
     assert len(found) == ITEMS // 10 * EACH
 
 
 async def test_what_does_not_fit_into_memory_is_read_again(db: Database, base: Base) -> None:
-    shelf, scope, vector = Shelf(1), Scope(), EMBEDDER.vector("a question")
-    first = await nearest.search(db, shelf, base.id, scope, reach.ALL, vector, 10)
-    assert await nearest.search(db, shelf, base.id, scope, reach.ALL, vector, 10) == first
+    shelf, scope, vector = SegmentCache(1), Scope(), EMBEDDER.vector("a question")
+    first = await nearest.search(db, shelf, base.id, scope, reach.UNRESTRICTED, vector, 10)
+    assert await nearest.search(db, shelf, base.id, scope, reach.UNRESTRICTED, vector, 10) == first

@@ -8,18 +8,18 @@ import pytest
 from gristmill import app, catalog, faults
 from gristmill.catalog import Base
 from gristmill.db import Database
-from gristmill.search import Ask, Mode, Searcher, Target, publish, tidy
+from gristmill.search import SearchRequest, Mode, Searcher, Target, publish, tidy
 from gristmill.settings import Settings
 from tests.embedding.hashed import HashedEmbedder
 from tests.search.filing import file_note, new_base
-from tests.waiting import until
+from tests.waiting import wait_until
 
 NOTES = 30
 
 
 @pytest.fixture
-async def working(settings: Settings) -> AsyncGenerator[app.Gristmill]:
-    async with app.running(settings, work=True, extra_embedders={"hashed": HashedEmbedder()}) as mill:
+async def mill_with_worker(settings: Settings) -> AsyncGenerator[app.Gristmill]:
+    async with app.gristmill(settings, work=True, extra_embedders={"hashed": HashedEmbedder()}) as mill:
         yield mill
 
 
@@ -31,15 +31,15 @@ async def fill(db: Database) -> Base:
     return base
 
 
-async def answers(db: Database, base: Base) -> list[Any]:
-    found: list[Any] = []
+async def search_results(db: Database, base: Base) -> list[Any]:
+    results: list[Any] = []
     legs: list[tuple[Mode, HashedEmbedder | None]] = [("text", None), ("vector", HashedEmbedder())]
     for mode, embedder in legs:
         for query in ("wheel 7", "mill", "stone number"):
-            ask = Ask(query, limit=50, mode=mode)
+            ask = SearchRequest(query, limit=50, mode=mode)
             hits = await Searcher(db, cache_bytes=2**20).search([Target(base, embedder)], ask)
-            found.append([(hit.chunk_id, hit.score) for hit in hits])
-    return found
+            results.append([(hit.chunk_id, hit.score) for hit in hits])
+    return results
 
 
 async def count(db: Database, what: str) -> int:
@@ -50,21 +50,21 @@ async def count(db: Database, what: str) -> int:
     return row[0]
 
 
-async def settled(db: Database) -> None:
-    async def once() -> bool:
-        await tidy.ask(db)
+async def wait_until_compacted(db: Database) -> None:
+    async def is_compacted() -> bool:
+        await tidy.queue_compactions(db)
         return await count(db, "segment") == 1 and await count(db, "job") == 0
 
-    await until(once)
+    await wait_until(is_compacted)
 
 
 async def test_small_segments_become_one_and_answers_stay_the_same(working: app.Gristmill) -> None:
     db = working.db
     base = await fill(db)
-    before = await answers(db, base)
+    before = await search_results(db, base)
     assert await count(db, "segment") in (1, NOTES)
-    await settled(db)
-    assert await answers(db, base) == before
+    await wait_until_compacted(db)
+    assert await search_results(db, base) == before
 
 
 async def test_what_is_gone_leaves_the_index_too(working: app.Gristmill) -> None:
@@ -75,9 +75,9 @@ async def test_what_is_gone_leaves_the_index_too(working: app.Gristmill) -> None
         secret = await file_note(tx, base, "secret", "qwrt")
     assert await count(db, "segment where position('qwrt'::bytea in lexicon) > 0") == 1
     async with db.transaction() as tx:
-        await publish.withdraw(tx, base.id, [secret.id])
+        await publish.remove_items(tx, base.id, [secret.id])
         await catalog.mark_deleting(tx, [secret.id])
-    await settled(db)
+    await wait_until_compacted(db)
     assert await count(db, "segment where position('qwrt'::bytea in lexicon) > 0") == 0
     assert await count(db, "chunk_gone") == 0
 
@@ -87,9 +87,9 @@ async def test_an_attempt_that_fails_before_its_commit_changed_nothing(working: 
     faults.arm("tidy.before_commit=fail@1")
     try:
         base = await fill(db)
-        before = await answers(db, base)
-        await settled(db)
-        assert await answers(db, base) == before
+        before = await search_results(db, base)
+        await wait_until_compacted(db)
+        assert await search_results(db, base) == before
     finally:
         faults.arm("")
 
@@ -98,13 +98,13 @@ async def test_chunks_without_words_are_lexed(working: app.Gristmill) -> None:
     """What was written before segments were, or by another lexer, is found after the base's next tidying."""
     db = working.db
     base = await fill(db)
-    await settled(db)
-    before = await answers(db, base)
+    await wait_until_compacted(db)
+    before = await search_results(db, base)
     async with db.transaction() as tx:
         await tx.execute(
             "update segment set recipe = 0, id = nextval('segment_id'), lengths = '', codes = '',"
             " lexicon = '', places = '', counts = ''"
         )
-    await settled(db)
+    await wait_until_compacted(db)
     assert await count(db, "segment where recipe > 0") == 1
-    assert await answers(db, base) == before
+    assert await search_results(db, base) == before

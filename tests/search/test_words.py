@@ -8,8 +8,8 @@ import pytest
 from gristmill import catalog
 from gristmill.catalog import Base
 from gristmill.db import Database
-from gristmill.search import Ask, Filters, Searcher, Target
-from tests.search.filing import chunks_of, file_note, new_base, switch, write
+from gristmill.search import SearchRequest, Filters, Searcher, Target
+from tests.search.filing import chunks_of, file_note, new_base, publish_version, write
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def searcher(db: Database) -> Searcher:
 
 
 async def titles(searcher: Searcher, base: Base, query: str, limit: int = 100) -> list[str]:
-    hits = await searcher.search([Target(base, None)], Ask(query, limit=limit, mode="text"))
+    hits = await searcher.search([Target(base, None)], SearchRequest(query, limit=limit, mode="text"))
     return [hit.title for hit in hits]
 
 
@@ -54,12 +54,12 @@ async def test_words_are_found_the_moment_they_are_published_and_not_before(
         item = await file_note(tx, base, "note", "oaken wheel")
     assert await titles(searcher, base, "oaken") == ["note"]
     async with db.transaction() as tx:
-        await catalog.want_anew(tx, [item.id], cause=uuid4())
+        await catalog.request_version(tx, [item.id], cause=uuid4())
         await write(tx, base, [(item, 2, chunks_of(["iron wheel"]))], content="iron wheel")
     assert await titles(searcher, base, "iron") == []
     assert await titles(searcher, base, "oaken") == ["note"]
     async with db.transaction() as tx:
-        await switch(tx, [item], 2, 1)
+        await publish_version(tx, [item], 2, 1)
     assert await titles(searcher, base, "iron") == ["note"]
     assert await titles(searcher, base, "oaken") == []
     async with db.transaction() as tx:
@@ -125,7 +125,7 @@ async def test_filters_hold_together(db: Database, base: Base, searcher: Searche
         await file_note(tx, base, "c", "wheel")
 
     async def found(filters: Filters) -> set[str]:
-        ask = Ask("wheel", mode="text", filters=filters)
+        ask = SearchRequest("wheel", mode="text", filters=filters)
         return {hit.title for hit in await searcher.search([Target(base, None)], ask)}
 
     assert await found(Filters(metadata={"team": "ops"})) == {"a", "b"}

@@ -9,17 +9,17 @@ from email.utils import format_datetime
 from threading import Lock
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from tests.sources.site import Answer, Asked, Site, serve
+from tests.sources.site import SiteResponse, SiteRequest, Site, serve
 
 
 @dataclass
-class Bucket:
+class FakeBucket:
     """What it holds; `failing` answers everything with that status."""
 
     site: Site
     objects: dict[str, tuple[bytes, datetime]] = field(default_factory=dict[str, tuple[bytes, datetime]])
     uploads: dict[str, dict[int, bytes]] = field(default_factory=dict[str, dict[int, bytes]])
-    failing: int | None = None
+    failure_status: int | None = None
     lock: Lock = field(default_factory=Lock)
 
     def environment(self) -> dict[str, str]:
@@ -32,88 +32,88 @@ class Bucket:
             "AWS_REGION": "us-east-1",
         }
 
-    def answer(self, asked: Asked) -> Answer:
+    def respond(self, request: SiteRequest) -> SiteResponse:
         """Play S3."""
-        if self.failing is not None:
-            return Answer(self.failing)
-        parts = urlsplit(asked.path)
+        if self.failure_status is not None:
+            return SiteResponse(self.failure_status)
+        parts = urlsplit(request.path)
         query = {name: values[0] for name, values in parse_qs(parts.query, keep_blank_values=True).items()}
         key = unquote(parts.path).partition("/")[2].partition("/")[2]
         with self.lock:
-            match asked.method:
+            match request.method:
                 case "POST":
-                    return self._post(key, query, asked.body)
+                    return self._post(key, query, request.body)
                 case "PUT":
-                    return self._put(key, query, asked)
+                    return self._put(key, query, request)
                 case "DELETE":
                     self.objects.pop(key, None)
                     self.uploads.pop(query.get("uploadId", ""), None)
-                    return Answer(204)
+                    return SiteResponse(204)
                 case _:
-                    return self._list(query) if "list-type" in query else self._get(key, asked)
+                    return self._list(query) if "list-type" in query else self._get(key, request)
 
-    def _put(self, key: str, query: dict[str, str], asked: Asked) -> Answer:
+    def _put(self, key: str, query: dict[str, str], request: SiteRequest) -> SiteResponse:
         if "uploadId" in query:
-            self.uploads[query["uploadId"]][int(query["partNumber"])] = asked.body
-            return Answer(headers={"ETag": '"part"'})
-        headers = {name.lower(): value for name, value in asked.headers.items()}
+            self.uploads[query["uploadId"]][int(query["partNumber"])] = request.body
+            return SiteResponse(headers={"ETag": '"part"'})
+        headers = {name.lower(): value for name, value in request.headers.items()}
         source = headers.get("x-amz-copy-source")
         if source is None:
-            self._store(key, asked.body)
-            return Answer(headers={"ETag": '"whole"'})
+            self._store(key, request.body)
+            return SiteResponse(headers={"ETag": '"whole"'})
         self._store(key, self.objects[unquote(source).partition("/")[2]][0])
-        return Answer(body=b"<CopyObjectResult><ETag>x</ETag></CopyObjectResult>")
+        return SiteResponse(body=b"<CopyObjectResult><ETag>x</ETag></CopyObjectResult>")
 
-    def _post(self, key: str, query: dict[str, str], body: bytes) -> Answer:
+    def _post(self, key: str, query: dict[str, str], body: bytes) -> SiteResponse:
         if "uploads" in query:
             name = f"upload-{len(self.uploads)}"
             self.uploads[name] = {}
-            told = (
+            body_xml = (
                 f"<InitiateMultipartUploadResult><UploadId>{name}</UploadId></InitiateMultipartUploadResult>"
             )
-            return Answer(body=told.encode())
+            return SiteResponse(body=body_xml.encode())
         if "uploadId" in query:
             parts = self.uploads.pop(query["uploadId"])
             self._store(key, b"".join(parts[number] for number in sorted(parts)))
-            return Answer(
+            return SiteResponse(
                 body=b"<CompleteMultipartUploadResult><ETag>x</ETag></CompleteMultipartUploadResult>"
             )
         names = re.findall(r"<Key>(.*?)</Key>", body.decode())
         for name in names:
             self.objects.pop(name, None)
         deleted = "".join(f"<Deleted><Key>{name}</Key></Deleted>" for name in names)
-        return Answer(body=f"<DeleteResult>{deleted}</DeleteResult>".encode())
+        return SiteResponse(body=f"<DeleteResult>{deleted}</DeleteResult>".encode())
 
-    def _get(self, key: str, asked: Asked) -> Answer:
+    def _get(self, key: str, request: SiteRequest) -> SiteResponse:
         if key not in self.objects:
-            return Answer(404)
+            return SiteResponse(404)
         data, stored = self.objects[key]
         headers = {"ETag": '"x"', "Last-Modified": format_datetime(stored, usegmt=True)}
-        given = {name.lower(): value for name, value in asked.headers.items()}.get("range")
-        if given is None:
-            return Answer(body=data, headers=headers)
-        first, last = (int(number) for number in given.removeprefix("bytes=").split("-"))
+        range_header = {name.lower(): value for name, value in request.headers.items()}.get("range")
+        if range_header is None:
+            return SiteResponse(body=data, headers=headers)
+        first, last = (int(number) for number in range_header.removeprefix("bytes=").split("-"))
         part = data[first : last + 1]
         headers["Content-Range"] = f"bytes {first}-{first + len(part) - 1}/{len(data)}"
-        return Answer(206, part, headers)
+        return SiteResponse(206, part, headers)
 
-    def _list(self, query: dict[str, str]) -> Answer:
-        found = "".join(
+    def _list(self, query: dict[str, str]) -> SiteResponse:
+        contents = "".join(
             f"<Contents><Key>{key}</Key><LastModified>{stored.isoformat()}</LastModified>"
             f"<ETag>x</ETag><Size>{len(data)}</Size></Contents>"
             for key, (data, stored) in sorted(self.objects.items())
             if key.startswith(query.get("prefix", ""))
         )
-        return Answer(body=f"<ListBucketResult>{found}</ListBucketResult>".encode())
+        return SiteResponse(body=f"<ListBucketResult>{contents}</ListBucketResult>".encode())
 
     def _store(self, key: str, data: bytes) -> None:
         self.objects[key] = (data, datetime.now(UTC))
 
 
 @contextmanager
-def bucket() -> Generator[Bucket]:
+def run_bucket() -> Generator[FakeBucket]:
     """An empty bucket, under any name."""
     with serve() as site:
-        made = Bucket(site)
-        site.anything = made.answer
-        yield made
+        fake = FakeBucket(site)
+        site.fallback = fake.respond
+        yield fake

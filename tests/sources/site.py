@@ -9,7 +9,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Asked:
+class SiteRequest:
     """A request as it came in."""
 
     method: str
@@ -19,7 +19,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Answer:
+class SiteResponse:
     """What goes back. A Content-Length among the headers wins over the true one; an empty header is not sent."""
 
     status: int = 200
@@ -27,7 +27,7 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-Page = Answer | Callable[[Asked], Answer]
+SitePage = SiteResponse | Callable[[SiteRequest], SiteResponse]
 
 
 class Site:
@@ -37,28 +37,28 @@ class Site:
         self.host = f"127.0.0.1:{port}"
         self.url = f"http://{self.host}"
         self.elsewhere = f"http://localhost:{port}"  # the same server under another name
-        self.asked: list[Asked] = []
-        self.pages: dict[str, Page] = {}
-        self.anything: Callable[[Asked], Answer] | None = None
+        self.requests: list[SiteRequest] = []
+        self.pages: dict[str, SitePage] = {}
+        self.fallback: Callable[[SiteRequest], SiteResponse] | None = None
         self.closing = threading.Event()
 
-    def put(self, path: str, body: str | bytes, status: int = 200, **headers: str) -> str:
+    def add_page(self, path: str, body: str | bytes, status: int = 200, **headers: str) -> str:
         """Write a page; `Content_Type` becomes `Content-Type`. Returns its address."""
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        self.pages[path] = Answer(status, body.encode() if isinstance(body, str) else body, named)
+        header_fields = {name.replace("_", "-"): value for name, value in headers.items()}
+        self.pages[path] = SiteResponse(status, body.encode() if isinstance(body, str) else body, header_fields)
         return self.url + path
 
-    def answer(self, asked: Asked) -> Answer:
+    def respond(self, request: SiteRequest) -> SiteResponse:
         """What is said to a request."""
-        self.asked.append(asked)
-        if self.anything is not None:
-            return self.anything(asked)
-        page = self.pages.get(asked.path, Answer(404))
-        return page(asked) if callable(page) else page
+        self.requests.append(request)
+        if self.fallback is not None:
+            return self.fallback(request)
+        page = self.pages.get(request.path, SiteResponse(404))
+        return page(request) if callable(page) else page
 
-    def paths(self) -> list[str]:
+    def requested_paths(self) -> list[str]:
         """The paths that were asked for."""
-        return [asked.path for asked in self.asked]
+        return [asked.path for asked in self.requests]
 
 
 @contextmanager
@@ -71,7 +71,7 @@ def serve() -> Generator[Site]:
 
         def handle_any(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            answer = site.answer(Asked(self.command, self.path, dict(self.headers.items()), body))
+            answer = site.respond(SiteRequest(self.command, self.path, dict(self.headers.items()), body))
             self.send_response_only(answer.status)
             for name, value in {"Content-Length": str(len(answer.body)), **answer.headers}.items():
                 if value:

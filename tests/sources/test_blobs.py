@@ -16,9 +16,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gristmill import faults
-from gristmill.errors import Gone, Permanent, SetupError, Transient
-from gristmill.sources import Blob, Blobs
-from tests.sources.s3 import Bucket, bucket
+from gristmill.errors import SourceGone, Permanent, SetupError, Transient
+from gristmill.sources import Blob, BlobStore
+from tests.sources.s3 import FakeBucket, run_bucket
 
 DAY = timedelta(days=1)
 # More than one part of an object store, so that it takes an upload and a move.
@@ -27,8 +27,8 @@ NEVER = hashlib.sha256(b"never put").hexdigest() + "." + "0" * 32
 
 
 @pytest.fixture
-def s3(monkeypatch: pytest.MonkeyPatch) -> Generator[Bucket]:
-    with bucket() as made:
+def s3(monkeypatch: pytest.MonkeyPatch) -> Generator[FakeBucket]:
+    with run_bucket() as made:
         for name, value in made.environment().items():
             monkeypatch.setenv(name, value)
         yield made
@@ -40,11 +40,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(params=["folder", "memory", "s3"])
-def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> Blobs:
+def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> BlobStore:
     if request.param == "s3":
         request.getfixturevalue("s3")
     url = {"folder": None, "memory": "memory://", "s3": "s3://bucket/some/where"}[request.param]
-    return Blobs.open(url, tmp_path)
+    return BlobStore.open(url, tmp_path)
 
 
 async def crumbs(data: bytes, size: int = 60_000) -> AsyncIterator[bytes]:
@@ -56,12 +56,12 @@ def files(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file()]
 
 
-async def listed(blobs: Blobs) -> set[Blob]:
+async def listed(blobs: BlobStore) -> set[Blob]:
     return {blob async for blob in blobs.list()}
 
 
 @pytest.mark.parametrize("data", [b"", b"a few bytes", LARGE], ids=["none", "few", "many"])
-async def test_what_is_put_can_be_read_by_its_name(blobs: Blobs, data: bytes) -> None:
+async def test_what_is_put_can_be_read_by_its_name(blobs: BlobStore, data: bytes) -> None:
     blob = await blobs.put(crumbs(data))
     assert (blob.hash, blob.size) == (hashlib.sha256(data).digest(), len(data))
     assert await blobs.get(blob.name, len(data)) == data
@@ -69,7 +69,7 @@ async def test_what_is_put_can_be_read_by_its_name(blobs: Blobs, data: bytes) ->
     assert (await blobs.size(blob.name), await blobs.exists(blob.name)) == (len(data), True)
 
 
-async def test_equal_bytes_have_names_of_their_own_so_that_no_removal_hits_both(blobs: Blobs) -> None:
+async def test_equal_bytes_have_names_of_their_own_so_that_no_removal_hits_both(blobs: BlobStore) -> None:
     first, second = await asyncio.gather(blobs.put(crumbs(LARGE)), blobs.put(crumbs(LARGE, 7_000)))
     assert (first.hash, first.name != second.name) == (second.hash, True)
     assert await listed(blobs) == {first, second}
@@ -79,7 +79,7 @@ async def test_equal_bytes_have_names_of_their_own_so_that_no_removal_hits_both(
     assert await blobs.sweep_temporaries(timedelta(0)) == 0
 
 
-async def test_a_name_is_announced_before_the_bytes_have_it(blobs: Blobs) -> None:
+async def test_a_name_is_announced_before_the_bytes_have_it(blobs: BlobStore) -> None:
     """Killed in between, somebody knows of the name; the other way round nobody would."""
     announced: list[Blob] = []
 
@@ -87,28 +87,28 @@ async def test_a_name_is_announced_before_the_bytes_have_it(blobs: Blobs) -> Non
         assert not await blobs.exists(blob.name)
         announced.append(blob)
 
-    assert [await blobs.put(crumbs(b"rye"), announce=announce)] == announced
+    assert [await blobs.put(crumbs(b"rye"), before_commit=announce)] == announced
 
 
-async def test_bytes_that_cant_be_announced_leave_nothing(blobs: Blobs) -> None:
+async def test_bytes_that_cant_be_announced_leave_nothing(blobs: BlobStore) -> None:
     async def refuse(blob: Blob) -> None:
         raise ConnectionResetError(blob.name)
 
     with pytest.raises(ConnectionResetError):
-        await blobs.put(crumbs(LARGE), announce=refuse)
+        await blobs.put(crumbs(LARGE), before_commit=refuse)
     assert await listed(blobs) == set()
     assert await blobs.sweep_temporaries(timedelta(0)) == 0
 
 
-async def test_a_blob_that_is_not_there_is_gone(blobs: Blobs) -> None:
+async def test_a_blob_that_is_not_there_is_gone(blobs: BlobStore) -> None:
     assert not await blobs.exists(NEVER)
     for ask in (blobs.size(NEVER), blobs.get(NEVER, 10), anext(blobs.read(NEVER))):
-        with pytest.raises(Gone) as caught:
+        with pytest.raises(SourceGone) as caught:
             await ask
         assert caught.value.code == "blob_gone"
 
 
-async def test_deleting_twice_does_no_harm(blobs: Blobs) -> None:
+async def test_deleting_twice_does_no_harm(blobs: BlobStore) -> None:
     kept, *others = [await blobs.put(crumbs(data)) for data in (b"one", b"two", b"three")]
     assert await blobs.delete([blob.name for blob in others]) == 2
     await blobs.delete([others[0].name])
@@ -117,13 +117,13 @@ async def test_deleting_twice_does_no_harm(blobs: Blobs) -> None:
 
 
 async def test_a_folder_tells_how_many_blobs_there_were_to_delete(tmp_path: Path) -> None:
-    blobs = Blobs.open(None, tmp_path)
+    blobs = BlobStore.open(None, tmp_path)
     blob = await blobs.put(crumbs(b"one"))
     assert await blobs.delete([blob.name, NEVER]) == 1
 
 
 @pytest.mark.parametrize("data", [b"x" * 11, LARGE], ids=["few", "many"])
-async def test_more_than_the_limit_is_refused_and_leaves_nothing(blobs: Blobs, data: bytes) -> None:
+async def test_more_than_the_limit_is_refused_and_leaves_nothing(blobs: BlobStore, data: bytes) -> None:
     with pytest.raises(Permanent) as caught:
         await blobs.put(crumbs(data), limit=len(data) - 1)
     assert caught.value.code == "document_too_large"
@@ -135,7 +135,7 @@ async def test_more_than_the_limit_is_refused_and_leaves_nothing(blobs: Blobs, d
     assert caught.value.code == "document_too_large"
 
 
-async def test_what_the_callers_stream_raises_passes_through_and_leaves_nothing(blobs: Blobs) -> None:
+async def test_what_the_callers_stream_raises_passes_through_and_leaves_nothing(blobs: BlobStore) -> None:
     async def broken() -> AsyncIterator[bytes]:
         yield LARGE
         raise ConnectionResetError("the client hung up")
@@ -146,7 +146,7 @@ async def test_what_the_callers_stream_raises_passes_through_and_leaves_nothing(
     assert await blobs.sweep_temporaries(timedelta(0)) == 0
 
 
-async def test_a_put_that_is_cancelled_leaves_nothing(blobs: Blobs) -> None:
+async def test_a_put_that_is_cancelled_leaves_nothing(blobs: BlobStore) -> None:
     with faults.watch("blobs.part_written", hold=True) as written:
         task = asyncio.create_task(blobs.put(crumbs(LARGE)))
         await written.passed.wait()
@@ -157,23 +157,23 @@ async def test_a_put_that_is_cancelled_leaves_nothing(blobs: Blobs) -> None:
     assert await blobs.sweep_temporaries(timedelta(0)) == 0
 
 
-async def test_an_abandoned_upload_leaves_no_parts_in_the_bucket(s3: Bucket, tmp_path: Path) -> None:
-    blobs = Blobs.open("s3://bucket", tmp_path)
+async def test_an_abandoned_upload_leaves_no_parts_in_the_bucket(s3: FakeBucket, tmp_path: Path) -> None:
+    blobs = BlobStore.open("s3://bucket", tmp_path)
     with pytest.raises(Permanent):
         await blobs.put(crumbs(LARGE), limit=len(LARGE) - 1)
     assert (s3.uploads, s3.objects) == ({}, {})
 
 
-async def test_a_small_blob_is_one_request(s3: Bucket, tmp_path: Path) -> None:
-    blobs = Blobs.open("s3://bucket", tmp_path)
+async def test_a_small_blob_is_one_request(s3: FakeBucket, tmp_path: Path) -> None:
+    blobs = BlobStore.open("s3://bucket", tmp_path)
     await blobs.put(crumbs(b"small"))
-    assert [asked.method for asked in s3.site.asked] == ["PUT"]
+    assert [asked.method for asked in s3.site.requests] == ["PUT"]
 
 
-async def test_an_object_store_that_fails_may_go_well_later(s3: Bucket, tmp_path: Path) -> None:
-    blobs = Blobs.open("s3://bucket", tmp_path)
+async def test_an_object_store_that_fails_may_go_well_later(s3: FakeBucket, tmp_path: Path) -> None:
+    blobs = BlobStore.open("s3://bucket", tmp_path)
     blob = await blobs.put(crumbs(b"kept"))
-    s3.failing = 403
+    s3.failure_status = 403
     for ask in (blobs.put(crumbs(b"x")), blobs.get(blob.name, 10), blobs.delete([blob.name]), listed(blobs)):
         with pytest.raises(Transient) as caught:
             await ask
@@ -183,7 +183,7 @@ async def test_an_object_store_that_fails_may_go_well_later(s3: Bucket, tmp_path
 
 
 async def test_a_folder_that_was_taken_away_may_come_back(tmp_path: Path, folder: Path) -> None:
-    blobs = Blobs.open(None, tmp_path)
+    blobs = BlobStore.open(None, tmp_path)
     shutil.rmtree(folder)
     with pytest.raises(Transient) as caught:
         await blobs.put(crumbs(b"x"))
@@ -239,7 +239,7 @@ asyncio.run(Blobs.open(None, Path(sys.argv[1])).put(some()))
 """
     killed = await asyncio.create_subprocess_exec(sys.executable, "-c", script, str(tmp_path))
     assert await killed.wait() == -9
-    blobs = Blobs.open(None, tmp_path)
+    blobs = BlobStore.open(None, tmp_path)
     assert await listed(blobs) == set()
     assert [path.stat().st_size for path in files(folder)] == [3_000_000]
     assert await blobs.sweep_temporaries(DAY) == 0
@@ -259,21 +259,21 @@ async def test_a_blob_and_its_name_are_on_the_disk_before_put_returns(
         path = Path(f"/proc/self/fd/{file}").readlink()
         synced.append("temporary" if path.parent.name == "tmp" else path.relative_to(folder).as_posix())
 
-    blobs = Blobs.open(None, tmp_path)
+    blobs = BlobStore.open(None, tmp_path)
     monkeypatch.setattr(os, "fsync", watched)
     blob = await blobs.put(crumbs(b"durable"))
     assert synced == ["temporary", blob.name[:2], "."]
 
 
 async def test_blobs_can_be_listed_by_their_age(tmp_path: Path, folder: Path) -> None:
-    blobs = Blobs.open(None, tmp_path)
+    blobs = BlobStore.open(None, tmp_path)
     old, _ = await blobs.put(crumbs(b"old")), await blobs.put(crumbs(b"new"))
     os.utime(folder / old.name[:2] / old.name[2:], (0, 0))
     assert [found async for found in blobs.list(older_than=DAY)] == [old]
 
 
 async def test_a_blob_from_before_names_had_tokens_is_read_and_deleted(tmp_path: Path, folder: Path) -> None:
-    blobs, digest = Blobs.open(None, tmp_path), hashlib.sha256(b"rye").digest()
+    blobs, digest = BlobStore.open(None, tmp_path), hashlib.sha256(b"rye").digest()
     (folder / digest.hex()[:2]).mkdir()
     (folder / digest.hex()[:2] / digest.hex()[2:]).write_bytes(b"rye")
     assert await listed(blobs) == {Blob(digest, 3, digest.hex())}
@@ -282,7 +282,7 @@ async def test_a_blob_from_before_names_had_tokens_is_read_and_deleted(tmp_path:
 
 
 async def test_a_strangers_file_in_the_folder_is_no_blob(tmp_path: Path, folder: Path) -> None:
-    blobs = Blobs.open(None, tmp_path)
+    blobs = BlobStore.open(None, tmp_path)
     (folder / "ab").mkdir()
     for name in ("README", "ab/cd", "ab/" + "z" * 62, "AB" + "0" * 62):
         (folder / name).write_text("x")
@@ -305,7 +305,7 @@ async def test_a_strangers_file_in_the_folder_is_no_blob(tmp_path: Path, folder:
 )
 def test_an_address_that_cant_be_used_is_refused_at_the_start(url: str, tmp_path: Path) -> None:
     with pytest.raises(SetupError) as caught:
-        Blobs.open(url, tmp_path)
+        BlobStore.open(url, tmp_path)
     assert caught.value.code == "bad_blob_store"
     assert "secret" not in caught.value.message
     assert "\n" not in caught.value.message
@@ -315,17 +315,17 @@ def test_an_address_that_cant_be_used_is_refused_at_the_start(url: str, tmp_path
     "url", ["s3://bucket", "gs://bucket/folder", "abfs://container@account.dfs.core.windows.net/folder"]
 )
 def test_the_clouds_can_be_named_by_their_addresses(url: str, tmp_path: Path) -> None:
-    assert Blobs.open(url, tmp_path)
+    assert BlobStore.open(url, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 async def test_a_folder_can_be_named_by_its_address(tmp_path: Path) -> None:
-    blob = await Blobs.open((tmp_path / "else where").as_uri(), tmp_path).put(crumbs(b"x"))
+    blob = await BlobStore.open((tmp_path / "else where").as_uri(), tmp_path).put(crumbs(b"x"))
     assert (tmp_path / "else where" / blob.name[:2] / blob.name[2:]).read_bytes() == b"x"
 
 
 async def test_memory_does_not_grow_with_the_blob(tmp_path: Path) -> None:
-    blobs = Blobs.open(None, tmp_path)
+    blobs = BlobStore.open(None, tmp_path)
 
     async def zeros() -> AsyncIterator[bytes]:
         for _ in range(1000):
@@ -350,7 +350,7 @@ def test_any_bytes_in_any_chunks_come_back_as_they_were(chunks: list[bytes], tmp
             for chunk in chunks:
                 yield chunk
 
-        blobs = Blobs.open(None, tmp_path)
+        blobs = BlobStore.open(None, tmp_path)
         return await blobs.get((await blobs.put(stream())).name, 1000)
 
     assert asyncio.run(there_and_back()) == b"".join(chunks)

@@ -17,23 +17,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gristmill import faults
-from gristmill.errors import Gone, Invalid, Unreadable, WorkError
-from gristmill.sources import IGNORE_FILE, Found, Rules, list_folder
+from gristmill.errors import SourceGone, Invalid, Unreadable, WorkError
+from gristmill.sources import IGNORE_FILE, DirectoryEntry, IgnoreRules, list_folder
 from gristmill.sources.ignore import BUILT_IN_FILES, BUILT_IN_FOLDERS
 
 NOBODY = 65_534
 
 
-async def listed(path: Path, rules: Rules | None = None, root: Path | None = None) -> list[Found]:
-    batches = list_folder(path, rules or Rules(), root or path)
+async def listed(path: Path, rules: IgnoreRules | None = None, root: Path | None = None) -> list[DirectoryEntry]:
+    batches = list_folder(path, rules or IgnoreRules(), root or path)
     return [found async for batch in batches for found in batch]
 
 
-async def names(path: Path, rules: Rules | None = None, root: Path | None = None) -> list[str]:
+async def names(path: Path, rules: IgnoreRules | None = None, root: Path | None = None) -> list[str]:
     return sorted(found.name for found in await listed(path, rules, root))
 
 
-async def tree(root: Path, rules: Rules) -> set[str]:
+async def tree(root: Path, rules: IgnoreRules) -> set[str]:
     """Every file below `root`, folder by folder, as whoever expands a directory does it."""
     files: set[str] = set()
     folders = [root]
@@ -84,27 +84,27 @@ def open_folder() -> Generator[Path]:
 async def test_files_come_with_their_size_and_folders_without(tmp_path: Path) -> None:
     write(tmp_path, "a.txt", "sub/b.txt")
     assert await listed(tmp_path) == [
-        Found("file", tmp_path / "a.txt", "a.txt", 5),
-        Found("directory", tmp_path / "sub", "sub"),
+        DirectoryEntry("file", tmp_path / "a.txt", "a.txt", 5),
+        DirectoryEntry("directory", tmp_path / "sub", "sub"),
     ]
 
 
 async def test_every_level_of_a_tree_is_reached_folder_by_folder(tmp_path: Path) -> None:
     """C9: recursive."""
     write(tmp_path, "a", "one/b", "one/two/c", "one/two/three/d")
-    assert await tree(tmp_path, Rules()) == {"a", "one/b", "one/two/c", "one/two/three/d"}
+    assert await tree(tmp_path, IgnoreRules()) == {"a", "one/b", "one/two/c", "one/two/three/d"}
 
 
 async def test_an_empty_folder_gives_nothing(tmp_path: Path) -> None:
-    assert [batch async for batch in list_folder(tmp_path, Rules(), tmp_path)] == []
+    assert [batch async for batch in list_folder(tmp_path, IgnoreRules(), tmp_path)] == []
 
 
 async def test_a_batch_is_never_longer_than_asked_and_sorted_by_name(tmp_path: Path) -> None:
     write(tmp_path, *(f"{number:03}" for number in range(25)))
-    batches = [batch async for batch in list_folder(tmp_path, Rules(), tmp_path, batch=10)]
+    batches = [batch async for batch in list_folder(tmp_path, IgnoreRules(), tmp_path, batch=10)]
     assert [len(batch) for batch in batches] == [10, 10, 5]
     assert all(batch == sorted(batch, key=lambda found: found.name) for batch in batches)
-    again = [batch async for batch in list_folder(tmp_path, Rules(), tmp_path, batch=10)]
+    again = [batch async for batch in list_folder(tmp_path, IgnoreRules(), tmp_path, batch=10)]
     assert again == batches
 
 
@@ -114,7 +114,7 @@ async def test_a_link_to_a_file_is_that_file_and_one_to_a_folder_is_left_out(tmp
     (tmp_path / "loop").symlink_to(tmp_path)
     (tmp_path / "real/up").symlink_to("..")
     assert await names(tmp_path) == ["link.txt", "real"]
-    assert await tree(tmp_path, Rules()) == {"link.txt", "real/file.txt"}
+    assert await tree(tmp_path, IgnoreRules()) == {"link.txt", "real/file.txt"}
     assert (await listed(tmp_path))[0].size == len("real/file.txt")
 
 
@@ -128,7 +128,7 @@ async def test_a_broken_link_is_told_and_the_others_go_on(tmp_path: Path) -> Non
     assert found["a"] is found["z"] is None
     for name in ("broken", "itself", "under a file"):
         error = found[name]
-        assert isinstance(error, Gone)
+        assert isinstance(error, SourceGone)
         assert error.code == "broken_link"
 
 
@@ -166,7 +166,7 @@ def a_link_that_took_its_place(path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "kind", "code"),
     [
-        (nothing, Gone, "source_gone"),
+        (nothing, SourceGone, "source_gone"),
         (a_file, Unreadable, "not_a_folder"),
         (closed, Unreadable, "permission_denied"),
         (a_link_that_took_its_place, Unreadable, "not_a_folder"),
@@ -218,9 +218,9 @@ async def test_an_entry_that_the_system_cant_look_at_now_is_listed_for_its_reade
 ) -> None:
     """S4-57: it may pass, and whoever reads it tries again. What is kept out stays out meanwhile."""
     (tmp_path / "far").symlink_to("x" * 300)  # to look at it fails, and neither as missing nor as forbidden
-    assert await listed(tmp_path) == [Found("file", tmp_path / "far", "far")]
+    assert await listed(tmp_path) == [DirectoryEntry("file", tmp_path / "far", "far")]
     for pattern in ("far", "far/"):
-        assert await listed(tmp_path, Rules((pattern,))) == []
+        assert await listed(tmp_path, IgnoreRules((pattern,))) == []
 
 
 async def test_a_folder_that_changes_under_the_listing_does_no_harm(tmp_path: Path) -> None:
@@ -242,8 +242,8 @@ async def test_a_folder_that_changes_under_the_listing_does_no_harm(tmp_path: Pa
 
 async def test_entries_that_go_between_two_batches_are_passed_over(tmp_path: Path) -> None:
     write(tmp_path, *(f"file{number:03}" for number in range(100)))
-    seen: list[Found] = []
-    async with aclosing(list_folder(tmp_path, Rules(), tmp_path, batch=10)) as batches:
+    seen: list[DirectoryEntry] = []
+    async with aclosing(list_folder(tmp_path, IgnoreRules(), tmp_path, batch=10)) as batches:
         async for batch in batches:
             seen += batch
             shutil.rmtree(tmp_path)
@@ -283,7 +283,7 @@ async def test_memory_does_not_grow_with_the_folder(tmp_path: Path) -> None:
     count = 0
     tracemalloc.start()
     try:
-        async for batch in list_folder(tmp_path, Rules(), tmp_path):
+        async for batch in list_folder(tmp_path, IgnoreRules(), tmp_path):
             count += len(batch)
         _, peak = tracemalloc.get_traced_memory()
     finally:
@@ -296,7 +296,7 @@ async def test_memory_does_not_grow_with_the_folder(tmp_path: Path) -> None:
 async def test_a_listing_that_is_left_early_lets_go_of_its_folder(tmp_path: Path) -> None:
     write(tmp_path, *(str(number) for number in range(10)))
     before = len(os.listdir("/dev/fd"))  # noqa: PTH208
-    async with aclosing(list_folder(tmp_path, Rules(), tmp_path, batch=1)) as batches:
+    async with aclosing(list_folder(tmp_path, IgnoreRules(), tmp_path, batch=1)) as batches:
         async for _ in batches:
             break
     assert len(os.listdir("/dev/fd")) == before  # noqa: PTH208
@@ -305,7 +305,7 @@ async def test_a_listing_that_is_left_early_lets_go_of_its_folder(tmp_path: Path
 async def test_hidden_entries_are_left_out_unless_asked_for(tmp_path: Path) -> None:
     write(tmp_path, ".env", ".config/settings", "a")
     assert await names(tmp_path) == ["a"]
-    assert await names(tmp_path, Rules(hidden=True)) == [".config", ".env", "a"]
+    assert await names(tmp_path, IgnoreRules(hidden=True)) == [".config", ".env", "a"]
 
 
 async def test_what_nobody_wants_indexed_is_left_out_at_any_depth(tmp_path: Path) -> None:
@@ -320,40 +320,40 @@ async def test_what_nobody_wants_indexed_is_left_out_at_any_depth(tmp_path: Path
         ".git/x",
     )
     write(tmp_path, *junk, "letter.docx", *(f"sub/{path}" for path in junk), "sub/letter.docx")
-    assert await tree(tmp_path, Rules(hidden=True)) == {"letter.docx", "sub/letter.docx"}
+    assert await tree(tmp_path, IgnoreRules(hidden=True)) == {"letter.docx", "sub/letter.docx"}
 
 
 async def test_a_folder_is_not_left_out_for_a_name_that_only_means_something_of_a_file(
     tmp_path: Path,
 ) -> None:
     write(tmp_path, "second.part/a", "~/b", "x.tmp/c.tmp")
-    assert await tree(tmp_path, Rules()) == {"second.part/a", "~/b"}
+    assert await tree(tmp_path, IgnoreRules()) == {"second.part/a", "~/b"}
 
 
 async def test_the_callers_patterns_are_relative_to_the_root(tmp_path: Path) -> None:
     write(tmp_path, "a.log", "b.md", "drafts/c.md", "sub/drafts/d.md", "sub/e.log", "build/f", "sub/build/g")
-    rules = Rules(("*.log", "/drafts/", "sub/build"))
+    rules = IgnoreRules(("*.log", "/drafts/", "sub/build"))
     assert await tree(tmp_path, rules) == {"b.md", "sub/drafts/d.md", "build/f"}
 
 
 async def test_a_folders_own_patterns_hold_from_it_downwards(tmp_path: Path) -> None:
     write(tmp_path, "top.md", "one/a.md", "one/b.txt", "one/two/c.md", "two/d.md")
     (tmp_path / "one" / IGNORE_FILE).write_text("# of this folder\n*.md\n!c.md\n/two/nothing\n")
-    assert await tree(tmp_path, Rules()) == {"top.md", "one/b.txt", "one/two/c.md", "two/d.md"}
-    assert await tree(tmp_path, Rules(hidden=True)) == {"top.md", "one/b.txt", "one/two/c.md", "two/d.md"}
+    assert await tree(tmp_path, IgnoreRules()) == {"top.md", "one/b.txt", "one/two/c.md", "two/d.md"}
+    assert await tree(tmp_path, IgnoreRules(hidden=True)) == {"top.md", "one/b.txt", "one/two/c.md", "two/d.md"}
 
 
 async def test_the_nearer_pattern_wins_over_the_farther_and_the_callers_over_all(tmp_path: Path) -> None:
     write(tmp_path, "a.tmp", "b.tmp", "sub/a.tmp", "sub/b.tmp")
     (tmp_path / IGNORE_FILE).write_text("!*.tmp\nb.*\n")
     (tmp_path / "sub" / IGNORE_FILE).write_text("!b.tmp\n")
-    assert await tree(tmp_path, Rules()) == {"a.tmp", "sub/a.tmp", "sub/b.tmp"}
-    assert await tree(tmp_path, Rules(("sub/b.tmp",))) == {"a.tmp", "sub/a.tmp"}
+    assert await tree(tmp_path, IgnoreRules()) == {"a.tmp", "sub/a.tmp", "sub/b.tmp"}
+    assert await tree(tmp_path, IgnoreRules(("sub/b.tmp",))) == {"a.tmp", "sub/a.tmp"}
 
 
 async def test_what_is_in_a_folder_that_is_left_out_cant_be_taken_in_again(tmp_path: Path) -> None:
     write(tmp_path, "out/a", "in/a")
-    assert await tree(tmp_path, Rules(("out/", "!out/a"))) == {"in/a"}
+    assert await tree(tmp_path, IgnoreRules(("out/", "!out/a"))) == {"in/a"}
 
 
 @pytest.mark.parametrize(
@@ -378,7 +378,7 @@ async def test_rules_that_cant_be_understood_fail_the_folder_rather_than_index_i
 @pytest.mark.parametrize("pattern", ["!", "\\", "[z-a]", "*a*a*a*a*a*b", "x" * 2000])
 def test_a_callers_pattern_that_is_none_is_refused_at_once(pattern: str) -> None:
     with pytest.raises(Invalid) as caught:
-        Rules((pattern,))
+        IgnoreRules((pattern,))
     assert caught.value.code == "invalid_pattern"
 
 
@@ -404,7 +404,7 @@ def test_a_listing_is_what_a_walk_finds_less_what_is_left_out(paths: list[list[s
             folders[:] = [name for name in folders if _wanted(name, hidden, BUILT_IN_FOLDERS)]
             kept = (Path(where) / name for name in files if _wanted(name, hidden, BUILT_IN_FILES))
             expected |= {path.relative_to(root).as_posix() for path in kept}
-        assert asyncio.run(tree(root, Rules(hidden=hidden))) == expected
+        assert asyncio.run(tree(root, IgnoreRules(hidden=hidden))) == expected
 
 
 def _wanted(name: str, hidden: bool, patterns: Sequence[str]) -> bool:

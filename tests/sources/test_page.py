@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gristmill.sources import Page, to_markdown
-from gristmill.sources.page import MOST_CHARACTERS, MOST_CHILDREN, MOST_ELEMENTS, MOST_LEVELS
+from gristmill.sources import WebPage, to_markdown
+from gristmill.sources.page import MAX_CHARACTERS, MAX_CHILDREN, MAX_ELEMENTS, MAX_DEPTH
 
 URL = "https://example.com/docs/page.html"
 PROSE = "A mill grinds grain between two stones, and the flour is sifted afterwards for the baker. " * 4
@@ -30,7 +30,7 @@ ARTICLE = f"""<!doctype html>
 </body></html>"""
 
 
-def page(html: str | bytes, charset: str | None = None) -> Page:
+def page(html: str | bytes, charset: str | None = None) -> WebPage:
     return to_markdown(html.encode() if isinstance(html, str) else html, URL, charset)
 
 
@@ -99,11 +99,11 @@ def test_bytes_that_are_not_of_the_character_set_cost_themselves_alone() -> None
 @pytest.mark.parametrize(
     "html",
     [
-        "<html><body>" + "<div>" * (MOST_LEVELS + 1) + "deep down" + "</div>" * (MOST_LEVELS + 1) + "after",
+        "<html><body>" + "<div>" * (MAX_DEPTH + 1) + "deep down" + "</div>" * (MAX_DEPTH + 1) + "after",
         "<html><body>" + "<div>" * 100_000 + "deep down" + "</div>" * 100_000 + "after",
-        "<html><body>" + "<p>deep down" * (MOST_ELEMENTS + 1) + "<p>after",
-        "<html><body><p>" + "<span>deep down</span> " * (MOST_CHILDREN + 1) + "</p>after",
-        "<html><body><p>" + "deep down " * (MOST_CHARACTERS // 9) + "</p>after",
+        "<html><body>" + "<p>deep down" * (MAX_ELEMENTS + 1) + "<p>after",
+        "<html><body><p>" + "<span>deep down</span> " * (MAX_CHILDREN + 1) + "</p>after",
+        "<html><body><p>" + "deep down " * (MAX_CHARACTERS // 9) + "</p>after",
         "<html><body><p>deep down<p>" + "x" * 11_000_000 + "<p>after",
         "<html><body>deep down" + "<b>" * 300_000 + "after",
     ],
@@ -118,11 +118,11 @@ def test_a_page_past_the_limits_gives_its_text_and_takes_no_time(html: str) -> N
 
 
 def test_a_page_past_the_limits_has_its_lines_and_its_code() -> None:
-    filler = "<i></i>" * (MOST_CHILDREN + 1)
+    filler = "<i></i>" * (MAX_CHILDREN + 1)
     html = (
         f"<h1>Head\nline</h1><p>one <b>two</b>\nthree<br>four<pre>a = 1\nb = 2</pre><style>no</style>{filler}"
     )
-    assert page(html) == Page("Head line", "Head line\none two three\nfour\na = 1\nb = 2")
+    assert page(html) == WebPage("Head line", "Head line\none two three\nfour\na = 1\nb = 2")
 
 
 _TAGS = (

@@ -7,11 +7,11 @@ from itertools import pairwise
 
 import pytest
 
-from gristmill.errors import Gone, Permanent, Transient, Unreadable
+from gristmill.errors import SourceGone, Permanent, Transient, Unreadable
 from gristmill.net import PrivateAddress
 from gristmill.sources import SitemapEntry, SitemapListing, SitemapRules, list_sitemap
-from gristmill.sources.sitemap_file import MOST_ENTRIES, SitemapFile
-from tests.sources.site import Answer, Site
+from gristmill.sources.sitemap_file import MAX_ENTRIES, SitemapFile
+from tests.sources.site import SiteResponse, Site
 
 NAMESPACE = "http://www.sitemaps.org/schemas/sitemap/0.9"
 
@@ -40,7 +40,7 @@ async def taken(pages: SitemapListing) -> list[str]:
 async def test_the_pages_of_a_sitemap_come_in_its_order_with_their_dates(site: Site) -> None:
     """C8: sitemaps are kept."""
     a, b = f"{site.url}/a", f"{site.url}/b?x=1&amp;y=2"
-    url = site.put("/sitemap.xml", urlset(a, b, lastmod=" 2026-01-31 "))
+    url = site.add_page("/sitemap.xml", urlset(a, b, lastmod=" 2026-01-31 "))
     pages = listing(url)
     assert [batch async for batch in pages] == [
         [SitemapEntry(a, "2026-01-31"), SitemapEntry(b.replace("&amp;", "&"), "2026-01-31")]
@@ -49,7 +49,7 @@ async def test_the_pages_of_a_sitemap_come_in_its_order_with_their_dates(site: S
 
 
 async def test_pages_come_in_batches_of_at_most_500(site: Site) -> None:
-    url = site.put("/sitemap.xml", urlset(*(f"{site.url}/{number}" for number in range(1201))))
+    url = site.add_page("/sitemap.xml", urlset(*(f"{site.url}/{number}" for number in range(1201))))
     batches = [batch async for batch in listing(url)]
     assert [len(batch) for batch in batches] == [500, 500, 201]
     assert [entry.url for batch in batches for entry in batch] == [f"{site.url}/{n}" for n in range(1201)]
@@ -58,12 +58,12 @@ async def test_pages_come_in_batches_of_at_most_500(site: Site) -> None:
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
 async def test_a_sitemap_may_have_any_encoding_that_xml_has(site: Site, encoding: str) -> None:
     text = urlset(f"{site.url}/größe").replace('"1.0"', f'"1.0" encoding="{encoding.removesuffix("-sig")}"')
-    url = site.put("/sitemap.xml", text.encode(encoding))
+    url = site.add_page("/sitemap.xml", text.encode(encoding))
     assert await taken(listing(url)) == [f"{site.url}/gr%C3%B6%C3%9Fe"]
 
 
 async def test_what_stands_beside_the_pages_is_passed_over(site: Site) -> None:
-    url = site.put(
+    url = site.add_page(
         "/sitemap.xml",
         f"\n\n<urlset xmlns='{NAMESPACE}' xmlns:image='http://www.google.com/schemas/sitemap-image/1.1'>"
         f"<!-- a comment --><url><loc><![CDATA[{site.url}/a]]></loc><priority>1</priority>"
@@ -75,10 +75,10 @@ async def test_what_stands_beside_the_pages_is_passed_over(site: Site) -> None:
 
 
 async def test_an_index_leads_to_its_sitemaps_and_theirs(site: Site) -> None:
-    site.put("/two.xml", index(f"{site.url}/three.xml", f"{site.url}/top.xml"))
-    site.put("/three.xml", urlset(f"{site.url}/c"))
-    site.put("/one.xml", urlset(f"{site.url}/a", f"{site.url}/b"))
-    url = site.put("/top.xml", index(f"{site.url}/one.xml", f"{site.url}/two.xml"))
+    site.add_page("/two.xml", index(f"{site.url}/three.xml", f"{site.url}/top.xml"))
+    site.add_page("/three.xml", urlset(f"{site.url}/c"))
+    site.add_page("/one.xml", urlset(f"{site.url}/a", f"{site.url}/b"))
+    url = site.add_page("/top.xml", index(f"{site.url}/one.xml", f"{site.url}/two.xml"))
     pages = listing(url)
     assert sorted(await taken(pages)) == [f"{site.url}/{name}" for name in "abc"]
     assert +pages.left_out == Counter(duplicate=1)  # the index that leads back to the first
@@ -86,27 +86,27 @@ async def test_an_index_leads_to_its_sitemaps_and_theirs(site: Site) -> None:
 
 async def test_an_index_is_followed_no_deeper_than_three(site: Site) -> None:
     for here, there in pairwise("1234"):
-        site.put(f"/{here}", index(f"{site.url}/{there}"))
-    site.put("/4", urlset(f"{site.url}/page"))
+        site.add_page(f"/{here}", index(f"{site.url}/{there}"))
+    site.add_page("/4", urlset(f"{site.url}/page"))
     pages = listing(f"{site.url}/1")
     assert await taken(pages) == []
     assert +pages.left_out == Counter(too_deep=1)
 
 
 async def test_a_sitemap_of_an_index_that_cant_be_read_costs_itself_alone(site: Site) -> None:
-    site.put("/bad.xml", "<urlset><url>")
-    site.put("/html", "<!doctype html><p>Not found")
-    site.put("/closed", "", status=403)
-    site.put("/good.xml", urlset(f"{site.url}/a"))
+    site.add_page("/bad.xml", "<urlset><url>")
+    site.add_page("/html", "<!doctype html><p>Not found")
+    site.add_page("/closed", "", status=403)
+    site.add_page("/good.xml", urlset(f"{site.url}/a"))
     names = ("missing.xml", "bad.xml", "html", "closed", "good.xml")
-    pages = listing(site.put("/top.xml", index(*(f"{site.url}/{name}" for name in names))))
+    pages = listing(site.add_page("/top.xml", index(*(f"{site.url}/{name}" for name in names))))
     assert await taken(pages) == [f"{site.url}/a"]
     assert +pages.left_out == Counter(unreadable_sitemap=4)
 
 
 async def test_a_sitemap_of_an_index_that_may_come_later_is_waited_for(site: Site) -> None:
-    site.put("/busy.xml", "", status=503, Retry_After="60")
-    url = site.put("/top.xml", index(f"{site.url}/busy.xml"))
+    site.add_page("/busy.xml", "", status=503, Retry_After="60")
+    url = site.add_page("/top.xml", index(f"{site.url}/busy.xml"))
     with pytest.raises(Transient) as caught:
         await taken(listing(url))
     assert caught.value.retry_after == timedelta(seconds=60)
@@ -115,18 +115,18 @@ async def test_a_sitemap_of_an_index_that_may_come_later_is_waited_for(site: Sit
 @pytest.mark.parametrize("coding", ["", "gzip"])
 async def test_a_sitemap_may_be_compressed_whatever_its_name(site: Site, coding: str) -> None:
     text = urlset(*(f"{site.url}/{number}" for number in range(3000))).encode()
-    url = site.put("/sitemap.xml", gzip.compress(text), Content_Encoding=coding)
+    url = site.add_page("/sitemap.xml", gzip.compress(text), Content_Encoding=coding)
     assert len(await taken(listing(url))) == 3000
 
 
 async def test_a_compressed_sitemap_may_have_several_members(site: Site) -> None:
     text = urlset(f"{site.url}/a", f"{site.url}/b").encode()
-    url = site.put("/s.gz", gzip.compress(text[:100]) + gzip.compress(text[100:]) + bytes(512))
+    url = site.add_page("/s.gz", gzip.compress(text[:100]) + gzip.compress(text[100:]) + bytes(512))
     assert await taken(listing(url)) == [f"{site.url}/a", f"{site.url}/b"]
 
 
 async def test_a_plain_list_of_addresses_is_a_sitemap(site: Site) -> None:
-    url = site.put(
+    url = site.add_page(
         "/list.txt", f"{site.url}/a\r\n\r\n {site.url}/b \n{site.url}/c", Content_Type="text/plain"
     )
     assert await taken(listing(url)) == [f"{site.url}/{name}" for name in "abc"]
@@ -163,30 +163,30 @@ _EXTERNAL = '<!DOCTYPE x [<!ENTITY a SYSTEM "file:///etc/passwd">]><urlset><url>
 )
 async def test_what_is_no_sitemap_is_refused(site: Site, body: bytes) -> None:
     with pytest.raises(Unreadable) as caught:
-        await taken(listing(site.put("/sitemap.xml?key=secret", body)))
+        await taken(listing(site.add_page("/sitemap.xml?key=secret", body)))
     assert caught.value.code == "bad_sitemap"
     assert "secret" not in caught.value.message
 
 
 async def test_a_sitemap_longer_than_the_protocol_allows_is_refused(site: Site) -> None:
     with pytest.raises(Permanent):
-        await taken(listing(site.put("/sitemap.xml", b"<urlset>" + b" " * 51 * 2**20)))
+        await taken(listing(site.add_page("/sitemap.xml", b"<urlset>" + b" " * 51 * 2**20)))
 
 
 async def test_a_sitemap_that_is_gone_or_private_says_so(site: Site) -> None:
-    with pytest.raises(Gone):
+    with pytest.raises(SourceGone):
         await taken(listing(f"{site.url}/missing.xml"))
     with pytest.raises(PrivateAddress):
-        await taken(listing(site.put("/sitemap.xml", urlset(f"{site.url}/a")), private=False))
+        await taken(listing(site.add_page("/sitemap.xml", urlset(f"{site.url}/a")), private=False))
     with pytest.raises(Permanent) as caught:
         await taken(listing("not an address"))
     assert caught.value.code == "invalid_url"
 
 
 async def test_what_is_left_out_is_counted_by_its_reason(site: Site) -> None:
-    site.put("/robots.txt", "User-agent: *\nDisallow: /private\n")
+    site.add_page("/robots.txt", "User-agent: *\nDisallow: /private\n")
     upper = site.url.replace("http", "HTTP")
-    url = site.put(
+    url = site.add_page(
         "/sitemap.xml",
         urlset(
             *(f"{site.url}/a", f"{upper}/a#part", f"{site.elsewhere}/b", "https://example.org/c"),
@@ -201,40 +201,40 @@ async def test_what_is_left_out_is_counted_by_its_reason(site: Site) -> None:
 
 async def test_the_www_twin_is_of_the_same_site(site: Site) -> None:
     twin = site.elsewhere.replace("//", "//www.")
-    url = site.put("/sitemap.xml", urlset(f"{twin}/a", f"{site.elsewhere}/b", f"{site.url}/c"))
+    url = site.add_page("/sitemap.xml", urlset(f"{twin}/a", f"{site.elsewhere}/b", f"{site.url}/c"))
     pages = listing(url.replace(site.url, site.elsewhere), respect_robots=False)
     assert await taken(pages) == [f"{twin}/a", f"{site.elsewhere}/b"]
     assert +pages.left_out == Counter(other_site=1)
 
 
 async def test_where_the_address_leads_is_of_the_same_site(site: Site) -> None:
-    site.put("/old.xml", "", status=301, Location=f"{site.elsewhere}/new.xml")
-    site.put("/new.xml", urlset(f"{site.elsewhere}/a"))
+    site.add_page("/old.xml", "", status=301, Location=f"{site.elsewhere}/new.xml")
+    site.add_page("/new.xml", urlset(f"{site.elsewhere}/a"))
     assert await taken(listing(f"{site.url}/old.xml")) == [f"{site.elsewhere}/a"]
 
 
 async def test_other_sites_can_be_allowed_and_their_robots_are_respected(site: Site) -> None:
-    def robots(asked: object) -> Answer:
-        return Answer(200, b"User-agent: gristmill\nDisallow: /no")
+    def robots(asked: object) -> SiteResponse:
+        return SiteResponse(200, b"User-agent: gristmill\nDisallow: /no")
 
     site.pages["/robots.txt"] = robots
     other = (f"{site.elsewhere}/yes", f"{site.elsewhere}/no", "http://does-not-exist.invalid/x")
-    pages = listing(site.put("/sitemap.xml", urlset(f"{site.url}/a", *other)), same_site=False)
+    pages = listing(site.add_page("/sitemap.xml", urlset(f"{site.url}/a", *other)), same_site=False)
     assert await taken(pages) == [f"{site.url}/a", f"{site.elsewhere}/yes"]
     assert +pages.left_out == Counter(disallowed=1, robots_unknown=1)
-    assert site.paths().count("/robots.txt") == 2
+    assert site.requested_paths().count("/robots.txt") == 2
 
 
 @pytest.mark.parametrize("status", [404, 403, 410])
 async def test_without_robots_all_is_allowed(site: Site, status: int) -> None:
-    site.put("/robots.txt", "", status=status)
-    assert await taken(listing(site.put("/sitemap.xml", urlset(f"{site.url}/a")))) == [f"{site.url}/a"]
+    site.add_page("/robots.txt", "", status=status)
+    assert await taken(listing(site.add_page("/sitemap.xml", urlset(f"{site.url}/a")))) == [f"{site.url}/a"]
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
 async def test_robots_that_cant_be_had_now_put_the_listing_off(site: Site, status: int) -> None:
-    site.put("/robots.txt", "", status=status)
-    url = site.put("/sitemap.xml", urlset(f"{site.url}/a"))
+    site.add_page("/robots.txt", "", status=status)
+    url = site.add_page("/sitemap.xml", urlset(f"{site.url}/a"))
     with pytest.raises(Transient):
         await taken(listing(url))
     assert await taken(listing(url, respect_robots=False)) == [f"{site.url}/a"]
@@ -242,40 +242,40 @@ async def test_robots_that_cant_be_had_now_put_the_listing_off(site: Site, statu
 
 async def test_robots_may_be_long_and_strange(site: Site) -> None:
     rules = b"\xef\xbb\xbfUser-agent: *\nDisallow: /no\n\xff\xfe\n" + b"# padding\n" * 100_000
-    site.put("/robots.txt", rules)
-    url = site.put("/sitemap.xml", urlset(f"{site.url}/no", f"{site.url}/yes"))
+    site.add_page("/robots.txt", rules)
+    url = site.add_page("/sitemap.xml", urlset(f"{site.url}/no", f"{site.url}/yes"))
     assert await taken(listing(url)) == [f"{site.url}/yes"]
 
 
 async def test_the_root_of_a_site_leads_to_the_sitemaps_that_robots_names(site: Site) -> None:
-    site.put(
+    site.add_page(
         "/robots.txt",
         f"User-agent: *\nDisallow: /no\nSitemap: {site.url}/one.xml\nSitemap: {site.url}/two.xml\n"
         f"Sitemap: {site.url}/missing.xml\nSitemap: {site.url}/one.xml\nSitemap: nonsense\n",
     )
-    site.put("/one.xml", urlset(f"{site.url}/a", f"{site.url}/no"))
-    site.put("/two.xml", urlset(f"{site.url}/b"))
+    site.add_page("/one.xml", urlset(f"{site.url}/a", f"{site.url}/no"))
+    site.add_page("/two.xml", urlset(f"{site.url}/b"))
     pages = listing(site.url)
     assert await taken(pages) == [f"{site.url}/a", f"{site.url}/b"]
     assert +pages.left_out == Counter(disallowed=1, unreadable_sitemap=1, bad_url=1)
-    assert site.paths().count("/robots.txt") == 1
+    assert site.requested_paths().count("/robots.txt") == 1
 
 
 async def test_the_root_of_a_site_that_names_no_sitemap_may_have_one(site: Site) -> None:
-    site.put("/sitemap.xml", urlset(f"{site.url}/a"))
+    site.add_page("/sitemap.xml", urlset(f"{site.url}/a"))
     assert await taken(listing(f"{site.url}/")) == [f"{site.url}/a"]
 
 
 async def test_the_root_of_a_site_without_a_sitemap_says_so(site: Site) -> None:
-    with pytest.raises(Gone) as caught:
+    with pytest.raises(SourceGone) as caught:
         await taken(listing(site.url))
     assert caught.value.code == "no_sitemap"
 
 
 async def test_no_more_pages_are_taken_than_the_rules_allow(site: Site) -> None:
     for name in ("one", "two", "three"):
-        site.put(f"/{name}.xml", urlset(*(f"{site.url}/{name}/{number}" for number in range(10))))
-    url = site.put("/top.xml", index(*(f"{site.url}/{name}.xml" for name in ("one", "two", "three"))))
+        site.add_page(f"/{name}.xml", urlset(*(f"{site.url}/{name}/{number}" for number in range(10))))
+    url = site.add_page("/top.xml", index(*(f"{site.url}/{name}.xml" for name in ("one", "two", "three"))))
     pages = listing(url, limit=15)
     assert len(await taken(pages)) == 15
     assert +pages.left_out == Counter(over_limit=5, unread_sitemap=1)
@@ -286,5 +286,5 @@ async def test_no_more_pages_are_taken_than_the_rules_allow(site: Site) -> None:
 
 def test_a_file_lists_no_more_than_the_protocol_allows() -> None:
     file = SitemapFile("here")
-    entries = file.feed(b"http://a/\n" * (MOST_ENTRIES + 7))
-    assert (len(entries) + len(file.end()), file.over_limit) == (MOST_ENTRIES, 7)
+    entries = file.feed(b"http://a/\n" * (MAX_ENTRIES + 7))
+    assert (len(entries) + len(file.end()), file.over_limit) == (MAX_ENTRIES, 7)

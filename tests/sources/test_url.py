@@ -9,21 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gristmill.errors import Gone, Permanent, Transient, Unreadable, WorkError
+from gristmill.errors import SourceGone, Permanent, Transient, Unreadable, WorkError
 from gristmill.net import PrivateAddress
 from gristmill.sources import Original, UrlSource, normalise
 from gristmill.sources.url import charset
-from tests.sources.site import Answer, Asked, Site
+from tests.sources.site import SiteResponse, SiteRequest, Site
 
 LIMIT = 1000
 
 
 def source(url: str, limit: int = LIMIT, patience: timedelta = timedelta(seconds=20)) -> UrlSource:
-    return UrlSource(url, limit, private=True, patience=patience)
+    return UrlSource(url, limit, private=True, timeout=patience)
 
 
 async def test_a_page_is_read_with_what_its_server_says_of_it(site: Site) -> None:
-    url = site.put(
+    url = site.add_page(
         "/docs/a%20page.html?x=1",
         "<p>Größe",
         Content_Type='text/HTML; charset="UTF-8"',
@@ -41,22 +41,22 @@ async def test_a_page_is_read_with_what_its_server_says_of_it(site: Site) -> Non
 
 
 async def test_what_the_server_does_not_say_is_left_open(site: Site) -> None:
-    original = await source(site.put("/", b"\x00\x01")).read()
+    original = await source(site.add_page("/", b"\x00\x01")).read()
     assert (original.name, original.media_type, original.charset) == ("127.0.0.1", None, None)
     assert original.metadata == {}
 
 
 async def test_redirects_are_followed_and_the_last_address_is_told(site: Site) -> None:
-    site.put("/old", "", status=301, Location="/new#part")
-    site.put("/new", "here")
+    site.add_page("/old", "", status=301, Location="/new#part")
+    site.add_page("/new", "here")
     original = await source(f"{site.url}/old").read()
     assert (original.data, original.final_url, original.name) == (b"here", f"{site.url}/new", "new")
 
 
 async def test_a_fragment_is_not_sent(site: Site) -> None:
-    site.put("/a", "x")
+    site.add_page("/a", "x")
     await source(f"{site.url}/a#part").read()
-    assert site.paths() == ["/a"]
+    assert site.requested_paths() == ["/a"]
 
 
 @pytest.mark.parametrize(
@@ -70,15 +70,15 @@ async def test_a_fragment_is_not_sent(site: Site) -> None:
     ],
 )
 async def test_the_name_is_the_servers_without_its_folders(site: Site, given: str, name: str) -> None:
-    url = site.put("/download", "x", Content_Disposition=given)
+    url = site.add_page("/download", "x", Content_Disposition=given)
     assert (await source(url).read()).name == name
 
 
 @pytest.mark.parametrize(
     ("status", "kind", "code"),
     [
-        (404, Gone, "source_gone"),
-        (410, Gone, "source_gone"),
+        (404, SourceGone, "source_gone"),
+        (410, SourceGone, "source_gone"),
         (401, Unreadable, "forbidden_by_source"),
         (403, Unreadable, "forbidden_by_source"),
         (400, Unreadable, "refused_by_source"),
@@ -94,7 +94,7 @@ async def test_the_name_is_the_servers_without_its_folders(site: Site, given: st
 async def test_every_status_has_its_meaning(
     site: Site, status: int, kind: type[WorkError], code: str
 ) -> None:
-    url = site.put("/a?token=secret", "", status=status)
+    url = site.add_page("/a?token=secret", "", status=status)
     for ask in (source(url).probe(), source(url).read()):
         with pytest.raises(kind) as caught:
             await ask
@@ -118,38 +118,38 @@ async def test_a_server_that_is_busy_says_when_to_come_back(
     if given == "in an hour":
         given = format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True)
     with pytest.raises(Transient) as caught:
-        await source(site.put("/a", "", status=429, Retry_After=given)).read()
+        await source(site.add_page("/a", "", status=429, Retry_After=given)).read()
     assert caught.value.retry_after is not None
     assert timedelta(seconds=least) <= caught.value.retry_after <= timedelta(seconds=most)
 
 
 async def test_a_wait_that_is_no_time_is_left_to_us(site: Site) -> None:
     with pytest.raises(Transient) as caught:
-        await source(site.put("/a", "", status=503, Retry_After="soon")).read()
+        await source(site.add_page("/a", "", status=503, Retry_After="soon")).read()
     assert caught.value.retry_after is None
 
 
 async def test_a_probe_tells_the_size_without_the_body(site: Site) -> None:
-    url = site.put("/a", "x" * 700)
+    url = site.add_page("/a", "x" * 700)
     assert await source(url).probe() == 700
-    assert [asked.method for asked in site.asked] == ["HEAD"]
+    assert [asked.method for asked in site.requests] == ["HEAD"]
 
 
 @pytest.mark.parametrize("refusal", [403, 405, 501])
 @pytest.mark.parametrize("ranges", [True, False])
 async def test_where_head_is_refused_one_byte_is_asked_for(site: Site, refusal: int, ranges: bool) -> None:
-    def answer(asked: Asked) -> Answer:
+    def answer(asked: SiteRequest) -> SiteResponse:
         if asked.method == "HEAD":
-            return Answer(refusal)
+            return SiteResponse(refusal)
         assert asked.headers["Range"] == "bytes=0-0"
-        return Answer(206, b"x", {"Content-Range": "bytes 0-0/700"}) if ranges else Answer(200, b"x" * 700)
+        return SiteResponse(206, b"x", {"Content-Range": "bytes 0-0/700"}) if ranges else SiteResponse(200, b"x" * 700)
 
-    site.anything = answer
+    site.fallback = answer
     assert await source(f"{site.url}/a").probe() == 700
 
 
 async def test_where_nobody_may_look_the_probe_says_so(site: Site) -> None:
-    site.anything = lambda _: Answer(403)
+    site.fallback = lambda _: SiteResponse(403)
     with pytest.raises(Unreadable) as caught:
         await source(f"{site.url}/a").probe()
     assert caught.value.code == "forbidden_by_source"
@@ -158,15 +158,15 @@ async def test_where_nobody_may_look_the_probe_says_so(site: Site) -> None:
 @pytest.mark.parametrize(
     "answer",
     [
-        Answer(405),
-        Answer(206, b"x", {"Content-Range": "bytes 0-0/*"}),
-        Answer(416, b"", {"Content-Range": "bytes */0"}),
-        Answer(200, b"x", {"Content-Length": "", "Connection": "close"}),
+        SiteResponse(405),
+        SiteResponse(206, b"x", {"Content-Range": "bytes 0-0/*"}),
+        SiteResponse(416, b"", {"Content-Range": "bytes */0"}),
+        SiteResponse(200, b"x", {"Content-Length": "", "Connection": "close"}),
     ],
     ids=["refused", "unknown", "empty", "no length"],
 )
-async def test_a_size_that_nobody_tells_is_zero(site: Site, answer: Answer) -> None:
-    site.anything = lambda asked: Answer(405) if asked.method == "HEAD" else answer
+async def test_a_size_that_nobody_tells_is_zero(site: Site, answer: SiteResponse) -> None:
+    site.fallback = lambda asked: SiteResponse(405) if asked.method == "HEAD" else answer
     if answer.status == 405:
         with pytest.raises(Unreadable):
             await source(f"{site.url}/a").probe()
@@ -175,7 +175,7 @@ async def test_a_size_that_nobody_tells_is_zero(site: Site, answer: Answer) -> N
 
 
 async def test_what_is_too_large_is_refused_before_and_while_it_is_read(site: Site) -> None:
-    url = site.put("/a", "x" * (LIMIT + 1))
+    url = site.add_page("/a", "x" * (LIMIT + 1))
     for ask in (source(url).probe(), source(url).read()):
         with pytest.raises(Permanent) as caught:
             await ask
@@ -184,22 +184,22 @@ async def test_what_is_too_large_is_refused_before_and_while_it_is_read(site: Si
 
 
 async def test_a_compressed_page_is_inflated(site: Site) -> None:
-    url = site.put("/a", gzip.compress(b"x" * 900), Content_Encoding="gzip")
+    url = site.add_page("/a", gzip.compress(b"x" * 900), Content_Encoding="gzip")
     assert (await source(url).read()).data == b"x" * 900
-    assert site.asked[0].headers["Accept-Encoding"] == "gzip"
+    assert site.requests[0].headers["Accept-Encoding"] == "gzip"
 
 
 @pytest.mark.parametrize("empty", [b"", gzip.compress(b"")], ids=["no bytes", "no content"])
 async def test_an_empty_compressed_page_is_empty(site: Site, empty: bytes) -> None:
-    assert (await source(site.put("/a", empty, Content_Encoding="gzip")).read()).data == b""
+    assert (await source(site.add_page("/a", empty, Content_Encoding="gzip")).read()).data == b""
 
 
 async def test_a_bomb_is_not_unfolded(site: Site) -> None:
     bomb = gzip.compress(bytes(100_000_000), 1)
     with pytest.raises(Permanent) as caught:
-        await source(site.put("/a", bomb, Content_Encoding="gzip")).read()
+        await source(site.add_page("/a", bomb, Content_Encoding="gzip")).read()
     assert caught.value.code == "document_too_large"
-    url = site.put("/b", gzip.compress(bomb), Content_Encoding="gzip, gzip")
+    url = site.add_page("/b", gzip.compress(bomb), Content_Encoding="gzip, gzip")
     with pytest.raises(Unreadable) as caught:
         await source(url).read()
     assert caught.value.code == "unknown_content_encoding"
@@ -208,23 +208,23 @@ async def test_a_bomb_is_not_unfolded(site: Site) -> None:
 @pytest.mark.parametrize("data", [b"no gzip at all", gzip.compress(b"x" * 900)[:-9]], ids=["other", "half"])
 async def test_a_page_that_came_damaged_may_come_whole_later(site: Site, data: bytes) -> None:
     with pytest.raises(Transient) as caught:
-        await source(site.put("/a", data, Content_Encoding="gzip")).read()
+        await source(site.add_page("/a", data, Content_Encoding="gzip")).read()
     assert caught.value.code == "source_unavailable"
 
 
 async def test_a_page_that_breaks_off_may_come_whole_later(site: Site) -> None:
-    url = site.put("/a", "half", Content_Length="8", Connection="close")
+    url = site.add_page("/a", "half", Content_Length="8", Connection="close")
     with pytest.raises(Transient) as caught:
         await source(url, patience=timedelta(seconds=2)).read()
     assert caught.value.code in ("source_unreachable", "source_timeout")
 
 
 async def test_a_server_that_never_answers_is_not_waited_for(site: Site) -> None:
-    def hold(_: Asked) -> Answer:
+    def hold(_: SiteRequest) -> SiteResponse:
         site.closing.wait()
-        return Answer()
+        return SiteResponse()
 
-    site.anything = hold
+    site.fallback = hold
     for ask in (UrlSource.probe, UrlSource.read):
         with pytest.raises(Transient) as caught:
             await ask(source(f"{site.url}/a", patience=timedelta(milliseconds=50)))
@@ -241,25 +241,25 @@ async def test_a_server_that_is_not_there_may_be_there_later() -> None:
 
 
 async def test_redirects_in_a_circle_end(site: Site) -> None:
-    site.put("/a", "", status=302, Location="/a")
+    site.add_page("/a", "", status=302, Location="/a")
     with pytest.raises(Unreadable) as caught:
         await source(f"{site.url}/a").read()
     assert caught.value.code == "too_many_redirects"
 
 
 async def test_a_redirect_to_a_file_is_refused(site: Site) -> None:
-    site.put("/a", "", status=302, Location="file:///etc/passwd")
+    site.add_page("/a", "", status=302, Location="file:///etc/passwd")
     with pytest.raises(Unreadable) as caught:
         await source(f"{site.url}/a").read()
     assert caught.value.code == "refused_by_source"
 
 
 async def test_a_private_address_is_refused_for_good_unless_allowed(site: Site) -> None:
-    url = site.put("/a", "x")
+    url = site.add_page("/a", "x")
     for ask in (UrlSource.probe, UrlSource.read):
         with pytest.raises(PrivateAddress):
             await ask(UrlSource(url, LIMIT, private=False))
-    assert site.asked == []
+    assert site.requests == []
 
 
 @pytest.mark.parametrize(

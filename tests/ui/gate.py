@@ -4,25 +4,25 @@ import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from tests.embedding.endpoint import Answer, Asked, Endpoint, hashed_vectors
+from tests.embedding.endpoint import CannedResponse, EmbeddingRequest, Endpoint, hashed_vectors
 
-HELD = "until the gate opens"
+HELD_MARKER = "until the gate opens"
 _LIMIT = 60.0  # that only a defect reaches
 
 
 @contextmanager
-def closed(embedder: Endpoint) -> Generator[threading.Event]:
+def hold_embedding(embedder: Endpoint) -> Generator[threading.Event]:
     """Hold every text that says `HELD` until the event is set, or the block ends."""
-    opened = threading.Event()
+    released = threading.Event()
 
-    def answer(asked: Asked) -> Answer:
-        if any(HELD in text for text in asked.body["input"]):
-            opened.wait(_LIMIT)
-        return hashed_vectors(asked)
+    def answer(request: EmbeddingRequest) -> CannedResponse:
+        if any(HELD_MARKER in text for text in request.body["input"]):
+            released.wait(_LIMIT)
+        return hashed_vectors(request)
 
-    embedder.answer = answer
+    embedder.respond = answer
     try:
-        yield opened
+        yield released
     finally:
-        opened.set()
-        embedder.answer = hashed_vectors
+        released.set()
+        embedder.respond = hashed_vectors

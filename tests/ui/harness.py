@@ -72,15 +72,15 @@ def profile(
     context.set_default_timeout(20_000)
     tabs = Tabs(context)
 
-    def said(message: ConsoleMessage) -> None:
+    def record_console_error(message: ConsoleMessage) -> None:
         if message.type == "error" and not message.text.startswith("Failed to load resource"):
             tabs.errors.append(message.text)
 
-    def thrown(error: WebError) -> None:
+    def record_page_error(error: WebError) -> None:
         tabs.errors.append(str(error.error))
 
-    context.on("console", said)
-    context.on("weberror", thrown)
+    context.on("console", record_console_error)
+    context.on("weberror", record_page_error)
     try:
         yield tabs
     finally:
@@ -90,11 +90,11 @@ def profile(
 def violations(page: Page) -> list[str]:
     """What keeps people out of a page, by axe's rules."""
     axe = cast("Any", Axe())  # it has no types
-    found: list[dict[str, Any]] = axe.run(page).response["violations"]
+    violations_found: list[dict[str, Any]] = axe.run(page).response["violations"]
     return [
-        f"{one['id']}: {node['html'][:200]} {node['failureSummary']}"
-        for one in found
-        for node in one["nodes"]
+        f"{violation['id']}: {node['html'][:200]} {node['failureSummary']}"
+        for violation in violations_found
+        for node in violation["nodes"]
     ]
 
 
@@ -116,7 +116,7 @@ def fresh_database(server_url: str | None) -> Generator[str | None]:
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class ServerSetup:
     """What a server needs: its environment, the embedder behind it, a folder for its log."""
 
     env: dict[str, str]
@@ -130,16 +130,16 @@ class Surroundings:
 
 
 @contextmanager
-def surroundings(server_url: str | None, cache_dir: Path, **settings: str) -> Generator[Surroundings]:
+def server_setup(server_url: str | None, cache_dir: Path, **settings: str) -> Generator[ServerSetup]:
     """A database, a data dir and an embedder for a server, until the end of the block. Without a server of databases, the
     one that is embedded."""
     with (
         fresh_database(server_url) as database,
-        endpoint.serve() as quick,
+        endpoint.serve() as embedder,
         tempfile.TemporaryDirectory(prefix="gristmill-ui-", ignore_cleanup_errors=True) as folder,
     ):
-        known = {
-            "url": quick.url,
+        embedder_settings = {
+            "url": embedder.url,
             "model": "hashed",
             "dimensions": HashedEmbedder().dimensions,
             "concurrency": 8,
@@ -148,37 +148,37 @@ def surroundings(server_url: str | None, cache_dir: Path, **settings: str) -> Ge
             Path(folder) / "data",
             cache_dir,
             embedder="quick",
-            embedders=json.dumps({"quick": known}),
+            embedders=json.dumps({"quick": embedder_settings}),
             allow_private_addresses="true",
             lease="PT2S",
             log_level="error",
             **({} if database is None else {"database_url": database}),
             **settings,
         )
-        yield Surroundings(env, quick, Path(folder))
+        yield ServerSetup(env, embedder, Path(folder))
 
 
 @dataclass(frozen=True)
-class Hand:
+class ApiHelper:
     """What tests do by the API rather than by the page."""
 
     http: httpx.Client
 
-    def base(self, name: str, **more: Any) -> str:
+    def create_base(self, name: str, **options: Any) -> str:
         """A new base."""
-        answer = self.http.post("/api/knowledge-bases", json={"name": name, **more})
-        assert answer.status_code == 201, answer.text
-        return answer.json()["id"]
+        response = self.http.post("/api/knowledge-bases", json={"name": name, **options})
+        assert response.status_code == 201, response.text
+        return response.json()["id"]
 
-    def notes(self, base: str, *contents: str) -> list[str]:
+    def add_notes(self, base: str, *contents: str) -> list[str]:
         """Notes in a base."""
         items = [{"type": "note", "content": content} for content in contents]
-        answer = self.http.post(f"/api/knowledge-bases/{base}/items", json={"items": items})
-        assert answer.status_code == 202, answer.text
-        return [item["id"] for item in answer.json()["created"]]
+        response = self.http.post(f"/api/knowledge-bases/{base}/items", json={"items": items})
+        assert response.status_code == 202, response.text
+        return [item["id"] for item in response.json()["created"]]
 
-    def unreadable(self, base: str, *names: str) -> None:
+    def add_unreadable_files(self, base: str, *names: str) -> None:
         """Files that nothing reads: their jobs die."""
         files = [("files", (name, bytes([0, 1, 2, 255, n % 250]) * 50)) for n, name in enumerate(names)]
-        answer = self.http.post(f"/api/knowledge-bases/{base}/files", files=files)
-        assert answer.status_code == 202, answer.text
+        response = self.http.post(f"/api/knowledge-bases/{base}/files", files=files)
+        assert response.status_code == 202, response.text

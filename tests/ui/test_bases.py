@@ -6,23 +6,23 @@ import time
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.ui.harness import PHONE, WIDE, Hand, Theme, profile, violations
+from tests.ui.harness import PHONE, WIDE, ApiHelper, Theme, profile, violations
 from tests.waiting import LIMIT
 
 _TEXT = "# Dressing\n\nThe miller sharpens the stones every spring."
 
 
 @pytest.fixture
-def filled(hand: Hand) -> tuple[str, str]:
+def filled(hand: ApiHelper) -> tuple[str, str]:
     """A base with a note and a file that failed; the note's id."""
-    found = hand.http.get("/api/knowledge-bases", params={"name": "Filled"}).json()["items"]
-    if found:
-        base = found[0]["id"]
+    existing = hand.http.get("/api/knowledge-bases", params={"name": "Filled"}).json()["items"]
+    if existing:
+        base = existing[0]["id"]
         items = hand.http.get(f"/api/knowledge-bases/{base}/items").json()["items"]
         return base, next(item["id"] for item in items if item["type"] == "note")
-    base = hand.base("Filled")
-    (note,) = hand.notes(base, _TEXT)
-    hand.unreadable(base, "broken.bin")
+    base = hand.create_base("Filled")
+    (note,) = hand.add_notes(base, _TEXT)
+    hand.add_unreadable_files(base, "broken.bin")
     end = time.monotonic() + LIMIT
     while hand.http.get(f"/api/knowledge-bases/{base}").json()["leafCounts"] != {"completed": 1, "failed": 1}:
         assert time.monotonic() < end, "neither of them is done"
@@ -81,9 +81,9 @@ def test_a_document_that_is_no_hit_is_explained(page: Page, mill_url: str, fille
 
 
 def test_content_is_added_by_the_dialog_and_a_refusal_is_told_in_it(
-    page: Page, mill_url: str, hand: Hand
+    page: Page, mill_url: str, hand: ApiHelper
 ) -> None:
-    base = hand.base("Dialog")
+    base = hand.create_base("Dialog")
     page.goto(f"{mill_url}/b/{base}?add=dir")
     dialog = page.get_by_role("dialog", name="Add content")
     dialog.get_by_label("Path on the server").fill("/nowhere/at/all")
@@ -98,19 +98,19 @@ def test_content_is_added_by_the_dialog_and_a_refusal_is_told_in_it(
 
 
 def test_a_base_is_renamed_and_deleted_after_its_name_was_typed(
-    page: Page, mill_url: str, hand: Hand
+    page: Page, mill_url: str, hand: ApiHelper
 ) -> None:
-    base = hand.base("Short-lived")
+    base = hand.create_base("Short-lived")
     page.goto(f"{mill_url}/b/{base}/settings")
     page.get_by_label("Name", exact=True).fill("Soon gone")
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_role("link", name="Soon gone").first).to_be_visible()
     page.get_by_role("button", name="Delete the base").click()
     dialog = page.get_by_role("dialog")
-    last = dialog.get_by_role("button", name="Delete the base")
-    expect(last).to_be_disabled()
+    confirm = dialog.get_by_role("button", name="Delete the base")
+    expect(confirm).to_be_disabled()
     dialog.get_by_role("textbox").fill("Soon gone")
-    last.click()
+    confirm.click()
     expect(page).to_have_url(f"{mill_url}/")
     expect(page.get_by_role("link", name="Soon gone")).to_have_count(0)
 

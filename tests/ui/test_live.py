@@ -10,51 +10,51 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from gristmill.db import Database
-from gristmill.organisation import LOCAL
+from gristmill.organisation import LOCAL_ORG
 from tests.doors.people import new_key
 from tests.embedding.endpoint import hashed_vectors
-from tests.process import served
-from tests.ui.harness import Hand, Tabs, profile, surroundings
+from tests.process import run_serve
+from tests.ui.harness import ApiHelper, Tabs, profile, server_setup
 
 
-def streams(hand: Hand) -> float:
+def open_streams(hand: ApiHelper) -> float:
     """How many follow the server."""
-    found = re.search(r"^gristmill_streams ([\d.]+)", hand.http.get("/metrics").text, re.MULTILINE)
-    assert found is not None
-    return float(found[1])
+    match = re.search(r"^gristmill_streams ([\d.]+)", hand.http.get("/metrics").text, re.MULTILINE)
+    assert match is not None
+    return float(match[1])
 
 
-def test_seven_tabs_share_one_stream_and_all_of_them_follow(tabs: Tabs, mill_url: str, hand: Hand) -> None:
+def test_seven_tabs_share_one_stream_and_all_of_them_follow(tabs: Tabs, mill_url: str, hand: ApiHelper) -> None:
     """A browser opens six connections to a host: seven streams would leave none."""
-    base = hand.base("seven tabs")
-    before = streams(hand)
-    opened = [tabs.open(f"{mill_url}/events?base={base}") for _ in range(7)]
-    for page in opened:
+    base = hand.create_base("seven tabs")
+    before = open_streams(hand)
+    pages = [tabs.open(f"{mill_url}/events?base={base}") for _ in range(7)]
+    for page in pages:
         expect(page.get_by_text("was made")).to_be_visible()
-    assert streams(hand) - before <= 1
-    hand.notes(base, "told to all")
-    for page in opened:
+    assert open_streams(hand) - before <= 1
+    hand.add_notes(base, "told to all")
+    for page in pages:
         page.bring_to_front()
         expect(page.get_by_role("link", name="told to all").first).to_be_visible()
-    assert streams(hand) - before <= 1
+    assert open_streams(hand) - before <= 1
 
 
 def test_a_restart_shows_a_quiet_banner_and_the_page_catches_up(
     browser: Browser, server_url: str, cache_dir: Path
 ) -> None:
     """What happened while the server was away is shown afterwards, and nothing has to be loaded again."""
-    with surroundings(server_url, cache_dir) as around, profile(browser) as tabs:
-        with served(around.env, log=around.log) as server, server.client() as http:
+    with server_setup(server_url, cache_dir) as setup, profile(browser) as tabs:
+        with run_serve(setup.env, log=setup.log) as server, server.client() as http:
             port = server.url.rpartition(":")[2]
-            base = Hand(http).base("restarted")
+            base = ApiHelper(http).create_base("restarted")
             page = tabs.open(f"{server.url}/events?base={base}")
             expect(page.get_by_text("was made")).to_be_visible()
             server.kill()
             banner = page.get_by_text("The server can't be reached. Connecting again …")
             expect(banner).to_be_visible()
         page.evaluate("window.same = true")
-        with served(around.env, log=around.log, port=port) as server, server.client() as http:
-            Hand(http).notes(base, "while it was away")
+        with run_serve(setup.env, log=setup.log, port=port) as server, server.client() as http:
+            ApiHelper(http).add_notes(base, "while it was away")
             expect(banner).to_have_count(0)
             expect(page.get_by_role("link", name="while it was away").first).to_be_visible()
             assert page.evaluate("window.same") is True
@@ -65,18 +65,18 @@ def test_a_worker_that_is_killed_is_seen_to_be_replaced_and_all_gets_done(
     browser: Browser, server_url: str, cache_dir: Path
 ) -> None:
     """kill -9 of the process that indexes: the page shows the rest being done by the next one, without a hand."""
-    with surroundings(server_url, cache_dir) as around, profile(browser) as tabs:
-        around.embedder.answer = lambda _: None  # nothing gets done yet
-        with served(around.env, log=around.log) as server, server.client() as http:
+    with server_setup(server_url, cache_dir) as setup, profile(browser) as tabs:
+        setup.embedder.respond = lambda _: None  # nothing gets done yet
+        with run_serve(setup.env, log=setup.log) as server, server.client() as http:
             port = server.url.rpartition(":")[2]
-            base = Hand(http).base("killed")
-            Hand(http).notes(base, *(f"note {n}" for n in range(5)))
+            base = ApiHelper(http).create_base("killed")
+            ApiHelper(http).add_notes(base, *(f"note {n}" for n in range(5)))
             page = tabs.open(f"{server.url}/queue")
             lane = page.get_by_role("list", name="Lanes").get_by_role("listitem").filter(has_text="killed")
             expect(lane.get_by_role("img", name=re.compile("^[1-5] of"))).to_be_visible()
             server.kill()
-        around.embedder.answer = hashed_vectors
-        with served(around.env, log=around.log, port=port) as server:
+        setup.embedder.respond = hashed_vectors
+        with run_serve(setup.env, log=setup.log, port=port) as server:
             expect(lane.get_by_text("idle")).to_be_visible(timeout=30_000)
             page.goto(f"{server.url}/b/{base}")
             expect(page.get_by_role("row", name=re.compile("note")).get_by_text("Indexed")).to_have_count(5)
@@ -86,16 +86,16 @@ def test_a_worker_that_is_killed_is_seen_to_be_replaced_and_all_gets_done(
 @pytest.fixture(scope="module")
 def locked(server_url: str, cache_dir: Path) -> Generator[tuple[str, str, str]]:
     """A server that asks everybody for a key, and two keys."""
-    with surroundings(server_url, cache_dir, require_key="true") as around:
-        admin, reader = asyncio.run(two_keys(around.env["GRISTMILL_DATABASE_URL"]))
-        with served(around.env, log=around.log) as server:
+    with server_setup(server_url, cache_dir, require_key="true") as setup:
+        admin, reader = asyncio.run(create_admin_and_reader_keys(setup.env["GRISTMILL_DATABASE_URL"]))
+        with run_serve(setup.env, log=setup.log) as server:
             yield server.url, admin, reader
 
 
-async def two_keys(database_url: str) -> list[str]:
+async def create_admin_and_reader_keys(database_url: str) -> list[str]:
     db = Database(database_url)
     await db.open()
-    secrets = [(await new_key(db, LOCAL, role))[1] for role in ("admin", "reader")]
+    secrets = [(await new_key(db, LOCAL_ORG, role))[1] for role in ("admin", "reader")]
     await db.close()
     return secrets
 
@@ -129,11 +129,11 @@ def test_who_may_not_follow_the_stream_sees_changes_by_looking(
     page.keyboard.press("Enter")
     expect(page.get_by_text("Looking every few seconds")).to_be_visible()
     headers = {"Authorization": f"Bearer {admin}"}
-    made = httpx.post(
+    response = httpx.post(
         f"{url}/api/knowledge-bases",
         json={"name": "new here", "acl": ["org:*"]},
         headers=headers,
         trust_env=False,
     )
-    assert made.status_code == 201
+    assert response.status_code == 201
     expect(page.get_by_role("link", name="new here").first).to_be_visible()

@@ -6,12 +6,12 @@ from uuid import uuid4
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.connectors.double import following
-from tests.connectors.doubles.github import GitHubDouble
-from tests.ui.harness import Hand
+from tests.connectors.double import serve_fake
+from tests.connectors.doubles.github import FakeGitHub
+from tests.ui.harness import ApiHelper
 
 
-def named(word: str) -> str:
+def unique_name(word: str) -> str:
     """A name that no other test has."""
     return f"{word} {uuid4().hex[:6]}"
 
@@ -20,12 +20,12 @@ def named(word: str) -> str:
 
 
 def test_a_tool_is_followed_from_the_form_to_the_last_line_of_its_log(
-    page: Page, mill_url: str, hand: Hand
+    page: Page, mill_url: str, hand: ApiHelper
 ) -> None:
     """Typed fields, a check of the credentials, cron in words, a dry run, a run, what it brought."""
-    base, name = named("base"), named("tool")
-    base_id = hand.base(base)
-    with following(GitHubDouble()) as tool:
+    base, name = unique_name("base"), unique_name("tool")
+    base_id = hand.create_base(base)
+    with serve_fake(FakeGitHub()) as tool:
         page.goto(f"{mill_url}/connectors")
         page.get_by_role("button", name="New connector").first.click()
         form = page.get_by_role("dialog")
@@ -75,11 +75,11 @@ def test_a_tool_is_followed_from_the_form_to_the_last_line_of_its_log(
         expect(page.get_by_role("link", name=name)).to_have_count(0)
 
 
-def test_a_run_that_is_refused_is_put_back_and_says_why(page: Page, mill_url: str, hand: Hand) -> None:
+def test_a_run_that_is_refused_is_put_back_and_says_why(page: Page, mill_url: str, hand: ApiHelper) -> None:
     """A connector that feeds no base can't run: its row shows so for a moment, and then no more."""
-    name = named("idle tool")
-    asked = {"name": name, "type": "gitlab", "config": {}, "credentials": {"token": "t"}, "enabled": False}
-    connector = hand.http.post("/api/connectors", json=asked).json()["id"]
+    name = unique_name("idle tool")
+    payload = {"name": name, "type": "gitlab", "config": {}, "credentials": {"token": "t"}, "enabled": False}
+    connector = hand.http.post("/api/connectors", json=payload).json()["id"]
     page.goto(f"{mill_url}/connectors")
     page.get_by_role("button", name=f"Sync now: {name}").or_(
         page.get_by_role("listitem").filter(has_text=name).get_by_role("button", name="Sync now")
@@ -94,9 +94,9 @@ def test_a_run_that_is_refused_is_put_back_and_says_why(page: Page, mill_url: st
 
 
 def test_a_dead_job_is_shown_with_its_error_and_retried_once_its_cause_is_gone(
-    page: Page, mill_url: str, hand: Hand, tmp_path_factory: pytest.TempPathFactory
+    page: Page, mill_url: str, hand: ApiHelper, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    base = hand.base(named("dead"))
+    base = hand.create_base(unique_name("dead"))
     file = tmp_path_factory.mktemp("dead") / f"{uuid4().hex[:8]}.md"
     file.write_bytes(bytes([0, 1, 2, 255, 9]) * 50)
     hand.http.post(
@@ -112,11 +112,11 @@ def test_a_dead_job_is_shown_with_its_error_and_retried_once_its_cause_is_gone(
     expect(page.get_by_role("row", name=re.compile(file.stem)).get_by_text("Indexed")).to_be_visible()
 
 
-def test_all_dead_jobs_are_retried_at_once(page: Page, mill_url: str, hand: Hand) -> None:
+def test_all_dead_jobs_are_retried_at_once(page: Page, mill_url: str, hand: ApiHelper) -> None:
     """Each is gone from the list at once, tried again, and dead once more with its second error."""
-    base = hand.base(named("many dead"))
+    base = hand.create_base(unique_name("many dead"))
     files = [f"{uuid4().hex[:8]}.bin" for _ in range(2)]
-    hand.unreadable(base, *files)
+    hand.add_unreadable_files(base, *files)
     page.goto(f"{mill_url}/queue")
     rows = [
         page.get_by_role("list", name="Dead jobs").get_by_role("listitem").filter(has_text=file)
@@ -129,21 +129,21 @@ def test_all_dead_jobs_are_retried_at_once(page: Page, mill_url: str, hand: Hand
     for file in files:
         item = page.get_by_role("listitem").filter(has_text=file)
         expect(item).to_be_visible()
-    found = hand.http.get("/api/jobs", params={"state": "dead", "baseId": base}).json()["items"]
-    assert [len(job["errors"]) for job in found] == [2, 2]
+    dead_jobs = hand.http.get("/api/jobs", params={"state": "dead", "baseId": base}).json()["items"]
+    assert [len(job["errors"]) for job in dead_jobs] == [2, 2]
 
 
-def test_a_lane_is_paused_and_resumed_by_the_keyboard(page: Page, mill_url: str, hand: Hand) -> None:
-    name = named("lane")
-    base = hand.base(name)
-    hand.notes(base, "rye")
+def test_a_lane_is_paused_and_resumed_by_the_keyboard(page: Page, mill_url: str, hand: ApiHelper) -> None:
+    name = unique_name("lane")
+    base = hand.create_base(name)
+    hand.add_notes(base, "rye")
     page.goto(f"{mill_url}/queue")
     row = page.get_by_role("list", name="Lanes").get_by_role("listitem").filter(has_text=name)
     row.get_by_role("button", name="Pause").focus()
     page.keyboard.press("Enter")
     expect(row.get_by_role("button", name="Resume")).to_be_visible()
     expect(row).to_contain_text("paused")
-    hand.notes(base, "oats")
+    hand.add_notes(base, "oats")
     expect(row).to_contain_text("1 waiting")
     row.get_by_role("button", name="Resume").press("Enter")
     expect(row).to_contain_text("0 waiting")
@@ -153,16 +153,16 @@ def test_a_lane_is_paused_and_resumed_by_the_keyboard(page: Page, mill_url: str,
 
 
 def test_what_happens_is_in_the_timeline_at_once_and_can_be_filtered(
-    page: Page, mill_url: str, hand: Hand
+    page: Page, mill_url: str, hand: ApiHelper
 ) -> None:
     """S2-25: nobody has to ask."""
-    name = named("events")
-    base = hand.base(name)
+    name = unique_name("events")
+    base = hand.create_base(name)
     page.goto(f"{mill_url}/events?base={base}")
     expect(page.get_by_text("was made")).to_be_visible()
-    hand.notes(base, "rye on the stones")
+    hand.add_notes(base, "rye on the stones")
     expect(page.get_by_role("link", name="rye on the stones").first).to_be_visible()
-    hand.unreadable(base, "bad.bin")
+    hand.add_unreadable_files(base, "bad.bin")
     page.get_by_role("button", name="Problems").click()
     expect(page.get_by_role("list", name="Events").get_by_text("neither text nor")).to_be_visible()
     expect(page.get_by_text("rye on the stones")).to_have_count(0)
@@ -190,8 +190,8 @@ def test_a_webhook_is_made_tested_paused_and_deleted(page: Page, mill_url: str) 
 # ── settings ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_key_is_shown_once_and_revoked(page: Page, mill_url: str, hand: Hand) -> None:
-    name = named("key")
+def test_a_key_is_shown_once_and_revoked(page: Page, mill_url: str, hand: ApiHelper) -> None:
+    name = unique_name("key")
     page.goto(f"{mill_url}/settings/keys")
     page.get_by_role("button", name="New key").first.click()
     page.get_by_label("Name").fill(name)

@@ -7,27 +7,27 @@ import pytest
 from playwright.sync_api import Browser, Page, Request, expect
 
 from gristmill.doors.ui.files import load
-from tests.ui.harness import PHONE, WIDE, Hand, Theme, profile, violations
+from tests.ui.harness import PHONE, WIDE, ApiHelper, Theme, profile, violations
 
 Pages = Mapping[str, tuple[str, str]]  # by a name: the address, and something that is shown there
 BUDGET = 60_000  # bytes of code that a browser fetches to show a page for the first time, zipped
 
 
 @pytest.fixture
-def addresses(hand: Hand) -> Pages:
+def addresses(hand: ApiHelper) -> Pages:
     """Every page, with something on it."""
     name = uuid4().hex[:6]
-    base = hand.base(f"pages {name}", acl=["org:*"])
-    item, *_ = hand.notes(base, "# Stones\n\nThe miller dresses the stones.", "# Grain\n\nRye and oats.")
-    hand.unreadable(base, "bad.bin")
-    asked = {
+    base = hand.create_base(f"pages {name}", acl=["org:*"])
+    item, *_ = hand.add_notes(base, "# Stones\n\nThe miller dresses the stones.", "# Grain\n\nRye and oats.")
+    hand.add_unreadable_files(base, "bad.bin")
+    payload = {
         "name": f"tool {name}",
         "type": "github",
         "config": {"baseUrl": "http://127.0.0.1:9"},
         "credentials": {"token": "t"},
         "knowledgeBaseIds": [base],
     }
-    tool = hand.http.post("/api/connectors", json=asked).json()["id"]
+    tool = hand.http.post("/api/connectors", json=payload).json()["id"]
     run = hand.http.post(f"/api/connectors/{tool}/sync").json()["runId"]
     hook = hand.http.post("/api/webhooks", json={"url": "http://127.0.0.1:9/hook"}).json()["id"]
     hand.http.post("/api/api-keys", json={"name": f"key {name}", "role": "reader"})
@@ -51,7 +51,7 @@ def addresses(hand: Hand) -> Pages:
     }
 
 
-def shown(page: Page, url: str, text: str) -> None:
+def open_page(page: Page, url: str, text: str) -> None:
     """The page, once what it fetches is there."""
     page.goto(url)
     expect(page.locator("main, dialog").get_by_text(text).filter(visible=True).first).to_be_visible()
@@ -64,44 +64,44 @@ def test_nobody_is_kept_out_of_any_page(
     browser: Browser, mill_url: str, addresses: Pages, theme: Theme, size: tuple[int, int]
 ) -> None:
     """axe's rules, contrast among them: no violation; and nothing is wider than a phone."""
-    found: dict[str, object] = {}
+    problems: dict[str, object] = {}
     with profile(browser, size, theme) as tabs:
         page = tabs.context.new_page()
         for name, (path, text) in addresses.items():
-            shown(page, mill_url + path, text)
-            if broken := violations(page):
-                found[name] = broken
+            open_page(page, mill_url + path, text)
+            if violations_found := violations(page):
+                problems[name] = violations_found
             width = page.evaluate("document.documentElement.scrollWidth")
             if width > size[0]:
-                found[f"{name}, wide"] = width
+                problems[f"{name}, wide"] = width
         assert tabs.errors == []
-    assert found == {}, "\n".join(f"{name}: {what}" for name, what in found.items())
+    assert problems == {}, "\n".join(f"{name}: {what}" for name, what in problems.items())
 
 
 def test_the_code_of_every_page_is_small(browser: Browser, mill_url: str, addresses: Pages) -> None:
     """Fetched by a browser that knows nothing yet, with the words of the larger language."""
-    words = {name: len(file.zipped or b"") for name, file in load().assets.items() if "/words/zh-" in name}
+    words = {name: len(file.gzipped or b"") for name, file in load().assets.items() if "/words/zh-" in name}
     sizes: dict[str, int] = {}
     for name in ("bases", "base", "item", "base settings", "run", "queue", "events", "webhooks", "general"):
         path, text = addresses[name]  # one of each module
         with profile(browser) as tabs:
             page = tabs.context.new_page()
-            fetched = coming_in(page)
-            shown(page, mill_url + path, text)
-            code = [one for one in fetched if one.resource_type in ("document", "script", "stylesheet")]
-            brings_words = any(one.url.endswith("/machine-words.js") for one in code)
-            sizes[name] = sum(one.sizes()["responseBodySize"] for one in code) + (
-                sum(words.values()) if brings_words else words["js/words/zh-contents.js"]
+            requests = record_requests(page)
+            open_page(page, mill_url + path, text)
+            code_requests = [one for one in requests if one.resource_type in ("document", "script", "stylesheet")]
+            has_admin_words = any(one.url.endswith("/machine-words.js") for one in code_requests)
+            sizes[name] = sum(one.sizes()["responseBodySize"] for one in code_requests) + (
+                sum(words.values()) if has_admin_words else words["js/words/zh-contents.js"]
             )
     assert {name: size for name, size in sizes.items() if not 20_000 < size < BUDGET} == {}, sizes
 
 
-def coming_in(page: Page) -> list[Request]:
+def record_requests(page: Page) -> list[Request]:
     """What the page fetches from now on."""
-    fetched: list[Request] = []
+    requests: list[Request] = []
 
-    def finished(request: Request) -> None:
-        fetched.append(request)
+    def record(request: Request) -> None:
+        requests.append(request)
 
-    page.on("requestfinished", finished)
-    return fetched
+    page.on("requestfinished", record)
+    return requests

@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 from gristmill import app
-from gristmill.doors.ui.files import File, Files, load, make
-from tests.doors.people import coming_in
+from gristmill.doors.ui.files import StaticFile, StaticFiles, load, build
+from tests.doors.people import client_with_key
 
 HTML = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 ROOT = Path(__file__).parents[2]
@@ -33,9 +33,9 @@ async def test_the_page_names_the_present_version_and_stands_without_inline_code
     http: httpx.AsyncClient,
 ) -> None:
     page = (await http.get("/", headers=HTML)).text
-    named = re.findall(r'(?:src|href)="(/[^"]*)"', page)
-    assert any(name.endswith(".js") for name in named)
-    for name in named:
+    urls = re.findall(r'(?:src|href)="(/[^"]*)"', page)
+    assert any(name.endswith(".js") for name in urls)
+    for name in urls:
         answer = await http.get(name)
         assert answer.status_code == 200, name
         assert answer.headers["cache-control"] == "public, max-age=31536000, immutable"
@@ -54,7 +54,7 @@ async def test_every_file_has_its_type_and_comes_zipped_to_who_takes_that(http: 
         assert plain.headers["content-type"] == types.get(suffix, plain.headers["content-type"])
         refused = await http.get(files.prefix + name, headers={"accept-encoding": "gzip;q=0"})
         assert "content-encoding" not in refused.headers
-        if file.zipped is not None:
+        if file.gzipped is not None:
             zipped = await http.get(files.prefix + name, headers={"accept-encoding": "br, gzip"})
             assert zipped.headers["content-encoding"] == "gzip"
             assert zipped.content == file.plain
@@ -86,20 +86,20 @@ async def test_the_pages_hide_no_other_door(http: httpx.AsyncClient) -> None:
 
 
 async def test_nobody_needs_a_key_for_the_pages_and_everybody_for_what_they_show(mill: app.Gristmill) -> None:
-    async with coming_in(mill, None) as nobody:
+    async with client_with_key(mill, None) as nobody:
         assert (await nobody.get("/", headers=HTML)).status_code == 200
         assert (await nobody.get(load().prefix + next(iter(load().assets)))).status_code == 200
         assert (await nobody.get("/api/knowledge-bases", headers=HTML)).status_code == 401
 
 
 def test_a_change_of_one_byte_is_another_version() -> None:
-    one = _made(b"export const a = 1;")
-    assert one.prefix == _made(b"export const a = 1;").prefix != _made(b"export const a = 2;").prefix
-    assert one.prefix in one.page.plain.decode()
+    files = _files_with_script(b"export const a = 1;")
+    assert files.prefix == _files_with_script(b"export const a = 1;").prefix != _files_with_script(b"export const a = 2;").prefix
+    assert files.prefix in files.page.plain.decode()
 
 
 def test_the_modules_that_the_page_needs_are_fetched_at_once() -> None:
-    page = _made(b'import { b } from "./b/b.js";\nimport("./later.js");').page.plain.decode()
+    page = _files_with_script(b'import { b } from "./b/b.js";\nimport("./later.js");').page.plain.decode()
     assert [
         name.rpartition("assets/")[2][11:] for name in re.findall(r'modulepreload" href="([^"]+)"', page)
     ] == [
@@ -110,45 +110,45 @@ def test_the_modules_that_the_page_needs_are_fetched_at_once() -> None:
 
 def test_each_page_has_its_own_modules_fetched_ahead() -> None:
     table = b'{ paths: ["/x", "/x/:id"], load: () => import("./pages/x.js") },\n'
-    more = {
+    pages = {
         "js/pages.js": table,
         "js/pages/x.js": b'import "../words.js";\nimport { y } from "./y.js";',
         "js/words.js": b"",
     }
-    files = make(
+    files = build(
         {
             "index.html": PAGE,
             "js/app.js": b'import { pages } from "./pages.js";',
             "js/pages/y.js": b"",
-            **more,
+            **pages,
         }
     )
     for path in ("/x", "/x/7"):
-        assert preloaded(files.page_of(path)) == {
+        assert preloaded_modules(files.page_of(path)) == {
             "app.js",
             "pages.js",
             "pages/x.js",
             "words.js",
             "pages/y.js",
         }
-    assert preloaded(files.page_of("/")) == preloaded(files.page) == {"app.js", "pages.js"}
+    assert preloaded_modules(files.page_of("/")) == preloaded_modules(files.page) == {"app.js", "pages.js"}
 
 
-def preloaded(page: File) -> set[str]:
-    found = re.findall(r'modulepreload" href="/assets/\w+/js/([^"]+)"', page.plain.decode())
-    return set(found)
+def preloaded_modules(page: StaticFile) -> set[str]:
+    names = re.findall(r'modulepreload" href="/assets/\w+/js/([^"]+)"', page.plain.decode())
+    return set(names)
 
 
 PAGE = b'<script type="module" src="/assets/dev/js/app.js"></script><!-- modulepreload -->'
 
 
-def _made(script: bytes) -> Files:
-    return make({"index.html": PAGE, "js/app.js": script, "js/b/b.js": b"", "js/later.js": b""})
+def _files_with_script(script: bytes) -> StaticFiles:
+    return build({"index.html": PAGE, "js/app.js": script, "js/b/b.js": b"", "js/later.js": b""})
 
 
 def test_what_is_zipped_is_the_file() -> None:
     for file in load().assets.values():
-        assert file.zipped is None or gzip.decompress(file.zipped) == file.plain
+        assert file.gzipped is None or gzip.decompress(file.gzipped) == file.plain
 
 
 def test_the_files_are_in_the_wheel(tmp_path: Path) -> None:
@@ -160,6 +160,6 @@ def test_the_files_are_in_the_wheel(tmp_path: Path) -> None:
         timeout=120,
     )
     (wheel,) = tmp_path.glob("*.whl")
-    packed = set(zipfile.ZipFile(wheel).namelist())
+    packed_files = set(zipfile.ZipFile(wheel).namelist())
     for name in ("index.html", *load().assets):
-        assert f"gristmill/doors/ui/static/{name}" in packed
+        assert f"gristmill/doors/ui/static/{name}" in packed_files

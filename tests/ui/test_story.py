@@ -5,9 +5,9 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Page, expect
 
-from tests.process import served
-from tests.ui.gate import HELD, closed
-from tests.ui.harness import Hand, Surroundings, profile, surroundings
+from tests.process import run_serve
+from tests.ui.gate import HELD_MARKER, hold_embedding
+from tests.ui.harness import ApiHelper, ServerSetup, profile, server_setup
 
 # Drops files of a script's making on the page, as the browser would hand them over.
 _DROP = """(files) => {
@@ -59,12 +59,12 @@ def test_a_hundred_dropped_files_reach_the_end_without_ever_going_back(page: Pag
 
 
 def test_a_row_that_is_deleted_while_it_is_indexed_is_gone_at_once_and_stays_so(
-    page: Page, mill_url: str, hand: Hand, ui_surroundings: Surroundings
+    page: Page, mill_url: str, hand: ApiHelper, ui_surroundings: ServerSetup
 ) -> None:
     """S4-05."""
-    base = hand.base("Deleted midway")
-    with closed(ui_surroundings.embedder):
-        hand.notes(base, f"Rye waits {HELD}", "Oats are done")
+    base = hand.create_base("Deleted midway")
+    with hold_embedding(ui_surroundings.embedder):
+        hand.add_notes(base, f"Rye waits {HELD_MARKER}", "Oats are done")
         page.goto(f"{mill_url}/b/{base}")
         row = page.get_by_role("row", name=re.compile("Rye waits"))
         expect(row).to_contain_text("Embedding")
@@ -79,10 +79,10 @@ def test_a_row_that_is_deleted_while_it_is_indexed_is_gone_at_once_and_stays_so(
 
 
 def test_a_row_comes_back_with_a_word_when_its_deletion_is_refused(
-    page: Page, mill_url: str, hand: Hand
+    page: Page, mill_url: str, hand: ApiHelper
 ) -> None:
-    base = hand.base("Refused")
-    hand.notes(base, "Barley stays")
+    base = hand.create_base("Refused")
+    hand.add_notes(base, "Barley stays")
     page.goto(f"{mill_url}/b/{base}")
     row = page.get_by_role("row", name=re.compile("Barley"))
     row.hover()
@@ -94,11 +94,11 @@ def test_a_row_comes_back_with_a_word_when_its_deletion_is_refused(
 
 
 def test_what_is_being_worked_on_is_told_when_its_reindexing_is_refused(
-    page: Page, mill_url: str, hand: Hand, ui_surroundings: Surroundings
+    page: Page, mill_url: str, hand: ApiHelper, ui_surroundings: ServerSetup
 ) -> None:
-    base = hand.base("Busy")
-    with closed(ui_surroundings.embedder):
-        hand.notes(base, f"Wheat waits {HELD}")
+    base = hand.create_base("Busy")
+    with hold_embedding(ui_surroundings.embedder):
+        hand.add_notes(base, f"Wheat waits {HELD_MARKER}")
         page.goto(f"{mill_url}/b/{base}")
         row = page.get_by_role("row", name=re.compile("Wheat"))
         expect(row).to_contain_text("Embedding")
@@ -111,10 +111,10 @@ def test_what_is_being_worked_on_is_told_when_its_reindexing_is_refused(
     expect(row).to_contain_text("Indexed")
 
 
-def test_a_failed_row_says_why_in_full_and_is_tried_again(page: Page, mill_url: str, hand: Hand) -> None:
+def test_a_failed_row_says_why_in_full_and_is_tried_again(page: Page, mill_url: str, hand: ApiHelper) -> None:
     """S4-33: the error is in the row, and so is the hand that mends it."""
-    base = hand.base("Failing")
-    hand.unreadable(base, "grain.bin")
+    base = hand.create_base("Failing")
+    hand.add_unreadable_files(base, "grain.bin")
     page.goto(f"{mill_url}/b/{base}?filter=failed")
     row = page.get_by_role("row", name=re.compile("grain.bin"))
     expect(row).to_contain_text("Failed")
@@ -129,16 +129,16 @@ def test_what_a_killed_worker_left_is_offered_and_recovered_by_hand(
     browser: Browser, server_url: str, cache_dir: Path
 ) -> None:
     """S4-11, S4-61: a base that parks waits for a hand, and the page is where the hand is."""
-    with surroundings(server_url, cache_dir) as around, profile(browser) as tabs:
-        with closed(around.embedder), served(around.env, log=around.log) as server:
+    with server_setup(server_url, cache_dir) as setup, profile(browser) as tabs:
+        with hold_embedding(setup.embedder), run_serve(setup.env, log=setup.log) as server:
             with server.client() as http:
-                hand = Hand(http)
-                base = hand.base("Parked", onRestart="park")
-                hand.notes(base, f"Spelt waits {HELD}")
+                hand = ApiHelper(http)
+                base = hand.create_base("Parked", onRestart="park")
+                hand.add_notes(base, f"Spelt waits {HELD_MARKER}")
                 page = tabs.open(f"{server.url}/b/{base}")
                 expect(page.get_by_role("row", name=re.compile("Spelt"))).to_contain_text("Embedding")
             server.kill()
-        with served(around.env, log=around.log) as server:
+        with run_serve(setup.env, log=setup.log) as server:
             page.goto(f"{server.url}/b/{base}")
             row = page.get_by_role("row", name=re.compile("Spelt"))
             expect(page.get_by_text("1 unfinished item")).to_be_visible(timeout=20_000)
@@ -149,9 +149,9 @@ def test_what_a_killed_worker_left_is_offered_and_recovered_by_hand(
         assert tabs.errors == []
 
 
-def test_all_that_failed_is_tried_again_by_one_hand(page: Page, mill_url: str, hand: Hand) -> None:
-    base = hand.base("Many failed")
-    hand.unreadable(base, "one.bin", "two.bin")
+def test_all_that_failed_is_tried_again_by_one_hand(page: Page, mill_url: str, hand: ApiHelper) -> None:
+    base = hand.create_base("Many failed")
+    hand.add_unreadable_files(base, "one.bin", "two.bin")
     page.goto(f"{mill_url}/b/{base}?filter=failed")
     expect(page.get_by_role("row", name=re.compile(".bin"))).to_have_count(2)
     page.get_by_role("button", name="Try all again").click()

@@ -6,9 +6,9 @@ from pathlib import Path
 import psycopg
 from playwright.sync_api import Page, expect
 
-from tests.ui.harness import Hand, Surroundings
+from tests.ui.harness import ApiHelper, ServerSetup
 
-_MANY = 20_000
+_ITEM_COUNT = 20_000
 # As failed ones: they keep every promise without a job, a version or a chunk.
 _FILL = """
 insert into item (base_id, type, title, status, source, source_key, expanded_version, error_code, error_message)
@@ -18,19 +18,19 @@ select %s, 'file', 'sheaf-' || lpad(n::text, 6, '0'), 'failed', '{"name": "x"}',
 
 
 def test_of_many_thousand_rows_only_those_in_sight_are_in_the_document(
-    page: Page, mill_url: str, hand: Hand, ui_surroundings: Surroundings
+    page: Page, mill_url: str, hand: ApiHelper, ui_surroundings: ServerSetup
 ) -> None:
-    base = hand.base("Many")
+    base = hand.create_base("Many")
     with psycopg.connect(ui_surroundings.env["GRISTMILL_DATABASE_URL"], autocommit=True) as database:
-        database.execute(_FILL, (base, _MANY))
+        database.execute(_FILL, (base, _ITEM_COUNT))
     page.goto(f"{mill_url}/b/{base}")
     tree = page.get_by_role("treegrid")
     expect(page.get_by_role("row", name=re.compile("sheaf-000001"))).to_be_visible()
-    expect(tree).to_have_attribute("aria-rowcount", str(_MANY))
+    expect(tree).to_have_attribute("aria-rowcount", str(_ITEM_COUNT))
     assert page.get_by_role("row").count() < 60
     tree.focus()
     page.keyboard.press("End")
-    expect(page.get_by_role("row", name=re.compile(f"sheaf-{_MANY:06}"))).to_be_visible()
+    expect(page.get_by_role("row", name=re.compile(f"sheaf-{_ITEM_COUNT:06}"))).to_be_visible()
     assert page.get_by_role("row").count() < 60
     page.get_by_label("Filter by name").fill("sheaf-0123")
     expect(tree).to_have_attribute("aria-rowcount", "100")
@@ -38,13 +38,13 @@ def test_of_many_thousand_rows_only_those_in_sight_are_in_the_document(
 
 
 def test_a_folder_is_opened_and_left_by_arrow_keys(
-    page: Page, mill_url: str, hand: Hand, tmp_path: Path
+    page: Page, mill_url: str, hand: ApiHelper, tmp_path: Path
 ) -> None:
     """The state is in the address: a reload shows the same."""
     for name in ("rye", "wheat"):
         (tmp_path / "grain").mkdir(exist_ok=True)
         (tmp_path / "grain" / f"{name}.md").write_text(f"{name} is sown in autumn")
-    base = hand.base("Keys")
+    base = hand.create_base("Keys")
     hand.http.post(
         f"/api/knowledge-bases/{base}/items",
         json={"items": [{"type": "directory", "path": str(tmp_path / "grain"), "title": "Grain"}]},
@@ -72,9 +72,9 @@ def test_a_folder_is_opened_and_left_by_arrow_keys(
     expect(rye).to_have_count(0)
 
 
-def test_a_title_that_looks_like_markup_is_text(page: Page, mill_url: str, hand: Hand) -> None:
+def test_a_title_that_looks_like_markup_is_text(page: Page, mill_url: str, hand: ApiHelper) -> None:
     title = '<img src=x onerror="document.title=1">${1}'
-    base = hand.base(f"{title} base")
+    base = hand.create_base(f"{title} base")
     hand.http.post(
         f"/api/knowledge-bases/{base}/items",
         json={"items": [{"type": "note", "title": title, "content": f"says {title}"}]},
@@ -89,7 +89,7 @@ def test_a_title_that_looks_like_markup_is_text(page: Page, mill_url: str, hand:
 def test_rows_of_a_list_stay_the_same_elements_while_their_key_is_listed(page: Page, mill_url: str) -> None:
     """The core in a real document: keyed rows, in place, and data that no attribute runs."""
     page.goto(mill_url)
-    told = page.evaluate(
+    result = page.evaluate(
         """async () => {
         const core = new URL("core.js", document.querySelector("script[type=module]").src);
         const { each, html, signal } = await import(core);
@@ -106,4 +106,4 @@ def test_rows_of_a_list_stay_the_same_elements_while_their_key_is_listed(page: P
                 link.hasAttribute("href"), link.title, link.textContent, refused];
       }"""
     )
-    assert told == ["Cad", True, True, False, '"><b>', "<b>", "onclick takes no data"]
+    assert result == ["Cad", True, True, False, '"><b>', "<b>", "onclick takes no data"]

@@ -1,11 +1,11 @@
 import pytest
 
-from gristmill.catalog.access import ADMIN, checked, member
+from gristmill.catalog.access import ADMIN, parse_acl, member
 from gristmill.errors import Invalid
 
 
 def test_entries_have_one_spelling() -> None:
-    assert checked(["user_email:Ann@Example.org", "team:7", "team:7", "org:*"]) == [
+    assert parse_acl(["user_email:Ann@Example.org", "team:7", "team:7", "org:*"]) == [
         "user_email:ann@example.org",
         "team:7",
         "org:*",
@@ -17,7 +17,7 @@ def test_entries_have_one_spelling() -> None:
 )
 def test_what_is_no_entry_is_refused(entry: str) -> None:
     with pytest.raises(Invalid) as refused:
-        checked([entry])
+        parse_acl([entry])
     assert refused.value.code == "bad_acl_entry"
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, models, normalizers
 
 from gristmill.embedding import pack
-from gristmill.ingest.chunk import Chunker, Piece, split
-from gristmill.ingest.lines import LONGEST
+from gristmill.ingest.chunk import Chunker, TextChunk, split
+from gristmill.ingest.lines import MAX_LINE
 from tests.embedding.hashed import HashedEmbedder
 
 HASHED = HashedEmbedder().tokenizer
@@ -105,10 +105,10 @@ def count(tokenizer: Tokenizer, text: str) -> int:
     return len(tokenizer.encode(text, add_special_tokens=False))
 
 
-def fed(text: str, sizes: list[int], tokenizer: Tokenizer, tokens: int, overlap: int = 0) -> list[Piece]:
+def fed(text: str, sizes: list[int], tokenizer: Tokenizer, tokens: int, overlap: int = 0) -> list[TextChunk]:
     """The pieces of `text` when it comes in parts of these sizes, over and over."""
     chunker = Chunker(tokenizer, tokens, overlap)
-    pieces: list[Piece] = []
+    pieces: list[TextChunk] = []
     at = turn = 0
     while at < len(text):
         size = sizes[turn % len(sizes)]
@@ -117,7 +117,7 @@ def fed(text: str, sizes: list[int], tokenizer: Tokenizer, tokens: int, overlap:
     return pieces + chunker.finish()
 
 
-def left_out(text: str, pieces: list[Piece]) -> str:
+def left_out(text: str, pieces: list[TextChunk]) -> str:
     covered = [False] * len(text)
     for piece in pieces:
         covered[piece.start : piece.end] = [True] * len(piece.text)
@@ -150,9 +150,9 @@ def test_the_pieces_are_the_same_whatever_the_parts(
 
 @pytest.mark.parametrize("unit", ["x", "word ", "中文。", "Some sentence here. ", "ab\tc ", "é"])
 def test_a_line_too_long_to_hold_is_cut_the_same_whatever_the_parts(unit: str) -> None:
-    text = "# Before\n" + unit * (3 * LONGEST // len(unit)) + "\n## After\n\n" + "last " * 90
+    text = "# Before\n" + unit * (3 * MAX_LINE // len(unit)) + "\n## After\n\n" + "last " * 90
     whole = split(text, HASHED, 64)
-    assert fed(text, [999], HASHED, 64) == fed(text, [LONGEST], HASHED, 64) == whole
+    assert fed(text, [999], HASHED, 64) == fed(text, [MAX_LINE], HASHED, 64) == whole
     assert left_out(text, whole).strip() == ""
     assert all(count(HASHED, piece.text) <= 64 for piece in whole)
     assert whole[-1].headings == ("Before", "After")
@@ -289,7 +289,7 @@ def test_line_ends_of_any_system_make_the_same_pieces(end: str) -> None:
 
 def test_a_piece_tells_the_page_it_begins_on() -> None:
     chunker = Chunker(HASHED, 16)
-    pieces: list[Piece] = []
+    pieces: list[TextChunk] = []
     for page in range(1, 6):
         for part in ("First words of a page. ", "And some more of them, twelve tokens or so.\n\n"):
             pieces += chunker.feed(part, page)

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gristmill.search.fuse import FOREIGN_WEIGHT, VECTOR_WEIGHT, Found, Legs, fuse, vector_weight
+from gristmill.search.fuse import FOREIGN_WEIGHT, VECTOR_WEIGHT, Candidate, LegResults, fuse, vector_weight
 
 
-def hit(no: int, score: float) -> Found:
-    return Found(UUID(int=no), no, score)
+def hit(no: int, score: float) -> Candidate:
+    return Candidate(UUID(int=no), no, score)
 
 
 found = st.lists(
@@ -20,9 +20,9 @@ found = st.lists(
 
 @given(found, found, st.floats(0, 1))
 def test_fusion_gives_the_union_in_falling_order(
-    vector: list[Found], text: list[Found], weight: float
+    vector: list[Candidate], text: list[Candidate], weight: float
 ) -> None:
-    fused = fuse([Legs(vector, text, weight)])
+    fused = fuse([LegResults(vector, text, weight)])
     assert {one.no for one in fused} == {one.no for one in vector} | {one.no for one in text}
     scores = [one.score for one in fused]
     assert scores == sorted(scores, reverse=True)
@@ -30,8 +30,8 @@ def test_fusion_gives_the_union_in_falling_order(
 
 
 @given(found)
-def test_one_leg_alone_keeps_its_order(vector: list[Found]) -> None:
-    fused = fuse([Legs(vector, [], 1.0)])
+def test_one_leg_alone_keeps_its_order(vector: list[Candidate]) -> None:
+    fused = fuse([LegResults(vector, [], 1.0)])
     scores = {one.no: one.score for one in vector}
     ranked = [scores[one.no] for one in fused]
     assert ranked == sorted(ranked, reverse=True)
@@ -40,17 +40,17 @@ def test_one_leg_alone_keeps_its_order(vector: list[Found]) -> None:
 
 
 def test_what_both_legs_put_first_is_first() -> None:
-    fused = fuse([Legs([hit(1, 0.9), hit(2, 0.8)], [hit(1, 5.0), hit(2, 1.0)])])
+    fused = fuse([LegResults([hit(1, 0.9), hit(2, 0.8)], [hit(1, 5.0), hit(2, 1.0)])])
     assert fused[0].no == 1
 
 
 def test_words_of_two_bases_are_compared_and_vectors_only_within_one_space() -> None:
-    weak = Legs([hit(1, 0.2)], [hit(1, 1.0)], 0.5, space="a")
-    strong = Legs([hit(2, 0.9)], [hit(2, 9.0)], 0.5, space="b")
+    weak = LegResults([hit(1, 0.2)], [hit(1, 1.0)], 0.5, space="a")
+    strong = LegResults([hit(2, 0.9)], [hit(2, 9.0)], 0.5, space="b")
     by_no = {one.no: one for one in fuse([weak, strong])}
     assert by_no[2].score > by_no[1].score
     assert by_no[1].score > 0.5, "a similarity of another space takes nothing from the best of this one"
-    same = {one.no: one for one in fuse([Legs(weak.vector, [], 1.0, "a"), Legs(strong.vector, [], 1.0, "a")])}
+    same = {one.no: one for one in fuse([LegResults(weak.vector, [], 1.0, "a"), LegResults(strong.vector, [], 1.0, "a")])}
     assert same[2].score == 1.0
     assert same[1].score < 0.1
 

@@ -1,6 +1,6 @@
 import pytest
 
-from gristmill.search.languages import language_of
+from gristmill.search.languages import detect_language
 
 
 @pytest.mark.parametrize(
@@ -17,4 +17,4 @@ from gristmill.search.languages import language_of
     ],
 )
 def test_the_language_is_told_by_script_and_small_words(text: str, language: str) -> None:
-    assert language_of(text) == language
+    assert detect_language(text) == language

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gristmill.search.lexer import LONGEST, is_mostly_cjk, lex
+from gristmill.search.lexer import MAX_LEXEME_LENGTH, is_mostly_cjk, lex
 
 
 def lexemes(text: str) -> set[str]:
@@ -40,7 +40,7 @@ def test_every_token_stands_where_it_says(text: str) -> None:
     last = 0
     for token in lex(text):
         assert 0 <= token.start < token.end <= len(text)
-        assert 0 < len(token.lexeme) <= 3 * LONGEST
+        assert 0 < len(token.lexeme) <= 3 * MAX_LEXEME_LENGTH
         assert "\0" not in token.lexeme
         assert token.position >= last
         last = token.position

@@ -54,14 +54,14 @@ async def address() -> AsyncGenerator[str]:
     ],
 )
 async def test_a_private_address_is_never_connected_to(host: str) -> None:
-    async with net.client(private=False, timeout=timedelta(seconds=2)) as client:
+    async with net.client(allow_private=False, timeout=timedelta(seconds=2)) as client:
         with pytest.raises(net.PrivateAddress) as caught:
             await client.get(f"http://{host}:1/")
     assert caught.value.code == "private_address"
 
 
 async def test_private_addresses_can_be_allowed(address: str) -> None:
-    async with net.client(private=True) as client:
+    async with net.client(allow_private=True) as client:
         assert (await client.get(f"http://{address}/")).text == address
 
 
@@ -73,7 +73,7 @@ async def test_the_address_that_was_checked_is_the_one_connected_to_and_the_name
         return "127.0.0.1"
 
     monkeypatch.setattr(net, "_public_address", checked)
-    async with net.client(private=False) as client:
+    async with net.client(allow_private=False) as client:
         answer = await client.get(f"http://public.example:{address.rpartition(':')[2]}/")
     assert answer.text == f"public.example:{address.rpartition(':')[2]}"
     assert answer.request.url.host == "public.example"
@@ -88,13 +88,13 @@ async def test_a_redirect_to_a_private_address_is_refused_too(
         return "127.0.0.1" if host == "public.example" else await real(host, port)
 
     monkeypatch.setattr(net, "_public_address", checked)
-    async with net.client(private=False) as client:
+    async with net.client(allow_private=False) as client:
         with pytest.raises(net.PrivateAddress):
             await client.get(f"http://public.example:{address.rpartition(':')[2]}/away")
 
 
 async def test_a_name_that_nobody_knows_may_be_known_later() -> None:
-    async with net.client(private=False) as client:
+    async with net.client(allow_private=False) as client:
         with pytest.raises(Transient) as caught:
             await client.get("http://does-not-exist.invalid/")
     assert caught.value.code == "host_unknown"

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gristmill.embedding import pacing
-from gristmill.embedding.pacing import Limits, Others, Portion, Provider, Wait
+from gristmill.embedding.pacing import ProviderLimits, OtherHolders, Portion, ProviderState, Wait
 
 limits = st.builds(
-    Limits,
+    ProviderLimits,
     requests_per_minute=st.one_of(st.none(), st.integers(1, 5000)),
     tokens_per_minute=st.one_of(st.none(), st.integers(1, 1_000_000)),
     concurrency=st.integers(1, 64),
@@ -28,16 +28,16 @@ steps = st.lists(
 )
 
 
-def passed(provider: Provider, asked: Limits, seconds: float) -> Provider:
+def passed(provider: ProviderState, asked: ProviderLimits, seconds: float) -> ProviderState:
     return replace(pacing.refill(provider, asked, seconds), paused=max(0.0, provider.paused - seconds))
 
 
 @given(limits, steps)
 @settings(max_examples=300)
 def test_whatever_happens_the_limits_hold(
-    asked: Limits, happens: list[tuple[str, float | None, int]]
+    asked: ProviderLimits, happens: list[tuple[str, float | None, int]]
 ) -> None:
-    provider, elapsed = pacing.unused(asked), 0.0
+    provider, elapsed = pacing.new_provider(asked), 0.0
     sent_requests = sent_tokens = 0.0
     largest = 0
     held: dict[int, Portion] = {}
@@ -46,9 +46,9 @@ def test_whatever_happens_the_limits_hold(
             case "pass":
                 provider, elapsed = passed(provider, asked, value or 0), elapsed + (value or 0)
             case "well":
-                provider = pacing.went_well(provider, asked, int(value or 0))
+                provider = pacing.after_successes(provider, asked, int(value or 0))
             case "slow":
-                provider = pacing.asked_for_time(provider, value)
+                provider = pacing.after_refusal(provider, value)
                 assert provider.paused > 0
             case "release":
                 held.pop(int(value or 0), None)
@@ -58,7 +58,7 @@ def test_whatever_happens_the_limits_hold(
                 if what == "query":
                     after, granted = pacing.grant_query(provider, asked, tokens=tokens)
                 else:
-                    others = Others(len(rest), sum(rest))
+                    others = OtherHolders(len(rest), sum(rest))
                     after, granted = pacing.grant(provider, asked, others, slots=5, tokens=tokens)
                 if isinstance(granted, Wait):
                     assert granted.seconds > 0
@@ -87,13 +87,13 @@ def test_whatever_happens_the_limits_hold(
 
 
 @given(limits, st.integers(1, 50_000), st.floats(-1000, 1000), st.booleans())
-def test_who_waits_as_long_as_told_gets_a_turn(asked: Limits, tokens: int, level: float, query: bool) -> None:
-    provider = pacing.refill(replace(pacing.unused(asked), requests=level / 10, tokens=level), asked, 0)
+def test_who_waits_as_long_as_told_gets_a_turn(asked: ProviderLimits, tokens: int, level: float, query: bool) -> None:
+    provider = pacing.refill(replace(pacing.new_provider(asked), requests=level / 10, tokens=level), asked, 0)
     for _ in range(2):
         if query:
             after, granted = pacing.grant_query(provider, asked, tokens=tokens)
         else:
-            after, granted = pacing.grant(provider, asked, Others(), slots=1, tokens=tokens)
+            after, granted = pacing.grant(provider, asked, OtherHolders(), slots=1, tokens=tokens)
         if isinstance(granted, Portion):
             return
         provider = passed(after, asked, granted.seconds + 1e-3)
@@ -101,10 +101,10 @@ def test_who_waits_as_long_as_told_gets_a_turn(asked: Limits, tokens: int, level
 
 
 @given(limits, st.integers(1, 100))
-def test_documents_always_leave_something_to_queries(asked: Limits, rounds: int) -> None:
-    provider = pacing.unused(asked)
+def test_documents_always_leave_something_to_queries(asked: ProviderLimits, rounds: int) -> None:
+    provider = pacing.new_provider(asked)
     for _ in range(rounds):
-        provider, granted = pacing.grant(provider, asked, Others(), slots=64, tokens=1)
+        provider, granted = pacing.grant(provider, asked, OtherHolders(), slots=64, tokens=1)
         if isinstance(granted, Wait):
             break
     assert isinstance(pacing.grant_query(provider, asked, tokens=1)[1], Portion)
@@ -112,34 +112,34 @@ def test_documents_always_leave_something_to_queries(asked: Limits, rounds: int)
 
 
 def test_requests_that_fail_together_halve_the_concurrency_once() -> None:
-    provider = pacing.unused(Limits(None, None, 16))
+    provider = pacing.new_provider(ProviderLimits(None, None, 16))
     for _ in range(8):
-        provider = pacing.asked_for_time(provider, 3)
+        provider = pacing.after_refusal(provider, 3)
     assert (provider.concurrency, provider.paused, provider.strikes) == (8, 3, 1)
-    assert pacing.asked_for_time(provider, 7).paused == 7
+    assert pacing.after_refusal(provider, 7).paused == 7
 
 
 def test_good_answers_bring_the_concurrency_back_one_a_round() -> None:
-    asked = Limits(None, None, 16)
-    provider = Provider(0, 0, 4, strikes=3)
-    assert pacing.went_well(provider, asked, 4) == Provider(0, 0, 5, strikes=0)
-    assert pacing.went_well(provider, asked, 1000).concurrency == 16
+    asked = ProviderLimits(None, None, 16)
+    provider = ProviderState(0, 0, 4, strikes=3)
+    assert pacing.after_successes(provider, asked, 4) == ProviderState(0, 0, 5, strikes=0)
+    assert pacing.after_successes(provider, asked, 1000).concurrency == 16
 
 
 def test_pauses_grow_as_long_as_nothing_goes_well() -> None:
-    provider, pauses = pacing.unused(Limits(None, None, 4)), list[float]()
+    provider, pauses = pacing.new_provider(ProviderLimits(None, None, 4)), list[float]()
     for _ in range(9):
-        provider = pacing.asked_for_time(replace(provider, paused=0), None)
+        provider = pacing.after_refusal(replace(provider, paused=0), None)
         pauses.append(provider.paused)
     assert pauses == [0.5, 1, 2, 4, 8, 16, 32, 60, 60]
-    assert pacing.asked_for_time(replace(provider, paused=0), 0).paused == 7.5
+    assert pacing.after_refusal(replace(provider, paused=0), 0).paused == 7.5
 
 
 def test_processes_share_the_slots_evenly() -> None:
-    asked = Limits(None, None, 9)
-    provider = pacing.unused(asked)
+    asked = ProviderLimits(None, None, 9)
+    provider = pacing.new_provider(asked)
     shares = [
-        pacing.grant(provider, asked, Others(holders=n, slots=0), slots=64, tokens=0)[1] for n in range(4)
+        pacing.grant(provider, asked, OtherHolders(holders=n, slots=0), slots=64, tokens=0)[1] for n in range(4)
     ]
     assert [share.slots for share in shares if isinstance(share, Portion)] == [7, 4, 3, 2]
-    assert isinstance(pacing.grant(provider, asked, Others(3, 7), slots=1, tokens=0)[1], Wait)
+    assert isinstance(pacing.grant(provider, asked, OtherHolders(3, 7), slots=1, tokens=0)[1], Wait)

@@ -16,6 +16,6 @@ def test_a_thread_steps_back_by_itself_alone() -> None:
         return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
 
     before = mine()
-    with ThreadPoolExecutor(1, initializer=priority.step_back) as pool:
+    with ThreadPoolExecutor(1, initializer=priority.lower_thread_priority) as pool:
         assert pool.submit(mine).result() == 5
     assert mine() == before

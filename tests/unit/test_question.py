@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gristmill.search.highlight import highlights
+from gristmill.search.highlight import highlight_ranges
 from gristmill.search.question import parse, without_syntax
 
 ENGLISH = ("english",)
@@ -17,15 +17,15 @@ def test_words_are_terms_and_count_as_often_as_they_are_asked() -> None:
 def test_a_phrase_is_demanded_and_its_words_are_looked_for() -> None:
     question = parse('who dressed the "mill stones"', ENGLISH)
     (phrase,) = question.phrases
-    assert phrase.stands_in("A mill stone is heavy.")
-    assert not phrase.stands_in("A stone of the mill is heavy.")
+    assert phrase.is_in("A mill stone is heavy.")
+    assert not phrase.is_in("A stone of the mill is heavy.")
     assert {"mill", "stone"} <= question.names
 
 
 def test_a_chinese_phrase_stands_in_a_clause() -> None:
     (phrase,) = parse('"知识库"', ENGLISH).phrases
-    assert phrase.stands_in("我们的知识库不会丢失文档")
-    assert not phrase.stands_in("知识的库")
+    assert phrase.is_in("我们的知识库不会丢失文档")
+    assert not phrase.is_in("知识的库")
 
 
 @pytest.mark.parametrize(
@@ -66,11 +66,11 @@ def test_the_embedder_is_asked_without_the_syntax() -> None:
 @given(st.text(max_size=200))
 def test_any_text_is_a_question(text: str) -> None:
     question = parse(text, ENGLISH)
-    for start, end in highlights(text, question):
+    for start, end in highlight_ranges(text, question):
         assert 0 <= start < end <= len(text)
 
 
 def test_highlights_are_where_the_words_are() -> None:
     text = "The miller sharpens the stones; grinding follows."
-    shown = [text[start:end] for start, end in highlights(text, parse("stone grind*", ENGLISH))]
+    shown = [text[start:end] for start, end in highlight_ranges(text, parse("stone grind*", ENGLISH))]
     assert shown == ["stones", "grinding"]

@@ -5,7 +5,7 @@ from datetime import timedelta
 import httpx
 import pytest
 
-from gristmill.embedding.ratelimit import asked_pause
+from gristmill.embedding.ratelimit import pause_from_headers
 
 
 @pytest.mark.parametrize(
@@ -35,5 +35,5 @@ from gristmill.embedding.ratelimit import asked_pause
     ],
 )
 def test_the_pause_that_is_asked_for(headers: dict[str, str], seconds: float | None) -> None:
-    asked = asked_pause(httpx.Headers(headers))
+    asked = pause_from_headers(httpx.Headers(headers))
     assert asked == (None if seconds is None else timedelta(seconds=seconds))

@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gristmill.errors import Gone, NoText, Permanent, Transient, Unreadable, Unsupported, WorkError
-from gristmill.ingest.read import PART, begin
+from gristmill.errors import SourceGone, NoText, Permanent, Transient, Unreadable, Unsupported, WorkError
+from gristmill.ingest.read import PART, inspect_original
 from gristmill.sources import FileSource, NoteSource, Original
 
 
 def text(original: Original) -> str:
     """All that is read of it."""
-    return "".join(part.text for part, _ in begin(original).parts())
+    return "".join(part.text for part, _ in inspect_original(original).parts())
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
@@ -41,8 +41,8 @@ async def test_an_empty_source_is_empty_and_a_blank_one_has_no_text() -> None:
 
 
 def test_equal_bytes_have_equal_digests() -> None:
-    same, other = begin(Original(b"same", "a")), begin(Original(b"other", "a"))
-    assert same.digest == begin(Original(b"same", "b")).digest
+    same, other = inspect_original(Original(b"same", "a")), inspect_original(Original(b"other", "a"))
+    assert same.digest == inspect_original(Original(b"same", "b")).digest
     assert same.digest != other.digest
 
 
@@ -66,7 +66,7 @@ async def test_a_large_file_is_read_from_the_disk_in_parts(tmp_path: Path) -> No
     path.write_text("rye\n" * 1_000_000)
     original = await FileSource(path, 1 << 30).read()
     assert (original.data, original.path) == (b"", path)
-    parts = [part for part, _ in begin(original).parts()]
+    parts = [part for part, _ in inspect_original(original).parts()]
     assert len(parts) > 10
     assert max(len(part.text) for part in parts) <= 4 * PART
     assert "".join(part.text for part in parts) == "rye\n" * 1_000_000
@@ -75,7 +75,7 @@ async def test_a_large_file_is_read_from_the_disk_in_parts(tmp_path: Path) -> No
 async def test_a_file_that_changes_while_it_is_read_is_read_again_later(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("rye\n" * 1_000_000)
-    reading = begin(await FileSource(path, 1 << 30).read())
+    reading = inspect_original(await FileSource(path, 1 << 30).read())
     with path.open("r+") as file:
         file.write("oat\n")
     with pytest.raises(Transient) as caught:
@@ -85,7 +85,7 @@ async def test_a_file_that_changes_while_it_is_read_is_read_again_later(tmp_path
 
 async def test_a_file_is_probed_before_it_is_taken(tmp_path: Path) -> None:
     path = tmp_path / "a.md"
-    with pytest.raises(Gone):
+    with pytest.raises(SourceGone):
         await FileSource(path, 10).probe()
     path.write_text("12345")
     assert await FileSource(path, 10).probe() == 5

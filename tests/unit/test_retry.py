@@ -48,7 +48,7 @@ def test_a_retry_after_wins_over_the_backoff() -> None:
 
 
 def test_a_lost_lease_moves_nothing() -> None:
-    assert retry.after_error(LeaseLost("gone"), job(5), 0.5) == retry.Nothing()
+    assert retry.after_error(LeaseLost("gone"), job(5), 0.5) == retry.Ignore()
 
 
 def test_a_bug_is_retried_and_told_without_its_insides() -> None:
@@ -61,7 +61,7 @@ def test_a_bug_is_retried_and_told_without_its_insides() -> None:
 
 @given(st.integers(1, 10_000), st.floats(0, 1, exclude_max=True))
 def test_the_backoff_stays_below_its_cap(attempt: int, dice: float) -> None:
-    assert timedelta() <= retry.backoff(attempt, dice) <= retry.LONGEST
+    assert timedelta() <= retry.backoff(attempt, dice) <= retry.MAX_BACKOFF
 
 
 @given(st.integers(1, 100))

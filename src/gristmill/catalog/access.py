@@ -20,7 +20,7 @@ from gristmill.errors import FieldError, Invalid
 from gristmill.organisation import OrgId
 
 EVERYBODY = "org:*"
-MOST_ENTRIES = 1000
+MAX_ENTRIES = 1000
 _ENTRY = re.compile(r"org:\*|(?:team|group):\S{1,200}|user_email:[^\s@]{1,100}@[^\s@]{1,200}")
 
 
@@ -38,7 +38,7 @@ class Viewer:
         return self.entries is None
 
     @property
-    def eyes(self) -> list[str] | None:
+    def principals(self) -> list[str] | None:
         """As statements take it."""
         return None if self.entries is None else sorted(self.entries)
 
@@ -57,23 +57,23 @@ def member(
     org: OrgId | None = None,
 ) -> Viewer:
     """Somebody of the organisation."""
-    named = [f"team:{team}" for team in teams] + [f"group:{group}" for group in groups]
+    principals = [f"team:{team}" for team in teams] + [f"group:{group}" for group in groups]
     if email is not None:
-        named.append(f"user_email:{email}")
-    return Viewer(frozenset((EVERYBODY, *checked(named))), org)
+        principals.append(f"user_email:{email}")
+    return Viewer(frozenset((EVERYBODY, *parse_acl(principals))), org)
 
 
-def checked(acl: Sequence[str], field: str = "acl") -> list[str]:
+def parse_acl(acl: Sequence[str], field: str = "acl") -> list[str]:
     """The entries in their one spelling, each once, in order; `Invalid` when one is none."""
-    found: dict[str, None] = {}
-    for place, entry in enumerate(acl):
+    entries: dict[str, None] = {}
+    for index, entry in enumerate(acl):
         if _ENTRY.fullmatch(entry) is None:
             raise Invalid(
                 f"{entry[:100]!r} is no entry of an access list; take org:*, team:ID, group:ID or user_email:ADDRESS.",
                 code="bad_acl_entry",
-                fields=[FieldError(f"{field}.{place}", "is no entry of an access list")],
+                fields=[FieldError(f"{field}.{index}", "is no entry of an access list")],
             )
-        found[entry.lower() if entry.startswith("user_email:") else entry] = None
-    if len(found) > MOST_ENTRIES:
-        raise Invalid(f"An access list has at most {MOST_ENTRIES} entries.", code="bad_acl_entry")
-    return list(found)
+        entries[entry.lower() if entry.startswith("user_email:") else entry] = None
+    if len(entries) > MAX_ENTRIES:
+        raise Invalid(f"An access list has at most {MAX_ENTRIES} entries.", code="bad_acl_entry")
+    return list(entries)

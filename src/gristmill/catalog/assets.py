@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gristmill.catalog.base import BaseId, Reuse
+from gristmill.catalog.base import BaseId, AssetReuse
 from gristmill.catalog.item import ItemId
 from gristmill.catalog.store import queries
 from gristmill.db import Tx
@@ -54,7 +54,7 @@ class WaitingAsset:
 
 
 @dataclass(frozen=True)
-class ShownAsset(ContentAsset):
+class LiveAsset(ContentAsset):
     """An image or a table of the version that answers, and what was said of it."""
 
     state: str | None
@@ -66,63 +66,63 @@ class ShownAsset(ContentAsset):
 # ── with the content ─────────────────────────────────────────────────────────────────────────────────────
 
 
-async def keep_assets(tx: Tx, found: Sequence[tuple[bytes, ContentAsset]]) -> None:
+async def insert_content_assets(tx: Tx, assets: Sequence[tuple[bytes, ContentAsset]]) -> None:
     """Keep what was found inside contents; what is there stays as it is."""
-    if found:
+    if assets:
         rows = [
             {
                 "content": content.hex(),
-                "hash": one.hash.hex(),
-                "blob": None if one.blob_hash is None else one.blob_hash.hex(),
+                "hash": asset.hash.hex(),
+                "blob": None if asset.blob_hash is None else asset.blob_hash.hex(),
                 **{
-                    name: getattr(one, name)
+                    name: getattr(asset, name)
                     for name in ("number", "kind", "media_type", "size", "page", "start", "end", "caption")
                 },
-                "inline": one.inline,
+                "inline": asset.inline,
             }
-            for content, one in found
+            for content, asset in assets
         ]
         await queries.run(tx, "keep_assets", assets=json.dumps(rows))
 
 
-async def mark_inline(tx: Tx, content: bytes, hashes: Sequence[bytes]) -> None:
+async def mark_assets_inline(tx: Tx, content: bytes, hashes: Sequence[bytes]) -> None:
     """The texts of these images turned out to be a part of the content."""
     if hashes:
         await queries.run(tx, "mark_inline", content=content, hashes=list(hashes))
 
 
-async def assets_in(tx: Tx, content: bytes) -> list[ContentAsset]:
+async def content_assets(tx: Tx, content: bytes) -> list[ContentAsset]:
     """The images and tables that were found inside a content, in order."""
     return await queries.many(tx, ContentAsset, "assets_in", content=content)
 
 
 @dataclass(frozen=True)
-class _Said:
+class _Description:
     hash: bytes
     text: str
 
 
-async def said_of(
-    tx: Tx, item_id: ItemId, analyst: str, hashes: Sequence[bytes], reuse: Reuse
+async def reusable_descriptions(
+    tx: Tx, item_id: ItemId, analyst: str, hashes: Sequence[bytes], reuse: AssetReuse
 ) -> dict[bytes, str]:
     """What this analyst said before of images with these bytes: for any item, or for this one."""
     if reuse == "force" or not hashes:
         return {}
-    found = await queries.many(
+    descriptions = await queries.many(
         tx,
-        _Said,
+        _Description,
         "said_of",
         analyst=analyst,
         hashes=list(hashes),
         item=item_id if reuse == "document" else None,
     )
-    return {row.hash: row.text for row in found}
+    return {row.hash: row.text for row in descriptions}
 
 
 # ── in a version ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def add_assets(tx: Tx, assets: Sequence[tuple[ItemId, int, NewAsset]]) -> None:
+async def insert_version_assets(tx: Tx, assets: Sequence[tuple[ItemId, int, NewAsset]]) -> None:
     """The images of versions that are being published."""
     if assets:
         await queries.run(
@@ -130,40 +130,40 @@ async def add_assets(tx: Tx, assets: Sequence[tuple[ItemId, int, NewAsset]]) -> 
             "add_assets",
             items=[item_id for item_id, _, _ in assets],
             versions=[version for _, version, _ in assets],
-            hashes=[one.hash for _, _, one in assets],
-            analysts=[one.analyst for _, _, one in assets],
-            texts=[one.text for _, _, one in assets],
+            hashes=[asset.hash for _, _, asset in assets],
+            analysts=[asset.analyst for _, _, asset in assets],
+            texts=[asset.text for _, _, asset in assets],
         )
 
 
-async def next_asset(tx: Tx, item_id: ItemId, version: int, *, asking: bool) -> WaitingAsset | None:
+async def claim_next_asset(tx: Tx, item_id: ItemId, version: int, *, mark_asking: bool) -> WaitingAsset | None:
     """The next image that waits, if the version still answers; from now on it is being asked about, if that is
     worth writing down."""
-    found = await queries.maybe(tx, WaitingAsset, "next_asset", item=item_id, version=version)
-    if found is not None and asking:
-        await queries.run(tx, "set_asking", item=item_id, version=version, hash=found.hash)
-    return found
+    asset = await queries.maybe(tx, WaitingAsset, "next_asset", item=item_id, version=version)
+    if asset is not None and mark_asking:
+        await queries.run(tx, "set_asking", item=item_id, version=version, hash=asset.hash)
+    return asset
 
 
-async def put_back(tx: Tx, item_id: ItemId, version: int, digest: bytes) -> None:
+async def release_asset(tx: Tx, item_id: ItemId, version: int, digest: bytes) -> None:
     """asking → waiting: it was surely not taken up."""
     await queries.run(tx, "put_back", item=item_id, version=version, hash=digest)
 
 
-async def lock_answering(tx: Tx, item_id: ItemId, version: int) -> int | None:
+async def lock_live_version(tx: Tx, item_id: ItemId, version: int) -> int | None:
     """The number of the next chunk of a version that answers, which is the caller's until the transaction ends; None
     when another one answers, or none."""
-    found = await queries.values(tx, "lock_answering", item=item_id, version=version)
-    return found[0] if found else None
+    chunk_counts = await queries.values(tx, "lock_answering", item=item_id, version=version)
+    return chunk_counts[0] if chunk_counts else None
 
 
-async def set_described(tx: Tx, item_id: ItemId, version: int, digest: bytes, text: str, chunks: int) -> None:
+async def record_description(tx: Tx, item_id: ItemId, version: int, digest: bytes, text: str, chunks: int) -> None:
     """waiting | asking → described, with so many chunks more that answer."""
     await queries.run(tx, "set_described", item=item_id, version=version, hash=digest, text=text)
     await queries.run(tx, "more_chunks", item=item_id, chunks=chunks)
 
 
-async def give_up_assets(
+async def fail_assets(
     tx: Tx, item_id: ItemId, version: int, code: str, message: str, digest: bytes | None = None
 ) -> int:
     """waiting | asking → failed, for one image or for all; how many."""
@@ -173,7 +173,7 @@ async def give_up_assets(
 
 
 @dataclass(frozen=True)
-class Analysed:
+class AnalysisSummary:
     """How the images of a version ended."""
 
     assets: int
@@ -181,26 +181,26 @@ class Analysed:
     warnings: list[str]
 
 
-async def set_analysed(tx: Tx, item_id: ItemId, version: int) -> Analysed | None:
+async def mark_analysed(tx: Tx, item_id: ItemId, version: int) -> AnalysisSummary | None:
     """Note that no image of a version waits any more; None when one does, or when it was noted before."""
-    return await queries.maybe(tx, Analysed, "set_analysed", item=item_id, version=version)
+    return await queries.maybe(tx, AnalysisSummary, "set_analysed", item=item_id, version=version)
 
 
 @dataclass(frozen=True)
-class Reopened:
+class ItemToAnalyse:
     """An item whose images are to be analysed, in the version that answers."""
 
     id: ItemId
     version: int
 
 
-async def reopen_assets(tx: Tx, ids: Sequence[ItemId]) -> list[Reopened]:
+async def retry_failed_assets(tx: Tx, ids: Sequence[ItemId]) -> list[ItemToAnalyse]:
     """failed → waiting, in the versions of these items that answer."""
-    return await queries.many(tx, Reopened, "reopen_assets", ids=list(ids)) if ids else []
+    return await queries.many(tx, ItemToAnalyse, "reopen_assets", ids=list(ids)) if ids else []
 
 
 @dataclass(frozen=True)
-class Unanalysed:
+class UnanalysedItem:
     """An item some of whose images wait for a job that is not there."""
 
     id: ItemId
@@ -208,16 +208,16 @@ class Unanalysed:
     version: int
 
 
-async def show_assets(
+async def live_assets(
     tx: Tx, item_id: ItemId, *, limit: int = 1_000, after: int = 0, digest: bytes | None = None
-) -> list[ShownAsset]:
+) -> list[LiveAsset]:
     """The images and tables of the version that answers, in order; or the one of this hash."""
     return await queries.many(
-        tx, ShownAsset, "show_assets", item=item_id, after=after, limit=limit, hash=digest
+        tx, LiveAsset, "show_assets", item=item_id, after=after, limit=limit, hash=digest
     )
 
 
 async def blob_name(tx: Tx, digest: bytes) -> str | None:
     """The name of a blob in the store."""
-    found = await queries.values(tx, "blob_name", hash=digest)
-    return found[0] if found else None
+    names = await queries.values(tx, "blob_name", hash=digest)
+    return names[0] if names else None

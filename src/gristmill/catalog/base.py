@@ -10,7 +10,7 @@ from gristmill.organisation import OrgId
 
 BaseId = NewType("BaseId", UUID)
 OnRestart = Literal["resume", "park"]
-Reuse = Literal["any", "document", "force"]
+AssetReuse = Literal["any", "document", "force"]
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Base:
         return self.settings.get("ignore", [])
 
     @property
-    def asset_reuse(self) -> Reuse:
+    def asset_reuse(self) -> AssetReuse:
         """Whether what was said of an equal image before will do: for any document, for the same, or never."""
         return self.settings.get("assetReuse", "any")
 

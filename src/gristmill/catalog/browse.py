@@ -16,7 +16,7 @@ from gristmill.db import Tx
 
 
 @dataclass(frozen=True)
-class Shown(Item):
+class TreeRow(Item):
     """An item with what stands around it: how many are right below it, and what is above it, the outermost first."""
 
     child_count: int = 0
@@ -24,7 +24,7 @@ class Shown(Item):
 
 
 @dataclass(frozen=True)
-class Wanted:
+class TreeFilter:
     """Which items: the children of `parent`, or the roots; with any of the others, all of the base that fit."""
 
     parent: ItemId | None = None
@@ -40,7 +40,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Figures:
+class BaseStats:
     """A base in numbers. `items` and `leaves` are by status; `progress` is the mean over the leaves, what failed being
     done; `changed_at` is when the last of its items changed."""
 
@@ -52,7 +52,7 @@ class Figures:
 
 
 @dataclass(frozen=True)
-class _Figure:
+class _StatusCount:
     base_id: BaseId
     status: str
     is_leaf: bool
@@ -62,49 +62,49 @@ class _Figure:
     changed_at: datetime
 
 
-async def window(
-    tx: Tx, base_id: BaseId, wanted: Wanted, *, offset: int, limit: int, viewer: Viewer = ADMIN
-) -> tuple[list[Shown], int]:
+async def tree_window(
+    tx: Tx, base_id: BaseId, tree_filter: TreeFilter, *, offset: int, limit: int, viewer: Viewer = ADMIN
+) -> tuple[list[TreeRow], int]:
     """The items from `offset` on, in the order of their making, and how many there are in all."""
-    asked = {
+    parameters = {
         "base": base_id,
-        "parent": wanted.parent,
-        "flat": wanted.is_flat,
-        "statuses": list(wanted.statuses) or None,
-        "title": wanted.title or None,
-        "ids": list(wanted.ids) or None,
-        "leaves": wanted.leaves,
-        "eyes": viewer.eyes,
+        "parent": tree_filter.parent,
+        "flat": tree_filter.is_flat,
+        "statuses": list(tree_filter.statuses) or None,
+        "title": tree_filter.title or None,
+        "ids": list(tree_filter.ids) or None,
+        "leaves": tree_filter.leaves,
+        "eyes": viewer.principals,
     }
-    found = await queries.many(tx, Shown, "tree_window", **asked, offset=offset, limit=limit)
-    if offset == 0 and len(found) < limit:
-        return found, len(found)
-    (total,) = await queries.values(tx, "tree_total", **asked)
-    return found, total
+    rows = await queries.many(tx, TreeRow, "tree_window", **parameters, offset=offset, limit=limit)
+    if offset == 0 and len(rows) < limit:
+        return rows, len(rows)
+    (total,) = await queries.values(tx, "tree_total", **parameters)
+    return rows, total
 
 
-async def figures(tx: Tx, bases: Sequence[BaseId], viewer: Viewer = ADMIN) -> dict[BaseId, Figures]:
+async def base_stats(tx: Tx, bases: Sequence[BaseId], viewer: Viewer = ADMIN) -> dict[BaseId, BaseStats]:
     """The figures of each of the bases, as these eyes see them; what is being deleted does not count."""
-    rows: dict[BaseId, list[_Figure]] = {base_id: [] for base_id in bases}
+    rows: dict[BaseId, list[_StatusCount]] = {base_id: [] for base_id in bases}
     for row in await queries.many(
-        tx, _Figure, "base_figures", bases=list(bases), eyes=viewer.eyes, containers=sorted(CONTAINERS)
+        tx, _StatusCount, "base_figures", bases=list(bases), eyes=viewer.principals, containers=sorted(CONTAINERS)
     ):
         rows[row.base_id].append(row)
-    return {base_id: _summed(found) for base_id, found in rows.items()}
+    return {base_id: _aggregate(counts) for base_id, counts in rows.items()}
 
 
-def _summed(rows: Sequence[_Figure]) -> Figures:
+def _aggregate(rows: Sequence[_StatusCount]) -> BaseStats:
     items: dict[str, int] = {}
     for row in rows:
         items[row.status] = items.get(row.status, 0) + row.count
     leaves = {row.status: row.count for row in rows if row.is_leaf}
     total = sum(leaves.values())
-    listing = any(row.status == "preparing" for row in rows)
+    is_listing = any(row.status == "preparing" for row in rows)
     done = sum(row.percent for row in rows if row.is_leaf)
-    return Figures(
+    return BaseStats(
         items=items,
         leaves=leaves,
         chunks=sum(row.chunks for row in rows),
-        progress=done / total if total else 0.0 if listing else 100.0,
+        progress=done / total if total else 0.0 if is_listing else 100.0,
         changed_at=max((row.changed_at for row in rows), default=None),
     )

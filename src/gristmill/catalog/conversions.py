@@ -51,6 +51,6 @@ async def drop_conversions(
     return await queries.many(tx, ConversionRow, "drop_conversions", ids=list(ids), version=version)
 
 
-async def forsaken_conversions(tx: Tx, limit: int) -> list[ItemId]:
+async def orphan_conversions(tx: Tx, limit: int) -> list[ItemId]:
     """Items with conversions that no job looks after."""
     return await queries.values(tx, "forsaken_conversions", limit=limit)

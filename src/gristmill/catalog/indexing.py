@@ -8,16 +8,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gristmill.catalog.assets import NewAsset, add_assets
+from gristmill.catalog.assets import NewAsset, insert_version_assets
 from gristmill.catalog.item import Item, ItemId
-from gristmill.catalog.moves import settle_above
+from gristmill.catalog.moves import derive_statuses_above
 from gristmill.catalog.store import queries
-from gristmill.catalog.sweep import collect_contents, doom_free_blobs
+from gristmill.catalog.sweep import collect_contents, remove_unused_blobs_nowait
 from gristmill.db import Tx
 
 
 @dataclass(frozen=True)
-class Opened(Item):
+class DocumentToRead(Item):
     """A document that is to be read: its source, and what there is of its versions already.
 
     `live` is what answers, `begun` what an earlier attempt at the wanted version has kept.
@@ -39,31 +39,31 @@ class Opened(Item):
         return int(self.source.get("depth", 0))
 
 
-async def begin_reading(tx: Tx, wanted: Sequence[tuple[ItemId, int]]) -> list[Opened]:
+async def begin_reading(tx: Tx, versions: Sequence[tuple[ItemId, int]]) -> list[DocumentToRead]:
     """Those of the documents whose version is still wanted: they are being read from now on."""
     return await queries.many(
         tx,
-        Opened,
+        DocumentToRead,
         "begin_reading",
-        ids=[item_id for item_id, _ in wanted],
-        versions=[version for _, version in wanted],
+        ids=[item_id for item_id, _ in versions],
+        versions=[version for _, version in versions],
     )
 
 
-async def still_wanted(tx: Tx, wanted: Sequence[tuple[ItemId, int]]) -> set[ItemId]:
+async def lock_wanted_versions(tx: Tx, versions: Sequence[tuple[ItemId, int]]) -> set[ItemId]:
     """Those of the documents whose version is still wanted, and stays so until the transaction ends."""
     return set(
         await queries.values(
             tx,
             "still_wanted",
-            ids=[item_id for item_id, _ in wanted],
-            versions=[version for _, version in wanted],
+            ids=[item_id for item_id, _ in versions],
+            versions=[version for _, version in versions],
         )
     )
 
 
 @dataclass(frozen=True)
-class NewPart:
+class NewContentPart:
     """A part of a content, by its place in characters."""
 
     content: bytes
@@ -85,20 +85,20 @@ class NewVersion:
 
 
 @dataclass(frozen=True)
-class _Kept:
+class _ContentRow:
     hash: bytes
     characters: int | None
 
 
-async def keep_contents(tx: Tx, digests: Sequence[bytes]) -> set[bytes]:
+async def ensure_contents(tx: Tx, digests: Sequence[bytes]) -> set[bytes]:
     """Keep contents from now on; those that are whole already."""
     if not digests:
         return set()
-    kept = await queries.many(tx, _Kept, "keep_contents", hashes=sorted(set(digests)))
-    return {row.hash for row in kept if row.characters is not None}
+    rows = await queries.many(tx, _ContentRow, "keep_contents", hashes=sorted(set(digests)))
+    return {row.hash for row in rows if row.characters is not None}
 
 
-async def keep_parts(tx: Tx, parts: Sequence[NewPart]) -> None:
+async def insert_content_parts(tx: Tx, parts: Sequence[NewContentPart]) -> None:
     """Keep parts of contents; parts that are there stay as they are."""
     if parts:
         await queries.run(
@@ -111,7 +111,7 @@ async def keep_parts(tx: Tx, parts: Sequence[NewPart]) -> None:
         )
 
 
-async def complete_contents(tx: Tx, contents: dict[bytes, tuple[int, Sequence[str]]]) -> None:
+async def mark_contents_complete(tx: Tx, contents: dict[bytes, tuple[int, Sequence[str]]]) -> None:
     """All parts of these contents are kept: how many characters, and what has to be told about them."""
     if contents:
         rows = [
@@ -121,10 +121,10 @@ async def complete_contents(tx: Tx, contents: dict[bytes, tuple[int, Sequence[st
         await queries.run(tx, "complete_contents", contents=json.dumps(rows))
 
 
-async def whole_content(tx: Tx, digest: bytes) -> list[str] | None:
+async def complete_content_warnings(tx: Tx, digest: bytes) -> list[str] | None:
     """What has to be told about a content, if all of it is kept."""
-    found = await queries.values(tx, "whole_content", hash=digest)
-    return found[0] if found else None
+    rows = await queries.values(tx, "whole_content", hash=digest)
+    return rows[0] if rows else None
 
 
 @dataclass(frozen=True)
@@ -140,28 +140,28 @@ async def resume_point(tx: Tx, digest: bytes) -> ResumePoint | None:
     return await queries.maybe(tx, ResumePoint, "resume_point", hash=digest)
 
 
-async def parts_of(tx: Tx, digest: bytes, after: int) -> list["ContentPart"]:
+async def content_parts(tx: Tx, digest: bytes, after: int) -> list["ContentPart"]:
     """Some parts of a content, from a place on where one begins."""
     return await queries.many(tx, ContentPart, "parts_of", hash=digest, after=after)
 
 
-async def keep_versions(tx: Tx, versions: Sequence[NewVersion]) -> None:
+async def save_versions(tx: Tx, versions: Sequence[NewVersion]) -> None:
     """Say what versions are being made from, and by what."""
     if versions:
         await queries.run(
             tx,
             "keep_versions",
-            items=[new.item_id for new in versions],
-            versions=[new.version for new in versions],
-            hashes=[new.content for new in versions],
-            recipes=[new.recipe for new in versions],
-            originals=[new.original for new in versions],
-            validators=[json.dumps(dict(new.validators)) for new in versions],
+            items=[version.item_id for version in versions],
+            versions=[version.version for version in versions],
+            hashes=[version.content for version in versions],
+            recipes=[version.recipe for version in versions],
+            originals=[version.original for version in versions],
+            validators=[json.dumps(dict(version.validators)) for version in versions],
         )
 
 
 @dataclass(frozen=True)
-class Whole:
+class FinishedVersion:
     """A version all of whose chunks are written."""
 
     item_id: ItemId
@@ -173,46 +173,46 @@ class Whole:
     assets: Sequence[NewAsset] = ()
 
     @property
-    def waiting(self) -> int:
+    def waiting_assets(self) -> int:
         """How many of its images have still to be described."""
-        return sum(one.text is None for one in self.assets)
+        return sum(asset.text is None for asset in self.assets)
 
 
 @dataclass(frozen=True)
-class _Forgotten:
+class _RemovedVersion:
     item_id: ItemId
     content_hash: bytes
     original: bytes | None
 
 
-async def publish(tx: Tx, done: Sequence[Whole]) -> set[ItemId]:
+async def publish(tx: Tx, finished: Sequence[FinishedVersion]) -> set[ItemId]:
     """Make versions the ones that answer, and forget those before them; the items that had others."""
     documents = [
         {
-            "id": str(whole.item_id),
-            "version": whole.version,
-            "chunks": whole.chunks,
-            "warnings": list(whole.warnings),
-            "size_bytes": whole.size_bytes,
-            "timeline": whole.timeline,
-            "analysed": not whole.waiting,
+            "id": str(version.item_id),
+            "version": version.version,
+            "chunks": version.chunks,
+            "warnings": list(version.warnings),
+            "size_bytes": version.size_bytes,
+            "timeline": version.timeline,
+            "analysed": not version.waiting_assets,
         }
-        for whole in done
+        for version in finished
     ]
     published = await queries.values(tx, "publish_items", documents=json.dumps(documents))
-    await add_assets(tx, [(whole.item_id, whole.version, one) for whole in done for one in whole.assets])
-    forgotten = await queries.many(tx, _Forgotten, "forget_versions", ids=published)
-    await collect_contents(tx, sorted({row.content_hash for row in forgotten}))
-    await doom_free_blobs(tx, [row.original for row in forgotten if row.original is not None])
-    await settle_above(tx, published)
-    return {row.item_id for row in forgotten}
+    await insert_version_assets(tx, [(version.item_id, version.version, asset) for version in finished for asset in version.assets])
+    removed = await queries.many(tx, _RemovedVersion, "forget_versions", ids=published)
+    await collect_contents(tx, sorted({row.content_hash for row in removed}))
+    await remove_unused_blobs_nowait(tx, [row.original for row in removed if row.original is not None])
+    await derive_statuses_above(tx, published)
+    return {row.item_id for row in removed}
 
 
-async def finish_unchanged(tx: Tx, wanted: Sequence[tuple[ItemId, int]]) -> None:
+async def finish_unchanged(tx: Tx, versions: Sequence[tuple[ItemId, int]]) -> None:
     """What answers is what was wanted: its source has not changed, and it would be cut and embedded alike."""
-    ids = [item_id for item_id, _ in wanted]
-    await queries.values(tx, "finish_unchanged", ids=ids, versions=[version for _, version in wanted])
-    await settle_above(tx, ids)
+    ids = [item_id for item_id, _ in versions]
+    await queries.values(tx, "finish_unchanged", ids=ids, versions=[version for _, version in versions])
+    await derive_statuses_above(tx, ids)
 
 
 # ── reading it back ──────────────────────────────────────────────────────────────────────────────────────
@@ -232,26 +232,26 @@ async def live_parts(tx: Tx, item_id: ItemId, *, after: int = 0, limit: int = 16
     return await queries.many(tx, ContentPart, "live_parts", id=item_id, after=after, limit=limit)
 
 
-async def live_original(tx: Tx, item_id: ItemId) -> str | None:
+async def live_original_name(tx: Tx, item_id: ItemId) -> str | None:
     """The name in the store of a page's bytes, as they were when the version that answers was fetched."""
-    found = await queries.values(tx, "live_original", id=item_id)
-    return found[0] if found else None
+    names = await queries.values(tx, "live_original", id=item_id)
+    return names[0] if names else None
 
 
 async def timeline(tx: Tx, item_id: ItemId) -> dict[str, Any]:
     """What the making of the version that answers took."""
-    found = await queries.values(tx, "timeline", id=item_id)
-    return found[0] if found else {}
+    timelines = await queries.values(tx, "timeline", id=item_id)
+    return timelines[0] if timelines else {}
 
 
 # ── progress ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def show_progress(tx: Tx, documents: Sequence[dict[str, Any]]) -> None:
+async def record_progress(tx: Tx, documents: Sequence[dict[str, Any]]) -> None:
     """Tell how far documents are; only for those whose job is still the caller's."""
     await queries.run(tx, "show_progress", documents=json.dumps(documents))
 
 
-async def drop_progress(tx: Tx) -> int:
+async def drop_stale_progress(tx: Tx) -> int:
     """Forget the progress of what ended a while ago."""
     return await queries.run(tx, "drop_progress")

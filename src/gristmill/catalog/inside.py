@@ -13,7 +13,7 @@ from gristmill.db import Tx
 
 
 @dataclass(frozen=True)
-class EmbeddedDocument:
+class ContentAttachment:
     """A document that was found inside another: its path there, and its bytes, which are kept as a blob."""
 
     number: int
@@ -22,13 +22,13 @@ class EmbeddedDocument:
     size: int
 
     @property
-    def mark(self) -> bytes:
+    def identity_hash(self) -> bytes:
         """What makes it the same thing as another inside the same content."""
         return hashlib.sha256(self.name.encode() + b"\0" + self.blob).digest()[:16]
 
 
 @dataclass(frozen=True)
-class Child:
+class AttachmentItem:
     """An embedded document that is filed."""
 
     id: ItemId
@@ -38,62 +38,62 @@ class Child:
     listed_version: int
 
 
-async def keep_embedded(tx: Tx, found: Sequence[tuple[bytes, EmbeddedDocument]]) -> None:
+async def insert_attachments(tx: Tx, attachments: Sequence[tuple[bytes, ContentAttachment]]) -> None:
     """Keep what was found inside contents; what is there stays as it is."""
-    if found:
+    if attachments:
         await queries.run(
             tx,
             "keep_embedded",
-            contents=[content for content, _ in found],
-            marks=[one.mark for _, one in found],
-            numbers=[one.number for _, one in found],
-            names=[one.name for _, one in found],
-            blobs=[one.blob for _, one in found],
-            sizes=[one.size for _, one in found],
+            contents=[content for content, _ in attachments],
+            marks=[attachment.identity_hash for _, attachment in attachments],
+            numbers=[attachment.number for _, attachment in attachments],
+            names=[attachment.name for _, attachment in attachments],
+            blobs=[attachment.blob for _, attachment in attachments],
+            sizes=[attachment.size for _, attachment in attachments],
         )
 
 
-async def embedded_in(tx: Tx, content: bytes) -> list[EmbeddedDocument]:
+async def content_attachments(tx: Tx, content: bytes) -> list[ContentAttachment]:
     """The documents that were found inside a content, in order."""
-    return await queries.many(tx, EmbeddedDocument, "embedded_in", content=content)
+    return await queries.many(tx, ContentAttachment, "embedded_in", content=content)
 
 
-async def children_of(tx: Tx, parent_id: ItemId) -> list[Child]:
+async def attachment_items(tx: Tx, parent_id: ItemId) -> list[AttachmentItem]:
     """The embedded documents that are filed below a document."""
-    return await queries.many(tx, Child, "children_of", parent=parent_id)
+    return await queries.many(tx, AttachmentItem, "children_of", parent=parent_id)
 
 
-async def embedded_elsewhere(tx: Tx, item_id: ItemId) -> int:
+async def count_other_attachments(tx: Tx, item_id: ItemId) -> int:
     """How many embedded documents the outermost document above this one holds, beside this one's own children."""
     return (await queries.values(tx, "embedded_elsewhere", id=item_id))[0]
 
 
-async def is_filed(tx: Tx, item_id: ItemId, version: int, content: bytes) -> bool:
+async def has_filed_attachments(tx: Tx, item_id: ItemId, version: int, content: bytes) -> bool:
     """Whether the embedded documents of a version are filed, as this content has them."""
     return bool(await queries.values(tx, "filed_for", id=item_id, version=version, content=content))
 
 
-async def refile(tx: Tx, found: Sequence[tuple[ItemId, EmbeddedDocument]], version: int) -> list[Item]:
+async def request_attachment_versions(tx: Tx, attachments: Sequence[tuple[ItemId, ContentAttachment]], version: int) -> list[Item]:
     """Want children anew, with the bytes that their document has for them now."""
-    if not found:
+    if not attachments:
         return []
     return await queries.many(
         tx,
         Item,
         "refile",
         version=version,
-        ids=[item_id for item_id, _ in found],
-        blobs=[one.blob for _, one in found],
-        sizes=[one.size for _, one in found],
+        ids=[item_id for item_id, _ in attachments],
+        blobs=[attachment.blob for _, attachment in attachments],
+        sizes=[attachment.size for _, attachment in attachments],
     )
 
 
-async def stay_filed(tx: Tx, ids: Sequence[ItemId], version: int) -> None:
+async def mark_still_listed(tx: Tx, ids: Sequence[ItemId], version: int) -> None:
     """Leave children as they are: their document's new version has them too."""
     if ids:
         await queries.run(tx, "stay_filed", ids=list(ids), version=version)
 
 
-async def set_filed(tx: Tx, item_id: ItemId, version: int, content: bytes) -> None:
+async def mark_attachments_filed(tx: Tx, item_id: ItemId, version: int, content: bytes) -> None:
     """The embedded documents of a version are filed, as this content has them."""
     await queries.run(tx, "set_filed", id=item_id, version=version, content=content)

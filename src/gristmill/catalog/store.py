@@ -13,7 +13,7 @@ from gristmill.catalog.base import Base, BaseId, OnRestart
 from gristmill.catalog.item import Item, ItemId, NewItem
 from gristmill.catalog.lifecycle import BaseStatus
 from gristmill.db import Queries, Tx
-from gristmill.organisation import LOCAL, OrgId
+from gristmill.organisation import LOCAL_ORG, OrgId
 
 queries = Queries(__package__ or "gristmill.catalog")
 
@@ -32,7 +32,7 @@ async def insert_base(
     on_restart: OnRestart = "resume",
     settings: Mapping[str, Any] | None = None,
     acl: Sequence[str] = (),
-    org: OrgId = LOCAL,
+    org: OrgId = LOCAL_ORG,
 ) -> Base | None:
     """Create a base; None when the name is taken."""
     return await queries.maybe(
@@ -52,59 +52,59 @@ async def insert_base(
     )
 
 
-async def take_turn(tx: Tx, base_id: BaseId) -> Base | None:
+async def lock_base(tx: Tx, base_id: BaseId) -> Base | None:
     """Be the only one who changes the base until the transaction ends; the base as it is then, unless it is
     being deleted. Two statements, for the second must see what was done before our turn came."""
     await queries.run(tx, "take_turn", base=base_id)
     return await find_base(tx, base_id)
 
 
-async def share_turn(tx: Tx, base_id: BaseId) -> None:
+async def lock_base_shared(tx: Tx, base_id: BaseId) -> None:
     """Write of the base's items while nobody changes the base; workers do so side by side."""
     await queries.run(tx, "share_turn", base=base_id)
 
 
-async def share_turns(tx: Tx, bases: Sequence[BaseId]) -> None:
+async def lock_bases_shared(tx: Tx, bases: Sequence[BaseId]) -> None:
     """The same, for several bases."""
     await queries.run(tx, "share_turns", bases=sorted(set(bases)))
 
 
 async def find_bases(tx: Tx, bases: Sequence[BaseId]) -> dict[BaseId, Base]:
     """Those of the bases that are not being deleted."""
-    found = await queries.many(tx, Base, "bases_of", ids=list(set(bases)))
-    return {base.id: base for base in found}
+    rows = await queries.many(tx, Base, "bases_of", ids=list(set(bases)))
+    return {base.id: base for base in rows}
 
 
-async def find_alike(tx: Tx, base_id: BaseId, embedder_identity: str, limit: int) -> list[BaseId]:
+async def find_bases_by_embedder(tx: Tx, base_id: BaseId, embedder_identity: str, limit: int) -> list[BaseId]:
     """Bases of the same organisation whose vectors one embedder made, the newest first."""
     return await queries.values(tx, "bases_alike", base=base_id, identity=embedder_identity, limit=limit)
 
 
 async def find_base(tx: Tx, base_id: BaseId, viewer: Viewer = ADMIN) -> Base | None:
     """The base of this id, unless it is being deleted, or these eyes see nothing of it."""
-    return await queries.maybe(tx, Base, "base", id=base_id, eyes=viewer.eyes, org=viewer.org)
+    return await queries.maybe(tx, Base, "base", id=base_id, eyes=viewer.principals, org=viewer.org)
 
 
-async def hides_something(tx: Tx, base_id: BaseId, viewer: Viewer) -> bool:
+async def has_hidden_items(tx: Tx, base_id: BaseId, viewer: Viewer) -> bool:
     """Whether there is, or could be, something in the base that is not for these eyes."""
-    return (await queries.values(tx, "hides_something", base=base_id, eyes=viewer.eyes))[0]
+    return (await queries.values(tx, "hides_something", base=base_id, eyes=viewer.principals))[0]
 
 
-async def find_any_base(tx: Tx, base_id: BaseId) -> Base | None:
+async def find_base_in_any_state(tx: Tx, base_id: BaseId) -> Base | None:
     """The base of this id, even while it is being deleted."""
     return await queries.maybe(tx, Base, "any_base", id=base_id)
 
 
-async def find_base_named(tx: Tx, name: str, viewer: Viewer = ADMIN) -> Base | None:
+async def find_base_by_name(tx: Tx, name: str, viewer: Viewer = ADMIN) -> Base | None:
     """The base of this name, whatever its case."""
-    return await queries.maybe(tx, Base, "base_by_name", name=name, eyes=viewer.eyes, org=viewer.org)
+    return await queries.maybe(tx, Base, "base_by_name", name=name, eyes=viewer.principals, org=viewer.org)
 
 
 async def list_bases(
     tx: Tx, *, limit: int, after: BaseId | None = None, viewer: Viewer = ADMIN
 ) -> list[Base]:
     """Bases that these eyes see something of, in the order of their making."""
-    return await queries.many(tx, Base, "bases", after=after, limit=limit, eyes=viewer.eyes, org=viewer.org)
+    return await queries.many(tx, Base, "bases", after=after, limit=limit, eyes=viewer.principals, org=viewer.org)
 
 
 async def patch_base(
@@ -142,7 +142,7 @@ async def set_base_status(
     )
 
 
-async def doom_base(tx: Tx, base_id: BaseId) -> bool:
+async def mark_base_deleting(tx: Tx, base_id: BaseId) -> bool:
     """Hide the base for good; False when it was."""
     return bool(await queries.values(tx, "doom_base", id=base_id))
 
@@ -195,7 +195,7 @@ async def insert_items(
 
 
 @dataclass(frozen=True)
-class Same:
+class ExistingItem:
     """An item that is the same thing as the one at `place` in the question."""
 
     place: int
@@ -203,20 +203,20 @@ class Same:
     status: str
 
 
-async def find_same(
+async def find_existing(
     tx: Tx, base_id: BaseId, parent_id: ItemId | None, new: Sequence[NewItem]
 ) -> dict[int, ItemId]:
     """Which of `new` are filed under the parent already: their index, and the item."""
-    found = await queries.many(
+    rows = await queries.many(
         tx,
-        Same,
+        ExistingItem,
         "same",
         base=base_id,
         parent=parent_id,
         types=[item.type for item in new],
         keys=[item.key for item in new],
     )
-    return {same.place - 1: same.id for same in reversed(found)}
+    return {row.place - 1: row.id for row in reversed(rows)}
 
 
 async def replace_item(tx: Tx, item_id: ItemId, new: NewItem, cause: UUID) -> Item | None:
@@ -235,17 +235,17 @@ async def replace_item(tx: Tx, item_id: ItemId, new: NewItem, cause: UUID) -> It
     )
 
 
-async def relist(tx: Tx, listed: Sequence[tuple[ItemId, NewItem]], version: int) -> list[Item]:
+async def request_listed_versions(tx: Tx, children: Sequence[tuple[ItemId, NewItem]], version: int) -> list[Item]:
     """Want those children anew that `version` of their container lists and has not listed yet."""
     return await queries.many(
         tx,
         Item,
         "relist",
         version=version,
-        ids=[item_id for item_id, _ in listed],
-        sizes=[new.size_bytes for _, new in listed],
-        codes=[new.error.code if new.error else None for _, new in listed],
-        messages=[new.error.message if new.error else None for _, new in listed],
+        ids=[item_id for item_id, _ in children],
+        sizes=[new.size_bytes for _, new in children],
+        codes=[new.error.code if new.error else None for _, new in children],
+        messages=[new.error.message if new.error else None for _, new in children],
     )
 
 
@@ -264,7 +264,7 @@ async def stale_children(tx: Tx, parent_id: ItemId, version: int) -> list[ItemId
 
 async def find_item(tx: Tx, item_id: ItemId, viewer: Viewer = ADMIN) -> Item | None:
     """The item of this id, unless it is being deleted, or not for these eyes."""
-    return await queries.maybe(tx, Item, "item", id=item_id, eyes=viewer.eyes, org=viewer.org)
+    return await queries.maybe(tx, Item, "item", id=item_id, eyes=viewer.principals, org=viewer.org)
 
 
 async def find_items(tx: Tx, ids: Sequence[ItemId], org: OrgId | None = None) -> list[Item]:
@@ -281,7 +281,7 @@ async def list_items(
     parent: ItemId | None = None,
     everywhere: bool = False,
     under: ItemId | None = None,
-    deleting: bool = False,
+    include_deleting: bool = False,
     status: str | None = None,
     type: str | None = None,  # noqa: A002
     title: str | None = None,
@@ -299,19 +299,19 @@ async def list_items(
         parent=parent,
         everywhere=everywhere or under is not None,
         under=under,
-        deleting=deleting,
+        deleting=include_deleting,
         status=status,
         type=type,
         title=title,
-        eyes=viewer.eyes,
+        eyes=viewer.principals,
         org=viewer.org,
     )
 
 
-async def top_source(tx: Tx, item_id: ItemId) -> dict[str, Any]:
+async def root_source(tx: Tx, item_id: ItemId) -> dict[str, Any]:
     """The source of the container that somebody added, for one that its listing brought up."""
-    found = await queries.values(tx, "top_source", id=item_id)
-    return found[0] if found else {}
+    sources = await queries.values(tx, "top_source", id=item_id)
+    return sources[0] if sources else {}
 
 
 async def set_acl(tx: Tx, item_id: ItemId, acl: Sequence[str] | None) -> None:
@@ -325,7 +325,7 @@ async def set_metadata(tx: Tx, item_id: ItemId, metadata: dict[str, Any]) -> Non
 
 
 @dataclass(frozen=True)
-class Change:
+class ItemChange:
     """An item that changed, and when."""
 
     id: ItemId
@@ -333,27 +333,27 @@ class Change:
     updated_at: datetime
 
 
-async def changes_mark(tx: Tx) -> datetime:
+async def changes_watermark(tx: Tx) -> datetime:
     """From when on changes may still turn up: later ones are by transactions that have not written yet."""
     return (await queries.values(tx, "changes_mark"))[0]
 
 
-async def changes(
+async def item_changes(
     tx: Tx, since: datetime, bases: Sequence[UUID] | None, *, limit: int = 10_000
-) -> list[Change]:
+) -> list[ItemChange]:
     """Items that changed since a mark, in these bases or in all; the newest, when there are more than `limit`."""
     return await queries.many(
-        tx, Change, "changes", since=since, bases=None if bases is None else list(bases), limit=limit
+        tx, ItemChange, "changes", since=since, bases=None if bases is None else list(bases), limit=limit
     )
 
 
-async def outermost(tx: Tx, ids: Sequence[ItemId]) -> list[ItemId]:
+async def outermost_ids(tx: Tx, ids: Sequence[ItemId]) -> list[ItemId]:
     """Those of the items that have none of the others above them."""
     return await queries.values(tx, "outermost", ids=list(ids))
 
 
 @dataclass(frozen=True)
-class Unrested:
+class UnfinishedItem:
     """An item that is neither completed nor failed, at or below one of the roots that were asked about; `whole`
     when it is the root, and all that its source has is being rebuilt."""
 
@@ -364,45 +364,45 @@ class Unrested:
     whole: bool
 
 
-async def unrested(tx: Tx, roots: Sequence[ItemId], limit: int = 100) -> list[Unrested]:
+async def unfinished_items(tx: Tx, roots: Sequence[ItemId], limit: int = 100) -> list[UnfinishedItem]:
     """What keeps these subtrees from being at rest, at most `limit` a root; what is being deleted comes first."""
-    return await queries.many(tx, Unrested, "unrested", roots=list(roots), limit=limit)
+    return await queries.many(tx, UnfinishedItem, "unrested", roots=list(roots), limit=limit)
 
 
-async def added_below(tx: Tx, root: ItemId) -> list[ItemId]:
+async def user_added_descendants(tx: Tx, root: ItemId) -> list[ItemId]:
     """What people put below a container, at any depth."""
     return await queries.values(tx, "added_below", root=root)
 
 
-async def is_deleting_below(tx: Tx, root: ItemId) -> bool:
+async def has_deleting_descendant(tx: Tx, root: ItemId) -> bool:
     """Whether something at or below an item is being deleted."""
     return (await queries.values(tx, "deleting_below", root=root))[0]
 
 
 async def note_text(tx: Tx, item_id: ItemId) -> str | None:
     """A note's text."""
-    found = await queries.values(tx, "body", id=item_id)
-    return found[0] if found else None
+    texts = await queries.values(tx, "body", id=item_id)
+    return texts[0] if texts else None
 
 
-async def blob_of(tx: Tx, item_id: ItemId) -> str | None:
+async def item_blob_name(tx: Tx, item_id: ItemId) -> str | None:
     """The name of an uploaded file's bytes in the store."""
-    found = await queries.values(tx, "blob_of", id=item_id)
-    return found[0] if found else None
+    names = await queries.values(tx, "blob_of", id=item_id)
+    return names[0] if names else None
 
 
 @dataclass(frozen=True)
-class _Named:
+class _ItemBlob:
     id: ItemId
     name: str
 
 
-async def blobs_of(tx: Tx, ids: Sequence[ItemId]) -> dict[ItemId, str]:
+async def item_blob_names(tx: Tx, ids: Sequence[ItemId]) -> dict[ItemId, str]:
     """The names of uploaded files' bytes in the store, for those of the items that are such."""
-    return {row.id: row.name for row in await queries.many(tx, _Named, "blobs_of", ids=list(ids))}
+    return {row.id: row.name for row in await queries.many(tx, _ItemBlob, "blobs_of", ids=list(ids))}
 
 
-async def blob_hash_of(tx: Tx, item_id: ItemId) -> bytes | None:
+async def item_blob_hash(tx: Tx, item_id: ItemId) -> bytes | None:
     """The hash of an uploaded file's bytes."""
-    found = await queries.values(tx, "blob_hash_of", id=item_id)
-    return found[0] if found else None
+    hashes = await queries.values(tx, "blob_hash_of", id=item_id)
+    return hashes[0] if hashes else None

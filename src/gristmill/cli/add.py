@@ -12,16 +12,16 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from gristmill import clock
-from gristmill.cli.session import Refused, Session
+from gristmill.cli.session import Refused, ClientSession
 
-POLL = timedelta(milliseconds=300)
-_ENDED = ("completed", "failed")
+POLL_INTERVAL = timedelta(milliseconds=300)
+_FINAL_STATUSES = ("completed", "failed")
 _CONTAINERS = ("directory", "sitemap", "connector")
-_MOST_BARS = 12
+_MAX_BARS = 12
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CommandResult:
     """How it ended: all of it, as programs are told, and whether nothing was refused or failed."""
 
     told: Mapping[str, Any]
@@ -29,7 +29,7 @@ class Outcome:
 
 
 async def add(
-    session: Session,
+    session: ClientSession,
     out: Console,
     base: str,
     things: Sequence[str],
@@ -37,74 +37,74 @@ async def add(
     *,
     wait: bool,
     ignore: Sequence[str] = (),
-) -> Outcome:
+) -> CommandResult:
     """Add things and notes to the base of this name, which is made if there is none; of folders, not what the
     patterns `ignore` say."""
-    items = [_item(thing, ignore) for thing in things] + [{"type": "note", "content": note} for note in notes]
+    items = [_item_body(thing, ignore) for thing in things] + [{"type": "note", "content": note} for note in notes]
     if not items:
         raise Refused("Nothing to add: give a path, or --note TEXT.", code="nothing_to_add")
     if ignore and not any(item["type"] == "directory" for item in items):
         raise Refused("--ignore is about folders, and none is added.", code="nothing_to_ignore")
-    base_id = await base_named(session, base, create=True)
-    answer = await session.call("POST", f"/knowledge-bases/{base_id}/items", json={"items": items})
-    created, refused = answer["created"], answer["failed"]
-    for entry in refused:
+    base_id = await base_id_by_name(session, base, create=True)
+    response = await session.call("POST", f"/knowledge-bases/{base_id}/items", json={"items": items})
+    created, failed = response["created"], response["failed"]
+    for entry in failed:
         out.print(
             f"[red]not added[/red] {entry['path']}: {entry['error']['message']} ({entry['error']['code']})"
         )
     below: list[dict[str, Any]] = []
     if wait and created:
-        below = await see_through(session, out, base_id, created)
-        tell_ends(out, base, below)
+        below = await wait_for_items(session, out, base_id, created)
+        print_results(out, base, below)
     elif created:
         out.print(f"{len(created)} accepted in [bold]{base}[/bold].")
-        if not session.remote:
+        if not session.is_remote:
             out.print(
                 "No server runs here: they are indexed by the next `gristmill serve`, or now with --wait."
             )
-    well = not refused and not any(item["status"] == "failed" for item in below)
-    return Outcome({**answer, **({"ended": below} if wait else {})}, well)
+    succeeded = not failed and not any(item["status"] == "failed" for item in below)
+    return CommandResult({**response, **({"ended": below} if wait else {})}, succeeded)
 
 
-def tell_ends(out: Console, base: str, ended: Sequence[Mapping[str, Any]]) -> None:
+def print_results(out: Console, base: str, items: Sequence[Mapping[str, Any]]) -> None:
     """Tell people what failed, what was left out, and how much is searchable."""
-    for item in ended:
+    for item in items:
         if item["status"] == "failed":
             error = item["error"]
             out.print(f"[red]failed[/red] {item['title']}: {error['message']} ({error['code']})")
-    for item in ended:
+    for item in items:
         if item.get("leftOut"):
-            told = ", ".join(f"{count} {reason}" for reason, count in sorted(item["leftOut"].items()))
-            out.print(f"[yellow]left out[/yellow] of {item['title']}: {told}")
-    leaves = [item for item in ended if item["type"] not in _CONTAINERS]
-    good = sum(1 for item in leaves if item["status"] == "completed")
-    out.print(f"{good} of {len(leaves)} searchable in [bold]{base}[/bold].")
+            reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(item["leftOut"].items()))
+            out.print(f"[yellow]left out[/yellow] of {item['title']}: {reasons}")
+    leaves = [item for item in items if item["type"] not in _CONTAINERS]
+    completed = sum(1 for item in leaves if item["status"] == "completed")
+    out.print(f"{completed} of {len(leaves)} searchable in [bold]{base}[/bold].")
 
 
-async def base_named(session: Session, name: str, *, create: bool) -> str:
+async def base_id_by_name(session: ClientSession, name: str, *, create: bool) -> str:
     """The id of the base of this name."""
     return (await session.client.base_named(name, create=create))["id"]
 
 
-def _item(thing: str, ignore: Sequence[str]) -> dict[str, Any]:
-    if "://" in thing:
-        path = urlsplit(thing).path
+def _item_body(path_or_url: str, ignore: Sequence[str]) -> dict[str, Any]:
+    if "://" in path_or_url:
+        path = urlsplit(path_or_url).path
         return {
             "type": "sitemap" if "sitemap" in path and path.endswith((".xml", ".gz", ".txt")) else "url",
-            "url": thing,
+            "url": path_or_url,
         }
-    path = Path(thing).expanduser().absolute()
+    path = Path(path_or_url).expanduser().absolute()
     if path.is_dir():
         return {"type": "directory", "path": str(path), **({"ignore": list(ignore)} if ignore else {})}
     return {"type": "file", "path": str(path)}
 
 
-async def see_through(
-    session: Session, out: Console, base_id: str, created: list[dict[str, Any]]
+async def wait_for_items(
+    session: ClientSession, out: Console, base_id: str, created: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
     """One bar an item while they are few, one for all when they are many; how all of them ended, with what
     is below them."""
-    state: dict[str, Any] = {item["id"]: item for item in created}
+    items: dict[str, Any] = {item["id"]: item for item in created}
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -112,42 +112,42 @@ async def see_through(
         TimeElapsedColumn(),
     )
     with Progress(*columns, console=out, transient=True) as progress:
-        single = len(created) > _MOST_BARS
+        one_bar = len(created) > _MAX_BARS
         bars = (
             {}
-            if single
+            if one_bar
             else {item["id"]: progress.add_task(item["title"][:40], total=100) for item in created}
         )
-        overall = progress.add_task("indexing", total=100 * len(created)) if single else None
+        overall = progress.add_task("indexing", total=100 * len(created)) if one_bar else None
 
-        def told(seen: Mapping[str, Any]) -> None:
-            state.update(seen)
+        def update_bars(changed: Mapping[str, Any]) -> None:
+            items.update(changed)
             for item_id, bar in bars.items():
-                progress.update(bar, completed=_percent(state[item_id]))
+                progress.update(bar, completed=_percent(items[item_id]))
             if overall is not None:
-                progress.update(overall, completed=sum(_percent(item) for item in state.values()))
+                progress.update(overall, completed=sum(_percent(item) for item in items.values()))
 
-        await session.client.wait(base_id, list(state), told=told)
-        below = await _below(session, base_id, list(state))
-        while any(item["status"] not in _ENDED for item in below):  # documents inside documents come later
-            await clock.pause(POLL)
-            below = await _below(session, base_id, list(state))
-    return [*state.values(), *below]
+        await session.client.wait(base_id, list(items), on_update=update_bars)
+        descendants = await _items_below(session, base_id, list(items))
+        while any(item["status"] not in _FINAL_STATUSES for item in descendants):  # documents inside documents come later
+            await clock.pause(POLL_INTERVAL)
+            descendants = await _items_below(session, base_id, list(items))
+    return [*items.values(), *descendants]
 
 
-async def _below(session: Session, base_id: str, roots: Sequence[str]) -> list[dict[str, Any]]:
+async def _items_below(session: ClientSession, base_id: str, roots: Sequence[str]) -> list[dict[str, Any]]:
     """All that is below these items. Ids are ordered by time: what holds an item comes before it."""
-    found: dict[str, dict[str, Any]] = {}
+    descendants: dict[str, dict[str, Any]] = {}
     cursor: str | None = str(UUID(int=UUID(min(roots)).int - 1)) if roots else None
     while cursor is not None:
         params = {"parentId": "*", "limit": 500, "cursor": cursor}
         page = await session.call("GET", f"/knowledge-bases/{base_id}/items", params=params)
         for item in page["items"]:
-            if item["parentId"] in found or item["parentId"] in roots:
-                found[item["id"]] = item
+            if item["parentId"] in descendants or item["parentId"] in roots:
+                descendants[item["id"]] = item
         cursor = page["nextCursor"]
-    return list(found.values())
+    return list(descendants.values())
 
 
 def _percent(item: dict[str, Any]) -> int:
-    return 100 if item["status"] in _ENDED else item["progress"]
+    return 100 if item["status"] in _FINAL_STATUSES else item["progress"]

@@ -31,35 +31,35 @@ def console(as_json: bool) -> Console:
     return Console(quiet=True) if as_json else out
 
 
-def tell(value: object, as_json: bool) -> None:
+def print_json(value: object, as_json: bool) -> None:
     """Print what a program asked for."""
     if as_json:
         out.print_json(json.dumps(value, ensure_ascii=False, default=str))
 
 
-def in_session(
+def run_with_client(
     run: Callable[[Any], Coroutine[Any, Any, Result]], data_dir: Path | None, *, work: bool = False
 ) -> Result:
     """Run with a way to the server, or with one opened here."""
     from gristmill.cli.session import connect
 
-    async def whole() -> Result:
+    async def run_connected() -> Result:
         async with connect(current, work=work) as session:
             return await run(session)
 
-    current = configured(quiet=True, data_dir=data_dir)
-    return run_to_end(whole())
+    current = load_settings(quiet=True, data_dir=data_dir)
+    return run_async(run_connected())
 
 
-def configured(*, quiet: bool, **given: Any) -> Settings:
+def load_settings(*, quiet: bool, **overrides: Any) -> Settings:
     """The settings in force; a `quiet` command logs only what is wrong, unless told otherwise."""
-    current = settings.load(**given)
+    current = settings.load(**overrides)
     level = "warning" if quiet and "log_level" not in current.model_fields_set else current.log_level
     logs.configure(level, current.log_format)
     return current
 
 
-def run_to_end(work: Coroutine[Any, Any, Result]) -> Result:
+def run_async(work: Coroutine[Any, Any, Result]) -> Result:
     """Run it on a loop of its own."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(work)

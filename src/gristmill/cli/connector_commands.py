@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gristmill.cli.command import AsJson, DataDir, console, in_session, out, tell
+from gristmill.cli.command import AsJson, DataDir, console, run_with_client, out, print_json
 
 connector = typer.Typer(
     name="connector", help="Follow tools of a team: GitHub, GitLab and others.", no_args_is_help=True
@@ -37,7 +37,7 @@ def connector_add(
     from gristmill.cli import connectors
 
     async def run(session: Any) -> None:
-        made = await connectors.add(
+        created = await connectors.add(
             session,
             console(as_json),
             type,
@@ -48,9 +48,9 @@ def connector_add(
             schedule=schedule,
             acl=acl or [],
         )
-        tell(made, as_json)
+        print_json(created, as_json)
 
-    in_session(run, data_dir)
+    run_with_client(run, data_dir)
 
 
 @connector.command("list")
@@ -59,11 +59,11 @@ def connector_list(as_json: AsJson = False, data_dir: DataDir = None) -> None:
     from gristmill.cli import connectors
 
     async def run(session: Any) -> None:
-        found = await connectors.find_all(session)
-        tell(found, as_json)
-        console(as_json).print(connectors.listed(found))
+        connectors_found = await connectors.list_connectors(session)
+        print_json(connectors_found, as_json)
+        console(as_json).print(connectors.connector_table(connectors_found))
 
-    in_session(run, data_dir)
+    run_with_client(run, data_dir)
 
 
 @connector.command("show")
@@ -71,7 +71,7 @@ def connector_show(name: ConnectorName, as_json: AsJson = False, data_dir: DataD
     """Show a connector and its last runs, as JSON with or without the option."""
     from gristmill.cli import connectors
 
-    in_session(lambda session: connectors.show(session, out, name), data_dir)
+    run_with_client(lambda session: connectors.show(session, out, name), data_dir)
 
 
 @connector.command("pause")
@@ -79,8 +79,8 @@ def connector_pause(name: ConnectorName, as_json: AsJson = False, data_dir: Data
     """Run a connector no longer by itself."""
     from gristmill.cli import connectors
 
-    tell(
-        in_session(lambda session: connectors.turn(session, console(as_json), name, "pause"), data_dir),
+    print_json(
+        run_with_client(lambda session: connectors.pause_or_resume(session, console(as_json), name, "pause"), data_dir),
         as_json,
     )
 
@@ -90,8 +90,8 @@ def connector_resume(name: ConnectorName, as_json: AsJson = False, data_dir: Dat
     """Run a connector by its schedule again."""
     from gristmill.cli import connectors
 
-    tell(
-        in_session(lambda session: connectors.turn(session, console(as_json), name, "resume"), data_dir),
+    print_json(
+        run_with_client(lambda session: connectors.pause_or_resume(session, console(as_json), name, "resume"), data_dir),
         as_json,
     )
 
@@ -108,9 +108,9 @@ def connector_delete(
     """Forget a connector; what becomes of its documents has to be said."""
     from gristmill.cli import connectors
 
-    word = "purge" if purge else "detach"
-    tell(
-        in_session(lambda session: connectors.delete(session, console(as_json), name, word), data_dir),
+    on_delete = "purge" if purge else "detach"
+    print_json(
+        run_with_client(lambda session: connectors.delete(session, console(as_json), name, on_delete), data_dir),
         as_json,
     )
 
@@ -131,12 +131,12 @@ def sync(
     """Run a connector now."""
     from gristmill.cli import connectors
 
-    how = {"force": force, "dryRun": dry_run, "allowDeletions": allow_deletions}
-    run = in_session(
-        lambda session: connectors.sync(session, console(as_json), connector, wait=wait, how=how),
+    options = {"force": force, "dryRun": dry_run, "allowDeletions": allow_deletions}
+    run = run_with_client(
+        lambda session: connectors.sync(session, console(as_json), connector, wait=wait, options=options),
         data_dir,
         work=wait,
     )
-    tell(run, as_json)
+    print_json(run, as_json)
     if wait and run["status"] not in ("success", "completed_with_errors"):
         raise typer.Exit(1)

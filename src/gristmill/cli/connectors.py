@@ -11,15 +11,15 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from gristmill import clock
-from gristmill.cli.add import POLL, base_named
-from gristmill.cli.session import Refused, Session
+from gristmill.cli.add import POLL_INTERVAL, base_id_by_name
+from gristmill.cli.session import Refused, ClientSession
 
 # Settings that take many values.
-_LISTS = frozenset({"repositories", "organizations", "projects", "groups", "files", "spaces"})
+_LIST_SETTINGS = frozenset({"repositories", "organizations", "projects", "groups", "files", "spaces"})
 
 
 async def add(
-    session: Session,
+    session: ClientSession,
     out: Console,
     kind: str,
     name: str,
@@ -34,43 +34,43 @@ async def add(
     body: dict[str, Any] = {
         "name": name,
         "type": kind,
-        "config": settings(config),
-        "credentials": credentials(secrets),
-        "knowledgeBaseIds": [await base_named(session, base, create=True) for base in bases],
+        "config": parse_settings(config),
+        "credentials": parse_credentials(secrets),
+        "knowledgeBaseIds": [await base_id_by_name(session, base, create=True) for base in bases],
         **({"schedule": schedule} if schedule else {}),
         **({"acl": list(acl)} if acl else {}),
     }
-    made = await session.call("POST", "/connectors", json=body)
-    checked = await session.call("POST", f"/connectors/{made['id']}/check")
-    if checked["ok"]:
-        out.print(f"Following {kind} as [bold]{name}[/bold]: {checked['account']}.")
+    created = await session.call("POST", "/connectors", json=body)
+    check = await session.call("POST", f"/connectors/{created['id']}/check")
+    if check["ok"]:
+        out.print(f"Following {kind} as [bold]{name}[/bold]: {check['account']}.")
     else:
-        error = checked["error"]
+        error = check["error"]
         out.print(f"Added [bold]{name}[/bold], but: {error['message']} ({error['code']})")
-    return {**made, "check": checked}
+    return {**created, "check": check}
 
 
-def settings(given: Sequence[str]) -> dict[str, Any]:
+def parse_settings(entries: Sequence[str]) -> dict[str, Any]:
     """`KEY=VALUE` as JSON where it is; a key that takes many collects them."""
-    found: dict[str, Any] = {}
-    for entry in given:
-        key, text = _pair(entry, "--set")
+    values: dict[str, Any] = {}
+    for entry in entries:
+        key, text = _split_pair(entry, "--set")
         try:
             value: Any = json.loads(text)
         except ValueError:
             value = text
-        if key in _LISTS and not isinstance(value, list):
-            found.setdefault(key, []).append(str(value))
+        if key in _LIST_SETTINGS and not isinstance(value, list):
+            values.setdefault(key, []).append(str(value))
         else:
-            found[key] = value
-    return found
+            values[key] = value
+    return values
 
 
-def credentials(given: Sequence[str]) -> dict[str, Any]:
+def parse_credentials(entries: Sequence[str]) -> dict[str, Any]:
     """`KEY=@FILE` is read from a file, `KEY=-` is asked for; `KEY=VALUE` stands in the shell's history."""
-    found: dict[str, Any] = {}
-    for entry in given:
-        key, value = _pair(entry, "--secret")
+    values: dict[str, Any] = {}
+    for entry in entries:
+        key, value = _split_pair(entry, "--secret")
         if value == "-":
             value = getpass.getpass(f"{key}: ")
         elif value.startswith("@"):
@@ -80,48 +80,48 @@ def credentials(given: Sequence[str]) -> dict[str, Any]:
                 raise Refused(
                     f"{value[1:]} can't be read: {error.strerror}", code="no_secret_file"
                 ) from error
-        found[key] = int(value) if key == "installationId" and value.isdecimal() else value
-    return found
+        values[key] = int(value) if key == "installationId" and value.isdecimal() else value
+    return values
 
 
-def _pair(entry: str, option: str) -> tuple[str, str]:
-    key, sign, value = entry.partition("=")
-    if not sign or not key:
+def _split_pair(entry: str, option: str) -> tuple[str, str]:
+    key, separator, value = entry.partition("=")
+    if not separator or not key:
         raise Refused(f"{option} takes KEY=VALUE.", code="bad_option")
     return key, value
 
 
-async def find_all(session: Session) -> list[dict[str, Any]]:
+async def list_connectors(session: ClientSession) -> list[dict[str, Any]]:
     """All connectors."""
-    return [one async for one in session.client.pages("/connectors")]
+    return [connector async for connector in session.client.pages("/connectors")]
 
 
-def listed(found: Sequence[Mapping[str, Any]]) -> Table:
+def connector_table(connectors: Sequence[Mapping[str, Any]]) -> Table:
     """Connectors, and how their last runs went."""
     table = Table(box=None, header_style="bold")
     for title in ("connector", "type", "bases", "schedule", "last sync", "status"):
         table.add_column(title)
-    for one in found:
-        status = one["lastSyncStatus"] or "never run"
+    for connector in connectors:
+        status = connector["lastSyncStatus"] or "never run"
         table.add_row(
-            one["name"],
-            one["type"],
-            str(len(one["knowledgeBaseIds"])),
-            one["schedule"] if one["enabled"] else "paused",
-            one["lastSyncAt"] or "",
-            f"{status} until {one['rateLimitedUntil']}" if one["rateLimitedUntil"] else status,
+            connector["name"],
+            connector["type"],
+            str(len(connector["knowledgeBaseIds"])),
+            connector["schedule"] if connector["enabled"] else "paused",
+            connector["lastSyncAt"] or "",
+            f"{status} until {connector['rateLimitedUntil']}" if connector["rateLimitedUntil"] else status,
         )
     return table
 
 
-async def show(session: Session, out: Console, name: str) -> None:
+async def show(session: ClientSession, out: Console, name: str) -> None:
     """One connector and its last runs, as the API tells them."""
-    found = await named(session, name)
-    runs = await session.call("GET", f"/connectors/{found['id']}/runs", params={"limit": 5})
-    out.print_json(json.dumps({**found, "runs": runs["items"]}, ensure_ascii=False))
+    connector = await connector_by_name(session, name)
+    runs = await session.call("GET", f"/connectors/{connector['id']}/runs", params={"limit": 5})
+    out.print_json(json.dumps({**connector, "runs": runs["items"]}, ensure_ascii=False))
 
 
-async def named(session: Session, name: str) -> dict[str, Any]:
+async def connector_by_name(session: ClientSession, name: str) -> dict[str, Any]:
     """The connector of this name."""
     page = await session.call("GET", "/connectors", params={"name": name})
     if not page["items"]:
@@ -132,35 +132,35 @@ async def named(session: Session, name: str) -> dict[str, Any]:
     return page["items"][0]
 
 
-async def turn(session: Session, out: Console, name: str, word: str) -> dict[str, Any]:
+async def pause_or_resume(session: ClientSession, out: Console, name: str, action: str) -> dict[str, Any]:
     """Pause or resume."""
-    found = await named(session, name)
-    turned = await session.call("POST", f"/connectors/{found['id']}/{word}")
-    out.print(f"[bold]{name}[/bold] is {'paused' if word == 'pause' else 'resumed'}.")
-    return turned
+    connector = await connector_by_name(session, name)
+    updated = await session.call("POST", f"/connectors/{connector['id']}/{action}")
+    out.print(f"[bold]{name}[/bold] is {'paused' if action == 'pause' else 'resumed'}.")
+    return updated
 
 
-async def delete(session: Session, out: Console, name: str, on_delete: str) -> dict[str, Any]:
+async def delete(session: ClientSession, out: Console, name: str, on_delete: str) -> dict[str, Any]:
     """Forget a connector."""
-    found = await named(session, name)
-    await session.call("DELETE", f"/connectors/{found['id']}", params={"onDelete": on_delete})
-    kept = "its documents stay" if on_delete == "detach" else "its documents are being removed"
-    out.print(f"[bold]{name}[/bold] is forgotten; {kept}.")
-    return {"id": found["id"], "name": name, "onDelete": on_delete}
+    connector = await connector_by_name(session, name)
+    await session.call("DELETE", f"/connectors/{connector['id']}", params={"onDelete": on_delete})
+    consequence = "its documents stay" if on_delete == "detach" else "its documents are being removed"
+    out.print(f"[bold]{name}[/bold] is forgotten; {consequence}.")
+    return {"id": connector["id"], "name": name, "onDelete": on_delete}
 
 
 async def sync(
-    session: Session, out: Console, name: str, *, wait: bool, how: dict[str, bool]
+    session: ClientSession, out: Console, name: str, *, wait: bool, options: dict[str, bool]
 ) -> dict[str, Any]:
     """Run a connector: what was accepted, or with `wait` the run as it ended."""
-    found = await named(session, name)
-    queued = await session.call("POST", f"/connectors/{found['id']}/sync", json=how)
+    connector = await connector_by_name(session, name)
+    queued = await session.call("POST", f"/connectors/{connector['id']}/sync", json=options)
     if not wait:
         out.print(f"Sync of [bold]{name}[/bold] accepted.")
-        if not session.remote:
+        if not session.is_remote:
             out.print("No server runs here: it is done by the next `gristmill serve`, or now with --wait.")
         return queued
-    run = await _see_through(session, out, name, queued["runId"])
+    run = await _wait_for_run(session, out, name, queued["runId"])
     if run["plan"] is not None:
         plan = run["plan"]
         out.print(f"Would add {plan['add']}, change {plan['change']}, prune {plan['prune']}.")
@@ -174,7 +174,7 @@ async def sync(
     return run
 
 
-async def _see_through(session: Session, out: Console, name: str, run_id: str) -> dict[str, Any]:
+async def _wait_for_run(session: ClientSession, out: Console, name: str, run_id: str) -> dict[str, Any]:
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -190,4 +190,4 @@ async def _see_through(session: Session, out: Console, name: str, run_id: str) -
             progress.update(bar, completed=run["progress"], note=note)
             if run["completedAt"] is not None:
                 return run
-            await clock.pause(POLL)
+            await clock.pause(POLL_INTERVAL)

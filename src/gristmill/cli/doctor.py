@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from gristmill import app, settings
 from gristmill.cli import presence
 from gristmill.errors import GristmillError
-from gristmill.operations.health import violations
-from gristmill.operations.ready import LOW_DISK
+from gristmill.operations.health import find_violations
+from gristmill.operations.ready import MIN_FREE_BYTES
 from gristmill.settings import Settings
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckResult:
     """One thing that was looked at."""
 
     what: str
@@ -21,31 +21,31 @@ class Finding:
     detail: str
 
 
-async def examine(current: Settings) -> AsyncGenerator[Finding]:
+async def run_checks(current: Settings) -> AsyncGenerator[CheckResult]:
     """Look at one thing after the other; a database that can't be opened ends it."""
     file = settings.config_file()
-    yield Finding("settings", True, str(file) if file else "no gristmill.toml; environment and defaults")
-    yield _disk(current)
-    serving = presence.find(current.data_dir)
-    yield Finding("server", True, f"running at {serving}" if serving else "not running on this data dir")
+    yield CheckResult("settings", True, str(file) if file else "no gristmill.toml; environment and defaults")
+    yield _check_disk(current)
+    server_url = presence.find_server_url(current.data_dir)
+    yield CheckResult("server", True, f"running at {server_url}" if server_url else "not running on this data dir")
     try:
-        async with app.running(current, work=False) as mill:
-            yield await _database(mill)
-            yield await _embedder(mill)
-            yield await _promises(mill)
+        async with app.gristmill(current, work=False) as mill:
+            yield await _check_database(mill)
+            yield await _check_embedder(mill)
+            yield await _check_invariants(mill)
     except GristmillError as error:
-        yield Finding("database", False, f"{error.message} ({error.code})")
+        yield CheckResult("database", False, f"{error.message} ({error.code})")
 
 
-def _disk(current: Settings) -> Finding:
-    place = next(parent for parent in (current.data_dir, *current.data_dir.parents) if parent.exists())
-    free = shutil.disk_usage(place).free
-    enough = free > LOW_DISK
+def _check_disk(current: Settings) -> CheckResult:
+    folder = next(parent for parent in (current.data_dir, *current.data_dir.parents) if parent.exists())
+    free = shutil.disk_usage(folder).free
+    enough = free > MIN_FREE_BYTES
     advice = "" if enough else ": free some space, PostgreSQL stops when there is none"
-    return Finding("disk", enough, f"{free / 2**30:.1f} GiB free for {current.data_dir}{advice}")
+    return CheckResult("disk", enough, f"{free / 2**30:.1f} GiB free for {current.data_dir}{advice}")
 
 
-async def _database(mill: app.Gristmill) -> Finding:
+async def _check_database(mill: app.Gristmill) -> CheckResult:
     async with mill.db.connection() as tx:
         cursor = await tx.execute(
             "select current_setting('server_version'),"
@@ -55,25 +55,25 @@ async def _database(mill: app.Gristmill) -> Finding:
         row = await cursor.fetchone()
     assert row is not None
     kind = "your own" if mill.settings.database_url else "embedded"
-    return Finding(
+    return CheckResult(
         "database", True, f"{kind} PostgreSQL {row[0]}, pgvector {row[1]}, schema {row[2]}, {row[3]}"
     )
 
 
-async def _embedder(mill: app.Gristmill) -> Finding:
+async def _check_embedder(mill: app.Gristmill) -> CheckResult:
     embedder = mill.embedders.default
     try:
         await embedder.embed_query("Does the mill turn?")
     except GristmillError as error:
-        return Finding("embedder", False, f"{embedder.name}: {error.message} ({error.code})")
-    return Finding("embedder", True, f"{embedder.name}, {embedder.dimensions} dimensions")
+        return CheckResult("embedder", False, f"{embedder.name}: {error.message} ({error.code})")
+    return CheckResult("embedder", True, f"{embedder.name}, {embedder.dimensions} dimensions")
 
 
-async def _promises(mill: app.Gristmill) -> Finding:
+async def _check_invariants(mill: app.Gristmill) -> CheckResult:
     async with mill.db.connection() as tx:
-        broken = await violations(tx)
-    if not broken:
-        return Finding("promises", True, "all hold")
-    first = broken[0]
-    told = f"{len(broken)} violations; the first: {first.promise}, {first.subject}: {first.detail} {first.advice}"
-    return Finding("promises", False, told)
+        violated = await find_violations(tx)
+    if not violated:
+        return CheckResult("promises", True, "all hold")
+    first = violated[0]
+    summary = f"{len(violated)} violations; the first: {first.promise}, {first.subject}: {first.detail} {first.advice}"
+    return CheckResult("promises", False, summary)

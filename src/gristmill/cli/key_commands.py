@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from gristmill.cli.command import AsJson, DataDir, configured, console, out, run_to_end, tell
+from gristmill.cli.command import AsJson, DataDir, load_settings, console, out, run_async, print_json
 from gristmill.errors import Invalid
 
 key_cli = typer.Typer(no_args_is_help=True, help="Make, show and revoke API keys, on the database itself.")
@@ -34,12 +34,12 @@ def create_key(
     new = keys.new_key(name, role, email, team or [], group or [], days)
 
     async def run() -> str:
-        async with keys.database(current) as db:
+        async with keys.open_database(current) as db:
             return (await keys.create(db, org, new))[1]
 
-    current = configured(quiet=True, data_dir=data_dir)
-    secret = run_to_end(run())
-    tell({"key": secret}, as_json)
+    current = load_settings(quiet=True, data_dir=data_dir)
+    secret = run_async(run())
+    print_json({"key": secret}, as_json)
     console(as_json).print(secret, highlight=False)
 
 
@@ -49,11 +49,11 @@ def list_keys(as_json: AsJson = False, data_dir: DataDir = None) -> None:
     from gristmill.cli import keys
 
     async def run() -> None:
-        async with keys.database(current) as db:
-            await keys.show(db, out, as_json=as_json)
+        async with keys.open_database(current) as db:
+            await keys.print_keys(db, out, as_json=as_json)
 
-    current = configured(quiet=True, data_dir=data_dir)
-    run_to_end(run())
+    current = load_settings(quiet=True, data_dir=data_dir)
+    run_async(run())
 
 
 @key_cli.command("revoke")
@@ -69,12 +69,12 @@ def revoke_key(
     from gristmill.cli import keys
 
     async def run() -> str:
-        async with keys.database(current) as db:
+        async with keys.open_database(current) as db:
             return (await keys.revoke(db, org, key)).prefix
 
-    current = configured(quiet=True, data_dir=data_dir)
-    prefix = run_to_end(run())
-    tell({"revoked": prefix}, as_json)
+    current = load_settings(quiet=True, data_dir=data_dir)
+    prefix = run_async(run())
+    print_json({"revoked": prefix}, as_json)
     console(as_json).print(f"Revoked {prefix}….")
 
 
@@ -88,8 +88,8 @@ def audit(
     from gristmill.cli import keys
 
     async def run() -> None:
-        async with keys.database(current) as db:
-            await keys.show_audit(db, out, org, limit=limit, as_json=as_json)
+        async with keys.open_database(current) as db:
+            await keys.print_audit(db, out, org, limit=limit, as_json=as_json)
 
-    current = configured(quiet=True, data_dir=data_dir)
-    run_to_end(run())
+    current = load_settings(quiet=True, data_dir=data_dir)
+    run_async(run())

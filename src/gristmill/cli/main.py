@@ -10,7 +10,7 @@ from rich.live import Live
 
 from gristmill import __version__, clock
 from gristmill.cli import connector_commands, key_commands
-from gristmill.cli.command import AsJson, DataDir, configured, console, err, in_session, out, run_to_end, tell
+from gristmill.cli.command import AsJson, DataDir, load_settings, console, err, run_with_client, out, run_async, print_json
 from gristmill.errors import GristmillError, SetupError
 
 cli = typer.Typer(
@@ -19,7 +19,7 @@ cli = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-_AGAIN = timedelta(seconds=1)
+_REFRESH_INTERVAL = timedelta(seconds=1)
 
 
 @cli.callback(invoke_without_command=True)
@@ -40,8 +40,8 @@ def serve(
     """Serve the API with a worker beside it. Stops on Ctrl-C, and leaves nothing running."""
     from gristmill.cli.serve import serve as run
 
-    current = configured(quiet=False, data_dir=data_dir, host=host, port=port)
-    run_to_end(run(current, lambda address: out.print(f"Gristmill is ready at [bold]{address}[/bold]")))
+    current = load_settings(quiet=False, data_dir=data_dir, host=host, port=port)
+    run_async(run(current, lambda address: out.print(f"Gristmill is ready at [bold]{address}[/bold]")))
 
 
 @cli.command()
@@ -49,8 +49,8 @@ def worker(data_dir: DataDir = None) -> None:
     """Run jobs beside a server, on this machine or, with GRISTMILL_DATABASE_URL, on any."""
     from gristmill.cli.serve import work
 
-    current = configured(quiet=False, data_dir=data_dir)
-    run_to_end(
+    current = load_settings(quiet=False, data_dir=data_dir)
+    run_async(
         work(
             current,
             lambda at: out.print(
@@ -81,12 +81,12 @@ def add(
     """Add files, folders, web pages and notes to a base."""
     from gristmill.cli import add as adding
 
-    async def run(session: Any) -> adding.Outcome:
+    async def run(session: Any) -> adding.CommandResult:
         return await adding.add(
             session, console(as_json), base, things or [], note or [], wait=wait, ignore=ignore or []
         )
 
-    _tell_end(in_session(run, data_dir, work=wait), as_json)
+    _finish(run_with_client(run, data_dir, work=wait), as_json)
 
 
 @cli.command()
@@ -114,7 +114,7 @@ def reindex(
             session, console(as_json), base, item or [], on_active=on_active, wait=wait
         )
 
-    _tell_end(in_session(run, data_dir, work=wait), as_json)
+    _finish(run_with_client(run, data_dir, work=wait), as_json)
 
 
 @cli.command()
@@ -133,8 +133,8 @@ def search(
         async with connect(current, work=False) as session:
             return await show.search(session, out, base, query, limit=limit, as_json=as_json)
 
-    current = configured(quiet=True, data_dir=data_dir)
-    run_to_end(run())
+    current = load_settings(quiet=True, data_dir=data_dir)
+    run_async(run())
 
 
 @cli.command()
@@ -148,40 +148,40 @@ def status(
     from gristmill.cli import show
 
     async def run(session: Any) -> None:
-        found = await show.look(session, base)
+        bases = await show.bases_with_queues(session, base)
         if as_json:
-            print(json.dumps(found), flush=True)
+            print(json.dumps(bases), flush=True)
             while watch:
-                await clock.pause(_AGAIN)
-                print(json.dumps(await show.look(session, base)), flush=True)
+                await clock.pause(_REFRESH_INTERVAL)
+                print(json.dumps(await show.bases_with_queues(session, base)), flush=True)
             return
         if not watch:
-            out.print(show.status(session, found))
+            out.print(show.status_view(session, bases))
             return
-        with Live(show.status(session, found), console=out, auto_refresh=False) as live:
+        with Live(show.status_view(session, bases), console=out, auto_refresh=False) as live:
             while True:
-                await clock.pause(_AGAIN)
-                live.update(show.status(session, await show.look(session, base)), refresh=True)
+                await clock.pause(_REFRESH_INTERVAL)
+                live.update(show.status_view(session, await show.bases_with_queues(session, base)), refresh=True)
 
-    in_session(run, data_dir)
+    run_with_client(run, data_dir)
 
 
 @cli.command()
 def doctor(as_json: AsJson = False, data_dir: DataDir = None) -> None:
     """Check settings, disk, database, embedder and promises; say what to do. Settings are listed in docs/settings.md."""
-    from gristmill.cli.doctor import examine
+    from gristmill.cli.doctor import run_checks
 
     async def run() -> bool:
-        found: list[Any] = []
-        async for finding in examine(current):
-            found.append(vars(finding))
-            mark = "[green]✓[/green]" if finding.ok else "[red]✗[/red]"
-            console(as_json).print(f"{mark} {finding.what:<10} {finding.detail}")
-        tell(found, as_json)
-        return all(finding["ok"] for finding in found)
+        results: list[Any] = []
+        async for result in run_checks(current):
+            results.append(vars(result))
+            mark = "[green]✓[/green]" if result.ok else "[red]✗[/red]"
+            console(as_json).print(f"{mark} {result.what:<10} {result.detail}")
+        print_json(results, as_json)
+        return all(result["ok"] for result in results)
 
-    current = configured(quiet=True, data_dir=data_dir)
-    if not run_to_end(run()):
+    current = load_settings(quiet=True, data_dir=data_dir)
+    if not run_async(run()):
         raise typer.Exit(1)
 
 
@@ -193,10 +193,10 @@ def mcp(data_dir: DataDir = None) -> None:
 
     async def run() -> None:
         async with connect(current, work=True) as session:
-            await create(session.again).run_stdio_async()
+            await create(session.new_client).run_stdio_async()
 
-    current = configured(quiet=True, data_dir=data_dir)
-    run_to_end(run())
+    current = load_settings(quiet=True, data_dir=data_dir)
+    run_async(run())
 
 
 cli.add_typer(connector_commands.connector)
@@ -205,9 +205,9 @@ cli.add_typer(key_commands.key_cli, name="keys")
 cli.command()(key_commands.audit)
 
 
-def _tell_end(outcome: Any, as_json: bool) -> None:
+def _finish(outcome: Any, as_json: bool) -> None:
     """What became of it, and 1 for the caller when not all went well."""
-    tell(outcome.told, as_json)
+    print_json(outcome.told, as_json)
     if not outcome.is_well:
         raise typer.Exit(1)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from gristmill.errors import SetupError
 
 
-def find(data_dir: Path) -> str | None:
+def find_server_url(data_dir: Path) -> str | None:
     """The address of the server that serves `data_dir`, if one does and is ready."""
     try:
         with (data_dir / "serve.lock").open("rb") as file:
@@ -22,19 +22,19 @@ def find(data_dir: Path) -> str | None:
         return None
 
 
-class Claim:
+class ServeLock:
     """This process serves the data dir; `announce` tells where, once it is ready."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
 
-    def announce(self, url: str) -> None:
+    def announce_url(self, url: str) -> None:
         """Let `find` give `url` from now on."""
         os.pwrite(self._fd, json.dumps({"url": url, "pid": os.getpid()}).encode(), 0)
 
 
 @contextlib.contextmanager
-def claim(data_dir: Path) -> Generator[Claim]:
+def acquire(data_dir: Path) -> Generator[ServeLock]:
     """Be the one that serves `data_dir`; `SetupError` when another does."""
     try:
         data_dir.mkdir(parents=True, exist_ok=True)
@@ -48,12 +48,12 @@ def claim(data_dir: Path) -> Generator[Claim]:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            where = find(data_dir) or "an address that it has not announced yet"
+            address = find_server_url(data_dir) or "an address that it has not announced yet"
             raise SetupError(
-                f"{data_dir} is already served, at {where}. Stop that server, or choose another --data-dir.",
+                f"{data_dir} is already served, at {address}. Stop that server, or choose another --data-dir.",
                 code="already_served",
             ) from None
         os.ftruncate(fd, 0)
-        yield Claim(fd)
+        yield ServeLock(fd)
     finally:
         os.close(fd)

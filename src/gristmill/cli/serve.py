@@ -18,52 +18,52 @@ from gristmill.errors import SetupError
 from gristmill.settings import Settings
 
 
-async def serve(settings: Settings, tell: Callable[[str], None]) -> None:
+async def serve(settings: Settings, announce: Callable[[str], None]) -> None:
     """Serve the API with a worker beside it until SIGINT or SIGTERM; `tell` gets the address once it is ready."""
-    place = settings.host, settings.port
-    with presence.claim(settings.data_dir) as claim, _listen(*place) as listening:
-        async with app.running(settings, work=True) as mill, AsyncExitStack() as stack:
-            await _protected(mill)
-            await stack.enter_async_context(mcp.mounted(mill.api))
-            server = _server(mill.api)
-            stop = _on_signals()
-            serving = asyncio.create_task(server.serve(sockets=[listening]), name="http")
-            address = f"http://{_name(settings.host)}:{listening.getsockname()[1]}"
+    bind_address = settings.host, settings.port
+    with presence.acquire(settings.data_dir) as claim, _listen(*bind_address) as listener:
+        async with app.gristmill(settings, work=True) as mill, AsyncExitStack() as stack:
+            await _require_admin_key(mill)
+            await stack.enter_async_context(mcp.mount(mill.api))
+            server = _create_server(mill.api)
+            stop = _stop_on_signals()
+            serving = asyncio.create_task(server.serve(sockets=[listener]), name="http")
+            address = f"http://{_url_host(settings.host)}:{listener.getsockname()[1]}"
             await server.ready.wait()
-            priority.answer_quickly()
-            claim.announce(address)
-            tell(address)
-            await _first(stop, mill.worker, serving)
+            priority.favour_event_loop()
+            claim.announce_url(address)
+            announce(address)
+            await _wait_until_stopped(stop, mill.worker, serving)
             mill.broadcaster.close()  # streams would go on as long as their clients do
             server.should_exit = True
             await serving
 
 
-async def work(settings: Settings, tell: Callable[[str], None]) -> None:
+async def work(settings: Settings, announce: Callable[[str], None]) -> None:
     """Run jobs until SIGINT or SIGTERM; `tell` gets the address of its probes, if it has a port, once it works."""
     with ExitStack() as bound:
-        listening = None
+        listener = None
         if settings.worker_port is not None:
-            listening = bound.enter_context(_listen(settings.worker_host, settings.worker_port))
-        async with app.running(settings, work=True) as mill:
-            stop = _on_signals()
-            if listening is None:
-                tell("")
-                await _first(stop, mill.worker)
+            listener = bound.enter_context(_listen(settings.worker_host, settings.worker_port))
+        async with app.gristmill(settings, work=True) as mill:
+            stop = _stop_on_signals()
+            if listener is None:
+                announce("")
+                await _wait_until_stopped(stop, mill.worker)
                 return
-            here = settings.model_copy(update={"host": settings.worker_host})
-            server = _server(api.create_probes(replace(mill.context, settings=here)))
-            serving = asyncio.create_task(server.serve(sockets=[listening]), name="probes")
+            probe_settings = settings.model_copy(update={"host": settings.worker_host})
+            server = _create_server(api.create_probes(replace(mill.context, settings=probe_settings)))
+            serving = asyncio.create_task(server.serve(sockets=[listener]), name="probes")
             await server.ready.wait()
-            tell(f"http://{_name(settings.worker_host)}:{listening.getsockname()[1]}")
-            await _first(stop, mill.worker, serving)
+            announce(f"http://{_url_host(settings.worker_host)}:{listener.getsockname()[1]}")
+            await _wait_until_stopped(stop, mill.worker, serving)
             server.should_exit = True
             await serving
 
 
-def _server(serves: FastAPI) -> "Server":
+def _create_server(application: FastAPI) -> "Server":
     return Server(
-        uvicorn.Config(serves, log_config=None, lifespan="off", access_log=False, timeout_graceful_shutdown=5)
+        uvicorn.Config(application, log_config=None, lifespan="off", access_log=False, timeout_graceful_shutdown=5)
     )
 
 
@@ -89,23 +89,23 @@ class Server(uvicorn.Server):
 def _listen(host: str, port: int) -> Generator[socket.socket]:
     """Bind before anything slow is started: a port that is taken is told at once."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as listening:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    with socket.socket(family, socket.SOCK_STREAM) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            listening.bind((host, port))
+            listener.bind((host, port))
         except OSError as error:
             raise SetupError(
                 f"Port {port} on {host} can't be bound: {error.strerror}. "
                 "Choose another with --port, GRISTMILL_PORT or, for a worker, GRISTMILL_WORKER_PORT.",
                 code="port_taken",
             ) from error
-        yield listening
+        yield listener
 
 
-def _on_signals() -> asyncio.Event:
+def _stop_on_signals() -> asyncio.Event:
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
 
-    def told() -> None:
+    def handle_signal() -> None:
         if stop.is_set():
             # Asked twice: the default action from here on, so that a third time ends it whatever hangs.
             for number in (signal.SIGINT, signal.SIGTERM):
@@ -113,14 +113,14 @@ def _on_signals() -> asyncio.Event:
         stop.set()
 
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, told)
+        loop.add_signal_handler(number, handle_signal)
     return stop
 
 
-async def _first(stop: asyncio.Event, *others: asyncio.Task[None] | None) -> None:
+async def _wait_until_stopped(stop: asyncio.Event, *tasks_to_watch: asyncio.Task[None] | None) -> None:
     """Return when told to stop; raise what ended one of the others."""
     waiting = asyncio.create_task(stop.wait())
-    tasks = [task for task in others if task is not None]
+    tasks = [task for task in tasks_to_watch if task is not None]
     await asyncio.wait([waiting, *tasks], return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
     for task in tasks:
@@ -128,12 +128,12 @@ async def _first(stop: asyncio.Event, *others: asyncio.Task[None] | None) -> Non
             task.result()
 
 
-async def _protected(mill: app.Gristmill) -> None:
+async def _require_admin_key(mill: app.Gristmill) -> None:
     """Nobody serves the world without a key."""
     if is_loopback(mill.settings.host):
         return
     async with mill.db.connection() as tx:
-        if not await keys.is_protected(tx):
+        if not await keys.has_admin_key(tx):
             raise SetupError(
                 f"host {mill.settings.host} is not a loopback address, and there is no admin's API key that would "
                 "protect it. Make one first: gristmill keys create NAME --role admin",
@@ -141,5 +141,5 @@ async def _protected(mill: app.Gristmill) -> None:
             )
 
 
-def _name(host: str) -> str:
+def _url_host(host: str) -> str:
     return f"[{host}]" if ":" in host else host

@@ -15,16 +15,16 @@ from gristmill.cli import presence
 from gristmill.client import Client, Refused
 from gristmill.settings import Settings
 
-__all__ = ["Refused", "Session", "connect"]
+__all__ = ["Refused", "ClientSession", "connect"]
 
 
 @dataclass(frozen=True)
-class Session:
+class ClientSession:
     """An open way; `remote` tells whether a server runs the jobs."""
 
     client: Client
-    remote: bool
-    again: Callable[[], Client]  # one more client of the same
+    is_remote: bool
+    new_client: Callable[[], Client]  # one more client of the same
 
     async def call(self, method: str, path: str, **options: Any) -> dict[str, Any]:
         """The answer's JSON, or `Refused` with what the problem document says."""
@@ -32,19 +32,19 @@ class Session:
 
 
 @asynccontextmanager
-async def connect(settings: Settings, *, work: bool) -> AsyncGenerator[Session]:
+async def connect(settings: Settings, *, work: bool) -> AsyncGenerator[ClientSession]:
     """A session; with `work`, jobs are run here when no server does."""
-    url = presence.find(settings.data_dir)
+    url = presence.find_server_url(settings.data_dir)
     if url is not None:
         key = None if settings.api_key is None else settings.api_key.get_secret_value()
         async with Client(url, key) as client:
-            yield Session(client, remote=True, again=lambda: Client(url, key))
+            yield ClientSession(client, is_remote=True, new_client=lambda: Client(url, key))
         return
     from gristmill import app  # the whole of Gristmill: not for a command that only speaks to a server
 
     # Who opens the database itself needs no key: nothing is bound, and nobody else can come in.
-    here = settings.model_copy(update={"host": "127.0.0.1", "require_key": False})
-    async with app.running(here, work=work) as mill:
+    local_settings = settings.model_copy(update={"host": "127.0.0.1", "require_key": False})
+    async with app.gristmill(local_settings, work=work) as mill:
         transport = httpx.ASGITransport(app=mill.api, raise_app_exceptions=False)
         async with Client("http://localhost", transport=transport) as client:
-            yield Session(client, False, lambda: Client("http://localhost", transport=transport))
+            yield ClientSession(client, False, lambda: Client("http://localhost", transport=transport))

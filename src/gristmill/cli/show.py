@@ -8,64 +8,64 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from gristmill.cli.add import base_named
-from gristmill.cli.session import Session
+from gristmill.cli.add import base_id_by_name
+from gristmill.cli.session import ClientSession
 
-_SNIPPET = 400
+_SNIPPET_LENGTH = 400
 _ACTIVE = ("idle", "preparing", "processing", "reading", "embedding")
 
 
-async def search(session: Session, out: Console, base: str, query: str, *, limit: int, as_json: bool) -> int:
+async def search(session: ClientSession, out: Console, base: str, query: str, *, limit: int, as_json: bool) -> int:
     """Print the hits; how many there were."""
-    base_id = await base_named(session, base, create=False)
-    answer = await session.call(
+    base_id = await base_id_by_name(session, base, create=False)
+    response = await session.call(
         "POST", f"/knowledge-bases/{base_id}/search", json={"query": query, "limit": limit}
     )
     if as_json:
-        out.print_json(json.dumps(answer, ensure_ascii=False))
-        return len(answer["hits"])
-    for place, hit in enumerate(answer["hits"], 1):
+        out.print_json(json.dumps(response, ensure_ascii=False))
+        return len(response["hits"])
+    for place, hit in enumerate(response["hits"], 1):
         out.print(_headline(place, hit))
         out.print(_snippet(hit))
         out.print()
-    if not answer["hits"]:
+    if not response["hits"]:
         out.print(f"Nothing in [bold]{base}[/bold] answers that.")
-    return len(answer["hits"])
+    return len(response["hits"])
 
 
 def _headline(place: int, hit: dict[str, Any]) -> Text:
-    where = hit["source"]["path"] or hit["source"]["url"] or ""
-    trail = " › ".join(hit["headings"])
+    location = hit["source"]["path"] or hit["source"]["url"] or ""
+    heading_path = " › ".join(hit["headings"])
     return Text.assemble(
         (f"{place}. ", "dim"),
         (hit["title"], "bold"),
-        (f"  {trail}" if trail else "", "cyan"),
+        (f"  {heading_path}" if heading_path else "", "cyan"),
         (f"  {hit['score']:.3f}", "dim"),
-        (f"  {where}" if where else "", "dim"),
+        (f"  {location}" if location else "", "dim"),
     )
 
 
 def _snippet(hit: dict[str, Any]) -> Padding:
     """The text around the first highlight, highlights shown."""
-    marks: list[list[int]] = hit["highlights"]
-    first = max(0, marks[0][0] - _SNIPPET // 4) if marks else 0
+    highlights: list[list[int]] = hit["highlights"]
+    start_at = max(0, highlights[0][0] - _SNIPPET_LENGTH // 4) if highlights else 0
     text = Text(hit["text"])
-    for start, end in marks:
+    for start, end in highlights:
         text.stylize("bold yellow", start, end)
-    shown = text[first : first + _SNIPPET]
-    ellipses = ("… " if first else "", " …" if first + _SNIPPET < len(hit["text"]) else "")
-    return Padding(Text.assemble(ellipses[0], shown, ellipses[1]), (0, 0, 0, 3))
+    excerpt = text[start_at : start_at + _SNIPPET_LENGTH]
+    ellipses = ("… " if start_at else "", " …" if start_at + _SNIPPET_LENGTH < len(hit["text"]) else "")
+    return Padding(Text.assemble(ellipses[0], excerpt, ellipses[1]), (0, 0, 0, 3))
 
 
-async def look(session: Session, base: str | None) -> list[dict[str, Any]]:
+async def bases_with_queues(session: ClientSession, base: str | None) -> list[dict[str, Any]]:
     """The bases, each with its queue."""
     return [
         {**entry, "queue": await session.call("GET", f"/knowledge-bases/{entry['id']}/queue")}
-        for entry in await _bases(session, base)
+        for entry in await _find_bases(session, base)
     ]
 
 
-def status(session: Session, bases: list[dict[str, Any]]) -> Group | Table | Text:
+def status_view(session: ClientSession, bases: list[dict[str, Any]]) -> Group | Table | Text:
     """A picture of the bases and what they still have to do."""
     if not bases:
         return Text('No knowledge bases yet. Try: gristmill add notes --note "…" --wait')
@@ -85,25 +85,25 @@ def status(session: Session, bases: list[dict[str, Any]]) -> Group | Table | Tex
             str(queue["ratePerMinute"]),
             _duration(queue["etaSeconds"]),
         )
-    if session.remote:
+    if session.is_remote:
         return table
     return Group(table, Text("No server runs on this data dir: nothing is being indexed.", style="dim"))
 
 
-async def _bases(session: Session, base: str | None) -> list[dict[str, Any]]:
+async def _find_bases(session: ClientSession, base: str | None) -> list[dict[str, Any]]:
     if base is not None:
-        base_id = await base_named(session, base, create=False)
+        base_id = await base_id_by_name(session, base, create=False)
         return [await session.call("GET", f"/knowledge-bases/{base_id}")]
-    found: list[dict[str, Any]] = []
+    bases: list[dict[str, Any]] = []
     cursor: str | None = None
     while True:
         page = await session.call(
             "GET", "/knowledge-bases", params={"limit": 500, **({"cursor": cursor} if cursor else {})}
         )
-        found += page["items"]
+        bases += page["items"]
         cursor = page["nextCursor"]
         if cursor is None:
-            return found
+            return bases
 
 
 def _duration(seconds: int | None) -> str:

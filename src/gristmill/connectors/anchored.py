@@ -20,255 +20,255 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, Protocol
 
-from gristmill.connectors.connector import Audience, Batch, Document, Mark, Ref, Stream
-from gristmill.connectors.details import in_order
+from gristmill.connectors.connector import Audience, Batch, Document, Checkpoint, DocumentRef, Stream
+from gristmill.connectors.details import fetch_all
 
 OVERLAP = timedelta(seconds=60)
-_SETTLED = timedelta(seconds=2)
+_STABLE_AFTER = timedelta(seconds=2)
 # A tool may mean "after" or "at or after", to the second: asking from a moment before is right for both.
-_MOMENT = timedelta(seconds=1)
+_RESOLUTION = timedelta(seconds=1)
 
 
 @dataclass(frozen=True)
-class Entry:
+class UpdatedEntry:
     """A thing as a list shows it: `ids` are of all documents that it may have, `wanted` whether it is followed."""
 
     key: str
-    updated: datetime
-    ref: Ref
-    ids: tuple[str, ...]
+    updated_at: datetime
+    ref: DocumentRef
+    document_ids: tuple[str, ...]
     data: Any
-    wanted: bool = True
+    is_followed: bool = True
 
 
 @dataclass(frozen=True)
-class Listed:
+class UpdatedPage:
     """A page of a list; `now` is the tool's own time."""
 
-    entries: Sequence[Entry]
-    more: bool
+    entries: Sequence[UpdatedEntry]
+    has_more: bool
     now: datetime
 
 
-class Listing(Protocol):
+class UpdatedListing(Protocol):
     """What a connector brings for a stream."""
 
-    async def page(self, since: datetime | None, page: int) -> Listed:
+    async def fetch_page(self, since: datetime | None, page: int) -> UpdatedPage:
         """Things that changed at or after an instant, oldest change first."""
         ...
 
-    async def detail(self, entry: Entry) -> Sequence[Document]:
+    async def fetch_documents(self, entry: UpdatedEntry) -> Sequence[Document]:
         """The documents of a thing."""
         ...
 
 
 @dataclass
-class _Pass:
+class _UpdatedPass:
     """Where a pass is: everything up to `at` is read, of the last moments what `recent` says."""
 
     phase: Literal["changes", "listing"]
-    at: datetime | None
+    read_up_to: datetime | None
     recent: dict[str, datetime] = field(default_factory=dict[str, datetime])
-    unsettled: set[str] = field(default_factory=set[str])  # of those, what the next run reads again
-    begun_at: datetime | None = None  # the watermark that the run began with
-    watermark: datetime | None = None  # the one that it will leave, once the changes are read
-    kept: dict[str, datetime] = field(default_factory=dict[str, datetime])  # `recent` for that one
+    unstable: set[str] = field(default_factory=set[str])  # of those, what the next run reads again
+    start_watermark: datetime | None = None  # the watermark that the run began with
+    next_watermark: datetime | None = None  # the one that it will leave, once the changes are read
+    next_recent: dict[str, datetime] = field(default_factory=dict[str, datetime])  # `recent` for that one
 
 
 async def read(
-    stream: Stream, version: int, mark: Mark | None, listing: Listing, audiences: Sequence[Audience] = ()
+    stream: Stream, version: int, checkpoint: Checkpoint | None, listing: UpdatedListing, audiences: Sequence[Audience] = ()
 ) -> AsyncIterator[Batch]:
     """The batches of a stream, from its mark to its end."""
-    here, first = _opened(None if mark is None else mark.position)
-    if here.phase == "changes":
-        async for batch in _changes(stream, version, listing, here, first=first):
+    state, first = _initial_state(None if checkpoint is None else checkpoint.position)
+    if state.phase == "changes":
+        async for batch in _read_changes(stream, version, listing, state, first=first):
             yield replace(batch, audiences=audiences)
             audiences = ()
-        if here.begun_at is None:
+        if state.start_watermark is None:
             return  # the changes were all there is
-        here = _Pass(
+        state = _UpdatedPass(
             "listing",
             None,
-            begun_at=here.begun_at,
-            watermark=here.at,
-            kept=here.recent,
-            unsettled=here.unsettled,
+            start_watermark=state.start_watermark,
+            next_watermark=state.read_up_to,
+            next_recent=state.recent,
+            unstable=state.unstable,
         )
-    async for batch in _list(stream, version, listing, here):
+    async for batch in _read_listing(stream, version, listing, state):
         yield replace(batch, audiences=audiences)
         audiences = ()
 
 
-async def _changes(
-    stream: Stream, version: int, listing: Listing, here: _Pass, *, first: bool
+async def _read_changes(
+    stream: Stream, version: int, listing: UpdatedListing, state: _UpdatedPass, *, first: bool
 ) -> AsyncIterator[Batch]:
-    walk = _Walk(None if here.at is None else here.at - OVERLAP)
+    pager = _Pager(None if state.read_up_to is None else state.read_up_to - OVERLAP)
     while True:
-        got = await listing.page(walk.since, walk.page)
-        fresh = [entry for entry in got.entries if here.recent.get(entry.key) != entry.updated]
-        found = await in_order(
-            [entry for entry in fresh if entry.wanted], lambda entry: entry.ref, listing.detail
+        page = await listing.fetch_page(pager.since, pager.page)
+        new_entries = [entry for entry in page.entries if state.recent.get(entry.key) != entry.updated_at]
+        result = await fetch_all(
+            [entry for entry in new_entries if entry.is_followed], lambda entry: entry.ref, listing.fetch_documents
         )
-        done = _reached(fresh, found.reached)
-        new = {entry.key for entry in fresh}
-        passed = [one for entry in got.entries if entry.wanted and entry.key not in new for one in entry.ids]
-        whole = found.stopped is None
-        _advance(here, got.entries if whole else done, got.now)
-        on = walk.go_on(here.at, done, more=got.more)
-        ends = whole and not on and here.begun_at is None
+        handled = _handled_entries(new_entries, result.handled)
+        new_keys = {entry.key for entry in new_entries}
+        unchanged_ids = [document_id for entry in page.entries if entry.is_followed and entry.key not in new_keys for document_id in entry.document_ids]
+        is_complete = result.stopped_by is None
+        _advance(state, page.entries if is_complete else handled, page.now)
+        has_next = pager.advance(state.read_up_to, handled, has_more=page.has_more)
+        is_last = is_complete and not has_next and state.start_watermark is None
         yield Batch(
             stream,
-            mark=Mark(version, _between(here) if ends else _within(here)),
-            documents=found.documents,
-            failures=found.failures,
-            present=[*passed, *sorted({failure.ref.source_id for failure in found.failures})],
-            listing=_word(first=first, last=ends),
+            checkpoint=Checkpoint(version, _final_position(state) if is_last else _resume_position(state)),
+            documents=result.documents,
+            failures=result.failures,
+            present_ids=[*unchanged_ids, *sorted({failure.ref.source_id for failure in result.failures})],
+            listing=_listing_step(is_first=first, is_last=is_last),
         )
         first = False
-        if found.stopped is not None:
-            raise found.stopped
-        if not on:
+        if result.stopped_by is not None:
+            raise result.stopped_by
+        if not has_next:
             return
 
 
-async def _list(stream: Stream, version: int, listing: Listing, here: _Pass) -> AsyncIterator[Batch]:
-    assert here.begun_at is not None
-    walk = _Walk(None if here.at is None else here.at - _MOMENT)
+async def _read_listing(stream: Stream, version: int, listing: UpdatedListing, state: _UpdatedPass) -> AsyncIterator[Batch]:
+    assert state.start_watermark is not None
+    pager = _Pager(None if state.read_up_to is None else state.read_up_to - _RESOLUTION)
     while True:
-        got = await listing.page(walk.since, walk.page)
+        page = await listing.fetch_page(pager.since, pager.page)
         # What changed since was named by the changes, as far as it is still there.
-        old = [entry for entry in got.entries if entry.wanted and entry.updated <= here.begun_at]
-        present = [one for entry in old for one in entry.ids]
-        if got.entries:
-            here.at = got.entries[-1].updated
-        passed = here.at is not None and here.at > here.begun_at
-        last = passed or not walk.go_on(here.at, (), more=got.more)
+        unchanged = [entry for entry in page.entries if entry.is_followed and entry.updated_at <= state.start_watermark]
+        present_ids = [document_id for entry in unchanged for document_id in entry.document_ids]
+        if page.entries:
+            state.read_up_to = page.entries[-1].updated_at
+        is_past = state.read_up_to is not None and state.read_up_to > state.start_watermark
+        is_last = is_past or not pager.advance(state.read_up_to, (), has_more=page.has_more)
         position = (
-            _between(_Pass("changes", here.watermark, here.kept, here.unsettled)) if last else _within(here)
+            _final_position(_UpdatedPass("changes", state.next_watermark, state.next_recent, state.unstable)) if is_last else _resume_position(state)
         )
         yield Batch(
             stream,
-            mark=Mark(version, position),
-            present=present,
-            listing="whole" if last else "goes_on",
+            checkpoint=Checkpoint(version, position),
+            present_ids=present_ids,
+            listing="whole" if is_last else "goes_on",
         )
-        if last:
+        if is_last:
             return
 
 
 @dataclass
-class _Walk:
+class _Pager:
     """Which page is next: of a later instant; or, where one instant fills more than a page, the next one of it, round by
     round until one brings nothing new: pages can shift meanwhile."""
 
     since: datetime | None
     page: int = 1
-    crowd: datetime | None = None  # the instant that fills more than a page
-    brought: bool = False
+    crowded_at: datetime | None = None  # the instant that fills more than a page
+    found_new: bool = False
 
-    def go_on(self, at: datetime | None, done: Sequence[Entry], *, more: bool) -> bool:
+    def advance(self, at: datetime | None, handled: Sequence[UpdatedEntry], *, has_more: bool) -> bool:
         """Whether there is a next page."""
-        if self.crowd is not None:
-            crowd = self.crowd
-            self.brought = self.brought or any(entry.updated <= crowd for entry in done)
-        later = None if at is None else at - _MOMENT
-        stays = later is None or (self.since is not None and later <= self.since)
-        if more and stays:
-            self.page, self.crowd = self.page + 1, self.crowd or at
-        elif self.page > 1 and self.brought:
-            self.page, self.brought = 1, False
-        elif more:
-            self.since, self.page, self.crowd, self.brought = later, 1, None, False
+        if self.crowded_at is not None:
+            instant = self.crowded_at
+            self.found_new = self.found_new or any(entry.updated_at <= instant for entry in handled)
+        next_since = None if at is None else at - _RESOLUTION
+        is_stuck = next_since is None or (self.since is not None and next_since <= self.since)
+        if has_more and is_stuck:
+            self.page, self.crowded_at = self.page + 1, self.crowded_at or at
+        elif self.page > 1 and self.found_new:
+            self.page, self.found_new = 1, False
+        elif has_more:
+            self.since, self.page, self.crowded_at, self.found_new = next_since, 1, None, False
         else:
             return False
         return True
 
 
-def _reached(fresh: Sequence[Entry], wanted_reached: int) -> list[Entry]:
+def _handled_entries(entries: Sequence[UpdatedEntry], followed_count: int) -> list[UpdatedEntry]:
     """The entries up to the last one whose details were read; those that are not wanted count where they stand."""
-    done: list[Entry] = []
-    for entry in fresh:
-        if entry.wanted:
-            if wanted_reached == 0:
+    handled: list[UpdatedEntry] = []
+    for entry in entries:
+        if entry.is_followed:
+            if followed_count == 0:
                 break
-            wanted_reached -= 1
-        done.append(entry)
-    return done
+            followed_count -= 1
+        handled.append(entry)
+    return handled
 
 
-def _advance(here: _Pass, done: Sequence[Entry], now: datetime) -> None:
-    for entry in done:
-        if here.at is None or entry.updated > here.at:
-            here.at = entry.updated
-        here.recent[entry.key] = entry.updated
-        here.unsettled.discard(entry.key)
-        if entry.updated >= now - _SETTLED:
-            here.unsettled.add(entry.key)
-    if here.at is not None:
-        start = here.at - OVERLAP
-        here.recent = {key: stamp for key, stamp in here.recent.items() if stamp >= start}
+def _advance(state: _UpdatedPass, entries: Sequence[UpdatedEntry], now: datetime) -> None:
+    for entry in entries:
+        if state.read_up_to is None or entry.updated_at > state.read_up_to:
+            state.read_up_to = entry.updated_at
+        state.recent[entry.key] = entry.updated_at
+        state.unstable.discard(entry.key)
+        if entry.updated_at >= now - _STABLE_AFTER:
+            state.unstable.add(entry.key)
+    if state.read_up_to is not None:
+        start = state.read_up_to - OVERLAP
+        state.recent = {key: stamp for key, stamp in state.recent.items() if stamp >= start}
 
 
-def _word(*, first: bool, last: bool) -> Literal["begin", "goes_on", "whole", "at_once"]:
-    if first:
-        return "at_once" if last else "begin"
-    return "whole" if last else "goes_on"
+def _listing_step(*, is_first: bool, is_last: bool) -> Literal["begin", "goes_on", "whole", "at_once"]:
+    if is_first:
+        return "at_once" if is_last else "begin"
+    return "whole" if is_last else "goes_on"
 
 
 # ── positions ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _opened(position: dict[str, Any] | None) -> tuple[_Pass, bool]:
+def _initial_state(position: dict[str, Any] | None) -> tuple[_UpdatedPass, bool]:
     """Where to go on, and whether that is the beginning of a run."""
     if not position:
-        return _Pass("changes", None), True
+        return _UpdatedPass("changes", None), True
     if "phase" not in position:
-        watermark = _instant(position["watermark"])
-        return _Pass("changes", watermark, _stamps(position["recent"]), begun_at=watermark), True
+        start_watermark = _parse_time(position["watermark"])
+        return _UpdatedPass("changes", start_watermark, _parse_times(position["recent"]), start_watermark=start_watermark), True
     return (
-        _Pass(
+        _UpdatedPass(
             position["phase"],
-            _instant(position["at"]),
-            _stamps(position["recent"]),
+            _parse_time(position["at"]),
+            _parse_times(position["recent"]),
             set(position["unsettled"]),
-            _instant(position["from"]),
-            _instant(position["next"]),
-            _stamps(position["kept"]),
+            _parse_time(position["from"]),
+            _parse_time(position["next"]),
+            _parse_times(position["kept"]),
         ),
         False,
     )
 
 
-def _between(here: _Pass) -> dict[str, Any]:
-    if here.at is None:
+def _final_position(state: _UpdatedPass) -> dict[str, Any]:
+    if state.read_up_to is None:
         return {}
-    settled = {key: stamp for key, stamp in here.recent.items() if key not in here.unsettled}
-    return {"watermark": _told(here.at), "recent": _told_all(settled)}
+    stable = {key: stamp for key, stamp in state.recent.items() if key not in state.unstable}
+    return {"watermark": _to_text(state.read_up_to), "recent": _to_texts(stable)}
 
 
-def _within(here: _Pass) -> dict[str, Any]:
+def _resume_position(state: _UpdatedPass) -> dict[str, Any]:
     return {
-        "phase": here.phase,
-        "at": _told(here.at),
-        "recent": _told_all(here.recent),
-        "unsettled": sorted(here.unsettled),
-        "from": _told(here.begun_at),
-        "next": _told(here.watermark),
-        "kept": _told_all(here.kept),
+        "phase": state.phase,
+        "at": _to_text(state.read_up_to),
+        "recent": _to_texts(state.recent),
+        "unsettled": sorted(state.unstable),
+        "from": _to_text(state.start_watermark),
+        "next": _to_text(state.next_watermark),
+        "kept": _to_texts(state.next_recent),
     }
 
 
-def _told(stamp: datetime | None) -> str | None:
+def _to_text(stamp: datetime | None) -> str | None:
     return None if stamp is None else stamp.astimezone(UTC).isoformat()
 
 
-def _told_all(stamps: dict[str, datetime]) -> dict[str, str]:
+def _to_texts(stamps: dict[str, datetime]) -> dict[str, str]:
     return {key: stamp.astimezone(UTC).isoformat() for key, stamp in stamps.items()}
 
 
-def _instant(text: str | None) -> datetime | None:
+def _parse_time(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text)
 
 
-def _stamps(told: dict[str, str]) -> dict[str, datetime]:
-    return {key: datetime.fromisoformat(text) for key, text in told.items()}
+def _parse_times(texts: dict[str, str]) -> dict[str, datetime]:
+    return {key: datetime.fromisoformat(text) for key, text in texts.items()}

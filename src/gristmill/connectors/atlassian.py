@@ -18,13 +18,13 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr
 
 from gristmill.connectors.connector import Audience
-from gristmill.connectors.kind import BaseUrl, Form
+from gristmill.connectors.kind import BaseUrl, ConnectorForm
 from gristmill.errors import Unreadable
 
 Deployment = Literal["cloud", "data_center"]
 
 
-class AtlassianConfig(Form):
+class AtlassianConfig(ConnectorForm):
     """Where the tool is."""
 
     base_url: BaseUrl = Field(description="The site, e.g. https://example.atlassian.net.")
@@ -41,7 +41,7 @@ class AtlassianConfig(Form):
         return host.endswith(".atlassian.net") or host == "api.atlassian.com"
 
 
-class AtlassianCredentials(Form):
+class AtlassianCredentials(ConnectorForm):
     """An API token with the e-mail it belongs to (Cloud), or a personal access token alone (Data Center)."""
 
     email: str | None = Field(default=None, description="Whose API token it is; none for Data Center.")
@@ -57,83 +57,83 @@ class AtlassianCredentials(Form):
 
 
 @dataclass(frozen=True)
-class Person:
+class AtlassianUser:
     """An account: its id, a name for people, and its address where the tool shows it."""
 
     id: str
     name: str = ""
     email: str = ""
-    person: bool = True  # not a program's account, and not closed
+    is_active_person: bool = True  # not a program's account, and not closed
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> "Person":
+    def from_json(cls, data: Mapping[str, Any]) -> "AtlassianUser":
         """As both tools tell of accounts, on Cloud and elsewhere."""
-        account = told.get("accountId") or told.get("key") or told.get("userKey") or told.get("name")
+        account = data.get("accountId") or data.get("key") or data.get("userKey") or data.get("name")
         return cls(
-            str(account or told.get("username") or ""),
-            str(told.get("displayName") or told.get("publicName") or ""),
-            str(told.get("emailAddress") or told.get("email") or "").lower(),
-            told.get("accountType", "atlassian") != "app" and told.get("active", True) is not False,
+            str(account or data.get("username") or ""),
+            str(data.get("displayName") or data.get("publicName") or ""),
+            str(data.get("emailAddress") or data.get("email") or "").lower(),
+            data.get("accountType", "atlassian") != "app" and data.get("active", True) is not False,
         )
 
 
 @dataclass(frozen=True)
-class People:
+class UserSet:
     """A set of accounts, or everybody. Unless `complete`, some part of it is not known."""
 
-    accounts: Mapping[str, Person] = field(default_factory=dict[str, Person])
+    accounts: Mapping[str, AtlassianUser] = field(default_factory=dict[str, AtlassianUser])
     everybody: bool = False
     complete: bool = True
 
     @classmethod
-    def of(cls, persons: Iterable[Person], *, complete: bool = True) -> "People":
+    def from_users(cls, users: Iterable[AtlassianUser], *, complete: bool = True) -> "UserSet":
         """These, without programs and closed accounts."""
-        found = {person.id: person for person in persons if person.id and person.person}
-        return cls(found, complete=complete)
+        accounts = {person.id: person for person in users if person.id and person.is_active_person}
+        return cls(accounts, complete=complete)
 
-    def __or__(self, other: "People") -> "People":
-        return People(
+    def __or__(self, other: "UserSet") -> "UserSet":
+        return UserSet(
             {**self.accounts, **other.accounts},
             self.everybody or other.everybody,
             self.complete and other.complete,
         )
 
-    def __and__(self, other: "People") -> "People":
+    def __and__(self, other: "UserSet") -> "UserSet":
         complete = self.complete and other.complete
         if self.everybody or other.everybody:
-            both = other if self.everybody else self
-            return People(both.accounts, both.everybody, complete)
-        held = {key: person for key, person in self.accounts.items() if key in other.accounts}
-        return People(held, complete=complete)
+            limited = other if self.everybody else self
+            return UserSet(limited.accounts, limited.everybody, complete)
+        common = {key: person for key, person in self.accounts.items() if key in other.accounts}
+        return UserSet(common, complete=complete)
 
     def audience(self, key: str) -> Audience:
         """As the port has it: addresses, and accounts without one for the mapping by hand."""
-        persons = self.accounts.values()
+        users = self.accounts.values()
         return Audience(
             key,
             everybody=self.everybody,
-            emails=frozenset(person.email for person in persons if "@" in person.email),
-            users={person.id: person.name for person in persons if "@" not in person.email},
+            emails=frozenset(person.email for person in users if "@" in person.email),
+            users={person.id: person.name for person in users if "@" not in person.email},
             complete=self.complete,
         )
 
 
-UNKNOWN = People(complete=False)
-EVERYBODY = People(everybody=True)
+UNKNOWN = UserSet(complete=False)
+EVERYBODY = UserSet(everybody=True)
 
 
-def a_dict(told: object) -> dict[str, Any]:
+def as_dict(value: object) -> dict[str, Any]:
     """A JSON object, or an empty one: fields that are missing are no errors."""
-    return cast(dict[str, Any], told) if isinstance(told, dict) else {}
+    return cast(dict[str, Any], value) if isinstance(value, dict) else {}
 
 
-def a_list(told: object) -> list[Any]:
+def as_list(value: object) -> list[Any]:
     """A JSON array, or an empty one."""
-    return cast(list[Any], told) if isinstance(told, list) else []
+    return cast(list[Any], value) if isinstance(value, list) else []
 
 
-def whole(told: object) -> dict[str, Any]:
+def require_dict(value: object) -> dict[str, Any]:
     """A JSON object that must be one."""
-    if not isinstance(told, dict):
+    if not isinstance(value, dict):
         raise Unreadable("The tool did not answer as it is described.", code="connector_refused")
-    return cast(dict[str, Any], told)
+    return cast(dict[str, Any], value)

@@ -11,12 +11,12 @@ not read, a group without members told, a role instead of a group.
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from gristmill.connectors.atlassian import EVERYBODY, UNKNOWN, People, Person, a_dict, a_list
+from gristmill.connectors.atlassian import EVERYBODY, UNKNOWN, UserSet, AtlassianUser, as_dict, as_list
 from gristmill.connectors.confluence_api import ConfluenceApi
 from gristmill.connectors.connector import Audience
-from gristmill.errors import Gone, Unreadable
+from gristmill.errors import SourceGone, Unreadable
 
-_INLINE = 25  # of users or groups that a search tells; where there are as many, the page is asked
+_INLINE_LIMIT = 25  # of users or groups that a search tells; where there are as many, the page is asked
 
 
 class ConfluenceAccess:
@@ -24,97 +24,97 @@ class ConfluenceAccess:
 
     def __init__(self, api: ConfluenceApi) -> None:
         self._api = api
-        self._known: dict[tuple[str, ...], People] = {}
-        self._restricted: dict[
-            str, People | None
+        self._cache: dict[tuple[str, ...], UserSet] = {}
+        self._restrictions: dict[
+            str, UserSet | None
         ] = {}  # by content: whom it is for, None when for all of its space
 
-    async def key(self, space: str, chain: Sequence[str]) -> str:
+    async def audience_key(self, space: str, chain: Sequence[str]) -> str:
         """The audience of something that lies in `chain`, itself included."""
-        held = [number for number in chain if await self.restricted(number) is not None]
-        return f"space:{space}:in:{'.'.join(sorted(held))}" if held else f"space:{space}"
+        restricted = [number for number in chain if await self.fetch_restriction(number) is not None]
+        return f"space:{space}:in:{'.'.join(sorted(restricted))}" if restricted else f"space:{space}"
 
     async def audience(self, space: Mapping[str, Any], key: str) -> Audience:
         """Whom a key means."""
-        people = await self._once(("space", str(space["id"])), lambda: self._space(space))
+        people = await self._lookup(("space", str(space["id"])), lambda: self._space_readers(space))
         for number in filter(None, key.partition(":in:")[2].split(".")):
-            let_in = await self.restricted(number)
-            people = people if let_in is None else people & let_in
+            allowed = await self.fetch_restriction(number)
+            people = people if allowed is None else people & allowed
         return people.audience(key)
 
-    async def restricted(self, number: str) -> People | None:
+    async def fetch_restriction(self, number: str) -> UserSet | None:
         """Whom a page is for; None when it is not restricted."""
-        if number not in self._restricted:
+        if number not in self._restrictions:
             try:
                 users, groups = await self._api.restrictions(number)
-                self._restricted[number] = await self._people(users, groups)
-            except (Gone, Unreadable):
-                self._restricted[number] = UNKNOWN
-        return self._restricted[number]
+                self._restrictions[number] = await self._resolve_users(users, groups)
+            except (SourceGone, Unreadable):
+                self._restrictions[number] = UNKNOWN
+        return self._restrictions[number]
 
-    async def learn(self, content: Mapping[str, Any]) -> None:
+    async def cache_restrictions(self, content: Mapping[str, Any]) -> None:
         """Take a page's restrictions from a search that told them; ask when it told only some."""
         number = str(content.get("id"))
-        read = a_dict(a_dict(content.get("restrictions")).get("read"))
-        held = a_dict(read.get("restrictions"))
-        if "user" not in held or "group" not in held:
+        read = as_dict(as_dict(content.get("restrictions")).get("read"))
+        restrictions = as_dict(read.get("restrictions"))
+        if "user" not in restrictions or "group" not in restrictions:
             return
-        users, groups = (a_list(a_dict(held[name]).get("results")) for name in ("user", "group"))
-        if max(len(users), len(groups)) < _INLINE:
-            self._restricted[number] = await self._people(users, groups)
+        users, groups = (as_list(as_dict(restrictions[name]).get("results")) for name in ("user", "group"))
+        if max(len(users), len(groups)) < _INLINE_LIMIT:
+            self._restrictions[number] = await self._resolve_users(users, groups)
 
-    async def _people(self, users: Sequence[Any], groups: Sequence[Any]) -> People | None:
+    async def _resolve_users(self, users: Sequence[Any], groups: Sequence[Any]) -> UserSet | None:
         if not users and not groups:
             return None
-        people = People()
-        for told in users:
-            people |= await self._person(Person.of(a_dict(told)))
-        for told in groups:
-            group = a_dict(told)
-            people |= await self._group(str(group.get("id" if self._api.cloud else "name") or ""))
+        people = UserSet()
+        for entry in users:
+            people |= await self._resolve_user(AtlassianUser.from_json(as_dict(entry)))
+        for entry in groups:
+            group = as_dict(entry)
+            people |= await self._group_members(str(group.get("id" if self._api.cloud else "name") or ""))
         return people
 
-    async def _space(self, space: Mapping[str, Any]) -> People:
-        people = People()
+    async def _space_readers(self, space: Mapping[str, Any]) -> UserSet:
+        people = UserSet()
         for subject in await self._api.space_permissions(space):
             match str(subject.get("type")):
                 case "user" if subject.get("person"):
-                    people |= await self._person(Person.of(a_dict(subject["person"])))
+                    people |= await self._resolve_user(AtlassianUser.from_json(as_dict(subject["person"])))
                 case "user":
-                    people |= await self._person(Person(str(subject.get("id"))))
+                    people |= await self._resolve_user(AtlassianUser(str(subject.get("id"))))
                 case "group":
-                    people |= await self._group(str(subject.get("id")))
+                    people |= await self._group_members(str(subject.get("id")))
                 case "anonymous":
                     people |= EVERYBODY
                 case _:
                     people |= UNKNOWN
         return people
 
-    async def _person(self, person: Person) -> People:
+    async def _resolve_user(self, user: AtlassianUser) -> UserSet:
         """With the address, where Confluence shows it to somebody who asks for the account."""
-        if not person.id:
+        if not user.id:
             return UNKNOWN
-        if person.email or not self._api.cloud:
-            return People.of([person])
+        if user.email or not self._api.cloud:
+            return UserSet.from_users([user])
 
-        async def ask() -> People:
-            return People.of([await self._api.user(person.id)])
+        async def fetch() -> UserSet:
+            return UserSet.from_users([await self._api.user(user.id)])
 
-        return await self._once(("user", person.id), ask)
+        return await self._lookup(("user", user.id), fetch)
 
-    async def _group(self, group: str) -> People:
-        async def members() -> People:
-            people = People()
-            for person in await self._api.group(group):
-                people |= await self._person(person) if person.person else People()
+    async def _group_members(self, group: str) -> UserSet:
+        async def fetch() -> UserSet:
+            people = UserSet()
+            for user in await self._api.group(group):
+                people |= await self._resolve_user(user) if user.is_active_person else UserSet()
             return people
 
-        return await self._once(("group", group), members) if group else UNKNOWN
+        return await self._lookup(("group", group), fetch) if group else UNKNOWN
 
-    async def _once(self, key: tuple[str, ...], ask: Callable[[], Awaitable[People]]) -> People:
-        if key not in self._known:
+    async def _lookup(self, key: tuple[str, ...], fetch: Callable[[], Awaitable[UserSet]]) -> UserSet:
+        if key not in self._cache:
             try:
-                self._known[key] = await ask()
-            except (Gone, Unreadable):
-                self._known[key] = UNKNOWN
-        return self._known[key]
+                self._cache[key] = await fetch()
+            except (SourceGone, Unreadable):
+                self._cache[key] = UNKNOWN
+        return self._cache[key]

@@ -57,18 +57,18 @@ class Stream(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Mark:
+class Checkpoint:
     """How far a stream has come: `position` is the connector's own, in the form that `version` names."""
 
     version: int
     position: Json
 
 
-Marks = Mapping[Stream, Mark]
+Checkpoints = Mapping[Stream, Checkpoint]
 
 
 @dataclass(frozen=True)
-class Ref:
+class DocumentRef:
     """What `fetch` needs to find a document again; `locator` is the connector's own."""
 
     source_id: str
@@ -112,7 +112,7 @@ class Document:
     change, so nothing that changes by itself belongs there (no "3 days ago", no counters of views, no signed links).
     """
 
-    ref: Ref
+    ref: DocumentRef
     title: str
     body: str
     audience: str
@@ -123,10 +123,10 @@ class Document:
 
 
 @dataclass(frozen=True)
-class Failure:
+class ReadFailure:
     """A document that can't be read at present, with a sentence that holds no secret."""
 
-    ref: Ref
+    ref: DocumentRef
     code: str
     message: str
 
@@ -139,11 +139,11 @@ class Batch:
     """
 
     stream: Stream
-    mark: Mark | None = None
+    checkpoint: Checkpoint | None = None
     documents: Sequence[Document] = ()
-    failures: Sequence[Failure] = ()
+    failures: Sequence[ReadFailure] = ()
     audiences: Sequence[Audience] = ()
-    present: Sequence[str] = ()
+    present_ids: Sequence[str] = ()
     listing: Literal["begin", "goes_on", "whole", "at_once"] | None = None  # at_once: begins and is whole
     lost: bool = False  # the scope is gone, or closed to these credentials
     note: str | None = None  # a line for the run's log
@@ -153,11 +153,11 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Access:
+class AccessUpdate:
     """A step of resolving permissions: audiences as they are now, and documents that changed theirs."""
 
     audiences: Sequence[Audience] = ()
-    placed: Mapping[str, str] = field(default_factory=dict[str, str])  # source id → audience's key
+    audience_by_source: Mapping[str, str] = field(default_factory=dict[str, str])  # source id → audience's key
 
 
 @dataclass(frozen=True)
@@ -175,19 +175,19 @@ class Connector(Protocol):
         """Ask the tool who we are, and whether what is configured can be read."""
         ...
 
-    async def estimate(self, marks: Marks) -> int | None:
+    async def estimate(self, checkpoints: Checkpoints) -> int | None:
         """About how many documents `sync` will look at."""
         ...
 
-    def sync(self, marks: Marks, done: Collection[Stream] = ()) -> AsyncIterator[Batch]:
+    def sync(self, checkpoints: Checkpoints, finished: Collection[Stream] = ()) -> AsyncIterator[Batch]:
         """What changed since `marks`, and a complete listing of each stream that is not `done`."""
         ...
 
-    async def fetch(self, ref: Ref) -> Document:
+    async def fetch(self, ref: DocumentRef) -> Document:
         """One document as it is now; Gone when it is no longer there."""
         ...
 
-    def access(self, audiences: Sequence[str]) -> AsyncIterator[Access]:
+    def resolve_access(self, audience_keys: Sequence[str]) -> AsyncIterator[AccessUpdate]:
         """Who may see what, for the audiences that documents name at present."""
         ...
 

@@ -10,79 +10,79 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from gristmill.connectors.connector import Document, Failure, Ref
-from gristmill.connectors.transport import RateLimited, Unauthorized
-from gristmill.errors import Gone, GristmillError, Permanent, Transient
+from gristmill.connectors.connector import Document, ReadFailure, DocumentRef
+from gristmill.connectors.transport import RateLimited, CredentialsRejected
+from gristmill.errors import SourceGone, GristmillError, Permanent, Transient
 
-WIDTH = 6  # requests beside each other: well below what any tool minds
-_IN_A_ROW = 3
+CONCURRENCY = 6  # requests beside each other: well below what any tool minds
+_OUTAGE_THRESHOLD = 3
 
-Thing = TypeVar("Thing")
+EntryT = TypeVar("Thing")
 
 
 @dataclass
-class Read(Generic[Thing]):
+class FetchResult(Generic[EntryT]):
     """What was read: of the first `reached` things, each is among the documents or failures, or is gone."""
 
     documents: list[Document] = field(default_factory=list[Document])
-    failures: list[Failure] = field(default_factory=list[Failure])
-    reached: int = 0
-    stopped: GristmillError | None = None
+    failures: list[ReadFailure] = field(default_factory=list[ReadFailure])
+    handled: int = 0
+    stopped_by: GristmillError | None = None
 
 
-async def in_order(
-    things: Sequence[Thing],
-    ref: Callable[[Thing], Ref],
-    detail: Callable[[Thing], Awaitable[Sequence[Document]]],
-) -> Read[Thing]:
+async def fetch_all(
+    entries: Sequence[EntryT],
+    ref_of: Callable[[EntryT], DocumentRef],
+    fetch: Callable[[EntryT], Awaitable[Sequence[Document]]],
+) -> FetchResult[EntryT]:
     """The documents of these things, in order, up to what stops it."""
-    room = asyncio.Semaphore(WIDTH)
+    slots = asyncio.Semaphore(CONCURRENCY)
     stop = asyncio.Event()
 
-    async def one(thing: Thing) -> Sequence[Document] | GristmillError:
-        async with room:
+    async def fetch_one(entry: EntryT) -> Sequence[Document] | GristmillError:
+        async with slots:
             if stop.is_set():
                 return Transient("Not asked for.")
             try:
-                return await detail(thing)
+                return await fetch(entry)
             except GristmillError as error:
-                if isinstance(error, RateLimited | Unauthorized):
+                if isinstance(error, RateLimited | CredentialsRejected):
                     stop.set()
                 return error
 
-    return _sorted(things, ref, await asyncio.gather(*(one(thing) for thing in things)))
+    return _collect_outcomes(entries, ref_of, await asyncio.gather(*(fetch_one(thing) for thing in entries)))
 
 
-def _sorted(
-    things: Sequence[Thing],
-    ref: Callable[[Thing], Ref],
+def _collect_outcomes(
+    entries: Sequence[EntryT],
+    ref_of: Callable[[EntryT], DocumentRef],
     outcomes: Sequence[Sequence[Document] | GristmillError],
-) -> Read[Thing]:
-    read = Read[Thing]()
-    silent: list[Failure] = []  # the last ones, all for want of an answer
-    for thing, outcome in zip(things, outcomes, strict=True):
+) -> FetchResult[EntryT]:
+    result = FetchResult[EntryT]()
+    unanswered: list[ReadFailure] = []  # the last ones, all for want of an answer
+    for entry, outcome in zip(entries, outcomes, strict=True):
         match outcome:
-            case RateLimited() | Unauthorized():
-                read.stopped = outcome
-            case Gone():
-                silent.clear()
+            case RateLimited() | CredentialsRejected():
+                result.stopped_by = outcome
+            case SourceGone():
+                unanswered.clear()
             case Permanent():
-                silent.clear()
-                read.failures.append(Failure(ref(thing), outcome.code, outcome.message))
+                unanswered.clear()
+                result.failures.append(ReadFailure(ref_of(entry), outcome.code, outcome.message))
             case Transient():
-                failure = Failure(ref(thing), outcome.code, outcome.message)
-                silent.append(failure)
-                read.failures.append(failure)
-                if len(silent) == _IN_A_ROW:
-                    read.reached -= _IN_A_ROW - 1
-                    read.failures = read.failures[: len(read.failures) - _IN_A_ROW]
-                    read.stopped = outcome
+                failure = ReadFailure(ref_of(entry), outcome.code, outcome.message)
+                unanswered.append(failure)
+                result.failures.append(failure)
+                if len(unanswered) == _OUTAGE_THRESHOLD:
+                    result.handled -= _OUTAGE_THRESHOLD - 1
+                    result.failures = result.failures[: len(result.failures) - _OUTAGE_THRESHOLD]
+                    result.stopped_by = outcome
             case GristmillError():
                 raise outcome
             case _:
-                silent.clear()
-                read.documents += outcome
-        if read.stopped is not None:
-            return read
-        read.reached += 1
-    return read
+                unanswered.clear()
+                result.documents += outcome
+        if result.stopped_by is not None:
+            return result
+        result.handled += 1
+    return result

@@ -12,66 +12,66 @@ from psycopg.types.json import Jsonb
 from gristmill import jobs
 from gristmill.connectors import store
 from gristmill.connectors.connector import Connector, Stream
-from gristmill.connectors.pruning import is_mass
-from gristmill.connectors.reading import generator
+from gristmill.connectors.pruning import is_mass_deletion
+from gristmill.connectors.reading import closable
 from gristmill.db import Database, Tx
 from gristmill.jobs import Job
 from gristmill.operations import connection
-from gristmill.operations.connection import Connector as Row
-from gristmill.operations.connection import Run
+from gristmill.operations.connection import ConnectorRow as Row
+from gristmill.operations.connection import ConnectorRun
 
 
-async def rehearse(
-    db: Database, job: Job, row: Row, run: Run, connector: Connector, mark_version: int
+async def dry_run(
+    db: Database, job: Job, row: Row, run: ConnectorRun, connector: Connector, checkpoint_version: int
 ) -> None:
     """Find out, save the plan on the run, and end both."""
     async with db.connection() as tx:
-        rows = await store.streams(tx, row.id)
-    found = Counter[str]()
-    named: dict[Stream, set[str]] = {}
-    whole: set[Stream] = set()
-    async with aclosing(generator(connector.sync(store.marks_of(rows, mark_version)))) as batches:
+        stream_rows = await store.streams(tx, row.id)
+    counts = Counter[str]()
+    ids_by_stream: dict[Stream, set[str]] = {}
+    listed_streams: set[Stream] = set()
+    async with aclosing(closable(connector.sync(store.checkpoints_of(stream_rows, checkpoint_version)))) as batches:
         async for batch in batches:
-            ids = named.setdefault(batch.stream, set())
-            sources = [document.ref.source_id for document in batch.documents]
+            ids = ids_by_stream.setdefault(batch.stream, set())
+            source_ids = [document.ref.source_id for document in batch.documents]
             async with db.connection() as tx:
-                known = await store.known(tx, row.id, sources)
+                known = await store.find_documents(tx, row.id, source_ids)
             for document in batch.documents:
                 old = known.get(document.ref.source_id)
                 fate = (
                     "add" if old is None else "change" if old.hash != store.digest(document) else "unchanged"
                 )
-                found[fate] += document.ref.source_id not in ids or fate != "unchanged"
-                found["characters"] += len(document.body) if fate in ("add", "change") else 0
-            found["errors"] += len(batch.failures)
-            ids |= {*sources, *batch.present}
+                counts[fate] += document.ref.source_id not in ids or fate != "unchanged"
+                counts["characters"] += len(document.body) if fate in ("add", "change") else 0
+            counts["errors"] += len(batch.failures)
+            ids |= {*source_ids, *batch.present_ids}
             if batch.listing in ("whole", "at_once"):
-                whole.add(batch.stream)
+                listed_streams.add(batch.stream)
     async with db.transaction() as tx:
         await jobs.fence(tx, job)
         total = await store.count_documents(tx, row.id)
-        prune = await _gone(tx, row, named, whole)
+        prune_count = await _count_gone(tx, row, ids_by_stream, listed_streams)
         plan = {
-            "add": found["add"],
-            "change": found["change"],
-            "unchanged": found["unchanged"],
-            "prune": prune,
-            "errors": found["errors"],
-            "characters": found["characters"],
-            "held": is_mass(prune, total),
+            "add": counts["add"],
+            "change": counts["change"],
+            "unchanged": counts["unchanged"],
+            "prune": prune_count,
+            "errors": counts["errors"],
+            "characters": counts["characters"],
+            "held": is_mass_deletion(prune_count, total),
         }
-        processed = found["add"] + found["change"] + found["unchanged"]
+        processed = counts["add"] + counts["change"] + counts["unchanged"]
         await store.queries.run(tx, "save_plan", run=run.id, plan=Jsonb(plan), processed=processed)
-        told = f"Would add {plan['add']}, change {plan['change']}, prune {prune}."
-        await connection.tell(tx, run.id, told)
+        message = f"Would add {plan['add']}, change {plan['change']}, prune {prune_count}."
+        await connection.add_log_line(tx, run.id, message)
         await connection.end_run(tx, run.id, "success")
         await jobs.complete(tx, job)
 
 
-async def _gone(tx: Tx, row: Row, named: dict[Stream, set[str]], whole: set[Stream]) -> int:
+async def _count_gone(tx: Tx, row: Row, ids_by_stream: dict[Stream, set[str]], listed_streams: set[Stream]) -> int:
     """How many known documents no complete listing named, or are of a stream that was not spoken of."""
     count = 0
-    for known in await store.all_known(tx, row.id):
-        ids = named.get(known.stream)
-        count += ids is None or (known.stream in whole and known.source_id not in ids)
+    for document in await store.find_document_refs(tx, row.id):
+        ids = ids_by_stream.get(document.stream)
+        count += ids is None or (document.stream in listed_streams and document.source_id not in ids)
     return count

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from gristmill.connectors.transport import Transport
-from gristmill.errors import Gone, Unreadable
+from gristmill.errors import SourceGone, Unreadable
 
 LARGEST_PACK = 64 << 20
 _LARGEST_WHOLE = 128 << 20  # bytes of all objects, which are held while they are read
@@ -56,7 +56,7 @@ async def head(http: Transport, path: str) -> Head:
         commit, _, ref = name.partition(b" ")
         if ref == b"HEAD" and len(commit) == 40:
             return Head(commit.decode(), frozenset(abilities.decode("utf-8", "replace").split()))
-    raise Gone("The repository has no commits.")
+    raise SourceGone("The repository has no commits.")
 
 
 async def snapshot(http: Transport, path: str, of: Head, largest: int) -> dict[str, File]:

@@ -19,31 +19,31 @@ from functools import partial
 from pydantic import Field, SecretStr, model_validator
 
 from gristmill.connectors import anchored, trees
-from gristmill.connectors.anchored import Entry, Listed
+from gristmill.connectors.anchored import UpdatedEntry, UpdatedPage
 from gristmill.connectors.connector import (
-    Access,
+    AccessUpdate,
     Account,
     Attachment,
     Audience,
     Batch,
     Document,
-    Marks,
-    Ref,
+    Checkpoints,
+    DocumentRef,
     Stream,
 )
-from gristmill.connectors.github_api import App, Comment, GitHubApi, Issue, Repository, headers
+from gristmill.connectors.github_api import GitHubApp, Comment, GitHubApi, Issue, Repository, default_headers
 from gristmill.connectors.github_discussions import Discussions
-from gristmill.connectors.github_wiki import WIKI, Wiki, web_of
-from gristmill.connectors.kind import BaseUrl, Form, Kind, OpenConnector, Surroundings
-from gristmill.connectors.reading import guarded
+from gristmill.connectors.github_wiki import WIKI, GitHubWiki, web_url
+from gristmill.connectors.kind import BaseUrl, ConnectorForm, ConnectorKind, OpenConnector, ConnectorLimits
+from gristmill.connectors.reading import errors_as_problems
 from gristmill.connectors.transport import Transport
-from gristmill.errors import Gone, Unreadable
+from gristmill.errors import SourceGone, Unreadable
 
-MARKS = 1
+CHECKPOINT_VERSION = 1
 ISSUE, DISCUSSION, FILE = "issue", "discussion", "file"
 
 
-class GitHubConfig(Form):
+class GitHubConfig(ConnectorForm):
     """What of GitHub is followed."""
 
     base_url: BaseUrl = Field(
@@ -58,14 +58,14 @@ class GitHubConfig(Form):
     discussions: bool = Field(default=True, description="Whether discussions are, where they are enabled.")
     wiki: bool = Field(default=True, description="Whether wikis are, where they are enabled.")
     files: list[str] = Field(
-        default=list(trees.DOCS), max_length=50, description="Files to follow, as globs; none when empty."
+        default=list(trees.DOCUMENT_GLOBS), max_length=50, description="Files to follow, as globs; none when empty."
     )
     internal_is_public: bool = Field(
         default=False, description="Whether everybody here may see an internal repository."
     )
 
     @model_validator(mode="after")
-    def _something(self) -> "GitHubConfig":
+    def _check_names(self) -> "GitHubConfig":
         for name in self.repositories:
             owner, _, rest = name.partition("/")
             if not owner or not rest or "/" in rest:
@@ -73,7 +73,7 @@ class GitHubConfig(Form):
         return self
 
 
-class GitHubCredentials(Form):
+class GitHubCredentials(ConnectorForm):
     """A token, or an App: its id, installation and private key."""
 
     token: SecretStr | None = Field(default=None, description="A personal access token.")
@@ -82,18 +82,18 @@ class GitHubCredentials(Form):
     private_key: SecretStr | None = Field(default=None, description="The App's private key, as PEM.")
 
     @model_validator(mode="after")
-    def _one(self) -> "GitHubCredentials":
+    def _check_one_method(self) -> "GitHubCredentials":
         app = (self.app_id, self.installation_id, self.private_key)
         if (self.token is None) == (None in app) or (self.token is not None and any(app)):
             raise ValueError("give a token, or appId, installationId and privateKey")
         return self
 
 
-class GitHub(OpenConnector):
+class GitHubConnector(OpenConnector):
     """One GitHub, with what is followed of it."""
 
-    def __init__(self, config: GitHubConfig, api: GitHubApi, web: Transport, *, app: bool) -> None:
-        self._config, self._api, self._web, self._app = config, api, web, app
+    def __init__(self, config: GitHubConfig, api: GitHubApi, web: Transport, *, is_app: bool) -> None:
+        self._config, self._api, self._web, self._is_app = config, api, web, is_app
         self._repositories: list[Repository] | None = None
         self._emails: dict[str, str | None] = {}
 
@@ -105,139 +105,139 @@ class GitHub(OpenConnector):
     async def check(self) -> Account:
         """Who the credentials are, and that every repository that is named can be read."""
         account = await self._api.whoami()
-        found = await self._followed()
-        return Account(account, f"{len(found)} repositories")
+        repositories = await self._find_repositories()
+        return Account(account, f"{len(repositories)} repositories")
 
-    async def estimate(self, marks: Marks) -> int | None:
+    async def estimate(self, checkpoints: Checkpoints) -> int | None:
         """How many issues and pull requests there are, as long as none was read; later nobody knows how many changed."""
-        if marks:
+        if checkpoints:
             return None
-        return sum([await self._api.count_issues(one.full_name) for one in await self._followed()])
+        return sum([await self._api.count_issues(repository.full_name) for repository in await self._find_repositories()])
 
-    async def sync(self, marks: Marks, done: Collection[Stream] = ()) -> AsyncIterator[Batch]:
+    async def sync(self, checkpoints: Checkpoints, finished: Collection[Stream] = ()) -> AsyncIterator[Batch]:
         """What changed in each repository."""
-        for repository in await self._followed():
-            wanted = [stream for stream in self._streams(repository) if stream not in done]
-            audiences = [await self._audience(repository)] if wanted else []
-            for stream in wanted:
-                async for batch in guarded(stream, self._read(repository, stream, marks, audiences)):
+        for repository in await self._find_repositories():
+            streams = [stream for stream in self._streams(repository) if stream not in finished]
+            audiences = [await self._audience(repository)] if streams else []
+            for stream in streams:
+                async for batch in errors_as_problems(stream, self._read_stream(repository, stream, checkpoints, audiences)):
                     yield batch
                 audiences = []
 
-    async def fetch(self, ref: Ref) -> Document:
+    async def fetch(self, ref: DocumentRef) -> Document:
         """One document as it is now."""
         repository = await self._repository(ref)
         if ref.stream not in self._streams(repository):
-            raise Gone(f"{ref.source_id} is no longer followed.")
+            raise SourceGone(f"{ref.source_id} is no longer followed.")
         match ref.stream.kind:
             case "issue":
-                return await self._issue_by(repository, ref)
+                return await self._fetch_issue_by_ref(repository, ref)
             case "discussion":
                 return await Discussions(self._api, repository).fetch(ref)
             case "wiki":
-                return await Wiki(self._api, self._web, repository).fetch(ref)
+                return await GitHubWiki(self._api, self._web, repository).fetch(ref)
             case _:
-                return await self._file_by(repository, ref)
+                return await self._fetch_file_by_ref(repository, ref)
 
-    async def access(self, audiences: Sequence[str]) -> AsyncIterator[Access]:
+    async def resolve_access(self, audience_keys: Sequence[str]) -> AsyncIterator[AccessUpdate]:
         """Who sees each repository now."""
-        for repository in await self._followed():
-            if repository.scope in audiences:
-                yield Access([await self._audience(repository)])
+        for repository in await self._find_repositories():
+            if repository.scope in audience_keys:
+                yield AccessUpdate([await self._audience(repository)])
 
     async def download(self, attachment: Attachment) -> AsyncIterator[bytes]:
         """GitHub's documents have none."""
-        raise Gone(f"{attachment.name} is not there.")
+        raise SourceGone(f"{attachment.name} is not there.")
         yield b""
 
     # ── scopes and eyes ──────────────────────────────────────────────────────────────────────────────────
 
-    async def _followed(self) -> list[Repository]:
+    async def _find_repositories(self) -> list[Repository]:
         if self._repositories is None:
-            found: dict[int, Repository] = {}
+            repositories: dict[int, Repository] = {}
             for name in self._config.organizations:
-                async for repository in self._api.organisation(name):
-                    found[repository.id] = repository
+                async for repository in self._api.organisation_repositories(name):
+                    repositories[repository.id] = repository
             for name in self._config.repositories:
                 try:
                     repository = await self._api.repository(name)
-                except Gone:
+                except SourceGone:
                     continue  # what it had is asked for once more, and pruned
-                found[repository.id] = repository
-            if self._app and not self._config.organizations and not self._config.repositories:
-                async for repository in self._api.installed():
-                    found[repository.id] = repository
-            self._repositories = sorted(found.values(), key=lambda one: one.id)
+                repositories[repository.id] = repository
+            if self._is_app and not self._config.organizations and not self._config.repositories:
+                async for repository in self._api.installation_repositories():
+                    repositories[repository.id] = repository
+            self._repositories = sorted(repositories.values(), key=lambda repository: repository.id)
         return self._repositories
 
-    async def _repository(self, ref: Ref) -> Repository:
-        for repository in await self._followed():
+    async def _repository(self, ref: DocumentRef) -> Repository:
+        for repository in await self._find_repositories():
             if repository.scope == ref.stream.scope:
                 return repository
         # A list by pages may have stepped over it.
-        found = await self._api.repository(ref.locator["repository"])
+        candidate = await self._api.repository(ref.locator["repository"])
         owners = {name.lower() for name in self._config.organizations}
         names = {name.lower() for name in self._config.repositories}
-        followed = found.owner.login.lower() in owners or found.full_name.lower() in names
-        if found.scope != ref.stream.scope or not followed:
-            raise Gone(f"{ref.stream.scope} is no longer followed.")
-        return found
+        is_followed = candidate.owner.login.lower() in owners or candidate.full_name.lower() in names
+        if candidate.scope != ref.stream.scope or not is_followed:
+            raise SourceGone(f"{ref.stream.scope} is no longer followed.")
+        return candidate
 
     def _streams(self, repository: Repository) -> list[Stream]:
         config = self._config
-        found: list[Stream] = []
+        streams: list[Stream] = []
         if config.issues or config.pull_requests:
-            found.append(Stream(repository.scope, ISSUE))
+            streams.append(Stream(repository.scope, ISSUE))
         if config.discussions and repository.has_discussions:
-            found.append(Stream(repository.scope, DISCUSSION))
+            streams.append(Stream(repository.scope, DISCUSSION))
         if config.wiki and repository.has_wiki:
-            found.append(Stream(repository.scope, WIKI))
+            streams.append(Stream(repository.scope, WIKI))
         if config.files:
-            found.append(Stream(repository.scope, FILE))
-        return found
+            streams.append(Stream(repository.scope, FILE))
+        return streams
 
     async def _audience(self, repository: Repository) -> Audience:
-        open_ = repository.visibility == "public" or not repository.private
+        is_public = repository.visibility == "public" or not repository.private
         if repository.visibility == "internal":
-            open_ = self._config.internal_is_public
-        if open_:
+            is_public = self._config.internal_is_public
+        if is_public:
             return Audience(repository.scope, everybody=True)
         try:
-            people = await self._api.collaborators(repository.full_name)
-        except (Gone, Unreadable):
+            collaborators = await self._api.collaborators(repository.full_name)
+        except (SourceGone, Unreadable):
             return Audience(repository.scope, complete=False)
-        emails = {person.login: await self._email(person.login) for person in people}
+        emails = {person.login: await self._email(person.login) for person in collaborators}
         return Audience(
             repository.scope,
             emails=frozenset(email for email in emails.values() if email),
-            users={str(person.id): person.login for person in people if not emails[person.login]},
+            users={str(person.id): person.login for person in collaborators if not emails[person.login]},
         )
 
     async def _email(self, login: str) -> str | None:
         if login not in self._emails:
             try:
                 self._emails[login] = (await self._api.user(login)).email
-            except (Gone, Unreadable):
+            except (SourceGone, Unreadable):
                 self._emails[login] = None
         return self._emails[login]
 
     # ── documents ────────────────────────────────────────────────────────────────────────────────────────
 
-    def _read(
-        self, repository: Repository, stream: Stream, marks: Marks, audiences: Sequence[Audience]
+    def _read_stream(
+        self, repository: Repository, stream: Stream, checkpoints: Checkpoints, audiences: Sequence[Audience]
     ) -> AsyncIterator[Batch]:
-        mark = marks.get(stream)
+        checkpoint = checkpoints.get(stream)
         if stream.kind == ISSUE:
-            listing = _Issues(self._api, self._config, repository)
-            return anchored.read(stream, MARKS, mark, listing, audiences)
+            listing = _IssueListing(self._api, self._config, repository)
+            return anchored.read(stream, CHECKPOINT_VERSION, checkpoint, listing, audiences)
         if stream.kind == DISCUSSION:
-            return Discussions(self._api, repository).read(stream, MARKS, mark, audiences)
+            return Discussions(self._api, repository).read(stream, CHECKPOINT_VERSION, checkpoint, audiences)
         if stream.kind == WIKI:
-            return Wiki(self._api, self._web, repository).read(stream, MARKS, mark, audiences)
-        return self._files(repository, stream, marks, audiences)
+            return GitHubWiki(self._api, self._web, repository).read(stream, CHECKPOINT_VERSION, checkpoint, audiences)
+        return self._read_files(repository, stream, checkpoints, audiences)
 
-    async def _files(
-        self, repository: Repository, stream: Stream, marks: Marks, audiences: Sequence[Audience]
+    async def _read_files(
+        self, repository: Repository, stream: Stream, checkpoints: Checkpoints, audiences: Sequence[Audience]
     ) -> AsyncIterator[Batch]:
         try:
             head = await self._api.branch_tree(repository.full_name, repository.default_branch)
@@ -246,35 +246,35 @@ class GitHub(OpenConnector):
                 raise
             yield Batch(stream, audiences=audiences, listing="at_once")
             return
-        except Gone:
+        except SourceGone:
             yield Batch(stream, audiences=audiences, listing="at_once")
             return
-        steps = trees.read(
+        batches = trees.read(
             stream,
-            MARKS,
-            marks.get(stream),
+            CHECKPOINT_VERSION,
+            checkpoints.get(stream),
             head=head,
-            tree_at=partial(self._tree, repository),
-            ref=partial(_file_ref, repository),
-            detail=partial(self._file, repository),
+            fetch_tree=partial(self._fetch_tree, repository),
+            ref_of=partial(_file_ref, repository),
+            fetch_document=partial(self._fetch_file, repository),
             audiences=audiences,
         )
-        async for batch in steps:
+        async for batch in batches:
             yield batch
 
-    async def _tree(self, repository: Repository, sha: str) -> trees.Tree | None:
+    async def _fetch_tree(self, repository: Repository, sha: str) -> trees.GitTree | None:
         try:
             entries = await self._api.tree(repository.full_name, sha)
-        except Gone:
+        except SourceGone:
             return None
         return {
             entry.path: entry.sha
             for entry in entries
-            if trees.matches(entry.path, self._config.files) and entry.size <= trees.LARGEST
+            if trees.is_match(entry.path, self._config.files) and entry.size <= trees.MAX_FILE_BYTES
         }
 
-    async def _file(self, repository: Repository, path: str, sha: str) -> Document:
-        text = await self._api.blob(repository.full_name, sha, trees.LARGEST)
+    async def _fetch_file(self, repository: Repository, path: str, sha: str) -> Document:
+        text = await self._api.blob(repository.full_name, sha, trees.MAX_FILE_BYTES)
         return Document(
             _file_ref(repository, path, sha),
             title=path,
@@ -284,51 +284,51 @@ class GitHub(OpenConnector):
             metadata={"tool": "github", "type": FILE, "repository": repository.full_name, "path": path},
         )
 
-    async def _file_by(self, repository: Repository, ref: Ref) -> Document:
+    async def _fetch_file_by_ref(self, repository: Repository, ref: DocumentRef) -> Document:
         head = await self._api.branch_tree(repository.full_name, repository.default_branch)
-        tree = await self._tree(repository, head) or {}
+        tree = await self._fetch_tree(repository, head) or {}
         path = str(ref.locator["path"])
         if path not in tree:
-            raise Gone(f"{path} is not there.")
-        return await self._file(repository, path, tree[path])
+            raise SourceGone(f"{path} is not there.")
+        return await self._fetch_file(repository, path, tree[path])
 
-    async def _issue_by(self, repository: Repository, ref: Ref) -> Document:
+    async def _fetch_issue_by_ref(self, repository: Repository, ref: DocumentRef) -> Document:
         issue = await self._api.issue(repository.full_name, int(ref.locator["number"]))
-        listing = _Issues(self._api, self._config, repository)
+        listing = _IssueListing(self._api, self._config, repository)
         # One that was transferred is answered with what it became elsewhere.
-        if _issue_ref(repository, issue).source_id != ref.source_id or not listing.is_wanted(issue):
-            raise Gone(f"{ref.source_id} is no longer there.")
-        return await listing.document(issue)
+        if _issue_ref(repository, issue).source_id != ref.source_id or not listing.is_followed(issue):
+            raise SourceGone(f"{ref.source_id} is no longer there.")
+        return await listing.fetch_document(issue)
 
 
 @dataclass(frozen=True)
-class _Issues:
+class _IssueListing:
     """Issues and pull requests of a repository: GitHub lists them together."""
 
     api: GitHubApi
     config: GitHubConfig
     repository: Repository
 
-    def is_wanted(self, issue: Issue) -> bool:
+    def is_followed(self, issue: Issue) -> bool:
         """Whether it is of a kind that is followed."""
         return self.config.issues if issue.pull_request is None else self.config.pull_requests
 
-    async def page(self, since: datetime | None, page: int) -> Listed:
+    async def fetch_page(self, since: datetime | None, page: int) -> UpdatedPage:
         """What changed since an instant."""
         issues, more, now = await self.api.issues(self.repository.full_name, since, page)
-        return Listed([self._entry(issue) for issue in issues], more, now)
+        return UpdatedPage([self._entry(issue) for issue in issues], more, now)
 
-    def _entry(self, issue: Issue) -> Entry:
+    def _entry(self, issue: Issue) -> UpdatedEntry:
         ref = _issue_ref(self.repository, issue)
-        return Entry(
-            ref.source_id, issue.updated_at, ref, (ref.source_id,), issue, wanted=self.is_wanted(issue)
+        return UpdatedEntry(
+            ref.source_id, issue.updated_at, ref, (ref.source_id,), issue, is_followed=self.is_followed(issue)
         )
 
-    async def detail(self, entry: Entry) -> list[Document]:
+    async def fetch_documents(self, entry: UpdatedEntry) -> list[Document]:
         """An issue with all that was written below it."""
-        return [await self.document(entry.data)]
+        return [await self.fetch_document(entry.data)]
 
-    async def document(self, issue: Issue) -> Document:
+    async def fetch_document(self, issue: Issue) -> Document:
         """The same, for an issue that is at hand."""
         name, number = self.repository.full_name, issue.number
         comments = await self.api.comments(name, number) if issue.comments else []
@@ -348,7 +348,7 @@ class _Issues:
         return Document(
             _issue_ref(self.repository, issue),
             title=f"{issue.title} (#{number})",
-            body=_body(issue, comments),
+            body=_issue_body(issue, comments),
             audience=self.repository.scope,
             url=issue.html_url,
             updated_at=issue.updated_at,
@@ -356,50 +356,50 @@ class _Issues:
         )
 
 
-def _body(issue: Issue, comments: Sequence[Comment]) -> str:
+def _issue_body(issue: Issue, comments: Sequence[Comment]) -> str:
     parts = [f"# {issue.title}", issue.body or ""]
-    ordered = sorted(comments, key=lambda one: (_written(one), one.id))
+    ordered = sorted(comments, key=lambda comment: (_written_at(comment), comment.id))
     for comment in ordered:
         if not (comment.body or "").strip():
             continue
-        who = comment.user.login if comment.user else "somebody"
-        at = f" at `{comment.path}`" if comment.path else ""
-        parts.append(f"## {who}, {_written(comment)[:10]}{at}\n\n{comment.body}")
+        author = comment.user.login if comment.user else "somebody"
+        location = f" at `{comment.path}`" if comment.path else ""
+        parts.append(f"## {author}, {_written_at(comment)[:10]}{location}\n\n{comment.body}")
     return "\n\n".join(part for part in parts if part).replace("\r\n", "\n")
 
 
-def _written(comment: Comment) -> str:
+def _written_at(comment: Comment) -> str:
     stamp = comment.created_at or comment.submitted_at
     return "" if stamp is None else stamp.isoformat()
 
 
-def _issue_ref(repository: Repository, issue: Issue) -> Ref:
+def _issue_ref(repository: Repository, issue: Issue) -> DocumentRef:
     stream = Stream(repository.scope, ISSUE)
-    return Ref(f"issue:{issue.id}", stream, {"repository": repository.full_name, "number": issue.number})
+    return DocumentRef(f"issue:{issue.id}", stream, {"repository": repository.full_name, "number": issue.number})
 
 
-def _file_ref(repository: Repository, path: str, sha: str) -> Ref:
+def _file_ref(repository: Repository, path: str, sha: str) -> DocumentRef:
     del sha  # a file is the same, whatever is in it
     stream = Stream(repository.scope, FILE)
-    return Ref(f"file:{repository.id}:{path}", stream, {"repository": repository.full_name, "path": path})
+    return DocumentRef(f"file:{repository.id}:{path}", stream, {"repository": repository.full_name, "path": path})
 
 
-def _open(config: GitHubConfig, credentials: GitHubCredentials, surroundings: Surroundings) -> OpenConnector:
+def _open(config: GitHubConfig, credentials: GitHubCredentials, limits: ConnectorLimits) -> OpenConnector:
     app = None
-    told = headers()
+    request_headers = default_headers()
     if credentials.token is not None:
-        told["Authorization"] = f"Bearer {credentials.token.get_secret_value()}"
+        request_headers["Authorization"] = f"Bearer {credentials.token.get_secret_value()}"
     elif credentials.app_id and credentials.installation_id and credentials.private_key:
-        app = App(credentials.app_id, credentials.installation_id, credentials.private_key.get_secret_value())
+        app = GitHubApp(credentials.app_id, credentials.installation_id, credentials.private_key.get_secret_value())
     http = Transport(
-        config.base_url, headers=told, private=surroundings.private, patience=surroundings.patience
+        config.base_url, headers=request_headers, allow_private=limits.allow_private, max_wait=limits.max_wait
     )
     # On GitHub Enterprise REST is below /api/v3, and GraphQL beside it.
     graphql = config.base_url.removesuffix("/v3") + "/graphql"
     web = Transport(
-        web_of(config.base_url), headers={}, private=surroundings.private, patience=surroundings.patience
+        web_url(config.base_url), headers={}, allow_private=limits.allow_private, max_wait=limits.max_wait
     )
-    return GitHub(config, GitHubApi(http, graphql, app), web, app=app is not None)
+    return GitHubConnector(config, GitHubApi(http, graphql, app), web, is_app=app is not None)
 
 
-KIND = Kind("github", GitHubConfig, GitHubCredentials, _open, mark_version=MARKS)
+KIND = ConnectorKind("github", GitHubConfig, GitHubCredentials, _open, checkpoint_version=CHECKPOINT_VERSION)

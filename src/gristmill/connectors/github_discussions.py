@@ -14,22 +14,22 @@ from typing import Any
 
 from pydantic import BaseModel, Field, ValidationError
 
-from gristmill.connectors.connector import Audience, Batch, Document, Json, Mark, Ref, Stream
-from gristmill.connectors.details import in_order
+from gristmill.connectors.connector import Audience, Batch, Document, Json, Checkpoint, DocumentRef, Stream
+from gristmill.connectors.details import fetch_all
 from gristmill.connectors.github_api import GitHubApi, Repository
-from gristmill.errors import Gone, Unreadable
+from gristmill.errors import SourceGone, Unreadable
 
-KIND = "discussion"
+DISCUSSION = "discussion"
 # What GitHub shows late, or changes twice within a second, is read again.
 _OVERLAP = timedelta(seconds=2)
 
-_LIST = """query($owner: String!, $name: String!, $after: String) {
+_LIST_QUERY = """query($owner: String!, $name: String!, $after: String) {
   repository(owner: $owner, name: $name) {
     discussions(first: 100, after: $after, orderBy: {field: UPDATED_AT, direction: ASC}) {
       pageInfo { hasNextPage endCursor }
       nodes { databaseId number updatedAt } } } }"""
 
-_ONE = """query($owner: String!, $name: String!, $number: Int!, $after: String) {
+_DISCUSSION_QUERY = """query($owner: String!, $name: String!, $number: Int!, $after: String) {
   repository(owner: $owner, name: $name) {
     discussion(number: $number) {
       databaseId number title body url updatedAt
@@ -40,25 +40,25 @@ _ONE = """query($owner: String!, $name: String!, $number: Int!, $after: String) 
           replies(first: 100) { nodes { databaseId body createdAt author { login } } } } } } } }"""
 
 
-class _Info(BaseModel):
-    more: bool = Field(alias="hasNextPage")
-    end: str | None = Field(default=None, alias="endCursor")
+class _PageInfo(BaseModel):
+    has_next: bool = Field(alias="hasNextPage")
+    end_cursor: str | None = Field(default=None, alias="endCursor")
 
 
-class _Listed(BaseModel):
+class _DiscussionEntry(BaseModel):
     id: int = Field(alias="databaseId")
     number: int
-    updated: datetime = Field(alias="updatedAt")
+    updated_at: datetime = Field(alias="updatedAt")
 
 
-class _Login(BaseModel):
+class _Author(BaseModel):
     login: str
 
 
 class _Reply(BaseModel):
     body: str = ""
-    created: datetime = Field(alias="createdAt")
-    author: _Login | None = None
+    created_at: datetime = Field(alias="createdAt")
+    author: _Author | None = None
 
 
 class _Replies(BaseModel):
@@ -70,7 +70,7 @@ class _Comment(_Reply):
 
 
 class _Comments(BaseModel):
-    info: _Info = Field(alias="pageInfo")
+    info: _PageInfo = Field(alias="pageInfo")
     nodes: list[_Comment] = []
 
 
@@ -78,11 +78,11 @@ class _Category(BaseModel):
     name: str
 
 
-class _Discussion(_Listed):
+class _Discussion(_DiscussionEntry):
     title: str
     body: str = ""
     url: str
-    author: _Login | None = None
+    author: _Author | None = None
     category: _Category | None = None
     comments: _Comments
 
@@ -95,133 +95,133 @@ class Discussions:
     repository: Repository
 
     async def read(
-        self, stream: Stream, version: int, mark: Mark | None, audiences: Sequence[Audience]
+        self, stream: Stream, version: int, checkpoint: Checkpoint | None, audiences: Sequence[Audience]
     ) -> AsyncIterator[Batch]:
         """The batches of the stream."""
-        position: Json = {} if mark is None else dict(mark.position)
+        position: Json = {} if checkpoint is None else dict(checkpoint.position)
         watermark = position.get("watermark")
         since = None if watermark is None else datetime.fromisoformat(watermark) - _OVERLAP
         cursor: str | None = position.get("cursor")
         newest: str | None = position.get("newest") or watermark
-        first, done = "newest" not in position, set[str](position.get("done", ()))
+        first, done_keys = "newest" not in position, set[str](position.get("done", ()))
         while True:
-            info, entries = await self._page(cursor)
-            changed = [one for one in entries if since is None or one.updated >= since]
-            changed = [one for one in changed if _key(one) not in done]
-            found = await in_order(changed, self._ref, self._documents)
-            read = changed[: found.reached]
+            info, entries = await self._fetch_page(cursor)
+            changed = [entry for entry in entries if since is None or entry.updated_at >= since]
+            changed = [entry for entry in changed if _key(entry) not in done_keys]
+            result = await fetch_all(changed, self._ref, self._fetch_documents)
+            fetched = changed[: result.handled]
             # What changed a moment ago may change again within the same second.
-            settled = [one for one in read if one.updated < self.api.now - _OVERLAP]
-            done |= {_key(one) for one in settled}
-            if found.stopped is None:
-                cursor = info.end
-                stamps = [one.updated.isoformat() for one in entries]
+            stable = [entry for entry in fetched if entry.updated_at < self.api.server_now - _OVERLAP]
+            done_keys |= {_key(entry) for entry in stable}
+            if result.stopped_by is None:
+                cursor = info.end_cursor
+                stamps = [entry.updated_at.isoformat() for entry in entries]
                 newest = max([*stamps, newest or ""]) or None
-            last = found.stopped is None and not info.more
-            on: Json = {
+            is_last = result.stopped_by is None and not info.has_next
+            resume_position: Json = {
                 "watermark": watermark,
                 "cursor": cursor,
                 "newest": newest,
-                "done": _kept(done, newest),
+                "done": _keys_in_overlap(done_keys, newest),
             }
-            told: Json = {"watermark": newest, "done": _kept(done, newest)} if last else on
+            next_position: Json = {"watermark": newest, "done": _keys_in_overlap(done_keys, newest)} if is_last else resume_position
             yield Batch(
                 stream,
-                mark=Mark(version, told),
-                documents=found.documents,
-                failures=found.failures,
+                checkpoint=Checkpoint(version, next_position),
+                documents=result.documents,
+                failures=result.failures,
                 audiences=audiences if first else (),
-                present=[self._ref(one).source_id for one in entries],
-                listing=("at_once" if last else "begin") if first else ("whole" if last else "goes_on"),
+                present_ids=[self._ref(entry).source_id for entry in entries],
+                listing=("at_once" if is_last else "begin") if first else ("whole" if is_last else "goes_on"),
             )
             first = False
-            if found.stopped is not None:
-                raise found.stopped
-            if last:
+            if result.stopped_by is not None:
+                raise result.stopped_by
+            if is_last:
                 return
 
-    async def fetch(self, ref: Ref) -> Document:
+    async def fetch(self, ref: DocumentRef) -> Document:
         """One discussion as it is now."""
-        found = await self._one(int(ref.locator["number"]))
-        if self._ref(found).source_id != ref.source_id:
-            raise Gone(f"{ref.source_id} is no longer there.")
-        return self._document(found)
+        discussion = await self._fetch_discussion(int(ref.locator["number"]))
+        if self._ref(discussion).source_id != ref.source_id:
+            raise SourceGone(f"{ref.source_id} is no longer there.")
+        return self._document(discussion)
 
-    async def _documents(self, one: _Listed) -> list[Document]:
-        return [self._document(await self._one(one.number))]
+    async def _fetch_documents(self, entry: _DiscussionEntry) -> list[Document]:
+        return [self._document(await self._fetch_discussion(entry.number))]
 
-    async def _page(self, cursor: str | None) -> tuple[_Info, list[_Listed]]:
-        found = await self._ask(_LIST, after=cursor)
+    async def _fetch_page(self, cursor: str | None) -> tuple[_PageInfo, list[_DiscussionEntry]]:
+        data = await self._query(_LIST_QUERY, after=cursor)
         try:
-            told = found["discussions"]
-            return _Info.model_validate(told["pageInfo"]), [
-                _Listed.model_validate(one) for one in told["nodes"]
+            discussions = data["discussions"]
+            return _PageInfo.model_validate(discussions["pageInfo"]), [
+                _DiscussionEntry.model_validate(node) for node in discussions["nodes"]
             ]
         except (KeyError, TypeError, ValidationError):
             raise Unreadable(
                 "GitHub's list of discussions is not as described.", code="connector_refused"
             ) from None
 
-    async def _one(self, number: int) -> _Discussion:
-        whole: _Discussion | None = None
+    async def _fetch_discussion(self, number: int) -> _Discussion:
+        discussion: _Discussion | None = None
         after: str | None = None
         while True:
-            found = (await self._ask(_ONE, number=number, after=after)).get("discussion")
-            if found is None:
-                raise Gone(f"Discussion {number} is not there.")
+            data = (await self._query(_DISCUSSION_QUERY, number=number, after=after)).get("discussion")
+            if data is None:
+                raise SourceGone(f"Discussion {number} is not there.")
             try:
-                part = _Discussion.model_validate(found)
+                part = _Discussion.model_validate(data)
             except ValidationError:
                 raise Unreadable(
                     f"Discussion {number} is not as described.", code="connector_refused"
                 ) from None
-            if whole is None:
-                whole = part
+            if discussion is None:
+                discussion = part
             else:
-                whole.comments.nodes += part.comments.nodes
-            if not part.comments.info.more:
-                return whole
-            after = part.comments.info.end
+                discussion.comments.nodes += part.comments.nodes
+            if not part.comments.info.has_next:
+                return discussion
+            after = part.comments.info.end_cursor
 
-    async def _ask(self, query: str, **variables: Any) -> Any:
+    async def _query(self, query: str, **variables: Any) -> Any:
         owner, _, name = self.repository.full_name.partition("/")
-        found = await self.api.graphql(query, owner=owner, name=name, **variables)
-        if not found or found.get("repository") is None:
-            raise Gone(f"{self.repository.full_name} is not there.")
-        return found["repository"]
+        data = await self.api.graphql(query, owner=owner, name=name, **variables)
+        if not data or data.get("repository") is None:
+            raise SourceGone(f"{self.repository.full_name} is not there.")
+        return data["repository"]
 
-    def _ref(self, one: _Listed) -> Ref:
-        locator = {"repository": self.repository.full_name, "number": one.number}
-        return Ref(f"discussion:{one.id}", Stream(self.repository.scope, KIND), locator)
+    def _ref(self, entry: _DiscussionEntry) -> DocumentRef:
+        locator = {"repository": self.repository.full_name, "number": entry.number}
+        return DocumentRef(f"discussion:{entry.id}", Stream(self.repository.scope, DISCUSSION), locator)
 
-    def _document(self, one: _Discussion) -> Document:
-        parts = [f"# {one.title}", one.body]
-        for comment in one.comments.nodes:
-            parts.append(_said(comment, "##"))
-            parts += [_said(reply, "###") for reply in comment.replies.nodes]
+    def _document(self, discussion: _Discussion) -> Document:
+        parts = [f"# {discussion.title}", discussion.body]
+        for comment in discussion.comments.nodes:
+            parts.append(_comment_section(comment, "##"))
+            parts += [_comment_section(reply, "###") for reply in comment.replies.nodes]
         return Document(
-            self._ref(one),
-            title=f"{one.title} (#{one.number})",
+            self._ref(discussion),
+            title=f"{discussion.title} (#{discussion.number})",
             body="\n\n".join(part for part in parts if part).replace("\r\n", "\n"),
             audience=self.repository.scope,
-            url=one.url,
-            updated_at=one.updated,
+            url=discussion.url,
+            updated_at=discussion.updated_at,
             metadata={
                 "tool": "github",
-                "type": KIND,
+                "type": DISCUSSION,
                 "repository": self.repository.full_name,
-                "number": one.number,
-                **({"author": one.author.login} if one.author else {}),
-                **({"category": one.category.name} if one.category else {}),
+                "number": discussion.number,
+                **({"author": discussion.author.login} if discussion.author else {}),
+                **({"category": discussion.category.name} if discussion.category else {}),
             },
         )
 
 
-def _key(one: _Listed) -> str:
-    return f"{one.updated.isoformat()} {one.id}"
+def _key(entry: _DiscussionEntry) -> str:
+    return f"{entry.updated_at.isoformat()} {entry.id}"
 
 
-def _kept(done: set[str], newest: str | None) -> list[str]:
+def _keys_in_overlap(done: set[str], newest: str | None) -> list[str]:
     """Of what was read, that which the overlap brings up again."""
     if newest is None:
         return []
@@ -229,6 +229,6 @@ def _kept(done: set[str], newest: str | None) -> list[str]:
     return sorted(key for key in done if key >= start)
 
 
-def _said(reply: _Reply, level: str) -> str:
-    who = reply.author.login if reply.author else "somebody"
-    return f"{level} {who}, {reply.created.date().isoformat()}\n\n{reply.body}"
+def _comment_section(reply: _Reply, level: str) -> str:
+    author = reply.author.login if reply.author else "somebody"
+    return f"{level} {author}, {reply.created_at.date().isoformat()}\n\n{reply.body}"

@@ -12,24 +12,24 @@ from pathlib import PurePosixPath
 from urllib.parse import quote, urlsplit
 
 from gristmill.connectors import git, trees
-from gristmill.connectors.connector import Audience, Batch, Document, Mark, Ref, Stream
+from gristmill.connectors.connector import Audience, Batch, Document, Checkpoint, DocumentRef, Stream
 from gristmill.connectors.git import File
 from gristmill.connectors.github_api import GitHubApi, Repository
-from gristmill.connectors.transport import Transport, Unauthorized
-from gristmill.errors import Gone, Unreadable
+from gristmill.connectors.transport import Transport, CredentialsRejected
+from gristmill.errors import SourceGone, Unreadable
 
 WIKI = "wiki"
-_PAGES = (*trees.DOCS, "*.mediawiki", "*.textile", "*.org", "*.txt")
-_AT_ONCE = 50
+_PAGE_GLOBS = (*trees.DOCUMENT_GLOBS, "*.mediawiki", "*.textile", "*.org", "*.txt")
+_BATCH_SIZE = 50
 
 
-def web_of(base_url: str) -> str:
+def web_url(base_url: str) -> str:
     """The address that people see, of an API's: `https://api.HOST` or `https://HOST/api/v3`."""
     parts = urlsplit(base_url)
     return f"{parts.scheme}://{parts.netloc.removeprefix('api.')}"
 
 
-class Wiki:
+class GitHubWiki:
     """The wiki of one repository."""
 
     def __init__(self, api: GitHubApi, http: Transport, repository: Repository) -> None:
@@ -37,63 +37,63 @@ class Wiki:
         self._path = f"/{repository.full_name}.wiki.git"
 
     async def read(
-        self, stream: Stream, version: int, mark: Mark | None, audiences: Sequence[Audience]
+        self, stream: Stream, version: int, checkpoint: Checkpoint | None, audiences: Sequence[Audience]
     ) -> AsyncIterator[Batch]:
         """The batches of the wiki, from where the mark says."""
-        position = {} if mark is None else mark.position
-        known: dict[str, str] = position.get("pages", {})
+        position = {} if checkpoint is None else checkpoint.position
+        known_hashes: dict[str, str] = position.get("pages", {})
         try:
-            head = await self._head()
-        except Gone:
-            yield Batch(stream, mark=Mark(version, {}), audiences=audiences, listing="at_once")
+            head = await self._fetch_head()
+        except SourceGone:
+            yield Batch(stream, checkpoint=Checkpoint(version, {}), audiences=audiences, listing="at_once")
             return
         if position.get("commit") != head.commit:
-            pages = await self._pages(head)
-            changed = sorted(path for path, page in pages.items() if known.get(path) != page.digest)
-            for start in range(0, len(changed), _AT_ONCE):
-                part = changed[start : start + _AT_ONCE]
+            pages = await self._fetch_pages(head)
+            changed = sorted(path for path, page in pages.items() if known_hashes.get(path) != page.digest)
+            for start in range(0, len(changed), _BATCH_SIZE):
+                part = changed[start : start + _BATCH_SIZE]
                 documents = [self._document(path, pages[path]) for path in part]
                 yield Batch(stream, documents=documents, audiences=audiences)
                 audiences = ()
-            known = {path: page.digest for path, page in pages.items()}
+            known_hashes = {path: page.digest for path, page in pages.items()}
         yield Batch(
             stream,
-            mark=Mark(version, {"commit": head.commit, "pages": known}),
+            checkpoint=Checkpoint(version, {"commit": head.commit, "pages": known_hashes}),
             audiences=audiences,
-            present=[self._ref(path).source_id for path in known],
+            present_ids=[self._ref(path).source_id for path in known_hashes],
             listing="at_once",
         )
 
-    async def fetch(self, ref: Ref) -> Document:
+    async def fetch(self, ref: DocumentRef) -> Document:
         """One page as it is now."""
         path = str(ref.locator["path"])
-        pages = await self._pages(await self._head())
+        pages = await self._fetch_pages(await self._fetch_head())
         if path not in pages:
-            raise Gone(f"{path} is not there.")
+            raise SourceGone(f"{path} is not there.")
         return self._document(path, pages[path])
 
-    async def _head(self) -> git.Head:
-        self._http.authorise("Authorization", git.authorisation(await self._api.token()))
+    async def _fetch_head(self) -> git.Head:
+        self._http.set_header("Authorization", git.authorisation(await self._api.token()))
         try:
             return await git.head(self._http, self._path)
-        except Unauthorized:  # the API took the same token: it is this wiki alone that is closed
+        except CredentialsRejected:  # the API took the same token: it is this wiki alone that is closed
             raise Unreadable(
                 f"The wiki of {self._repository.full_name} is not open to these credentials.",
                 code="connector_forbidden",
             ) from None
 
-    async def _pages(self, head: git.Head) -> dict[str, File]:
-        files = await git.snapshot(self._http, self._path, head, trees.LARGEST)
+    async def _fetch_pages(self, head: git.Head) -> dict[str, File]:
+        files = await git.snapshot(self._http, self._path, head, trees.MAX_FILE_BYTES)
         return {
             path: file
             for path, file in files.items()
-            if trees.matches(path, _PAGES) and not PurePosixPath(path).name.startswith("_")
+            if trees.is_match(path, _PAGE_GLOBS) and not PurePosixPath(path).name.startswith("_")
         }
 
-    def _ref(self, path: str) -> Ref:
+    def _ref(self, path: str) -> DocumentRef:
         stream = Stream(self._repository.scope, WIKI)
         locator = {"repository": self._repository.full_name, "path": path}
-        return Ref(f"wiki:{self._repository.id}:{path}", stream, locator)
+        return DocumentRef(f"wiki:{self._repository.id}:{path}", stream, locator)
 
     def _document(self, path: str, page: File) -> Document:
         name = PurePosixPath(path).stem

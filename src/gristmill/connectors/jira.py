@@ -16,32 +16,32 @@ from typing import Any
 from pydantic import Field, field_validator
 
 from gristmill.connectors import anchored, markup
-from gristmill.connectors.atlassian import AtlassianConfig, AtlassianCredentials, a_dict, a_list
+from gristmill.connectors.atlassian import AtlassianConfig, AtlassianCredentials, as_dict, as_list
 from gristmill.connectors.connector import (
-    Access,
+    AccessUpdate,
     Account,
     Attachment,
     Audience,
     Batch,
     Document,
-    Mark,
-    Marks,
-    Ref,
+    Checkpoint,
+    Checkpoints,
+    DocumentRef,
     Stream,
 )
 from gristmill.connectors.jira_access import JiraAccess
-from gristmill.connectors.jira_api import FIELDS, LIGHT_PAGE, PAGE, JiraApi, instant
-from gristmill.connectors.kind import Kind, OpenConnector, Surroundings
-from gristmill.connectors.minutes import Found, Minutes, Row, Window, Zone
-from gristmill.connectors.reading import guarded
+from gristmill.connectors.jira_api import FIELDS, IDS_PAGE_SIZE, PAGE_SIZE, JiraApi, parse_time
+from gristmill.connectors.kind import ConnectorKind, OpenConnector, ConnectorLimits
+from gristmill.connectors.minutes import QueryPage, ByMinuteListing, QueryRow, QueryWindow, UserTimeZone
+from gristmill.connectors.reading import errors_as_problems
 from gristmill.connectors.transport import Transport
-from gristmill.errors import Gone, Unreadable
+from gristmill.errors import SourceGone, Unreadable
 
-MARKS = 1
+CHECKPOINT_VERSION = 1
 ISSUE = "issue"
-_FORM = "%Y-%m-%d %H:%M"
+_MINUTE_FORMAT = "%Y-%m-%d %H:%M"
 _QUOTED = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'")
-_LONG = 50_000  # characters that are converted beside everything else, not before it
+_LONG_TEXT = 50_000  # characters that are converted beside everything else, not before it
 
 
 class JiraConfig(AtlassianConfig):
@@ -57,14 +57,14 @@ class JiraConfig(AtlassianConfig):
 
     @field_validator("jql")
     @classmethod
-    def _one_condition(cls, jql: str | None) -> str | None:
+    def _check_single_condition(cls, jql: str | None) -> str | None:
         """It stands in brackets among other conditions: it must be one."""
         if jql is None or not jql.strip():
             return None
         plain = _QUOTED.sub("", jql)
         depth = 0
-        for sign in plain:
-            depth += (sign == "(") - (sign == ")")
+        for character in plain:
+            depth += (character == "(") - (character == ")")
             if depth < 0:
                 break
         if depth != 0 or '"' in plain or "'" in plain:
@@ -74,14 +74,14 @@ class JiraConfig(AtlassianConfig):
         return jql.strip()
 
 
-class Jira(OpenConnector):
+class JiraConnector(OpenConnector):
     """One Jira, with what is followed of it."""
 
     def __init__(self, config: JiraConfig, api: JiraApi) -> None:
         self._config, self._api = config, api
         self._access = JiraAccess(api)
         self._projects: dict[str, dict[str, Any]] | None = None
-        self._zone: Zone | None = None
+        self._zone: UserTimeZone | None = None
 
     async def close(self) -> None:
         """Close its connections."""
@@ -89,156 +89,156 @@ class Jira(OpenConnector):
 
     async def check(self) -> Account:
         """Who the credentials are, and how many projects are followed."""
-        me = await self._api.myself()
-        return Account(str(me.get("displayName") or "?"), f"{len(await self._followed())} projects")
+        account = await self._api.current_user()
+        return Account(str(account.get("displayName") or "?"), f"{len(await self._find_projects())} projects")
 
-    async def estimate(self, marks: Marks) -> int | None:
+    async def estimate(self, checkpoints: Checkpoints) -> int | None:
         """How many issues there are, as long as none was read."""
-        if marks:
+        if checkpoints:
             return None
         total = 0
-        for number in await self._followed():
+        for number in await self._find_projects():
             total += await self._api.count(self._jql(number))
         return total
 
-    async def sync(self, marks: Marks, done: Collection[Stream] = ()) -> AsyncIterator[Batch]:
+    async def sync(self, checkpoints: Checkpoints, finished: Collection[Stream] = ()) -> AsyncIterator[Batch]:
         """What changed in each project."""
-        for number in await self._followed():
+        for number in await self._find_projects():
             stream = Stream(f"project:{number}", ISSUE)
-            if stream not in done:
-                async for batch in guarded(stream, self._read(number, stream, marks.get(stream))):
+            if stream not in finished:
+                async for batch in errors_as_problems(stream, self._read_stream(number, stream, checkpoints.get(stream))):
                     yield batch
 
-    async def fetch(self, ref: Ref) -> Document:
+    async def fetch(self, ref: DocumentRef) -> Document:
         """One issue as it is now, in whichever project; Gone when it is not among what is followed."""
         number = ref.source_id.partition(":")[2]
         issue = await self._api.issue(number)
-        project = str(a_dict(_fields(issue).get("project")).get("id"))
-        if project not in await self._followed():
-            raise Gone(f"{ref.source_id} is in a project that is not followed.")
+        project = str(as_dict(_fields(issue).get("project")).get("id"))
+        if project not in await self._find_projects():
+            raise SourceGone(f"{ref.source_id} is in a project that is not followed.")
         if self._config.jql is not None:
-            found, _, _ = await self._api.search(f"id = {number} AND ({self._config.jql})", ["id"], 1, None)
-            if not found:
-                raise Gone(f"{ref.source_id} is not among the issues that are followed.")
-        return await self.document(issue, Stream(f"project:{project}", ISSUE))
+            matches, _, _ = await self._api.search(f"id = {number} AND ({self._config.jql})", ["id"], 1, None)
+            if not matches:
+                raise SourceGone(f"{ref.source_id} is not among the issues that are followed.")
+        return await self.build_document(issue, Stream(f"project:{project}", ISSUE))
 
-    async def access(self, audiences: Sequence[str]) -> AsyncIterator[Access]:
+    async def resolve_access(self, audience_keys: Sequence[str]) -> AsyncIterator[AccessUpdate]:
         """Who sees each project and level now."""
-        wanted = set(audiences)
-        for number, project in (await self._followed()).items():
-            keys = {key for key in wanted if key.split(":")[1] == number}
+        wanted_keys = set(audience_keys)
+        for number, project in (await self._find_projects()).items():
+            keys = {key for key in wanted_keys if key.split(":")[1] == number}
             if keys:
-                yield Access(await JiraAccess(self._api).audiences(project, keys))
+                yield AccessUpdate(await JiraAccess(self._api).audiences(project, keys))
 
     async def download(self, attachment: Attachment) -> AsyncIterator[bytes]:
         """The bytes of an attachment."""
-        async for piece in self._api.content(attachment.locator):
+        async for piece in self._api.attachment_bytes(attachment.locator):
             yield piece
 
     # ── scopes ───────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _followed(self) -> dict[str, dict[str, Any]]:
+    async def _find_projects(self) -> dict[str, dict[str, Any]]:
         if self._projects is None:
-            found: dict[str, dict[str, Any]] = {}
+            projects: dict[str, dict[str, Any]] = {}
             if not self._config.projects:
                 async for project in self._api.projects():
-                    found[str(project.get("id"))] = project
+                    projects[str(project.get("id"))] = project
             for key in self._config.projects:
                 try:
                     project = await self._api.project(key)
-                except Gone:
+                except SourceGone:
                     continue  # what it had is asked for once more, and pruned
-                found[str(project.get("id"))] = project
-            self._projects = dict(sorted(found.items()))
+                projects[str(project.get("id"))] = project
+            self._projects = dict(sorted(projects.items()))
         return self._projects
 
     def _jql(self, number: str) -> str:
         filtered = "" if self._config.jql is None else f" AND ({self._config.jql})"
         return f"project = {number}{filtered}"
 
-    async def _read(self, number: str, stream: Stream, mark: Mark | None) -> AsyncIterator[Batch]:
+    async def _read_stream(self, number: str, stream: Stream, checkpoint: Checkpoint | None) -> AsyncIterator[Batch]:
         if self._zone is None:
-            me = await self._api.myself()
-            self._zone = Zone(me.get("timeZone") if isinstance(me.get("timeZone"), str) else None)
-        project = (await self._followed())[number]
-        query = _Issues(self, self._api, self._jql(number), stream, self._zone)
-        told: set[str] = set()
-        async for batch in anchored.read(stream, MARKS, mark, Minutes(query, mark)):
-            named = {document.audience for document in batch.documents}
+            account = await self._api.current_user()
+            self._zone = UserTimeZone(account.get("timeZone") if isinstance(account.get("timeZone"), str) else None)
+        project = (await self._find_projects())[number]
+        query = _IssueQuery(self, self._api, self._jql(number), stream, self._zone)
+        known_keys: set[str] = set()
+        async for batch in anchored.read(stream, CHECKPOINT_VERSION, checkpoint, ByMinuteListing(query, checkpoint)):
+            batch_keys = {document.audience for document in batch.documents}
             # A whole run may bring no document: who sees those of earlier runs is told anyway.
-            audiences = await self._audiences(project, named, told)
-            told |= {audience.key for audience in audiences}
+            audiences = await self._new_audiences(project, batch_keys, known_keys)
+            known_keys |= {audience.key for audience in audiences}
             yield Batch(
                 batch.stream,
-                batch.mark,
+                batch.checkpoint,
                 batch.documents,
                 batch.failures,
                 audiences,
-                batch.present,
+                batch.present_ids,
                 batch.listing,
             )
 
-    async def _audiences(self, project: dict[str, Any], named: set[str], told: set[str]) -> list[Audience]:
-        if told and named <= told:
+    async def _new_audiences(self, project: dict[str, Any], keys: set[str], known_keys: set[str]) -> list[Audience]:
+        if known_keys and keys <= known_keys:
             return []
-        return await self._access.audiences(project, named)
+        return await self._access.audiences(project, keys)
 
     # ── one issue ────────────────────────────────────────────────────────────────────────────────────────
 
-    async def document(self, issue: dict[str, Any], stream: Stream) -> Document:
+    async def build_document(self, issue: dict[str, Any], stream: Stream) -> Document:
         """An issue with all its comments."""
         number, fields = str(issue.get("id")), _fields(issue)
-        held = a_dict(fields.get("comment"))
-        comments = a_list(held.get("comments"))
-        if "comment" not in fields or int(held.get("total") or 0) > len(comments):
+        comment_page = as_dict(fields.get("comment"))
+        comments = as_list(comment_page.get("comments"))
+        if "comment" not in fields or int(comment_page.get("total") or 0) > len(comments):
             comments = await self._api.comments(number)
-        level = a_dict(fields.get("security")).get("id")
+        level = as_dict(fields.get("security")).get("id")
         key = str(issue.get("key") or number)
         return Document(
-            Ref(f"issue:{number}", stream, {"id": number}),
-            title=f"{key} {markup.clean(str(fields.get('summary') or ''))}".strip(),
-            body=await self._body(fields, comments),
+            DocumentRef(f"issue:{number}", stream, {"id": number}),
+            title=f"{key} {markup.strip_unstorable(str(fields.get('summary') or ''))}".strip(),
+            body=await self._issue_body(fields, comments),
             audience=stream.scope if level is None else f"{stream.scope}:level:{level}",
             url=f"{self._config.base_url}/browse/{key}",
-            updated_at=instant(fields.get("updated")),
+            updated_at=parse_time(fields.get("updated")),
             metadata=_metadata(key, fields),
-            attachments=tuple(self._attached(fields)),
+            attachments=tuple(self._attachments(fields)),
         )
 
-    async def _body(self, fields: dict[str, Any], comments: Sequence[Any]) -> str:
+    async def _issue_body(self, fields: dict[str, Any], comments: Sequence[Any]) -> str:
         parts = [
-            f"# {markup.clean(str(fields.get('summary') or ''))}".strip(),
-            await self._text(fields.get("description")),
+            f"# {markup.strip_unstorable(str(fields.get('summary') or ''))}".strip(),
+            await self._to_markdown(fields.get("description")),
         ]
-        for told in comments:
-            comment = a_dict(told)
+        for entry in comments:
+            comment = as_dict(entry)
             if comment.get("visibility"):
                 continue
-            text = await self._text(comment.get("body"))
+            text = await self._to_markdown(comment.get("body"))
             if text:
-                author = a_dict(comment.get("author")).get("displayName") or "Somebody"
+                author = as_dict(comment.get("author")).get("displayName") or "Somebody"
                 day = str(comment.get("created") or "")[:10]
-                parts.append(f"**{markup.clean(str(author))}**, {day}:\n\n{text}")
+                parts.append(f"**{markup.strip_unstorable(str(author))}**, {day}:\n\n{text}")
         return "\n\n".join(part for part in parts if part.strip("# "))
 
-    async def _text(self, told: object) -> str:
+    async def _to_markdown(self, value: object) -> str:
         """Wiki markup where it is a string, else Atlassian's own format."""
-        if told is None:
+        if value is None:
             return ""
-        if not isinstance(told, str):
-            return await asyncio.to_thread(markup.adf, told)
-        return markup.wiki(told) if len(told) < _LONG else await asyncio.to_thread(markup.wiki, told)
+        if not isinstance(value, str):
+            return await asyncio.to_thread(markup.adf, value)
+        return markup.wiki(value) if len(value) < _LONG_TEXT else await asyncio.to_thread(markup.wiki, value)
 
-    def _attached(self, fields: dict[str, Any]) -> list[Attachment]:
+    def _attachments(self, fields: dict[str, Any]) -> list[Attachment]:
         if not self._config.attachments:
             return []
-        found: list[Attachment] = []
-        for told in a_list(fields.get("attachment")):
-            file = a_dict(told)
+        attachments: list[Attachment] = []
+        for entry in as_list(fields.get("attachment")):
+            file = as_dict(entry)
             number = str(file.get("id"))
-            name = markup.clean(str(file.get("filename") or number))
+            name = markup.strip_unstorable(str(file.get("filename") or number))
             size = file.get("size")
-            found.append(
+            attachments.append(
                 Attachment(
                     f"attachment:{number}",
                     name,
@@ -247,81 +247,81 @@ class Jira(OpenConnector):
                     {"id": number, "content": str(file.get("content") or "")},
                 )
             )
-        return sorted(found, key=lambda one: one.source_id)
+        return sorted(attachments, key=lambda attachment: attachment.source_id)
 
 
-class _Issues:
+class _IssueQuery:
     """The issues of a project, as `minutes` asks for them."""
 
-    def __init__(self, jira: Jira, api: JiraApi, jql: str, stream: Stream, zone: Zone) -> None:
+    def __init__(self, jira: JiraConnector, api: JiraApi, jql: str, stream: Stream, zone: UserTimeZone) -> None:
         self._jira, self._api, self._jql, self._stream, self._zone = jira, api, jql, stream, zone
 
-    async def ask(self, window: Window, cursor: str | None) -> Found:
+    async def run_query(self, window: QueryWindow, cursor: str | None) -> QueryPage:
         """A page of what changed."""
         conditions = [self._jql]
         if window.since is not None:
-            conditions.append(f'updated >= "{self._zone.told(window.since, _FORM)}"')
+            conditions.append(f'updated >= "{self._zone.earliest_text(window.since, _MINUTE_FORMAT)}"')
         if window.before is not None:
-            conditions.append(f'updated < "{self._zone.told_late(window.before, _FORM)}"')
-        order = "key DESC" if window.backwards else "updated ASC, key ASC"
-        fields, size = (["updated"], LIGHT_PAGE) if window.light else (FIELDS, PAGE)
+            conditions.append(f'updated < "{self._zone.latest_text(window.before, _MINUTE_FORMAT)}"')
+        order = "key DESC" if window.descending else "updated ASC, key ASC"
+        fields, size = (["updated"], IDS_PAGE_SIZE) if window.ids_only else (FIELDS, PAGE_SIZE)
         jql = f"{' AND '.join(conditions)} ORDER BY {order}"
         issues, more, now = await self._api.search(jql, fields, size, cursor)
-        return Found([self._row(issue, light=window.light) for issue in issues], more, now)
+        return QueryPage([self._row(issue, light=window.ids_only) for issue in issues], more, now)
 
-    async def detail(self, row: Row) -> Sequence[Document]:
+    async def fetch_documents(self, row: QueryRow) -> Sequence[Document]:
         """The issue with its comments."""
         issue = row.data if row.data is not None else await self._api.issue(row.id)
-        return [await self._jira.document(issue, self._stream)]
+        return [await self._jira.build_document(issue, self._stream)]
 
-    def _row(self, issue: dict[str, Any], *, light: bool) -> Row:
+    def _row(self, issue: dict[str, Any], *, light: bool) -> QueryRow:
         number = str(issue.get("id"))
-        stamp = instant(_fields(issue).get("updated"))
-        if stamp is None:
+        updated_at = parse_time(_fields(issue).get("updated"))
+        if updated_at is None:
             raise Unreadable("Jira gave an issue without a time of change.", code="connector_refused")
-        source = f"issue:{number}"
-        return Row(
-            number, stamp, Ref(source, self._stream, {"id": number}), (source,), None if light else issue
+        source_id = f"issue:{number}"
+        return QueryRow(
+            number, updated_at, DocumentRef(source_id, self._stream, {"id": number}), (source_id,), None if light else issue
         )
 
 
 def _fields(issue: dict[str, Any]) -> dict[str, Any]:
-    return a_dict(issue.get("fields"))
+    return as_dict(issue.get("fields"))
 
 
 def _metadata(key: str, fields: dict[str, Any]) -> dict[str, Any]:
     """What filters and people use; nothing that changes by itself."""
 
-    def name(field: str, *names: str) -> str | None:
-        told = a_dict(fields.get(field))
-        return next((str(told[one]) for one in names if told.get(one)), None)
+    def name_of(field: str, *names: str) -> str | None:
+        value = as_dict(fields.get(field))
+        return next((str(value[key_name]) for key_name in names if value.get(key_name)), None)
 
-    found = {
+    metadata = {
         "key": key,
-        "project": name("project", "key"),
-        "type": name("issuetype", "name"),
-        "status": name("status", "name"),
-        "priority": name("priority", "name"),
-        "resolution": name("resolution", "name"),
-        "assignee": name("assignee", "displayName"),
-        "reporter": name("reporter", "displayName"),
-        "parent": name("parent", "key"),
-        "labels": [str(label) for label in a_list(fields.get("labels"))],
-        "components": [str(a_dict(one).get("name")) for one in a_list(fields.get("components"))],
+        "project": name_of("project", "key"),
+        "type": name_of("issuetype", "name"),
+        "status": name_of("status", "name"),
+        "priority": name_of("priority", "name"),
+        "resolution": name_of("resolution", "name"),
+        "assignee": name_of("assignee", "displayName"),
+        "reporter": name_of("reporter", "displayName"),
+        "parent": name_of("parent", "key"),
+        "labels": [str(label) for label in as_list(fields.get("labels"))],
+        "components": [str(as_dict(component).get("name")) for component in as_list(fields.get("components"))],
         "created": str(fields.get("created") or "") or None,
     }
-    return {field: value for field, value in found.items() if value}
+    return {field: value for field, value in metadata.items() if value}
 
 
-def open_jira(config: JiraConfig, credentials: AtlassianCredentials, surroundings: Surroundings) -> Jira:
+def open_jira(config: JiraConfig, credentials: AtlassianCredentials, limits: ConnectorLimits) -> JiraConnector:
     """A connector to the Jira that is configured."""
     transport = Transport(
         config.base_url,
         headers={"Accept": "application/json", **credentials.headers()},
-        private=surroundings.private,
-        patience=surroundings.patience,
+        allow_private=limits.allow_private,
+        max_wait=limits.max_wait,
     )
-    return Jira(config, JiraApi(transport, cloud=config.is_cloud))
+    return JiraConnector(config, JiraApi(transport, cloud=config.is_cloud))
 
 
-KIND = Kind("jira", JiraConfig, AtlassianCredentials, open_jira, MARKS)
+KIND = ConnectorKind("jira", JiraConfig, AtlassianCredentials, open_jira, CHECKPOINT_VERSION)

@@ -15,10 +15,10 @@ of a service portal. What Jira does not tell (these credentials may not read the
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from gristmill.connectors.atlassian import EVERYBODY, UNKNOWN, People, a_dict
+from gristmill.connectors.atlassian import EVERYBODY, UNKNOWN, UserSet, as_dict
 from gristmill.connectors.connector import Audience
 from gristmill.connectors.jira_api import JiraApi
-from gristmill.errors import Gone, Unreadable
+from gristmill.errors import SourceGone, Unreadable
 
 _BROWSE = "BROWSE_PROJECTS"
 # Whom these name depends on the issue: fewer see it here than there.
@@ -32,36 +32,36 @@ class JiraAccess:
 
     def __init__(self, api: JiraApi) -> None:
         self._api = api
-        self._known: dict[tuple[str, ...], People] = {}
+        self._cache: dict[tuple[str, ...], UserSet] = {}
 
     async def audiences(self, project: Mapping[str, Any], keys: set[str]) -> list[Audience]:
         """The audiences of a project that are named by `keys`, as they are now."""
         number = str(project.get("id"))
-        browse = await self._once(("project", number), lambda: self._browse(number, project))
-        found = [browse.audience(f"project:{number}")]
+        browse = await self._lookup(("project", number), lambda: self._browse_users(number, project))
+        audiences = [browse.audience(f"project:{number}")]
         for key in sorted(keys):
             head, _, level = key.partition(":level:")
             if head == f"project:{number}" and level:
-                members = await self._once(
-                    ("level", number, level), lambda level=level: self._level(number, project, level)
+                level_users = await self._lookup(
+                    ("level", number, level), lambda level=level: self._level_users(number, project, level)
                 )
-                found.append((browse & members).audience(key))
-        return found
+                audiences.append((browse & level_users).audience(key))
+        return audiences
 
-    async def _browse(self, number: str, project: Mapping[str, Any]) -> People:
-        people = People()
-        for grant in await self._api.scheme(number):
+    async def _browse_users(self, number: str, project: Mapping[str, Any]) -> UserSet:
+        users = UserSet()
+        for grant in await self._api.permission_grants(number):
             if grant.get("permission") == _BROWSE:
-                people |= await self._holder(number, project, a_dict(grant.get("holder")))
-        return people
+                users |= await self._holder_users(number, project, as_dict(grant.get("holder")))
+        return users
 
-    async def _level(self, number: str, project: Mapping[str, Any], level: str) -> People:
-        people = People()
+    async def _level_users(self, number: str, project: Mapping[str, Any], level: str) -> UserSet:
+        users = UserSet()
         for member in await self._api.level_members(level):
-            people |= await self._holder(number, project, a_dict(member.get("holder")))
-        return people
+            users |= await self._holder_users(number, project, as_dict(member.get("holder")))
+        return users
 
-    async def _holder(self, number: str, project: Mapping[str, Any], holder: dict[str, Any]) -> People:
+    async def _holder_users(self, number: str, project: Mapping[str, Any], holder: dict[str, Any]) -> UserSet:
         kind = str(holder.get("type"))
         value = str(holder.get("value") or holder.get("parameter") or "")
         name = str(holder.get("parameter") or value)
@@ -71,57 +71,57 @@ class JiraAccess:
             case "applicationRole" if not value:
                 return EVERYBODY  # whoever can sign in
             case "applicationRole":
-                return await self._once(("application", value), lambda: self._application(value))
+                return await self._lookup(("application", value), lambda: self._application_users(value))
             case "group":
-                return await self._group(value if self._api.cloud else name)
+                return await self._group_users(value if self._api.cloud else name)
             case "user":
-                return await self._user(value)
+                return await self._user_set(value)
             case "projectRole":
-                return await self._once(("role", number, value), lambda: self._role(number, value))
+                return await self._lookup(("role", number, value), lambda: self._role_users(number, value))
             case "projectLead":
-                lead = a_dict(project.get("lead"))
-                return await self._user(str(lead.get("accountId" if self._api.cloud else "name") or ""))
+                lead = as_dict(project.get("lead"))
+                return await self._user_set(str(lead.get("accountId" if self._api.cloud else "name") or ""))
             case _ if kind in _BY_ISSUE:
-                return People()
+                return UserSet()
             case _:
                 return UNKNOWN
 
-    async def _role(self, number: str, role: str) -> People:
-        people = People()
-        for actor in await self._api.role(number, role):
-            group, user = a_dict(actor.get("actorGroup")), a_dict(actor.get("actorUser"))
+    async def _role_users(self, number: str, role: str) -> UserSet:
+        users = UserSet()
+        for actor in await self._api.role_actors(number, role):
+            group, user = as_dict(actor.get("actorGroup")), as_dict(actor.get("actorUser"))
             if group or str(actor.get("type")) == "atlassian-group-role-actor":
-                named = str(group.get("groupId") or "") if self._api.cloud else ""
-                people |= await self._group(named or str(group.get("name") or actor.get("name") or ""))
+                group_id = str(group.get("groupId") or "") if self._api.cloud else ""
+                users |= await self._group_users(group_id or str(group.get("name") or actor.get("name") or ""))
             else:
                 account = user.get("accountId") or user.get("name") or actor.get("name")
-                people |= await self._user(str(account or ""))
-        return people
+                users |= await self._user_set(str(account or ""))
+        return users
 
-    async def _application(self, key: str) -> People:
-        people = People()
+    async def _application_users(self, key: str) -> UserSet:
+        users = UserSet()
         for group in await self._api.application_groups(key):
-            people |= await self._group(group)
-        return people
+            users |= await self._group_users(group)
+        return users
 
-    async def _group(self, name: str) -> People:
-        async def members() -> People:
-            persons = await self._api.group(name)
-            return People.of(persons)
+    async def _group_users(self, name: str) -> UserSet:
+        async def fetch() -> UserSet:
+            persons = await self._api.group_members(name)
+            return UserSet.from_users(persons)
 
-        return await self._once(("group", name), members)
+        return await self._lookup(("group", name), fetch)
 
-    async def _user(self, account: str) -> People:
-        async def one() -> People:
-            return People.of([await self._api.user(account)])
+    async def _user_set(self, account: str) -> UserSet:
+        async def fetch() -> UserSet:
+            return UserSet.from_users([await self._api.user(account)])
 
-        return await self._once(("user", account), one) if account else UNKNOWN
+        return await self._lookup(("user", account), fetch) if account else UNKNOWN
 
-    async def _once(self, key: tuple[str, ...], ask: Callable[[], Awaitable[People]]) -> People:
+    async def _lookup(self, key: tuple[str, ...], fetch: Callable[[], Awaitable[UserSet]]) -> UserSet:
         """What was asked before is known; what can't be asked is not, and hides."""
-        if key not in self._known:
+        if key not in self._cache:
             try:
-                self._known[key] = await ask()
-            except (Gone, Unreadable):
-                self._known[key] = UNKNOWN
-        return self._known[key]
+                self._cache[key] = await fetch()
+            except (SourceGone, Unreadable):
+                self._cache[key] = UNKNOWN
+        return self._cache[key]

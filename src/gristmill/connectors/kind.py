@@ -17,7 +17,7 @@ from gristmill.errors import Permanent
 from gristmill.sources.url import normalise
 
 
-def _address(url: str) -> str:
+def _normalise_base_url(url: str) -> str:
     try:
         return normalise(url).rstrip("/")
     except Permanent as error:
@@ -25,33 +25,33 @@ def _address(url: str) -> str:
 
 
 # The address of a tool: http or https, without user, and without a slash at its end.
-BaseUrl = Annotated[str, AfterValidator(_address)]
+BaseUrl = Annotated[str, AfterValidator(_normalise_base_url)]
 
 
-class Form(BaseModel):
+class ConnectorForm(BaseModel):
     """A configuration or credentials: camelCase outside, nothing unknown."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class ConnectorLimits:
     """What this installation allows: private addresses, how long a request may wait for a limit by itself."""
 
-    private: bool
-    patience: timedelta = timedelta(seconds=20)
+    allow_private: bool
+    max_wait: timedelta = timedelta(seconds=20)
     attachment_limit: int = 64 << 20
 
 
 @dataclass(frozen=True)
-class Kind:
+class ConnectorKind:
     """A kind of connector. `open(config, credentials, surroundings)` gives a connector; it has to be closed."""
 
     name: str
-    config: type[Form]
-    credentials: type[Form]
-    open: Callable[[Any, Any, Surroundings], "OpenConnector"]
-    mark_version: int = 1  # raised when marks take another form: streams begin anew
+    config: type[ConnectorForm]
+    credentials: type[ConnectorForm]
+    open: Callable[[Any, Any, ConnectorLimits], "OpenConnector"]
+    checkpoint_version: int = 1  # raised when marks take another form: streams begin anew
 
 
 class OpenConnector(Connector):

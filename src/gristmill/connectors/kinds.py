@@ -8,44 +8,44 @@ from typing import Any
 from pydantic import SecretStr, ValidationError
 
 from gristmill.connectors import confluence, github, gitlab, jira
-from gristmill.connectors.kind import Form, Kind, OpenConnector, Surroundings
+from gristmill.connectors.kind import ConnectorForm, ConnectorKind, OpenConnector, ConnectorLimits
 from gristmill.errors import FieldError, Invalid, Permanent
-from gristmill.operations.connection import Connector as Row
-from gristmill.operations.connections import about
+from gristmill.operations.connection import ConnectorRow as Row
+from gristmill.operations.connections import credentials_purpose
 from gristmill.vault import Vault
 
-KINDS: dict[str, Kind] = {kind.name: kind for kind in (github.KIND, gitlab.KIND, jira.KIND, confluence.KIND)}
+KINDS: dict[str, ConnectorKind] = {kind.name: kind for kind in (github.KIND, gitlab.KIND, jira.KIND, confluence.KIND)}
 
 
-class Tools:
+class ConnectorRegistry:
     """The tools that can be followed, in the surroundings of this installation."""
 
-    def __init__(self, vault: Vault, surroundings: Surroundings) -> None:
-        self._vault, self.surroundings = vault, surroundings
+    def __init__(self, vault: Vault, limits: ConnectorLimits) -> None:
+        self._vault, self.limits = vault, limits
 
-    def kind(self, name: str) -> Kind:
+    def kind(self, name: str) -> ConnectorKind:
         """The kind of this name."""
-        found = KINDS.get(name)
-        if found is None:
+        kind = KINDS.get(name)
+        if kind is None:
             raise Permanent(f"There is no kind of connector named {name!r}.", code="unknown_connector_type")
-        return found
+        return kind
 
-    def checked(
+    def validate(
         self, kind: str, config: dict[str, Any], credentials: dict[str, Any] | None
     ) -> tuple[dict[str, Any], str | None]:
         """The configuration as it is kept, and the credentials as they are sealed; `Invalid` when one is none."""
-        found = KINDS.get(kind)
-        if found is None:
-            told = f"There is no kind of connector named {kind!r}; there are {', '.join(sorted(KINDS))}."
-            raise Invalid(told, code="unknown_connector_type")
-        kept = _validated(found.config, config, "config")
-        given = None if credentials is None else _validated(found.credentials, credentials, "credentials")
+        connector_kind = KINDS.get(kind)
+        if connector_kind is None:
+            message = f"There is no kind of connector named {kind!r}; there are {', '.join(sorted(KINDS))}."
+            raise Invalid(message, code="unknown_connector_type")
+        valid_config = _validate(connector_kind.config, config, "config")
+        valid_credentials = None if credentials is None else _validate(connector_kind.credentials, credentials, "credentials")
         return (
-            kept.model_dump(mode="json", by_alias=True, exclude_none=True),
-            None if given is None else json.dumps(_told(given)),
+            valid_config.model_dump(mode="json", by_alias=True, exclude_none=True),
+            None if valid_credentials is None else json.dumps(_plaintext_credentials(valid_credentials)),
         )
 
-    def forms(self) -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
+    def json_schemas(self) -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
         """The JSON schemas of each kind's configuration and credentials."""
         return {
             name: (kind.config.model_json_schema(), kind.credentials.model_json_schema())
@@ -54,8 +54,8 @@ class Tools:
 
     async def check(self, kind: str, config: dict[str, Any], credentials: str) -> str:
         """Ask the tool who the credentials are."""
-        found = self.kind(kind)
-        connector = _open(found, config, credentials, self.surroundings)
+        connector_kind = self.kind(kind)
+        connector = _open(connector_kind, config, credentials, self.limits)
         try:
             account = await connector.check()
         finally:
@@ -63,25 +63,25 @@ class Tools:
         return f"{account.name} ({account.detail})" if account.detail else account.name
 
     @asynccontextmanager
-    async def opened(self, row: Row) -> AsyncGenerator[OpenConnector]:
+    async def open_connector(self, row: Row) -> AsyncGenerator[OpenConnector]:
         """The connector of a row, until the end of the block."""
-        credentials = self._vault.open(row.credentials, about(row.id))
-        connector = _open(self.kind(row.type), row.config, credentials, self.surroundings)
+        credentials = self._vault.open(row.credentials, credentials_purpose(row.id))
+        connector = _open(self.kind(row.type), row.config, credentials, self.limits)
         try:
             yield connector
         finally:
             await connector.close()
 
 
-def _open(kind: Kind, config: dict[str, Any], credentials: str, surroundings: Surroundings) -> OpenConnector:
+def _open(kind: ConnectorKind, config: dict[str, Any], credentials: str, limits: ConnectorLimits) -> OpenConnector:
     return kind.open(
-        kind.config.model_validate(config), kind.credentials.model_validate_json(credentials), surroundings
+        kind.config.model_validate(config), kind.credentials.model_validate_json(credentials), limits
     )
 
 
-def _validated(form: type[Form], given: dict[str, Any], field: str) -> Form:
+def _validate(form: type[ConnectorForm], values: dict[str, Any], field: str) -> ConnectorForm:
     try:
-        return form.model_validate(given)
+        return form.model_validate(values)
     except ValidationError as error:
         fields = [
             FieldError(
@@ -91,11 +91,11 @@ def _validated(form: type[Form], given: dict[str, Any], field: str) -> Form:
             # Without what was given: it may be a secret.
             for problem in error.errors(include_url=False, include_input=False, include_context=False)
         ]
-        told = "; ".join(f"{one.field}: {one.message}" for one in fields)
-        raise Invalid(f"The connector's {field} can't be taken: {told}.", fields=fields) from None
+        message = "; ".join(f"{field_error.field}: {field_error.message}" for field_error in fields)
+        raise Invalid(f"The connector's {field} can't be taken: {message}.", fields=fields) from None
 
 
-def _told(form: Form) -> dict[str, Any]:
+def _plaintext_credentials(form: ConnectorForm) -> dict[str, Any]:
     """Credentials in plain: to be sealed, and nothing else."""
     return {
         name: value.get_secret_value() if isinstance(value, SecretStr) else value

@@ -19,138 +19,138 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 from zoneinfo import ZoneInfo
 
-from gristmill.connectors.anchored import OVERLAP, Entry, Listed
-from gristmill.connectors.connector import Document, Mark, Ref
+from gristmill.connectors.anchored import OVERLAP, UpdatedEntry, UpdatedPage
+from gristmill.connectors.connector import Document, Checkpoint, DocumentRef
 from gristmill.errors import Unreadable
 
 MINUTE = timedelta(minutes=1)
 _HOUR = timedelta(hours=1)
-_SETTLED = timedelta(seconds=2)
+_STABLE_AFTER = timedelta(seconds=2)
 _QUARTER = timedelta(minutes=15)
-_WEST = timedelta(hours=12)  # no zone is further behind
-_EMPTY = 20  # pages in a row without anything that are followed
-_STRIKES = 3  # pages of a crowd in a row without anything new
+_WESTMOST_OFFSET = timedelta(hours=12)  # no zone is further behind
+_MAX_EMPTY_PAGES = 20  # pages in a row without anything that are followed
+_MAX_REPEATS = 3  # pages of a crowd in a row without anything new
 
 
 @dataclass(frozen=True)
-class Row:
+class QueryRow:
     """A thing as the tool lists it, with its exact time of change."""
 
     id: str
-    stamp: datetime
-    ref: Ref
-    ids: tuple[str, ...]
+    updated_at: datetime
+    ref: DocumentRef
+    document_ids: tuple[str, ...]
     data: Any = None
-    wanted: bool = True
+    is_followed: bool = True
 
 
 @dataclass(frozen=True)
-class Found:
+class QueryPage:
     """A page: its rows oldest change first, the word for the next one if there is one, and the tool's time."""
 
-    rows: Sequence[Row]
-    more: str | None
+    rows: Sequence[QueryRow]
+    next_cursor: str | None
     now: datetime
 
 
 @dataclass(frozen=True)
-class Window:
+class QueryWindow:
     """What is asked for. `light`: ids and times are enough. `backwards`: in the opposite order, for a look from the end."""
 
     since: datetime | None
     before: datetime | None = None
-    light: bool = False
-    backwards: bool = False
+    ids_only: bool = False
+    descending: bool = False
 
 
-class Query(Protocol):
+class MinuteQuery(Protocol):
     """What a connector brings."""
 
-    async def ask(self, window: Window, cursor: str | None) -> Found:
+    async def run_query(self, window: QueryWindow, cursor: str | None) -> QueryPage:
         """One page of what changed in a window."""
         ...
 
-    async def detail(self, row: Row) -> Sequence[Document]:
+    async def fetch_documents(self, row: QueryRow) -> Sequence[Document]:
         """The documents of a thing."""
         ...
 
 
 @dataclass
-class _Crowd:
+class _CrowdedMinute:
     """A minute that has more than a page, and how far it was read."""
 
     minute: datetime
     cursor: str | None
-    seen: set[str] = field(default_factory=set[str])
-    strikes: int = 0
+    seen_ids: set[str] = field(default_factory=set[str])
+    repeats: int = 0
 
 
-class Minutes:
+class ByMinuteListing:
     """A `Listing` for `anchored.read`, over a query."""
 
-    def __init__(self, query: Query, mark: Mark | None) -> None:
+    def __init__(self, query: MinuteQuery, checkpoint: Checkpoint | None) -> None:
         self._query = query
-        self._watermark = _watermark(mark)
-        self._crowd: _Crowd | None = None
+        self._watermark = _watermark(checkpoint)
+        self._crowd: _CrowdedMinute | None = None
 
-    async def page(self, since: datetime | None, page: int) -> Listed:
+    async def fetch_page(self, since: datetime | None, page: int) -> UpdatedPage:
         """Things that changed from an instant on; further pages of a minute, then the next minute."""
         start = None if since is None else _ceiling(since)
         if page == 1:
-            return await self._open(start)
+            return await self._first_page(start)
         crowd = self._crowd
         while crowd is not None and crowd.cursor is not None:
-            found = await self._go_on(crowd)
-            if found.rows:
-                return self._listed(found, more=True)
+            result = await self._next_page(crowd)
+            if result.rows:
+                return self._to_updated_page(result, has_more=True)
         if start is None:
-            return Listed([], more=False, now=datetime.now(UTC))
-        return await self._open(start + MINUTE)
+            return UpdatedPage([], has_more=False, now=datetime.now(UTC))
+        return await self._first_page(start + MINUTE)
 
-    async def detail(self, entry: Entry) -> Sequence[Document]:
+    async def fetch_documents(self, entry: UpdatedEntry) -> Sequence[Document]:
         """The documents of a thing."""
-        return await self._query.detail(entry.data)
+        return await self._query.fetch_documents(entry.data)
 
-    async def _open(self, start: datetime | None) -> Listed:
+    async def _first_page(self, start: datetime | None) -> UpdatedPage:
         self._crowd = None
-        window = Window(start, light=self._is_light(start))
-        cursor, empty = None, 0
+        window = QueryWindow(start, ids_only=self._is_ids_only(start))
+        cursor, empty_pages = None, 0
         while True:
-            found = await self._query.ask(window, cursor)
-            rows = [row for row in found.rows if start is None or row.stamp >= start]
-            if rows or found.more is None or found.more == cursor or empty >= _EMPTY:
+            result = await self._query.run_query(window, cursor)
+            rows = [row for row in result.rows if start is None or row.updated_at >= start]
+            if rows or result.next_cursor is None or result.next_cursor == cursor or empty_pages >= _MAX_EMPTY_PAGES:
                 break
-            cursor = found.more
-            empty = 0 if found.rows else empty + 1
-        more = found.more is not None and bool(rows)
-        if more and _floor(rows[0].stamp) == (minute := _floor(rows[-1].stamp)):
-            self._crowd = _Crowd(minute, found.more, {row.id for row in rows})
-        return self._listed(Found(rows, found.more, found.now), more=more)
+            cursor = result.next_cursor
+            empty_pages = 0 if result.rows else empty_pages + 1
+        has_more = result.next_cursor is not None and bool(rows)
+        if has_more and _floor(rows[0].updated_at) == (minute := _floor(rows[-1].updated_at)):
+            self._crowd = _CrowdedMinute(minute, result.next_cursor, {row.id for row in rows})
+        return self._to_updated_page(QueryPage(rows, result.next_cursor, result.now), has_more=has_more)
 
-    async def _go_on(self, crowd: _Crowd) -> Found:
+    async def _next_page(self, crowd: _CrowdedMinute) -> QueryPage:
         """The next page of a crowded minute; its cursor is None when that was the last."""
-        asked = crowd.cursor
-        window = Window(crowd.minute, light=self._is_light(crowd.minute))
-        found = await self._query.ask(window, asked)
-        rows = [row for row in found.rows if _floor(row.stamp) == crowd.minute]
-        fresh = [row for row in rows if row.id not in crowd.seen]
-        passed = any(_floor(row.stamp) > crowd.minute for row in found.rows)
-        crowd.cursor = None if passed else found.more
-        crowd.seen.update(row.id for row in rows)
-        if fresh:
-            crowd.strikes = 0
+        cursor = crowd.cursor
+        window = QueryWindow(crowd.minute, ids_only=self._is_ids_only(crowd.minute))
+        result = await self._query.run_query(window, cursor)
+        rows = [row for row in result.rows if _floor(row.updated_at) == crowd.minute]
+        new_rows = [row for row in rows if row.id not in crowd.seen_ids]
+        is_past = any(_floor(row.updated_at) > crowd.minute for row in result.rows)
+        crowd.cursor = None if is_past else result.next_cursor
+        crowd.seen_ids.update(row.id for row in rows)
+        if new_rows:
+            crowd.repeats = 0
         elif crowd.cursor is not None:
-            crowd.strikes += 1
-            if crowd.cursor == asked or crowd.strikes >= _STRIKES:
-                await self._look_from_the_end(crowd)
-        return Found(fresh, crowd.cursor, found.now)
+            crowd.repeats += 1
+            if crowd.cursor == cursor or crowd.repeats >= _MAX_REPEATS:
+                await self._check_from_end(crowd)
+        return QueryPage(new_rows, crowd.cursor, result.now)
 
-    async def _look_from_the_end(self, crowd: _Crowd) -> None:
+    async def _check_from_end(self, crowd: _CrowdedMinute) -> None:
         """The tool goes in circles: all right if there was nothing more to see."""
         crowd.cursor = None
-        window = Window(crowd.minute, crowd.minute + MINUTE, light=True, backwards=True)
-        last = await self._query.ask(window, None)
-        unseen = [row for row in last.rows if _floor(row.stamp) == crowd.minute and row.id not in crowd.seen]
+        window = QueryWindow(crowd.minute, crowd.minute + MINUTE, ids_only=True, descending=True)
+        last_page = await self._query.run_query(window, None)
+        unseen = [row for row in last_page.rows if _floor(row.updated_at) == crowd.minute and row.id not in crowd.seen_ids]
         if unseen:
             raise Unreadable(
                 "The tool gives the same page again and again, and there is more than that. "
@@ -158,85 +158,85 @@ class Minutes:
                 code="connector_refused",
             )
 
-    def _is_light(self, start: datetime | None) -> bool:
+    def _is_ids_only(self, start: datetime | None) -> bool:
         """Whether this is a listing of what was read by an earlier run."""
         if self._watermark is None:
             return False
         return start is None or start < self._watermark - OVERLAP
 
-    def _listed(self, found: Found, *, more: bool) -> Listed:
+    def _to_updated_page(self, result: QueryPage, *, has_more: bool) -> UpdatedPage:
         entries = [
-            Entry(
-                f"{row.id}@{row.stamp.astimezone(UTC).isoformat()}"
-                + ("?" if row.stamp >= found.now - _SETTLED else ""),
-                _floor(row.stamp),
+            UpdatedEntry(
+                f"{row.id}@{row.updated_at.astimezone(UTC).isoformat()}"
+                + ("?" if row.updated_at >= result.now - _STABLE_AFTER else ""),
+                _floor(row.updated_at),
                 row.ref,
-                row.ids,
+                row.document_ids,
                 row,
-                row.wanted,
+                row.is_followed,
             )
-            for row in sorted(found.rows, key=lambda row: row.stamp)
+            for row in sorted(result.rows, key=lambda row: row.updated_at)
         ]
         # Whether a thing is settled is said by its key already: `anchored` need not wait for its minute to pass.
-        return Listed(entries, more, found.now + 2 * MINUTE)
+        return UpdatedPage(entries, has_more, result.now + 2 * MINUTE)
 
 
 @dataclass(frozen=True)
-class Zone:
+class UserTimeZone:
     """How a user's own clock is told: by its name, or by how far it was from UTC when it was looked at (`offset`; an hour
     is allowed for summer time). With neither, nobody knows which one it is."""
 
     name: str | None = None
     offset: timedelta | None = None
 
-    def told(self, stamp: datetime, form: str) -> str:
+    def earliest_text(self, stamp: datetime, pattern: str) -> str:
         """An instant in the user's minutes: one that can't be taken for a later one."""
-        if (zone := self._zone()) is None:
-            return (stamp.astimezone(UTC) + self._shift(-_WEST, -_HOUR)).strftime(form)
+        if (zone := self._zone_info()) is None:
+            return (stamp.astimezone(UTC) + self._shift(-_WESTMOST_OFFSET, -_HOUR)).strftime(pattern)
         local = stamp.astimezone(zone)
         if local.fold == 0 and local.replace(fold=1).utcoffset() != local.utcoffset():
             local = (stamp - _HOUR).astimezone(zone)
-        return local.strftime(form)
+        return local.strftime(pattern)
 
-    def told_late(self, stamp: datetime, form: str) -> str:
+    def latest_text(self, stamp: datetime, pattern: str) -> str:
         """The same for an end: one that can't be taken for an earlier one."""
-        if (zone := self._zone()) is None:
-            return (stamp.astimezone(UTC) + self._shift(_WEST + 2 * _HOUR, _HOUR)).strftime(form)
+        if (zone := self._zone_info()) is None:
+            return (stamp.astimezone(UTC) + self._shift(_WESTMOST_OFFSET + 2 * _HOUR, _HOUR)).strftime(pattern)
         local = stamp.astimezone(zone)
         if local.fold == 1:
             local = (stamp + _HOUR).astimezone(zone)
-        return local.strftime(form)
+        return local.strftime(pattern)
 
     def _shift(self, unknown: timedelta, margin: timedelta) -> timedelta:
         return unknown if self.offset is None else self.offset + margin
 
-    def _zone(self) -> ZoneInfo | None:
+    def _zone_info(self) -> ZoneInfo | None:
         try:
             return None if not self.name else ZoneInfo(self.name)
         except (KeyError, ValueError, OSError):
             return None
 
 
-async def measure(changed: datetime, found_from: Callable[[datetime], Awaitable[bool]]) -> Zone:
+async def measure_zone(changed: datetime, is_found_from: Callable[[datetime], Awaitable[bool]]) -> UserTimeZone:
     """The zone of a clock, by asking: `found_from(t)` tells whether a thing that changed at `changed` is found from `t` on,
     a time of that clock. Zones are quarters of an hour apart, from 12 hours behind to 14 ahead."""
     minute = _floor(changed).replace(tzinfo=None)
     low, high = -48, 57  # in quarters: found from the first on, not from the second
     while high - low > 1:
         middle = (low + high) // 2
-        if await found_from(minute + middle * _QUARTER):
+        if await is_found_from(minute + middle * _QUARTER):
             low = middle
         else:
             high = middle
-    return Zone(offset=low * _QUARTER)
+    return UserTimeZone(offset=low * _QUARTER)
 
 
-def _watermark(mark: Mark | None) -> datetime | None:
+def _watermark(checkpoint: Checkpoint | None) -> datetime | None:
     """What an earlier run has read up to."""
-    if mark is None:
+    if checkpoint is None:
         return None
-    told = mark.position.get("watermark") or mark.position.get("from")
-    return None if told is None else datetime.fromisoformat(told)
+    text = checkpoint.position.get("watermark") or checkpoint.position.get("from")
+    return None if text is None else datetime.fromisoformat(text)
 
 
 def _floor(stamp: datetime) -> datetime:

@@ -16,173 +16,173 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
-from gristmill.connectors.connector import Batch, Document, Mark, Ref, Stream
-from gristmill.connectors.details import in_order
-from gristmill.errors import Gone, Unreadable
+from gristmill.connectors.connector import Batch, Document, Checkpoint, DocumentRef, Stream
+from gristmill.connectors.details import fetch_all
+from gristmill.errors import SourceGone, Unreadable
 
 OVERLAP = timedelta(seconds=60)
-_SETTLED = timedelta(seconds=2)
-_END = "$end"
-_UNSETTLED = "?"  # behind an instant: known for the rest of this run alone
+_STABLE_AFTER = timedelta(seconds=2)
+_END_CURSOR = "$end"
+_UNSTABLE_SUFFIX = "?"  # behind an instant: known for the rest of this run alone
 
 
 @dataclass(frozen=True)
-class Entry:
+class IdEntry:
     """A thing: its document, and when it changed. `key` is another's where that other is why it is read again."""
 
     key: str
-    stamp: datetime
-    ref: Ref
+    updated_at: datetime
+    ref: DocumentRef
 
 
 @dataclass(frozen=True)
-class Listed:
+class IdPage:
     """A page of the list."""
 
-    entries: Sequence[Entry]
-    more: str | None
+    entries: Sequence[IdEntry]
+    next_cursor: str | None
     now: datetime
 
 
-class Listing(Protocol):
+class IdListing(Protocol):
     """What a connector brings for a stream."""
 
-    async def page(self, cursor: str | None) -> Listed:
+    async def fetch_page(self, cursor: str | None) -> IdPage:
         """Things by number."""
         ...
 
-    async def latest(self, since: datetime) -> Sequence[Entry]:
+    async def changes_since(self, since: datetime) -> Sequence[IdEntry]:
         """Things that changed at or after an instant."""
         ...
 
-    async def touched(self, since: datetime) -> Sequence[Entry]:
+    async def attachment_changes_since(self, since: datetime) -> Sequence[IdEntry]:
         """Things to read again for what is attached to them."""
         ...
 
-    async def detail(self, entry: Entry) -> Sequence[Document]:
+    async def fetch_documents(self, entry: IdEntry) -> Sequence[Document]:
         """The documents of a thing."""
         ...
 
 
 @dataclass
-class _Pass:
+class _IdPass:
     cursor: str | None
     watermark: datetime | None
-    begun: datetime | None
+    started_at: datetime | None
     recent: dict[str, str]
-    read: set[str] = field(default_factory=set[str])
+    read_ids: set[str] = field(default_factory=set[str])
 
-    def is_known(self, entry: Entry) -> bool:
-        return self.recent.get(entry.key, "").removesuffix(_UNSETTLED) == entry.stamp.isoformat()
+    def is_known(self, entry: IdEntry) -> bool:
+        return self.recent.get(entry.key, "").removesuffix(_UNSTABLE_SUFFIX) == entry.updated_at.isoformat()
 
-    def take(self, entries: Sequence[Entry], now: datetime) -> None:
+    def record(self, entries: Sequence[IdEntry], now: datetime) -> None:
         for entry in entries:
-            self.read.add(entry.ref.source_id)
-            settled = entry.stamp < now - _SETTLED
-            self.recent[entry.key] = entry.stamp.isoformat() + ("" if settled else _UNSETTLED)
+            self.read_ids.add(entry.ref.source_id)
+            is_stable = entry.updated_at < now - _STABLE_AFTER
+            self.recent[entry.key] = entry.updated_at.isoformat() + ("" if is_stable else _UNSTABLE_SUFFIX)
 
-    def forget(self, start: datetime | None) -> None:
+    def forget_before(self, start: datetime | None) -> None:
         """Of what was read, only what is met again has to be known."""
         if start is not None:
             since = start - OVERLAP
-            self.recent = {key: told for key, told in self.recent.items() if _instant(told) >= since}
+            self.recent = {key: stamp for key, stamp in self.recent.items() if _parse_time(stamp) >= since}
 
 
-async def read(stream: Stream, version: int, mark: Mark | None, listing: Listing) -> AsyncIterator[Batch]:
+async def read(stream: Stream, version: int, checkpoint: Checkpoint | None, listing: IdListing) -> AsyncIterator[Batch]:
     """The batches of a stream, from its mark to its end."""
-    here, first = _opened(None if mark is None else mark.position)
-    while here.cursor != _END:
+    state, first = _initial_state(None if checkpoint is None else checkpoint.position)
+    while state.cursor != _END_CURSOR:
         try:
-            got = await listing.page(here.cursor)
-        except (Gone, Unreadable):
-            if first or here.cursor is None:
+            page = await listing.fetch_page(state.cursor)
+        except (SourceGone, Unreadable):
+            if first or state.cursor is None:
                 raise
-            here.cursor, first = None, True
+            state.cursor, first = None, True
             continue
-        here.begun = here.begun or got.now
-        start = None if here.watermark is None else here.watermark - OVERLAP
+        state.started_at = state.started_at or page.now
+        start = None if state.watermark is None else state.watermark - OVERLAP
         changed = [
-            one for one in got.entries if (start is None or one.stamp >= start) and not here.is_known(one)
+            entry for entry in page.entries if (start is None or entry.updated_at >= start) and not state.is_known(entry)
         ]
-        found = await in_order(changed, lambda entry: entry.ref, listing.detail)
-        here.take(changed[: found.reached], got.now)
-        asked = {entry.ref.source_id for entry in changed}
-        passed = [one.ref.source_id for one in got.entries if one.ref.source_id not in asked]
-        if found.stopped is None:
-            here.cursor = got.more or _END
-            here.forget(here.watermark or here.begun)
+        result = await fetch_all(changed, lambda entry: entry.ref, listing.fetch_documents)
+        state.record(changed[: result.handled], page.now)
+        changed_ids = {entry.ref.source_id for entry in changed}
+        unchanged_ids = [entry.ref.source_id for entry in page.entries if entry.ref.source_id not in changed_ids]
+        if result.stopped_by is None:
+            state.cursor = page.next_cursor or _END_CURSOR
+            state.forget_before(state.watermark or state.started_at)
         yield Batch(
             stream,
-            mark=Mark(version, _within(here)),
-            documents=found.documents,
-            failures=found.failures,
-            present=[*passed, *sorted({failure.ref.source_id for failure in found.failures})],
+            checkpoint=Checkpoint(version, _resume_position(state)),
+            documents=result.documents,
+            failures=result.failures,
+            present_ids=[*unchanged_ids, *sorted({failure.ref.source_id for failure in result.failures})],
             listing="begin" if first else "goes_on",
         )
         first = False
-        if found.stopped is not None:
-            raise found.stopped
-    async for batch in _end(stream, version, here, listing):
+        if result.stopped_by is not None:
+            raise result.stopped_by
+    async for batch in _read_late_changes(stream, version, state, listing):
         yield batch
 
 
-async def _end(stream: Stream, version: int, here: _Pass, listing: Listing) -> AsyncIterator[Batch]:
-    assert here.begun is not None
-    begun = here.begun
-    fresh: dict[str, Entry] = {}
-    for entry in await listing.latest(begun - OVERLAP):
-        if not here.is_known(entry):
-            fresh.setdefault(entry.ref.source_id, entry)
-    also: list[Entry] = []
-    for entry in await listing.touched((here.watermark or begun) - OVERLAP):
-        if here.is_known(entry):
+async def _read_late_changes(stream: Stream, version: int, state: _IdPass, listing: IdListing) -> AsyncIterator[Batch]:
+    assert state.started_at is not None
+    started_at = state.started_at
+    to_read: dict[str, IdEntry] = {}
+    for entry in await listing.changes_since(started_at - OVERLAP):
+        if not state.is_known(entry):
+            to_read.setdefault(entry.ref.source_id, entry)
+    attachment_changes: list[IdEntry] = []
+    for entry in await listing.attachment_changes_since((state.watermark or started_at) - OVERLAP):
+        if state.is_known(entry):
             continue
-        also.append(entry)
+        attachment_changes.append(entry)
         # Read after the change, in this very run: nothing to read again.
         if not (
-            entry.stamp < begun - _SETTLED and (here.watermark is None or entry.ref.source_id in here.read)
+            entry.updated_at < started_at - _STABLE_AFTER and (state.watermark is None or entry.ref.source_id in state.read_ids)
         ):
-            fresh.setdefault(entry.ref.source_id, entry)
-    things = list(fresh.values())
-    found = await in_order(things, lambda entry: entry.ref, listing.detail)
-    here.take(things[: found.reached], begun)
-    here.take([entry for entry in also if entry.ref.source_id in here.read], begun)
-    ended = found.stopped is None
-    here.forget(begun if ended else here.watermark or begun)
+            to_read.setdefault(entry.ref.source_id, entry)
+    entries = list(to_read.values())
+    result = await fetch_all(entries, lambda entry: entry.ref, listing.fetch_documents)
+    state.record(entries[: result.handled], started_at)
+    state.record([entry for entry in attachment_changes if entry.ref.source_id in state.read_ids], started_at)
+    is_complete = result.stopped_by is None
+    state.forget_before(started_at if is_complete else state.watermark or started_at)
     yield Batch(
         stream,
-        mark=Mark(version, _between(here) if ended else _within(here)),
-        documents=found.documents,
-        failures=found.failures,
-        listing="whole" if ended else "goes_on",
+        checkpoint=Checkpoint(version, _final_position(state) if is_complete else _resume_position(state)),
+        documents=result.documents,
+        failures=result.failures,
+        listing="whole" if is_complete else "goes_on",
     )
-    if found.stopped is not None:
-        raise found.stopped
+    if result.stopped_by is not None:
+        raise result.stopped_by
 
 
-def _opened(position: dict[str, Any] | None) -> tuple[_Pass, bool]:
+def _initial_state(position: dict[str, Any] | None) -> tuple[_IdPass, bool]:
     """Where to go on, and whether that is the beginning of a run."""
     if not position:
-        return _Pass(None, None, None, {}), True
+        return _IdPass(None, None, None, {}), True
     recent = dict(position.get("recent") or {})
     if "begun" not in position:
-        return _Pass(None, datetime.fromisoformat(position["watermark"]), None, recent), True
-    told = position.get("from")
-    watermark = None if told is None else datetime.fromisoformat(told)
-    return _Pass(position.get("cursor"), watermark, datetime.fromisoformat(position["begun"]), recent), False
+        return _IdPass(None, datetime.fromisoformat(position["watermark"]), None, recent), True
+    watermark_text = position.get("from")
+    watermark = None if watermark_text is None else datetime.fromisoformat(watermark_text)
+    return _IdPass(position.get("cursor"), watermark, datetime.fromisoformat(position["begun"]), recent), False
 
 
-def _between(here: _Pass) -> dict[str, Any]:
-    assert here.begun is not None
-    settled = {key: told for key, told in here.recent.items() if not told.endswith(_UNSETTLED)}
-    return {"watermark": here.begun.isoformat(), "recent": settled}
+def _final_position(state: _IdPass) -> dict[str, Any]:
+    assert state.started_at is not None
+    stable = {key: stamp for key, stamp in state.recent.items() if not stamp.endswith(_UNSTABLE_SUFFIX)}
+    return {"watermark": state.started_at.isoformat(), "recent": stable}
 
 
-def _within(here: _Pass) -> dict[str, Any]:
-    assert here.begun is not None
-    watermark = None if here.watermark is None else here.watermark.isoformat()
-    return {"begun": here.begun.isoformat(), "from": watermark, "cursor": here.cursor, "recent": here.recent}
+def _resume_position(state: _IdPass) -> dict[str, Any]:
+    assert state.started_at is not None
+    watermark = None if state.watermark is None else state.watermark.isoformat()
+    return {"begun": state.started_at.isoformat(), "from": watermark, "cursor": state.cursor, "recent": state.recent}
 
 
-def _instant(told: str) -> datetime:
-    return datetime.fromisoformat(told.removesuffix(_UNSETTLED))
+def _parse_time(text: str) -> datetime:
+    return datetime.fromisoformat(text.removesuffix(_UNSTABLE_SUFFIX))

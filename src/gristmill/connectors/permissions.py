@@ -14,72 +14,72 @@ from contextlib import aclosing
 
 from gristmill import catalog, faults, jobs
 from gristmill.connectors import store
-from gristmill.connectors.connector import Access
-from gristmill.connectors.kinds import Tools
-from gristmill.connectors.reading import generator
-from gristmill.connectors.transport import RateLimited, Unauthorized
+from gristmill.connectors.connector import AccessUpdate
+from gristmill.connectors.kinds import ConnectorRegistry
+from gristmill.connectors.reading import closable
+from gristmill.connectors.transport import RateLimited, CredentialsRejected
 from gristmill.db import Database, Tx
 from gristmill.jobs import Done, Job, Outcome, Snooze
 from gristmill.operations import connection
-from gristmill.operations.connection import Connector as Row
+from gristmill.operations.connection import ConnectorRow as Row
 from gristmill.operations.connection import ConnectorId
 from gristmill.work import SyncAccess
 
 
-class Permissions:
+class PermissionSync:
     """Asks tools who may see what."""
 
-    def __init__(self, db: Database, tools: Tools) -> None:
-        self._db, self._tools = db, tools
+    def __init__(self, db: Database, registry: ConnectorRegistry) -> None:
+        self._db, self._registry = db, registry
 
     async def sync(self, job: Job) -> Outcome:
         """Bring the lists of the job's connector up to date."""
         async with self._db.connection() as tx:
-            row = await connection.find(tx, ConnectorId(SyncAccess.of(job).connector_id))
+            row = await connection.find_connector(tx, ConnectorId(SyncAccess.of(job).connector_id))
             keys = [] if row is None else await store.queries.values(tx, "audience_keys", connector=row.id)
         if row is None or row.acl is not None or not keys:
             return Done()
-        left = set(keys)
+        unresolved = set(keys)
         try:
             async with (
-                self._tools.opened(row) as connector,
-                aclosing(generator(connector.access(keys))) as steps,
+                self._registry.open_connector(row) as connector,
+                aclosing(closable(connector.resolve_access(keys))) as updates,
             ):
-                async for step in steps:
-                    await self._save(job, row, step)
-                    left -= {audience.key for audience in step.audiences}
+                async for update in updates:
+                    await self._save_update(job, row, update)
+                    unresolved -= {audience.key for audience in update.audiences}
         except RateLimited as error:
             return Snooze(error.wait)
-        except Unauthorized:
-            await self._close(job, row, set(keys))
+        except CredentialsRejected:
+            await self._fail_closed(job, row, set(keys))
             raise
-        await self._close(job, row, left)
+        await self._fail_closed(job, row, unresolved)
         async with self._db.transaction() as tx:
             await jobs.fence(tx, job)
             await store.queries.run(tx, "resolved", connector=row.id)
             await jobs.complete(tx, job)
         return Done()
 
-    async def _save(self, job: Job, row: Row, step: Access) -> None:
+    async def _save_update(self, job: Job, row: Row, update: AccessUpdate) -> None:
         async with self._db.transaction() as tx:
-            await self._turns(tx, job, row)
-            spreading = await store.keep_audiences(tx, row.id, step.audiences)
-            await connection.spread(tx, row.id, spreading)
-            if step.placed and (moved := await store.place(tx, row.id, step.placed)):
-                keys = sorted({step.placed[source] for source in moved})
-                await connection.spread(tx, row.id, keys, moved)
-            await jobs.progressed(tx, [job])
+            await self._lock_bases(tx, job, row)
+            changed_keys = await store.save_audiences(tx, row.id, update.audiences)
+            await connection.apply_audiences(tx, row.id, changed_keys)
+            if update.audience_by_source and (moved_ids := await store.set_document_audiences(tx, row.id, update.audience_by_source)):
+                keys = sorted({update.audience_by_source[source] for source in moved_ids})
+                await connection.apply_audiences(tx, row.id, keys, moved_ids)
+            await jobs.reset_attempts(tx, [job])
             await faults.point("access.before_commit")
 
-    async def _close(self, job: Job, row: Row, keys: set[str]) -> None:
+    async def _fail_closed(self, job: Job, row: Row, keys: set[str]) -> None:
         """Fail closed: nobody but admins, until it is known again."""
         if not keys:
             return
         async with self._db.transaction() as tx:
-            await self._turns(tx, job, row)
-            closed = await store.queries.values(tx, "fail_closed", connector=row.id, keys=sorted(keys))
-            await connection.spread(tx, row.id, closed)
+            await self._lock_bases(tx, job, row)
+            closed_keys = await store.queries.values(tx, "fail_closed", connector=row.id, keys=sorted(keys))
+            await connection.apply_audiences(tx, row.id, closed_keys)
 
-    async def _turns(self, tx: Tx, job: Job, row: Row) -> None:
-        await catalog.share_turns(tx, row.base_ids)
+    async def _lock_bases(self, tx: Tx, job: Job, row: Row) -> None:
+        await catalog.lock_bases_shared(tx, row.base_ids)
         await jobs.fence(tx, job)

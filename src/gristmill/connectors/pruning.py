@@ -13,76 +13,76 @@ from collections.abc import Sequence
 from gristmill import catalog, faults
 from gristmill.connectors import filing, store
 from gristmill.connectors.connector import Batch, Connector, Document
-from gristmill.connectors.filing import Filing
-from gristmill.connectors.store import Stale
-from gristmill.connectors.transport import RateLimited, Unauthorized
+from gristmill.connectors.filing import BatchWriter
+from gristmill.connectors.store import StaleDocument
+from gristmill.connectors.transport import RateLimited, CredentialsRejected
 from gristmill.db import Database
-from gristmill.errors import Gone, Unreadable
+from gristmill.errors import SourceGone, Unreadable
 from gristmill.jobs import Job
 from gristmill.operations import connection
-from gristmill.operations.connection import Connector as Row
-from gristmill.operations.connection import Run
+from gristmill.operations.connection import ConnectorRow as Row
+from gristmill.operations.connection import ConnectorRun
 
-MOST = 20
-SHARE = 0.25
-_AT_ONCE = 50
+MASS_DELETION_COUNT = 20
+MASS_DELETION_SHARE = 0.25
+_BATCH_SIZE = 50
 
 
-def is_mass(stale: int, documents: int) -> bool:
+def is_mass_deletion(stale: int, documents: int) -> bool:
     """Whether so many would go that somebody has to say so."""
-    return stale > MOST and stale > documents * SHARE
+    return stale > MASS_DELETION_COUNT and stale > documents * MASS_DELETION_SHARE
 
 
-class Pruning:
+class Pruner:
     """Prunes for one run."""
 
-    def __init__(self, db: Database, filing: Filing) -> None:
-        self._db, self._filing = db, filing
+    def __init__(self, db: Database, writer: BatchWriter) -> None:
+        self._db, self._writer = db, writer
 
-    async def prune(self, job: Job, row: Row, run: Run, connector: Connector) -> None:
+    async def prune(self, job: Job, row: Row, run: ConnectorRun, connector: Connector) -> None:
         """Remove what is gone. Killed in between, the next attempt finds the rest."""
         async with self._db.connection() as tx:
-            stale = await store.stale(tx, row.id, run.id)
+            stale = await store.find_stale_documents(tx, row.id, run.id)
             total = await store.count_documents(tx, row.id)
-        if is_mass(len(stale), total) and not run.allow_deletions:
+        if is_mass_deletion(len(stale), total) and not run.allow_deletions:
             async with self._db.transaction() as tx:
                 await store.queries.run(tx, "hold_deletions", run=run.id, count=len(stale))
-                told = f"{len(stale)} of {total} documents seem to be gone: not deleted, for that is a mass."
-                await connection.tell(tx, run.id, told, "warning")
+                message = f"{len(stale)} of {total} documents seem to be gone: not deleted, for that is a mass."
+                await connection.add_log_line(tx, run.id, message, "warning")
             return
-        for start in range(0, len(stale), _AT_ONCE):
-            await self._prune(job, row, run, connector, stale[start : start + _AT_ONCE])
+        for start in range(0, len(stale), _BATCH_SIZE):
+            await self._prune(job, row, run, connector, stale[start : start + _BATCH_SIZE])
 
     async def _prune(
-        self, job: Job, row: Row, run: Run, connector: Connector, stale: Sequence[Stale]
+        self, job: Job, row: Row, run: ConnectorRun, connector: Connector, stale: Sequence[StaleDocument]
     ) -> None:
-        gone: list[str] = []
+        gone_ids: list[str] = []
         for candidate in stale:
-            alive = await _ask(connector, candidate)
-            if alive is None:
-                gone.append(candidate.ref.source_id)
+            document = await _fetch_again(connector, candidate)
+            if document is None:
+                gone_ids.append(candidate.ref.source_id)
             else:
                 # A listing that stepped over it: it is there, and as it is now.
-                prepared = await self._filing.prepare(
-                    connector, row, Batch(alive.ref.stream, documents=[alive])
+                prepared = await self._writer.prepare(
+                    connector, row, Batch(document.ref.stream, documents=[document])
                 )
-                await self._filing.save(job, row, run, prepared, counted=False)
+                await self._writer.save(job, row, run, prepared, advance_stream=False)
         await faults.point("prune.asked")
-        if not gone:
+        if not gone_ids:
             return
         async with self._db.transaction() as tx:
-            bases = [await catalog.take_turn(tx, base_id) for base_id in sorted(row.base_ids)]
-            await filing.prune(tx, job, row, run, gone, [base for base in bases if base is not None])
+            bases = [await catalog.lock_base(tx, base_id) for base_id in sorted(row.base_ids)]
+            await filing.remove_documents(tx, job, row, run, gone_ids, [base for base in bases if base is not None])
             await faults.point("prune.before_commit")
 
 
-async def _ask(connector: Connector, candidate: Stale) -> Document | None:
+async def _fetch_again(connector: Connector, candidate: StaleDocument) -> Document | None:
     """The document, if it is there after all."""
     if not candidate.doubtful:
         return None
     try:
         return await connector.fetch(candidate.ref)
-    except (RateLimited, Unauthorized):
+    except (RateLimited, CredentialsRejected):
         raise
-    except (Gone, Unreadable):
+    except (SourceGone, Unreadable):
         return None

@@ -10,9 +10,9 @@ from typing import Any
 from psycopg.types.json import Jsonb
 
 from gristmill.catalog import BaseId, ItemId
-from gristmill.connectors.connector import Audience, Batch, Document, Failure, Mark, Ref, Stream
+from gristmill.connectors.connector import Audience, Batch, Document, ReadFailure, Checkpoint, DocumentRef, Stream
 from gristmill.db import Queries, Tx
-from gristmill.operations.connection import ConnectorId, RunId, Stage
+from gristmill.operations.connection import ConnectorId, RunId, RunStage
 
 queries = Queries(__package__ or "gristmill.connectors")
 
@@ -25,12 +25,12 @@ class StreamRow:
 
     scope: str
     kind: str
-    mark_version: int | None
-    mark: dict[str, Any] | None
+    checkpoint_version: int | None
+    checkpoint: dict[str, Any] | None
     listing: int
     listed: bool
     lost: bool
-    spoken: RunId | None
+    last_run_id: RunId | None
 
     @property
     def stream(self) -> Stream:
@@ -43,18 +43,18 @@ async def streams(tx: Tx, connector: ConnectorId) -> list[StreamRow]:
     return await queries.many(tx, StreamRow, "streams", connector=connector)
 
 
-def marks_of(rows: Sequence[StreamRow], version: int) -> dict[Stream, Mark]:
+def checkpoints_of(rows: Sequence[StreamRow], version: int) -> dict[Stream, Checkpoint]:
     """The marks that are in the present form."""
     return {
-        row.stream: Mark(version, row.mark)
+        row.stream: Checkpoint(version, row.checkpoint)
         for row in rows
-        if row.mark is not None and row.mark_version == version
+        if row.checkpoint is not None and row.checkpoint_version == version
     }
 
 
 async def save_stream(tx: Tx, connector: ConnectorId, run: RunId, batch: Batch) -> int:
     """Move a stream on; the number of its listing."""
-    mark = batch.mark
+    checkpoint = batch.checkpoint
     (listing,) = await queries.values(
         tx,
         "save_stream",
@@ -62,15 +62,15 @@ async def save_stream(tx: Tx, connector: ConnectorId, run: RunId, batch: Batch) 
         run=run,
         scope=batch.stream.scope,
         kind=batch.stream.kind,
-        mark_version=None if mark is None else mark.version,
-        mark=None if mark is None else Jsonb(mark.position),
+        mark_version=None if checkpoint is None else checkpoint.version,
+        mark=None if checkpoint is None else Jsonb(checkpoint.position),
         listing=batch.listing or "",
         lost=batch.lost,
     )
     return listing
 
 
-async def end_streams(tx: Tx, connector: ConnectorId, run: RunId) -> None:
+async def delete_unfollowed_streams(tx: Tx, connector: ConnectorId, run: RunId) -> None:
     """Forget streams that are followed no longer."""
     await queries.run(tx, "end_stream", connector=connector, run=run)
 
@@ -80,18 +80,18 @@ async def end_streams(tx: Tx, connector: ConnectorId, run: RunId) -> None:
 
 def digest(document: Document) -> bytes:
     """What is compared: everything of a document that is filed."""
-    told = [
+    content = [
         document.title,
         document.body,
         document.url,
         document.metadata,
-        [[one.source_id, one.name] for one in document.attachments],
+        [[attachment.source_id, attachment.name] for attachment in document.attachments],
     ]
-    return hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).digest()
+    return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).digest()
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownDocument:
     """What is known of a document."""
 
     source_id: str
@@ -99,19 +99,19 @@ class Known:
     audience: str
 
 
-async def known(tx: Tx, connector: ConnectorId, sources: Sequence[str]) -> dict[str, Known]:
+async def find_documents(tx: Tx, connector: ConnectorId, sources: Sequence[str]) -> dict[str, KnownDocument]:
     """What is known of these documents, by their ids."""
-    found = await queries.many(tx, Known, "known", connector=connector, sources=list(sources))
-    return {row.source_id: row for row in found}
+    rows = await queries.many(tx, KnownDocument, "known", connector=connector, sources=list(sources))
+    return {row.source_id: row for row in rows}
 
 
-async def keep_documents(
+async def save_documents(
     tx: Tx,
     connector: ConnectorId,
     stream: Stream,
     documents: Sequence[Document],
-    seen: int,
-    partial: Collection[str] = (),
+    listing: int,
+    incomplete: Collection[str] = (),
 ) -> None:
     """Documents are as they are, from now on, and no failures any more; `partial` ones count as changed again."""
     if not documents:
@@ -123,17 +123,17 @@ async def keep_documents(
         connector=connector,
         scope=stream.scope,
         kind=stream.kind,
-        seen=seen,
+        seen=listing,
         sources=sources,
         locators=[Jsonb(document.ref.locator) for document in documents],
-        hashes=[b"" if document.ref.source_id in partial else digest(document) for document in documents],
+        hashes=[b"" if document.ref.source_id in incomplete else digest(document) for document in documents],
         audiences=[document.audience for document in documents],
     )
     await queries.run(tx, "forget_failures", connector=connector, sources=sources)
 
 
-async def see_documents(
-    tx: Tx, connector: ConnectorId, stream: Stream, sources: Sequence[str], seen: int
+async def mark_documents_seen(
+    tx: Tx, connector: ConnectorId, stream: Stream, sources: Sequence[str], listing: int
 ) -> None:
     """A listing names documents."""
     if sources:
@@ -144,11 +144,11 @@ async def see_documents(
             scope=stream.scope,
             kind=stream.kind,
             sources=list(sources),
-            seen=seen,
+            seen=listing,
         )
 
 
-async def forget_documents(tx: Tx, connector: ConnectorId, sources: Sequence[str]) -> None:
+async def delete_documents(tx: Tx, connector: ConnectorId, sources: Sequence[str]) -> None:
     """The tool no longer has these documents."""
     await queries.run(tx, "forget_documents", connector=connector, sources=list(sources))
     await queries.run(tx, "forget_failures", connector=connector, sources=list(sources))
@@ -160,7 +160,7 @@ async def count_documents(tx: Tx, connector: ConnectorId) -> int:
 
 
 @dataclass(frozen=True)
-class _Ref:
+class _RefRow:
     source_id: str
     scope: str
     kind: str
@@ -168,35 +168,35 @@ class _Ref:
     doubtful: bool = True
 
     @property
-    def ref(self) -> Ref:
-        return Ref(self.source_id, Stream(self.scope, self.kind), self.locator)
+    def ref(self) -> DocumentRef:
+        return DocumentRef(self.source_id, Stream(self.scope, self.kind), self.locator)
 
 
 @dataclass(frozen=True)
-class Stale:
+class StaleDocument:
     """A document that seems to be gone; a `doubtful` one is asked for once more."""
 
-    ref: Ref
+    ref: DocumentRef
     doubtful: bool
 
 
-async def stale(tx: Tx, connector: ConnectorId, run: RunId) -> list[Stale]:
+async def find_stale_documents(tx: Tx, connector: ConnectorId, run: RunId) -> list[StaleDocument]:
     """What the tool seems to have no more."""
-    found = await queries.many(tx, _Ref, "stale", connector=connector, run=run)
-    return [Stale(row.ref, row.doubtful) for row in found]
+    rows = await queries.many(tx, _RefRow, "stale", connector=connector, run=run)
+    return [StaleDocument(row.ref, row.doubtful) for row in rows]
 
 
-async def all_known(tx: Tx, connector: ConnectorId) -> list[Ref]:
+async def find_document_refs(tx: Tx, connector: ConnectorId) -> list[DocumentRef]:
     """Every document that is known."""
-    return [row.ref for row in await queries.many(tx, _Ref, "all_known", connector=connector)]
+    return [row.ref for row in await queries.many(tx, _RefRow, "all_known", connector=connector)]
 
 
-async def keep_failures(tx: Tx, connector: ConnectorId, run: RunId, failures: Sequence[Failure]) -> None:
+async def save_failures(tx: Tx, connector: ConnectorId, run: RunId, failures: Sequence[ReadFailure]) -> None:
     """Ask for these again in the next run."""
     if not failures:
         return
-    last = {failure.ref.source_id: failure for failure in failures}
-    ordered = [last[source] for source in sorted(last)]
+    latest = {failure.ref.source_id: failure for failure in failures}
+    ordered = [latest[source] for source in sorted(latest)]
     await queries.run(
         tx,
         "keep_failures",
@@ -211,16 +211,16 @@ async def keep_failures(tx: Tx, connector: ConnectorId, run: RunId, failures: Se
     )
 
 
-async def old_failures(tx: Tx, connector: ConnectorId, run: RunId, limit: int) -> list[Ref]:
+async def find_earlier_failures(tx: Tx, connector: ConnectorId, run: RunId, limit: int) -> list[DocumentRef]:
     """What earlier runs could not read."""
-    found = await queries.many(tx, _Ref, "old_failures", connector=connector, run=run, limit=limit)
-    return [row.ref for row in found]
+    rows = await queries.many(tx, _RefRow, "old_failures", connector=connector, run=run, limit=limit)
+    return [row.ref for row in rows]
 
 
 # ── audiences ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def keep_audiences(tx: Tx, connector: ConnectorId, audiences: Sequence[Audience]) -> list[str]:
+async def save_audiences(tx: Tx, connector: ConnectorId, audiences: Sequence[Audience]) -> list[str]:
     """Audiences as they are now; the keys of those whose meaning is yet to be spread."""
     if not audiences:
         return []
@@ -247,21 +247,21 @@ async def keep_audiences(tx: Tx, connector: ConnectorId, audiences: Sequence[Aud
 
 
 @dataclass(frozen=True)
-class _List:
+class _AudienceAcl:
     key: str
     acl: list[str]
 
 
-async def audience_lists(tx: Tx, connector: ConnectorId, keys: Sequence[str]) -> dict[str, list[str]]:
+async def audience_acls(tx: Tx, connector: ConnectorId, keys: Sequence[str]) -> dict[str, list[str]]:
     """What audiences mean here; one that is not known is nobody."""
-    found = await queries.many(tx, _List, "audience_lists", connector=connector, keys=list(keys))
-    return {key: [] for key in keys} | {row.key: row.acl for row in found}
+    rows = await queries.many(tx, _AudienceAcl, "audience_lists", connector=connector, keys=list(keys))
+    return {key: [] for key in keys} | {row.key: row.acl for row in rows}
 
 
-async def place(tx: Tx, connector: ConnectorId, placed: Mapping[str, str]) -> list[str]:
+async def set_document_audiences(tx: Tx, connector: ConnectorId, audience_by_source: Mapping[str, str]) -> list[str]:
     """Documents have these audiences now; those that had others."""
     return await queries.values(
-        tx, "place_documents", connector=connector, sources=list(placed), audiences=list(placed.values())
+        tx, "place_documents", connector=connector, sources=list(audience_by_source), audiences=list(audience_by_source.values())
     )
 
 
@@ -269,7 +269,7 @@ async def place(tx: Tx, connector: ConnectorId, placed: Mapping[str, str]) -> li
 
 
 @dataclass(frozen=True)
-class Place:
+class ContainerState:
     """Where a connector files in a base; `taken_out` when somebody deleted the container there."""
 
     base_id: BaseId
@@ -277,26 +277,26 @@ class Place:
     taken_out: bool
 
 
-async def places(tx: Tx, connector: ConnectorId) -> list[Place]:
+async def find_containers(tx: Tx, connector: ConnectorId) -> list[ContainerState]:
     """Where it files, by base."""
-    return await queries.many(tx, Place, "containers", connector=connector)
+    return await queries.many(tx, ContainerState, "containers", connector=connector)
 
 
 @dataclass(frozen=True)
-class _Record:
+class _RecordRow:
     source_key: str
     id: ItemId
     status: str
 
 
-async def records(tx: Tx, container: ItemId, sources: Sequence[str]) -> dict[str, ItemId]:
+async def record_ids(tx: Tx, container: ItemId, sources: Sequence[str]) -> dict[str, ItemId]:
     """The records of documents below a container."""
-    found = await queries.many(tx, _Record, "records", container=container, sources=list(sources))
-    return {row.source_key: row.id for row in found}
+    rows = await queries.many(tx, _RecordRow, "records", container=container, sources=list(sources))
+    return {row.source_key: row.id for row in rows}
 
 
 @dataclass(frozen=True)
-class Attached:
+class AttachedFile:
     """A file below a record."""
 
     parent_id: ItemId
@@ -304,28 +304,28 @@ class Attached:
     id: ItemId
 
 
-async def attached(tx: Tx, record_ids: Sequence[ItemId]) -> list[Attached]:
+async def find_attached_files(tx: Tx, record_ids: Sequence[ItemId]) -> list[AttachedFile]:
     """The files below these records."""
-    return await queries.many(tx, Attached, "attached", records=list(record_ids))
+    return await queries.many(tx, AttachedFile, "attached", records=list(record_ids))
 
 
 @dataclass(frozen=True)
-class _Held:
+class _AttachmentKey:
     document: str
     attachment: str
 
 
-async def attachments_held(tx: Tx, connector: ConnectorId, sources: Sequence[str]) -> set[tuple[str, str]]:
+async def find_attachments(tx: Tx, connector: ConnectorId, sources: Sequence[str]) -> set[tuple[str, str]]:
     """(document, attachment) of what is filed wherever it should be."""
-    found = await queries.many(tx, _Held, "attachments_held", connector=connector, sources=list(sources))
-    return {(row.document, row.attachment) for row in found}
+    rows = await queries.many(tx, _AttachmentKey, "attachments_held", connector=connector, sources=list(sources))
+    return {(row.document, row.attachment) for row in rows}
 
 
 # ── runs ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True)
-class Progress:
+class RunProgress:
     """How much further a run came."""
 
     processed: int = 0
@@ -336,33 +336,33 @@ class Progress:
     batches: int = 0
 
 
-async def count(tx: Tx, connector: ConnectorId, run: RunId, progress: Progress) -> bool:
+async def add_progress(tx: Tx, connector: ConnectorId, run: RunId, progress: RunProgress) -> bool:
     """A run came further; False when it had ended."""
     await queries.run(tx, "not_limited", connector=connector)
     return bool(await queries.values(tx, "count_run", run=run, **vars(progress)))
 
 
-async def set_stage(tx: Tx, run: RunId, stage: Stage) -> None:
+async def set_stage(tx: Tx, run: RunId, stage: RunStage) -> None:
     """A run goes on to its next stage."""
     await queries.run(tx, "set_run_stage", run=run, stage=stage)
 
 
-async def continue_later(tx: Tx, run: RunId) -> int:
+async def count_continuation(tx: Tx, run: RunId) -> int:
     """A run has used up its time: how often that was."""
-    found = await queries.values(tx, "continue_run", run=run)
-    return found[0] if found else 0
+    rows = await queries.values(tx, "continue_run", run=run)
+    return rows[0] if rows else 0
 
 
-async def limit(tx: Tx, connector: ConnectorId, run: RunId, wait: timedelta) -> None:
+async def record_rate_limit(tx: Tx, connector: ConnectorId, run: RunId, wait: timedelta) -> None:
     """A run waits for its tool."""
     await queries.values(tx, "limit_run", connector=connector, run=run, wait=wait)
 
 
-async def is_pending(tx: Tx, run: RunId) -> bool:
+async def has_pending_items(tx: Tx, run: RunId) -> bool:
     """Whether something that a run filed is not indexed yet."""
     return (await queries.values(tx, "is_pending", run=run))[0]
 
 
-async def failed_items(tx: Tx, connector: ConnectorId, run: RunId) -> int:
+async def count_failed_items(tx: Tx, connector: ConnectorId, run: RunId) -> int:
     """How much of what a run filed could not be indexed."""
     return (await queries.values(tx, "failed_items", connector=connector, run=run))[0]

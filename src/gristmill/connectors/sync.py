@@ -28,39 +28,39 @@ from datetime import timedelta
 
 from gristmill import catalog, faults, jobs
 from gristmill.connectors import store
-from gristmill.connectors.connector import Batch, Failure, Ref
-from gristmill.connectors.dry import rehearse
-from gristmill.connectors.filing import Filing
-from gristmill.connectors.kind import Kind, OpenConnector
-from gristmill.connectors.kinds import Tools
-from gristmill.connectors.pruning import Pruning
-from gristmill.connectors.reading import generator
-from gristmill.connectors.transport import RateLimited, Unauthorized
+from gristmill.connectors.connector import Batch, ReadFailure, DocumentRef
+from gristmill.connectors.dry import dry_run
+from gristmill.connectors.filing import BatchWriter
+from gristmill.connectors.kind import ConnectorKind, OpenConnector
+from gristmill.connectors.kinds import ConnectorRegistry
+from gristmill.connectors.pruning import Pruner
+from gristmill.connectors.reading import closable
+from gristmill.connectors.transport import RateLimited, CredentialsRejected
 from gristmill.db import Database, Tx
-from gristmill.errors import Gone, GristmillError, Permanent, Unreadable
+from gristmill.errors import SourceGone, GristmillError, Permanent, Unreadable
 from gristmill.jobs import Done, Job, Outcome, QueueLimits, Snooze
 from gristmill.operations import connection
-from gristmill.operations.connection import Connector as Row
-from gristmill.operations.connection import ConnectorId, Run
+from gristmill.operations.connection import ConnectorRow as Row
+from gristmill.operations.connection import ConnectorId, ConnectorRun
 from gristmill.operations.schedule import has_room
-from gristmill.sources.blobs import Blobs
+from gristmill.sources.blobs import BlobStore
 from gristmill.work import SyncConnector
 
 log = logging.getLogger(__name__)
 
-MOST_CONTINUATIONS = 50
-_SHARE = 0.9  # of the time: what is left is for what is under way
-_LOOK = timedelta(milliseconds=300)
+MAX_CONTINUATIONS = 50
+_BUDGET_SHARE = 0.9  # of the time: what is left is for what is under way
+_INDEXING_POLL = timedelta(milliseconds=300)
 # As long as a caller who is refused is asked to wait.
-_PAUSE = timedelta(seconds=30)
-_RETRIES = 1000  # failures of earlier runs that one run asks for again
+_FULL_QUEUE_PAUSE = timedelta(seconds=30)
+_MAX_RETRIED_FAILURES = 1000  # failures of earlier runs that one run asks for again
 
 
 @dataclass(frozen=True)
-class _Opened:
+class _CurrentRun:
     row: Row
-    run: Run
-    kind: Kind
+    run: ConnectorRun
+    kind: ConnectorKind
 
 
 class Synchroniser:
@@ -69,53 +69,53 @@ class Synchroniser:
     def __init__(
         self,
         db: Database,
-        blobs: Blobs,
-        tools: Tools,
+        blobs: BlobStore,
+        registry: ConnectorRegistry,
         budget: timedelta,
-        limits: QueueLimits | None = None,
+        queue_limits: QueueLimits | None = None,
     ) -> None:
-        self._db, self._tools, self._budget = db, tools, budget.total_seconds() * _SHARE
-        self._limits_of_queue = limits
-        self._filing = Filing(db, blobs, tools.surroundings.attachment_limit)
-        self._pruning = Pruning(db, self._filing)
+        self._db, self._registry, self._budget = db, registry, budget.total_seconds() * _BUDGET_SHARE
+        self._queue_limits = queue_limits
+        self._writer = BatchWriter(db, blobs, registry.limits.attachment_limit)
+        self._pruner = Pruner(db, self._writer)
 
     async def sync(self, job: Job) -> Outcome:
         """Bring the job's connector up to date, as far as the time goes."""
-        opened = await self._open(job)
-        if opened is None:
+        current = await self._open_run(job)
+        if current is None:
             return Done()
-        if opened.run.stage == "indexing":
-            return await self._finish(job, opened)
+        if current.run.stage == "indexing":
+            return await self._finish(job, current)
         await faults.point("sync.opened")
-        async with self._limits(job, opened) as limited:
-            async with self._tools.opened(opened.row) as connector:
-                if opened.run.dry_run:
-                    await rehearse(self._db, job, opened.row, opened.run, connector, opened.kind.mark_version)
+        async with self._catch_rate_limit(job, current) as rate_limit:
+            async with self._registry.open_connector(current.row) as connector:
+                if current.run.dry_run:
+                    await dry_run(self._db, job, current.row, current.run, connector, current.kind.checkpoint_version)
                     return Done()
-                if (outcome := await self._work(job, opened, connector)) is not None:
+                if (outcome := await self._read_and_prune(job, current, connector)) is not None:
                     return outcome
-            return await self._finish(job, opened)
-        return Snooze(limited.wait)
+            return await self._finish(job, current)
+        return Snooze(rate_limit.wait)
 
-    async def failed(self, tx: Tx, job: Job, error: GristmillError) -> None:
+    async def record_failure(self, tx: Tx, job: Job, error: GristmillError) -> None:
         """The job is dead: so is the run."""
         await jobs.fence(tx, job)
-        run = await connection.open_run(tx, ConnectorId(SyncConnector.of(job).connector_id))
+        run = await connection.find_open_run(tx, ConnectorId(SyncConnector.of(job).connector_id))
         if run is not None:
-            await connection.tell(tx, run.id, f"{error.message} ({error.code})", "error")
+            await connection.add_log_line(tx, run.id, f"{error.message} ({error.code})", "error")
             await connection.end_run(tx, run.id, "failed", error.code, error.message)
 
     # ── open ─────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _open(self, job: Job) -> _Opened | None:
+    async def _open_run(self, job: Job) -> _CurrentRun | None:
         connector_id = ConnectorId(SyncConnector.of(job).connector_id)
         async with self._db.transaction() as tx:
             await jobs.fence(tx, job)
-            row = await connection.find(tx, connector_id)
+            row = await connection.find_connector(tx, connector_id)
             if row is None:
                 await jobs.complete(tx, job)
                 return None
-            run = await connection.open_run(tx, connector_id)
+            run = await connection.find_open_run(tx, connector_id)
             if run is not None and run.job_id != job.id:
                 # Its job is gone, or this one could not have been queued.
                 await connection.end_run(
@@ -124,149 +124,149 @@ class Synchroniser:
                 run = None
             if run is None:
                 run = await connection.begin_run(tx, connector_id, job.id, manual=False)
-                await connection.tell(tx, run.id, "Started.")
-        return _Opened(row, run, self._tools.kind(row.type))
+                await connection.add_log_line(tx, run.id, "Started.")
+        return _CurrentRun(row, run, self._registry.kind(row.type))
 
     @asynccontextmanager
-    async def _limits(self, job: Job, opened: _Opened) -> AsyncGenerator["_Limited"]:
+    async def _catch_rate_limit(self, job: Job, current: _CurrentRun) -> AsyncGenerator["_RateLimit"]:
         """A limit that is too long to wait for here ends the block: the run shows until when, and comes back then."""
-        limited = _Limited()
+        rate_limit = _RateLimit()
         try:
-            yield limited
+            yield rate_limit
         except RateLimited as error:
-            limited.wait = error.wait
+            rate_limit.wait = error.wait
             async with self._db.transaction() as tx:
                 await jobs.fence(tx, job)
-                await store.limit(tx, opened.row.id, opened.run.id, error.wait)
-                await connection.tell(tx, opened.run.id, error.message, "warning")
-                await jobs.progressed(tx, [job])
+                await store.record_rate_limit(tx, current.row.id, current.run.id, error.wait)
+                await connection.add_log_line(tx, current.run.id, error.message, "warning")
+                await jobs.reset_attempts(tx, [job])
 
     # ── read ─────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _work(self, job: Job, opened: _Opened, connector: OpenConnector) -> Outcome | None:
+    async def _read_and_prune(self, job: Job, current: _CurrentRun, connector: OpenConnector) -> Outcome | None:
         """Read and prune; an outcome when that is not all for now."""
-        row, run = opened.row, opened.run
-        end = time.monotonic() + self._budget
+        row, run = current.row, current.run
+        deadline = time.monotonic() + self._budget
         if run.stage == "reading":
-            if (outcome := await self._read(job, opened, connector, end)) is not None:
+            if (outcome := await self._read_batches(job, current, connector, deadline)) is not None:
                 return outcome
             async with self._db.transaction() as tx:
                 await jobs.fence(tx, job)
                 await store.set_stage(tx, run.id, "pruning")
-        await self._pruning.prune(job, row, run, connector)
+        await self._pruner.prune(job, row, run, connector)
         async with self._db.transaction() as tx:
             await jobs.fence(tx, job)
-            await store.end_streams(tx, row.id, run.id)
+            await store.delete_unfollowed_streams(tx, row.id, run.id)
             await store.queries.run(tx, "drop_audiences", connector=row.id)
             if row.acl is None:
                 await store.queries.run(tx, "resolved", connector=row.id)
             await store.set_stage(tx, run.id, "indexing")
         return None
 
-    async def _read(self, job: Job, opened: _Opened, connector: OpenConnector, end: float) -> Outcome | None:
-        row, run = opened.row, opened.run
-        await self._retry_failures(job, opened, connector)
+    async def _read_batches(self, job: Job, current: _CurrentRun, connector: OpenConnector, deadline: float) -> Outcome | None:
+        row, run = current.row, current.run
+        await self._retry_failures(job, current, connector)
         async with self._db.connection() as tx:
-            rows = await store.streams(tx, row.id)
-        marks = store.marks_of(rows, opened.kind.mark_version)
-        done = {found.stream for found in rows if found.spoken == run.id and found.listed}
-        if run.total_items is None and (total := await connector.estimate(marks)) is not None:
+            stream_rows = await store.streams(tx, row.id)
+        checkpoints = store.checkpoints_of(stream_rows, current.kind.checkpoint_version)
+        finished = {stream_row.stream for stream_row in stream_rows if stream_row.last_run_id == run.id and stream_row.listed}
+        if run.total_items is None and (total := await connector.estimate(checkpoints)) is not None:
             async with self._db.connection() as tx:
                 await store.queries.run(tx, "set_estimate", run=run.id, total=total)
-        async with aclosing(generator(connector.sync(marks, done))) as batches:
+        async with aclosing(closable(connector.sync(checkpoints, finished))) as batches:
             async for batch in batches:
-                prepared = await self._filing.prepare(connector, row, batch)
-                if not await self._filing.save(job, row, run, prepared):
+                prepared = await self._writer.prepare(connector, row, batch)
+                if not await self._writer.save(job, row, run, prepared):
                     return Done()  # cancelled meanwhile
                 # Only once it came further than where it began: else it would begin there again and again.
-                moved = batch.mark is not None and batch.mark != marks.get(batch.stream)
+                advanced = batch.checkpoint is not None and batch.checkpoint != checkpoints.get(batch.stream)
                 if batch.documents and not await self._has_room(row):
-                    return Snooze(_PAUSE)
-                if time.monotonic() > end and (moved or batch.listing in ("whole", "at_once")):
-                    return await self._continue(job, run)
+                    return Snooze(_FULL_QUEUE_PAUSE)
+                if time.monotonic() > deadline and (advanced or batch.listing in ("whole", "at_once")):
+                    return await self._continue_later(job, run)
         return None
 
     async def _has_room(self, row: Row) -> bool:
         """Whether the queue takes more of every base that is fed."""
         async with self._db.connection() as tx:
-            found = await catalog.find_bases(tx, row.base_ids)
-            return all([await has_room(tx, base, self._limits_of_queue) for base in found.values()])
+            bases = await catalog.find_bases(tx, row.base_ids)
+            return all([await has_room(tx, base, self._queue_limits) for base in bases.values()])
 
-    async def _retry_failures(self, job: Job, opened: _Opened, connector: OpenConnector) -> None:
+    async def _retry_failures(self, job: Job, current: _CurrentRun, connector: OpenConnector) -> None:
         """Ask again for what earlier runs could not read."""
         async with self._db.connection() as tx:
-            refs = await store.old_failures(tx, opened.row.id, opened.run.id, _RETRIES)
+            refs = await store.find_earlier_failures(tx, current.row.id, current.run.id, _MAX_RETRIED_FAILURES)
         for ref in refs:
             try:
                 batch = Batch(ref.stream, documents=[await connector.fetch(ref)])
-            except (RateLimited, Unauthorized):
+            except (RateLimited, CredentialsRejected):
                 raise
-            except Gone:
-                await self._forget(job, opened, ref)
+            except SourceGone:
+                await self._forget_failure(job, current, ref)
                 continue
             except (Permanent, Unreadable) as error:
-                batch = Batch(ref.stream, failures=[Failure(ref, error.code, error.message)])
-            prepared = await self._filing.prepare(connector, opened.row, batch)
-            await self._filing.save(job, opened.row, opened.run, prepared, counted=False)
+                batch = Batch(ref.stream, failures=[ReadFailure(ref, error.code, error.message)])
+            prepared = await self._writer.prepare(connector, current.row, batch)
+            await self._writer.save(job, current.row, current.run, prepared, advance_stream=False)
 
-    async def _forget(self, job: Job, opened: _Opened, ref: Ref) -> None:
+    async def _forget_failure(self, job: Job, current: _CurrentRun, ref: DocumentRef) -> None:
         """It failed, and is gone now: no longer a failure. If it was filed, pruning will find it."""
         async with self._db.transaction() as tx:
             await jobs.fence(tx, job)
-            await store.queries.run(tx, "forget_failures", connector=opened.row.id, sources=[ref.source_id])
+            await store.queries.run(tx, "forget_failures", connector=current.row.id, sources=[ref.source_id])
 
-    async def _continue(self, job: Job, run: Run) -> Outcome:
+    async def _continue_later(self, job: Job, run: ConnectorRun) -> Outcome:
         """The time is used up: go on in a moment, after whoever waits; not for ever."""
         async with self._db.transaction() as tx:
             await jobs.fence(tx, job)
-            times = await store.continue_later(tx, run.id)
-            if times <= MOST_CONTINUATIONS:
-                await connection.tell(tx, run.id, f"The time is used up; going on ({times}).")
+            continuations = await store.count_continuation(tx, run.id)
+            if continuations <= MAX_CONTINUATIONS:
+                await connection.add_log_line(tx, run.id, f"The time is used up; going on ({continuations}).")
                 return Snooze(timedelta(0))
-            told = f"Stopped after {MOST_CONTINUATIONS} continuations; the next run goes on from here."
-            await connection.tell(tx, run.id, told, "warning")
-            await connection.end_run(tx, run.id, "partial", code="continuation_limit", message=told)
+            message = f"Stopped after {MAX_CONTINUATIONS} continuations; the next run goes on from here."
+            await connection.add_log_line(tx, run.id, message, "warning")
+            await connection.end_run(tx, run.id, "partial", code="continuation_limit", message=message)
             await jobs.complete(tx, job)
         return Done()
 
     # ── finish ───────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _finish(self, job: Job, opened: _Opened) -> Outcome:
+    async def _finish(self, job: Job, current: _CurrentRun) -> Outcome:
         """End the run once nothing that it filed is pending; else look again in a moment."""
-        row, run = opened.row, opened.run
+        row, run = current.row, current.run
         async with self._db.transaction() as tx:
-            await catalog.share_turns(tx, row.base_ids)
+            await catalog.lock_bases_shared(tx, row.base_ids)
             await jobs.fence(tx, job)
-            if await store.is_pending(tx, run.id):
-                return Snooze(_LOOK)
-            now = await connection.find_run(tx, run.id)
-            if now is None or now.completed_at is not None:
+            if await store.has_pending_items(tx, run.id):
+                return Snooze(_INDEXING_POLL)
+            latest = await connection.find_run(tx, run.id)
+            if latest is None or latest.completed_at is not None:
                 await jobs.complete(tx, job)
                 return Done()
-            failed = await store.failed_items(tx, row.id, run.id)
-            if failed:
-                await store.count(tx, row.id, run.id, store.Progress(errors=failed))
-                await connection.tell(tx, run.id, f"{failed} documents could not be indexed.", "warning")
-            bad = failed or now.item_errors or now.deletions_held
-            told = (
-                f"{now.documents_processed} read, {now.documents_ingested} new or changed, "
-                f"{now.documents_pruned} pruned, {now.item_errors + failed} failed."
+            failed_count = await store.count_failed_items(tx, row.id, run.id)
+            if failed_count:
+                await store.add_progress(tx, row.id, run.id, store.RunProgress(errors=failed_count))
+                await connection.add_log_line(tx, run.id, f"{failed_count} documents could not be indexed.", "warning")
+            has_errors = failed_count or latest.item_errors or latest.deletions_held
+            summary = (
+                f"{latest.documents_processed} read, {latest.documents_ingested} new or changed, "
+                f"{latest.documents_pruned} pruned, {latest.item_errors + failed_count} failed."
             )
-            await connection.tell(tx, run.id, told)
-            await connection.end_run(tx, run.id, "completed_with_errors" if bad else "success", **_held(now))
+            await connection.add_log_line(tx, run.id, summary)
+            await connection.end_run(tx, run.id, "completed_with_errors" if has_errors else "success", **_held_deletions_error(latest))
             await jobs.complete(tx, job)
             await faults.point("sync.before_end")
         return Done()
 
 
-def _held(run: Run) -> dict[str, str]:
+def _held_deletions_error(run: ConnectorRun) -> dict[str, str]:
     """What a run says that was kept from deleting a mass."""
     if not run.deletions_held:
         return {}
-    told = f"{run.deletions_held} documents seem to be gone from the tool. So many are deleted only when that is "
-    return {"code": "mass_deletion_held", "message": f"{told}allowed: sync with allowDeletions."}
+    message = f"{run.deletions_held} documents seem to be gone from the tool. So many are deleted only when that is "
+    return {"code": "mass_deletion_held", "message": f"{message}allowed: sync with allowDeletions."}
 
 
 @dataclass
-class _Limited:
+class _RateLimit:
     wait: timedelta = timedelta(0)

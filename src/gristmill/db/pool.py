@@ -28,33 +28,33 @@ from gristmill.errors import Transient
 log = logging.getLogger(__name__)
 
 # A stop, a crash or a restart of the server, as seen from a statement under way.
-_LOST = (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout)
+_CONNECTION_ERRORS = (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout)
 
 
 # Three of these a row of items: the standard library's reader takes a tenth of what a page of them costs.
 set_json_loads(pydantic_core.from_json)
 
 _KEYWORDS: Any = {"autocommit": True, "application_name": "gristmill"}
-Seal = Callable[[Tx], Awaitable[None]]
-_seal: ContextVar[Seal | None] = ContextVar("seal", default=None)
+CommitHook = Callable[[Tx], Awaitable[None]]
+_commit_hook: ContextVar[CommitHook | None] = ContextVar("seal", default=None)
 
 
 @contextmanager
-def sealed(seal: Seal | None) -> Generator[None]:
+def run_before_commit(hook: CommitHook | None) -> Generator[None]:
     """Run `seal` last in every transaction that begins in this block."""
-    before = _seal.set(seal)
+    token = _commit_hook.set(hook)
     try:
         yield
     finally:
-        _seal.reset(before)
+        _commit_hook.reset(token)
 
 
-def aside() -> AbstractContextManager[None]:
+def without_commit_hook() -> AbstractContextManager[None]:
     """Transactions of this block are not what was asked for: they are not sealed."""
-    return sealed(None)
+    return run_before_commit(None)
 
 
-class Unavailable(Transient):
+class DatabaseUnavailable(Transient):
     """The database does not answer at the moment."""
 
     code = "database_unavailable"
@@ -82,7 +82,7 @@ class Database:
         try:
             await self._pool.open(wait=True, timeout=self._patience)
         except PoolTimeout as error:
-            raise Unavailable("The database does not answer.") from error
+            raise DatabaseUnavailable("The database does not answer.") from error
 
     async def close(self) -> None:
         """Close all connections; transactions under way are rolled back by the server."""
@@ -93,8 +93,8 @@ class Database:
         """One transaction: committed at the end of the block, rolled back when it raises."""
         async with self.connection(large=large) as connection, connection.transaction():
             yield connection
-            if (seal := _seal.get()) is not None:
-                await seal(connection)
+            if (hook := _commit_hook.get()) is not None:
+                await hook(connection)
 
     @asynccontextmanager
     async def connection(self, *, large: bool = False) -> AsyncGenerator[Tx]:
@@ -102,26 +102,26 @@ class Database:
         made for them alone: a connection holds on to as much memory as its largest message took."""
         try:
             if large:
-                async with await psycopg.AsyncConnection.connect(self.url, **_KEYWORDS) as made:
-                    yield made
+                async with await psycopg.AsyncConnection.connect(self.url, **_KEYWORDS) as connection:
+                    yield connection
                 return
             async with self._pool.connection() as connection:
-                if not _has_news(connection):
+                if not _is_closed(connection):
                     yield connection
                     return
                 await connection.close()
-            async with self._replaced() as connection:
+            async with self._live_connection() as connection:
                 yield connection
-        except _LOST as error:
-            raise _told(error) from error
+        except _CONNECTION_ERRORS as error:
+            raise _translate_error(error) from error
 
     @asynccontextmanager
-    async def _replaced(self) -> AsyncGenerator[Tx]:
+    async def _live_connection(self) -> AsyncGenerator[Tx]:
         """A connection that lives: a restarted server leaves every idle one dead, and each is met at most once."""
         async with AsyncExitStack() as stack:
             connection = await stack.enter_async_context(self._pool.connection())
             for _ in range(self._pool.max_size):
-                if not _has_news(connection):
+                if not _is_closed(connection):
                     break
                 await connection.close()
                 await stack.aclose()
@@ -129,20 +129,20 @@ class Database:
             yield connection
 
 
-def _has_news(connection: Tx) -> bool:
+def _is_closed(connection: Tx) -> bool:
     """Whether something came in on an idle connection: the server's goodbye, or the end of the line."""
     poll = select.poll()
     poll.register(connection.fileno(), select.POLLIN)
     return bool(poll.poll(0))
 
 
-def _told(error: Exception) -> Unavailable:
+def _translate_error(error: Exception) -> DatabaseUnavailable:
     if isinstance(error, psycopg.errors.DiskFull):
-        return Unavailable(
+        return DatabaseUnavailable(
             "The database's disk is full: free some space, and work goes on.", code="disk_full"
         )
     if isinstance(error, psycopg.errors.DeadlockDetected | psycopg.errors.LockNotAvailable):
-        return Unavailable(
+        return DatabaseUnavailable(
             "The database was busy with what this would change; it is tried again.", code="database_busy"
         )
-    return Unavailable(f"The database went away: {str(error).strip().splitlines()[0]}")
+    return DatabaseUnavailable(f"The database went away: {str(error).strip().splitlines()[0]}")

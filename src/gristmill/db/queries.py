@@ -31,7 +31,7 @@ class Queries:
             raise ValueError(f"{package}/queries.sql names a statement twice")
         # Bytes, because psycopg takes only literal strings or bytes: SQL made in Python can't come this way.
         self._statements = {n: s.strip().encode() for n, s in zip(names, statements, strict=True)}
-        self._makers: dict[tuple[str, type[Any]], RowMaker[Any]] = {}
+        self._row_makers: dict[tuple[str, type[Any]], RowMaker[Any]] = {}
 
     def __getitem__(self, name: str) -> bytes:
         return self._statements[name]
@@ -42,22 +42,22 @@ class Queries:
 
     async def many(self, tx: Tx, row: type[Row], name: str, /, **parameters: Any) -> list[Row]:
         """All rows of the statement."""
-        async with tx.cursor(row_factory=self._maker(row, name)) as cursor:
+        async with tx.cursor(row_factory=self._row_factory(row, name)) as cursor:
             await cursor.execute(self[name], parameters)
             return await cursor.fetchall()
 
     async def maybe(self, tx: Tx, row: type[Row], name: str, /, **parameters: Any) -> Row | None:
         """The first row of the statement, if there is one."""
-        async with tx.cursor(row_factory=self._maker(row, name)) as cursor:
+        async with tx.cursor(row_factory=self._row_factory(row, name)) as cursor:
             await cursor.execute(self[name], parameters)
             return await cursor.fetchone()
 
     async def one(self, tx: Tx, row: type[Row], name: str, /, **parameters: Any) -> Row:
         """The only row of a statement that always gives one."""
-        found = await self.maybe(tx, row, name, **parameters)
-        if found is None:
+        result = await self.maybe(tx, row, name, **parameters)
+        if result is None:
             raise LookupError(f"{name} gave no row")
-        return found
+        return result
 
     async def values(self, tx: Tx, name: str, /, **parameters: Any) -> list[Any]:
         """The first column of all rows."""
@@ -71,30 +71,30 @@ class Queries:
             await cursor.execute(self[name], parameters)
             return cursor.rowcount
 
-    def _maker(self, row: type[Row], name: str) -> BaseRowFactory[Row]:
+    def _row_factory(self, row: type[Row], name: str) -> BaseRowFactory[Row]:
         """Rows as instances of `row`. How is found out once: to ask for the columns costs as much as to read a row."""
 
         def factory(cursor: Any, /) -> RowMaker[Row]:
-            made = self._makers.get((name, row))
-            if made is None:
+            make_row = self._row_makers.get((name, row))
+            if make_row is None:
                 columns: list[str] = [column.name for column in cursor.description or ()]
-                made = _made(row, columns)
+                make_row = _row_maker(row, columns)
                 if columns:
-                    self._makers[name, row] = made
-            return made
+                    self._row_makers[name, row] = make_row
+            return make_row
 
         return factory
 
 
-def _made(row: type[Row], columns: list[str]) -> RowMaker[Row]:
+def _row_maker(row: type[Row], columns: list[str]) -> RowMaker[Row]:
     """By position where columns and fields agree, which is twice as fast."""
-    if columns == _fields(row)[: len(columns)]:
+    if columns == _field_names(row)[: len(columns)]:
         return lambda values: row(*values)
     return lambda values: row(**dict(zip(columns, values, strict=True)))
 
 
 @functools.cache
-def _fields(row: type[Any]) -> list[str]:
+def _field_names(row: type[Any]) -> list[str]:
     if dataclasses.is_dataclass(row):
         return [field.name for field in dataclasses.fields(row)]
     return list(row._fields)

@@ -1,7 +1,7 @@
 """Texts become vectors: the port, the local model, HTTP endpoints, and the register of them."""
 
 from gristmill.embedding.bisect import embed_each
-from gristmill.embedding.embedder import Embedder, Paced, TextRefused, Vectors
+from gristmill.embedding.embedder import Embedder, EmbedderPaused, TextRefused, Vectors
 from gristmill.embedding.local import LocalEmbedder
 from gristmill.embedding.openai import OpenAIEmbedder
 from gristmill.embedding.registry import Embedders
@@ -11,7 +11,7 @@ __all__ = [
     "Embedders",
     "LocalEmbedder",
     "OpenAIEmbedder",
-    "Paced",
+    "EmbedderPaused",
     "TextRefused",
     "Vectors",
     "embed_each",

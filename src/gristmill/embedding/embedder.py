@@ -29,7 +29,7 @@ from gristmill.errors import Permanent, Transient
 Vectors: TypeAlias = NDArray[np.float32]
 
 
-class Paced(Transient):
+class EmbedderPaused(Transient):
     """Not now, and through no fault of the work: come back after `pause`."""
 
     code = "embedder_paced"
@@ -104,7 +104,7 @@ def count_tokens(tokenizer: Tokenizer, text: str) -> int:
     return len(tokenizer.encode(text, add_special_tokens=False))
 
 
-def normalised(vectors: Vectors) -> Vectors:
+def unit_vectors(vectors: Vectors) -> Vectors:
     """The same directions at length 1; a vector of zeros has none and stays."""
     lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
     return (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)

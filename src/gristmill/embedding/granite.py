@@ -30,7 +30,7 @@ from gristmill.embedding.pack import Pack
 # no resolution: cosine to the exact vectors .957 on average and .87 at worst, without them .997 and .99.
 OUTLIERS = {"l0.f2": [573], "l1.f1": [334], "l2.f1": [334], "l3.f2": [768, 846]}
 
-_TOP = 63
+_MAX_INT = 63
 _MICROSOFT = "com.microsoft"
 
 
@@ -72,17 +72,17 @@ class _Graph:
         """One layer of the encoder; the last one gives the first token only."""
         if last:
             rest = self._hidden
-            asking = self._add("Slice", [x, *(self._integers(number) for number in (0, 1, 1))])
-            query = self._linear(asking, f"{name}.qkv", slice(0, rest), suffix=".q")
+            queried = self._add("Slice", [x, *(self._integers(number) for number in (0, 1, 1))])
+            query = self._linear(queried, f"{name}.qkv", slice(0, rest), suffix=".q")
             both = self._linear(x, f"{name}.qkv", slice(rest, None), suffix=".kv")
             heads = [query, *self._split(both, 2)]
         else:
-            asking = x
+            queried = x
             heads = self._split(self._linear(x, f"{name}.qkv"), 3)
         attended = self._add(
             "MultiHeadAttention", heads, domain=_MICROSOFT, num_heads=self._pack.arch["heads"]
         )
-        attended = self._add("Add", [asking, self._linear(attended, f"{name}.ao")])
+        attended = self._add("Add", [queried, self._linear(attended, f"{name}.ao")])
         attended = self._norm(attended, f"{name}.aln")
         # Microsoft's Gelu is the exact one, by erf, as the model was trained with.
         inner = self._add("Gelu", [self._linear(attended, f"{name}.f1")], domain=_MICROSOFT)
@@ -112,17 +112,17 @@ class _Graph:
         outliers = OUTLIERS.get(name)
         if outliers is None:
             return self._int8_product(x, weights, bias, name + suffix)
-        kept = np.ones(len(weights), np.float32)
-        kept[outliers] = 0
-        rest = self._add("Mul", [x, self._constant(f"{name}.kept", kept)])
-        apart = self._add("Gather", [x, self._integers(*outliers)], axis=-1)
-        product = self._add("MatMul", [apart, self._constant(f"{name}.outliers", weights[outliers])])
+        mask = np.ones(len(weights), np.float32)
+        mask[outliers] = 0
+        rest = self._add("Mul", [x, self._constant(f"{name}.kept", mask)])
+        outlier_inputs = self._add("Gather", [x, self._integers(*outliers)], axis=-1)
+        product = self._add("MatMul", [outlier_inputs, self._constant(f"{name}.outliers", weights[outliers])])
         # Zeroed in the weights too, so that they don't stretch the columns' scales.
-        rest = self._int8_product(rest, weights * kept[:, np.newaxis], bias, name)
+        rest = self._int8_product(rest, weights * mask[:, np.newaxis], bias, name)
         return self._add("Add", [rest, product])
 
     def _int8_product(self, x: str, weights: NDArray[np.float32], bias: str, name: str) -> str:
-        scales = np.abs(weights).max(axis=0) / np.float32(_TOP)
+        scales = np.abs(weights).max(axis=0) / np.float32(_MAX_INT)
         quantised = np.rint(weights / scales).astype(np.int8)
         inputs = [x, self._constant(f"{name}.int8", quantised), self._constant(f"{name}.scales", scales)]
         return self._add("DynamicQuantizeMatMul", [*inputs, "", bias], domain=_MICROSOFT)

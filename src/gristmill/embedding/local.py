@@ -42,7 +42,7 @@ _DIMENSIONS = 384
 _POSITIONS = 512
 _START, _END = 0, 2
 # No token stands for more than 128 characters, so what is cut off here would be cut off later anyway.
-_LONGEST = _POSITIONS * 128
+_MAX_CHARACTERS = _POSITIONS * 128
 
 log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -62,11 +62,11 @@ class LocalEmbedder:
         self._pack_file = pack_file
         self._threads = threads
         self._documents = ThreadPoolExecutor(
-            threads, thread_name_prefix="embed-documents", initializer=priority.step_back
+            threads, thread_name_prefix="embed-documents", initializer=priority.lower_thread_priority
         )
         self._queries = ThreadPoolExecutor(1, thread_name_prefix="embed-query")
         self._loading = threading.Lock()
-        self._session: Session | None = None
+        self._session: OnnxSession | None = None
         self._closed = False
 
     @property
@@ -80,17 +80,17 @@ class LocalEmbedder:
 
     async def load(self) -> None:
         """Make or open the graph; whoever comes meanwhile waits for the same load."""
-        await self._in(self._queries, self._loaded)
+        await self._run_in(self._queries, self._load_session)
 
     async def embed_documents(self, texts: Sequence[str]) -> Vectors:
         """One row for each text, in their order; a text beyond `max_tokens` is cut."""
         vectors = np.empty((len(texts), self.dimensions), np.float32)
-        waiting = iter(enumerate(texts))
+        remaining = iter(enumerate(texts))
 
         async def pull() -> None:
-            for place, text in waiting:
+            for place, text in remaining:
                 await faults.point("embedding.before_text")
-                vectors[place] = await self._in(self._documents, lambda text=text: self._embed(text))
+                vectors[place] = await self._run_in(self._documents, lambda text=text: self._embed(text))
 
         # Twice the threads: as one text ends, the next is already in the pool.
         pullers = [asyncio.create_task(pull()) for _ in range(min(len(texts), 2 * self._threads))]
@@ -103,7 +103,7 @@ class LocalEmbedder:
 
     async def embed_query(self, text: str) -> Vectors:
         """The vector of one query, at once."""
-        return await self._in(self._queries, lambda: self._embed(text))
+        return await self._run_in(self._queries, lambda: self._embed(text))
 
     async def close(self) -> None:
         """Wait for the texts that are being worked on, and let the threads go."""
@@ -112,18 +112,18 @@ class LocalEmbedder:
             await asyncio.to_thread(pool.shutdown)
         self._session = None
 
-    async def _in(self, pool: ThreadPoolExecutor, work: Callable[[], _T]) -> _T:
+    async def _run_in(self, pool: ThreadPoolExecutor, work: Callable[[], _T]) -> _T:
         if self._closed:
             raise Transient("The embedder was closed; this process is stopping.", code="embedder_closed")
         return await asyncio.get_running_loop().run_in_executor(pool, work)
 
     def _embed(self, text: str) -> Vectors:
-        session = self._loaded()
-        tokens = self.tokenizer.encode(text[:_LONGEST], add_special_tokens=False).ids
+        session = self._load_session()
+        tokens = self.tokenizer.encode(text[:_MAX_CHARACTERS], add_special_tokens=False).ids
         ids = np.array([[_START, *tokens[: self.max_tokens], _END]], np.int64)
         return session.run(None, {"ids": ids})[0][0]
 
-    def _loaded(self) -> "Session":
+    def _load_session(self) -> "OnnxSession":
         with self._loading:
             if self._session is None:
                 # The tokenizer first: reading it checks the pack, which a cached graph alone would not.
@@ -132,7 +132,7 @@ class LocalEmbedder:
             return self._session
 
 
-class Session(Protocol):
+class OnnxSession(Protocol):
     """What is used of onnxruntime's session, which has no types of its own."""
 
     def run(self, output_names: None, input_feed: dict[str, NDArray[np.int64]], /) -> list[Vectors]:
@@ -140,7 +140,7 @@ class Session(Protocol):
         ...
 
 
-def open_session(model: bytes, *, threads: int = 1) -> Session:
+def open_session(model: bytes, *, threads: int = 1) -> OnnxSession:
     """A session that leaves the choice of threads to its callers."""
     import onnxruntime  # slow to import, and never needed by who embeds elsewhere
 
@@ -155,10 +155,10 @@ def open_session(model: bytes, *, threads: int = 1) -> Session:
     try:
         return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # its errors have no common class; the model's bytes are known to be right
-        told = (
+        message = (
             f"onnxruntime {ort.__version__} can't run the default embedder; install another version: {error}"
         )
-        raise SetupError(told, code="model_not_runnable") from error
+        raise SetupError(message, code="model_not_runnable") from error
 
 
 def cached_model(cache_dir: Path, pack_file: Path) -> bytes:

@@ -43,7 +43,7 @@ from gristmill.settings import EmbedderSettings
 # What is left of the model's own limit for text counted with another model's tokenizer.
 TOKEN_RESERVE = 0.75
 
-_LEAST_TOKENS = 16
+_MIN_TOKENS = 16
 # A number is at most 25 characters of JSON; the rest is for the frame and for servers that send more fields.
 _BYTES_PER_NUMBER = 40
 _FRAME_BYTES = 16 * 2**20
@@ -55,15 +55,15 @@ _TOO_LONG = re.compile(
 )
 
 
-class _Entry(BaseModel):
+class _VectorEntry(BaseModel):
     index: int
     embedding: list[float]
 
 
-class _Answer(BaseModel):
+class _EmbeddingResponse(BaseModel):
     """What is read of an answer; pydantic parses it five times as fast as `json`, which holds up the loop."""
 
-    data: list[_Entry]
+    data: list[_VectorEntry]
 
 
 class OpenAIEmbedder:
@@ -83,16 +83,16 @@ class OpenAIEmbedder:
     @property
     def identity(self) -> str:
         """Model, dimensions and prefixes; where it runs and under which key makes no difference."""
-        asked = self._settings
-        parts = [asked.model, asked.dimensions, asked.send_dimensions]
-        prefixes = [asked.document_prefix, asked.query_prefix]
+        settings = self._settings
+        parts = [settings.model, settings.dimensions, settings.send_dimensions]
+        prefixes = [settings.document_prefix, settings.query_prefix]
         return "openai/" + json.dumps([*parts, *prefixes], ensure_ascii=False, separators=(",", ":"))
 
     @property
     def max_tokens(self) -> int:
         """The model's limit less the reserve and the prefix, which is no more tokens than bytes."""
         prefix = len(self._settings.document_prefix.encode())
-        return max(_LEAST_TOKENS, int(self._settings.max_tokens * TOKEN_RESERVE) - prefix)
+        return max(_MIN_TOKENS, int(self._settings.max_tokens * TOKEN_RESERVE) - prefix)
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -116,19 +116,19 @@ class OpenAIEmbedder:
 
         async def pull() -> None:
             for start in batches:
-                vectors[start : start + size] = await self._paced(prefixed[start : start + size])
+                vectors[start : start + size] = await self._embed_batch(prefixed[start : start + size])
 
-        at_once = self._settings.concurrency if self._governor else 1
-        pullers = [asyncio.create_task(pull()) for _ in range(min(at_once, -(-len(texts) // size)))]
+        concurrency = self._settings.concurrency if self._governor else 1
+        pullers = [asyncio.create_task(pull()) for _ in range(min(concurrency, -(-len(texts) // size)))]
         try:
             await asyncio.gather(*pullers)
         finally:
-            await clock.stop(pullers)
+            await clock.cancel_tasks(pullers)
         return vectors
 
     async def embed_query(self, text: str) -> Vectors:
         """The vector of one query, by a request of its own that no document delays."""
-        return (await self._paced([self._settings.query_prefix + text], query=True))[0]
+        return (await self._embed_batch([self._settings.query_prefix + text], query=True))[0]
 
     async def close(self) -> None:
         """Close the connections."""
@@ -136,11 +136,11 @@ class OpenAIEmbedder:
         if self._client is not None:
             await self._client.aclose()
 
-    async def _paced(self, texts: list[str], *, query: bool = False) -> Vectors:
+    async def _embed_batch(self, texts: list[str], *, query: bool = False) -> Vectors:
         if self._governor is None:
             return await self._request(texts)
-        counted = self._governor.limits.tokens_per_minute is not None
-        tokens = await asyncio.to_thread(self._tokens, texts) if counted else 0
+        must_count = self._governor.limits.tokens_per_minute is not None
+        tokens = await asyncio.to_thread(self._tokens, texts) if must_count else 0
         return await self._governor.run(lambda: self._request(texts), tokens=tokens, query=query)
 
     def _tokens(self, texts: list[str]) -> int:
@@ -151,24 +151,24 @@ class OpenAIEmbedder:
             raise Transient("The embedder was closed; this process is stopping.", code="embedder_closed")
         limit = self._settings.timeout
         if self._client is None:
-            self._client = net.client(private=True, timeout=limit)
+            self._client = net.client(allow_private=True, timeout=limit)
         try:
             # httpx limits each wait of a request; a server that drips would hold it for ever.
             async with (
                 asyncio.timeout(limit.total_seconds()),
                 self._client.stream(
                     "POST", self._url, json=self._body(texts), headers=self._headers()
-                ) as answer,
+                ) as response,
             ):
-                if not answer.is_success:
-                    self._refuse(answer, await self._excerpt(answer))
-                body = await net.read_limited(answer, self._size_limit(len(texts)))
+                if not response.is_success:
+                    self._raise_for_status(response, await self._excerpt(response))
+                body = await net.read_limited(response, self._size_limit(len(texts)))
         except (TimeoutError, httpx.TimeoutException) as error:
-            told = f"{self._where} did not answer within {limit.total_seconds():g} seconds."
-            raise Transient(told, code="embedder_timeout") from error
+            message = f"{self._label} did not answer within {limit.total_seconds():g} seconds."
+            raise Transient(message, code="embedder_timeout") from error
         except httpx.HTTPError as error:
-            told = f"{self._where} can't be reached: {self._clean(str(error)) or type(error).__name__}."
-            raise Transient(told, code="embedder_unreachable") from error
+            message = f"{self._label} can't be reached: {self._redact(str(error)) or type(error).__name__}."
+            raise Transient(message, code="embedder_unreachable") from error
         return self._vectors(body, len(texts))
 
     def _body(self, texts: Sequence[str]) -> dict[str, Any]:
@@ -189,69 +189,69 @@ class OpenAIEmbedder:
         rows = self._rows(body, count)
         if wrong := {len(row) for row in rows} - {self.dimensions}:
             raise Permanent(
-                f"{self._where} gives vectors of {min(wrong)} dimensions, and {self.dimensions} are configured:"
+                f"{self._label} gives vectors of {min(wrong)} dimensions, and {self.dimensions} are configured:"
                 f" set `dimensions` of the embedder {self.name} to what the model gives.",
                 code="embedder_dimensions",
             )
         with np.errstate(over="ignore"):  # becomes infinite, and is told as such
             vectors = np.array(rows, np.float32)
         if not np.isfinite(vectors).all() or not vectors.any(axis=1).all():
-            raise self._bad_answer("holds a vector that is infinite, not a number or zero")
-        return embedder.normalised(vectors)
+            raise self._bad_response("holds a vector that is infinite, not a number or zero")
+        return embedder.unit_vectors(vectors)
 
     def _rows(self, body: bytes, count: int) -> list[list[float]]:
         """The vectors as they were sent, by `index`."""
         try:
-            answer = _Answer.model_validate_json(body)
+            response = _EmbeddingResponse.model_validate_json(body)
         except ValidationError as error:
             if any(problem["type"] == "json_invalid" for problem in error.errors(include_input=False)):
-                told = f"{self._where} answered with something that isn't JSON."
-                raise Transient(told, code="embedder_unreadable_answer") from None
-            raise self._bad_answer("has no list of vectors with their index") from None
-        entries = sorted(answer.data, key=lambda entry: entry.index)
+                message = f"{self._label} answered with something that isn't JSON."
+                raise Transient(message, code="embedder_unreadable_answer") from None
+            raise self._bad_response("has no list of vectors with their index") from None
+        entries = sorted(response.data, key=lambda entry: entry.index)
         if [entry.index for entry in entries] != list(range(count)):
-            raise self._bad_answer(f"does not hold one vector for each of {count} texts")
+            raise self._bad_response(f"does not hold one vector for each of {count} texts")
         return [entry.embedding for entry in entries]
 
-    def _refuse(self, answer: httpx.Response, said: str) -> NoReturn:
-        status = answer.status_code
-        told = f"{self._where} answered {status}" + (f": {said}" if said else ".")
+    def _raise_for_status(self, response: httpx.Response, excerpt: str) -> NoReturn:
+        status = response.status_code
+        message = f"{self._label} answered {status}" + (f": {excerpt}" if excerpt else ".")
         if status in (408, 425, 429) or status >= 500:
             code = "embedder_rate_limited" if status == 429 else "embedder_unavailable"
-            raise Transient(told, code=code, retry_after=ratelimit.asked_pause(answer.headers))
+            raise Transient(message, code=code, retry_after=ratelimit.pause_from_headers(response.headers))
         if status in (401, 403):
-            raise Permanent(f"{told} Check its `api_key`.", code="embedder_unauthorized")
+            raise Permanent(f"{message} Check its `api_key`.", code="embedder_unauthorized")
         if status == 404:
-            raise Permanent(f"{told} Check its `url` and `model`.", code="embedder_unknown_model")
-        if status == 413 or (status in (400, 422) and _TOO_LONG.search(said)):
+            raise Permanent(f"{message} Check its `url` and `model`.", code="embedder_unknown_model")
+        if status == 413 or (status in (400, 422) and _TOO_LONG.search(excerpt)):
             hint = "Set `max_tokens` of the embedder to what its model takes, or lower its `batch_size`."
-            raise TextRefused(f"{told} {hint}", code="embedder_text_too_long")
-        raise TextRefused(told, code="embedder_refused")
+            raise TextRefused(f"{message} {hint}", code="embedder_text_too_long")
+        raise TextRefused(message, code="embedder_refused")
 
-    async def _excerpt(self, answer: httpx.Response) -> str:
+    async def _excerpt(self, response: httpx.Response) -> str:
         """The server's own words, short and without secrets."""
         body = bytearray()
-        async for chunk in answer.aiter_bytes():
+        async for chunk in response.aiter_bytes():
             body += chunk
             if len(body) > _EXCERPT_BYTES:
                 break
         text = body.decode(errors="replace")
         with contextlib.suppress(ValueError):
-            text = _message(json.loads(text)) or text
-        words = " ".join(self._clean(text).split())
+            text = _error_message(json.loads(text)) or text
+        words = " ".join(self._redact(text).split())
         return words if len(words) <= _EXCERPT_LENGTH else words[:_EXCERPT_LENGTH] + "…"
 
-    def _clean(self, text: str) -> str:
+    def _redact(self, text: str) -> str:
         for secret in (self._key, self._url.password):
             if secret:
                 text = text.replace(secret, "…")
         return text
 
-    def _bad_answer(self, what: str) -> TextRefused:
-        return TextRefused(f"The answer of {self._where} {what}.", code="embedder_bad_answer")
+    def _bad_response(self, problem: str) -> TextRefused:
+        return TextRefused(f"The answer of {self._label} {problem}.", code="embedder_bad_answer")
 
     @property
-    def _where(self) -> str:
+    def _label(self) -> str:
         return f"The embedder {self.name} at {self._url.host}"
 
 
@@ -267,9 +267,9 @@ def _endpoint(name: str, settings: EmbedderSettings) -> httpx.URL:
     return url
 
 
-def _message(answer: Any) -> str | None:
+def _error_message(body: Any) -> str | None:
     """What went wrong, in the forms that servers tell it: {"error": {"message": …}}, {"error": …} and others."""
     for field in ("error", "message", "detail"):
-        if isinstance(answer, dict):
-            answer = cast(dict[str, Any], answer).get(field, cast(Any, answer))
-    return answer if isinstance(answer, str) else None
+        if isinstance(body, dict):
+            body = cast(dict[str, Any], body).get(field, cast(Any, body))
+    return body if isinstance(body, str) else None

@@ -19,17 +19,17 @@ from dataclasses import dataclass, replace
 BURST = 0.1
 QUERY_SHARE = 0.125
 # What a process takes along for the requests to come, of a bucket's fill.
-_TAKEN_ALONG = 0.25
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 60.0
-_LEAST_PAUSE = 0.125
+_PREFETCH_SHARE = 0.25
+_FIRST_PAUSE, _MAX_PAUSE = 0.5, 60.0
+_MIN_PAUSE_SHARE = 0.125
 # Less than this is a matter of rounding.
-_NOTHING = 1e-6
+_EPSILON = 1e-6
 # How soon to look again for a slot that another process holds.
 _SLOT_WAIT = 0.5
 
 
 @dataclass(frozen=True)
-class Limits:
+class ProviderLimits:
     """What the settings allow; None is no limit."""
 
     requests_per_minute: int | None
@@ -48,7 +48,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Provider:
+class ProviderState:
     """The state that all share; `paused` is how many seconds the pause still lasts."""
 
     requests: float
@@ -59,7 +59,7 @@ class Provider:
 
 
 @dataclass(frozen=True)
-class Others:
+class OtherHolders:
     """The other processes that hold or want slots of the same provider."""
 
     holders: int = 0
@@ -82,37 +82,37 @@ class Wait:
     seconds: float
 
 
-def unused(limits: Limits) -> Provider:
+def new_provider(limits: ProviderLimits) -> ProviderState:
     """A provider that nobody has asked anything yet. Without a limit the bucket stays at 0 and is never looked at."""
-    return Provider(
+    return ProviderState(
         requests=limits.requests_burst if limits.requests_per_minute else 0.0,
         tokens=limits.tokens_burst if limits.tokens_per_minute else 0.0,
         concurrency=float(limits.concurrency),
     )
 
 
-def refill(provider: Provider, limits: Limits, elapsed: float) -> Provider:
+def refill(provider: ProviderState, limits: ProviderLimits, elapsed: float) -> ProviderState:
     """The provider `elapsed` seconds after it was last written; limits that were changed hold at once."""
     return replace(
         provider,
-        requests=_filled(provider.requests, limits.requests_per_minute, elapsed),
-        tokens=_filled(provider.tokens, limits.tokens_per_minute, elapsed),
+        requests=_level_after(provider.requests, limits.requests_per_minute, elapsed),
+        tokens=_level_after(provider.tokens, limits.tokens_per_minute, elapsed),
         concurrency=min(max(1.0, provider.concurrency), float(limits.concurrency)),
     )
 
 
-def give_back(provider: Provider, limits: Limits, portion: Portion) -> Provider:
+def give_back(provider: ProviderState, limits: ProviderLimits, portion: Portion) -> ProviderState:
     """The provider with what a process did not use."""
     return replace(
         provider,
-        requests=_filled(provider.requests + portion.requests, limits.requests_per_minute, 0),
-        tokens=_filled(provider.tokens + portion.tokens, limits.tokens_per_minute, 0),
+        requests=_level_after(provider.requests + portion.requests, limits.requests_per_minute, 0),
+        tokens=_level_after(provider.tokens + portion.tokens, limits.tokens_per_minute, 0),
     )
 
 
 def grant(
-    provider: Provider, limits: Limits, others: Others, *, slots: int, tokens: int
-) -> tuple[Provider, Portion | Wait]:
+    provider: ProviderState, limits: ProviderLimits, others: OtherHolders, *, slots: int, tokens: int
+) -> tuple[ProviderState, Portion | Wait]:
     """A portion for documents: at least one request of `tokens`, and up to `slots` of them at once; or a wait."""
     if provider.paused > 0:
         return provider, Wait(provider.paused)
@@ -122,30 +122,30 @@ def grant(
     if granted < 1:
         return provider, Wait(_SLOT_WAIT)
     wait = max(
-        _until(provider.requests, limits.requests_per_minute, 1, _reserve(limits.requests_burst)),
-        _until(provider.tokens, limits.tokens_per_minute, tokens, _reserve(limits.tokens_burst)),
+        _seconds_until(provider.requests, limits.requests_per_minute, 1, _reserve(limits.requests_burst)),
+        _seconds_until(provider.tokens, limits.tokens_per_minute, tokens, _reserve(limits.tokens_burst)),
     )
     if wait > 0:
         return provider, Wait(wait)
     portion = Portion(
         granted,
-        _taken(provider.requests, limits.requests_per_minute, 1),
-        _taken(provider.tokens, limits.tokens_per_minute, tokens),
+        _portion_size(provider.requests, limits.requests_per_minute, 1),
+        _portion_size(provider.tokens, limits.tokens_per_minute, tokens),
     )
-    return _without(provider, limits, portion), portion
+    return _minus_portion(provider, limits, portion), portion
 
 
-def grant_query(provider: Provider, limits: Limits, *, tokens: int) -> tuple[Provider, Portion | Wait]:
+def grant_query(provider: ProviderState, limits: ProviderLimits, *, tokens: int) -> tuple[ProviderState, Portion | Wait]:
     """What one query needs, which may be what documents must leave; or a wait."""
     wait = max(
         provider.paused,
-        _until(provider.requests, limits.requests_per_minute, 1),
-        _until(provider.tokens, limits.tokens_per_minute, tokens),
+        _seconds_until(provider.requests, limits.requests_per_minute, 1),
+        _seconds_until(provider.tokens, limits.tokens_per_minute, tokens),
     )
     if wait > 0:
         return provider, Wait(wait)
     portion = Portion(0, 1.0, float(tokens))
-    return _without(provider, limits, portion), portion
+    return _minus_portion(provider, limits, portion), portion
 
 
 def document_slots(concurrency: float) -> int:
@@ -154,25 +154,25 @@ def document_slots(concurrency: float) -> int:
     return max(1, whole - max(1, math.ceil(whole * QUERY_SHARE)))
 
 
-def went_well(provider: Provider, limits: Limits, answers: int) -> Provider:
+def after_successes(provider: ProviderState, limits: ProviderLimits, successes: int) -> ProviderState:
     """The provider after so many good answers."""
-    if not answers:
+    if not successes:
         return provider
-    raised = provider.concurrency + answers / provider.concurrency
-    return replace(provider, concurrency=min(raised, float(limits.concurrency)), strikes=0)
+    concurrency = provider.concurrency + successes / provider.concurrency
+    return replace(provider, concurrency=min(concurrency, float(limits.concurrency)), strikes=0)
 
 
-def asked_for_time(provider: Provider, pause: float | None) -> Provider:
+def after_refusal(provider: ProviderState, pause: float | None) -> ProviderState:
     """The provider after an answer that asks for `pause` seconds, or, when None, for an unknown time.
 
     Requests that were sent together fail together: while it is paused already, only the pause may grow.
     """
     if provider.paused > 0:
         return replace(provider, paused=max(provider.paused, pause or 0.0))
-    own = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(provider.strikes, 16))
+    own = min(_MAX_PAUSE, _FIRST_PAUSE * 2 ** min(provider.strikes, 16))
     return replace(
         provider,
-        paused=own if pause is None else max(pause, own * _LEAST_PAUSE),
+        paused=own if pause is None else max(pause, own * _MIN_PAUSE_SHARE),
         concurrency=max(1.0, provider.concurrency / 2),
         strikes=provider.strikes + 1,
     )
@@ -182,7 +182,7 @@ def _burst(per_minute: int | None) -> float:
     return math.inf if per_minute is None else max(2.0, per_minute * BURST)
 
 
-def _filled(level: float, per_minute: int | None, elapsed: float) -> float:
+def _level_after(level: float, per_minute: int | None, elapsed: float) -> float:
     if per_minute is None:
         return 0.0
     return min(_burst(per_minute), level + per_minute * elapsed / 60)
@@ -193,23 +193,23 @@ def _reserve(burst: float) -> float:
     return max(1.0, burst * QUERY_SHARE)
 
 
-def _until(level: float, per_minute: int | None, need: float, reserve: float = 0.0) -> float:
+def _seconds_until(level: float, per_minute: int | None, need: float, reserve: float = 0.0) -> float:
     """Seconds until the bucket holds `need` above its reserve; a need that it never holds waits for a full one."""
     if per_minute is None:
         return 0.0
     burst = _burst(per_minute)
-    wanted = min(need + reserve, burst)
-    missing = wanted - level
-    return missing * 60 / per_minute if missing > _NOTHING else 0.0
+    target = min(need + reserve, burst)
+    missing = target - level
+    return missing * 60 / per_minute if missing > _EPSILON else 0.0
 
 
-def _taken(level: float, per_minute: int | None, need: float) -> float:
+def _portion_size(level: float, per_minute: int | None, need: float) -> float:
     if per_minute is None:
         return math.inf
-    return max(need, (level - _reserve(_burst(per_minute))) * _TAKEN_ALONG)
+    return max(need, (level - _reserve(_burst(per_minute))) * _PREFETCH_SHARE)
 
 
-def _without(provider: Provider, limits: Limits, portion: Portion) -> Provider:
+def _minus_portion(provider: ProviderState, limits: ProviderLimits, portion: Portion) -> ProviderState:
     return replace(
         provider,
         requests=provider.requests - portion.requests if limits.requests_per_minute else 0.0,

@@ -32,7 +32,7 @@ _MAGIC = b"HMSEMB01"
 
 
 @dataclass(frozen=True)
-class Grouped:
+class GroupedMatrix:
     """An int8 matrix whose rows are scaled in groups of 64: `values` (rows, groups, 64), `scales` (rows, groups)."""
 
     values: NDArray[np.int8]
@@ -49,7 +49,7 @@ class Pack:
     """What the file holds: the shape of the model, its weights by name, its tokenizer.json."""
 
     arch: Mapping[str, Any]
-    grouped: Mapping[str, Grouped]
+    grouped: Mapping[str, GroupedMatrix]
     plain: Mapping[str, NDArray[np.float32]]
     tokenizer_json: bytes
 
@@ -68,18 +68,18 @@ def find() -> Path:
 
 def read(path: Path) -> Pack:
     """The pack at `path`, or SetupError when it is not the one that this version of Gristmill knows."""
-    data = _verified(path)
+    data = _read_verified(path)
     header_end = 16 + int.from_bytes(data[8:16], "little")
     header = json.loads(data[16:header_end])
     at = header_end + header["tokenizer_len"]
     tokenizer_json = data[header_end:at]
-    grouped: dict[str, Grouped] = {}
+    grouped: dict[str, GroupedMatrix] = {}
     plain: dict[str, NDArray[np.float32]] = {}
     for tensor in header["tensors"]:
         raw = memoryview(data)[at : at + tensor["len"]]
         at += tensor["len"]
         if tensor["dtype"] == "i8":
-            grouped[tensor["name"]] = _grouped(raw, *tensor["shape"])
+            grouped[tensor["name"]] = _parse_matrix(raw, *tensor["shape"])
         else:
             plain[tensor["name"]] = np.frombuffer(raw, "<f4").reshape(tensor["shape"])
     return Pack(header["arch"], grouped, plain, tokenizer_json)
@@ -92,13 +92,13 @@ def tokenizer(path: Path) -> Tokenizer:
     # As shipped, `<s>`, `</s>` or `<mask>` inside a text would become the model's own marks; `<s>` is also
     # an HTML tag. Without this list they are text like any other, also for whoever copies this tokenizer.
     rules["added_tokens"] = []
-    made = Tokenizer.from_str(json.dumps(rules))
-    made.no_truncation()
-    made.no_padding()
-    return made
+    tokenizer_object = Tokenizer.from_str(json.dumps(rules))
+    tokenizer_object.no_truncation()
+    tokenizer_object.no_padding()
+    return tokenizer_object
 
 
-def _verified(path: Path) -> bytes:
+def _read_verified(path: Path) -> bytes:
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -114,8 +114,8 @@ def _verified(path: Path) -> bytes:
     return data
 
 
-def _grouped(raw: memoryview, rows: int, columns: int) -> Grouped:
+def _parse_matrix(raw: memoryview, rows: int, columns: int) -> GroupedMatrix:
     groups = columns // GROUP
     values = np.frombuffer(raw[: rows * columns], np.int8).reshape(rows, groups, GROUP)
     scales = np.frombuffer(raw[rows * columns :], "<f4").reshape(rows, groups)
-    return Grouped(values, scales)
+    return GroupedMatrix(values, scales)

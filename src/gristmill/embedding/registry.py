@@ -11,7 +11,7 @@ from gristmill.embedding.embedder import Embedder
 from gristmill.embedding.governor import Governor, provider_key
 from gristmill.embedding.local import LocalEmbedder
 from gristmill.embedding.openai import OpenAIEmbedder
-from gristmill.embedding.pacing import Limits
+from gristmill.embedding.pacing import ProviderLimits
 from gristmill.errors import Invalid, SetupError
 from gristmill.settings import EmbedderSettings, Settings
 
@@ -34,18 +34,18 @@ class Embedders:
                 f"embedders.{local.NAME} is the name of the built-in embedder; choose another.",
                 code="bad_setting",
             )
-        self._governors = _governors(settings.embedders.values(), db) if db else {}
-        self._known: dict[str, Embedder] = {
+        self._governors = _make_governors(settings.embedders.values(), db) if db else {}
+        self._embedders: dict[str, Embedder] = {
             local.NAME: LocalEmbedder(cache_dir, settings.embed_threads),
             **{
-                name: OpenAIEmbedder(name, asked, self._governors.get(_provider(asked)))
-                for name, asked in settings.embedders.items()
+                name: OpenAIEmbedder(name, embedder_settings, self._governors.get(_provider_of(embedder_settings)))
+                for name, embedder_settings in settings.embedders.items()
             },
             **(extra or {}),
         }
-        if settings.embedder not in self._known:
+        if settings.embedder not in self._embedders:
             raise SetupError(
-                f"embedder: there is no embedder {settings.embedder}; known are {self._listed()}.",
+                f"embedder: there is no embedder {settings.embedder}; known are {self._name_list()}.",
                 code="bad_setting",
             )
         self._default = settings.embedder
@@ -53,58 +53,58 @@ class Embedders:
     @property
     def default(self) -> Embedder:
         """For bases that name none."""
-        return self._known[self._default]
+        return self._embedders[self._default]
 
     def names(self) -> list[str]:
         """All names, sorted."""
-        return sorted(self._known)
+        return sorted(self._embedders)
 
     def get(self, name: str) -> Embedder:
         """The embedder of this name, the same one every time."""
         try:
-            return self._known[name]
+            return self._embedders[name]
         except KeyError:
             raise Invalid(
-                f"There is no embedder {name}; known are {self._listed()}.", code="unknown_embedder"
+                f"There is no embedder {name}; known are {self._name_list()}.", code="unknown_embedder"
             ) from None
 
     async def close(self) -> None:
         """Close them all."""
-        for embedder in self._known.values():
+        for embedder in self._embedders.values():
             await embedder.close()
         for governor in self._governors.values():
             await governor.close()
 
-    def _listed(self) -> str:
+    def _name_list(self) -> str:
         return ", ".join(self.names())
 
 
-def _provider(asked: EmbedderSettings) -> str:
-    return provider_key(asked.url.rstrip("/"), asked.api_key.get_secret_value() if asked.api_key else None)
+def _provider_of(settings: EmbedderSettings) -> str:
+    return provider_key(settings.url.rstrip("/"), settings.api_key.get_secret_value() if settings.api_key else None)
 
 
-def _governors(embedders: Iterable[EmbedderSettings], db: Database) -> dict[str, Governor]:
+def _make_governors(embedders: Iterable[EmbedderSettings], db: Database) -> dict[str, Governor]:
     """One for each endpoint and key. Where several embedders share one, the least of their limits holds."""
     shared: dict[str, list[EmbedderSettings]] = {}
-    for asked in embedders:
-        shared.setdefault(_provider(asked), []).append(asked)
+    for settings in embedders:
+        shared.setdefault(_provider_of(settings), []).append(settings)
     return {
         key: Governor(
             db,
             key,
-            Limits(
-                min((one.requests_per_minute for one in those if one.requests_per_minute), default=None),
-                min((one.tokens_per_minute for one in those if one.tokens_per_minute), default=None),
-                min(one.concurrency for one in those),
+            ProviderLimits(
+                min((each.requests_per_minute for each in sharing if each.requests_per_minute), default=None),
+                min((each.tokens_per_minute for each in sharing if each.tokens_per_minute), default=None),
+                min(each.concurrency for each in sharing),
             ),
-            f"The embedder at {_host(those[0])}",
+            f"The embedder at {_host(sharing[0])}",
         )
-        for key, those in shared.items()
+        for key, sharing in shared.items()
     }
 
 
-def _host(asked: EmbedderSettings) -> str:
+def _host(settings: EmbedderSettings) -> str:
     try:
-        return httpx.URL(asked.url).host
+        return httpx.URL(settings.url).host
     except httpx.InvalidURL:
         return "an address that is none"  # refused by whoever makes the embedder

@@ -5,12 +5,12 @@ from typing import NamedTuple
 from uuid import UUID
 
 from gristmill.db import Queries, Tx
-from gristmill.embedding.pacing import Limits, Others, Provider, refill, unused
+from gristmill.embedding.pacing import ProviderLimits, OtherHolders, ProviderState, refill, new_provider
 
 queries = Queries(__package__ or "gristmill.embedding")
 
 
-class _Row(NamedTuple):
+class _ProviderRow(NamedTuple):
     requests: float
     tokens: float
     concurrency: float
@@ -19,30 +19,30 @@ class _Row(NamedTuple):
     elapsed: float
 
 
-async def lock(tx: Tx, key: str, limits: Limits) -> Provider:
+async def lock_provider(tx: Tx, key: str, limits: ProviderLimits) -> ProviderState:
     """The provider as it is now, kept from others until the transaction ends; an unknown one is entered."""
-    row = await queries.maybe(tx, _Row, "provider_lock", key=key)
+    row = await queries.maybe(tx, _ProviderRow, "provider_lock", key=key)
     if row is None:
-        fresh = unused(limits)
+        initial = new_provider(limits)
         await queries.run(
             tx,
             "provider_enter",
             key=key,
-            requests=fresh.requests,
-            tokens=fresh.tokens,
-            concurrency=fresh.concurrency,
+            requests=initial.requests,
+            tokens=initial.tokens,
+            concurrency=initial.concurrency,
         )
-        row = await queries.one(tx, _Row, "provider_lock", key=key)
-    provider = Provider(row.requests, row.tokens, row.concurrency, row.strikes, row.paused)
+        row = await queries.one(tx, _ProviderRow, "provider_lock", key=key)
+    provider = ProviderState(row.requests, row.tokens, row.concurrency, row.strikes, row.paused)
     return refill(provider, limits, row.elapsed)
 
 
-async def others(tx: Tx, key: str, holder: UUID) -> Others:
+async def other_holders(tx: Tx, key: str, holder: UUID) -> OtherHolders:
     """Who else uses the provider; read after it is locked."""
-    return await queries.one(tx, Others, "provider_others", key=key, holder=holder)
+    return await queries.one(tx, OtherHolders, "provider_others", key=key, holder=holder)
 
 
-async def save(tx: Tx, key: str, provider: Provider) -> None:
+async def save_provider(tx: Tx, key: str, provider: ProviderState) -> None:
     """Write a locked provider back."""
     await queries.run(
         tx,
@@ -56,11 +56,11 @@ async def save(tx: Tx, key: str, provider: Provider) -> None:
     )
 
 
-async def hold(tx: Tx, key: str, holder: UUID, slots: int, lasts: timedelta) -> None:
+async def hold_portion(tx: Tx, key: str, holder: UUID, slots: int, lifetime: timedelta) -> None:
     """Hold `slots`, or wait for some with none, for as long as `lasts`."""
-    await queries.run(tx, "portion_save", key=key, holder=holder, slots=slots, lasts=lasts)
+    await queries.run(tx, "portion_save", key=key, holder=holder, slots=slots, lasts=lifetime)
 
 
-async def drop(tx: Tx, key: str, holder: UUID) -> None:
+async def drop_portion(tx: Tx, key: str, holder: UUID) -> None:
     """Hold nothing any more."""
     await queries.run(tx, "portion_drop", key=key, holder=holder)

@@ -25,23 +25,23 @@ from gristmill.events.event import (
     Reconciled,
     ReindexAccepted,
 )
-from gristmill.events.order import put_in_order, sequence
+from gristmill.events.order import sequence_all, sequence_batch
 from gristmill.events.outbox import (
     announce_ready,
     record,
-    work_began,
+    mark_base_busy,
 )
 from gristmill.events.store import (
-    Recorded,
+    RecordedEvent,
     backlog,
     read,
     sweep,
 )
 from gristmill.events.stream import (
     ITEM,
-    Batch,
+    StreamBatch,
     Broadcaster,
-    Filter,
+    StreamFilter,
 )
 
 __all__ = [
@@ -54,7 +54,7 @@ __all__ = [
     "BaseFailed",
     "BaseRemoved",
     "BaseRestored",
-    "Batch",
+    "StreamBatch",
     "Broadcaster",
     "ContainerAdded",
     "ContainerExpanded",
@@ -65,20 +65,20 @@ __all__ = [
     "DocumentUploadCompleted",
     "EmbeddedDocumentsExtracted",
     "Event",
-    "Filter",
+    "StreamFilter",
     "ItemFailed",
     "ItemsDeleted",
     "ItemsRemoved",
     "KnowledgeSpaceAllDocumentsIngested",
     "Reconciled",
-    "Recorded",
+    "RecordedEvent",
     "ReindexAccepted",
     "announce_ready",
     "backlog",
-    "put_in_order",
+    "sequence_all",
     "read",
     "record",
-    "sequence",
+    "sequence_batch",
     "sweep",
-    "work_began",
+    "mark_base_busy",
 ]

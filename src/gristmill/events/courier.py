@@ -9,19 +9,19 @@ import logging
 from datetime import timedelta
 
 from gristmill import clock
-from gristmill.db import Database, Unavailable
+from gristmill.db import Database, DatabaseUnavailable
 from gristmill.db.listen import Listener
 from gristmill.db.outage import Outage
-from gristmill.events.order import put_in_order
+from gristmill.events.order import sequence_all
 from gristmill.events.store import queries
 
 log = logging.getLogger(__name__)
 
 POLL = timedelta(seconds=1)
-_REST = timedelta(milliseconds=50)  # many commits are put in order at once
+_COALESCE = timedelta(milliseconds=50)  # many commits are put in order at once
 
 
-class Courier:
+class WebhookPump:
     """Puts events in order while a webhook wants some."""
 
     def __init__(self, db: Database, listener: Listener) -> None:
@@ -35,19 +35,19 @@ class Courier:
         while True:
             self._wake.clear()
             try:
-                wait = await self._look()
-                self._outage.ended()
-            except Unavailable as error:
+                wait = await self._pump()
+                self._outage.clear()
+            except DatabaseUnavailable as error:
                 await self._outage.wait(error.message)
                 continue
             except Exception as error:  # a bug: webhooks would wait for ever if nobody looked any more
                 log.exception("the courier raised a bug")
                 await self._outage.wait(type(error).__name__)
                 continue
-            await clock.pause(_REST)
+            await clock.pause(_COALESCE)
             await clock.wait(self._wake, wait)
 
-    async def _look(self) -> timedelta:
+    async def _pump(self) -> timedelta:
         async with self._db.connection() as tx:
-            (waiting,) = await queries.values(tx, "anything_to_order")
-        return POLL if not waiting or await put_in_order(self._db) else _REST
+            (is_waiting,) = await queries.values(tx, "anything_to_order")
+        return POLL if not is_waiting or await sequence_all(self._db) else _COALESCE

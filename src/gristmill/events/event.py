@@ -34,7 +34,7 @@ class Event:
     def data(self) -> dict[str, Any]:
         """What it tells, by the names that readers see."""
         return {
-            _camel(field.name): _plain(getattr(self, field.name))
+            _camel_case(field.name): _json_value(getattr(self, field.name))
             for field in fields(self)
             if field.name not in ("base_id", "item_id")
         }
@@ -233,14 +233,14 @@ class Reconciled(Event):
 EVENTS: tuple[type[Event], ...] = tuple(Event.__subclasses__())
 
 
-def _camel(name: str) -> str:
+def _camel_case(name: str) -> str:
     first, *rest = name.split("_")
     return first + "".join(word.capitalize() for word in rest)
 
 
-def _plain(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     if isinstance(value, UUID):
         return str(value)
     if isinstance(value, tuple):
-        return [_plain(one) for one in cast("tuple[Any, ...]", value)]
+        return [_json_value(element) for element in cast("tuple[Any, ...]", value)]
     return value

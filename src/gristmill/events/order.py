@@ -6,32 +6,32 @@ events are in the outbox, and the next who looks puts them in order. Locks: rows
 """
 
 from gristmill import jobs
-from gristmill.db import Database, Tx, aside
+from gristmill.db import Database, Tx, without_commit_hook
 from gristmill.events import store
 from gristmill.jobs import NewJob
 from gristmill.work import DeliverEvents
 
 
-async def sequence(tx: Tx) -> int:
+async def sequence_batch(tx: Tx) -> int:
     """Put in order what is committed by now; how many, and -1 when another is at it. In a transaction of its own."""
-    moved = await store.sequence(tx)
-    if moved > 0:
-        head = await store.head(tx)
-        await wake(tx, *await store.due_webhooks(tx, after=head - moved, head=head))
-    return moved
+    count = await store.sequence_batch(tx)
+    if count > 0:
+        head = await store.last_seq(tx)
+        await enqueue_deliveries(tx, *await store.mark_due_webhooks(tx, after=head - count, head=head))
+    return count
 
 
-async def put_in_order(db: Database) -> bool:
+async def sequence_all(db: Database) -> bool:
     """Put in order all that is committed by now; False when another is at it, who may have missed the last."""
-    moved = 1
-    while moved > 0:
-        with aside():
+    count = 1
+    while count > 0:
+        with without_commit_hook():
             async with db.transaction() as tx:
-                moved = await sequence(tx)
-    return moved == 0
+                count = await sequence_batch(tx)
+    return count == 0
 
 
-async def wake(tx: Tx, *webhooks: store.WebhookId) -> None:
+async def enqueue_deliveries(tx: Tx, *webhooks: store.WebhookId) -> None:
     """Have these webhooks deliver; their rows are locked by the caller."""
     await jobs.enqueue(
         tx, *(NewJob(DeliverEvents(webhook), lane=f"webhook:{webhook}") for webhook in webhooks)

@@ -18,24 +18,24 @@ from gristmill.events.event import Event, KnowledgeSpaceAllDocumentsIngested
 async def record(tx: Tx, *events: Event, cause: UUID | None = None) -> None:
     """Announce `events` with the transaction; without a `cause`, each has that of its item."""
     if events:
-        await store.insert(tx, "[" + ",".join(_as_json(event, cause) for event in events) + "]")
+        await store.insert_events(tx, "[" + ",".join(_event_json(event, cause) for event in events) + "]")
 
 
-async def work_began(tx: Tx, base_id: BaseId) -> None:
+async def mark_base_busy(tx: Tx, base_id: BaseId) -> None:
     """Take back that the base is ready: it was given work."""
-    await store.not_ready(tx, base_id)
+    await store.mark_not_ready(tx, base_id)
 
 
 async def announce_ready(tx: Tx, bases: Iterable[BaseId], cause: UUID | None = None) -> None:
     """Tell of each base that became ready by this transaction. In one order, for each is locked until the end."""
     for base_id in sorted(set(bases)):
-        if (counts := await store.became_ready(tx, base_id)) is not None:
+        if (counts := await store.mark_ready_if_idle(tx, base_id)) is not None:
             await record(
                 tx, KnowledgeSpaceAllDocumentsIngested(base_id, counts.completed, counts.failed), cause=cause
             )
 
 
-def _as_json(event: Event, cause: UUID | None) -> str:
+def _event_json(event: Event, cause: UUID | None) -> str:
     subject = event.subject
     return json.dumps(
         {

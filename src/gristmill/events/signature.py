@@ -20,7 +20,7 @@ def new_secret() -> str:
     return PREFIX + base64.b64encode(secrets.token_bytes(32)).decode()
 
 
-def key_of(secret: str) -> bytes:
+def signing_key(secret: str) -> bytes:
     """The key inside a secret; ValueError when it is none."""
     if not secret.startswith(PREFIX):
         raise ValueError(f"must begin with {PREFIX}")
@@ -30,12 +30,12 @@ def key_of(secret: str) -> bytes:
     return key
 
 
-def headers(secret: str, message: str, timestamp: int, body: bytes) -> dict[str, str]:
+def headers(secret: str, message_id: str, timestamp: int, body: bytes) -> dict[str, str]:
     """What a request carries that sends `body`."""
-    signed = f"{message}.{timestamp}.".encode() + body
-    digest = hmac.new(key_of(secret), signed, hashlib.sha256).digest()
+    payload = f"{message_id}.{timestamp}.".encode() + body
+    digest = hmac.new(signing_key(secret), payload, hashlib.sha256).digest()
     return {
-        "webhook-id": message,
+        "webhook-id": message_id,
         "webhook-timestamp": str(timestamp),
         "webhook-signature": "v1," + base64.b64encode(digest).decode(),
     }

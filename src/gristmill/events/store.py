@@ -11,23 +11,23 @@ from gristmill.organisation import OrgId
 
 queries = Queries(__package__ or "gristmill.events")
 
-AT_ONCE = 5_000  # events put in order by one transaction
+SEQUENCE_BATCH = 5_000  # events put in order by one transaction
 
 WebhookId = NewType("WebhookId", UUID)
 
 
-async def insert(tx: Tx, events: str) -> None:
+async def insert_events(tx: Tx, events: str) -> None:
     """Write events, given as a JSON list, and wake who waits for them."""
     await queries.run(tx, "insert", events=events)
 
 
-async def not_ready(tx: Tx, base_id: UUID) -> None:
+async def mark_not_ready(tx: Tx, base_id: UUID) -> None:
     """A base has work to do."""
     await queries.run(tx, "not_ready", base=base_id)
 
 
 @dataclass(frozen=True)
-class Ready:
+class ReadyCounts:
     """How many documents of a base that became ready are completed, and how many failed."""
 
     completed: int
@@ -35,51 +35,51 @@ class Ready:
 
 
 @dataclass(frozen=True)
-class _Counts:
+class _ReadyRow:
     completed: int | None
     failed: int | None
 
 
-async def became_ready(tx: Tx, base_id: UUID) -> Ready | None:
+async def mark_ready_if_idle(tx: Tx, base_id: UUID) -> ReadyCounts | None:
     """Whether a base has just become ready; keeps others from asking until the transaction ends."""
-    found = await queries.one(tx, _Counts, "became_ready", base=base_id)
-    return None if found.completed is None or found.failed is None else Ready(found.completed, found.failed)
+    row = await queries.one(tx, _ReadyRow, "became_ready", base=base_id)
+    return None if row.completed is None or row.failed is None else ReadyCounts(row.completed, row.failed)
 
 
-async def sequence(tx: Tx) -> int:
+async def sequence_batch(tx: Tx) -> int:
     """Put in order what is committed by now; how many, and -1 when another is at it. In a transaction of its own."""
-    (moved,) = await queries.values(tx, "sequence", limit=AT_ONCE)
-    return moved
+    (count,) = await queries.values(tx, "sequence", limit=SEQUENCE_BATCH)
+    return count
 
 
-async def head(tx: Tx) -> int:
+async def last_seq(tx: Tx) -> int:
     """The last number that was given, of all organisations."""
     return (await queries.values(tx, "head"))[0]
 
 
 @dataclass(frozen=True)
-class _Head:
+class _LastPosition:
     org_id: OrgId
     place: int
 
 
-async def heads(tx: Tx, upto: int) -> dict[OrgId, int]:
+async def last_positions(tx: Tx, upto: int) -> dict[OrgId, int]:
     """The last place of each organisation, up to a number."""
-    return {row.org_id: row.place for row in await queries.many(tx, _Head, "heads", upto=upto)}
+    return {row.org_id: row.place for row in await queries.many(tx, _LastPosition, "heads", upto=upto)}
 
 
-async def oldest(tx: Tx, org: OrgId) -> int | None:
+async def oldest_position(tx: Tx, org: OrgId) -> int | None:
     """The first place of an organisation that is not swept yet."""
     return (await queries.values(tx, "oldest", org=org))[0]
 
 
-async def due_webhooks(tx: Tx, *, after: int, head: int) -> list[WebhookId]:
+async def mark_due_webhooks(tx: Tx, *, after: int, head: int) -> list[WebhookId]:
     """Webhooks that want one of the events in between, marked and locked."""
     return await queries.values(tx, "due_webhooks", after=after, head=head)
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedEvent:
     """An event as it is read. `place` is its number within its organisation, by which readers know it; `seq` is
     known to nobody outside."""
 
@@ -94,9 +94,9 @@ class Recorded:
     at: datetime
 
 
-async def news(tx: Tx, *, after: int, limit: int) -> list[Recorded]:
+async def read_all(tx: Tx, *, after: int, limit: int) -> list[RecordedEvent]:
     """Events of all organisations after a number."""
-    return await queries.many(tx, Recorded, "news", after=after, limit=limit)
+    return await queries.many(tx, RecordedEvent, "news", after=after, limit=limit)
 
 
 async def read(
@@ -108,11 +108,11 @@ async def read(
     before: int | None = None,
     types: Sequence[str] | None = None,
     base_id: UUID | None = None,
-) -> list[Recorded]:
+) -> list[RecordedEvent]:
     """Events of an organisation after a place in its order; with `before`, those in between, newest first."""
     return await queries.many(
         tx,
-        Recorded,
+        RecordedEvent,
         "events" if before is None else "events_before",
         **({} if before is None else {"before": before}),
         org=org,

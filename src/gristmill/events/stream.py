@@ -22,88 +22,88 @@ from uuid import UUID
 
 from gristmill import catalog, clock
 from gristmill.catalog import Item, ItemId
-from gristmill.db import Database, Unavailable
+from gristmill.db import Database, DatabaseUnavailable
 from gristmill.db.listen import Listener
 from gristmill.db.outage import Outage
 from gristmill.errors import LimitReached, Transient
 from gristmill.events import store
-from gristmill.events.order import put_in_order
-from gristmill.events.store import Recorded
-from gristmill.organisation import LOCAL, OrgId
+from gristmill.events.order import sequence_all
+from gristmill.events.store import RecordedEvent
+from gristmill.organisation import LOCAL_ORG, OrgId
 
 log = logging.getLogger(__name__)
 
 ITEM = "item"  # the type by which updates of items are asked for
 HEARTBEAT = timedelta(seconds=15)
-MOST_FOLLOWERS = 1_000
+MAX_SUBSCRIBERS = 1_000
 POLL = timedelta(seconds=1)
 ITEMS_EVERY = timedelta(milliseconds=75)  # while something changes: what is written is seen within 150 ms
 ITEMS_AT_REST = timedelta(milliseconds=300)
-_REST = timedelta(milliseconds=50)  # between two rounds: many commits are one batch
-_SOON = timedelta(milliseconds=20)  # another puts events in order at this moment
-_EARLY = 0.005  # a timer may end a little before its time
+_COALESCE = timedelta(milliseconds=50)  # between two rounds: many commits are one batch
+_SEQUENCER_RETRY = timedelta(milliseconds=20)  # another puts events in order at this moment
+_TIMER_SLACK = 0.005  # a timer may end a little before its time
 _PAGE = 500
-_QUEUE = 5_000  # events and items that may wait for one follower
-_MOST_ITEMS = 2_000  # of one round; more are told as one `reload`
+_MAX_QUEUED = 5_000  # events and items that may wait for one follower
+_MAX_ITEMS = 2_000  # of one round; more are told as one `reload`
 
 
 @dataclass(frozen=True)
-class Filter:
+class StreamFilter:
     """What a follower wants to hear of, of its own organisation."""
 
     base_id: UUID | None = None
     types: frozenset[str] | None = None
-    org: OrgId = LOCAL
+    org: OrgId = LOCAL_ORG
 
     @property
-    def items(self) -> bool:
+    def wants_items(self) -> bool:
         """Whether updates of items are wanted."""
         return self.types is None or ITEM in self.types
 
-    def event(self, event: Recorded) -> bool:
+    def matches_event(self, event: RecordedEvent) -> bool:
         """Whether `event` is wanted."""
         return (
             event.org_id == self.org
             and (self.types is None or event.type in self.types)
-            and self.base(event.base_id)
+            and self.matches_base(event.base_id)
         )
 
-    def base(self, base_id: UUID | None) -> bool:
+    def matches_base(self, base_id: UUID | None) -> bool:
         """Whether this base is watched, if it is of the organisation."""
         return self.base_id is None or base_id == self.base_id
 
-    def change(self, base_id: UUID | None, batch: "Batch") -> bool:
+    def matches_change(self, base_id: UUID | None, batch: "StreamBatch") -> bool:
         """Whether a change of an item of this base is wanted; None stands for all bases of the organisation."""
-        return base_id is None or (batch.owners.get(base_id) == self.org and self.base(base_id))
+        return base_id is None or (batch.owners.get(base_id) == self.org and self.matches_base(base_id))
 
 
 @dataclass(frozen=True, eq=False)
-class Batch:
+class StreamBatch:
     """What is told at once. `places` are the last events that are behind a follower once it has the batch, by its
     organisation; `place` is that of one follower's own batch. `reload` are bases whose items have to be looked at anew,
     None for all; `owners` says whose the bases of items are; `gap`: events after this one were swept unseen."""
 
-    place: int
-    events: Sequence[Recorded] = ()
+    position: int
+    events: Sequence[RecordedEvent] = ()
     items: Sequence[Item] = ()
     reload: Sequence[UUID | None] = ()
     gap: int | None = None
-    places: Mapping[OrgId, int] = field(default_factory=dict[OrgId, int])
+    positions: Mapping[OrgId, int] = field(default_factory=dict[OrgId, int])
     owners: Mapping[UUID, OrgId] = field(default_factory=dict[UUID, OrgId])
-    wire: dict[Filter, bytes] = field(default_factory=dict[Filter, bytes])
+    encoded: dict[StreamFilter, bytes] = field(default_factory=dict[StreamFilter, bytes])
 
-    def written(self, wanted: Filter, write: Callable[["Batch", Filter], bytes]) -> bytes:
+    def encode(self, stream_filter: StreamFilter, write: Callable[["StreamBatch", StreamFilter], bytes]) -> bytes:
         """The batch for the wire, written once for all who want the same."""
-        if wanted not in self.wire:
-            self.wire[wanted] = write(self, wanted)
-        return self.wire[wanted]
+        if stream_filter not in self.encoded:
+            self.encoded[stream_filter] = write(self, stream_filter)
+        return self.encoded[stream_filter]
 
-    def concerns(self, wanted: Filter) -> bool:
+    def has_match(self, stream_filter: StreamFilter) -> bool:
         """Whether any of it is wanted."""
-        return any(map(wanted.event, self.events)) or (
-            wanted.items
+        return any(map(stream_filter.matches_event, self.events)) or (
+            stream_filter.wants_items
             and any(
-                wanted.change(base_id, self)
+                stream_filter.matches_change(base_id, self)
                 for base_id in (*(item.base_id for item in self.items), *self.reload)
             )
         )
@@ -112,19 +112,19 @@ class Batch:
         return len(self.events) + len(self.items) + len(self.reload)
 
 
-class _Follower:
-    def __init__(self, wanted: Filter) -> None:
-        self.wanted = wanted
+class _Subscriber:
+    def __init__(self, stream_filter: StreamFilter) -> None:
+        self.stream_filter = stream_filter
         self.wake = asyncio.Event()
         self.behind = True
         self.missed = False  # updates of items
-        self._ready: deque[Batch] = deque()
+        self._ready: deque[StreamBatch] = deque()
         self._waiting = 0
 
-    def put(self, batch: Batch) -> None:
+    def put(self, batch: StreamBatch) -> None:
         if self.behind:
             self.missed = self.missed or bool(batch.items or batch.reload)
-        elif self._waiting + len(batch) > _QUEUE:
+        elif self._waiting + len(batch) > _MAX_QUEUED:
             self.behind, self.missed = True, True
             self._ready.clear()
             self._waiting = 0
@@ -133,7 +133,7 @@ class _Follower:
             self._waiting += len(batch)
         self.wake.set()
 
-    def take(self) -> Batch | None:
+    def take(self) -> StreamBatch | None:
         if not self._ready:
             return None
         batch = self._ready.popleft()
@@ -146,17 +146,17 @@ class Broadcaster:
 
     def __init__(self, db: Database) -> None:
         self._db = db
-        self._followers: set[_Follower] = set()
+        self._subscribers: set[_Subscriber] = set()
         self._joining = 0
         self._task: asyncio.Task[None] | None = None
-        self._wake, self._joined, self._ready = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._wake, self._has_subscribers, self._ready = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._closing = False
-        self._head = 0
-        self._places: dict[OrgId, int] = {}
-        self._soon = False
-        self._items_at, self._items_every = 0.0, ITEMS_AT_REST
-        self._mark: datetime | None = None
-        self._shown: dict[ItemId, datetime] = {}
+        self._last_seq = 0
+        self._positions: dict[OrgId, int] = {}
+        self._sequencer_busy = False
+        self._next_items_poll, self._items_interval = 0.0, ITEMS_AT_REST
+        self._changes_since: datetime | None = None
+        self._sent_updates: dict[ItemId, datetime] = {}
         self._outage = Outage(log, "the database")
 
     def listen(self, listener: Listener) -> None:
@@ -164,60 +164,60 @@ class Broadcaster:
         listener.subscribe("event", lambda _payload: self._wake.set())
 
     @property
-    def followers(self) -> int:
+    def subscriber_count(self) -> int:
         """How many follow at the moment."""
-        return len(self._followers)
+        return len(self._subscribers)
 
     def close(self) -> None:
         """End every stream at its next edge, which is now for all that wait; who comes later is refused."""
         self._closing = True
-        for follower in self._followers:
-            follower.wake.set()
+        for subscriber in self._subscribers:
+            subscriber.wake.set()
         self._ready.set()
 
     async def stop(self) -> None:
         """Close, and stop looking."""
         self.close()
         if self._task is not None:
-            await clock.stop([self._task])
+            await clock.cancel_tasks([self._task])
 
-    async def follow(self, wanted: Filter, after: int | None = None) -> AsyncGenerator[Batch]:
+    async def subscribe(self, stream_filter: StreamFilter, after: int | None = None) -> AsyncGenerator[StreamBatch]:
         """What is new from event `after` on, or from now: batches until the broadcaster is closed. The first one, and
         one every `HEARTBEAT`, is empty, and tells the place alone."""
-        follower = await self._join(wanted)
+        subscriber = await self._join(stream_filter)
         try:
-            org = wanted.org
-            place = self._place(org) if after is None else min(after, self._place(org))
-            yield Batch(place, gap=await self._gap(org, place))
+            org = stream_filter.org
+            position = self._position(org) if after is None else min(after, self._position(org))
+            yield StreamBatch(position, gap=await self._gap(org, position))
             while not self._closing:
-                if follower.behind:
-                    follower.behind = False  # from here on what is new waits in the queue
-                    target = self._place(org)
-                    async for batch in self._history(wanted, place, target):
+                if subscriber.behind:
+                    subscriber.behind = False  # from here on what is new waits in the queue
+                    target = self._position(org)
+                    async for batch in self._history(stream_filter, position, target):
                         yield batch
-                    place = target
-                    if follower.missed:
-                        follower.missed = False
-                        whose = {} if wanted.base_id is None else {wanted.base_id: org}
-                        yield Batch(place, reload=[wanted.base_id], owners=whose)
+                    position = target
+                    if subscriber.missed:
+                        subscriber.missed = False
+                        owners = {} if stream_filter.base_id is None else {stream_filter.base_id: org}
+                        yield StreamBatch(position, reload=[stream_filter.base_id], owners=owners)
                     continue
-                if (batch := follower.take()) is not None:
-                    place = batch.places.get(org, place)
+                if (batch := subscriber.take()) is not None:
+                    position = batch.positions.get(org, position)
                     yield batch
-                elif await clock.wait(follower.wake, HEARTBEAT):
-                    follower.wake.clear()
-                elif not follower.behind:
-                    place = self._place(org)  # all that was wanted up to here has been told
-                    yield Batch(place)
+                elif await clock.wait(subscriber.wake, HEARTBEAT):
+                    subscriber.wake.clear()
+                elif not subscriber.behind:
+                    position = self._position(org)  # all that was wanted up to here has been told
+                    yield StreamBatch(position)
         finally:
-            self._leave(follower)
+            self._leave(subscriber)
 
     # ── coming and going ─────────────────────────────────────────────────────────────────────────────────
 
-    async def _join(self, wanted: Filter) -> _Follower:
-        if self.followers + self._joining >= MOST_FOLLOWERS:
+    async def _join(self, stream_filter: StreamFilter) -> _Subscriber:
+        if self.subscriber_count + self._joining >= MAX_SUBSCRIBERS:
             raise LimitReached(
-                f"{MOST_FOLLOWERS:,} streams are open already. Close some, or poll /api/events.",
+                f"{MAX_SUBSCRIBERS:,} streams are open already. Close some, or poll /api/events.",
                 retry_after=timedelta(seconds=30),
                 code="too_many_streams",
             )
@@ -225,134 +225,134 @@ class Broadcaster:
         try:
             if self._task is None or self._task.done():
                 self._task = asyncio.create_task(self._run(), name="broadcaster")
-            self._joined.set()
+            self._has_subscribers.set()
             await self._ready.wait()
             if self._closing:
                 raise Transient("The server is stopping. Connect again in a moment.", code="stopping")
-            follower = _Follower(wanted)
-            self._followers.add(follower)
-            return follower
+            subscriber = _Subscriber(stream_filter)
+            self._subscribers.add(subscriber)
+            return subscriber
         finally:
             self._joining -= 1
 
-    def _leave(self, follower: _Follower) -> None:
-        self._followers.discard(follower)
-        if not self._followers and not self._joining and not self._closing:
-            self._joined.clear()
+    def _leave(self, subscriber: _Subscriber) -> None:
+        self._subscribers.discard(subscriber)
+        if not self._subscribers and not self._joining and not self._closing:
+            self._has_subscribers.clear()
             self._ready.clear()
 
-    def _place(self, org: OrgId) -> int:
-        return self._places.get(org, 0)
+    def _position(self, org: OrgId) -> int:
+        return self._positions.get(org, 0)
 
-    async def _gap(self, org: OrgId, place: int) -> int | None:
+    async def _gap(self, org: OrgId, position: int) -> int | None:
         """The place after which the first events that are left stand, when some before them were swept."""
-        if place == self._place(org):
+        if position == self._position(org):
             return None
         async with self._db.connection() as tx:
-            oldest = await store.oldest(tx, org)
-        first = self._place(org) + 1 if oldest is None else oldest
-        return first - 1 if place + 1 < first else None
+            oldest = await store.oldest_position(tx, org)
+        first = self._position(org) + 1 if oldest is None else oldest
+        return first - 1 if position + 1 < first else None
 
-    async def _history(self, wanted: Filter, place: int, target: int) -> AsyncGenerator[Batch]:
-        types = None if wanted.types is None else sorted(wanted.types)
-        while place < target:
+    async def _history(self, stream_filter: StreamFilter, position: int, target: int) -> AsyncGenerator[StreamBatch]:
+        types = None if stream_filter.types is None else sorted(stream_filter.types)
+        while position < target:
             async with self._db.connection() as tx:
-                found = await store.read(
-                    tx, wanted.org, after=place, limit=_PAGE, types=types, base_id=wanted.base_id
+                page = await store.read(
+                    tx, stream_filter.org, after=position, limit=_PAGE, types=types, base_id=stream_filter.base_id
                 )
-            events = [event for event in found if event.place <= target]
-            place = events[-1].place if len(found) == _PAGE and len(events) == len(found) else target
+            events = [event for event in page if event.place <= target]
+            position = events[-1].place if len(page) == _PAGE and len(events) == len(page) else target
             if events:
-                yield Batch(place, events)
+                yield StreamBatch(position, events)
 
     # ── looking ──────────────────────────────────────────────────────────────────────────────────────────
 
     async def _run(self) -> None:
         while True:
             try:
-                if not self._joined.is_set():
-                    await self._joined.wait()
+                if not self._has_subscribers.is_set():
+                    await self._has_subscribers.wait()
                 if not self._ready.is_set():
-                    await self._begin()
-                await self._look()
-            except Unavailable as error:
+                    await self._start_from_now()
+                await self._poll_events()
+            except DatabaseUnavailable as error:
                 await self._outage.wait(error.message)
                 continue
             except Exception as error:  # a bug: followers would wait for ever if nobody looked any more
                 log.exception("the broadcaster raised a bug")
                 await self._outage.wait(type(error).__name__)
                 continue
-            self._outage.ended()
-            await clock.pause(_REST)
-            await clock.wait(self._wake, self._rest())
+            self._outage.clear()
+            await clock.pause(_COALESCE)
+            await clock.wait(self._wake, self._next_wait())
             self._wake.clear()
 
-    async def _begin(self) -> None:
+    async def _start_from_now(self) -> None:
         """Somebody follows again: from what is there now on."""
-        self._soon = not await put_in_order(self._db)
+        self._sequencer_busy = not await sequence_all(self._db)
         async with self._db.connection() as tx:
-            self._head = await store.head(tx)
-            self._places = await store.heads(tx, self._head)
-            self._mark = await catalog.changes_mark(tx)
-        self._shown.clear()
+            self._last_seq = await store.last_seq(tx)
+            self._positions = await store.last_positions(tx, self._last_seq)
+            self._changes_since = await catalog.changes_watermark(tx)
+        self._sent_updates.clear()
         self._ready.set()
 
-    def _rest(self) -> timedelta:
-        if self._soon:
-            return _SOON
-        if any(follower.wanted.items for follower in self._followers):
-            return max(timedelta(0), timedelta(seconds=self._items_at - _now()))
+    def _next_wait(self) -> timedelta:
+        if self._sequencer_busy:
+            return _SEQUENCER_RETRY
+        if any(subscriber.stream_filter.wants_items for subscriber in self._subscribers):
+            return max(timedelta(0), timedelta(seconds=self._next_items_poll - _now()))
         return POLL
 
-    async def _look(self) -> None:
-        self._soon = not await put_in_order(self._db)
-        looked_at = self._items_at - self._items_every.total_seconds()
+    async def _poll_events(self) -> None:
+        self._sequencer_busy = not await sequence_all(self._db)
+        polled_at = self._next_items_poll - self._items_interval.total_seconds()
         while True:
             async with self._db.connection() as tx:
-                found = await store.news(tx, after=self._head, limit=_PAGE)
-            if found:
-                self._head = found[-1].seq
-                places = {event.org_id: event.place for event in found}
-                self._places |= places
-                self._tell(Batch(self._head, found, places=places))
+                events = await store.read_all(tx, after=self._last_seq, limit=_PAGE)
+            if events:
+                self._last_seq = events[-1].seq
+                positions = {event.org_id: event.place for event in events}
+                self._positions |= positions
+                self._publish(StreamBatch(self._last_seq, events, positions=positions))
                 # What happens changes items: they are looked at as soon as they may be.
-                self._items_at = min(self._items_at, looked_at + ITEMS_EVERY.total_seconds())
-            if len(found) < _PAGE:
+                self._next_items_poll = min(self._next_items_poll, polled_at + ITEMS_EVERY.total_seconds())
+            if len(events) < _PAGE:
                 break
-        watched = [follower.wanted for follower in self._followers if follower.wanted.items]
-        if watched and _now() > self._items_at - _EARLY:
-            bases = {wanted.base_id for wanted in watched}
-            named = None if None in bases else [base for base in bases if base is not None]
-            changed = await self._look_at_items(named)
-            self._items_every = ITEMS_EVERY if changed else min(2 * self._items_every, ITEMS_AT_REST)
-            self._items_at = _now() + self._items_every.total_seconds()
+        item_filters = [subscriber.stream_filter for subscriber in self._subscribers if subscriber.stream_filter.wants_items]
+        if item_filters and _now() > self._next_items_poll - _TIMER_SLACK:
+            bases = {item_filter.base_id for item_filter in item_filters}
+            base_ids = None if None in bases else [base for base in bases if base is not None]
+            changed = await self._poll_items(base_ids)
+            self._items_interval = ITEMS_EVERY if changed else min(2 * self._items_interval, ITEMS_AT_REST)
+            self._next_items_poll = _now() + self._items_interval.total_seconds()
 
-    async def _look_at_items(self, bases: Sequence[UUID] | None) -> bool:
+    async def _poll_items(self, bases: Sequence[UUID] | None) -> bool:
         async with self._db.connection() as tx:
-            mark = await catalog.changes_mark(tx)
-            since, self._mark = self._mark or mark, mark
-            changed = await catalog.changes(tx, since, bases)
-            fresh = [one for one in changed if self._shown.get(one.id) != one.updated_at]
-            self._shown = {one.id: one.updated_at for one in changed if one.updated_at >= mark}
+            mark = await catalog.changes_watermark(tx)
+            since, self._changes_since = self._changes_since or mark, mark
+            changed = await catalog.item_changes(tx, since, bases)
+            fresh = [change for change in changed if self._sent_updates.get(change.id) != change.updated_at]
+            self._sent_updates = {change.id: change.updated_at for change in changed if change.updated_at >= mark}
             if not fresh:
                 return False
-            found = await catalog.find_bases(tx, list({one.base_id for one in fresh}))
-            owners: dict[UUID, OrgId] = {base.id: base.org_id for base in found.values()}
-            if len(fresh) > _MOST_ITEMS:
-                self._tell(Batch(self._head, reload=sorted(owners), owners=owners))
+            bases_by_id = await catalog.find_bases(tx, list({change.base_id for change in fresh}))
+            owners: dict[UUID, OrgId] = {base.id: base.org_id for base in bases_by_id.values()}
+            if len(fresh) > _MAX_ITEMS:
+                self._publish(StreamBatch(self._last_seq, reload=sorted(owners), owners=owners))
             else:
-                items = await catalog.find_items(tx, [one.id for one in fresh])
-                self._tell(Batch(self._head, items=items, owners=owners))
+                items = await catalog.find_items(tx, [change.id for change in fresh])
+                self._publish(StreamBatch(self._last_seq, items=items, owners=owners))
         return True
 
-    def _tell(self, batch: Batch) -> None:
-        concerned: dict[Filter, bool] = {}
-        for follower in self._followers:
-            wanted = follower.wanted
-            if wanted not in concerned:
-                concerned[wanted] = batch.concerns(wanted)
-            if concerned[wanted]:
-                follower.put(batch)
+    def _publish(self, batch: StreamBatch) -> None:
+        matches: dict[StreamFilter, bool] = {}
+        for subscriber in self._subscribers:
+            stream_filter = subscriber.stream_filter
+            if stream_filter not in matches:
+                matches[stream_filter] = batch.has_match(stream_filter)
+            if matches[stream_filter]:
+                subscriber.put(batch)
 
 
 def _now() -> float:

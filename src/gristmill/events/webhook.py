@@ -13,7 +13,7 @@ from typing import Literal
 from uuid import UUID
 
 from gristmill.db import Tx
-from gristmill.events.store import Recorded, WebhookId, queries
+from gristmill.events.store import RecordedEvent, WebhookId, queries
 from gristmill.organisation import OrgId
 
 Status = Literal["active", "paused"]
@@ -97,7 +97,7 @@ async def find_all(tx: Tx, org: OrgId, *, limit: int, after: WebhookId | None = 
     return await queries.many(tx, Webhook, "webhooks", org=org, limit=limit, after=after)
 
 
-async def change(
+async def update(
     tx: Tx, webhook_id: WebhookId, *, url: str, description: str, types: Sequence[str] | None, status: Status
 ) -> Webhook:
     """Change a webhook that the caller has locked; its next attempt is the first again."""
@@ -118,11 +118,11 @@ async def delete(tx: Tx, webhook_id: WebhookId) -> None:
     await queries.run(tx, "delete_webhook", id=webhook_id)
 
 
-async def due(tx: Tx, webhook: Webhook, limit: int) -> list[Recorded]:
+async def due_events(tx: Tx, webhook: Webhook, limit: int) -> list[RecordedEvent]:
     """The next events that a webhook wants."""
     return await queries.many(
         tx,
-        Recorded,
+        RecordedEvent,
         "events",
         org=webhook.org_id,
         after=webhook.cursor,
@@ -132,23 +132,23 @@ async def due(tx: Tx, webhook: Webhook, limit: int) -> list[Recorded]:
     )
 
 
-async def caught_up(tx: Tx, webhook_id: WebhookId) -> None:
+async def mark_caught_up(tx: Tx, webhook_id: WebhookId) -> None:
     """Nothing is left to deliver of what the caller, who has locked the row, was told of."""
     await queries.run(tx, "caught_up", id=webhook_id)
 
 
-async def delivered(tx: Tx, webhook: Webhook, before: int, seq: int) -> bool:
+async def record_delivery(tx: Tx, webhook: Webhook, before: int, seq: int) -> bool:
     """An event was taken; False when the webhook was paused or sent elsewhere meanwhile."""
     return bool(await queries.values(tx, "delivered", id=webhook.id, before=before, seq=seq))
 
 
-async def refused(tx: Tx, webhook: Webhook, before: int, code: str, message: str) -> int | None:
+async def record_refusal(tx: Tx, webhook: Webhook, before: int, code: str, message: str) -> int | None:
     """An event was not taken; at how many attempts by now, None when the webhook was changed meanwhile."""
-    found = await queries.values(tx, "refused", id=webhook.id, before=before, code=code, message=message)
-    return found[0] if found else None
+    attempts = await queries.values(tx, "refused", id=webhook.id, before=before, code=code, message=message)
+    return attempts[0] if attempts else None
 
 
-async def give_up(tx: Tx, webhook_id: WebhookId, event: Recorded) -> None:
+async def give_up(tx: Tx, webhook_id: WebhookId, event: RecordedEvent) -> None:
     """active → paused, before an event that is a dead letter from now on."""
     await queries.run(tx, "give_up", id=webhook_id, seq=event.place, type=event.type, base=event.base_id)
 
@@ -158,23 +158,23 @@ async def dead_letters(tx: Tx, webhook_id: WebhookId, *, limit: int, before: int
     return await queries.many(tx, DeadLetter, "dead_letters", webhook=webhook_id, limit=limit, before=before)
 
 
-async def end_letter(
+async def close_dead_letter(
     tx: Tx, webhook_id: WebhookId, seq: int, outcome: Literal["redriven", "skipped"]
 ) -> bool:
     """Say what became of a dead letter; False when there is none, or it was skipped and is to be skipped again."""
     return bool(await queries.values(tx, "end_letter", webhook=webhook_id, seq=seq, outcome=outcome))
 
 
-async def redrive_open(tx: Tx, webhook_id: WebhookId) -> None:
+async def redrive_open_letter(tx: Tx, webhook_id: WebhookId) -> None:
     """The dead letter that a webhook was paused before, if there is one, is sent again."""
     await queries.run(tx, "redrive_open", webhook=webhook_id)
 
 
-async def go_from(tx: Tx, webhook_id: WebhookId, cursor: int) -> None:
+async def resume_from(tx: Tx, webhook_id: WebhookId, cursor: int) -> None:
     """→ active, with what comes after `cursor`."""
     await queries.run(tx, "go_from", id=webhook_id, cursor=cursor)
 
 
-async def forsaken(tx: Tx, limit: int) -> list[WebhookId]:
+async def lock_orphaned(tx: Tx, limit: int) -> list[WebhookId]:
     """Webhooks with something to deliver and no living job, locked; those that somebody works on are passed over."""
     return await queries.values(tx, "forsaken", limit=limit)

@@ -31,7 +31,7 @@ from gristmill import faults, jobs, net
 from gristmill.db import Database
 from gristmill.errors import GristmillError, Permanent, Transient, WorkError
 from gristmill.events import signature, webhook
-from gristmill.events.store import Recorded
+from gristmill.events.store import RecordedEvent
 from gristmill.events.webhook import Webhook, WebhookId
 from gristmill.jobs import Done, Job, Outcome, Snooze
 from gristmill.vault import Vault
@@ -45,12 +45,12 @@ SCHEDULE = tuple(
     for seconds in (1, 5, 30, 120, 600, 1_800, 3_600, 7_200, 14_400, 28_800, 28_800)
 )
 TIMEOUT = timedelta(seconds=15)
-_AT_ONCE = 50  # events that one run of the job sends, before others have their turn
-_TOLD = 300  # characters that are kept of what a receiver answers
+_BATCH = 50  # events that one run of the job sends, before others have their turn
+_EXCERPT_LENGTH = 300  # characters that are kept of what a receiver answers
 
 
 @dataclass(frozen=True)
-class Answer:
+class DeliveryResult:
     """What became of one attempt."""
 
     status: int | None
@@ -58,19 +58,19 @@ class Answer:
     error: GristmillError | None = None
 
 
-class Sender:
+class WebhookSender:
     """Sends single events, through the guard against private addresses."""
 
     def __init__(self, vault: Vault, *, private: bool) -> None:
         self._vault, self._private = vault, private
-        self._opened: httpx.AsyncClient | None = None
+        self._client: httpx.AsyncClient | None = None
 
     async def close(self) -> None:
         """Close its connections."""
-        if self._opened is not None:
-            await self._opened.aclose()
+        if self._client is not None:
+            await self._client.aclose()
 
-    async def send(self, hook: Webhook, message: str, body: bytes) -> Answer:
+    async def send(self, hook: Webhook, message: str, body: bytes) -> DeliveryResult:
         """One attempt, which ends within `TIMEOUT`, follows no redirect and reads little of the answer."""
         started = time.monotonic()
         status: int | None = None
@@ -78,7 +78,7 @@ class Sender:
         try:
             secret = self._vault.open(hook.secret, str(hook.id))
             async with asyncio.timeout(TIMEOUT.total_seconds()):
-                status, error = await self._post(hook.url, signed(secret, message, body), body)
+                status, error = await self._post(hook.url, signed_headers(secret, message, body), body)
         except WorkError as refused:
             error = refused
         except (TimeoutError, httpx.TimeoutException):
@@ -90,65 +90,65 @@ class Sender:
                 f"The receiver can't be reached: {broken or type(broken).__name__}",
                 code="webhook_unreachable",
             )
-        return Answer(status, timedelta(seconds=time.monotonic() - started), error)
+        return DeliveryResult(status, timedelta(seconds=time.monotonic() - started), error)
 
     async def _post(
         self, url: str, headers: dict[str, str], body: bytes
     ) -> tuple[int, GristmillError | None]:
-        if self._opened is None:
-            self._opened = net.client(private=self._private, timeout=TIMEOUT)
-        async with self._opened.stream(
+        if self._client is None:
+            self._client = net.client(allow_private=self._private, timeout=TIMEOUT)
+        async with self._client.stream(
             "POST", url, content=body, headers=headers, follow_redirects=False
         ) as response:
             if response.is_success:
                 return response.status_code, None
-            told = await _beginning(response)
-            said = f"The receiver answered {response.status_code}" + (f": {told}" if told else ".")
+            excerpt = await _response_excerpt(response)
+            description = f"The receiver answered {response.status_code}" + (f": {excerpt}" if excerpt else ".")
             if response.status_code == HTTPStatus.GONE:
-                return response.status_code, Permanent(said, code="webhook_gone")
+                return response.status_code, Permanent(description, code="webhook_gone")
             wait = net.retry_after(response.headers)
-            return response.status_code, Transient(said, code="webhook_refused", retry_after=wait)
+            return response.status_code, Transient(description, code="webhook_refused", retry_after=wait)
 
 
-class Deliverer:
+class WebhookDeliverer:
     """Runs the job `deliver_events`."""
 
-    def __init__(self, db: Database, sender: Sender) -> None:
+    def __init__(self, db: Database, sender: WebhookSender) -> None:
         self._db, self._sender = db, sender
 
     async def deliver(self, job: Job) -> Outcome:
         """Send what is due, until nothing is or others have their turn."""
-        hook, due = await self._due(job)
+        hook, due_events = await self._load_due(job)
         if hook is None:
             return Done()
         before = hook.cursor
-        for event in due:
-            answer = await self._sender.send(hook, message_id(hook, event), body_of(event))
+        for event in due_events:
+            result = await self._sender.send(hook, message_id(hook, event), event_body(event))
             await faults.point("webhook.sent")
-            if answer.error is not None:
-                return await self._refused(job, hook, before, event, answer.error)
+            if result.error is not None:
+                return await self._handle_refusal(job, hook, before, event, result.error)
             async with self._db.transaction() as tx:
-                if not await webhook.delivered(tx, hook, before, event.place):
+                if not await webhook.record_delivery(tx, hook, before, event.place):
                     break
                 await jobs.fence(tx, job)
             before = event.place
         return Snooze(timedelta(0))
 
-    async def _due(self, job: Job) -> tuple[Webhook | None, list[Recorded]]:
+    async def _load_due(self, job: Job) -> tuple[Webhook | None, list[RecordedEvent]]:
         async with self._db.transaction() as tx:
             hook = await webhook.lock(tx, WebhookId(DeliverEvents.of(job).webhook_id))
             if hook is not None and hook.status == "active":
-                if due := await webhook.due(tx, hook, _AT_ONCE):
-                    return hook, due
-                await webhook.caught_up(tx, hook.id)
+                if due_events := await webhook.due_events(tx, hook, _BATCH):
+                    return hook, due_events
+                await webhook.mark_caught_up(tx, hook.id)
             await jobs.complete(tx, job)
         return None, []
 
-    async def _refused(
-        self, job: Job, hook: Webhook, before: int, event: Recorded, error: GristmillError
+    async def _handle_refusal(
+        self, job: Job, hook: Webhook, before: int, event: RecordedEvent, error: GristmillError
     ) -> Outcome:
         async with self._db.transaction() as tx:
-            attempts = await webhook.refused(tx, hook, before, error.code, error.message)
+            attempts = await webhook.record_refusal(tx, hook, before, error.code, error.message)
             if attempts is None:
                 return Snooze(timedelta(0))  # it was paused or changed: look again
             if attempts > len(SCHEDULE) or isinstance(error, Permanent):
@@ -161,18 +161,18 @@ class Deliverer:
                 return Done()
             await jobs.fence(tx, job)
         wait = SCHEDULE[attempts - 1] * (1 + random.random() / 5)  # noqa: S311
-        asked = error.retry_after if isinstance(error, Transient) else None
-        raise Transient(error.message, code=error.code, retry_after=max(wait, asked or wait))
+        requested_wait = error.retry_after if isinstance(error, Transient) else None
+        raise Transient(error.message, code=error.code, retry_after=max(wait, requested_wait or wait))
 
 
-def message_id(hook: Webhook, event: Recorded) -> str:
+def message_id(hook: Webhook, event: RecordedEvent) -> str:
     """By what a receiver knows an event again."""
     return f"{hook.id.hex}_{event.place}"
 
 
-def body_of(event: Recorded) -> bytes:
+def event_body(event: RecordedEvent) -> bytes:
     """An event as it is sent: what Standard Webhooks asks for, and the fields that `/api/events` has."""
-    told: dict[str, Any] = {
+    body: dict[str, Any] = {
         "type": event.type,
         "timestamp": event.at.astimezone(UTC).isoformat().replace("+00:00", "Z"),
         "id": str(event.place),
@@ -181,10 +181,10 @@ def body_of(event: Recorded) -> bytes:
         "correlationId": None if event.cause is None else str(event.cause),
         "data": event.data,
     }
-    return json.dumps(told, separators=(",", ":")).encode()
+    return json.dumps(body, separators=(",", ":")).encode()
 
 
-def signed(secret: str, message: str, body: bytes) -> dict[str, str]:
+def signed_headers(secret: str, message: str, body: bytes) -> dict[str, str]:
     """The headers of a request."""
     return {
         "Content-Type": "application/json",
@@ -192,12 +192,12 @@ def signed(secret: str, message: str, body: bytes) -> dict[str, str]:
     }
 
 
-async def _beginning(response: httpx.Response) -> str:
+async def _response_excerpt(response: httpx.Response) -> str:
     """A little of what a receiver says, on one line."""
-    said = b""
+    received = b""
     async for chunk in response.aiter_raw():
-        said += chunk
-        if len(said) > _TOLD:
+        received += chunk
+        if len(received) > _EXCERPT_LENGTH:
             break
-    text = said[:_TOLD].decode("utf-8", "replace")
-    return " ".join("".join(one if one.isprintable() else " " for one in text).split())
+    text = received[:_EXCERPT_LENGTH].decode("utf-8", "replace")
+    return " ".join("".join(character if character.isprintable() else " " for character in text).split())

@@ -27,92 +27,92 @@ from gristmill.catalog import Base, BaseId, NewAsset, WaitingAsset
 from gristmill.db import Database, Tx
 from gristmill.embedding import Embedder, Embedders, embed_each
 from gristmill.errors import GristmillError, Invalid, Permanent, Transient, WorkError
-from gristmill.ingest.assets import Analyst
-from gristmill.ingest.chunk import Piece, limit_of, split
+from gristmill.ingest.assets import ImageDescriber
+from gristmill.ingest.chunk import TextChunk, token_limit, split
 from gristmill.ingest.document import Document
 from gristmill.jobs import Done, Job, Outcome, Snooze
-from gristmill.operations.assets import announce_analysed
-from gristmill.operations.originals import Originals
+from gristmill.operations.assets import announce_analysis_done
+from gristmill.operations.originals import SourceFactory
 from gristmill.search import Chunk, publish
-from gristmill.search.publish import Written, text_hash
+from gristmill.search.publish import VersionChunks, text_hash
 from gristmill.work import AnalyseAssets
 
 # Here, OCR has one turn at a time, and who waits for it would hold a child that documents could be read in; elsewhere, a
 # model can take several.
-AT_ONCE_HERE, AT_ONCE_ELSEWHERE = 1, 4
+LOCAL_CONCURRENCY, REMOTE_CONCURRENCY = 1, 4
 _PAUSE = timedelta(seconds=3)
-_LONGEST_PAUSE = timedelta(minutes=1)
-_MOST_IMAGES = 500  # of one document; each takes seconds, or money
+_MAX_PAUSE = timedelta(minutes=1)
+_MAX_IMAGES = 500  # of one document; each takes seconds, or money
 
 
-async def recall(db: Database, document: Document, analyst: Analyst) -> list[Piece]:
+async def known_image_chunks(db: Database, document: Document, analyst: ImageDescriber) -> list[TextChunk]:
     """What was said before of the document's images, as pieces behind its text; the others will wait."""
     images = [
         one
         for one in document.assets
         if one.kind == "image" and not one.inline and one.hash not in document.inline
-    ][:_MOST_IMAGES]
+    ][:_MAX_IMAGES]
     async with db.connection() as tx:
-        said = await catalog.said_of(
+        descriptions = await catalog.reusable_descriptions(
             tx, document.item.id, analyst.identity, [one.hash for one in images], document.base.asset_reuse
         )
-    document.images = [NewAsset(one.hash, analyst.identity, said.get(one.hash)) for one in images]
-    limit = limit_of(document.embedder, document.base.chunking)
-    pieces: list[Piece] = []
-    for one in images:
-        pieces += _placed(said.get(one.hash, ""), document.embedder, limit, one.start, one.page)
+    document.images = [NewAsset(one.hash, analyst.identity, descriptions.get(one.hash)) for one in images]
+    limit = token_limit(document.embedder, document.base.chunking)
+    pieces: list[TextChunk] = []
+    for image in images:
+        pieces += _description_chunks(descriptions.get(image.hash, ""), document.embedder, limit, image.start, image.page)
     return pieces
 
 
-def _placed(text: str, embedder: Embedder, limit: int, start: int, page: int | None) -> list[Piece]:
+def _description_chunks(text: str, embedder: Embedder, limit: int, start: int, page: int | None) -> list[TextChunk]:
     """What an image says, cut; all of it stands where the image does."""
     if not text.strip():
         return []
     return [
-        Piece(number, piece.text, start, start, (), page)
+        TextChunk(number, piece.text, start, start, (), page)
         for number, piece in enumerate(split(text, embedder.tokenizer, limit))
     ]
 
 
-class Analyser:
+class ImageAnalyser:
     """Has images described."""
 
-    def __init__(self, db: Database, embedders: Embedders, originals: Originals, analyst: Analyst) -> None:
-        self._db, self._embedders, self._originals, self._analyst = db, embedders, originals, analyst
-        self._running = self._turned_away = 0
+    def __init__(self, db: Database, embedders: Embedders, originals: SourceFactory, describer: ImageDescriber) -> None:
+        self._db, self._embedders, self._originals, self._describer = db, embedders, originals, describer
+        self._running = self._postponed = 0
 
     async def analyse(self, job: Job) -> Outcome:
         """Describe what waits of the job's version, unless something newer answers."""
-        most = AT_ONCE_ELSEWHERE if self._analyst.costs else AT_ONCE_HERE
-        if self._running >= most:
-            self._turned_away += 1
-            return Snooze(min(_LONGEST_PAUSE, _PAUSE * (1 + self._turned_away // most)))
+        limit = REMOTE_CONCURRENCY if self._describer.is_paid else LOCAL_CONCURRENCY
+        if self._running >= limit:
+            self._postponed += 1
+            return Snooze(min(_MAX_PAUSE, _PAUSE * (1 + self._postponed // limit)))
         self._running += 1
         try:
-            while (found := await self._next(job)) is not None:
-                base, asset = found
+            while (next_image := await self._take_next_image(job)) is not None:
+                base, asset = next_image
                 await faults.point("assets.taken")
-                await self._one(job, base, asset)
+                await self._analyse_image(job, base, asset)
                 await faults.point("assets.described")
             async with self._db.transaction() as tx:
                 await self._finish(tx, job)
                 await jobs.complete(tx, job)
         finally:
             self._running -= 1
-            self._turned_away = 0
+            self._postponed = 0
         return Done()
 
-    async def failed(self, tx: Tx, job: Job, error: GristmillError) -> None:
+    async def record_failure(self, tx: Tx, job: Job, error: GristmillError) -> None:
         """The job is dead: what it has not described is given up, in the same transaction."""
         work = AnalyseAssets.of(job)
-        await catalog.share_turn(tx, _base_of(job))
-        await catalog.give_up_assets(tx, work.item_id, work.version, error.code, error.message)
-        await announce_analysed(tx, _base_of(job), work.item_id, work.version)
+        await catalog.lock_base_shared(tx, _base_of(job))
+        await catalog.fail_assets(tx, work.item_id, work.version, error.code, error.message)
+        await announce_analysis_done(tx, _base_of(job), work.item_id, work.version)
 
-    async def _next(self, job: Job) -> tuple[Base, WaitingAsset] | None:
+    async def _take_next_image(self, job: Job) -> tuple[Base, WaitingAsset] | None:
         work = AnalyseAssets.of(job)
         async with self._db.transaction() as tx:
-            await catalog.share_turn(tx, _base_of(job))
+            await catalog.lock_base_shared(tx, _base_of(job))
             await jobs.fence(tx, job)
             base = await catalog.find_base(tx, _base_of(job))
             if base is None:
@@ -122,59 +122,59 @@ class Analyser:
                     "Analysing was interrupted, and this base does not resume by itself: re-index the item.",
                     code="interrupted",
                 )
-            found = await catalog.next_asset(tx, work.item_id, work.version, asking=self._analyst.costs)
-        return None if found is None else (base, found)
+            asset = await catalog.claim_next_asset(tx, work.item_id, work.version, mark_asking=self._describer.is_paid)
+        return None if asset is None else (base, asset)
 
-    async def _one(self, job: Job, base: Base, asset: WaitingAsset) -> None:
+    async def _analyse_image(self, job: Job, base: Base, asset: WaitingAsset) -> None:
         """One image, to its end; raises Transient when it has to wait."""
         work = AnalyseAssets.of(job)
         try:
-            if asset.asking and self._analyst.costs:
+            if asset.asking and self._describer.is_paid:
                 raise Permanent(
                     "It was being described when work was interrupted, which may have been charged for. Re-index the item to "
                     "ask again.",
                     code="vision_uncertain",
                 )
-            text = await self._described(asset)
-            chunks = await self._chunks(base, asset, text)
+            text = await self._describe(asset)
+            chunks = await self._embed_description(base, asset, text)
         except Transient:
             async with self._db.transaction() as tx:
-                await catalog.share_turn(tx, base.id)
+                await catalog.lock_base_shared(tx, base.id)
                 await jobs.fence(tx, job)
-                await catalog.put_back(tx, work.item_id, work.version, asset.hash)
+                await catalog.release_asset(tx, work.item_id, work.version, asset.hash)
             raise
         except Permanent as error:
             async with self._db.transaction() as tx:
-                await catalog.share_turn(tx, base.id)
+                await catalog.lock_base_shared(tx, base.id)
                 await jobs.fence(tx, job)
-                await catalog.give_up_assets(
+                await catalog.fail_assets(
                     tx, work.item_id, work.version, error.code, error.message, asset.hash
                 )
             return
         await self._write(job, base, asset, text, chunks)
 
-    async def _described(self, asset: WaitingAsset) -> str:
+    async def _describe(self, asset: WaitingAsset) -> str:
         scratch = self._originals.scratch
         with tempfile.TemporaryDirectory(dir=scratch, prefix="gristmill-asset-") as folder:
             path = Path(folder) / "image"
             with path.open("wb") as file:
                 async for part in self._originals.blobs.read(asset.blob):
                     await asyncio.to_thread(file.write, part)
-            return await self._analyst.describe(path, asset.media_type, Path(folder))
+            return await self._describer.describe(path, asset.media_type, Path(folder))
 
-    async def _chunks(self, base: Base, asset: WaitingAsset, text: str) -> list[Chunk]:
+    async def _embed_description(self, base: Base, asset: WaitingAsset, text: str) -> list[Chunk]:
         """What the image says, cut and embedded; numbered when it is written."""
         embedder = self._embedder(base)
         await embedder.load()
-        pieces = _placed(text, embedder, limit_of(embedder, base.chunking), asset.start, asset.page)
+        pieces = _description_chunks(text, embedder, token_limit(embedder, base.chunking), asset.start, asset.page)
         hashes = [text_hash(piece.text) for piece in pieces]
         async with self._db.connection() as tx:
-            known = await publish.vectors(tx, [base.id], hashes)
+            known = await publish.reusable_vectors(tx, [base.id], hashes)
         new = [piece.text for piece, digest in zip(pieces, hashes, strict=True) if digest not in known]
-        for fresh, vector in zip(new, await embed_each(embedder, new), strict=True):
+        for new_text, vector in zip(new, await embed_each(embedder, new), strict=True):
             if isinstance(vector, WorkError):
                 raise vector
-            known[text_hash(fresh)] = vector
+            known[text_hash(new_text)] = vector
         return [
             Chunk(piece.index, piece.text, piece.start, piece.end, (), known[digest], piece.page)
             for piece, digest in zip(pieces, hashes, strict=True)
@@ -198,27 +198,27 @@ class Analyser:
         """The image's chunks answer, if its version still does."""
         work = AnalyseAssets.of(job)
         async with self._db.transaction() as tx:
-            await catalog.share_turn(tx, base.id)
+            await catalog.lock_base_shared(tx, base.id)
             await jobs.fence(tx, job)
-            first = await catalog.lock_answering(tx, work.item_id, work.version)
+            first = await catalog.lock_live_version(tx, work.item_id, work.version)
             if first is None:
                 return
-            placed = [
+            numbered = [
                 Chunk(first + n, one.text, one.start, one.end, one.headings, one.embedding, one.page)
                 for n, one in enumerate(chunks)
             ]
-            if placed:
-                written = Written(work.item_id, asset.title, work.version, placed)
-                await publish.write(tx, base.id, publish.prepare([written]))
-            await catalog.set_described(tx, work.item_id, work.version, asset.hash, text, len(placed))
-            await jobs.progressed(tx, [job])
+            if numbered:
+                written = VersionChunks(work.item_id, asset.title, work.version, numbered)
+                await publish.write(tx, base.id, publish.prepare_write([written]))
+            await catalog.record_description(tx, work.item_id, work.version, asset.hash, text, len(numbered))
+            await jobs.reset_attempts(tx, [job])
             await faults.point("assets.before_commit")
 
     async def _finish(self, tx: Tx, job: Job) -> None:
         work = AnalyseAssets.of(job)
-        await catalog.share_turn(tx, _base_of(job))
+        await catalog.lock_base_shared(tx, _base_of(job))
         await jobs.fence(tx, job)
-        await announce_analysed(tx, _base_of(job), work.item_id, work.version)
+        await announce_analysis_done(tx, _base_of(job), work.item_id, work.version)
 
 
 def _base_of(job: Job) -> BaseId:

@@ -23,18 +23,18 @@ import httpx
 
 from gristmill import net
 from gristmill.errors import NoText, Permanent, Transient, Unreadable, Unsupported
-from gristmill.ingest.readers import Part, ReaderPool, ReadLimits, read, reader_identity
+from gristmill.ingest.readers import TextPart, ReaderPool, ReadLimits, read_file, reader_identity
 
-_ANSWER_LIMIT = 4 * 1024 * 1024
-_MOST_IMAGE = 20 * 1024 * 1024
-_SHOWN = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
+_RESPONSE_LIMIT = 4 * 1024 * 1024
+_MAX_IMAGE_BYTES = 20 * 1024 * 1024
+_VISION_TYPES = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
 _PROMPT = (
     "Describe this image from a document for somebody who searches for it. Write down any text in it word for word, "
     "tables as markdown tables; of charts and diagrams, say what they show, with their figures. No introduction."
 )
 
 
-class Analyst(Protocol):
+class ImageDescriber(Protocol):
     """Says what is on an image."""
 
     @property
@@ -43,7 +43,7 @@ class Analyst(Protocol):
         ...
 
     @property
-    def costs(self) -> bool:
+    def is_paid(self) -> bool:
         """Whether asking may cost money."""
         ...
 
@@ -52,7 +52,7 @@ class Analyst(Protocol):
         ...
 
 
-class LocalAnalyst:
+class OcrDescriber:
     """OCR in a child of the pool."""
 
     def __init__(self, pool: ReaderPool, limits: ReadLimits) -> None:
@@ -64,13 +64,13 @@ class LocalAnalyst:
         return f"ocr/{reader_identity(self._limits)}"
 
     @property
-    def costs(self) -> bool:
+    def is_paid(self) -> bool:
         """Nothing but time."""
         return False
 
     async def describe(self, path: Path, media_type: str, scratch: Path) -> str:
         """The letters on the image."""
-        results = read(
+        results = read_file(
             self._pool,
             path,
             name=path.name,
@@ -80,10 +80,10 @@ class LocalAnalyst:
         )
         try:
             async with contextlib.aclosing(results) as stream:
-                found = [result.text async for result in stream if isinstance(result, Part)]
+                texts = [result.text async for result in stream if isinstance(result, TextPart)]
         except (NoText, Unsupported):  # a photograph, or a drawing in a format that nothing here can draw
             return ""
-        return "".join(found).strip()
+        return "".join(texts).strip()
 
 
 @dataclass(frozen=True)
@@ -97,12 +97,12 @@ class VisionConfig:
     prompt: str = _PROMPT
 
 
-class VisionAnalyst:
+class VisionDescriber:
     """A vision model behind an OpenAI-compatible endpoint."""
 
     def __init__(self, config: VisionConfig) -> None:
         self._config = config
-        self._client = net.client(private=True, timeout=config.timeout)
+        self._client = net.client(allow_private=True, timeout=config.timeout)
 
     @property
     def identity(self) -> str:
@@ -110,7 +110,7 @@ class VisionAnalyst:
         return "vision/" + json.dumps([self._config.model, self._config.prompt], separators=(",", ":"))
 
     @property
-    def costs(self) -> bool:
+    def is_paid(self) -> bool:
         """It may."""
         return True
 
@@ -120,16 +120,16 @@ class VisionAnalyst:
 
     async def describe(self, path: Path, media_type: str, scratch: Path) -> str:
         """What the model says of the image."""
-        if media_type not in _SHOWN:
+        if media_type not in _VISION_TYPES:
             return ""
         data = path.read_bytes()  # noqa: ASYNC240  -- some megabytes at most, of our own scratch folder
-        if len(data) > _MOST_IMAGE:
+        if len(data) > _MAX_IMAGE_BYTES:
             raise Unreadable(
                 f"The image has {len(data):,} bytes, too many for a model.", code="vision_refused"
             )
-        return self._text(await self._ask(data, media_type))
+        return self._text(await self._post(data, media_type))
 
-    async def _ask(self, data: bytes, media_type: str) -> bytes:
+    async def _post(self, data: bytes, media_type: str) -> bytes:
         config = self._config
         address = f"data:{media_type};base64,{base64.b64encode(data).decode()}"
         content = [
@@ -140,34 +140,34 @@ class VisionAnalyst:
         headers = {"Authorization": f"Bearer {config.api_key}"} if config.api_key else {}
         url = config.url.rstrip("/") + "/chat/completions"
         try:
-            async with self._client.stream("POST", url, json=body, headers=headers) as answer:
-                said = await net.read_limited(answer, _ANSWER_LIMIT)
+            async with self._client.stream("POST", url, json=body, headers=headers) as response:
+                response_body = await net.read_limited(response, _RESPONSE_LIMIT)
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise Transient("The vision model can't be reached.", code="vision_unavailable") from error
         except httpx.HTTPError as error:
-            told = "The vision model gave no answer; the request may have been charged for."
-            raise Permanent(told, code="vision_uncertain") from error
-        if not answer.is_success:
-            self._refuse(answer, said)
-        return said
+            message = "The vision model gave no answer; the request may have been charged for."
+            raise Permanent(message, code="vision_uncertain") from error
+        if not response.is_success:
+            self._refuse(response, response_body)
+        return response_body
 
-    def _refuse(self, answer: httpx.Response, body: bytes) -> None:
-        said = " ".join(body[:2_000].decode(errors="replace").split())[:300]
+    def _refuse(self, response: httpx.Response, body: bytes) -> None:
+        excerpt = " ".join(body[:2_000].decode(errors="replace").split())[:300]
         if self._config.api_key:
-            said = said.replace(self._config.api_key, "…")
-        told = f"The vision model answered {answer.status_code}: {said}"
-        if answer.status_code in (429, 503):
-            raise Transient(told, code="vision_unavailable", retry_after=net.retry_after(answer.headers))
-        if answer.status_code >= 500:
-            raise Permanent(told, code="vision_uncertain")
-        if answer.status_code in (401, 403):
-            raise Permanent(f"{told} Check its key.", code="vision_unauthorized")
-        raise Permanent(told, code="vision_refused")
+            excerpt = excerpt.replace(self._config.api_key, "…")
+        message = f"The vision model answered {response.status_code}: {excerpt}"
+        if response.status_code in (429, 503):
+            raise Transient(message, code="vision_unavailable", retry_after=net.retry_after(response.headers))
+        if response.status_code >= 500:
+            raise Permanent(message, code="vision_uncertain")
+        if response.status_code in (401, 403):
+            raise Permanent(f"{message} Check its key.", code="vision_unauthorized")
+        raise Permanent(message, code="vision_refused")
 
     def _text(self, body: bytes) -> str:
         try:
-            answer: Any = json.loads(body)
-            text = answer["choices"][0]["message"]["content"]
+            parsed: Any = json.loads(body)
+            text = parsed["choices"][0]["message"]["content"]
         except (ValueError, LookupError, TypeError):
             text = None
         if not isinstance(text, str):

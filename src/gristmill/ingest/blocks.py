@@ -28,107 +28,107 @@ _FRONT_MATTER = re.compile(r"---[ \t]*\r?\n$")
 _FIELD = re.compile(r"[A-Za-z_][\w-]*:")
 _FRONT_MATTER_END = re.compile(r"(?:---|\.\.\.)[ \t]*\r?\n?$")
 _FRONT_MATTER_LINES = 200
-_GOES_ON = {("text", "text"), ("text", "item"), ("row", "row")}
+_CONTINUES = {("text", "text"), ("text", "item"), ("row", "row")}
 
 Path = tuple[str, ...]
 
 
-class Structure:
+class MarkdownStructure:
     """What is known of the document so far: `path` is that of the last line that was ranked."""
 
     def __init__(self) -> None:
         self.path: Path = ()
         self._levels: list[tuple[int, str]] = []
         self._fence: str | None = None
-        self._front_matter = 0  # lines of it that may still come
-        self._before = "start"  # the kind of the last line that was not blank
-        self._blank = True  # whether a blank line, or nothing, stands before
+        self._front_matter_left = 0  # lines of it that may still come
+        self._previous_kind = "start"  # the kind of the last line that was not blank
+        self._after_blank = True  # whether a blank line, or nothing, stands before
         self._in_list = False
-        self._announced = False  # the last line ended with a colon
+        self._after_colon = False  # the last line ended with a colon
 
     def rank(self, line: str, following: str) -> int:
         """How well a piece may begin with `line`; `following` is the line after it, empty at the end."""
-        if self._fence is not None or self._front_matter:
+        if self._fence is not None or self._front_matter_left:
             return self._rank_verbatim(line)
-        if self._before == "start" and _FRONT_MATTER.match(line) and _FIELD.match(following):
-            self._front_matter = _FRONT_MATTER_LINES
-            return self._after("opening", BLOCK)
-        found = _KIND.match(line)
-        kind = (found.lastgroup or "text") if found else "text"
+        if self._previous_kind == "start" and _FRONT_MATTER.match(line) and _FIELD.match(following):
+            self._front_matter_left = _FRONT_MATTER_LINES
+            return self._remember("opening", BLOCK)
+        match = _KIND.match(line)
+        kind = (match.lastgroup or "text") if match else "text"
         if kind == "blank":
-            self._blank = True
+            self._after_blank = True
             return WORD
         if kind == "heading":
-            assert found is not None
-            return self._rank_heading(len(found["heading"]), _title(line))
+            assert match is not None
+            return self._rank_heading(len(match["heading"]), _title(line))
         if kind == "text" and self._is_underlined(following):
             underline = _UNDERLINE.match(following)
             return self._rank_heading(1 if underline and underline[1] else 2, line.strip(), setext=True)
-        if self._before == "setext" or (
-            kind in ("text", "row") and self._before == "row" and _RULE.match(line)
+        if self._previous_kind == "setext" or (
+            kind in ("text", "row") and self._previous_kind == "row" and _RULE.match(line)
         ):
-            return self._after("heading" if self._before == "setext" else "row", WORD)
+            return self._remember("heading" if self._previous_kind == "setext" else "row", WORD)
         indented = line[0] in " \t"
         rank = self._rank_block(kind, indented=indented)
         if kind == "fence":
-            assert found is not None
-            self._fence = found["fence"]
+            assert match is not None
+            self._fence = match["fence"]
             kind = "opening"
-        self._announced = line.rstrip().endswith((":", "："))
-        return self._after(kind, rank)
+        self._after_colon = line.rstrip().endswith((":", "："))
+        return self._remember(kind, rank)
 
     def _rank_block(self, kind: str, *, indented: bool) -> int:
-        before = self._before
-        if before == "heading":
+        previous = self._previous_kind
+        if previous == "heading":
             rank = WORD
-        elif not self._blank and (kind, before) in _GOES_ON:
+        elif not self._after_blank and (kind, previous) in _CONTINUES:
             rank = LINE
         elif kind == "item" and self._in_list:
             rank = LINE if indented else PART
-        elif self._announced or (indented and self._in_list):
+        elif self._after_colon or (indented and self._in_list):
             rank = PART
         else:
             rank = BLOCK
         if kind == "item":
             self._in_list = True
-        elif not indented and (self._blank or kind != "text"):
+        elif not indented and (self._after_blank or kind != "text"):
             self._in_list = False
         return rank
 
     def _rank_verbatim(self, line: str) -> int:
-        opening, blank = self._before == "opening", self._blank
+        opening, blank = self._previous_kind == "opening", self._after_blank
         bare = line.strip()
         if self._fence is not None:
             closes = bare.startswith(self._fence) and not bare.strip(self._fence[0])
         else:
-            self._front_matter -= 1
-            closes = _FRONT_MATTER_END.match(line) is not None or not self._front_matter
+            self._front_matter_left -= 1
+            closes = _FRONT_MATTER_END.match(line) is not None or not self._front_matter_left
         if closes:
-            self._fence, self._front_matter = None, 0
-            return self._after("closing", WORD)
+            self._fence, self._front_matter_left = None, 0
+            return self._remember("closing", WORD)
         if not bare:
-            self._blank = True
+            self._after_blank = True
             return WORD
-        return self._after("code", WORD if opening else PART if blank else LINE)
+        return self._remember("code", WORD if opening else PART if blank else LINE)
 
     def _rank_heading(self, level: int, title: str, *, setext: bool = False) -> int:
         self._levels = [entry for entry in self._levels if entry[0] < level]
-        below_a_heading = self._before == "heading"
+        below_a_heading = self._previous_kind == "heading"
         if title:
             self._levels.append((level, title))
         self.path = tuple(above for _, above in self._levels)
-        self._in_list = self._announced = False
+        self._in_list = self._after_colon = False
         # A heading right below another stays with it: nothing is said between them.
-        return self._after("setext" if setext else "heading", WORD if below_a_heading else level)
+        return self._remember("setext" if setext else "heading", WORD if below_a_heading else level)
 
     def _is_underlined(self, following: str) -> bool:
-        opens = self._blank or self._before in ("heading", "closing")
+        opens = self._after_blank or self._previous_kind in ("heading", "closing")
         return opens and bool(following) and _UNDERLINE.match(following) is not None
 
-    def _after(self, kind: str, rank: int) -> int:
+    def _remember(self, kind: str, rank: int) -> int:
         if kind not in ("text", "item"):
-            self._announced = False
-        self._before, self._blank = kind, False
+            self._after_colon = False
+        self._previous_kind, self._after_blank = kind, False
         return rank
 
 

@@ -22,17 +22,17 @@ from typing import Any, NamedTuple
 from tokenizers import Tokenizer
 
 from gristmill.embedding import Embedder
-from gristmill.ingest.blocks import BLOCK, INSIDE, LINE, PART, SENTENCE, WORD, Path, Structure
-from gristmill.ingest.lines import Line, Lines
-from gristmill.ingest.tokens import counter
+from gristmill.ingest.blocks import BLOCK, INSIDE, LINE, PART, SENTENCE, WORD, Path, MarkdownStructure
+from gristmill.ingest.lines import TextLine, LineSplitter
+from gristmill.ingest.tokens import token_counter
 
 DEFAULT_TOKENS = 256
 # Changes whenever the same content would be cut otherwise.
 RECIPE = "lines/1"
 # How full a piece must be to end before each rank; a heading that comes too early is a block like others.
-_LEAST_FILL_AT_HEADING = 0.5
-_LEAST_FILL = {
-    **dict.fromkeys(range(1, BLOCK), _LEAST_FILL_AT_HEADING),
+_MIN_FILL_AT_HEADING = 0.5
+_MIN_FILL = {
+    **dict.fromkeys(range(1, BLOCK), _MIN_FILL_AT_HEADING),
     BLOCK: 0.25,
     PART: 0.25,
     LINE: 0.25,
@@ -41,12 +41,12 @@ _LEAST_FILL = {
     INSIDE: 0.0,
 }
 # Sums beyond this share of the limit are counted again by the tokenizer itself.
-_TIGHT = 0.98
+_RECOUNT_ABOVE = 0.98
 # A token that stands for more says nothing: rows of signs, a tokenizer that takes any long word for one token.
 _CHARACTERS_PER_TOKEN = 32
 # What is counted at once: enough to spare calls, little enough to let other threads in.
-_LINES_AT_ONCE = 512
-_PART = 1 << 20
+_LINES_PER_COUNT = 512
+_FEED_SIZE = 1 << 20
 
 # Bounded repeats: a row of dots must not be gone through again from each of them.
 _SENTENCE_END = re.compile(r"[。！？；…]{1,8}[\"'”’」』）】》]{0,4}|[.!?]{1,3}[\"'”’)\]]{0,4}(?=[ \t\r\n])")
@@ -54,7 +54,7 @@ _CLAUSE_END = re.compile(r"[，、：]|(?<=[^ \t\r\n])(?=[ \t\r\n])")
 
 
 @dataclass(frozen=True)
-class Piece:
+class TextChunk:
     """A part of the content, in characters, the headings that it stands under, and the page it begins on."""
 
     index: int
@@ -73,77 +73,77 @@ class _Atom(NamedTuple):
     path: Path
 
 
-def limit_of(embedder: Embedder, chunking: dict[str, Any]) -> int:
+def token_limit(embedder: Embedder, chunking: dict[str, Any]) -> int:
     """How many tokens a piece may have in a base: as it is set, and never more than the embedder takes."""
     return min(int(chunking.get("maxTokens", DEFAULT_TOKENS)), embedder.max_tokens)
 
 
-def split(text: str, tokenizer: Tokenizer, tokens: int) -> list[Piece]:
+def split(text: str, tokenizer: Tokenizer, tokens: int) -> list[TextChunk]:
     """The pieces of a whole `text`, none of more than `tokens`."""
     chunker = Chunker(tokenizer, tokens)
-    fed = [chunker.feed(text[at : at + _PART]) for at in range(0, len(text), _PART)]
-    return [piece for pieces in [*fed, chunker.finish()] for piece in pieces]
+    batches = [chunker.feed(text[at : at + _FEED_SIZE]) for at in range(0, len(text), _FEED_SIZE)]
+    return [piece for pieces in [*batches, chunker.finish()] for piece in pieces]
 
 
 class Chunker:
     """Cuts one document; `overlap` is how many tokens of a piece the next one may repeat, in whole atoms."""
 
     def __init__(self, tokenizer: Tokenizer, max_tokens: int, overlap: int = 0) -> None:
-        self._counter = counter(tokenizer)
+        self._counter = token_counter(tokenizer)
         self._limit = max_tokens
-        self._longest = max_tokens * _CHARACTERS_PER_TOKEN
+        self._max_characters = max_tokens * _CHARACTERS_PER_TOKEN
         self._overlap = min(overlap, max_tokens // 2)
-        self._lines = Lines()
-        self._structure = Structure()
-        self._waiting: list[Line] = []  # the last line, until the one after it is seen
+        self._lines = LineSplitter()
+        self._structure = MarkdownStructure()
+        self._waiting: list[TextLine] = []  # the last line, until the one after it is seen
         self._window: list[_Atom] = []
         self._repeated = 0  # how many atoms of the window the piece before has too
         self._tokens = 0  # of the window
         self._characters = 0
-        self._fed = 0
-        self._read = 0  # where the next line begins
+        self._characters_fed = 0
+        self._next_start = 0  # where the next line begins
         self._pages: list[tuple[int, int | None]] = []
         self._count = 0
 
-    def feed(self, text: str, page: int | None = None) -> list[Piece]:
+    def feed(self, text: str, page: int | None = None) -> list[TextChunk]:
         """Take the next part of the content, which stands on `page`; the pieces that are complete with it."""
         if text and (not self._pages or self._pages[-1][1] != page):
-            self._pages.append((self._fed, page))
-        self._fed += len(text)
+            self._pages.append((self._characters_fed, page))
+        self._characters_fed += len(text)
         lines = self._waiting + self._lines.feed(text)
         self._waiting = lines[-1:]
         return list(self._pack(lines))
 
-    def finish(self) -> list[Piece]:
+    def finish(self) -> list[TextChunk]:
         """The content has ended: the pieces that are left."""
         lines = self._waiting + self._lines.finish()
-        pieces = list(self._pack([*lines, Line("", continues=False)]))
+        pieces = list(self._pack([*lines, TextLine("", continues=False)]))
         while len(self._window) > self._repeated:
             pieces += self._cut(len(self._window))
         return pieces
 
-    def _pack(self, lines: Sequence[Line]) -> Iterator[Piece]:
+    def _pack(self, lines: Sequence[TextLine]) -> Iterator[TextChunk]:
         """Pack all lines but the last, which only tells what the one before it is."""
-        for at in range(0, len(lines) - 1, _LINES_AT_ONCE):
-            group = lines[at : at + _LINES_AT_ONCE + 1]
+        for at in range(0, len(lines) - 1, _LINES_PER_COUNT):
+            group = lines[at : at + _LINES_PER_COUNT + 1]
             counts = self._counter.counts([line.text for line in group[:-1]])
             for (text, continues), tokens, following in zip(group, counts, group[1:], strict=False):
                 if continues:
                     rank = WORD if text[0] in " \t" else INSIDE
                 else:
                     rank = self._structure.rank(text, following.text)
-                atom = _Atom(self._read, text, tokens, rank, self._structure.path)
-                self._read += len(text)
+                atom = _Atom(self._next_start, text, tokens, rank, self._structure.path)
+                self._next_start += len(text)
                 if self._is_small(tokens, text):
                     if self._window and self._fits(tokens, text):
                         self._append(atom)
                     else:
                         yield from self._add(atom)
                 else:
-                    for part in self._parts(atom, _SENTENCE_END, SENTENCE):
+                    for part in self._split_atom(atom, _SENTENCE_END, SENTENCE):
                         yield from self._add(part)
 
-    def _add(self, atom: _Atom) -> Iterator[Piece]:
+    def _add(self, atom: _Atom) -> Iterator[TextChunk]:
         while self._window and not self._fits(atom.tokens, atom.text):
             if len(self._window) == self._repeated:
                 self._begin([])
@@ -161,11 +161,11 @@ class Chunker:
 
     def _fits(self, tokens: int, text: str) -> bool:
         """Whether the window can take one more atom."""
-        return self._tokens + tokens <= self._limit and self._characters + len(text) <= self._longest
+        return self._tokens + tokens <= self._limit and self._characters + len(text) <= self._max_characters
 
     def _is_small(self, tokens: int, text: str) -> bool:
         """Whether a text can be an atom: two of them always fit into one piece."""
-        return 2 * tokens <= self._limit and 2 * len(text) <= self._longest
+        return 2 * tokens <= self._limit and 2 * len(text) <= self._max_characters
 
     def _best_cut(self, upto: int, rank: int) -> int:
         """How many atoms the next piece takes, at most `upto`; `rank` is what comes after those."""
@@ -173,15 +173,15 @@ class Chunker:
         fill = sum(atom.tokens for atom in window[:upto])
         best, best_rank = upto, INSIDE + 1
         for at in range(upto, self._repeated, -1):
-            if rank < BLOCK and fill < limit * _LEAST_FILL_AT_HEADING:
+            if rank < BLOCK and fill < limit * _MIN_FILL_AT_HEADING:
                 rank = BLOCK
-            if rank < best_rank and fill >= limit * _LEAST_FILL[rank]:
+            if rank < best_rank and fill >= limit * _MIN_FILL[rank]:
                 best, best_rank = at, rank
             rank = window[at - 1].rank
             fill -= window[at - 1].tokens
         return best
 
-    def _cut(self, atoms: int) -> Iterator[Piece]:
+    def _cut(self, atoms: int) -> Iterator[TextChunk]:
         """Make a piece of the window's first `atoms`, or of fewer if they turn out to be too long."""
         while self._is_too_long(atoms):
             if self._repeated:
@@ -194,19 +194,19 @@ class Chunker:
             else:
                 break
         first, texts = self._window[0], [atom.text for atom in self._window[:atoms]]
-        says_more = not all(map(str.isspace, texts[self._repeated :]))
+        has_new_text = not all(map(str.isspace, texts[self._repeated :]))
         self._repeat(atoms)
-        if says_more:
-            whole = "".join(texts)
-            text = whole.strip()
-            start = first.start + whole.index(text[0])
-            yield Piece(self._count, text, start, start + len(text), first.path, self._page(start))
+        if has_new_text:
+            joined = "".join(texts)
+            text = joined.strip()
+            start = first.start + joined.index(text[0])
+            yield TextChunk(self._count, text, start, start + len(text), first.path, self._page(start))
             self._count += 1
 
     def _is_too_long(self, atoms: int) -> bool:
         taken = self._window[:atoms]
-        unsure = not self._counter.additive or any(atom.rank == INSIDE for atom in taken)
-        if not unsure and sum(atom.tokens for atom in taken) <= self._limit * _TIGHT:
+        is_uncertain = not self._counter.additive or any(atom.rank == INSIDE for atom in taken)
+        if not is_uncertain and sum(atom.tokens for atom in taken) <= self._limit * _RECOUNT_ABOVE:
             return False
         return self._counter.exact("".join(atom.text for atom in taken).strip()) > self._limit
 
@@ -231,27 +231,27 @@ class Chunker:
         self._tokens = sum(atom.tokens for atom in atoms)
         self._characters = sum(len(atom.text) for atom in atoms)
 
-    def _parts(self, atom: _Atom, ends: re.Pattern[str], rank: int) -> Iterator[_Atom]:
+    def _split_atom(self, atom: _Atom, ends: re.Pattern[str], rank: int) -> Iterator[_Atom]:
         """A long atom as sentences, those that are still long as words, and those as slices."""
-        cuts = [found.end() for found in ends.finditer(atom.text)]
+        cuts = [match.end() for match in ends.finditer(atom.text)]
         bounds = [0, *(cut for cut in cuts if cut < len(atom.text)), len(atom.text)]
         texts = [atom.text[start:end] for start, end in pairwise(bounds)]
         at = atom.start
-        for text, tokens in self._grouped(texts, 0 if rank == SENTENCE else self._limit // 8):
+        for text, tokens in self._group_neighbours(texts, 0 if rank == SENTENCE else self._limit // 8):
             part = _Atom(at, text, tokens, atom.rank if at == atom.start else rank, atom.path)
             at += len(text)
             if self._is_small(tokens, text):
                 yield part
             elif rank == SENTENCE:
-                yield from self._parts(part, _CLAUSE_END, WORD)
+                yield from self._split_atom(part, _CLAUSE_END, WORD)
             else:
                 yield from self._slices(part)
 
-    def _grouped(self, texts: list[str], most: int) -> Iterator[tuple[str, int]]:
+    def _group_neighbours(self, texts: list[str], limit: int) -> Iterator[tuple[str, int]]:
         """Neighbours together, while they are no more than `most` tokens."""
         group, size = "", 0
         for text, tokens in zip(texts, self._counter.counts(texts), strict=True):
-            if group and size + tokens > most:
+            if group and size + tokens > limit:
                 yield group, size
                 group, size = "", 0
             group += text
@@ -259,7 +259,7 @@ class Chunker:
         yield group, size
 
     def _slices(self, atom: _Atom) -> Iterator[_Atom]:
-        step = min(len(atom.text) * self._limit // (4 * max(1, atom.tokens)), self._longest // 4)
+        step = min(len(atom.text) * self._limit // (4 * max(1, atom.tokens)), self._max_characters // 4)
         if len(atom.text) == 1 or not step:
             yield atom
             return

@@ -21,29 +21,29 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gristmill import catalog, events, faults, jobs
-from gristmill.catalog import ConversionRow, NewPart, NewVersion
+from gristmill.catalog import ConversionRow, NewContentPart, NewVersion
 from gristmill.db import Database, Tx
 from gristmill.errors import GristmillError, LeaseLost, NoText, Permanent, WorkError
 from gristmill.events import ItemFailed
 from gristmill.ingest import read
 from gristmill.ingest.pipeline import base_of
-from gristmill.ingest.processors import Conversion, Processor, check, pause
+from gristmill.ingest.processors import Conversion, Processor, check_conversion, pause_before_check
 from gristmill.jobs import Done, Job, NewJob, Outcome, Snooze
-from gristmill.operations.conversions import call_off
-from gristmill.operations.originals import Originals
-from gristmill.organisation import LOCAL, own
+from gristmill.operations.conversions import cancel_conversions
+from gristmill.operations.originals import SourceFactory
+from gristmill.organisation import LOCAL_ORG, scoped_digest
 from gristmill.sources import Source
 from gristmill.work import CancelConversion, CheckFileProcessing, IndexDocument
 
 Processors = Mapping[str, Processor]
 # Its own way of ending: nothing is left at the service to be cancelled.
-_OVER = frozenset({"conversion_failed", "conversion_timeout"})
+_REMOTE_ENDED = frozenset({"conversion_failed", "conversion_timeout"})
 
 
 class Converter:
     """Has documents converted."""
 
-    def __init__(self, db: Database, originals: Originals, processors: Processors) -> None:
+    def __init__(self, db: Database, originals: SourceFactory, processors: Processors) -> None:
         self._db, self._originals, self._processors = db, originals, processors
 
     async def check(self, job: Job) -> Outcome:
@@ -55,10 +55,10 @@ class Converter:
                 f"The file processor {work.processor!r} is not set up any more.",
                 code="unknown_file_processor",
             )
-        begun = await self._begin(job)
-        if begun is None:
-            return await self._drop(job, processor)
-        row, source = begun
+        opened = await self._open(job)
+        if opened is None:
+            return await self._abandon(job, processor)
+        row, source = opened
         if source is not None:
             return await self._start(job, processor, source)
         if row.remote_id is None:
@@ -67,14 +67,14 @@ class Converter:
                 "begin again.",
                 code="conversion_uncertain",
             )
-        found = await check(processor, _conversion(row, row.remote_id))
-        if isinstance(found, str):
-            await self._keep(job, found)
+        result = await check_conversion(processor, _conversion(row, row.remote_id))
+        if isinstance(result, str):
+            await self._store_markdown(job, result)
             return Done()
         async with self._db.transaction() as tx:
             await jobs.fence(tx, job)
-            await catalog.save_conversion(tx, _row(work, found))
-        return Snooze(pause(found))
+            await catalog.save_conversion(tx, _row(work, result))
+        return Snooze(pause_before_check(result))
 
     async def cancel(self, job: Job) -> Outcome:
         """Tell a processor that nobody wants a conversion any more."""
@@ -83,23 +83,23 @@ class Converter:
             await processor.cancel(work.remote_id)
         return Done()
 
-    async def failed(self, tx: Tx, job: Job, error: GristmillError) -> None:
+    async def record_failure(self, tx: Tx, job: Job, error: GristmillError) -> None:
         """The job is dead: say so on the item, and call off what may still run."""
         work, base_id = CheckFileProcessing.of(job), base_of(job)
-        await catalog.share_turn(tx, base_id)
-        await call_off(tx, [work.item_id], tell=error.code not in _OVER)
-        if await catalog.set_failed(tx, work.item_id, work.version, error.code, error.message):
-            failed = ItemFailed(base_id, work.item_id, work.version, error.code, error.message)
-            await events.record(tx, failed)
+        await catalog.lock_base_shared(tx, base_id)
+        await cancel_conversions(tx, [work.item_id], notify=error.code not in _REMOTE_ENDED)
+        if await catalog.fail_version(tx, work.item_id, work.version, error.code, error.message):
+            event = ItemFailed(base_id, work.item_id, work.version, error.code, error.message)
+            await events.record(tx, event)
         await events.announce_ready(tx, [base_id])
 
     # ── steps ────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _begin(self, job: Job) -> tuple[ConversionRow, Source | None] | None:
+    async def _open(self, job: Job) -> tuple[ConversionRow, Source | None] | None:
         """What is known of the conversion, with the source when it has to be started; None when nobody wants it."""
         work = CheckFileProcessing.of(job)
         async with self._db.transaction() as tx:
-            await catalog.share_turn(tx, base_of(job))
+            await catalog.lock_base_shared(tx, base_of(job))
             await jobs.fence(tx, job)
             base = await catalog.find_base(tx, base_of(job))
             item = await catalog.find_item(tx, work.item_id)
@@ -115,7 +115,7 @@ class Converter:
                 return row, None
             row = ConversionRow(work.item_id, work.version, work.processor)
             await catalog.save_conversion(tx, row)
-            return row, self._originals.of(item, blob=await catalog.blob_of(tx, item.id))
+            return row, self._originals.for_item(item, blob=await catalog.item_blob_name(tx, item.id))
 
     async def _start(self, job: Job, processor: Processor, source: Source) -> Outcome:
         work = CheckFileProcessing.of(job)
@@ -128,7 +128,7 @@ class Converter:
                 await catalog.drop_conversions(tx, [work.item_id])
             raise
         if remote_id is None:  # other bytes by now: they are looked at again
-            await self._return(job)
+            await self._requeue_indexing(job)
             return Done()
         conversion = Conversion(remote_id)
         try:
@@ -138,15 +138,15 @@ class Converter:
         except LeaseLost:
             await processor.cancel(remote_id)
             raise
-        return Snooze(pause(conversion))
+        return Snooze(pause_before_check(conversion))
 
     async def _upload(self, job: Job, processor: Processor, source: Source) -> str | None:
         async with self._db.connection() as tx:
-            org = await jobs.owner(tx, job.lane) or LOCAL
+            org = await jobs.lane_owner(tx, job.lane) or LOCAL_ORG
         original = await source.read()
         try:
-            reading = await asyncio.to_thread(read.begin, original)
-            digest = own(org, read.digest_of(processor.identity, reading.input))
+            reading = await asyncio.to_thread(read.inspect_original, original)
+            digest = scoped_digest(org, read.content_digest(processor.identity, reading.input_hash))
             if digest.hex() != CheckFileProcessing.of(job).content:
                 return None
             with tempfile.TemporaryDirectory(dir=self._originals.scratch, prefix="gristmill-send-") as folder:
@@ -158,7 +158,7 @@ class Converter:
             if original.temporary and original.path is not None:
                 original.path.unlink(missing_ok=True)
 
-    async def _keep(self, job: Job, markdown: str) -> None:
+    async def _store_markdown(self, job: Job, markdown: str) -> None:
         """The markdown is the content of these bytes, from now on for everybody."""
         work = CheckFileProcessing.of(job)
         text = markdown.replace("\0", "").replace("\r\n", "\n")
@@ -166,35 +166,35 @@ class Converter:
             raise NoText("The file processor found no text in it.")
         digest = bytes.fromhex(work.content)
         async with self._db.transaction() as tx:
-            await catalog.share_turn(tx, base_of(job))
+            await catalog.lock_base_shared(tx, base_of(job))
             await jobs.fence(tx, job)
             if await catalog.is_wanted(tx, work.item_id, work.version):
-                whole = await catalog.keep_contents(tx, [digest])
-                await catalog.keep_versions(tx, [NewVersion(work.item_id, work.version, digest, "")])
-                if digest not in whole:
+                complete = await catalog.ensure_contents(tx, [digest])
+                await catalog.save_versions(tx, [NewVersion(work.item_id, work.version, digest, "")])
+                if digest not in complete:
                     starts = range(0, len(text), read.PART)
-                    await catalog.keep_parts(
-                        tx, [NewPart(digest, at, text[at : at + read.PART], None) for at in starts]
+                    await catalog.insert_content_parts(
+                        tx, [NewContentPart(digest, at, text[at : at + read.PART], None) for at in starts]
                     )
-                    await catalog.complete_contents(tx, {digest: (len(text), [])})
-                await self._index(tx, job)
+                    await catalog.mark_contents_complete(tx, {digest: (len(text), [])})
+                await self._enqueue_indexing(tx, job)
             await catalog.drop_conversions(tx, [work.item_id])
             await jobs.complete(tx, job)
             await faults.point("convert.before_commit")
 
-    async def _return(self, job: Job) -> None:
+    async def _requeue_indexing(self, job: Job) -> None:
         work = CheckFileProcessing.of(job)
         async with self._db.transaction() as tx:
             await jobs.fence(tx, job)
             await catalog.drop_conversions(tx, [work.item_id])
-            await self._index(tx, job)
+            await self._enqueue_indexing(tx, job)
             await jobs.complete(tx, job)
 
-    async def _index(self, tx: Tx, job: Job) -> None:
+    async def _enqueue_indexing(self, tx: Tx, job: Job) -> None:
         work = CheckFileProcessing.of(job)
         await jobs.enqueue(tx, NewJob(IndexDocument(work.item_id, work.version), lane=job.lane))
 
-    async def _drop(self, job: Job, processor: Processor) -> Outcome:
+    async def _abandon(self, job: Job, processor: Processor) -> Outcome:
         """Nobody wants it any more: the service is told, and the row goes."""
         work = CheckFileProcessing.of(job)
         async with self._db.connection() as tx:

@@ -27,148 +27,148 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from gristmill import memory, priority
-from gristmill.ingest.chunk import Chunker, Piece
-from gristmill.ingest.readers.results import Part
+from gristmill.ingest.chunk import Chunker, TextChunk
+from gristmill.ingest.readers.results import TextPart
 from gristmill.search import segment
-from gristmill.search.segment import Segment, Words
+from gristmill.search.segment import Segment, ChunkText
 
-WORTH_IT = 64  # chunks in one batch: somebody embeds fast enough to wait for us
-_IDLE = 60.0  # seconds
-_HEAD = 4
+MIN_BATCH = 64  # chunks in one batch: somebody embeds fast enough to wait for us
+_IDLE_SECONDS = 60.0  # seconds
+_LENGTH_BYTES = 4
 
 log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
 
-class Crew:
+class CpuOffload:
     """Does pure work, in another process where that is faster."""
 
-    def __init__(self, patience: timedelta = timedelta(minutes=2)) -> None:
-        self.patience = patience
-        self._hand: _Hand | None = None
-        self._line = ThreadPoolExecutor(1, thread_name_prefix="crew")
+    def __init__(self, timeout: timedelta = timedelta(minutes=2)) -> None:
+        self.timeout = timeout
+        self._subprocess: _Subprocess | None = None
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="crew")
 
     @property
     def is_ready(self) -> bool:
         """Whether somebody is there to take work."""
-        return self._hand is not None and self._hand.ready
+        return self._subprocess is not None and self._subprocess.is_ready
 
-    async def lex(self, words: Sequence[Words], codes: NDArray[np.uint64]) -> Segment:
+    async def build_segment(self, words: Sequence[ChunkText], codes: NDArray[np.uint64]) -> Segment:
         """The segment of chunks."""
-        if len(words) >= WORTH_IT:
-            self._start()
-        return await self._do(segment.build, words, codes)
+        if len(words) >= MIN_BATCH:
+            self._start_subprocess()
+        return await self._run(segment.build, words, codes)
 
-    async def cut(
-        self, tokenizer: Tokenizer, limit: int, documents: Sequence[Sequence[Part]]
-    ) -> list[list[Piece]]:
+    async def chunk_documents(
+        self, tokenizer: Tokenizer, limit: int, documents: Sequence[Sequence[TextPart]]
+    ) -> list[list[TextChunk]]:
         """The pieces of whole documents, of at most `limit` tokens."""
-        return await self._do(cut, tokenizer, limit, documents)
+        return await self._run(chunk_documents, tokenizer, limit, documents)
 
     def close(self) -> None:
         """Let the process go."""
-        if self._hand is not None:
-            self._hand.end()
-        self._line.shutdown(wait=False)
+        if self._subprocess is not None:
+            self._subprocess.stop()
+        self._executor.shutdown(wait=False)
 
-    def _start(self) -> None:
-        if self._hand is None or self._hand.ended:
-            self._hand = _Hand()
-            self._line.submit(self._hand.start)
+    def _start_subprocess(self) -> None:
+        if self._subprocess is None or self._subprocess.is_stopped:
+            self._subprocess = _Subprocess()
+            self._executor.submit(self._subprocess.start)
 
-    async def _do(self, work: Callable[..., Result], *given: Any) -> Result:
-        hand = self._hand
-        if hand is not None and hand.ready:
-            asked = asyncio.get_running_loop().run_in_executor(self._line, hand.ask, work, given)
+    async def _run(self, work: Callable[..., Result], *arguments: Any) -> Result:
+        process = self._subprocess
+        if process is not None and process.is_ready:
+            call = asyncio.get_running_loop().run_in_executor(self._executor, process.call, work, arguments)
             try:
-                return await asyncio.wait_for(asyncio.shield(asked), self.patience.total_seconds())
-            except _Gone:
+                return await asyncio.wait_for(asyncio.shield(call), self.timeout.total_seconds())
+            except _SubprocessDied:
                 log.warning("the process beside this one is gone; its work is done here")
             except TimeoutError:
                 log.warning("the process beside this one does not answer; its work is done here")
-                asked.add_done_callback(lambda ended: ended.exception())  # looked at: its end is our doing
-                await asyncio.to_thread(hand.end)
-        return await asyncio.to_thread(work, *given)
+                call.add_done_callback(lambda ended: ended.exception())  # looked at: its end is our doing
+                await asyncio.to_thread(process.stop)
+        return await asyncio.to_thread(work, *arguments)
 
 
-def cut(tokenizer: Tokenizer, limit: int, documents: Sequence[Sequence[Part]]) -> list[list[Piece]]:
+def chunk_documents(tokenizer: Tokenizer, limit: int, documents: Sequence[Sequence[TextPart]]) -> list[list[TextChunk]]:
     """The pieces of whole documents, of at most `limit` tokens."""
-    made: list[list[Piece]] = []
+    documents_chunks: list[list[TextChunk]] = []
     for parts in documents:
         chunker = Chunker(tokenizer, limit)
         pieces = [piece for part in parts for piece in chunker.feed(part.text, part.page)]
-        made.append([*pieces, *chunker.finish()])
-    return made
+        documents_chunks.append([*pieces, *chunker.finish()])
+    return documents_chunks
 
 
 # ── the other process ────────────────────────────────────────────────────────────────────────────────────
 
 
-class _Gone(Exception):
+class _SubprocessDied(Exception):
     pass
 
 
-class _Hand:
+class _Subprocess:
     """The process, asked by one thread at a time."""
 
     def __init__(self) -> None:
-        self.ready = self.ended = False
+        self.is_ready = self.is_stopped = False
         self._process: subprocess.Popen[bytes] | None = None
-        self._known: dict[int, Tokenizer] = {}
-        self._used = time.monotonic()
+        self._sent_tokenizers: dict[int, Tokenizer] = {}
+        self._last_used = time.monotonic()
         self._timer: threading.Timer | None = None
 
     def start(self) -> None:
         """Have it run; until it says so, it is not asked."""
-        if self.ended:
+        if self.is_stopped:
             return
         self._process = subprocess.Popen(
             [sys.executable, "-c", "from gristmill.ingest.crew import serve; serve()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
-        with contextlib.suppress(_Gone):
+        with contextlib.suppress(_SubprocessDied):
             self._receive()
-            self.ready = True
-            self._rest()
+            self.is_ready = True
+            self._stop_when_idle()
 
-    def ask(self, work: Callable[..., Result], given: tuple[Any, ...]) -> Result:
+    def call(self, work: Callable[..., Result], arguments: tuple[Any, ...]) -> Result:
         """Have work done there."""
-        self._used = time.monotonic()
-        given = tuple(self._taught(one) if isinstance(one, Tokenizer) else one for one in given)
-        self._send((work, given))
+        self._last_used = time.monotonic()
+        arguments = tuple(self._tokenizer_ref(one) if isinstance(one, Tokenizer) else one for one in arguments)
+        self._send((work, arguments))
         done, result = self._receive()
         if not done:
             raise result
         return result
 
-    def _taught(self, tokenizer: Tokenizer) -> "_Named":
+    def _tokenizer_ref(self, tokenizer: Tokenizer) -> "_TokenizerRef":
         """A tokenizer, which is sent once."""
-        if id(tokenizer) not in self._known:
-            self._known[id(tokenizer)] = tokenizer  # held, so that its id stays its own
-            self.ask(_learn, (id(tokenizer), tokenizer.to_str()))
-        return _Named(id(tokenizer))
+        if id(tokenizer) not in self._sent_tokenizers:
+            self._sent_tokenizers[id(tokenizer)] = tokenizer  # held, so that its id stays its own
+            self.call(_register_tokenizer, (id(tokenizer), tokenizer.to_str()))
+        return _TokenizerRef(id(tokenizer))
 
-    def end(self) -> None:
+    def stop(self) -> None:
         """Let it go; what it is asked now is not answered."""
-        self.ready, self.ended = False, True
+        self.is_ready, self.is_stopped = False, True
         if self._timer is not None:
             self._timer.cancel()
         if self._process is not None:
             self._process.kill()
             self._process.wait()
-            for line in (self._process.stdin, self._process.stdout):
-                if line is not None:
+            for pipe in (self._process.stdin, self._process.stdout):
+                if pipe is not None:
                     with contextlib.suppress(OSError):
-                        line.close()
+                        pipe.close()
 
-    def _rest(self) -> None:
+    def _stop_when_idle(self) -> None:
         """End it when nothing came for a while."""
-        left = _IDLE - (time.monotonic() - self._used)
+        left = _IDLE_SECONDS - (time.monotonic() - self._last_used)
         if left <= 0:
-            self.end()
-        elif not self.ended:
-            self._timer = threading.Timer(left, self._rest)
+            self.stop()
+        elif not self.is_stopped:
+            self._timer = threading.Timer(left, self._stop_when_idle)
             self._timer.daemon = True
             self._timer.start()
 
@@ -178,8 +178,8 @@ class _Hand:
         try:
             _write(self._process.stdin, message)
         except (OSError, ValueError) as error:
-            self.end()
-            raise _Gone from error
+            self.stop()
+            raise _SubprocessDied from error
 
     def _receive(self) -> Any:
         assert self._process is not None
@@ -187,11 +187,11 @@ class _Hand:
         try:
             return _read(self._process.stdout)
         except (OSError, EOFError, ValueError) as error:
-            self.end()
-            raise _Gone from error
+            self.stop()
+            raise _SubprocessDied from error
 
 
-class _Named:
+class _TokenizerRef:
     """A tokenizer that was taught before."""
 
     def __init__(self, key: int) -> None:
@@ -201,38 +201,38 @@ class _Named:
 _tokenizers: dict[int, Tokenizer] = {}
 
 
-def _learn(key: int, tokenizer: str) -> None:
+def _register_tokenizer(key: int, tokenizer: str) -> None:
     _tokenizers[key] = Tokenizer.from_str(tokenizer)
 
 
 def serve() -> None:
     """Be that process: answer until the other one is gone."""
-    memory.stay_small()
-    priority.step_back()
+    memory.return_freed_memory()
+    priority.lower_thread_priority()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is meant for the other one, which ends this one
-    lines = sys.stdin.buffer, sys.stdout.buffer
-    _write(lines[1], None)
+    pipes = sys.stdin.buffer, sys.stdout.buffer
+    _write(pipes[1], None)
     with contextlib.suppress(EOFError, BrokenPipeError):
         while True:
-            work, given = _read(lines[0])
-            given = tuple(_tokenizers[one.key] if isinstance(one, _Named) else one for one in given)
+            work, arguments = _read(pipes[0])
+            arguments = tuple(_tokenizers[one.key] if isinstance(one, _TokenizerRef) else one for one in arguments)
             try:
-                answer = True, work(*given)
+                reply = True, work(*arguments)
             except Exception as error:
-                answer = False, error
-            _write(lines[1], answer)
+                reply = False, error
+            _write(pipes[1], reply)
 
 
-def _write(line: IO[bytes], message: object) -> None:
+def _write(pipe: IO[bytes], message: object) -> None:
     data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
-    line.write(len(data).to_bytes(_HEAD, "big") + data)
-    line.flush()
+    pipe.write(len(data).to_bytes(_LENGTH_BYTES, "big") + data)
+    pipe.flush()
 
 
-def _read(line: IO[bytes]) -> Any:
-    head = line.read(_HEAD)
-    size = int.from_bytes(head, "big")
-    data = line.read(size)
-    if len(head) < _HEAD or len(data) < size:
+def _read(pipe: IO[bytes]) -> Any:
+    header = pipe.read(_LENGTH_BYTES)
+    size = int.from_bytes(header, "big")
+    data = pipe.read(size)
+    if len(header) < _LENGTH_BYTES or len(data) < size:
         raise EOFError
     return pickle.loads(data)  # noqa: S301, it comes from our own process

@@ -12,29 +12,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gristmill.catalog import Base, ContentAsset, EmbeddedDocument, NewAsset, Opened
+from gristmill.catalog import Base, ContentAsset, ContentAttachment, NewAsset, DocumentToRead
 from gristmill.embedding import Embedder
-from gristmill.ingest.chunk import Piece
-from gristmill.ingest.readers.results import Part
+from gristmill.ingest.chunk import TextChunk
+from gristmill.ingest.readers.results import TextPart
 from gristmill.jobs import Done, Job, Outcome
 from gristmill.sources import Source
 
-ROOM = 256  # pieces that may wait for their vectors, of one document
-_READ, _WRITTEN = 60, 40  # of 100: reading and cutting, embedding and writing
+MAX_WAITING = 256  # pieces that may wait for their vectors, of one document
+_READ_WEIGHT, _WRITE_WEIGHT = 60, 40  # of 100: reading and cutting, embedding and writing
 
 
 @dataclass(frozen=True)
-class Window:
+class ReadWindow:
     """What was read and cut next; `share` of the bytes is read by then, 1 at the end."""
 
-    parts: Sequence[Part]
-    pieces: Sequence[Piece]
+    parts: Sequence[TextPart]
+    pieces: Sequence[TextChunk]
     share: float
     last: bool = False
 
 
 @dataclass
-class Spent:
+class Timings:
     """Where the time went, and what was done with it."""
 
     began: float = field(default_factory=time.monotonic)
@@ -54,7 +54,7 @@ class Document:
 
     job: Job
     base: Base
-    item: Opened
+    item: DocumentToRead
     version: int
     embedder: Embedder
     source: Source
@@ -64,26 +64,26 @@ class Document:
     validators: dict[str, str] = field(default_factory=dict[str, str])
     size: int = 0
     written: set[int] = field(default_factory=set[int])
-    pieces: deque[Piece] = field(default_factory=deque[Piece])
-    parts: list[tuple[int, Part]] = field(default_factory=list[tuple[int, Part]])
-    embedded: list[EmbeddedDocument] = field(default_factory=list[EmbeddedDocument])
-    unkept: list[EmbeddedDocument] = field(default_factory=list[EmbeddedDocument])  # not written yet
+    pieces: deque[TextChunk] = field(default_factory=deque[TextChunk])
+    parts: list[tuple[int, TextPart]] = field(default_factory=list[tuple[int, TextPart]])
+    attachments: list[ContentAttachment] = field(default_factory=list[ContentAttachment])
+    unsaved_attachments: list[ContentAttachment] = field(default_factory=list[ContentAttachment])  # not written yet
     assets: list[ContentAsset] = field(default_factory=list[ContentAsset])
-    unkept_assets: list[ContentAsset] = field(default_factory=list[ContentAsset])
+    unsaved_assets: list[ContentAsset] = field(default_factory=list[ContentAsset])
     inline: list[bytes] = field(default_factory=list[bytes])  # images whose text is in the content
     images: list[NewAsset] = field(default_factory=list[NewAsset])  # as they are when it is published
-    kept: bool = False  # its version's row is there
-    whole: bool = False  # all of it is read
+    is_version_saved: bool = False  # its version's row is there
+    is_read: bool = False  # all of it is read
     count: int = 0  # pieces so far
     characters: int = 0
     share: float = 0.0
     warnings: list[str] = field(default_factory=list[str])
     note: str | None = None
     waiting_since: float | None = None  # for an embedder that is down
-    most: int | None = None  # pieces of it in one batch, which it then has to itself: the last one failed
+    batch_limit: int | None = None  # pieces of it in one batch, which it then has to itself: the last one failed
     strikes: int = 0  # how often it failed alone while others went well
-    successes_then: int = 0  # batches that had gone well by then
-    spent: Spent = field(default_factory=Spent)
+    successes_at_strike: int = 0  # batches that had gone well by then
+    timings: Timings = field(default_factory=Timings)
 
     def __post_init__(self) -> None:
         self.ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
@@ -98,7 +98,7 @@ class Document:
         return self.item.id, self.version
 
     @property
-    def urgent(self) -> bool:
+    def is_urgent(self) -> bool:
         """Whether somebody waits for it."""
         return self.job.band == 0
 
@@ -110,47 +110,47 @@ class Document:
     @property
     def is_written(self) -> bool:
         """Whether nothing of it is left to write."""
-        return self.whole and not self.pieces and len(self.written) == self.count
+        return self.is_read and not self.pieces and len(self.written) == self.count
 
     @property
     def progress(self) -> float:
         """Percent done, short of the end."""
-        written = len(self.written) / self.count if self.count else float(self.whole)
-        return min(99.0, self.share * (_READ + _WRITTEN * written))
+        written = len(self.written) / self.count if self.count else float(self.is_read)
+        return min(99.0, self.share * (_READ_WEIGHT + _WRITE_WEIGHT * written))
 
-    def holds(self, one: EmbeddedDocument) -> bool:
+    def has_attachment(self, attachment: ContentAttachment) -> bool:
         """Whether such a document was found inside it before."""
-        if len(self._marks) != len(self.embedded):
-            self._marks = {other.mark for other in self.embedded}
-        known = one.mark in self._marks
-        self._marks.add(one.mark)
+        if len(self._marks) != len(self.attachments):
+            self._marks = {other.identity_hash for other in self.attachments}
+        known = attachment.identity_hash in self._marks
+        self._marks.add(attachment.identity_hash)
         return known
 
-    def add_asset(self, one: ContentAsset) -> None:
+    def add_asset(self, asset: ContentAsset) -> None:
         """Note an image or a table that was found inside it, once."""
         if len(self._hashes) != len(self.assets):
             self._hashes = {other.hash for other in self.assets}
-        if one.hash not in self._hashes:
-            self._hashes.add(one.hash)
-            self.assets.append(one)
-            self.unkept_assets.append(one)
+        if asset.hash not in self._hashes:
+            self._hashes.add(asset.hash)
+            self.assets.append(asset)
+            self.unsaved_assets.append(asset)
 
-    def take(self, window: Window) -> None:
+    def add_window(self, window: ReadWindow) -> None:
         """Put in what was read next; pieces that are written already are passed over."""
         for part in window.parts:
             self.parts.append((self.characters, part))
             self.characters += len(part.text)
         for piece in window.pieces:
             if piece.index in self.written:
-                self.spent.resumed += 1
+                self.timings.resumed += 1
             else:
                 self.pieces.append(piece)
         self.count += len(window.pieces)
-        self.share, self.whole = window.share, window.last
-        if len(self.pieces) >= ROOM:
+        self.share, self.is_read = window.share, window.last
+        if len(self.pieces) >= MAX_WAITING:
             self._room.clear()
 
-    async def room(self) -> None:
+    async def wait_for_room(self) -> None:
         """Wait until more may be put in."""
         while not self._room.is_set() and not self.ended.done():
             waiting = asyncio.ensure_future(self._room.wait())
@@ -159,18 +159,18 @@ class Document:
             finally:
                 waiting.cancel()
 
-    def give(self, most: int) -> list[Piece]:
+    def take_chunks(self, limit: int) -> list[TextChunk]:
         """The next pieces that need vectors, at most so many."""
-        taken = [self.pieces.popleft() for _ in range(min(most, len(self.pieces)))]
-        if len(self.pieces) < ROOM:
+        chunks = [self.pieces.popleft() for _ in range(min(limit, len(self.pieces)))]
+        if len(self.pieces) < MAX_WAITING:
             self._room.set()
-        return taken
+        return chunks
 
-    def give_back(self, pieces: Sequence[Piece]) -> None:
+    def return_chunks(self, pieces: Sequence[TextChunk]) -> None:
         """Pieces whose vectors did not come, to be taken again in their order."""
         self.pieces.extendleft(reversed(pieces))
 
-    def end(self, outcome: Outcome | None = None) -> None:
+    def finish(self, outcome: Outcome | None = None) -> None:
         """It is done, or no longer wanted."""
         if not self.ended.done():
             self.ended.set_result(outcome or Done())
@@ -183,20 +183,20 @@ class Document:
 
     def timeline(self) -> dict[str, Any]:
         """What its making took, for people."""
-        spent = self.spent
+        timings = self.timings
         return {
             "attempt": self.job.attempt,
             "seconds": {
-                "all": round(time.monotonic() - spent.began, 3),
-                "read": round(spent.read, 3),
-                "embed": round(spent.embed, 3),
-                "write": round(spent.write, 3),
+                "all": round(time.monotonic() - timings.began, 3),
+                "read": round(timings.read, 3),
+                "embed": round(timings.embed, 3),
+                "write": round(timings.write, 3),
             },
             "characters": self.characters,
             "chunks": self.count,
-            "batches": spent.batches,
-            "embedded": spent.embedded,
-            "reused": spent.reused,
-            "resumed": spent.resumed,
-            "pagesKept": spent.pages_kept,
+            "batches": timings.batches,
+            "embedded": timings.embedded,
+            "reused": timings.reused,
+            "resumed": timings.resumed,
+            "pagesKept": timings.pages_kept,
         }

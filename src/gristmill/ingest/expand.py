@@ -24,10 +24,10 @@ from gristmill.db import Database, Tx
 from gristmill.errors import GristmillError, Permanent, Unsupported
 from gristmill.events import ContainerExpanded, ItemFailed
 from gristmill.ingest.pipeline import base_of
-from gristmill.jobs import Band, Done, Job, Outcome, QueueLimits, Snooze
-from gristmill.operations.delete import hide
-from gristmill.operations.schedule import announce_filed, has_room, schedule
-from gristmill.sources.directory import Found, Rules, list_folder
+from gristmill.jobs import Priority, Done, Job, Outcome, QueueLimits, Snooze
+from gristmill.operations.delete import mark_for_deletion
+from gristmill.operations.schedule import record_filed_events, has_room, enqueue_next_jobs
+from gristmill.sources.directory import DirectoryEntry, IgnoreRules, list_folder
 from gristmill.sources.sitemap import SitemapRules, list_sitemap
 from gristmill.work import PrepareRoot
 
@@ -52,29 +52,29 @@ class Expander:
         async with aclosing(self._list(root, rules, left_out)) as batches:
             async for batch in batches:
                 await faults.point("expand.listed")
-                if (outcome := await self._file(job, root, batch, shared)) is not None:
+                if (outcome := await self._file_batch(job, root, batch, shared)) is not None:
                     return outcome
                 await faults.point("expand.filed")
         await self._finish(job, root, left_out, shared)
         return Done()
 
-    async def failed(self, tx: Tx, job: Job, error: GristmillError) -> None:
+    async def record_failure(self, tx: Tx, job: Job, error: GristmillError) -> None:
         """The job is dead: the container failed, whatever became of the children it has."""
-        await catalog.take_turn(tx, base_of(job))
+        await catalog.lock_base(tx, base_of(job))
         work = PrepareRoot.of(job)
-        if await catalog.set_failed(tx, work.item_id, work.version, error.code, error.message):
-            failed = ItemFailed(base_of(job), work.item_id, work.version, error.code, error.message)
-            await events.record(tx, failed)
+        if await catalog.fail_version(tx, work.item_id, work.version, error.code, error.message):
+            event = ItemFailed(base_of(job), work.item_id, work.version, error.code, error.message)
+            await events.record(tx, event)
             await events.announce_ready(tx, [base_of(job)])
 
-    async def _open(self, job: Job) -> tuple[Item, Rules, bool] | Outcome:
+    async def _open(self, job: Job) -> tuple[Item, IgnoreRules, bool] | Outcome:
         """The container, what its listing leaves out beside what the source itself says, and whether it was never
         listed; or why not now."""
         async with self._db.transaction() as tx:
-            turn = await self._turn(tx, job, shared=True)
-            if turn is None:
+            locked = await self._lock_container(tx, job, shared=True)
+            if locked is None:
                 return Done()
-            base, root = turn
+            base, root = locked
             if job.interrupted and base.on_restart == "park":
                 raise Permanent(
                     "Listing was interrupted, and this base does not resume by itself: recover it when you like.",
@@ -84,17 +84,17 @@ class Expander:
             if not await has_room(tx, base, self._limits.half() if self._limits and begun else self._limits):
                 return Snooze(_PAUSE)
             # The later of two patterns decides: those of the folder that was added are nearer than the base's.
-            own = (await catalog.top_source(tx, root.id)).get("ignore", [])
+            folder_patterns = (await catalog.root_source(tx, root.id)).get("ignore", [])
             shared = not await catalog.has_children(tx, root.id)
-            return root, Rules((*base.ignore, *own), base.include_hidden), shared
+            return root, IgnoreRules((*base.ignore, *folder_patterns), base.include_hidden), shared
 
-    async def _turn(self, tx: Tx, job: Job, *, shared: bool = False) -> tuple[Base, Item] | None:
+    async def _lock_container(self, tx: Tx, job: Job, *, shared: bool = False) -> tuple[Base, Item] | None:
         """The base's turn, and the root as it is then; None when it is gone, deleting or wanted otherwise."""
         if shared:
-            await catalog.share_turn(tx, base_of(job))
+            await catalog.lock_base_shared(tx, base_of(job))
             base = await catalog.find_base(tx, base_of(job))
         else:
-            base = await catalog.take_turn(tx, base_of(job))
+            base = await catalog.lock_base(tx, base_of(job))
         await jobs.fence(tx, job)
         work = PrepareRoot.of(job)
         root = await catalog.find_item(tx, work.item_id)
@@ -102,13 +102,13 @@ class Expander:
             return None
         return base, root
 
-    async def _list(self, root: Item, rules: Rules, left_out: Counter[str]) -> AsyncGenerator[list[NewItem]]:
+    async def _list(self, root: Item, rules: IgnoreRules, left_out: Counter[str]) -> AsyncGenerator[list[NewItem]]:
         """What the source holds; `left_out` counts what it has beside that, once all is listed."""
         if root.type == "directory":
             top = Path(root.source.get("root", root.source["path"]))
             async with aclosing(list_folder(Path(root.source["path"]), rules, top, left_out)) as folder:
-                async for found in folder:
-                    yield [_child(entry, top) for entry in found]
+                async for entries in folder:
+                    yield [_new_item(entry, top) for entry in entries]
         elif root.type == "sitemap":
             listing = list_sitemap(root.source["url"], SitemapRules(private=self._private))
             async for pages in listing:
@@ -120,51 +120,51 @@ class Expander:
         else:
             raise Unsupported(f"Items of type {root.type!r} can't be listed yet.")
 
-    async def _file(self, job: Job, root: Item, listed: Sequence[NewItem], shared: bool) -> Outcome | None:
+    async def _file_batch(self, job: Job, root: Item, listed: Sequence[NewItem], shared: bool) -> Outcome | None:
         """File a batch; an outcome when that was the last one, for now or for good."""
         async with self._db.transaction() as tx:
-            turn = await self._turn(tx, job, shared=shared)
-            if turn is None:
+            locked = await self._lock_container(tx, job, shared=shared)
+            if locked is None:
                 return Done()
-            base, root = turn
+            base, root = locked
             if not await has_room(tx, base, self._limits):
                 return Snooze(_PAUSE)
-            known = await catalog.find_same(tx, base.id, root.id, listed)
+            known = await catalog.find_existing(tx, base.id, root.id, listed)
             if not (known and shared):
-                await self._file_in_turn(tx, base, root, listed, known)
+                await self._insert_children(tx, base, root, listed, known)
         if known and shared:  # somebody else filed some meanwhile, and they may be worked on
-            return await self._file(job, root, listed, shared=False)
+            return await self._file_batch(job, root, listed, shared=False)
         return None
 
-    async def _file_in_turn(
+    async def _insert_children(
         self, tx: Tx, base: Base, root: Item, listed: Sequence[NewItem], known: Mapping[int, ItemId]
     ) -> None:
         version = root.wanted_version
-        await catalog.set_stage(tx, root.id, version, ItemStatus.PROCESSING)
-        fresh = [item for place, item in enumerate(listed) if place not in known]
-        children = await catalog.relist(tx, [(known[place], listed[place]) for place in known], version)
-        if fresh:
-            filed = await catalog.insert_items(tx, base.id, root.id, fresh, listed_version=version)
-            await announce_filed(tx, filed)
-            children += filed
-        await schedule(tx, base, children, Band.NORMAL)
+        await catalog.resume_version(tx, root.id, version, ItemStatus.PROCESSING)
+        new_items = [item for place, item in enumerate(listed) if place not in known]
+        children = await catalog.request_listed_versions(tx, [(known[place], listed[place]) for place in known], version)
+        if new_items:
+            inserted = await catalog.insert_items(tx, base.id, root.id, new_items, listed_version=version)
+            await record_filed_events(tx, inserted)
+            children += inserted
+        await enqueue_next_jobs(tx, base, children, Priority.NORMAL)
 
     async def _finish(self, job: Job, root: Item, left_out: Counter[str], shared: bool) -> None:
         async with self._db.transaction() as tx:
-            turn = await self._turn(tx, job, shared=shared)
-            if turn is not None:
-                base, root = turn
+            locked = await self._lock_container(tx, job, shared=shared)
+            if locked is not None:
+                base, root = locked
                 if not shared and (stale := await catalog.stale_children(tx, root.id, root.wanted_version)):
-                    await hide(tx, base, stale)
-                await catalog.set_expanded(tx, root.id, root.wanted_version, +left_out)
+                    await mark_for_deletion(tx, base, stale)
+                await catalog.mark_expanded(tx, root.id, root.wanted_version, +left_out)
                 await events.record(tx, ContainerExpanded(base.id, root.id, root.wanted_version))
             await jobs.complete(tx, job)
-            if turn is not None:
+            if locked is not None:
                 await events.announce_ready(tx, [base_of(job)])
             await faults.point("expand.before_commit")
 
 
-def _child(entry: Found, top: Path) -> NewItem:
+def _new_item(entry: DirectoryEntry, top: Path) -> NewItem:
     """A folder's entry as an item; a folder knows the top, whose ignore rules it stands under."""
     source = {"path": str(entry.path), **({"root": str(top)} if entry.kind == "directory" else {})}
     return NewItem(

@@ -24,133 +24,133 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from gristmill import catalog, priority
-from gristmill.catalog import ContentAsset, EmbeddedDocument
+from gristmill.catalog import ContentAsset, ContentAttachment
 from gristmill.db import Database
 from gristmill.ingest import read, readers, tables
-from gristmill.ingest.chunk import Chunker, Piece, limit_of
-from gristmill.ingest.crew import Crew
-from gristmill.ingest.document import Document, Window
-from gristmill.ingest.readers import Asset, Embedded, Part, ReaderPool, ReadLimits, Report
-from gristmill.ingest.stage import Stage
+from gristmill.ingest.chunk import Chunker, TextChunk, token_limit
+from gristmill.ingest.crew import CpuOffload
+from gristmill.ingest.document import Document, ReadWindow
+from gristmill.ingest.readers import Asset, AttachedFile, TextPart, ReaderPool, ReadLimits, ReadReport
+from gristmill.ingest.stage import Batcher
 from gristmill.operations import uploads
-from gristmill.operations.originals import Originals
-from gristmill.organisation import own
+from gristmill.operations.originals import SourceFactory
+from gristmill.organisation import scoped_digest
 from gristmill.sources import Original
 
-CUTTERS = 2  # threads that decode and cut
-AT_ONCE = 64  # small documents that are cut together
-_SMALL = 1 << 16  # bytes of a document that is cut whole
-WINDOW = 64  # pieces that are cut before they are handed on
+CHUNK_THREADS = 2  # threads that decode and cut
+MAX_SMALL_BATCH = 64  # small documents that are cut together
+_SMALL_BYTES = 1 << 16  # bytes of a document that is cut whole
+WINDOW_CHUNKS = 64  # pieces that are cut before they are handed on
 # What is inside a document is laid down, and not opened: each is an item of its own (embedded.py).
 LIMITS = ReadLimits(depth=1)
 READER = readers.reader_identity(LIMITS)
-_PAGED = b"%PDF-"  # how documents begin whose reading can go on behind a page
+_RESUMABLE = b"%PDF-"  # how documents begin whose reading can go on behind a page
 
 
 @dataclass(frozen=True)
-class _Small:
+class _SmallDocument:
     """A document that is cut whole."""
 
     tokenizer: Tokenizer
     limit: int
-    parts: list[Part]
+    parts: list[TextPart]
 
 
-class Extractor:
+class ReadStage:
     """Reads documents."""
 
-    def __init__(self, db: Database, originals: Originals, pool: ReaderPool | None, crew: Crew) -> None:
+    def __init__(self, db: Database, originals: SourceFactory, pool: ReaderPool | None, crew: CpuOffload) -> None:
         self._db, self._originals, self._pool, self._crew = db, originals, pool, crew
-        self._cutters = ThreadPoolExecutor(CUTTERS, thread_name_prefix="cut", initializer=priority.step_back)
-        self._cutting: Stage[_Small, list[Piece]] = Stage(self._cut_small, size=AT_ONCE)
+        self._chunk_threads = ThreadPoolExecutor(CHUNK_THREADS, thread_name_prefix="cut", initializer=priority.lower_thread_priority)
+        self._small_documents: Batcher[_SmallDocument, list[TextChunk]] = Batcher(self._chunk_small_documents, size=MAX_SMALL_BATCH)
 
     def close(self) -> None:
         """Nothing more will come."""
-        self._cutters.shutdown(wait=False)
+        self._chunk_threads.shutdown(wait=False)
 
-    async def begin(self, original: Original) -> read.Reading:
+    async def inspect(self, original: Original) -> read.InspectedOriginal:
         """Look at the bytes, and see who reads them."""
-        return await self._cut(partial(read.begin, others=READER if self._pool else None), original)
+        return await self._in_chunk_thread(partial(read.inspect_original, other_reader=READER if self._pool else None), original)
 
-    async def recall(self, document: Document) -> None:
+    async def load_known_assets(self, document: Document) -> None:
         """What is known to be inside a document that was read before."""
         async with self._db.connection() as tx:
-            document.embedded = await catalog.embedded_in(tx, document.digest)
-            document.assets = await catalog.assets_in(tx, document.digest)
+            document.attachments = await catalog.content_attachments(tx, document.digest)
+            document.assets = await catalog.content_assets(tx, document.digest)
 
-    async def snapshot(self, document: Document, reading: read.Reading) -> None:
+    async def save_page(self, document: Document, reading: read.InspectedOriginal) -> None:
         """Keep a page's bytes as they were fetched, and what tells later whether it changed."""
         data = reading.original.data
 
-        async def once() -> AsyncGenerator[bytes]:
+        async def data_stream() -> AsyncGenerator[bytes]:
             yield data
 
-        blob = await uploads.keep(self._db, self._originals.blobs, once, org=document.base.org_id)
+        blob = await uploads.store_upload(self._db, self._originals.blobs, data_stream, org=document.base.org_id)
         document.original = blob.hash
         document.validators = {**reading.original.metadata, "reader": reading.reader}
 
     async def windows(
-        self, document: Document, reading: read.Reading, chunker: Chunker
-    ) -> AsyncGenerator[Window]:
+        self, document: Document, reading: read.InspectedOriginal, chunker: Chunker
+    ) -> AsyncGenerator[ReadWindow]:
         """The document's windows: from its bytes, or from what was made of them before."""
-        if reading.is_simple:
-            return self._here(document, reading, chunker)
+        if reading.is_plain:
+            return self._chunk_plain_text(document, reading, chunker)
         async with self._db.connection() as tx:
-            kept = await catalog.whole_content(tx, reading.digest)
-        if kept is not None:
-            document.warnings = kept
-            await self.recall(document)
-            return self._joined(document, self._kept(reading.digest), chunker)
-        return self._joined(document, self._by_readers(document, reading), chunker)
+            warnings = await catalog.complete_content_warnings(tx, reading.digest)
+        if warnings is not None:
+            document.warnings = warnings
+            await self.load_known_assets(document)
+            return self._chunk_parts(document, self._stored_parts(reading.digest), chunker)
+        return self._chunk_parts(document, self._read_with_reader(document, reading), chunker)
 
-    async def _joined(
-        self, document: Document, parts: AsyncGenerator[Part], chunker: Chunker
-    ) -> AsyncGenerator[Window]:
+    async def _chunk_parts(
+        self, document: Document, parts: AsyncGenerator[TextPart], chunker: Chunker
+    ) -> AsyncGenerator[ReadWindow]:
         """Windows of parts that come one by one; how many will come is not known."""
-        waiting: list[Part] = []
-        pieces: list[Piece] = []
-        left = 1.0
+        parts_read: list[TextPart] = []
+        pieces: list[TextChunk] = []
+        remaining = 1.0
         async with aclosing(parts):
             async for part in parts:
                 started = time.monotonic()
-                waiting.append(part)
-                pieces += await self._cut(chunker.feed, part.text, part.page)
-                document.spent.read += time.monotonic() - started
-                if len(pieces) >= WINDOW:
-                    left *= 0.9
-                    yield Window(waiting, pieces, 1 - left)
-                    waiting, pieces = [], []
-        yield Window(waiting, [*pieces, *await self._cut(chunker.finish)], 1.0, last=True)
+                parts_read.append(part)
+                pieces += await self._in_chunk_thread(chunker.feed, part.text, part.page)
+                document.timings.read += time.monotonic() - started
+                if len(pieces) >= WINDOW_CHUNKS:
+                    remaining *= 0.9
+                    yield ReadWindow(parts_read, pieces, 1 - remaining)
+                    parts_read, pieces = [], []
+        yield ReadWindow(parts_read, [*pieces, *await self._in_chunk_thread(chunker.finish)], 1.0, last=True)
 
-    async def _kept(self, digest: bytes, before: int | None = None) -> AsyncGenerator[Part]:
+    async def _stored_parts(self, digest: bytes, before: int | None = None) -> AsyncGenerator[TextPart]:
         """The parts of a content that were made before, up to a place."""
         after = 0
         while True:
             async with self._db.connection() as tx:
-                found = await catalog.parts_of(tx, digest, after)
-            for part in found:
+                stored = await catalog.content_parts(tx, digest, after)
+            for part in stored:
                 if before is not None and part.start >= before:
                     return
-                yield Part(part.text, part.page)
-            if not found:
+                yield TextPart(part.text, part.page)
+            if not stored:
                 return
-            after = found[-1].start + len(found[-1].text)
+            after = stored[-1].start + len(stored[-1].text)
 
-    async def _by_readers(self, document: Document, reading: read.Reading) -> AsyncGenerator[Part]:
+    async def _read_with_reader(self, document: Document, reading: read.InspectedOriginal) -> AsyncGenerator[TextPart]:
         """The parts that a reader makes of the document; what else it finds goes onto the document."""
         assert self._pool is not None
         original = reading.original
-        page, begun = await self._resume(document, reading)
-        start = begun
+        page, first_offset = await self._resume_point(document, reading)
+        start = first_offset
         if start:
-            async with aclosing(self._kept(reading.digest, before=start)) as kept:
-                async for part in kept:
+            async with aclosing(self._stored_parts(reading.digest, before=start)) as stored:
+                async for part in stored:
                     yield part
         with tempfile.TemporaryDirectory(dir=self._originals.scratch, prefix="gristmill-read-") as folder:
             path = original.path or Path(folder) / "original"
             if original.path is None:
                 await asyncio.to_thread(path.write_bytes, original.data)
-            results = readers.read(
+            results = readers.read_file(
                 self._pool,
                 path,
                 name=original.name,
@@ -162,109 +162,109 @@ class Extractor:
             async with aclosing(results):
                 async for result in results:
                     match result:
-                        case Part():
-                            tables.find(document, result, start)
+                        case TextPart():
+                            tables.find_tables(document, result, start)
                             start += len(result.text)
                             yield result
-                        case Embedded():
-                            await self._keep_embedded(document, result)
+                        case AttachedFile():
+                            await self._save_attachment(document, result)
                         case Asset():
-                            await self._keep_asset(document, result, begun)
-                        case Report():
+                            await self._save_asset(document, result, first_offset)
+                        case ReadReport():
                             document.warnings = [*result.warnings]
                             document.inline = [
-                                own(document.base.org_id, bytes.fromhex(digest))
-                                for digest in result.recognised
+                                scoped_digest(document.base.org_id, bytes.fromhex(digest))
+                                for digest in result.ocr_hashes
                             ]
 
-    async def _resume(self, document: Document, reading: read.Reading) -> tuple[int, int]:
+    async def _resume_point(self, document: Document, reading: read.InspectedOriginal) -> tuple[int, int]:
         """The last page that need not be read again, and where what follows it begins in the content."""
-        if reading.head[: len(_PAGED)] != _PAGED:
+        if reading.head[: len(_RESUMABLE)] != _RESUMABLE:
             return 0, 0
         async with self._db.connection() as tx:
-            found = await catalog.resume_point(tx, reading.digest)
-        if found is None:
+            point = await catalog.resume_point(tx, reading.digest)
+        if point is None:
             return 0, 0
-        await self.recall(document)
-        document.spent.pages_kept = found.page - 1
-        return found.page - 1, found.start
+        await self.load_known_assets(document)
+        document.timings.pages_kept = point.page - 1
+        return point.page - 1, point.start
 
-    async def _keep_embedded(self, document: Document, found: Embedded) -> None:
-        blob = await uploads.keep_file(self._db, self._originals.blobs, found.path, document.base.org_id)
-        await asyncio.to_thread(found.path.unlink)
-        one = EmbeddedDocument(len(document.embedded) + 1, found.name, blob.hash, blob.size)
-        if document.holds(one):
+    async def _save_attachment(self, document: Document, attachment: AttachedFile) -> None:
+        blob = await uploads.store_file(self._db, self._originals.blobs, attachment.path, document.base.org_id)
+        await asyncio.to_thread(attachment.path.unlink)
+        record = ContentAttachment(len(document.attachments) + 1, attachment.name, blob.hash, blob.size)
+        if document.has_attachment(record):
             return
-        document.embedded.append(one)
-        document.unkept.append(one)
+        document.attachments.append(record)
+        document.unsaved_attachments.append(record)
 
-    async def _keep_asset(self, document: Document, found: Asset, begun: int) -> None:
+    async def _save_asset(self, document: Document, asset: Asset, first_offset: int) -> None:
         """`begun` is where the content begins that the reader counts from."""
-        blob = await uploads.keep_file(self._db, self._originals.blobs, found.path, document.base.org_id)
-        place = begun + found.start
+        blob = await uploads.store_file(self._db, self._originals.blobs, asset.path, document.base.org_id)
+        place = first_offset + asset.start
         document.add_asset(
             ContentAsset(
                 blob.hash,
                 len(document.assets) + 1,
-                found.kind,
-                found.media_type,
+                asset.kind,
+                asset.media_type,
                 blob.size,
-                found.page,
+                asset.page,
                 place,
                 place,
-                found.text,
-                found.small,
+                asset.text,
+                asset.small,
                 blob.hash,
             )
         )
 
-    async def _here(
-        self, document: Document, reading: read.Reading, chunker: Chunker
-    ) -> AsyncGenerator[Window]:
-        if reading.size <= _SMALL:
+    async def _chunk_plain_text(
+        self, document: Document, reading: read.InspectedOriginal, chunker: Chunker
+    ) -> AsyncGenerator[ReadWindow]:
+        if reading.size <= _SMALL_BYTES:
             started = time.monotonic()
-            parts = await self._cut(_whole, reading)
-            limit = limit_of(document.embedder, document.base.chunking)
-            pieces = await self._cutting.put(_Small(document.embedder.tokenizer, limit, parts))
-            document.spent.read += time.monotonic() - started
-            yield Window(parts, pieces, 1.0, last=True)
+            parts = await self._in_chunk_thread(_all_parts, reading)
+            limit = token_limit(document.embedder, document.base.chunking)
+            pieces = await self._small_documents.submit(_SmallDocument(document.embedder.tokenizer, limit, parts))
+            document.timings.read += time.monotonic() - started
+            yield ReadWindow(parts, pieces, 1.0, last=True)
             return
-        windows = _cut(reading, chunker)
+        windows = _chunk_windows(reading, chunker)
         while True:
             started = time.monotonic()
-            window = await self._cut(next, windows, None)
-            document.spent.read += time.monotonic() - started
+            window = await self._in_chunk_thread(next, windows, None)
+            document.timings.read += time.monotonic() - started
             if window is None:
                 return
             yield window
 
-    async def _cut_small(self, documents: Sequence[_Small]) -> list[list[Piece]]:
+    async def _chunk_small_documents(self, documents: Sequence[_SmallDocument]) -> list[list[TextChunk]]:
         """The pieces of each; those that are cut alike go together."""
-        found: dict[int, list[Piece]] = {}
-        alike: dict[tuple[Tokenizer, int], list[int]] = {}
-        for place, one in enumerate(documents):
-            alike.setdefault((one.tokenizer, one.limit), []).append(place)
-        for (tokenizer, limit), places in alike.items():
-            cut = await self._crew.cut(tokenizer, limit, [documents[place].parts for place in places])
-            found |= zip(places, cut, strict=True)
-        return [found[place] for place in range(len(documents))]
+        results: dict[int, list[TextChunk]] = {}
+        groups: dict[tuple[Tokenizer, int], list[int]] = {}
+        for position, document in enumerate(documents):
+            groups.setdefault((document.tokenizer, document.limit), []).append(position)
+        for (tokenizer, limit), positions in groups.items():
+            chunked = await self._crew.chunk_documents(tokenizer, limit, [documents[place].parts for place in positions])
+            results |= zip(positions, chunked, strict=True)
+        return [results[place] for place in range(len(documents))]
 
-    async def _cut(self, work: Any, *given: Any) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(self._cutters, work, *given)
+    async def _in_chunk_thread(self, work: Any, *arguments: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._chunk_threads, work, *arguments)
 
 
-def _whole(reading: read.Reading) -> list[Part]:
+def _all_parts(reading: read.InspectedOriginal) -> list[TextPart]:
     return [part for part, _ in reading.parts()]
 
 
-def _cut(reading: read.Reading, chunker: Chunker) -> Iterator[Window]:
+def _chunk_windows(reading: read.InspectedOriginal, chunker: Chunker) -> Iterator[ReadWindow]:
     """Windows of some pieces; a small document is one."""
-    parts: list[Part] = []
-    pieces: list[Piece] = []
+    parts: list[TextPart] = []
+    pieces: list[TextChunk] = []
     for part, share in reading.parts():
         parts.append(part)
         pieces += chunker.feed(part.text, part.page)
-        if len(pieces) >= WINDOW:
-            yield Window(parts, pieces, share)
+        if len(pieces) >= WINDOW_CHUNKS:
+            yield ReadWindow(parts, pieces, share)
             parts, pieces = [], []
-    yield Window(parts, [*pieces, *chunker.finish()], 1.0, last=True)
+    yield ReadWindow(parts, [*pieces, *chunker.finish()], 1.0, last=True)

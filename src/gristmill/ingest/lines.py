@@ -7,59 +7,59 @@ itself, so that a file without a single line break is never held whole.
 import re
 from typing import NamedTuple
 
-LONGEST = 16_384
+MAX_LINE = 16_384
 
 _LINES = re.compile(r"[^\n]*\n")
-_ENDS = ("。", "！", "？", ". ", "! ", "? ")
+_SENTENCE_ENDS = ("。", "！", "？", ". ", "! ", "? ")
 
 
-class Line(NamedTuple):
+class TextLine(NamedTuple):
     """A line, or a fragment of one; `continues` a line whose beginning was given before."""
 
     text: str
     continues: bool
 
 
-class Lines:
+class LineSplitter:
     """The lines of one document."""
 
     def __init__(self) -> None:
-        self._rest = ""  # a beginning whose end hasn't come
-        self._within = False  # it is not the line's own beginning
+        self._pending = ""  # a beginning whose end hasn't come
+        self._is_continuation = False  # it is not the line's own beginning
 
-    def feed(self, text: str) -> list[Line]:
+    def feed(self, text: str) -> list[TextLine]:
         """The lines that are complete with `text`."""
-        self._rest += text
-        found: list[Line] = []
-        end = self._rest.rfind("\n") + 1
+        self._pending += text
+        lines: list[TextLine] = []
+        end = self._pending.rfind("\n") + 1
         if end:
-            for line in _LINES.findall(self._rest, 0, end):
-                at = self._fragments(line, 0, len(line), found)
-                found.append(Line(line[at:] if at else line, self._within))
-                self._within = False
-        at = self._fragments(self._rest, end, len(self._rest), found)
-        self._rest = self._rest[at:]
-        return found
+            for line in _LINES.findall(self._pending, 0, end):
+                at = self._split_fragments(line, 0, len(line), lines)
+                lines.append(TextLine(line[at:] if at else line, self._is_continuation))
+                self._is_continuation = False
+        at = self._split_fragments(self._pending, end, len(self._pending), lines)
+        self._pending = self._pending[at:]
+        return lines
 
-    def finish(self) -> list[Line]:
+    def finish(self) -> list[TextLine]:
         """The last line, when nothing ended it."""
-        last, self._rest = self._rest, ""
-        return [Line(last, self._within)] if last else []
+        last, self._pending = self._pending, ""
+        return [TextLine(last, self._is_continuation)] if last else []
 
-    def _fragments(self, text: str, at: int, end: int, found: list[Line]) -> int:
+    def _split_fragments(self, text: str, at: int, end: int, lines: list[TextLine]) -> int:
         """Cut fragments off until what is left is short; where that begins."""
-        while end - at > LONGEST:
+        while end - at > MAX_LINE:
             cut = _fragment_end(text, at)
-            found.append(Line(text[at:cut], self._within))
-            self._within = True
+            lines.append(TextLine(text[at:cut], self._is_continuation))
+            self._is_continuation = True
             at = cut
         return at
 
 
 def _fragment_end(text: str, at: int) -> int:
-    least, most = at + LONGEST // 2, at + LONGEST
-    end = max(text.rfind(mark, least, most) for mark in _ENDS) + 1
-    if end > least:
+    earliest, latest = at + MAX_LINE // 2, at + MAX_LINE
+    end = max(text.rfind(mark, earliest, latest) for mark in _SENTENCE_ENDS) + 1
+    if end > earliest:
         return end
-    space = text.rfind(" ", least, most)
-    return space if space > least else most
+    space = text.rfind(" ", earliest, latest)
+    return space if space > earliest else latest

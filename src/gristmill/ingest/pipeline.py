@@ -20,34 +20,34 @@ from typing import Any
 from uuid import UUID
 
 from gristmill import catalog, events, faults, jobs, measures, traces
-from gristmill.catalog import Base, BaseId, BaseStatus, ItemId, Opened
+from gristmill.catalog import Base, BaseId, BaseStatus, ItemId, DocumentToRead
 from gristmill.db import Database, Tx
 from gristmill.embedding import Embedder, Embedders, embed_each
 from gristmill.errors import GristmillError, Invalid, LeaseLost, Permanent
 from gristmill.events import BaseFailed, ItemFailed
-from gristmill.ingest.analyse import recall
-from gristmill.ingest.assets import Analyst
-from gristmill.ingest.chunk import RECIPE, Chunker, limit_of
-from gristmill.ingest.crew import Crew
-from gristmill.ingest.document import Document, Window
-from gristmill.ingest.embed import Embedding, Vector
-from gristmill.ingest.embedded import Filing
-from gristmill.ingest.extract import READER, Extractor
-from gristmill.ingest.processors import Processor, plan
-from gristmill.ingest.progress import Progress
-from gristmill.ingest.read import PAGE_READER, TEXT_READER, Reading
+from gristmill.ingest.analyse import known_image_chunks
+from gristmill.ingest.assets import ImageDescriber
+from gristmill.ingest.chunk import RECIPE, Chunker, token_limit
+from gristmill.ingest.crew import CpuOffload
+from gristmill.ingest.document import Document, ReadWindow
+from gristmill.ingest.embed import EmbedStage, Vector
+from gristmill.ingest.embedded import AttachmentFiler
+from gristmill.ingest.extract import READER, ReadStage
+from gristmill.ingest.processors import Processor, choose_reader
+from gristmill.ingest.progress import ProgressReporter
+from gristmill.ingest.read import PAGE_READER, TEXT_READER, InspectedOriginal
 from gristmill.ingest.readers import ReaderPool
-from gristmill.ingest.stage import Stage
-from gristmill.ingest.write import Writer
+from gristmill.ingest.stage import Batcher
+from gristmill.ingest.write import WriteStage
 from gristmill.jobs import Done, Job, NewJob, Outcome, QueueLimits
-from gristmill.operations.originals import Originals
+from gristmill.operations.originals import SourceFactory
 from gristmill.search import publish
 from gristmill.sources import Original
 from gristmill.work import CheckFileProcessing, IndexDocument
 
-OPENED = 64  # documents in one transaction
-READERS = 8  # sources that are read at once
-_ALIKE = 16  # bases of one embedder in which a text's vector is looked for
+JOBS_PER_OPEN = 64  # documents in one transaction
+MAX_SOURCE_READS = 8  # sources that are read at once
+_REUSE_BASES = 16  # bases of one embedder in which a text's vector is looked for
 
 
 class EmbedderChanged(Permanent):
@@ -62,7 +62,7 @@ def base_of(job: Job) -> BaseId:
 
 
 @dataclass(frozen=True)
-class _Refused:
+class _Refusal:
     error: Exception
 
 
@@ -73,22 +73,22 @@ class Pipeline:
         self,
         db: Database,
         embedders: Embedders,
-        originals: Originals,
+        originals: SourceFactory,
         readers: ReaderPool | None = None,
         limits: QueueLimits | None = None,
-        analyst: Analyst | None = None,
+        analyst: ImageDescriber | None = None,
         processors: Mapping[str, Processor] | None = None,
     ) -> None:
         self._analyst, self._processors = analyst, processors or {}
         self._db, self._embedders, self._originals = db, embedders, originals
-        self._opening: Stage[Job, Document | _Refused | None] = Stage(self._open, size=OPENED)
-        self._reading = asyncio.Semaphore(READERS)
-        self._embedding: dict[str, Embedding] = {}
-        self._crew = Crew()
-        self._extractor = Extractor(db, originals, readers, self._crew)
-        self._filing = Filing(db, limits)
-        self._writer = Writer(db, self._crew)
-        self._progress = Progress(db)
+        self._open_jobs: Batcher[Job, Document | _Refusal | None] = Batcher(self._open_batch, size=JOBS_PER_OPEN)
+        self._source_reads = asyncio.Semaphore(MAX_SOURCE_READS)
+        self._embed_stages: dict[str, EmbedStage] = {}
+        self._crew = CpuOffload()
+        self._extractor = ReadStage(db, originals, readers, self._crew)
+        self._attachments = AttachmentFiler(db, limits)
+        self._write_stage = WriteStage(db, self._crew)
+        self._progress = ProgressReporter(db)
 
     def close(self) -> None:
         """Nothing more will come."""
@@ -97,32 +97,32 @@ class Pipeline:
 
     async def index(self, job: Job) -> Outcome:
         """Make the job's version of its item searchable, unless something newer is wanted."""
-        document = await self._opening.put(job)
+        document = await self._open_jobs.submit(job)
         if document is None:
             return Done()
-        if isinstance(document, _Refused):
+        if isinstance(document, _Refusal):
             raise document.error
         await faults.point("index.opened")
         self._progress.watch(document)
-        stage = self._stage(document.embedder)
+        stage = self._embed_stage_for(document.embedder)
         try:
-            await self._read(document, stage)
+            await self._read_document(document, stage)
             return await document.ended
         finally:
             self._progress.forget(document)
-            document.end()
-            stage.drop(document)
-            _measure(document)
+            document.finish()
+            stage.remove(document)
+            _record_timings(document)
 
-    async def failed(self, tx: Tx, job: Job, error: GristmillError) -> None:
+    async def record_failure(self, tx: Tx, job: Job, error: GristmillError) -> None:
         """The job is dead: say so on the item, in the same transaction; and on the base when it is at fault."""
         base_id = base_of(job)
-        await catalog.share_turn(tx, base_id)
+        await catalog.lock_base_shared(tx, base_id)
         work = IndexDocument.of(job)
-        if await catalog.set_failed(tx, work.item_id, work.version, error.code, error.message):
-            await publish.discard(tx, base_id, work.item_id)
-            failed = ItemFailed(base_id, work.item_id, work.version, error.code, error.message)
-            await events.record(tx, failed)
+        if await catalog.fail_version(tx, work.item_id, work.version, error.code, error.message):
+            await publish.discard_unpublished(tx, base_id, work.item_id)
+            event = ItemFailed(base_id, work.item_id, work.version, error.code, error.message)
+            await events.record(tx, event)
         if isinstance(error, EmbedderChanged):
             await catalog.set_base_status(tx, base_id, BaseStatus.FAILED, error.code, error.message)
             await events.record(tx, BaseFailed(base_id, error.code, error.message))
@@ -130,31 +130,31 @@ class Pipeline:
 
     # ── open ─────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _open(self, claimed: Sequence[Job]) -> list[Document | _Refused | None]:
+    async def _open_batch(self, claimed: Sequence[Job]) -> list[Document | _Refusal | None]:
         """For each job its document, what refuses it, or None when there is nothing to do."""
-        found: dict[Job, Document | _Refused | None] = dict.fromkeys(claimed)
+        results: dict[Job, Document | _Refusal | None] = dict.fromkeys(claimed)
         async with self._db.transaction() as tx:
-            await catalog.share_turns(tx, [base_of(job) for job in claimed])
-            ours = await jobs.fence_all(tx, claimed)
+            await catalog.lock_bases_shared(tx, [base_of(job) for job in claimed])
+            fenced = await jobs.fence_all(tx, claimed)
             bases = await catalog.find_bases(tx, [base_of(job) for job in claimed])
             wanted: dict[ItemId, Job] = {}
             for job in claimed:
                 base = bases.get(base_of(job))
-                if job.id not in ours:
-                    found[job] = _Refused(LeaseLost(f"job {job.id} is no longer ours"))
-                elif base is not None and (refused := self._refusal(job, base)) is not None:
-                    found[job] = _Refused(refused)
+                if job.id not in fenced:
+                    results[job] = _Refusal(LeaseLost(f"job {job.id} is no longer ours"))
+                elif base is not None and (refused := self._blocking_error(job, base)) is not None:
+                    results[job] = _Refusal(refused)
                 elif base is not None:
                     wanted[IndexDocument.of(job).item_id] = job
             versions = [(item_id, IndexDocument.of(job).version) for item_id, job in wanted.items()]
             for item in await catalog.begin_reading(tx, versions) if versions else []:
                 job = wanted[item.id]
                 document = self._document(job, bases[base_of(job)], item)
-                await _resume(tx, document)
-                found[job] = document
-        return [found[job] for job in claimed]
+                await _load_written(tx, document)
+                results[job] = document
+        return [results[job] for job in claimed]
 
-    def _refusal(self, job: Job, base: Base) -> GristmillError | None:
+    def _blocking_error(self, job: Job, base: Base) -> GristmillError | None:
         if job.interrupted and base.on_restart == "park":
             return Permanent(
                 "Indexing was interrupted, and this base does not resume by itself: recover it when you like.",
@@ -170,76 +170,76 @@ class Pipeline:
             )
         return None
 
-    def _document(self, job: Job, base: Base, item: Opened) -> Document:
+    def _document(self, job: Job, base: Base, item: DocumentToRead) -> Document:
         embedder = self._embedders.get(base.embedder)
         recipe = _recipe(embedder, base.chunking)
-        known = self._known(base, item) if item.live_recipe == recipe else {}
-        source = self._originals.of(item, note=item.body, blob=item.blob_name, known=known)
+        known = self._validators_to_send(base, item) if item.live_recipe == recipe else {}
+        source = self._originals.for_item(item, note=item.body, blob=item.blob_name, validators=known)
         return Document(job, base, item, item.wanted_version, embedder, source, recipe)
 
-    def _known(self, base: Base, item: Opened) -> dict[str, str]:
+    def _validators_to_send(self, base: Base, item: DocumentToRead) -> dict[str, str]:
         """What a page's server may compare, if what answers would be made alike from the same bytes."""
         known = dict(item.live_validators or {})
         reader = known.pop("reader", None)
         processor = self._processors.get(base.file_processor or "")
-        alike = reader == processor.identity if processor else reader in (TEXT_READER, PAGE_READER, READER)
-        return known if alike and base.asset_reuse != "force" else {}
+        is_same_reader = reader == processor.identity if processor else reader in (TEXT_READER, PAGE_READER, READER)
+        return known if is_same_reader and base.asset_reuse != "force" else {}
 
     # ── read and cut ─────────────────────────────────────────────────────────────────────────────────────
 
-    async def _read(self, document: Document, stage: Embedding) -> None:
+    async def _read_document(self, document: Document, stage: EmbedStage) -> None:
         """Put the document into its stage, window by window, as fast as it is taken out."""
-        async with self._reading:
+        async with self._source_reads:
             original = await document.source.read()
         try:
             if original.unchanged and document.item.live_content is not None:
                 document.digest, document.size = document.item.live_content, document.item.size_bytes or 0
-                await self._leave(document)
+                await self._finish_unchanged(document)
                 return
-            begun = replace(await self._extractor.begin(original), org=document.base.org_id)
-            reading = await self._planned(document, original, begun)
+            inspected = replace(await self._extractor.inspect(original), org=document.base.org_id)
+            reading = await self._choose_reader(document, original, inspected)
             document.digest, document.size = reading.digest, reading.size
-            if document.is_unchanged and await self._leave(document, simple=reading.is_simple):
+            if document.is_unchanged and await self._finish_unchanged(document, simple=reading.is_plain):
                 return
-            if await self._handed_over(document, reading):
+            if await self._hand_to_converter(document, reading):
                 return
             if document.item.type == "url":
-                await self._extractor.snapshot(document, reading)
-            await _forget_other(self._db, document)
+                await self._extractor.save_page(document, reading)
+            await _discard_other_attempt(self._db, document)
             await document.embedder.load()
             chunker = Chunker(
-                document.embedder.tokenizer, limit_of(document.embedder, document.base.chunking)
+                document.embedder.tokenizer, token_limit(document.embedder, document.base.chunking)
             )
             async with aclosing(await self._extractor.windows(document, reading, chunker)) as windows:
                 async for window in windows:
-                    if window.last and not await self._filed(document):
+                    if window.last and not await self._file_attachments(document):
                         return
-                    document.take(await self._with_images(document, window) if window.last else window)
-                    stage.put(document)
+                    document.add_window(await self._add_image_chunks(document, window) if window.last else window)
+                    stage.add(document)
                     await faults.point("index.window")
-                    await document.room()
+                    await document.wait_for_room()
                     if document.ended.done():
                         return
             await faults.point("index.read")
         finally:
-            _remove(original)
+            _remove_temporary(original)
 
-    async def _leave(self, document: Document, *, simple: bool = False) -> bool:
+    async def _finish_unchanged(self, document: Document, *, simple: bool = False) -> bool:
         """Leave what answers as it is, but for what it holds; False when its images are to be described again."""
         if not simple:
-            await self._extractor.recall(document)
-        if self._says_anew(document):
+            await self._extractor.load_known_assets(document)
+        if self._must_redescribe_images(document):
             return False
         document.count = document.item.chunk_count
-        if await self._filed(document):
-            await self._writer.leave_unchanged(document)
+        if await self._file_attachments(document):
+            await self._write_stage.finish_unchanged(document)
         return True
 
-    def _says_anew(self, document: Document) -> bool:
+    def _must_redescribe_images(self, document: Document) -> bool:
         """Whether its images are to be described again though nothing changed."""
         return document.base.asset_reuse == "force" and any(one.kind == "image" for one in document.assets)
 
-    async def _with_images(self, document: Document, window: Window) -> Window:
+    async def _add_image_chunks(self, document: Document, window: ReadWindow) -> ReadWindow:
         """The last window, with what is known to be said by the document's images behind it."""
         if self._analyst is None or not document.assets:
             return window
@@ -247,20 +247,20 @@ class Pipeline:
         if late := {index for index in document.written if index >= first}:
             # An earlier attempt may have known of fewer, or of others.
             async with self._db.transaction() as tx:
-                await catalog.share_turn(tx, document.base.id)
+                await catalog.lock_base_shared(tx, document.base.id)
                 await jobs.fence(tx, document.job)
-                await publish.cut_back(tx, document.base.id, document.item.id, document.version, first)
+                await publish.discard_from_index(tx, document.base.id, document.item.id, document.version, first)
             document.written -= late
-        known = await recall(self._db, document, self._analyst)
-        pieces = [replace(piece, index=first + number) for number, piece in enumerate(known)]
+        image_chunks = await known_image_chunks(self._db, document, self._analyst)
+        pieces = [replace(piece, index=first + number) for number, piece in enumerate(image_chunks)]
         return replace(window, pieces=[*window.pieces, *pieces])
 
-    async def _planned(self, document: Document, original: Original, reading: Reading) -> Reading:
+    async def _choose_reader(self, document: Document, original: Original, reading: InspectedOriginal) -> InspectedOriginal:
         """The reading as the base's file processor makes it, if it takes such files."""
         name = document.base.file_processor
         if document.item.type not in ("file", "url"):
             return reading
-        match plan(original.name, name, self._processors):
+        match choose_reader(original.name, name, self._processors):
             case "invalid":
                 raise Permanent(
                     f"The base's file processor {name!r} is not set up. Set it up, or give the base another one.",
@@ -271,88 +271,88 @@ class Pipeline:
             case "direct":
                 return reading
 
-    async def _handed_over(self, document: Document, reading: Reading) -> bool:
+    async def _hand_to_converter(self, document: Document, reading: InspectedOriginal) -> bool:
         """Whether somebody else has to convert it first: then its job ends, and another one begins."""
         name = document.base.file_processor or ""
         if name not in self._processors or reading.reader != self._processors[name].identity:
             return False
         async with self._db.transaction() as tx:
-            if await catalog.whole_content(tx, reading.digest) is not None:
+            if await catalog.complete_content_warnings(tx, reading.digest) is not None:
                 return False
-            await catalog.share_turn(tx, document.base.id)
+            await catalog.lock_base_shared(tx, document.base.id)
             await jobs.fence(tx, document.job)
             if await catalog.is_wanted(tx, document.item.id, document.version):
                 work = CheckFileProcessing(document.item.id, document.version, name, document.digest.hex())
                 await jobs.enqueue(tx, NewJob(work, lane=document.base.lane, workload=float(document.size)))
             await jobs.complete(tx, document.job)
             await faults.point("convert.handed_over")
-        document.end()
+        document.finish()
         return True
 
-    async def _filed(self, document: Document) -> bool:
+    async def _file_attachments(self, document: Document) -> bool:
         """File what the document holds, now that all of it is read; False when it has to come back for that."""
-        outcome = await self._filing.file(document)
+        outcome = await self._attachments.file(document)
         if outcome is not None:
-            document.end(outcome)
+            document.finish(outcome)
         return outcome is None
 
     # ── embed ────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _stage(self, embedder: Embedder) -> Embedding:
-        if embedder.identity not in self._embedding:
-            self._embedding[embedder.identity] = Embedding(
-                embedder, self._look_up, self._writer.write, embed_each
+    def _embed_stage_for(self, embedder: Embedder) -> EmbedStage:
+        if embedder.identity not in self._embed_stages:
+            self._embed_stages[embedder.identity] = EmbedStage(
+                embedder, self._find_vectors, self._write_stage.write, embed_each
             )
-        return self._embedding[embedder.identity]
+        return self._embed_stages[embedder.identity]
 
-    async def _look_up(self, identity: str, base_id: BaseId, hashes: Sequence[bytes]) -> dict[bytes, Vector]:
+    async def _find_vectors(self, identity: str, base_id: BaseId, hashes: Sequence[bytes]) -> dict[bytes, Vector]:
         """What was embedded before: in the same base, then in others of the same embedder."""
         async with self._db.connection() as tx:
-            found = await publish.vectors(tx, [base_id], hashes)
-            if missing := [digest for digest in hashes if digest not in found]:
+            vectors = await publish.reusable_vectors(tx, [base_id], hashes)
+            if missing := [digest for digest in hashes if digest not in vectors]:
                 others = [
                     other
-                    for other in await catalog.find_alike(tx, base_id, identity, _ALIKE)
+                    for other in await catalog.find_bases_by_embedder(tx, base_id, identity, _REUSE_BASES)
                     if other != base_id
                 ]
                 if others:
-                    found |= await publish.vectors(tx, others, missing)
-        return found
+                    vectors |= await publish.reusable_vectors(tx, others, missing)
+        return vectors
 
 
 def _recipe(embedder: Embedder, chunking: dict[str, Any]) -> str:
     """What decides how content is cut and embedded: where it is the same, so are the chunks."""
-    return json.dumps([RECIPE, limit_of(embedder, chunking), embedder.identity])
+    return json.dumps([RECIPE, token_limit(embedder, chunking), embedder.identity])
 
 
-async def _resume(tx: Tx, document: Document) -> None:
+async def _load_written(tx: Tx, document: Document) -> None:
     """What an earlier attempt has written of this version, if there was one."""
     if document.item.begun_content is not None:
-        document.written = await publish.written(tx, document.base.id, document.item.id, document.version)
+        document.written = await publish.written_chunk_indexes(tx, document.base.id, document.item.id, document.version)
 
 
-async def _forget_other(db: Database, document: Document) -> None:
+async def _discard_other_attempt(db: Database, document: Document) -> None:
     """Drop what an earlier attempt has written, if this one makes it from something else, or otherwise."""
     item = document.item
     begun = item.begun_content
     if begun is not None and (begun, item.begun_recipe) != (document.digest, document.recipe):
         async with db.transaction() as tx:
-            await catalog.share_turn(tx, document.base.id)
+            await catalog.lock_base_shared(tx, document.base.id)
             await jobs.fence(tx, document.job)
-            await publish.begin_again(tx, document.base.id, item.id, document.version)
+            await publish.discard_version(tx, document.base.id, item.id, document.version)
         document.written.clear()
 
 
-def _measure(document: Document) -> None:
-    spent = document.spent
-    measures.stage("read", spent.read)
-    measures.stage("embed", spent.embed)
-    measures.stage("write", spent.write)
-    measures.stage("all", time.monotonic() - spent.began)
+def _record_timings(document: Document) -> None:
+    spent = document.timings
+    measures.observe_stage("read", spent.read)
+    measures.observe_stage("embed", spent.embed)
+    measures.observe_stage("write", spent.write)
+    measures.observe_stage("all", time.monotonic() - spent.began)
     for name in ("read", "embed", "write"):
-        traces.past(f"stage {name}", getattr(spent, name), {"item": str(document.item.id)})
+        traces.record_past_span(f"stage {name}", getattr(spent, name), {"item": str(document.item.id)})
 
 
-def _remove(original: Original) -> None:
+def _remove_temporary(original: Original) -> None:
     if original.temporary and original.path is not None:
         original.path.unlink(missing_ok=True)

@@ -10,13 +10,13 @@ from datetime import timedelta
 from typing import Any
 
 from gristmill import catalog, clock
-from gristmill.db import Database, Unavailable
+from gristmill.db import Database, DatabaseUnavailable
 from gristmill.ingest.document import Document
 
 EVERY = timedelta(milliseconds=300)
 
 
-class Progress:
+class ProgressReporter:
     """Tells about the documents that are under way."""
 
     def __init__(self, db: Database) -> None:
@@ -39,15 +39,15 @@ class Progress:
             await clock.pause(EVERY)
             moved = [
                 document
-                for document, told in self._documents.items()
-                if (document.progress, document.note) != told and not document.ended.done()
+                for document, reported in self._documents.items()
+                if (document.progress, document.note) != reported and not document.ended.done()
             ]
             if not moved:
                 continue
             rows = [_row(document) for document in moved]
-            with contextlib.suppress(Unavailable):  # it is told again in a moment
+            with contextlib.suppress(DatabaseUnavailable):  # it is told again in a moment
                 async with self._db.connection() as tx:
-                    await catalog.show_progress(tx, rows)
+                    await catalog.record_progress(tx, rows)
                 for document, row in zip(moved, rows, strict=True):
                     if document in self._documents:
                         self._documents[document] = (row["percent"], row["note"])

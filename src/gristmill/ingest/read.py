@@ -20,8 +20,8 @@ from dataclasses import dataclass
 
 from gristmill.errors import NoText, Permanent, Transient, Unreadable, Unsupported
 from gristmill.ingest.readers import plain, shapes
-from gristmill.ingest.readers.results import Part
-from gristmill.organisation import LOCAL, OrgId, own
+from gristmill.ingest.readers.results import TextPart
+from gristmill.organisation import LOCAL_ORG, OrgId, scoped_digest
 from gristmill.sources import Original
 from gristmill.sources.page import to_markdown
 
@@ -34,9 +34,9 @@ _BLOCK = 1 << 18  # bytes
 _LOOKED_AT = 8192
 
 # How PDF, rich text, mailboxes and archives begin, whatever their names.
-_MARK_UP = (b"%PDF-", b"{\\rtf", b"From ", b"PK\x03\x04")
-_PAGES = frozenset({"text/html", "application/xhtml+xml"})
-_MARKS = {
+_OTHER_FORMATS = (b"%PDF-", b"{\\rtf", b"From ", b"PK\x03\x04")
+_PAGE_TYPES = frozenset({"text/html", "application/xhtml+xml"})
+_BYTE_ORDER_MARKS = {
     codecs.BOM_UTF8: "utf-8-sig",
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
@@ -46,34 +46,34 @@ _MARKS = {
 
 
 @dataclass(frozen=True)
-class Reading:
+class InspectedOriginal:
     """A document that is being read; its parts can be had once, here or by the readers."""
 
     original: Original
     reader: str
     size: int
-    input: bytes  # SHA-256 of the bytes
+    input_hash: bytes  # SHA-256 of the bytes
     head: bytes = b""  # the first of them
-    org: OrgId = LOCAL  # whose content it becomes
+    org: OrgId = LOCAL_ORG  # whose content it becomes
 
     @property
-    def is_simple(self) -> bool:
+    def is_plain(self) -> bool:
         """Whether it is read here."""
         return self.reader in (TEXT_READER, PAGE_READER)
 
     @property
     def digest(self) -> bytes:
         """What the content is made from, and by what."""
-        return own(self.org, digest_of(self.reader, self.input))
+        return scoped_digest(self.org, content_digest(self.reader, self.input_hash))
 
-    def parts(self) -> Iterator[tuple[Part, float]]:
+    def parts(self) -> Iterator[tuple[TextPart, float]]:
         """The content, part by part, each with the share of the bytes that is read by then. Blocks: in a thread."""
         texts = self._page() if self.reader == PAGE_READER else self._text()
-        blank = True
+        is_blank = True
         for text, share in texts:
-            blank = blank and not text.strip()
-            yield Part(text), share
-        if blank and self.size:
+            is_blank = is_blank and not text.strip()
+            yield TextPart(text), share
+        if is_blank and self.size:
             raise NoText(f"{self.original.name} holds {self.size:,} bytes, but no text.")
 
     def _page(self) -> Iterator[tuple[str, float]]:
@@ -83,62 +83,62 @@ class Reading:
             yield text[start : start + PART], min(1.0, (start + PART) / len(text))
 
     def _text(self) -> Iterator[tuple[str, float]]:
-        hashed, read = hashlib.sha256(), 0
+        hasher, bytes_read = hashlib.sha256(), 0
         with self.original.open() as file:
             head = file.read(_LOOKED_AT)
             decoder = codecs.getincrementaldecoder(encoding(self.original, head))()
             lines = io.IncrementalNewlineDecoder(decoder, translate=False)
             block = head
             while True:
-                hashed.update(block)
-                read += len(block)
-                text = _decoded(self.original, lines, block)
+                hasher.update(block)
+                bytes_read += len(block)
+                text = _decode(self.original, lines, block)
                 if text:
-                    yield text, read / max(read, self.size)
+                    yield text, bytes_read / max(bytes_read, self.size)
                 if not block:
                     break
                 block = file.read(_BLOCK)
-        if hashed.digest() != self.input:
+        if hasher.digest() != self.input_hash:
             raise Transient(f"{self.original.name} changed while it was read.", code="source_changed")
 
 
-def digest_of(reader: str, given: bytes) -> bytes:
+def content_digest(reader: str, input_hash: bytes) -> bytes:
     """What a content is made from, by the hash of its bytes, and by what."""
-    return hashlib.sha256(reader.encode() + b"\0" + given).digest()
+    return hashlib.sha256(reader.encode() + b"\0" + input_hash).digest()
 
 
-def begin(original: Original, *, others: str | None = None) -> Reading:
+def inspect_original(original: Original, *, other_reader: str | None = None) -> InspectedOriginal:
     """Look at all of the bytes once, without keeping them. `others` names who reads what is not simple; without
     them, everything is taken for text. Blocks: in a thread."""
-    hashed, size = hashlib.sha256(), 0
-    simple, decoder = others is None, codecs.getincrementaldecoder("utf-8")()
+    hasher, size = hashlib.sha256(), 0
+    is_text, decoder = other_reader is None, codecs.getincrementaldecoder("utf-8")()
     with original.open() as file:
         block = file.read(_BLOCK)
         head = block[:16]
-        simple = simple or original.charset is not None or _is_plain(original, block)
-        checked = simple and others is not None and original.charset is None
+        is_text = is_text or original.charset is not None or _looks_plain(original, block)
+        must_check = is_text and other_reader is not None and original.charset is None
         while block:
-            hashed.update(block)
+            hasher.update(block)
             size += len(block)
-            if checked and simple:
-                simple = _decodes(decoder, block)
+            if must_check and is_text:
+                is_text = _decodes(decoder, block)
             block = file.read(_BLOCK)
-    simple = simple and not (checked and not _decodes(decoder, b""))
-    reader = PAGE_READER if original.media_type in _PAGES else TEXT_READER if simple else others
-    return Reading(original, reader or TEXT_READER, size, hashed.digest(), head)
+    is_text = is_text and not (must_check and not _decodes(decoder, b""))
+    reader = PAGE_READER if original.media_type in _PAGE_TYPES else TEXT_READER if is_text else other_reader
+    return InspectedOriginal(original, reader or TEXT_READER, size, hasher.digest(), head)
 
 
-def _is_plain(original: Original, head: bytes) -> bool:
+def _looks_plain(original: Original, head: bytes) -> bool:
     """Whether it looks like text or markdown: the readers know of more kinds, which have a beginning of their own."""
     if (
         b"\0" in head
-        or head.startswith(_MARK_UP)
-        or shapes.escaped(head)
+        or head.startswith(_OTHER_FORMATS)
+        or shapes.has_iso2022_escapes(head)
         or plain.is_mail(head, original.name)
         or not shapes.looks_like_text(head[:_LOOKED_AT])
     ):
         return False
-    return shapes.of(head[:_LOOKED_AT], original.name, original.media_type).kind in ("text", "markdown")
+    return shapes.detect_format(head[:_LOOKED_AT], original.name, original.media_type).kind in ("text", "markdown")
 
 
 def _decodes(decoder: codecs.IncrementalDecoder, block: bytes) -> bool:
@@ -150,31 +150,31 @@ def _decodes(decoder: codecs.IncrementalDecoder, block: bytes) -> bool:
 
 def encoding(original: Original, head: bytes) -> str:
     """The encoding of a plain-text file by its first bytes; `Unsupported` for what is no text."""
-    named = original.charset or "utf-8"
-    found = next((encoding for mark, encoding in _MARKS.items() if head.startswith(mark)), named)
-    if found == "utf-8" and b"\0" in head:
+    declared = original.charset or "utf-8"
+    name = next((encoding for mark, encoding in _BYTE_ORDER_MARKS.items() if head.startswith(mark)), declared)
+    if name == "utf-8" and b"\0" in head:
         raise Unsupported(
             f"{original.name} is not a text file; only text, markdown and web pages are read so far."
         )
     try:
-        codecs.getincrementaldecoder(found)
+        codecs.getincrementaldecoder(name)
     except LookupError as error:
-        raise _unknown(original, found) from error
-    return found
+        raise _unknown_encoding(original, name) from error
+    return name
 
 
-def _decoded(original: Original, lines: io.IncrementalNewlineDecoder, block: bytes) -> str:
+def _decode(original: Original, lines: io.IncrementalNewlineDecoder, block: bytes) -> str:
     try:
         # It keeps a carriage return back until it is seen what follows.
         text: str = lines.decode(block, final=not block)
     except UnicodeDecodeError as error:
-        raise _unknown(original, error.encoding) from error
+        raise _unknown_encoding(original, error.encoding) from error
     if "\0" in text:
         raise Permanent(f"{original.name} holds NUL characters, which are no text.", code="no_text")
     return text.replace("\r\n", "\n")
 
 
-def _unknown(original: Original, name: str) -> Unreadable:
+def _unknown_encoding(original: Original, name: str) -> Unreadable:
     return Unreadable(
         f"{original.name} is not {name.upper()} text; convert it to UTF-8 and add it again.",
         code="unknown_encoding",

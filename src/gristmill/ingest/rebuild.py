@@ -14,19 +14,19 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from gristmill import catalog, faults, jobs
-from gristmill.catalog import ItemId, ItemStatus, Unrested
+from gristmill.catalog import ItemId, ItemStatus, UnfinishedItem
 from gristmill.db import Database, Tx
 from gristmill.ingest.pipeline import base_of
-from gristmill.jobs import Band, Done, Job, Outcome, QueueLimits, Snooze
-from gristmill.operations.schedule import has_room, schedule
+from gristmill.jobs import Priority, Done, Job, Outcome, QueueLimits, Snooze
+from gristmill.operations.schedule import has_room, enqueue_next_jobs
 from gristmill.work import OnActive, ReindexSubtree
 
-_LOOK_AGAIN = timedelta(seconds=1)
+_RECHECK_DELAY = timedelta(seconds=1)
 # As long as a caller who is refused is asked to wait.
 _PAUSE = timedelta(seconds=30)
 
 
-class Rebuilder:
+class Reindexer:
     """Wants subtrees anew."""
 
     def __init__(self, db: Database, limits: QueueLimits | None = None) -> None:
@@ -37,31 +37,31 @@ class Rebuilder:
         work = ReindexSubtree.of(job)
         await faults.point("rebuild.begun")
         async with self._db.transaction() as tx:
-            base = await catalog.take_turn(tx, base_of(job))
+            base = await catalog.lock_base(tx, base_of(job))
             await jobs.fence(tx, job)
             if base is not None:
-                unrested = await catalog.unrested(tx, work.root_ids)
+                unrested = await catalog.unfinished_items(tx, work.root_ids)
                 if _must_wait(unrested, work.on_active):
-                    return Snooze(_LOOK_AGAIN)
+                    return Snooze(_RECHECK_DELAY)
                 if not await has_room(tx, base, self._limits):
                     return Snooze(_PAUSE)
                 passed_over = {item.root for item in unrested}
                 roots = [root for root in work.root_ids if root not in passed_over]
-                wanted = await catalog.want_anew(tx, await self._below(tx, roots), cause=job.id)
+                requested = await catalog.request_version(tx, await self._with_added_children(tx, roots), cause=job.id)
                 await faults.point("rebuild.reset")
-                await schedule(tx, base, wanted, Band.NORMAL)
+                await enqueue_next_jobs(tx, base, requested, Priority.NORMAL)
             await jobs.complete(tx, job)
         return Done()
 
-    async def _below(self, tx: Tx, roots: list[ItemId]) -> list[ItemId]:
-        found = list(roots)
+    async def _with_added_children(self, tx: Tx, roots: list[ItemId]) -> list[ItemId]:
+        item_ids = list(roots)
         for item in await catalog.find_items(tx, roots):
             if item.is_container:
-                found += await catalog.added_below(tx, item.id)
-        return found
+                item_ids += await catalog.user_added_descendants(tx, item.id)
+        return item_ids
 
 
-def _must_wait(unrested: Sequence[Unrested], on_active: OnActive) -> bool:
+def _must_wait(unrested: Sequence[UnfinishedItem], on_active: OnActive) -> bool:
     """Whether a root is active in a way that ends with something left to rebuild."""
     if on_active == "skip":
         return False

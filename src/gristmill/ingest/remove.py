@@ -18,71 +18,71 @@ from gristmill.db import Database, Tx
 from gristmill.events import BaseRemoved, Event, ItemsRemoved
 from gristmill.jobs import Done, Job, Outcome, Snooze
 from gristmill.operations import uploads
-from gristmill.operations.conversions import call_off
-from gristmill.operations.delete import forget_jobs, stop_waiting
+from gristmill.operations.conversions import cancel_conversions
+from gristmill.operations.delete import forget_jobs, cancel_waiting_jobs
 from gristmill.search import publish
-from gristmill.sources.blobs import Blobs
+from gristmill.sources.blobs import BlobStore
 from gristmill.work import DeleteBase, DeleteSubtree
 
 BATCH = 500
-_STOPPED = 2_000
-_AGAIN = timedelta(milliseconds=200)
+_STOP_BATCH = 2_000
+_RETRY_DELAY = timedelta(milliseconds=200)
 
 
 class Remover:
     """Removes what is marked as deleting."""
 
-    def __init__(self, db: Database, blobs: Blobs) -> None:
+    def __init__(self, db: Database, blobs: BlobStore) -> None:
         self._db, self._blobs = db, blobs
 
-    async def subtree(self, job: Job) -> Outcome:
+    async def remove_subtree(self, job: Job) -> Outcome:
         """Remove the subtrees that the job names."""
         work = DeleteSubtree.of(job)
         roots = list(work.root_ids)
-        while await self._stop_some(job):
+        while await self._cancel_waiting_jobs(job):
             pass
-        while await self._remove_some(job, work.base_id, roots):
+        while await self._remove_batch(job, work.base_id, roots):
             await faults.point("remove.batch")
-        await uploads.empty_store(self._db, self._blobs)
+        await uploads.remove_abandoned(self._db, self._blobs)
         await self._finish(job, lambda receipt: ItemsRemoved(work.base_id, work.root_ids, **receipt))
         return Done()
 
-    async def base(self, job: Job) -> Outcome:
+    async def remove_base(self, job: Job) -> Outcome:
         """Remove a base that is marked as deleting, once nothing of it runs any more."""
         base_id = DeleteBase.of(job).base_id
         async with self._db.transaction() as tx:
             await jobs.fence(tx, job)
             # None: an earlier attempt got that far, and what comes after it is still to do.
-            there = await catalog.find_any_base(tx, base_id) is not None
-            if there and await jobs.others_run(tx, job):
-                return Snooze(_AGAIN)
-        while there and await self._remove_some(job, base_id, None):
+            exists = await catalog.find_base_in_any_state(tx, base_id) is not None
+            if exists and await jobs.has_other_running_jobs(tx, job):
+                return Snooze(_RETRY_DELAY)
+        while exists and await self._remove_batch(job, base_id, None):
             await faults.point("remove.batch")
-        if there:
+        if exists:
             async with self._db.transaction() as tx:
                 await jobs.fence(tx, job)
                 await catalog.drop_base(tx, base_id)
             await faults.point("remove.base_dropped")
-        await uploads.empty_store(self._db, self._blobs)
+        await uploads.remove_abandoned(self._db, self._blobs)
         await self._finish(job, lambda receipt: BaseRemoved(base_id, **receipt), forget_lane=True)
         return Done()
 
-    async def _stop_some(self, job: Job) -> bool:
+    async def _cancel_waiting_jobs(self, job: Job) -> bool:
         """All that waits goes first, rather than batch by batch: workers would take it up for nothing meanwhile."""
         async with self._db.transaction() as tx:
             await jobs.fence(tx, job)
-            return await stop_waiting(tx, job.lane, _STOPPED)
+            return await cancel_waiting_jobs(tx, job.lane, _STOP_BATCH)
 
-    async def _remove_some(self, job: Job, base_id: BaseId, roots: Sequence[ItemId] | None) -> bool:
+    async def _remove_batch(self, job: Job, base_id: BaseId, roots: Sequence[ItemId] | None) -> bool:
         async with self._db.transaction() as tx:
             await jobs.fence(tx, job)
-            found = await self._batch(tx, base_id, roots)
-            if not found:
+            item_ids = await self._next_items(tx, base_id, roots)
+            if not item_ids:
                 return False
-            batch = await catalog.lock_items(tx, found)
+            batch = await catalog.lock_items(tx, item_ids)
             await forget_jobs(tx, batch)
-            await call_off(tx, batch)
-            chunks = await publish.withdraw(tx, base_id, batch)
+            await cancel_conversions(tx, batch)
+            chunks = await publish.remove_items(tx, base_id, batch)
             removed = await catalog.remove_items(tx, batch)
             receipt = await jobs.load_result(tx, job)
             for what, number in (
@@ -95,18 +95,18 @@ class Remover:
             await jobs.save_result(tx, job, receipt)
         return True
 
-    async def _batch(self, tx: Tx, base_id: BaseId, roots: Sequence[ItemId] | None) -> list[ItemId]:
+    async def _next_items(self, tx: Tx, base_id: BaseId, roots: Sequence[ItemId] | None) -> list[ItemId]:
         if roots is None:
-            return await catalog.items_of_base(tx, base_id, BATCH)
-        return await catalog.to_remove(tx, roots, BATCH)
+            return await catalog.childless_items(tx, base_id, BATCH)
+        return await catalog.removable_items(tx, roots, BATCH)
 
     async def _finish(
-        self, job: Job, told: Callable[[dict[str, int]], Event], *, forget_lane: bool = False
+        self, job: Job, make_event: Callable[[dict[str, int]], Event], *, forget_lane: bool = False
     ) -> None:
         async with self._db.transaction() as tx:
             receipt = {"items": 0, "chunks": 0, "contents": 0, "blobs": 0, **await jobs.load_result(tx, job)}
             await jobs.save_result(tx, job, receipt)
             await jobs.complete(tx, job)
-            await events.record(tx, told(receipt), cause=job.id)
+            await events.record(tx, make_event(receipt), cause=job.id)
             if forget_lane:
                 await jobs.clear_lane(tx, job.lane)

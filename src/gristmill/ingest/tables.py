@@ -9,22 +9,22 @@ import re
 
 from gristmill.catalog import ContentAsset
 from gristmill.ingest.document import Document
-from gristmill.ingest.readers import Part
+from gristmill.ingest.readers import TextPart
 
-MOST = 1_000  # of one document
+MAX_ASSETS = 1_000  # of one document
 # Bounded by lines: a head, a line of dashes, rows.
 _TABLE = re.compile(r"^\|[^\n]*\|[ \t]*\n\|[ \t:|-]*-[ \t:|-]*\|[ \t]*\n(?:\|[^\n]*(?:\n|\Z))+", re.MULTILINE)
 
 
-def find(document: Document, part: Part, start: int) -> None:
+def find_tables(document: Document, part: TextPart, start: int) -> None:
     """Note the tables of a part that begins at `start`."""
     if "|" not in part.text:
         return
-    for found in _TABLE.finditer(part.text):
-        if len(document.assets) >= MOST:
+    for match in _TABLE.finditer(part.text):
+        if len(document.assets) >= MAX_ASSETS:
             return
-        text = found.group().rstrip().encode()
-        begin, end = start + found.start(), start + found.start() + len(found.group().rstrip())
+        text = match.group().rstrip().encode()
+        begin, end = start + match.start(), start + match.start() + len(match.group().rstrip())
         digest = hashlib.sha256(text).digest()
         number = len(document.assets) + 1
         document.add_asset(

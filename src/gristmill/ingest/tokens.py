@@ -24,7 +24,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 # space the last character stands alone. Only what everybody takes for white space.
 WORDS = re.compile(r" ?[^ \t\r\n]+|[ \t\r\n]+(?=[ \t\r\n][^ \t\r\n])|[ \t\r\n]+")
 # What is remembered, in words and in characters, some 12 MB; then it starts anew.
-_WORDS, _CHARACTERS = 80_000, 2_000_000
+_MAX_WORDS, _MAX_CHARACTERS = 80_000, 2_000_000
 _WORD_LOCAL = frozenset({"ByteLevel", "Whitespace", "WhitespaceSplit", "BertPreTokenizer"})
 
 
@@ -39,17 +39,17 @@ class TokenCounter:
 
     def counts(self, texts: Sequence[str]) -> list[int]:
         """Tokens of each text, by its words."""
-        taken_apart = list(map(WORDS.findall, texts))
-        if len(self._known) > _WORDS or self._characters > _CHARACTERS:
+        word_lists = list(map(WORDS.findall, texts))
+        if len(self._known) > _MAX_WORDS or self._characters > _MAX_CHARACTERS:
             self._known, self._characters = {}, 0
         # Threads that meet here only count a word twice: nothing is ever taken out of the dict they hold.
         known = self._known
-        new = list(set(chain.from_iterable(taken_apart)).difference(known))
+        new = list(set(chain.from_iterable(word_lists)).difference(known))
         if new:
             known.update(zip(new, self._encode(new), strict=True))
             self._characters += sum(map(len, new))
         count = known.__getitem__
-        return [sum(map(count, words)) for words in taken_apart]
+        return [sum(map(count, words)) for words in word_lists]
 
     def count(self, text: str) -> int:
         """Tokens of one text, by its words."""
@@ -65,15 +65,15 @@ class TokenCounter:
 
 
 @functools.lru_cache(maxsize=16)
-def counter(tokenizer: Tokenizer) -> TokenCounter:
+def token_counter(tokenizer: Tokenizer) -> TokenCounter:
     """The counter of `tokenizer`, the same for all who ask, with what it remembers."""
     return TokenCounter(tokenizer)
 
 
 def _is_additive(tokenizer: Tokenizer) -> bool:
-    made = cast(Any, tokenizer)  # these two have no types
-    if made.normalizer is not None or made.pre_tokenizer is None:
+    untyped = cast(Any, tokenizer)  # these two have no types
+    if untyped.normalizer is not None or untyped.pre_tokenizer is None:
         return False
-    rules = json.loads(made.pre_tokenizer.__getstate__())
+    rules = json.loads(untyped.pre_tokenizer.__getstate__())
     first = rules["pretokenizers"][0] if rules["type"] == "Sequence" else rules
     return first["type"] in _WORD_LOCAL and first.get("use_regex", True) and not first.get("add_prefix_space")

@@ -12,63 +12,63 @@ from uuid import UUID
 import psycopg
 
 from gristmill.db import Tx
-from gristmill.jobs.job import Band, Enqueued, JobId, NewJob, Work
+from gristmill.jobs.job import Priority, Enqueued, JobId, NewJob, Work
 from gristmill.jobs.store import queries
 
-MANY = 32  # from here on a third round trip is worth it
+COPY_THRESHOLD = 32  # from here on a third round trip is worth it
 _NULL = "\\N"
 _COPY_ROWS = 1000
-_Shapes = dict[tuple[type[Work], str, Band | None], str]
+_RowPrefixes = dict[tuple[type[Work], str, Priority | None], str]
 
 
-async def enqueue(tx: Tx, *new: NewJob) -> list[Enqueued]:
+async def enqueue(tx: Tx, *new_jobs: NewJob) -> list[Enqueued]:
     """Queue jobs; for each, in order, the job that now lives."""
-    if len(new) >= MANY and all(job.delay is None for job in new):
+    if len(new_jobs) >= COPY_THRESHOLD and all(job.delay is None for job in new_jobs):
         with contextlib.suppress(psycopg.errors.UniqueViolation):
             async with tx.transaction():
-                return await _copy(tx, new)
-    return await _insert(tx, new) if new else []
+                return await _copy(tx, new_jobs)
+    return await _insert(tx, new_jobs) if new_jobs else []
 
 
-async def _insert(tx: Tx, new: Sequence[NewJob]) -> list[Enqueued]:
-    due = [job for job in new if job.delay is None]
-    jobs = "[" + ",".join(map(_as_json, new)) + "]"
-    return await queries.many(tx, Enqueued, "enqueue", jobs=jobs, count=len(new), **_lanes(due))
+async def _insert(tx: Tx, new_jobs: Sequence[NewJob]) -> list[Enqueued]:
+    due_jobs = [job for job in new_jobs if job.delay is None]
+    jobs_json = "[" + ",".join(map(_job_json, new_jobs)) + "]"
+    return await queries.many(tx, Enqueued, "enqueue", jobs=jobs_json, count=len(new_jobs), **_lane_parameters(due_jobs))
 
 
-async def _copy(tx: Tx, new: Sequence[NewJob]) -> list[Enqueued]:
-    first: UUID
-    (first,) = await queries.values(tx, "announce", **_lanes(new))
+async def _copy(tx: Tx, new_jobs: Sequence[NewJob]) -> list[Enqueued]:
+    first_id: UUID
+    (first_id,) = await queries.values(tx, "announce", **_lane_parameters(new_jobs))
     # The ids that follow the first one in its random part: they keep the order, and are nobody else's.
-    start = first.int
-    shapes: _Shapes = {}
+    start = first_id.int
+    prefixes: _RowPrefixes = {}
     async with tx.cursor() as cursor, cursor.copy(queries["copy_jobs"]) as copy:
-        for begin in range(0, len(new), _COPY_ROWS):
-            part = new[begin : begin + _COPY_ROWS]
-            lines = [_as_line(start + begin + n, job, shapes) for n, job in enumerate(part)]
+        for begin in range(0, len(new_jobs), _COPY_ROWS):
+            batch = new_jobs[begin : begin + _COPY_ROWS]
+            lines = [_copy_row(start + begin + n, job, prefixes) for n, job in enumerate(batch)]
             await copy.write("".join(lines))
         # Before the end is waited for: the server is still busy with the last rows.
-        return [Enqueued(JobId(UUID(int=start + n)), created=True) for n in range(len(new))]
+        return [Enqueued(JobId(UUID(int=start + n)), created=True) for n in range(len(new_jobs))]
 
 
-def _lanes(due: Sequence[NewJob]) -> dict[str, list[str]]:
+def _lane_parameters(due_jobs: Sequence[NewJob]) -> dict[str, list[str]]:
     return {
-        "lanes": sorted({job.lane for job in due}),
-        "urgent": sorted({job.lane for job in due if _band(job) is Band.INTERACTIVE}),
+        "lanes": sorted({job.lane for job in due_jobs}),
+        "urgent": sorted({job.lane for job in due_jobs if _priority(job) is Priority.INTERACTIVE}),
     }
 
 
-def _band(job: NewJob) -> Band:
-    return job.work.band if job.band is None else job.band
+def _priority(job: NewJob) -> Priority:
+    return job.work.priority if job.priority is None else job.priority
 
 
-def _as_json(job: NewJob) -> str:
+def _job_json(job: NewJob) -> str:
     work = job.work
     subject = work.subject()
     fields = {
         "kind": work.kind,
         "lane": job.lane,
-        "band": int(_band(job)),
+        "band": int(_priority(job)),
         "workload": job.workload,
         "attempts": work.attempts,
         "key": work.key(),
@@ -78,22 +78,22 @@ def _as_json(job: NewJob) -> str:
     return f'{json.dumps(fields)[:-1]},"payload":{work.payload()}}}'
 
 
-def _as_line(number: int, job: NewJob, shapes: _Shapes) -> str:
+def _copy_row(number: int, job: NewJob, prefixes: _RowPrefixes) -> str:
     """A row of COPY's text format; what jobs of a kind and lane share is worked out once."""
     work = job.work
-    shape = shapes.get((type(work), job.lane, job.band))
-    if shape is None:
-        head = f"\t{work.kind}\t{_escaped(job.lane)}\t{_band(job).value}\t{work.attempts}\t"
-        shape = shapes[type(work), job.lane, job.band] = head
+    prefix = prefixes.get((type(work), job.lane, job.priority))
+    if prefix is None:
+        prefix_text = f"\t{work.kind}\t{_copy_text(job.lane)}\t{_priority(job).value}\t{work.attempts}\t"
+        prefix = prefixes[type(work), job.lane, job.priority] = prefix_text
     key, subject = work.key(), work.subject()
     payload = work.payload().replace("\\", "\\\\")  # JSON has no other character that COPY minds
     return (
-        f"{number:032x}{shape}{job.workload}\t{_NULL if key is None else _escaped(key)}"
+        f"{number:032x}{prefix}{job.workload}\t{_NULL if key is None else _copy_text(key)}"
         f"\t{subject or _NULL}\t{payload}\n"
     )
 
 
-def _escaped(text: str) -> str:
+def _copy_text(text: str) -> str:
     if "\\" not in text and text.isprintable():
         return text
     return text.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")

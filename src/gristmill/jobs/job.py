@@ -13,7 +13,7 @@ JobId = NewType("JobId", UUID)
 Lease = NewType("Lease", UUID)
 
 
-class Band(IntEnum):
+class Priority(IntEnum):
     """Who waits for it. A lane runs a lower band first; a share of every worker is kept for the lowest."""
 
     INTERACTIVE = 0
@@ -27,7 +27,7 @@ class Work:
 
     kind: ClassVar[str]
     attempts: ClassVar[int] = 5
-    band: ClassVar[Band] = Band.NORMAL
+    priority: ClassVar[Priority] = Priority.NORMAL
 
     def key(self) -> str | None:
         """Unique while such a job lives: a second enqueue gives the first job."""
@@ -63,7 +63,7 @@ class NewJob(NamedTuple):
     work: Work
     lane: str
     workload: float = 0.0
-    band: Band | None = None
+    priority: Priority | None = None
     delay: timedelta | None = None
 
 
@@ -88,7 +88,7 @@ class Job:
     max_attempts: int
     lease: Lease
     interrupted: bool = False  # whoever ran it last was stopped or lost in the middle
-    settled: bool = False  # completed by its handler, in the transaction that wrote its results
+    completed: bool = False  # completed by its handler, in the transaction that wrote its results
 
 
 @dataclass(frozen=True)

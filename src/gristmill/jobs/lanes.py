@@ -14,11 +14,11 @@ from gristmill.db import Tx
 from gristmill.jobs.store import queries
 from gristmill.organisation import OrgId
 
-MOST = 200  # lanes that are shown
+MAX_LANES = 200  # lanes that are shown
 
 
 @dataclass(frozen=True)
-class Lane:
+class LaneStatus:
     """A lane as it is now; `subject` is what the job is about that has run longest."""
 
     lane: str
@@ -31,7 +31,7 @@ class Lane:
 
 
 @dataclass(frozen=True)
-class _Step:
+class _ThroughputStep:
     lane: str
     step: int
     done: int
@@ -49,16 +49,16 @@ class WorkerRow:
     running: int
 
 
-async def find_lanes(tx: Tx, org: OrgId) -> list[Lane]:
+async def find_lanes(tx: Tx, org: OrgId) -> list[LaneStatus]:
     """The lanes where most happens, at most `MOST`."""
-    return await queries.many(tx, Lane, "lanes", org=org, limit=MOST)
+    return await queries.many(tx, LaneStatus, "lanes", org=org, limit=MAX_LANES)
 
 
 async def throughput(tx: Tx, org: OrgId, window: timedelta, steps: int) -> Mapping[str, Sequence[int]]:
     """Jobs done by each lane in each of `steps` equal parts of the last `window`."""
     done: dict[str, list[int]] = {}
-    for one in await queries.many(tx, _Step, "throughput", org=org, window=window, steps=steps):
-        done.setdefault(one.lane, [0] * steps)[max(0, one.step)] += one.done
+    for row in await queries.many(tx, _ThroughputStep, "throughput", org=org, window=window, steps=steps):
+        done.setdefault(row.lane, [0] * steps)[max(0, row.step)] += row.done
     return done
 
 
@@ -67,7 +67,7 @@ async def find_workers(tx: Tx) -> list[WorkerRow]:
     return await queries.many(tx, WorkerRow, "workers")
 
 
-async def pause(tx: Tx, lane: str, *, paused: bool) -> None:
+async def set_paused(tx: Tx, lane: str, *, paused: bool) -> None:
     """Have a lane start no more jobs, or start them again."""
     await queries.values(tx, "pause", lane=lane, paused=paused)
 

@@ -15,7 +15,7 @@ There is no state that only a restart ends.
 from enum import StrEnum
 
 
-class State(StrEnum):
+class JobState(StrEnum):
     """A job that lives; what is done or cancelled is history."""
 
     QUEUED = "queued"
@@ -24,7 +24,7 @@ class State(StrEnum):
     DEAD = "dead"
 
 
-class Ended(StrEnum):
+class EndState(StrEnum):
     """How a job ended that lives no more."""
 
     DONE = "done"

@@ -8,13 +8,13 @@ from uuid import UUID
 from gristmill.db import Tx
 from gristmill.errors import LimitReached
 from gristmill.jobs import store
-from gristmill.jobs.lifecycle import State
+from gristmill.jobs.lifecycle import JobState
 
 RETRY_AFTER = timedelta(seconds=30)
 
 
 @dataclass(frozen=True)
-class Queue:
+class QueueStatus:
     """The jobs of one lane; `eta_seconds` is None while nothing tells how fast they go."""
 
     waiting: int
@@ -46,44 +46,44 @@ class QueueLimits:
         return QueueLimits(max(1, self.lane // 2), max(1, self.total // 2))
 
 
-async def check_room(tx: Tx, lane: str, more: int, limits: QueueLimits) -> None:
+async def check_capacity(tx: Tx, lane: str, more: int, limits: QueueLimits) -> None:
     """Raise LimitReached when `more` jobs in `lane` would be too many. A limit is met, never passed, by callers
     who take turns in a lane; over all lanes, callers at the same moment may pass it by what they add."""
-    for what, where, most in (("this base", lane, limits.lane), ("all bases", None, limits.total)):
-        if more + await store.depth(tx, where, most) > most:
+    for scope, scope_lane, limit in (("this base", lane, limits.lane), ("all bases", None, limits.total)):
+        if more + await store.depth(tx, scope_lane, limit) > limit:
             raise LimitReached(
-                f"{most:,} jobs may wait for {what}, and these would be more. Try again when some are done.",
+                f"{limit:,} jobs may wait for {scope}, and these would be more. Try again when some are done.",
                 retry_after=RETRY_AFTER,
                 code="queue_full",
             )
 
 
-async def is_full(tx: Tx, lane: str, limits: QueueLimits, but: Sequence[str] = ()) -> bool:
+async def is_full(tx: Tx, lane: str, limits: QueueLimits, excluded_kinds: Sequence[str] = ()) -> bool:
     """Whether as many jobs wait as may; those of the kinds `but` don't count."""
-    for where, most in ((lane, limits.lane), (None, limits.total)):
-        if await store.depth(tx, where, most, but) >= most:
+    for scope_lane, limit in ((lane, limits.lane), (None, limits.total)):
+        if await store.depth(tx, scope_lane, limit, excluded_kinds) >= limit:
             return True
     return False
 
 
-async def look(tx: Tx, lane: str) -> Queue:
+async def queue_status(tx: Tx, lane: str) -> QueueStatus:
     """The lane as it is now."""
     counts = await store.counts(tx, lane)
-    waiting = [count for count in counts if count.state in (State.QUEUED, State.DELAYED)]
-    return Queue(
+    waiting = [count for count in counts if count.state in (JobState.QUEUED, JobState.DELAYED)]
+    return QueueStatus(
         waiting=sum(count.count for count in waiting),
-        running=sum(count.count for count in counts if count.state == State.RUNNING),
-        dead=sum(count.count for count in counts if count.state == State.DEAD),
-        by_kind=_by_kind(counts),
+        running=sum(count.count for count in counts if count.state == JobState.RUNNING),
+        dead=sum(count.count for count in counts if count.state == JobState.DEAD),
+        by_kind=_counts_by_kind(counts),
         active=await store.active_subjects(tx, lane),
         oldest_queued_at=min((count.oldest_at for count in waiting), default=None),
         rate_per_minute=await store.rate_per_minute(tx, lane),
     )
 
 
-def _by_kind(counts: Sequence[store.Count]) -> dict[str, int]:
-    found: dict[str, int] = {}
+def _counts_by_kind(counts: Sequence[store.JobCount]) -> dict[str, int]:
+    by_kind: dict[str, int] = {}
     for count in counts:
-        if count.state != State.DEAD:
-            found[count.kind] = found.get(count.kind, 0) + count.count
-    return found
+        if count.state != JobState.DEAD:
+            by_kind[count.kind] = by_kind.get(count.kind, 0) + count.count
+    return by_kind

@@ -18,8 +18,8 @@ from datetime import timedelta
 from gristmill.errors import GristmillError, LeaseLost, Permanent, Transient
 from gristmill.jobs.job import Job, Outcome, Snooze
 
-FIRST = timedelta(seconds=2)
-LONGEST = timedelta(minutes=10)
+FIRST_BACKOFF = timedelta(seconds=2)
+MAX_BACKOFF = timedelta(minutes=10)
 
 
 @dataclass(frozen=True)
@@ -44,41 +44,41 @@ class Bury:
 
 
 @dataclass(frozen=True)
-class Withdraw:
+class FinishCancel:
     """The job was cancelled, and has stopped."""
 
 
 @dataclass(frozen=True)
-class Nothing:
+class Ignore:
     """The job belongs to somebody else."""
 
 
-Move = Complete | Postpone | Bury | Withdraw | Nothing
+Transition = Complete | Postpone | Bury | FinishCancel | Ignore
 
 
-def after_outcome(outcome: Outcome) -> Move:
+def after_outcome(outcome: Outcome) -> Transition:
     """The move after a handler that returned."""
     if isinstance(outcome, Snooze):
         return Postpone(outcome.delay, counted=False)
     return Complete()
 
 
-def after_error(error: Exception, job: Job, dice: float) -> Move:
+def after_error(error: Exception, job: Job, jitter: float) -> Transition:
     """The move after a handler that raised; `dice` is even in [0, 1)."""
     if isinstance(error, LeaseLost):
-        return Nothing()
-    told = error if isinstance(error, GristmillError) else bug(error)
+        return Ignore()
+    failure = error if isinstance(error, GristmillError) else internal_error(error)
     if isinstance(error, Permanent) or job.attempt >= job.max_attempts:
-        return Bury(told)
-    asked = error.retry_after if isinstance(error, Transient) else None
-    return Postpone(backoff(job.attempt, dice) if asked is None else asked, counted=True, error=told)
+        return Bury(failure)
+    retry_after = error.retry_after if isinstance(error, Transient) else None
+    return Postpone(backoff(job.attempt, jitter) if retry_after is None else retry_after, counted=True, error=failure)
 
 
-def backoff(attempt: int, dice: float) -> timedelta:
+def backoff(attempt: int, jitter: float) -> timedelta:
     """How long to wait after the `attempt`-th attempt."""
-    return min(LONGEST, FIRST * 2 ** min(attempt - 1, 16)) * dice
+    return min(MAX_BACKOFF, FIRST_BACKOFF * 2 ** min(attempt - 1, 16)) * jitter
 
 
-def bug(error: Exception) -> GristmillError:
+def internal_error(error: Exception) -> GristmillError:
     """A mistake of ours, told without its insides; the log has the traceback."""
     return GristmillError(f"An internal error ({type(error).__name__}); the log says more.", code="internal")

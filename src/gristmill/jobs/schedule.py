@@ -14,7 +14,7 @@ from cronsim import CronSim, CronSimError
 from gristmill.db import Tx
 from gristmill.errors import Invalid
 from gristmill.jobs import store
-from gristmill.jobs.job import Band, Work
+from gristmill.jobs.job import Priority, Work
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Schedule:
     cron: str
     work: Work
     lane: str
-    band: Band | None = None
+    priority: Priority | None = None
 
 
 def next_time(cron: str, after: datetime) -> datetime:
@@ -49,7 +49,7 @@ async def put_schedules(tx: Tx, *schedules: Schedule) -> None:
             next_at=next_time(schedule.cron, now),
             kind=schedule.work.kind,
             lane=schedule.lane,
-            band=int(schedule.work.band if schedule.band is None else schedule.band),
+            band=int(schedule.work.priority if schedule.priority is None else schedule.priority),
             attempts=schedule.work.attempts,
             key=schedule.work.key(),
             subject=schedule.work.subject(),

@@ -32,12 +32,12 @@ async def fence_all(tx: Tx, jobs: Sequence[Job]) -> set[JobId]:
     return set(await queries.values(tx, "fence_all", ids=ids, leases=leases))
 
 
-async def progressed(tx: Tx, jobs: Sequence[Job]) -> None:
+async def reset_attempts(tx: Tx, jobs: Sequence[Job]) -> None:
     """These jobs came further: what is left of their attempts is for what is left of their work."""
-    tried = [job for job in jobs if job.attempt > 1]
-    if tried:
-        await queries.run(tx, "progressed", ids=[job.id for job in tried])
-        for job in tried:
+    retried = [job for job in jobs if job.attempt > 1]
+    if retried:
+        await queries.run(tx, "progressed", ids=[job.id for job in retried])
+        for job in retried:
             job.attempt = 1
 
 
@@ -47,7 +47,7 @@ async def complete_all(tx: Tx, jobs: Sequence[Job]) -> None:
     if len(await queries.values(tx, "complete", ids=ids, leases=leases)) != len(jobs):
         raise LeaseLost("a job is no longer ours")
     for job in jobs:
-        job.settled = True
+        job.completed = True
 
 
 async def save_result(tx: Tx, job: Job, result: dict[str, Any]) -> None:
@@ -58,15 +58,15 @@ async def save_result(tx: Tx, job: Job, result: dict[str, Any]) -> None:
 
 async def load_result(tx: Tx, job: Job) -> dict[str, Any]:
     """What the job told in an earlier attempt."""
-    found = await queries.values(tx, "load_result", id=job.id)
-    return (found[0] if found else None) or {}
+    results = await queries.values(tx, "load_result", id=job.id)
+    return (results[0] if results else None) or {}
 
 
 async def complete(tx: Tx, job: Job) -> None:
     """running → done, in the transaction that writes the job's results."""
     if not await queries.values(tx, "complete", ids=[job.id], leases=[job.lease]):
         raise LeaseLost(f"job {job.id} is no longer ours")
-    job.settled = True
+    job.completed = True
 
 
 async def postpone(
@@ -74,41 +74,41 @@ async def postpone(
 ) -> None:
     """running → delayed, or queued when `delay` is zero; cancelled when that was asked meanwhile."""
     if not await queries.values(
-        tx, "postpone", id=job.id, lease=job.lease, delay=delay, counted=counted, error=_told(error)
+        tx, "postpone", id=job.id, lease=job.lease, delay=delay, counted=counted, error=_error_json(error)
     ):
         raise LeaseLost(f"job {job.id} is no longer ours")
 
 
 async def bury(tx: Tx, job: Job, error: GristmillError) -> None:
     """running → dead."""
-    if not await queries.values(tx, "bury", id=job.id, lease=job.lease, error=_told(error)):
+    if not await queries.values(tx, "bury", id=job.id, lease=job.lease, error=_error_json(error)):
         raise LeaseLost(f"job {job.id} is no longer ours")
 
 
-async def withdraw(tx: Tx, job: Job) -> None:
+async def finish_cancel(tx: Tx, job: Job) -> None:
     """running → cancelled, once its worker has stopped it."""
     await queries.values(tx, "withdraw", id=job.id, lease=job.lease)
 
 
 @dataclass(frozen=True)
-class Cancelled:
+class CancelCounts:
     """How many jobs were removed from the queue, and how many that run were told to stop."""
 
     removed: int
     told: int
 
 
-async def cancel(tx: Tx, ids: Sequence[JobId]) -> Cancelled:
+async def cancel(tx: Tx, ids: Sequence[JobId]) -> CancelCounts:
     """Cancel these jobs: waiting ones are gone with this transaction, running ones are told."""
-    return await queries.one(tx, Cancelled, "cancel", ids=list(ids))
+    return await queries.one(tx, CancelCounts, "cancel", ids=list(ids))
 
 
-async def cancel_lane(tx: Tx, lane: str) -> Cancelled:
+async def cancel_lane(tx: Tx, lane: str) -> CancelCounts:
     """Cancel every living job of a lane."""
     return await cancel(tx, await queries.values(tx, "of_lane", lane=lane))
 
 
-async def others_run(tx: Tx, job: Job) -> bool:
+async def has_other_running_jobs(tx: Tx, job: Job) -> bool:
     """Whether the job's lane runs others too."""
     return (await queries.values(tx, "others_run", lane=job.lane, id=job.id))[0]
 
@@ -118,23 +118,23 @@ async def clear_lane(tx: Tx, lane: str) -> None:
     await queries.run(tx, "clear_lane", lane=lane)
 
 
-async def cancel_about(tx: Tx, subjects: Sequence[UUID]) -> Cancelled:
+async def cancel_by_subject(tx: Tx, subjects: Sequence[UUID]) -> CancelCounts:
     """Cancel every living job about these subjects."""
     return await cancel(tx, await queries.values(tx, "of_subjects", subjects=list(subjects)))
 
 
-async def hurry(tx: Tx, subjects: Sequence[UUID]) -> None:
+async def run_now(tx: Tx, subjects: Sequence[UUID]) -> None:
     """delayed → queued, for every job about these subjects: what it waits for has come."""
     await queries.run(tx, "hurry", subjects=list(subjects))
 
 
-async def cycle(
+async def complete_and_claim(
     tx: Tx,
     worker: UUID,
-    done: Sequence[Job],
+    finished: Sequence[Job],
     *,
     limit: int,
-    general: int,
+    non_interactive_limit: int,
     lane_cap: int,
     global_cap: int | None,
 ) -> list[Job]:
@@ -143,11 +143,11 @@ async def cycle(
         tx,
         Job,
         "cycle",
-        done=[job.id for job in done],
-        leases=[job.lease for job in done],
+        done=[job.id for job in finished],
+        leases=[job.lease for job in finished],
         worker=worker,
         limit=limit,
-        general=general,
+        general=non_interactive_limit,
         lane_cap=lane_cap,
         global_cap=global_cap,
     )
@@ -157,14 +157,14 @@ async def cycle(
 LOCK_SPACE = 1735551596
 
 
-async def enrol(
+async def register_worker(
     tx: Tx, worker: UUID, info: dict[str, Any], lease: timedelta, *, lock_key: int | None = None
 ) -> None:
     """Join as a worker; `lock_key` names the advisory lock that it holds while it lives."""
     await queries.run(tx, "enrol", worker=worker, info=Jsonb(info), lock_key=lock_key, lease=lease)
 
 
-async def leave(tx: Tx, worker: UUID) -> int:
+async def unregister_worker(tx: Tx, worker: UUID) -> int:
     """Leave: what the worker still runs returns to the queue at once, uncounted; how many jobs that were."""
     (released,) = await queries.values(tx, "release_all", worker=worker)
     await queries.run(tx, "leave", worker=worker)
@@ -176,25 +176,25 @@ async def count_workers(tx: Tx) -> int:
     return (await queries.values(tx, "living_workers"))[0]
 
 
-async def beat(tx: Tx, worker: UUID, lease: timedelta) -> bool:
+async def renew_lease(tx: Tx, worker: UUID, lease: timedelta) -> bool:
     """Renew every lease of `worker`; False when it was declared gone."""
     return bool(await queries.values(tx, "beat", worker=worker, lease=lease))
 
 
 @dataclass(frozen=True)
-class Held:
+class RunningJob:
     """A job that the database says a worker runs, and whether it was cancelled."""
 
     id: JobId
     cancelling: bool
 
 
-async def held(tx: Tx, worker: UUID) -> list[Held]:
+async def running_jobs(tx: Tx, worker: UUID) -> list[RunningJob]:
     """What the worker runs, as the database knows it."""
-    return await queries.many(tx, Held, "held", worker=worker)
+    return await queries.many(tx, RunningJob, "held", worker=worker)
 
 
-async def give_back(tx: Tx, worker: UUID, ids: Iterable[JobId]) -> int:
+async def requeue_unknown(tx: Tx, worker: UUID, ids: Iterable[JobId]) -> int:
     """running → queued, uncounted, for jobs that their worker knows nothing of; how many."""
     (returned,) = await queries.values(tx, "give_back", worker=worker, ids=list(ids))
     return returned
@@ -219,19 +219,19 @@ async def sweep(tx: Tx, retention: timedelta) -> int:
     return await queries.run(tx, "sweep", retention=retention)
 
 
-async def revive(tx: Tx, ids: Sequence[JobId]) -> list[JobId]:
+async def retry_dead(tx: Tx, ids: Sequence[JobId]) -> list[JobId]:
     """dead → queued, with all attempts before them; the ids of those that were."""
     return await queries.values(tx, "revive", ids=list(ids))
 
 
-async def depth(tx: Tx, lane: str | None, limit: int, but: Sequence[str] = ()) -> int:
+async def depth(tx: Tx, lane: str | None, limit: int, excluded_kinds: Sequence[str] = ()) -> int:
     """How many jobs wait in a lane, or in all, for their turn or their next attempt; those of the kinds `but` don't
     count. What is past `limit` need not be counted."""
-    return (await queries.values(tx, "depth", lane=lane, limit=limit, but=list(but)))[0]
+    return (await queries.values(tx, "depth", lane=lane, limit=limit, but=list(excluded_kinds)))[0]
 
 
 @dataclass(frozen=True)
-class Count:
+class JobCount:
     """How many jobs of a kind are in a state, and when the oldest was made."""
 
     kind: str
@@ -240,9 +240,9 @@ class Count:
     oldest_at: datetime
 
 
-async def counts(tx: Tx, lane: str | None = None) -> list[Count]:
+async def counts(tx: Tx, lane: str | None = None) -> list[JobCount]:
     """Living jobs by kind and state, of one lane or of all."""
-    return await queries.many(tx, Count, "counts", lane=lane)
+    return await queries.many(tx, JobCount, "counts", lane=lane)
 
 
 async def rate_per_minute(tx: Tx, lane: str | None = None) -> int:
@@ -256,7 +256,7 @@ async def active_subjects(tx: Tx, lane: str) -> list[UUID]:
 
 
 @dataclass(frozen=True)
-class Shown:
+class JobRecord:
     """A job as it is shown to people: living, or ended and kept for a while."""
 
     id: JobId
@@ -286,11 +286,11 @@ async def find_jobs(
     lane: str | None = None,
     subject: UUID | None = None,
     org: OrgId | None = None,
-) -> list[Shown]:
+) -> list[JobRecord]:
     """Jobs, newest first; with `org`, those of that organisation."""
     return await queries.many(
         tx,
-        Shown,
+        JobRecord,
         "list",
         limit=limit,
         before=before,
@@ -317,20 +317,20 @@ async def counts_by_lane(tx: Tx, org: OrgId) -> list[LaneCount]:
     return await queries.many(tx, LaneCount, "counts_by_lane", org=org)
 
 
-async def own_lane(tx: Tx, lane: str, org: OrgId) -> None:
+async def set_lane_owner(tx: Tx, lane: str, org: OrgId) -> None:
     """Say whose a lane is, before its first job; it stays so after the last."""
     await queries.run(tx, "own_lane", lane=lane, org=org)
 
 
-async def owner(tx: Tx, lane: str) -> OrgId | None:
+async def lane_owner(tx: Tx, lane: str) -> OrgId | None:
     """Whose a lane is."""
-    found = await queries.values(tx, "owner", lane=lane)
-    return found[0] if found else None
+    owners = await queries.values(tx, "owner", lane=lane)
+    return owners[0] if owners else None
 
 
-async def find_job(tx: Tx, job_id: JobId) -> Shown | None:
+async def find_job(tx: Tx, job_id: JobId) -> JobRecord | None:
     """One job."""
-    return await queries.maybe(tx, Shown, "one", id=job_id)
+    return await queries.maybe(tx, JobRecord, "one", id=job_id)
 
 
 async def now(tx: Tx) -> datetime:
@@ -367,5 +367,5 @@ async def fire_schedule(tx: Tx, name: str, next_at: datetime) -> None:
     await queries.values(tx, "fire_schedule", name=name, next_at=next_at)
 
 
-def _told(error: GristmillError | None) -> Jsonb | None:
+def _error_json(error: GristmillError | None) -> Jsonb | None:
     return None if error is None else Jsonb({"code": error.code, "message": error.message})

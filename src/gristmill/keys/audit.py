@@ -14,7 +14,7 @@ from gristmill.organisation import OrgId
 
 
 @dataclass(frozen=True)
-class Entry:
+class AuditEntry:
     """A row of `audit`."""
 
     id: UUID
@@ -43,7 +43,7 @@ async def begin(
 ) -> UUID:
     """Write down that something is asked for; rows past their `retention` go, some at a time."""
     await queries.run(tx, "sweep_audit", retention=retention)
-    found = await queries.values(
+    ids = await queries.values(
         tx,
         "begin_audit",
         org=org,
@@ -54,12 +54,12 @@ async def begin(
         path=path,
         client=client,
     )
-    return found[0]
+    return ids[0]
 
 
 async def record(tx: Tx, org: OrgId, *, actor: str, role: str, method: str, path: str, status: int) -> None:
     """Write down something that is done with the transaction."""
-    found = await queries.values(
+    ids = await queries.values(
         tx,
         "begin_audit",
         org=org,
@@ -70,7 +70,7 @@ async def record(tx: Tx, org: OrgId, *, actor: str, role: str, method: str, path
         path=path,
         client=None,
     )
-    await end(tx, found[0], status, 0)
+    await end(tx, ids[0], status, 0)
 
 
 async def end(tx: Tx, entry: UUID, status: int, took_ms: int) -> None:
@@ -78,6 +78,6 @@ async def end(tx: Tx, entry: UUID, status: int, took_ms: int) -> None:
     await queries.run(tx, "end_audit", id=entry, status=status, took=took_ms)
 
 
-async def find_all(tx: Tx, org: OrgId, *, limit: int, before: UUID | None = None) -> list[Entry]:
+async def find_all(tx: Tx, org: OrgId, *, limit: int, before: UUID | None = None) -> list[AuditEntry]:
     """What was asked in an organisation, newest first."""
-    return await queries.many(tx, Entry, "audit", org=org, limit=limit, before=before)
+    return await queries.many(tx, AuditEntry, "audit", org=org, limit=limit, before=before)

@@ -22,8 +22,8 @@ KeyId = NewType("KeyId", UUID)
 Role = Literal["admin", "editor", "reader"]
 ROLES: tuple[Role, ...] = ("reader", "editor", "admin")  # each may what those before it may
 
-_MARK = "gm_"
-_SHOWN = 11
+_SECRET_PREFIX = "gm_"
+_SHOWN_LENGTH = 11
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Organisation:
 
 
 @dataclass(frozen=True)
-class Key:
+class ApiKey:
     """A row of `api_key`, without its hash."""
 
     id: KeyId
@@ -54,7 +54,7 @@ class Key:
 
 
 @dataclass(frozen=True)
-class NewKey:
+class NewApiKey:
     """What a key is to be."""
 
     name: str
@@ -67,19 +67,19 @@ class NewKey:
 
 def new_secret() -> str:
     """A secret that nobody can guess."""
-    return _MARK + secrets.token_urlsafe(32)
+    return _SECRET_PREFIX + secrets.token_urlsafe(32)
 
 
-def is_key(secret: str) -> bool:
+def is_key_secret(secret: str) -> bool:
     """Whether it has the form of a key's secret."""
-    return secret.startswith(_MARK)
+    return secret.startswith(_SECRET_PREFIX)
 
 
-def prefix_of(secret: str) -> str:
+def shown_prefix(secret: str) -> str:
     """What is shown of a secret."""
-    return secret[:_SHOWN]
+    return secret[:_SHOWN_LENGTH]
 
 
-def hash_of(secret: str) -> bytes:
+def secret_hash(secret: str) -> bytes:
     """What is kept of a secret."""
     return hashlib.sha256(secret.encode()).digest()

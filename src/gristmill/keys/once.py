@@ -21,7 +21,7 @@ from gristmill.organisation import OrgId
 
 
 @dataclass(frozen=True)
-class Asked:
+class RequestKey:
     """A request by what it is known by."""
 
     org: OrgId
@@ -29,13 +29,13 @@ class Asked:
     key: str
 
     @property
-    def fields(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, Any]:
         """As statements take it."""
         return {"org": self.org, "caller": self.caller, "key": self.key}
 
 
 @dataclass(frozen=True)
-class Kept:
+class EarlierRequest:
     """What is known of a request that came before."""
 
     fingerprint: bytes
@@ -44,32 +44,32 @@ class Kept:
     answer: bytes | None
 
 
-async def claim(tx: Tx, asked: Asked, fingerprint: bytes) -> UUID | Kept:
+async def claim(tx: Tx, request_key: RequestKey, fingerprint: bytes) -> UUID | EarlierRequest:
     """A token to do it with, or what is known of the one that came before."""
     token = uuid4()
     await queries.run(tx, "sweep_once")
     while True:
-        if await queries.values(tx, "claim_once", **asked.fields, token=token, fingerprint=fingerprint):
+        if await queries.values(tx, "claim_once", **request_key.parameters, token=token, fingerprint=fingerprint):
             return token
-        kept = await queries.maybe(tx, Kept, "once", **asked.fields)
-        if kept is not None:  # else it was given up at this moment
-            return kept
+        earlier = await queries.maybe(tx, EarlierRequest, "once", **request_key.parameters)
+        if earlier is not None:  # else it was given up at this moment
+            return earlier
 
 
-async def done(tx: Tx, asked: Asked, token: UUID) -> None:
+async def mark_done(tx: Tx, request_key: RequestKey, token: UUID) -> None:
     """running → done, in the transaction that does it; `Conflict` rolls it back when another took over."""
-    if not await queries.values(tx, "done_once", **asked.fields, token=token):
+    if not await queries.values(tx, "done_once", **request_key.parameters, token=token):
         raise Conflict(
             "The same request was sent again meanwhile, and is done by that one.",
             code="idempotency_taken_over",
         )
 
 
-async def answer(tx: Tx, asked: Asked, token: UUID, status: int, sealed: bytes) -> None:
+async def save_response(tx: Tx, request_key: RequestKey, token: UUID, status: int, sealed_response: bytes) -> None:
     """→ answered: from now on the answer, which the caller has sealed, is given again."""
-    await queries.run(tx, "answer_once", **asked.fields, token=token, status=status, answer=sealed)
+    await queries.run(tx, "answer_once", **request_key.parameters, token=token, status=status, answer=sealed_response)
 
 
-async def forget(tx: Tx, asked: Asked, token: UUID) -> None:
+async def release(tx: Tx, request_key: RequestKey, token: UUID) -> None:
     """running → (): nothing was done, and it may be tried again. What was done is not forgotten."""
-    await queries.run(tx, "forget_once", **asked.fields, token=token)
+    await queries.run(tx, "forget_once", **request_key.parameters, token=token)

@@ -22,19 +22,19 @@ from gristmill import catalog, faults, jobs
 from gristmill.catalog import Base, BaseId, Item, ItemId, NewItem
 from gristmill.db import Database, Tx
 from gristmill.errors import GristmillError, Transient, WorkError
-from gristmill.jobs import Band, QueueLimits
+from gristmill.jobs import Priority, QueueLimits
 from gristmill.operations import guards
-from gristmill.operations.schedule import announce_filed, schedule
+from gristmill.operations.schedule import record_filed_events, enqueue_next_jobs
 from gristmill.sources import Source
 
 # A handful of items was added by somebody who waits for them; more is an import.
-FEW = 10
+INTERACTIVE_BATCH = 10
 
 OnConflict = Literal["rename", "skip", "replace"]
 
 
 @dataclass(frozen=True)
-class Entry:
+class ItemToAdd:
     """One thing to add, and where it will be read from; None for what was read already."""
 
     item: NewItem
@@ -42,7 +42,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Refused:
+class RejectedItem:
     """An entry that can't be added, by its place in the request."""
 
     index: int
@@ -51,7 +51,7 @@ class Refused:
 
 
 @dataclass(frozen=True)
-class Skipped:
+class SkippedItem:
     """An entry that is there already, by its place in the request."""
 
     index: int
@@ -59,12 +59,12 @@ class Skipped:
 
 
 @dataclass(frozen=True)
-class Added:
+class AddResult:
     """What was filed, what was there already, and what was not filed and why."""
 
     created: list[Item]
-    skipped: list[Skipped]
-    failed: list[Refused]
+    skipped: list[SkippedItem]
+    failed: list[RejectedItem]
     released: list[bytes]  # blobs that a replacement put out of use, here at least
     cause: UUID  # what every event that follows from this carries
 
@@ -72,50 +72,50 @@ class Added:
 async def add(
     db: Database,
     base_id: BaseId,
-    entries: Sequence[Entry],
+    entries: Sequence[ItemToAdd],
     limits: QueueLimits,
     *,
     parent_id: ItemId | None = None,
     on_conflict: OnConflict = "rename",
-) -> Added:
+) -> AddResult:
     """File the entries whose sources can be read, and queue their indexing."""
     async with db.connection() as tx:
-        await guards.base_exists(tx, base_id)
-    accepted, failed = await _probe(entries)
+        await guards.require_base(tx, base_id)
+    accepted, failed = await _probe_sources(entries)
     released: list[bytes | None] = []
     cause = uuid4()
     async with db.transaction() as tx:
-        base = await guards.base_is_open(tx, base_id)
-        parent = await guards.parent_takes_children(tx, base, parent_id)
-        await jobs.check_room(tx, base.lane, len(accepted), limits)
-        if not await catalog.hold_blobs(tx, [item.blob for _, item in accepted if item.blob is not None]):
+        base = await guards.lock_open_base(tx, base_id)
+        parent = await guards.require_container(tx, base, parent_id)
+        await jobs.check_capacity(tx, base.lane, len(accepted), limits)
+        if not await catalog.lock_blobs_shared(tx, [item.blob for _, item in accepted if item.blob is not None]):
             raise Transient(
                 "Equal bytes were being deleted at this moment. Upload again.", code="upload_lost"
             )
-        under = parent.id if parent else None
-        created, skipped = await _file(tx, base, under, accepted, on_conflict, released, cause)
+        container_id = parent.id if parent else None
+        created, skipped = await _file_items(tx, base, container_id, accepted, on_conflict, released, cause)
         await faults.point("add.rows_inserted")
-        await schedule(tx, base, created, Band.INTERACTIVE if len(created) <= FEW else Band.NORMAL)
-        await catalog.settle_above(tx, [item.id for item in created[:1]])
-        await announce_filed(tx, created)
+        await enqueue_next_jobs(tx, base, created, Priority.INTERACTIVE if len(created) <= INTERACTIVE_BATCH else Priority.NORMAL)
+        await catalog.derive_statuses_above(tx, [item.id for item in created[:1]])
+        await record_filed_events(tx, created)
         await faults.point("add.before_commit")
-    return Added(created, skipped, failed, [blob for blob in released if blob is not None], cause)
+    return AddResult(created, skipped, failed, [blob for blob in released if blob is not None], cause)
 
 
-async def _probe(entries: Sequence[Entry]) -> tuple[list[tuple[int, NewItem]], list[Refused]]:
+async def _probe_sources(entries: Sequence[ItemToAdd]) -> tuple[list[tuple[int, NewItem]], list[RejectedItem]]:
     accepted: list[tuple[int, NewItem]] = []
-    failed: list[Refused] = []
+    failed: list[RejectedItem] = []
     for index, entry in enumerate(entries):
         try:
             size = entry.item.size_bytes if entry.source is None else await entry.source.probe()
         except WorkError as error:
-            failed.append(Refused(index, entry.item.title, error))
+            failed.append(RejectedItem(index, entry.item.title, error))
         else:
             accepted.append((index, replace(entry.item, size_bytes=size)))
     return accepted, failed
 
 
-async def _file(
+async def _file_items(
     tx: Tx,
     base: Base,
     parent_id: ItemId | None,
@@ -123,81 +123,81 @@ async def _file(
     on_conflict: OnConflict,
     released: list[bytes | None],
     cause: UUID,
-) -> tuple[list[Item], list[Skipped]]:
+) -> tuple[list[Item], list[SkippedItem]]:
     items = [item for _, item in accepted]
     if on_conflict == "rename":
-        items = await _renamed(tx, base, parent_id, items)
+        items = await _with_free_keys(tx, base, parent_id, items)
         return await catalog.insert_items(tx, base.id, parent_id, items, cause=cause), []
-    there = await catalog.find_same(tx, base.id, parent_id, items)
+    existing = await catalog.find_existing(tx, base.id, parent_id, items)
     # Of equal things within one request the first counts, or with replace the last.
-    first = {_thing(item): place for place, item in reversed(list(enumerate(items)))}
-    last = {_thing(item): place for place, item in enumerate(items)}
+    first = {_identity(item): place for place, item in reversed(list(enumerate(items)))}
+    last = {_identity(item): place for place, item in enumerate(items)}
     chosen = set((last if on_conflict == "replace" else first).values())
-    fresh = [place for place in sorted(chosen) if place not in there]
+    fresh = [place for place in sorted(chosen) if place not in existing]
     created: list[Item] = []
     if fresh:
         created += await catalog.insert_items(
             tx, base.id, parent_id, [items[place] for place in fresh], cause=cause
         )
     if on_conflict == "replace":
-        for place in sorted(chosen & there.keys()):
-            released.append(await catalog.blob_hash_of(tx, there[place]))
-            replaced = await catalog.replace_item(tx, there[place], items[place], cause)
+        for place in sorted(chosen & existing.keys()):
+            released.append(await catalog.item_blob_hash(tx, existing[place]))
+            replaced = await catalog.replace_item(tx, existing[place], items[place], cause)
             if replaced is not None:
                 created.append(replaced)
         return created, []
-    ids = {_thing(items[place]): item.id for place, item in zip(fresh, created, strict=True)}
+    ids = {_identity(items[place]): item.id for place, item in zip(fresh, created, strict=True)}
     skipped = [
-        Skipped(index, there.get(place) or ids[_thing(item)])
+        SkippedItem(index, existing.get(place) or ids[_identity(item)])
         for place, (index, item) in enumerate(accepted)
         if place not in fresh
     ]
     return created, skipped
 
 
-async def _renamed(tx: Tx, base: Base, parent_id: ItemId | None, items: Sequence[NewItem]) -> list[NewItem]:
+async def _with_free_keys(tx: Tx, base: Base, parent_id: ItemId | None, items: Sequence[NewItem]) -> list[NewItem]:
     """The items under keys that are free, each with a number behind its title where it needed one."""
-    there = await catalog.find_same(tx, base.id, parent_id, items) if items else {}
+    existing = await catalog.find_existing(tx, base.id, parent_id, items) if items else {}
     result = list(items)
     taken: set[tuple[str, str]] = set()
-    crowded: dict[tuple[str, str], list[int]] = {}
+    conflicts: dict[tuple[str, str], list[int]] = {}
     for place, item in enumerate(items):
-        if place in there or _thing(item) in taken:
-            crowded.setdefault(_thing(item), []).append(place)
+        if place in existing or _identity(item) in taken:
+            conflicts.setdefault(_identity(item), []).append(place)
         else:
-            taken.add(_thing(item))
-    for places in crowded.values():
-        numbered = await _free(tx, base, parent_id, items[places[0]], len(places), taken)
-        for place, suffix in zip(places, numbered, strict=True):
-            result[place] = _numbered(items[place], suffix)
-            taken.add(_thing(result[place]))
+            taken.add(_identity(item))
+    for places in conflicts.values():
+        numbers = await _free_numbers(tx, base, parent_id, items[places[0]], len(places), taken)
+        for place, number in zip(places, numbers, strict=True):
+            result[place] = _with_number(items[place], number)
+            taken.add(_identity(result[place]))
     return result
 
 
-async def _free(
-    tx: Tx, base: Base, parent_id: ItemId | None, item: NewItem, wanted: int, taken: set[tuple[str, str]]
+async def _free_numbers(
+    tx: Tx, base: Base, parent_id: ItemId | None, item: NewItem, count: int, taken: set[tuple[str, str]]
 ) -> list[int]:
     """The first numbers under which `item` is not there yet; asked for more at once each time, for there may be
     thousands of the same name."""
     free: list[int] = []
-    start, width = 2, wanted + 8
-    while len(free) < wanted:
-        asked = [_numbered(item, number) for number in range(start, start + width)]
-        there = await catalog.find_same(tx, base.id, parent_id, asked)
+    start, width = 2, count + 8
+    while len(free) < count:
+        candidates = [_with_number(item, number) for number in range(start, start + width)]
+        existing = await catalog.find_existing(tx, base.id, parent_id, candidates)
         free += [
             start + place
-            for place, one in enumerate(asked)
-            if place not in there and _thing(one) not in taken
+            for place, candidate in enumerate(candidates)
+            if place not in existing and _identity(candidate) not in taken
         ]
         start, width = start + width, width * 4
-    return free[:wanted]
+    return free[:count]
 
 
-def _numbered(item: NewItem, number: int) -> NewItem:
+def _with_number(item: NewItem, number: int) -> NewItem:
     suffix = f" ({number})"
     return replace(item, title=item.title + suffix, key=item.key + suffix)
 
 
-def _thing(item: NewItem) -> tuple[str, str]:
+def _identity(item: NewItem) -> tuple[str, str]:
     """What makes it the same thing as another, under one parent."""
     return item.type, item.key

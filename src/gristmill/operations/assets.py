@@ -15,20 +15,20 @@ from gristmill.work import AnalyseAssets
 async def analyse(db: Database, item_id: ItemId) -> JobId | None:
     """Have those images described again that were given up on; the job, None when there are none."""
     async with db.transaction() as tx:
-        item = await guards.item_exists(tx, item_id)
-        base = await guards.base_is_open(tx, item.base_id)
-        again = await catalog.reopen_assets(tx, [item_id])
-        if not again:
+        item = await guards.require_item(tx, item_id)
+        base = await guards.lock_open_base(tx, item.base_id)
+        reopened = await catalog.retry_failed_assets(tx, [item_id])
+        if not reopened:
             return None
-        (job,) = await jobs.enqueue(tx, NewJob(AnalyseAssets(item_id, again[0].version), lane=base.lane))
+        (job,) = await jobs.enqueue(tx, NewJob(AnalyseAssets(item_id, reopened[0].version), lane=base.lane))
     return job.id
 
 
-async def announce_analysed(tx: Tx, base_id: BaseId, item_id: ItemId, version: int) -> None:
+async def announce_analysis_done(tx: Tx, base_id: BaseId, item_id: ItemId, version: int) -> None:
     """Announce that no image of a version waits any more, if that just became true."""
-    if (ended := await catalog.set_analysed(tx, item_id, version)) is not None:
+    if (summary := await catalog.mark_analysed(tx, item_id, version)) is not None:
         await events.record(
             tx,
-            AllAssetsAnalyzed(base_id, item_id, version, ended.assets, ended.failed),
-            DocumentIngestionCompleted(base_id, item_id, version, tuple(ended.warnings)),
+            AllAssetsAnalyzed(base_id, item_id, version, summary.assets, summary.failed),
+            DocumentIngestionCompleted(base_id, item_id, version, tuple(summary.warnings)),
         )

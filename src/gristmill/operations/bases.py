@@ -8,14 +8,14 @@ import psycopg
 
 from gristmill import catalog, events, faults, jobs
 from gristmill.catalog import Base, BaseId, BaseStatus, OnRestart
-from gristmill.catalog.access import checked
+from gristmill.catalog.access import parse_acl
 from gristmill.db import Database, Tx
 from gristmill.embedding import Embedder
 from gristmill.errors import Conflict
 from gristmill.events import BaseChanged, BaseCreated, BaseDeleted, BaseRestored
 from gristmill.jobs import JobId, NewJob
 from gristmill.operations import guards
-from gristmill.organisation import LOCAL, OrgId
+from gristmill.organisation import LOCAL_ORG, OrgId
 from gristmill.work import DeleteBase
 
 
@@ -29,7 +29,7 @@ async def create(
     on_restart: OnRestart = "resume",
     settings: Mapping[str, Any] | None = None,
     acl: Sequence[str] = (),
-    org: OrgId = LOCAL,
+    org: OrgId = LOCAL_ORG,
 ) -> Base:
     """Create a base of `org` whose vectors `embedder` makes; its name must be free there."""
     async with db.transaction() as tx:
@@ -43,7 +43,7 @@ async def create(
             file_processor=file_processor,
             on_restart=on_restart,
             settings=settings,
-            acl=checked(acl),
+            acl=parse_acl(acl),
             org=org,
         )
         if created is None:
@@ -69,10 +69,10 @@ async def patch(
 
     `check` is told when it was last changed, and may refuse. `restore_with` brings a failed base back, if it is the embedder that made the base's vectors.
     """
-    taken = Conflict(f"A knowledge base named {name!r} exists already.", code="base_name_taken")
+    name_taken = Conflict(f"A knowledge base named {name!r} exists already.", code="base_name_taken")
     try:
         async with db.transaction() as tx:
-            base = await guards.base_turn(tx, base_id)
+            base = await guards.lock_base(tx, base_id)
             if check is not None:
                 check(base.updated_at)
             if restore_with is not None:
@@ -85,14 +85,14 @@ async def patch(
                 file_processor=file_processor,
                 on_restart=on_restart,
                 settings=settings or {},
-                acl=None if acl is None else checked(acl),
+                acl=None if acl is None else parse_acl(acl),
             )
             if changed is None:
-                raise taken
+                raise name_taken
             await events.record(tx, BaseChanged(changed.id, changed.name))
             return changed
     except psycopg.errors.UniqueViolation:  # another base got the name at this moment
-        raise taken from None
+        raise name_taken from None
 
 
 async def _restore(tx: Tx, base: Base, embedder: Embedder) -> None:
@@ -113,10 +113,10 @@ async def delete(db: Database, base_id: BaseId) -> JobId:
     in the base included.
     """
     async with db.transaction() as tx:
-        base = await guards.base_turn(tx, base_id)
-        await catalog.doom_base(tx, base.id)
+        base = await guards.lock_base(tx, base_id)
+        await catalog.mark_base_deleting(tx, base.id)
         await jobs.cancel_lane(tx, base.lane)
-        await jobs.pause(tx, base.lane, paused=False)  # else nobody could ever end it
+        await jobs.set_paused(tx, base.lane, paused=False)  # else nobody could ever end it
         await faults.point("delete_base.marked")
         (job,) = await jobs.enqueue(tx, NewJob(DeleteBase(base.id), lane=base.lane))
         await events.record(tx, BaseDeleted(base.id, base.name), cause=job.id)

@@ -19,25 +19,25 @@ from gristmill.catalog import BaseId, ItemId
 from gristmill.db import Tx
 from gristmill.jobs import JobId
 from gristmill.operations.health import queries
-from gristmill.organisation import LOCAL, OrgId
+from gristmill.organisation import LOCAL_ORG, OrgId
 
 ConnectorId = NewType("ConnectorId", UUID)
 RunId = NewType("RunId", UUID)
 RunStatus = Literal["running", "success", "completed_with_errors", "partial", "failed", "cancelled"]
-Stage = Literal["reading", "pruning", "indexing", "ended"]
-Level = Literal["info", "warning", "error"]
+RunStage = Literal["reading", "pruning", "indexing", "ended"]
+RunLogLevel = Literal["info", "warning", "error"]
 
 
 class Kinds(Protocol):
     """The kinds of connectors that there are: `connectors/` brings them."""
 
-    def checked(
+    def validate(
         self, kind: str, config: dict[str, Any], credentials: dict[str, Any] | None
     ) -> tuple[dict[str, Any], str | None]:
         """The configuration as it is kept, and the credentials as they are sealed; `Invalid` when one is none."""
         ...
 
-    def forms(self) -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
+    def json_schemas(self) -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
         """The JSON schemas of each kind's configuration and credentials."""
         ...
 
@@ -47,7 +47,7 @@ class Kinds(Protocol):
 
 
 @dataclass(frozen=True)
-class Connector:
+class ConnectorRow:
     """A row of `connector`, with the bases that it feeds. `credentials` are sealed."""
 
     id: ConnectorId
@@ -68,7 +68,7 @@ class Connector:
     created_at: datetime
     updated_at: datetime
     base_ids: list[BaseId]
-    org_id: OrgId = LOCAL
+    org_id: OrgId = LOCAL_ORG
     next_sync_at: datetime | None = None  # by its schedule
 
     @property
@@ -83,7 +83,7 @@ def lane(connector_id: ConnectorId) -> str:
 
 
 @dataclass(frozen=True)
-class Run:
+class ConnectorRun:
     """A row of `connector_run`; `pending` counts what it filed and what is not indexed yet."""
 
     id: RunId
@@ -91,7 +91,7 @@ class Run:
     job_id: JobId
     trigger: Literal["schedule", "manual"]
     status: RunStatus
-    stage: Stage
+    stage: RunStage
     force: bool
     dry_run: bool
     allow_deletions: bool
@@ -115,7 +115,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Container:
+class ConnectorContainer:
     """A connector's container in a base; None until the first run."""
 
     base_id: BaseId
@@ -123,17 +123,17 @@ class Container:
 
 
 @dataclass(frozen=True)
-class Line:
+class RunLogLine:
     """A line of a run's log."""
 
     no: int
     at: datetime
-    level: Level
+    level: RunLogLevel
     message: str
 
 
 @dataclass(frozen=True)
-class Identity:
+class ConnectorIdentity:
     """An account of the tool, and the address that somebody gave it here."""
 
     user_id: str
@@ -142,7 +142,7 @@ class Identity:
 
 
 @dataclass(frozen=True)
-class Failed:
+class FailedDocument:
     """A document that could not be read."""
 
     source_id: str
@@ -154,11 +154,11 @@ class Failed:
     failed_at: datetime
 
 
-async def insert(tx: Tx, connector: Connector) -> Connector | None:
+async def insert_connector(tx: Tx, connector: ConnectorRow) -> ConnectorRow | None:
     """A new connector; None when its organisation has one of that name."""
-    made = await queries.maybe(
+    inserted = await queries.maybe(
         tx,
-        Connector,
+        ConnectorRow,
         "insert_connector",
         id=connector.id,
         org=connector.org_id,
@@ -171,19 +171,19 @@ async def insert(tx: Tx, connector: Connector) -> Connector | None:
         enabled=connector.enabled,
         acl=connector.acl,
     )
-    if made is None:
+    if inserted is None:
         return None
-    await jobs.own_lane(tx, made.lane, made.org_id)
-    await attach(tx, made.id, connector.base_ids)
-    return replace(made, base_ids=sorted(connector.base_ids))
+    await jobs.set_lane_owner(tx, inserted.lane, inserted.org_id)
+    await attach_bases(tx, inserted.id, connector.base_ids)
+    return replace(inserted, base_ids=sorted(connector.base_ids))
 
 
-async def find(tx: Tx, connector_id: ConnectorId) -> Connector | None:
+async def find_connector(tx: Tx, connector_id: ConnectorId) -> ConnectorRow | None:
     """One connector."""
-    return await queries.maybe(tx, Connector, "connector", id=connector_id)
+    return await queries.maybe(tx, ConnectorRow, "connector", id=connector_id)
 
 
-async def find_all(
+async def find_connectors(
     tx: Tx,
     org: OrgId,
     *,
@@ -191,26 +191,26 @@ async def find_all(
     after: ConnectorId | None = None,
     name: str | None = None,
     base_id: BaseId | None = None,
-) -> list[Connector]:
+) -> list[ConnectorRow]:
     """Connectors of an organisation in the order of their making."""
     return await queries.many(
-        tx, Connector, "connectors", org=org, limit=limit, after=after, name=name, base=base_id
+        tx, ConnectorRow, "connectors", org=org, limit=limit, after=after, name=name, base=base_id
     )
 
 
-async def attach(tx: Tx, connector_id: ConnectorId, bases: Sequence[BaseId]) -> list[BaseId]:
+async def attach_bases(tx: Tx, connector_id: ConnectorId, bases: Sequence[BaseId]) -> list[BaseId]:
     """Feed these bases too; those that were not fed."""
     return await queries.values(tx, "attach_bases", id=connector_id, bases=list(bases))
 
 
-async def detach(tx: Tx, connector_id: ConnectorId, bases: Sequence[BaseId]) -> list[Container]:
+async def detach_bases(tx: Tx, connector_id: ConnectorId, bases: Sequence[BaseId]) -> list[ConnectorContainer]:
     """Feed these bases no longer; the containers there."""
-    return await queries.many(tx, Container, "detach_bases", id=connector_id, bases=list(bases))
+    return await queries.many(tx, ConnectorContainer, "detach_bases", id=connector_id, bases=list(bases))
 
 
-async def containers(tx: Tx, connector_id: ConnectorId) -> list[Container]:
+async def find_containers(tx: Tx, connector_id: ConnectorId) -> list[ConnectorContainer]:
     """The containers of a connector, by base."""
-    return await queries.many(tx, Container, "connector_containers", id=connector_id)
+    return await queries.many(tx, ConnectorContainer, "connector_containers", id=connector_id)
 
 
 async def begin_run(
@@ -222,11 +222,11 @@ async def begin_run(
     force: bool = False,
     dry_run: bool = False,
     allow_deletions: bool = False,
-) -> Run:
+) -> ConnectorRun:
     """() → running."""
     return await queries.one(
         tx,
-        Run,
+        ConnectorRun,
         "begin_run",
         connector=connector_id,
         job=job_id,
@@ -237,21 +237,21 @@ async def begin_run(
     )
 
 
-async def open_run(tx: Tx, connector_id: ConnectorId) -> Run | None:
+async def find_open_run(tx: Tx, connector_id: ConnectorId) -> ConnectorRun | None:
     """The run that has not ended, if there is one."""
-    return await queries.maybe(tx, Run, "open_run", connector=connector_id)
+    return await queries.maybe(tx, ConnectorRun, "open_run", connector=connector_id)
 
 
-async def find_run(tx: Tx, run_id: RunId) -> Run | None:
+async def find_run(tx: Tx, run_id: RunId) -> ConnectorRun | None:
     """One run."""
-    return await queries.maybe(tx, Run, "run", id=run_id)
+    return await queries.maybe(tx, ConnectorRun, "run", id=run_id)
 
 
 async def find_runs(
     tx: Tx, connector_id: ConnectorId, *, limit: int, before: RunId | None = None
-) -> list[Run]:
+) -> list[ConnectorRun]:
     """Runs, newest first."""
-    return await queries.many(tx, Run, "runs", connector=connector_id, limit=limit, before=before)
+    return await queries.many(tx, ConnectorRun, "runs", connector=connector_id, limit=limit, before=before)
 
 
 async def end_run(
@@ -261,37 +261,37 @@ async def end_run(
     return bool(await queries.values(tx, "end_run", id=run_id, status=status, code=code, message=message))
 
 
-async def tell(tx: Tx, run_id: RunId, message: str, level: Level = "info") -> None:
+async def add_log_line(tx: Tx, run_id: RunId, message: str, level: RunLogLevel = "info") -> None:
     """Write a line into a run's log."""
     await queries.run(tx, "run_line", run=run_id, level=level, message=message[:2000])
 
 
-async def lines(tx: Tx, run_id: RunId, *, limit: int, after: int | None = None) -> list[Line]:
+async def find_log_lines(tx: Tx, run_id: RunId, *, limit: int, after: int | None = None) -> list[RunLogLine]:
     """The log of a run."""
-    return await queries.many(tx, Line, "run_lines", run=run_id, limit=limit, after=after)
+    return await queries.many(tx, RunLogLine, "run_lines", run=run_id, limit=limit, after=after)
 
 
-async def failures(
+async def find_failures(
     tx: Tx, connector_id: ConnectorId, *, limit: int, after: str | None = None
-) -> list[Failed]:
+) -> list[FailedDocument]:
     """What could not be read, and is asked for again by the next run."""
     return await queries.many(
-        tx, Failed, "connector_failures", connector=connector_id, limit=limit, after=after
+        tx, FailedDocument, "connector_failures", connector=connector_id, limit=limit, after=after
     )
 
 
-async def identities(
+async def find_identities(
     tx: Tx, connector_id: ConnectorId, *, limit: int, after: str | None = None, unmapped: bool = False
-) -> list[Identity]:
+) -> list[ConnectorIdentity]:
     """Accounts of the tool that permissions name."""
     return await queries.many(
-        tx, Identity, "identities", connector=connector_id, limit=limit, after=after, unmapped=unmapped
+        tx, ConnectorIdentity, "identities", connector=connector_id, limit=limit, after=after, unmapped=unmapped
     )
 
 
-async def spread(
-    tx: Tx, connector_id: ConnectorId, keys: Sequence[str], sources: Sequence[str] | None = None
+async def apply_audiences(
+    tx: Tx, connector_id: ConnectorId, keys: Sequence[str], source_ids: Sequence[str] | None = None
 ) -> int:
     """Bring what audiences mean onto records; how many that changed."""
-    given = None if sources is None else list(sources)
-    return (await queries.values(tx, "spread", connector=connector_id, keys=list(keys), sources=given))[0]
+    id_list = None if source_ids is None else list(source_ids)
+    return (await queries.values(tx, "spread", connector=connector_id, keys=list(keys), sources=id_list))[0]

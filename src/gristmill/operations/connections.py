@@ -23,15 +23,15 @@ from psycopg.types.json import Jsonb
 
 from gristmill import catalog, events, faults, jobs
 from gristmill.catalog import Base, BaseId
-from gristmill.catalog.access import checked
+from gristmill.catalog.access import parse_acl
 from gristmill.db import Database, Tx
 from gristmill.errors import Conflict, NotFound
-from gristmill.jobs import Band, JobId, NewJob, Schedule
+from gristmill.jobs import Priority, JobId, NewJob, Schedule
 from gristmill.operations import connection
-from gristmill.operations.connection import Connector, ConnectorId, Container, Identity, Kinds, Run, RunId
-from gristmill.operations.delete import hide
+from gristmill.operations.connection import ConnectorRow, ConnectorId, ConnectorContainer, ConnectorIdentity, Kinds, ConnectorRun, RunId
+from gristmill.operations.delete import mark_for_deletion
 from gristmill.operations.health import queries
-from gristmill.organisation import LOCAL, OrgId
+from gristmill.organisation import LOCAL_ORG, OrgId
 from gristmill.vault import Vault
 from gristmill.work import SyncAccess, SyncConnector
 
@@ -57,7 +57,7 @@ class NewConnector:
 
 
 @dataclass(frozen=True)
-class Changes:
+class ConnectorChanges:
     """What is to be changed; None stays as it is. `acl` counts when `acl_given`, for None means the tool's own."""
 
     name: str | None = None
@@ -72,99 +72,99 @@ class Changes:
     on_detach: OnDelete = field(default="purge")
 
 
-def about(connector_id: ConnectorId) -> str:
+def credentials_purpose(connector_id: ConnectorId) -> str:
     """What its credentials are sealed for."""
     return f"connector:{connector_id}"
 
 
 async def create(
-    db: Database, vault: Vault, kinds: Kinds, new: NewConnector, org: OrgId = LOCAL
-) -> Connector:
+    db: Database, vault: Vault, registry: Kinds, new: NewConnector, org: OrgId = LOCAL_ORG
+) -> ConnectorRow:
     """A connector of `org` that runs by its schedule from now on."""
-    config, credentials = kinds.checked(new.type, new.config, new.credentials)
+    config, credentials = registry.validate(new.type, new.config, new.credentials)
     _check_crons(new.schedule, new.acl_schedule)
     connector_id = ConnectorId(uuid4())
     now = datetime.now(UTC)
-    row = Connector(
-        connector_id, new.name, new.type, config, vault.seal(credentials or "", about(connector_id)), new.schedule,
-        new.acl_schedule, new.enabled, None if new.acl is None else checked(new.acl), None, None, None, None, None,
+    row = ConnectorRow(
+        connector_id, new.name, new.type, config, vault.seal(credentials or "", credentials_purpose(connector_id)), new.schedule,
+        new.acl_schedule, new.enabled, None if new.acl is None else parse_acl(new.acl), None, None, None, None, None,
         None, now, now, sorted(set(new.base_ids)), org,
     )  # fmt: skip
     async with db.transaction() as tx:
-        await _bases_exist(tx, row.base_ids, org)
-        made = await connection.insert(tx, row)
-        if made is None:
-            raise _taken(new.name)
-        await _schedule(tx, made)
+        await _require_bases(tx, row.base_ids, org)
+        created = await connection.insert_connector(tx, row)
+        if created is None:
+            raise _name_taken(new.name)
+        await _put_schedules(tx, created)
         await faults.point("connector.before_commit")
-    return made
+    return created
 
 
 async def change(
     db: Database,
     vault: Vault,
-    kinds: Kinds,
+    registry: Kinds,
     connector_id: ConnectorId,
-    changes: Changes,
-    check: Callable[[datetime], None] | None = None,
-) -> Connector:
+    changes: ConnectorChanges,
+    precondition: Callable[[datetime], None] | None = None,
+) -> ConnectorRow:
     """Change a connector. With another configuration, or other bases, the next run reads everything anew, and what is
     there already is skipped by its hash."""
     _check_crons(*filter(None, (changes.schedule, changes.acl_schedule)))
-    wanted = None if changes.base_ids is None else set(changes.base_ids)
+    wanted_bases = None if changes.base_ids is None else set(changes.base_ids)
     async with db.connection() as tx:
-        old = await known(tx, connector_id)
-        await _bases_exist(
-            tx, wanted or (), old.org_id
+        old = await require_connector(tx, connector_id)
+        await _require_bases(
+            tx, wanted_bases or (), old.org_id
         )  # before the turn of another organisation's is waited for
     config, credentials = None, None
     if changes.config is not None or changes.credentials is not None:
-        config, credentials = kinds.checked(old.type, changes.config or old.config, changes.credentials)
-    sealed = None if credentials is None else vault.seal(credentials, about(connector_id))
+        config, credentials = registry.validate(old.type, changes.config or old.config, changes.credentials)
+    sealed_credentials = None if credentials is None else vault.seal(credentials, credentials_purpose(connector_id))
     try:
         async with db.transaction() as tx:
-            turns = await _turns(tx, {*old.base_ids, *(wanted or ())})
+            locked_bases = await _lock_bases(tx, {*old.base_ids, *(wanted_bases or ())})
             await queries.values(tx, "lock_connector", id=connector_id)
-            old = await known(tx, connector_id)
-            if check is not None:
-                check(old.updated_at)
-            if not await _write(tx, old, changes, config, sealed):
-                raise _taken(changes.name)
-            if wanted is not None:
-                await _feed(tx, old, wanted, turns, changes.on_detach)
+            old = await require_connector(tx, connector_id)
+            if precondition is not None:
+                precondition(old.updated_at)
+            if not await _update_row(tx, old, changes, config, sealed_credentials):
+                raise _name_taken(changes.name)
+            if wanted_bases is not None:
+                await _set_bases(tx, old, wanted_bases, locked_bases, changes.on_detach)
             if config is not None and config != old.config:
                 await queries.run(tx, "forget_marks", id=connector_id)
             if changes.acl_given:
                 await queries.values(tx, "spread_list", connector=connector_id)
-            changed = await known(tx, connector_id)
-            await _schedule(tx, changed)
+            updated = await require_connector(tx, connector_id)
+            await _put_schedules(tx, updated)
             await faults.point("connector.before_commit")
     except psycopg.errors.UniqueViolation:  # another got the name at this moment
-        raise _taken(changes.name) from None
-    return changed
+        raise _name_taken(changes.name) from None
+    return updated
 
 
-async def sync(
+async def start_sync(
     db: Database,
     connector_id: ConnectorId,
     *,
     force: bool = False,
     dry_run: bool = False,
     allow_deletions: bool = False,
-) -> tuple[JobId, Run]:
+) -> tuple[JobId, ConnectorRun]:
     """Run a connector now; 409 while a run of it is open."""
     try:
         async with db.transaction() as tx:
-            connector = await known(tx, connector_id)
+            connector = await require_connector(tx, connector_id)
             if not connector.base_ids:
                 raise Conflict(
                     "The connector feeds no knowledge base; give it one, then sync.",
                     code="connector_without_base",
                 )
-            job = NewJob(SyncConnector(connector_id), lane=connector.lane, band=Band.INTERACTIVE)
+            job = NewJob(SyncConnector(connector_id), lane=connector.lane, priority=Priority.INTERACTIVE)
             (queued,) = await jobs.enqueue(tx, job)
-            if not queued.created or await connection.open_run(tx, connector_id) is not None:
-                raise _running(connector)
+            if not queued.created or await connection.find_open_run(tx, connector_id) is not None:
+                raise _sync_running(connector)
             if force:
                 await queries.run(tx, "forget_marks", id=connector_id)
             run = await connection.begin_run(
@@ -182,15 +182,15 @@ async def sync(
     return queued.id, run
 
 
-async def cancel(db: Database, connector_id: ConnectorId) -> Run:
+async def cancel_sync(db: Database, connector_id: ConnectorId) -> ConnectorRun:
     """End the open run. What it filed stays; what it did not read is read by the next one."""
     async with db.transaction() as tx:
-        connector = await known(tx, connector_id)
-        await jobs.cancel_about(tx, [connector_id])
-        run = await connection.open_run(tx, connector_id)
+        connector = await require_connector(tx, connector_id)
+        await jobs.cancel_by_subject(tx, [connector_id])
+        run = await connection.find_open_run(tx, connector_id)
         if run is None or not await connection.end_run(tx, run.id, "cancelled"):
             raise Conflict(f"No sync of {connector.name!r} is running.", code="sync_not_running")
-        await connection.tell(tx, run.id, "Cancelled.", "warning")
+        await connection.add_log_line(tx, run.id, "Cancelled.", "warning")
         ended = await connection.find_run(tx, run.id)
     assert ended is not None
     return ended
@@ -199,63 +199,63 @@ async def cancel(db: Database, connector_id: ConnectorId) -> Run:
 async def delete(db: Database, connector_id: ConnectorId, on_delete: OnDelete) -> None:
     """Forget a connector, its credentials and runs; with `purge`, what it filed is gone from every list and search."""
     async with db.connection() as tx:
-        bases = (await known(tx, connector_id)).base_ids
+        bases = (await require_connector(tx, connector_id)).base_ids
     async with db.transaction() as tx:
-        turns = await _turns(tx, bases)
-        connector = await known(tx, connector_id)
-        await jobs.cancel_about(tx, [connector_id])
+        locked_bases = await _lock_bases(tx, bases)
+        connector = await require_connector(tx, connector_id)
+        await jobs.cancel_by_subject(tx, [connector_id])
         if on_delete == "purge":
-            await _purge(tx, turns, await connection.containers(tx, connector_id))
-        await jobs.remove_schedules(tx, _names(connector_id))
+            await _purge(tx, locked_bases, await connection.find_containers(tx, connector_id))
+        await jobs.remove_schedules(tx, _schedule_names(connector_id))
         await queries.run(tx, "delete_connector", id=connector_id)
         await jobs.clear_lane(tx, connector.lane)
         await faults.point("connector.before_commit")
 
 
-async def map_identity(db: Database, connector_id: ConnectorId, user_id: str, email: str | None) -> Identity:
+async def map_identity(db: Database, connector_id: ConnectorId, user_id: str, email: str | None) -> ConnectorIdentity:
     """Say which address an account has here; who sees what follows at once."""
     if email is not None:
-        (entry,) = checked([f"user_email:{email}"], field="email")
+        (entry,) = parse_acl([f"user_email:{email}"], field="email")
         email = entry.partition(":")[2]
     async with db.transaction() as tx:
-        connector = await known(tx, connector_id)
-        await catalog.share_turns(tx, connector.base_ids)
-        mapped = await queries.one(
-            tx, Identity, "map_identity", connector=connector_id, user=user_id, email=email
+        connector = await require_connector(tx, connector_id)
+        await catalog.lock_bases_shared(tx, connector.base_ids)
+        identity = await queries.one(
+            tx, ConnectorIdentity, "map_identity", connector=connector_id, user=user_id, email=email
         )
         keys = await queries.values(tx, "audiences_of_user", connector=connector_id, user=user_id)
-        await connection.spread(tx, connector_id, keys)
-    return mapped
+        await connection.apply_audiences(tx, connector_id, keys)
+    return identity
 
 
-async def known(tx: Tx, connector_id: ConnectorId) -> Connector:
+async def require_connector(tx: Tx, connector_id: ConnectorId) -> ConnectorRow:
     """The connector of this id, or NotFound."""
-    found = await connection.find(tx, connector_id)
-    if found is None:
+    connector = await connection.find_connector(tx, connector_id)
+    if connector is None:
         raise NotFound(f"There is no connector {connector_id}.", code="connector_not_found")
-    return found
+    return connector
 
 
-async def known_run(tx: Tx, run_id: RunId) -> Run:
+async def require_run(tx: Tx, run_id: RunId) -> ConnectorRun:
     """The run of this id, or NotFound."""
-    found = await connection.find_run(tx, run_id)
-    if found is None:
+    run = await connection.find_run(tx, run_id)
+    if run is None:
         raise NotFound(f"There is no run {run_id}.", code="run_not_found")
-    return found
+    return run
 
 
 async def restore_schedule(tx: Tx, connector_id: ConnectorId) -> None:
     """Give a connector its schedules back, for the reconciler."""
-    connector = await connection.find(tx, connector_id)
+    connector = await connection.find_connector(tx, connector_id)
     if connector is not None:
-        await _schedule(tx, connector)
+        await _put_schedules(tx, connector)
 
 
 # ── parts ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _write(
-    tx: Tx, old: Connector, changes: Changes, config: dict[str, Any] | None, sealed: bytes | None
+async def _update_row(
+    tx: Tx, old: ConnectorRow, changes: ConnectorChanges, config: dict[str, Any] | None, sealed_credentials: bytes | None
 ) -> bool:
     return bool(
         await queries.values(
@@ -264,51 +264,51 @@ async def _write(
             id=old.id,
             name=changes.name,
             config=None if config is None else Jsonb(config),
-            credentials=sealed,
+            credentials=sealed_credentials,
             schedule=changes.schedule,
             acl_schedule=changes.acl_schedule,
             enabled=changes.enabled,
             acl_given=changes.acl_given,
-            acl=None if changes.acl is None else checked(changes.acl),
+            acl=None if changes.acl is None else parse_acl(changes.acl),
         )
     )
 
 
-async def _feed(
-    tx: Tx, old: Connector, wanted: set[BaseId], turns: dict[BaseId, Base], on_detach: OnDelete
+async def _set_bases(
+    tx: Tx, old: ConnectorRow, base_ids: set[BaseId], locked_bases: dict[BaseId, Base], on_detach: OnDelete
 ) -> None:
     """Feed exactly these bases from now on."""
-    await _bases_exist(tx, wanted, old.org_id)
-    gone = await connection.detach(tx, old.id, sorted(set(old.base_ids) - wanted))
+    await _require_bases(tx, base_ids, old.org_id)
+    detached = await connection.detach_bases(tx, old.id, sorted(set(old.base_ids) - base_ids))
     if on_detach == "purge":
-        await _purge(tx, turns, gone)
-    if await connection.attach(tx, old.id, sorted(wanted)):
+        await _purge(tx, locked_bases, detached)
+    if await connection.attach_bases(tx, old.id, sorted(base_ids)):
         await queries.run(tx, "forget_marks", id=old.id)
 
 
-async def _purge(tx: Tx, turns: dict[BaseId, Base], containers: Sequence[Container]) -> None:
+async def _purge(tx: Tx, locked_bases: dict[BaseId, Base], containers: Sequence[ConnectorContainer]) -> None:
     for container in containers:
-        base = turns.get(container.base_id)
+        base = locked_bases.get(container.base_id)
         if base is None or container.id is None:
             continue
         if await catalog.find_item(tx, container.id) is not None:
-            job_id = await hide(tx, base, [container.id])
+            job_id = await mark_for_deletion(tx, base, [container.id])
             await events.announce_ready(tx, [base.id], cause=job_id)
 
 
-async def _turns(tx: Tx, bases: Sequence[BaseId] | set[BaseId]) -> dict[BaseId, Base]:
+async def _lock_bases(tx: Tx, bases: Sequence[BaseId] | set[BaseId]) -> dict[BaseId, Base]:
     """The turns of bases, in the order of their ids; those that are not being deleted."""
-    found: dict[BaseId, Base] = {}
+    locked: dict[BaseId, Base] = {}
     for base_id in sorted(bases):
-        base = await catalog.take_turn(tx, base_id)
+        base = await catalog.lock_base(tx, base_id)
         if base is not None:
-            found[base_id] = base
-    return found
+            locked[base_id] = base
+    return locked
 
 
-async def _schedule(tx: Tx, connector: Connector) -> None:
+async def _put_schedules(tx: Tx, connector: ConnectorRow) -> None:
     """Have it run by its schedules while it is enabled, and not otherwise."""
-    sync_name, acl_name = _names(connector.id)
+    sync_name, acl_name = _schedule_names(connector.id)
     if not connector.enabled:
         await jobs.remove_schedules(tx, [sync_name, acl_name])
         return
@@ -319,7 +319,7 @@ async def _schedule(tx: Tx, connector: Connector) -> None:
     )
 
 
-def _names(connector_id: ConnectorId) -> tuple[str, str]:
+def _schedule_names(connector_id: ConnectorId) -> tuple[str, str]:
     return f"connector:{connector_id}", f"connector:{connector_id}:access"
 
 
@@ -328,18 +328,18 @@ def _check_crons(*crons: str) -> None:
         jobs.next_time(cron, datetime.now(UTC))
 
 
-async def _bases_exist(tx: Tx, bases: Sequence[BaseId] | set[BaseId], org: OrgId) -> None:
-    found = await catalog.find_bases(tx, list(bases))
+async def _require_bases(tx: Tx, bases: Sequence[BaseId] | set[BaseId], org: OrgId) -> None:
+    existing = await catalog.find_bases(tx, list(bases))
     for base_id in bases:
-        if base_id not in found or found[base_id].org_id != org:
+        if base_id not in existing or existing[base_id].org_id != org:
             raise NotFound(f"There is no knowledge base {base_id}.", code="base_not_found")
 
 
-def _taken(name: str | None) -> Conflict:
+def _name_taken(name: str | None) -> Conflict:
     return Conflict(f"A connector named {name!r} exists already.", code="connector_name_taken")
 
 
-def _running(connector: Connector) -> Conflict:
+def _sync_running(connector: ConnectorRow) -> Conflict:
     return Conflict(
         f"A sync of {connector.name!r} is queued or running; wait for it, or cancel it.", code="sync_running"
     )

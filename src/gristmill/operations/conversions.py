@@ -11,10 +11,10 @@ from gristmill.work import CancelConversion
 LANE = "conversions"
 
 
-async def call_off(tx: Tx, ids: Sequence[ItemId], *, tell: bool = True) -> int:
+async def cancel_conversions(tx: Tx, ids: Sequence[ItemId], *, notify: bool = True) -> int:
     """Forget the conversions of these items, and have their processors told; how many there were."""
     dropped = await catalog.drop_conversions(tx, ids)
-    work = [CancelConversion(row.processor, row.remote_id) for row in dropped if row.remote_id is not None]
-    if tell:
-        await jobs.enqueue(tx, *(NewJob(one, lane=LANE) for one in work))
+    cancellations = [CancelConversion(row.processor, row.remote_id) for row in dropped if row.remote_id is not None]
+    if notify:
+        await jobs.enqueue(tx, *(NewJob(cancellation, lane=LANE) for cancellation in cancellations))
     return len(dropped)

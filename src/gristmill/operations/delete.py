@@ -22,49 +22,49 @@ from gristmill.work import DeleteSubtree
 
 
 @dataclass(frozen=True)
-class Accepted:
+class DeletionAccepted:
     """What was selected after collapsing, and the job that does it; None when there was nothing to do."""
 
     root_ids: list[ItemId]
     job_id: JobId | None
 
 
-async def delete(db: Database, base_id: BaseId, item_ids: Sequence[ItemId]) -> Accepted:
+async def delete(db: Database, base_id: BaseId, item_ids: Sequence[ItemId]) -> DeletionAccepted:
     """Hide these subtrees and queue their removal."""
     async with db.transaction() as tx:
-        base = await guards.base_turn(tx, base_id)
-        roots = [item.id for item in await guards.outermost_selected(tx, base, item_ids)]
+        base = await guards.lock_base(tx, base_id)
+        roots = [item.id for item in await guards.outermost_selection(tx, base, item_ids)]
         if not roots:
-            return Accepted([], None)
-        job_id = await hide(tx, base, roots)
+            return DeletionAccepted([], None)
+        job_id = await mark_for_deletion(tx, base, roots)
         await events.announce_ready(tx, [base.id], cause=job_id)
         await faults.point("delete.before_commit")
-    return Accepted(roots, job_id)
+    return DeletionAccepted(roots, job_id)
 
 
-async def hide(tx: Tx, base: Base, roots: Sequence[ItemId]) -> JobId:
+async def mark_for_deletion(tx: Tx, base: Base, roots: Sequence[ItemId]) -> JobId:
     """Mark these subtrees as deleting and queue their removal, in the base's turn; the job that does it.
 
     What runs for them is told at once. The removal cancels what waits, but it may itself wait for a slot that just
     these jobs hold.
     """
     marked = await catalog.mark_deleting(tx, roots)
-    await jobs.cancel_about(tx, await queries.values(tx, "running_for_deleted", lane=base.lane))
+    await jobs.cancel_by_subject(tx, await queries.values(tx, "running_for_deleted", lane=base.lane))
     await faults.point("delete.marked")
     (job,) = await jobs.enqueue(tx, NewJob(DeleteSubtree(base.id, tuple(roots)), lane=base.lane))
     await events.record(tx, ItemsDeleted(base.id, tuple(roots), marked), cause=job.id)
     return job.id
 
 
-async def stop_waiting(tx: Tx, lane: str, limit: int) -> bool:
+async def cancel_waiting_jobs(tx: Tx, lane: str, limit: int) -> bool:
     """Cancel jobs that wait for what is being deleted; whether there may be more."""
     subjects = await queries.values(tx, "waiting_for_deleted", lane=lane, limit=limit)
     if subjects:
-        await jobs.cancel_about(tx, subjects)
+        await jobs.cancel_by_subject(tx, subjects)
     return len(subjects) == limit
 
 
 async def forget_jobs(tx: Tx, item_ids: Sequence[ItemId]) -> None:
     """No job is left about items that go: what waits or is dead is gone, what runs is told to stop."""
-    await jobs.cancel_about(tx, item_ids)
+    await jobs.cancel_by_subject(tx, item_ids)
     await queries.run(tx, "forget_dead", subjects=list(item_ids))

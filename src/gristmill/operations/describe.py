@@ -10,7 +10,7 @@ from typing import Any
 
 from gristmill import catalog
 from gristmill.catalog import BaseId, Item, ItemId
-from gristmill.catalog.access import checked
+from gristmill.catalog.access import parse_acl
 from gristmill.db import Database
 from gristmill.operations import guards
 
@@ -26,14 +26,14 @@ async def describe(
     check: Callable[[datetime], None] | None = None,
 ) -> Item:
     """Change what is given; `check` is told when the item was last changed, and may refuse; `inherit` takes the item's own list away."""
-    entries = None if acl is None else checked(acl)
+    entries = None if acl is None else parse_acl(acl)
     async with db.transaction() as tx:
-        await guards.base_turn(tx, base_id)
-        item = await guards.item_exists(tx, item_id)
+        await guards.lock_base(tx, base_id)
+        item = await guards.require_item(tx, item_id)
         if check is not None:
             check(item.updated_at)
         if inherit or entries is not None:
             await catalog.set_acl(tx, item.id, None if inherit else entries)
         if metadata is not None:
             await catalog.set_metadata(tx, item.id, metadata)
-        return await guards.item_exists(tx, item_id)
+        return await guards.require_item(tx, item_id)

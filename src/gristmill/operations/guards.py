@@ -8,24 +8,24 @@ from gristmill.db import Tx
 from gristmill.errors import Conflict, Invalid, NotFound
 
 
-async def base_exists(tx: Tx, base_id: BaseId, viewer: Viewer = ADMIN) -> Base:
+async def require_base(tx: Tx, base_id: BaseId, viewer: Viewer = ADMIN) -> Base:
     """The base, unless it never was, is being deleted, or holds nothing for these eyes."""
-    return _there(await catalog.find_base(tx, base_id, viewer), base_id)
+    return _base_or_not_found(await catalog.find_base(tx, base_id, viewer), base_id)
 
 
-async def base_turn(tx: Tx, base_id: BaseId) -> Base:
+async def lock_base(tx: Tx, base_id: BaseId) -> Base:
     """The base, with the right to change it until the transaction ends; a failed one too."""
-    return _there(await catalog.take_turn(tx, base_id), base_id)
+    return _base_or_not_found(await catalog.lock_base(tx, base_id), base_id)
 
 
-async def base_is_open(tx: Tx, base_id: BaseId) -> Base:
+async def lock_open_base(tx: Tx, base_id: BaseId) -> Base:
     """The same, for what makes new work: a failed base takes none."""
-    base = await base_turn(tx, base_id)
-    not_failed(base)
+    base = await lock_base(tx, base_id)
+    refuse_failed_base(base)
     return base
 
 
-def not_failed(base: Base) -> None:
+def refuse_failed_base(base: Base) -> None:
     """Refuse a failed base."""
     if base.status is BaseStatus.FAILED:
         raise Conflict(
@@ -33,57 +33,57 @@ def not_failed(base: Base) -> None:
         )
 
 
-async def item_exists(tx: Tx, item_id: ItemId, viewer: Viewer = ADMIN) -> Item:
+async def require_item(tx: Tx, item_id: ItemId, viewer: Viewer = ADMIN) -> Item:
     """The item, unless it never was, is being deleted, or is not for these eyes: to them there is no difference."""
-    found = await catalog.find_item(tx, item_id, viewer)
-    if found is None:
+    item = await catalog.find_item(tx, item_id, viewer)
+    if item is None:
         raise NotFound(f"There is no item {item_id}.", code="item_not_found")
-    return found
+    return item
 
 
-async def parent_takes_children(tx: Tx, base: Base, parent_id: ItemId | None) -> Item | None:
+async def require_container(tx: Tx, base: Base, parent_id: ItemId | None) -> Item | None:
     """The container to file under; None for the base itself. Never one that is being deleted."""
     if parent_id is None:
         return None
-    parent = await item_exists(tx, parent_id, Viewer(None, base.org_id))
-    _of_base(parent, base)
+    parent = await require_item(tx, parent_id, Viewer(None, base.org_id))
+    _require_same_base(parent, base)
     if not parent.is_container:
         raise Invalid(f"Item {parent_id} is a {parent.type}, which holds no items.", code="not_a_container")
     return parent
 
 
-async def outermost_selected(tx: Tx, base: Base, ids: Sequence[ItemId]) -> list[Item]:
+async def outermost_selection(tx: Tx, base: Base, ids: Sequence[ItemId]) -> list[Item]:
     """The selected items, each once, without those below another selected one; all of this base."""
-    wanted = list(dict.fromkeys(ids))
-    found = await catalog.find_items(tx, wanted, base.org_id)
-    for missing in set(wanted) - {item.id for item in found}:
+    selected_ids = list(dict.fromkeys(ids))
+    items = await catalog.find_items(tx, selected_ids, base.org_id)
+    for missing in set(selected_ids) - {item.id for item in items}:
         raise NotFound(f"There is no item {missing}.", code="item_not_found")
-    for item in found:
-        _of_base(item, base)
-    outermost = set(await catalog.outermost(tx, wanted))
-    return [item for item in found if item.id in outermost]
+    for item in items:
+        _require_same_base(item, base)
+    outermost_ids = set(await catalog.outermost_ids(tx, selected_ids))
+    return [item for item in items if item.id in outermost_ids]
 
 
-async def chunks_may_be_listed(tx: Tx, base: Base, item: Item) -> None:
+async def require_listable_chunks(tx: Tx, base: Base, item: Item) -> None:
     """Only of a completed item of a base that has not failed, and not while something below it is being deleted."""
-    not_failed(base)
-    _of_base(item, base)
+    refuse_failed_base(base)
+    _require_same_base(item, base)
     if item.status is not ItemStatus.COMPLETED:
         raise Conflict(
             f"The item is {item.status}; chunks are listed once it is completed.", code="item_not_completed"
         )
-    if item.is_container and await catalog.is_deleting_below(tx, item.id):
+    if item.is_container and await catalog.has_deleting_descendant(tx, item.id):
         raise Conflict(
             "Something in it is being deleted; ask again when that is done.", code="subtree_deleting"
         )
 
 
-def _of_base(item: Item, base: Base) -> None:
+def _require_same_base(item: Item, base: Base) -> None:
     if item.base_id != base.id:
         raise Conflict(f"Item {item.id} belongs to another base.", code="item_of_other_base")
 
 
-def _there(base: Base | None, base_id: BaseId) -> Base:
+def _base_or_not_found(base: Base | None, base_id: BaseId) -> Base:
     if base is None:
         raise NotFound(f"There is no knowledge base {base_id}.", code="base_not_found")
     return base

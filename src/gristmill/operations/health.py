@@ -13,18 +13,18 @@ from gristmill import jobs
 from gristmill.catalog import BaseId, ItemId
 from gristmill.db import Database, Queries, Tx
 from gristmill.jobs import NewJob
-from gristmill.organisation import LOCAL, OrgId
+from gristmill.organisation import LOCAL_ORG, OrgId
 from gristmill.work import DeleteBase, DeleteSubtree
 
 queries = Queries(__package__ or "gristmill.operations")
 
-_MOST = 100
-_OF_ALL = 10_000  # of all organisations, when one asks
-_CHUNK = 100  # deletions that one recovery job takes
+_LIMIT = 100
+_LIMIT_BEFORE_ORG_FILTER = 10_000  # of all organisations, when one asks
+_BATCH_SIZE = 100  # deletions that one recovery job takes
 
 
 @dataclass(frozen=True)
-class Violation:
+class InvariantViolation:
     """A promise that is broken for one thing, and what to do."""
 
     promise: str
@@ -65,30 +65,30 @@ _CHECKS = {
 PROMISES = tuple(dict.fromkeys(promise for promise, _, _ in _CHECKS.values()))
 
 
-async def violations(tx: Tx, org: OrgId | None = None) -> list[Violation]:
+async def find_violations(tx: Tx, org: OrgId | None = None) -> list[InvariantViolation]:
     """What is broken: nothing, in a healthy system. With `org`, for what is that organisation's; what is nobody's is the
     local one's."""
-    found: list[Violation] = []
+    violations: list[InvariantViolation] = []
     for name, (promise, detail, advice) in _CHECKS.items():
-        parameters: dict[str, Any] = {"limit": _MOST if org is None else _OF_ALL}
+        parameters: dict[str, Any] = {"limit": _LIMIT if org is None else _LIMIT_BEFORE_ORG_FILTER}
         if name in ("stuck", "unremoved", "unanalysed"):
             parameters["base"] = None
         subjects = await queries.values(tx, name, **parameters)
         if org is not None and name != "unheld":
             subjects = await queries.values(tx, "of_organisation", ids=subjects, org=org)
-        elif org not in (None, LOCAL):
+        elif org not in (None, LOCAL_ORG):
             subjects = []
-        found += [Violation(promise, str(subject), detail, advice) for subject in subjects]
-    return found
+        violations += [InvariantViolation(promise, str(subject), detail, advice) for subject in subjects]
+    return violations
 
 
-async def stuck(tx: Tx, base_id: BaseId | None = None, limit: int = _MOST) -> list[ItemId]:
+async def find_stuck_items(tx: Tx, base_id: BaseId | None = None, limit: int = _LIMIT) -> list[ItemId]:
     """Active items without a living job."""
     return await queries.values(tx, "stuck", base=base_id, limit=limit)
 
 
 @dataclass(frozen=True)
-class _Unremoved:
+class _UnremovedRoot:
     id: ItemId
     base_id: BaseId
 
@@ -98,16 +98,16 @@ async def recover_deletions(db: Database) -> int:
     recovered = 0
     while True:
         async with db.transaction() as tx:
-            found = await queries.many(tx, _Unremoved, "unremoved", base=None, limit=_CHUNK)
+            unremoved = await queries.many(tx, _UnremovedRoot, "unremoved", base=None, limit=_BATCH_SIZE)
             roots: dict[BaseId, list[ItemId]] = {}
-            for row in found:
+            for row in unremoved:
                 roots.setdefault(row.base_id, []).append(row.id)
-            bases: list[UUID] = await queries.values(tx, "unremoved_bases", limit=_CHUNK)
+            bases: list[UUID] = await queries.values(tx, "unremoved_bases", limit=_BATCH_SIZE)
             await jobs.enqueue(
                 tx,
                 *(NewJob(DeleteSubtree(base, tuple(ids)), lane=str(base)) for base, ids in roots.items()),
                 *(NewJob(DeleteBase(BaseId(base)), lane=str(base)) for base in bases),
             )
-        recovered += len(found) + len(bases)
-        if len(found) < _CHUNK and len(bases) < _CHUNK:
+        recovered += len(unremoved) + len(bases)
+        if len(unremoved) < _BATCH_SIZE and len(bases) < _BATCH_SIZE:
             return recovered

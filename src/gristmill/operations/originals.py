@@ -8,31 +8,31 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gristmill.catalog import Item
-from gristmill.errors import Gone, Permanent, Unreadable, Unsupported
+from gristmill.errors import SourceGone, Permanent, Unreadable, Unsupported
 from gristmill.sources import FileSource, NoteSource, Original, Source, UrlSource
-from gristmill.sources.blobs import Blobs
-from gristmill.sources.source import HELD
+from gristmill.sources.blobs import BlobStore
+from gristmill.sources.source import MAX_IN_MEMORY
 
-LARGEST_PAGE = 64 << 20  # bytes of an answer, which is held whole
+MAX_PAGE_BYTES = 64 << 20  # bytes of an answer, which is held whole
 
 
 @dataclass(frozen=True)
-class Originals:
+class SourceFactory:
     """Makes sources: `limit` bytes at most of each, private networks only if allowed. What has to be laid down on
     the disk to be read goes to `scratch`."""
 
-    blobs: Blobs
+    blobs: BlobStore
     limit: int
-    private: bool
+    allow_private: bool
     scratch: Path = Path(tempfile.gettempdir())
 
-    def of(
+    def for_item(
         self,
         item: Item,
         *,
         note: str | None = None,
         blob: str | None = None,
-        known: Mapping[str, str] | None = None,
+        validators: Mapping[str, str] | None = None,
     ) -> Source:
         """The source of `item`; a note brings its text, an uploaded file the name of its bytes, a page what is known
         of its last reading."""
@@ -40,60 +40,60 @@ class Originals:
             case "note" | "record":
                 return NoteSource(note or "", item.title)
             case "file" if blob is not None:
-                return Upload(self.blobs, blob, item.source.get("name", item.title), self.limit, self.scratch)
+                return UploadSource(self.blobs, blob, item.source.get("name", item.title), self.limit, self.scratch)
             case "file":
-                return self.file(Path(item.source["path"]))
+                return self.file_source(Path(item.source["path"]))
             case "url" | "sitemap":
-                return replace(self.url(item.source["url"]), known=known or {})
+                return replace(self.url_source(item.source["url"]), known=validators or {})
             case "directory":
-                return Folder(Path(item.source["path"]))
+                return FolderSource(Path(item.source["path"]))
             case "connector":
-                return Followed(item.title)
+                return ConnectorSource(item.title)
             case _:
                 raise Unsupported(f"Items of type {item.type!r} can't be read yet.")
 
-    def file(self, path: Path) -> FileSource:
+    def file_source(self, path: Path) -> FileSource:
         """A file on the disk."""
         return FileSource(path, self.limit)
 
-    def url(self, url: str) -> UrlSource:
+    def url_source(self, url: str) -> UrlSource:
         """A page on the web."""
-        return UrlSource(url, min(self.limit, LARGEST_PAGE), self.private)
+        return UrlSource(url, min(self.limit, MAX_PAGE_BYTES), self.allow_private)
 
 
 @dataclass(frozen=True)
-class Upload:
+class UploadSource:
     """Bytes that somebody uploaded: `stored` is their name in the store, `name` the file's."""
 
-    blobs: Blobs
-    stored: str
+    blobs: BlobStore
+    blob_name: str
     name: str
     limit: int
     scratch: Path
 
     async def probe(self) -> int:
         """Their number."""
-        return await self.blobs.size(self.stored)
+        return await self.blobs.size(self.blob_name)
 
     async def read(self) -> Original:
         """The bytes, or a file of them when there are many."""
         size = await self.probe()
-        if size <= HELD:
-            return Original(await self.blobs.get(self.stored, HELD), self.name)
+        if size <= MAX_IN_MEMORY:
+            return Original(await self.blobs.get(self.blob_name, MAX_IN_MEMORY), self.name)
         if size > self.limit:
             raise Permanent(
                 f"{self.name} has {size:,} bytes; at most {self.limit:,} are read.", code="document_too_large"
             )
-        if (path := self.blobs.file(self.stored)) is not None:
+        if (path := self.blobs.local_path(self.blob_name)) is not None:
             return Original(b"", self.name, path=path)
-        return Original(b"", self.name, path=await self._laid_down(), temporary=True)
+        return Original(b"", self.name, path=await self._copy_to_disk(), temporary=True)
 
-    async def _laid_down(self) -> Path:
+    async def _copy_to_disk(self) -> Path:
         handle, name = await asyncio.to_thread(tempfile.mkstemp, dir=self.scratch, prefix="gristmill-")
         path = Path(name)
         try:
             with os.fdopen(handle, "wb") as file:
-                async for part in self.blobs.read(self.stored):
+                async for part in self.blobs.read(self.blob_name):
                     await asyncio.to_thread(file.write, part)
         except BaseException:
             await asyncio.to_thread(path.unlink, missing_ok=True)
@@ -102,7 +102,7 @@ class Upload:
 
 
 @dataclass(frozen=True)
-class Followed:
+class ConnectorSource:
     """A tool that a connector follows: what it holds is filed by its runs, so it is always there."""
 
     name: str
@@ -117,7 +117,7 @@ class Followed:
 
 
 @dataclass(frozen=True)
-class Folder:
+class FolderSource:
     """A folder on the disk: it can be asked after, and is listed rather than read."""
 
     path: Path
@@ -132,7 +132,7 @@ class Folder:
 
     def _probe(self) -> int:
         if not self.path.exists():
-            raise Gone(f"{self.path} is not there.")
+            raise SourceGone(f"{self.path} is not there.")
         if not self.path.is_dir():
             raise Unreadable(f"{self.path} is not a folder.", code="not_a_folder")
         if not os.access(self.path, os.R_OK | os.X_OK):

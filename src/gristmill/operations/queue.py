@@ -10,19 +10,19 @@ from uuid import uuid4
 from gristmill import catalog, events, jobs
 from gristmill.catalog import BaseId, ItemId
 from gristmill.db import Database, Tx
-from gristmill.jobs import Band
+from gristmill.jobs import Priority
 from gristmill.operations import guards
-from gristmill.operations.health import queries, stuck
-from gristmill.operations.schedule import announce_filed, schedule
+from gristmill.operations.health import queries, find_stuck_items
+from gristmill.operations.schedule import record_filed_events, enqueue_next_jobs
 
-SHOWN = 10_000
-AT_ONCE = 500  # items in one transaction, so that others get their turn in between
+MAX_SHOWN = 10_000
+BATCH_SIZE = 500  # items in one transaction, so that others get their turn in between
 
 
-async def orphans(tx: Tx, base_id: BaseId, limit: int = SHOWN) -> list[ItemId]:
+async def find_orphans(tx: Tx, base_id: BaseId, limit: int = MAX_SHOWN) -> list[ItemId]:
     """What waits for a hand, at most `limit` of each kind."""
     parked = await queries.values(tx, "parked", base=base_id, limit=limit)
-    return [*parked, *await stuck(tx, base_id, limit)]
+    return [*parked, *await find_stuck_items(tx, base_id, limit)]
 
 
 async def recover(db: Database, base_id: BaseId) -> int:
@@ -30,14 +30,14 @@ async def recover(db: Database, base_id: BaseId) -> int:
     recovered = 0
     while True:
         async with db.transaction() as tx:
-            base = await guards.base_is_open(tx, base_id)
-            found = await orphans(tx, base.id, AT_ONCE)
-            await queries.values(tx, "fail_stuck", ids=found)
-            wanted = await catalog.want_anew(tx, found, cause=uuid4())
-            await schedule(tx, base, wanted, Band.NORMAL)
-        if not wanted:
+            base = await guards.lock_open_base(tx, base_id)
+            interrupted = await find_orphans(tx, base.id, BATCH_SIZE)
+            await queries.values(tx, "fail_stuck", ids=interrupted)
+            items = await catalog.request_version(tx, interrupted, cause=uuid4())
+            await enqueue_next_jobs(tx, base, items, Priority.NORMAL)
+        if not items:
             return recovered
-        recovered += len(wanted)
+        recovered += len(items)
 
 
 async def dismiss(db: Database, base_id: BaseId) -> int:
@@ -45,18 +45,18 @@ async def dismiss(db: Database, base_id: BaseId) -> int:
     dismissed = 0
     while True:
         async with db.transaction() as tx:
-            base = await guards.base_turn(tx, base_id)
-            found: list[ItemId] = await queries.values(tx, "dismiss", ids=await orphans(tx, base.id, AT_ONCE))
-            await catalog.settle_above(tx, found)
-            await announce_filed(tx, await catalog.find_items(tx, found))
+            base = await guards.lock_base(tx, base_id)
+            dismissed_ids: list[ItemId] = await queries.values(tx, "dismiss", ids=await find_orphans(tx, base.id, BATCH_SIZE))
+            await catalog.derive_statuses_above(tx, dismissed_ids)
+            await record_filed_events(tx, await catalog.find_items(tx, dismissed_ids))
             await events.announce_ready(tx, [base.id])
-        if not found:
+        if not dismissed_ids:
             return dismissed
-        dismissed += len(found)
+        dismissed += len(dismissed_ids)
 
 
 async def pause(db: Database, base_id: BaseId, *, paused: bool) -> None:
     """Start none of the base's jobs any more, or start them again; what runs goes on."""
     async with db.transaction() as tx:
-        base = await guards.base_turn(tx, base_id)
-        await jobs.pause(tx, base.lane, paused=paused)
+        base = await guards.lock_base(tx, base_id)
+        await jobs.set_paused(tx, base.lane, paused=paused)

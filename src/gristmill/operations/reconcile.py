@@ -30,31 +30,31 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from gristmill import catalog, events, faults, jobs
-from gristmill.catalog import Base, BaseId, ItemId, Unanalysed
+from gristmill.catalog import Base, BaseId, ItemId, UnanalysedItem
 from gristmill.catalog.sweep import collect_contents
 from gristmill.db import Database, Tx
 from gristmill.errors import Invalid, SetupError
 from gristmill.events import Reconciled, webhook
-from gristmill.events.order import wake
-from gristmill.jobs import Band, Done, Job, JobId, NewJob, Outcome, Schedule
+from gristmill.events.order import enqueue_deliveries
+from gristmill.jobs import Priority, Done, Job, JobId, NewJob, Outcome, Schedule
 from gristmill.operations import connection, uploads
 from gristmill.operations.connection import RunId
 from gristmill.operations.connections import restore_schedule
-from gristmill.operations.conversions import call_off
+from gristmill.operations.conversions import cancel_conversions
 from gristmill.operations.health import queries
-from gristmill.operations.schedule import schedule
-from gristmill.sources.blobs import Blobs
+from gristmill.operations.schedule import enqueue_next_jobs
+from gristmill.sources.blobs import BlobStore
 from gristmill.work import AnalyseAssets, DeleteBase, DeleteSubtree, Reconcile
 
 log = logging.getLogger(__name__)
 
-AT_ONCE = 500
+BATCH_SIZE = 500
 LANE = "reconcile"
 DAMAGE = ("items", "containers", "deletions", "versions", "announced", "webhooks", "connectors")
 UNUSED = ("blobs", "contents", "conversions", "events")
 _SUSPECTS = 10_000
 
-Found = Mapping[str, int]
+RepairCounts = Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -63,16 +63,16 @@ class _Suspect:
     base_id: BaseId
 
 
-_KINDS: dict[str, type[_Suspect | Unanalysed]] = {"unanalysed": Unanalysed}
+_ROW_TYPES: dict[str, type[_Suspect | UnanalysedItem]] = {"unanalysed": UnanalysedItem}
 
 
 @dataclass(frozen=True)
-class _Orphan:
+class _OrphanRun:
     id: RunId
     connector_id: UUID
 
 
-def timetable(cron: str) -> Schedule:
+def reconcile_schedule(cron: str) -> Schedule:
     """When a pass is made."""
     try:
         jobs.next_time(cron, datetime.now(UTC))
@@ -81,7 +81,7 @@ def timetable(cron: str) -> Schedule:
     return Schedule(LANE, cron, Reconcile(), lane=LANE)
 
 
-async def ask(db: Database) -> JobId:
+async def enqueue_thorough_pass(db: Database) -> JobId:
     """Queue a thorough pass; the job that makes it, or one that is about to."""
     async with db.transaction() as tx:
         (job,) = await jobs.enqueue(tx, NewJob(Reconcile(thorough=True), lane=LANE))
@@ -91,7 +91,7 @@ async def ask(db: Database) -> JobId:
 class Reconciler:
     """Makes passes."""
 
-    def __init__(self, db: Database, blobs: Blobs, event_retention: timedelta) -> None:
+    def __init__(self, db: Database, blobs: BlobStore, event_retention: timedelta) -> None:
         self._db, self._blobs, self._retention = db, blobs, event_retention
 
     async def reconcile(self, job: Job) -> Outcome:
@@ -100,31 +100,31 @@ class Reconciler:
         if not thorough:
             async with self._db.connection() as tx:
                 (thorough,) = await queries.values(tx, "none_thorough", kind=Reconcile.kind)
-        found = await self.once(thorough=thorough)
+        repairs = await self.run_pass(thorough=thorough)
         async with self._db.transaction() as tx:
-            await jobs.save_result(tx, job, {"thorough": thorough, **found})
+            await jobs.save_result(tx, job, {"thorough": thorough, **repairs})
             await jobs.complete(tx, job)
         return Done()
 
-    async def once(self, *, thorough: bool = True) -> Found:
+    async def run_pass(self, *, thorough: bool = True) -> RepairCounts:
         """One pass; how much of each kind it put right."""
-        found = Counter[str](dict.fromkeys((*DAMAGE, *UNUSED), 0))
-        for base_id in await self._suspected(thorough):
-            found.update(await self._repair(base_id, thorough))
-        await self._wake_webhooks(found)
-        await self._repair_connectors(found)
-        await self._collect(found, thorough)
-        damage = {name: found[name] for name in DAMAGE if found[name]}
+        repairs = Counter[str](dict.fromkeys((*DAMAGE, *UNUSED), 0))
+        for base_id in await self._suspect_bases(thorough):
+            repairs.update(await self._repair(base_id, thorough))
+        await self._wake_webhooks(repairs)
+        await self._repair_connectors(repairs)
+        await self._collect_garbage(repairs, thorough)
+        damage = {name: repairs[name] for name in DAMAGE if repairs[name]}
         if damage:
             log.error("the reconciler put right what should not have been", extra=damage)
-        return dict(found)
+        return dict(repairs)
 
-    async def _suspected(self, thorough: bool) -> list[BaseId]:
+    async def _suspect_bases(self, thorough: bool) -> list[BaseId]:
         bases: set[BaseId] = set()
         async with self._db.connection() as tx:
             for name in ("stuck", "unsettled", "unremoved", "unanalysed"):
-                found = await queries.many(tx, _KINDS.get(name, _Suspect), name, base=None, limit=_SUSPECTS)
-                bases |= {suspect.base_id for suspect in found}
+                suspects = await queries.many(tx, _ROW_TYPES.get(name, _Suspect), name, base=None, limit=_SUSPECTS)
+                bases |= {suspect.base_id for suspect in suspects}
             for name in ("unremoved_bases", "unannounced", *(["leftover_bases"] if thorough else [])):
                 bases |= set(await queries.values(tx, name, limit=_SUSPECTS))
         return sorted(bases)
@@ -132,63 +132,63 @@ class Reconciler:
     # ── one base ─────────────────────────────────────────────────────────────────────────────────────────
 
     async def _repair(self, base_id: BaseId, thorough: bool) -> Counter[str]:
-        found = Counter[str]()
-        more = True
-        while more:
+        repairs = Counter[str]()
+        has_more = True
+        while has_more:
             async with self._db.transaction() as tx:
-                base = await catalog.take_turn(tx, base_id)
+                base = await catalog.lock_base(tx, base_id)
                 step = await (_repair_deleted(tx, base_id) if base is None else _repair(tx, base, thorough))
                 if base is not None and step.total():
-                    told = {name: step[name] for name in DAMAGE if name not in ("webhooks", "connectors")}
-                    await events.record(tx, Reconciled(base_id, **told))
+                    counts = {name: step[name] for name in DAMAGE if name not in ("webhooks", "connectors")}
+                    await events.record(tx, Reconciled(base_id, **counts))
                 await faults.point("reconcile.before_commit")
-            found.update(step)
-            more = any(step[name] >= AT_ONCE for name in ("items", "containers", "deletions", "versions"))
-        return found
+            repairs.update(step)
+            has_more = any(step[name] >= BATCH_SIZE for name in ("items", "containers", "deletions", "versions"))
+        return repairs
 
-    async def _wake_webhooks(self, found: Counter[str]) -> None:
-        more = True
-        while more:
+    async def _wake_webhooks(self, repairs: Counter[str]) -> None:
+        has_more = True
+        while has_more:
             async with self._db.transaction() as tx:
-                forsaken = await webhook.forsaken(tx, AT_ONCE)
-                await wake(tx, *forsaken)
-            found["webhooks"] += len(forsaken)
-            more = bool(forsaken)
+                orphans = await webhook.lock_orphaned(tx, BATCH_SIZE)
+                await enqueue_deliveries(tx, *orphans)
+            repairs["webhooks"] += len(orphans)
+            has_more = bool(orphans)
 
-    async def _repair_connectors(self, found: Counter[str]) -> None:
+    async def _repair_connectors(self, repairs: Counter[str]) -> None:
         async with self._db.transaction() as tx:
-            orphans = await queries.many(tx, _Orphan, "orphan_runs", limit=AT_ONCE)
+            orphans = await queries.many(tx, _OrphanRun, "orphan_runs", limit=BATCH_SIZE)
             for orphan in orphans:
-                await connection.tell(tx, orphan.id, "No job makes this run any more.", "error")
+                await connection.add_log_line(tx, orphan.id, "No job makes this run any more.", "error")
                 await connection.end_run(
                     tx, orphan.id, "failed", code="interrupted", message="The run was interrupted."
                 )
-            idle = await queries.values(tx, "unscheduled", limit=AT_ONCE)
-            for connector_id in idle:
+            unscheduled = await queries.values(tx, "unscheduled", limit=BATCH_SIZE)
+            for connector_id in unscheduled:
                 await restore_schedule(tx, connector_id)
-        found["connectors"] += len(orphans) + len(idle)
+        repairs["connectors"] += len(orphans) + len(unscheduled)
 
-    async def _collect(self, found: Counter[str], thorough: bool) -> None:
+    async def _collect_garbage(self, repairs: Counter[str], thorough: bool) -> None:
         async with self._db.connection() as tx:
-            await catalog.drop_progress(tx)
-            unused = await catalog.unused_blobs(tx)
-        found["blobs"] += len(unused)
+            await catalog.drop_stale_progress(tx)
+            unused = await catalog.find_unused_blobs(tx)
+        repairs["blobs"] += len(unused)
         async with self._db.transaction() as tx:
-            found["conversions"] += await call_off(tx, await catalog.forsaken_conversions(tx, AT_ONCE))
-        await uploads.release(self._db, self._blobs, unused)
-        await uploads.empty_store(self._db, self._blobs)
-        more = True
-        while more:
+            repairs["conversions"] += await cancel_conversions(tx, await catalog.orphan_conversions(tx, BATCH_SIZE))
+        await uploads.remove_unused(self._db, self._blobs, unused)
+        await uploads.remove_abandoned(self._db, self._blobs)
+        has_more = True
+        while has_more:
             async with self._db.connection() as tx:
-                more = bool(swept := await events.sweep(tx, self._retention))
-            found["events"] += swept
-        more = thorough
-        while more:
+                has_more = bool(swept := await events.sweep(tx, self._retention))
+            repairs["events"] += swept
+        has_more = thorough
+        while has_more:
             async with self._db.transaction() as tx:
-                hashes = await queries.values(tx, "unheld_contents", limit=AT_ONCE)
+                hashes = await queries.values(tx, "unheld_contents", limit=BATCH_SIZE)
                 collected = await collect_contents(tx, hashes)
-            found["contents"] += collected
-            more = collected == AT_ONCE
+            repairs["contents"] += collected
+            has_more = collected == BATCH_SIZE
 
 
 async def _repair_deleted(tx: Tx, base_id: BaseId) -> Counter[str]:
@@ -202,24 +202,24 @@ async def _repair_deleted(tx: Tx, base_id: BaseId) -> Counter[str]:
 async def _repair(tx: Tx, base: Base, thorough: bool) -> Counter[str]:
     """Put right what is wrong in a base, in its turn; containers first, for some only look stuck."""
     step = Counter[str]()
-    unsettled = await queries.many(tx, _Suspect, "unsettled", base=base.id, limit=AT_ONCE)
-    for container in unsettled:
-        await catalog.settle(tx, container.id)
-    step["containers"] = len(unsettled)
-    stuck = await queries.values(tx, "stuck", base=base.id, limit=AT_ONCE)
+    underived = await queries.many(tx, _Suspect, "unsettled", base=base.id, limit=BATCH_SIZE)
+    for container in underived:
+        await catalog.derive_status(tx, container.id)
+    step["containers"] = len(underived)
+    stuck = await queries.values(tx, "stuck", base=base.id, limit=BATCH_SIZE)
     if stuck:
-        await schedule(tx, base, await catalog.find_items(tx, stuck), Band.NORMAL)
-    waiting = await queries.many(tx, Unanalysed, "unanalysed", base=base.id, limit=AT_ONCE)
-    await jobs.enqueue(tx, *(NewJob(AnalyseAssets(one.id, one.version), lane=base.lane) for one in waiting))
+        await enqueue_next_jobs(tx, base, await catalog.find_items(tx, stuck), Priority.NORMAL)
+    waiting = await queries.many(tx, UnanalysedItem, "unanalysed", base=base.id, limit=BATCH_SIZE)
+    await jobs.enqueue(tx, *(NewJob(AnalyseAssets(item.id, item.version), lane=base.lane) for item in waiting))
     step["items"] = len(stuck) + len(waiting)
-    roots = await queries.values(tx, "unremoved", base=base.id, limit=AT_ONCE)
+    roots = await queries.values(tx, "unremoved", base=base.id, limit=BATCH_SIZE)
     if roots:
         await jobs.enqueue(tx, NewJob(DeleteSubtree(base.id, tuple(roots)), lane=base.lane))
     step["deletions"] = len(roots)
     if thorough:
-        step["versions"] = len(await queries.values(tx, "drop_leftovers", base=base.id, limit=AT_ONCE))
+        step["versions"] = len(await queries.values(tx, "drop_leftovers", base=base.id, limit=BATCH_SIZE))
     if not base.ingested:
         await events.announce_ready(tx, [base.id])
-        now = await catalog.find_base(tx, base.id)
-        step["announced"] = int(now is not None and now.ingested)
+        current = await catalog.find_base(tx, base.id)
+        step["announced"] = int(current is not None and current.ingested)
     return step

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gristmill import catalog, events, faults, jobs
-from gristmill.catalog import BaseId, Item, ItemId, Unrested
+from gristmill.catalog import BaseId, Item, ItemId, UnfinishedItem
 from gristmill.db import Database, Tx
 from gristmill.errors import Conflict, GristmillError, WorkError
 from gristmill.events import ReindexAccepted
@@ -24,7 +24,7 @@ from gristmill.operations import guards
 from gristmill.sources import Source
 from gristmill.work import OnActive, ReindexSubtree
 
-_AT_ONCE = 16  # sources that one request asks at the same time
+_MAX_PROBES = 16  # sources that one request asks at the same time
 
 
 class SubtreeActive(Conflict):
@@ -32,7 +32,7 @@ class SubtreeActive(Conflict):
 
     code = "subtree_active"
 
-    def __init__(self, blocking: Sequence[Unrested]) -> None:
+    def __init__(self, blocking: Sequence[UnfinishedItem]) -> None:
         first = blocking[0]
         more = f", and {len(blocking) - 1} more" if len(blocking) > 1 else ""
         super().__init__(
@@ -42,7 +42,7 @@ class SubtreeActive(Conflict):
 
 
 @dataclass(frozen=True)
-class Reindexing:
+class ReindexResult:
     """What will be rebuilt and by which job, and what was refused for its source."""
 
     root_ids: list[ItemId]
@@ -56,44 +56,44 @@ async def reindex(
     item_ids: Sequence[ItemId],
     sources: Mapping[ItemId, Source],
     on_active: OnActive,
-) -> Reindexing:
+) -> ReindexResult:
     """Queue the rebuilding of these subtrees; `sources` are those of the selected items that have one."""
-    refused = await _probe(sources)
+    refused = await _probe_sources(sources)
     async with db.transaction() as tx:
-        base = await guards.base_is_open(tx, base_id)
-        selected = await guards.outermost_selected(tx, base, item_ids)
-        roots = await _at_rest(tx, [item for item in selected if item.id not in refused], on_active)
+        base = await guards.lock_open_base(tx, base_id)
+        selected = await guards.outermost_selection(tx, base, item_ids)
+        roots = await _reindexable_roots(tx, [item for item in selected if item.id not in refused], on_active)
         if not roots:
-            _nothing_left(selected, refused)
-            return Reindexing([], None, refused)
+            _raise_source_unavailable(selected, refused)
+            return ReindexResult([], None, refused)
         await faults.point("reindex.checked")
         work = ReindexSubtree(base.id, tuple(roots), on_active)
         (job,) = await jobs.enqueue(tx, NewJob(work, lane=base.lane))
         await events.record(tx, ReindexAccepted(base.id, tuple(roots)), cause=job.id)
-    return Reindexing(roots, job.id, refused)
+    return ReindexResult(roots, job.id, refused)
 
 
-async def _probe(sources: Mapping[ItemId, Source]) -> dict[ItemId, GristmillError]:
+async def _probe_sources(sources: Mapping[ItemId, Source]) -> dict[ItemId, GristmillError]:
     """Which of the sources can't be read now, and why; several are asked at once."""
     refused: dict[ItemId, GristmillError] = {}
-    free = asyncio.Semaphore(_AT_ONCE)
+    slots = asyncio.Semaphore(_MAX_PROBES)
 
-    async def ask(item_id: ItemId, source: Source) -> None:
-        async with free:
+    async def probe(item_id: ItemId, source: Source) -> None:
+        async with slots:
             try:
                 await source.probe()
             except WorkError as error:
                 refused[item_id] = error
 
-    async with asyncio.TaskGroup() as asking:
+    async with asyncio.TaskGroup() as tasks:
         for item_id, source in sources.items():
-            asking.create_task(ask(item_id, source))
+            tasks.create_task(probe(item_id, source))
     return {item_id: refused[item_id] for item_id in sources if item_id in refused}
 
 
-async def _at_rest(tx: Tx, selected: Sequence[Item], on_active: OnActive) -> list[ItemId]:
+async def _reindexable_roots(tx: Tx, selected: Sequence[Item], on_active: OnActive) -> list[ItemId]:
     roots = [item.id for item in selected]
-    blocking = await catalog.unrested(tx, roots) if roots else []
+    blocking = await catalog.unfinished_items(tx, roots) if roots else []
     if on_active == "after":
         # Waiting for work to end makes sense; a deletion does not end in something to rebuild.
         blocking = [item for item in blocking if item.status == "deleting"]
@@ -103,7 +103,7 @@ async def _at_rest(tx: Tx, selected: Sequence[Item], on_active: OnActive) -> lis
     return [root for root in roots if root not in active]
 
 
-def _nothing_left(selected: Sequence[Item], refused: Mapping[ItemId, GristmillError]) -> None:
+def _raise_source_unavailable(selected: Sequence[Item], refused: Mapping[ItemId, GristmillError]) -> None:
     """One item whose source is gone is told as that; of several, each in the answer."""
     if len(selected) == 1 and selected[0].id in refused:
         error = refused[selected[0].id]

@@ -11,16 +11,16 @@ from gristmill import catalog, events, jobs
 from gristmill.catalog import BaseId, ItemId, ItemStatus
 from gristmill.db import Database
 from gristmill.errors import Conflict, NotFound
-from gristmill.jobs import JobId, Shown
+from gristmill.jobs import JobId, JobRecord
 from gristmill.organisation import OrgId
-from gristmill.work import OF_NO_BASE, CheckFileProcessing, IndexDocument, PrepareRoot
+from gristmill.work import KINDS_WITHOUT_BASE, CheckFileProcessing, IndexDocument, PrepareRoot
 
-_STAGES = {
+_RETRY_STATUSES = {
     IndexDocument.kind: ItemStatus.PROCESSING,
     CheckFileProcessing.kind: ItemStatus.PROCESSING,
     PrepareRoot.kind: ItemStatus.PREPARING,
 }
-_AT_ONCE = 500  # dead jobs that are looked at together
+_BATCH_SIZE = 500  # dead jobs that are looked at together
 
 
 async def retry_all(db: Database, org: OrgId, base_id: BaseId | None = None) -> int:
@@ -28,46 +28,46 @@ async def retry_all(db: Database, org: OrgId, base_id: BaseId | None = None) -> 
     retried, before = 0, None
     while True:
         async with db.connection() as tx:
-            found = await jobs.find_jobs(
+            dead_jobs = await jobs.find_jobs(
                 tx,
-                limit=_AT_ONCE,
+                limit=_BATCH_SIZE,
                 before=before,
                 state="dead",
                 lane=None if base_id is None else str(base_id),
                 org=org,
             )
-        for job in found:
+        for job in dead_jobs:
             try:
                 await retry(db, job.id)
                 retried += 1
             except (Conflict, NotFound):
                 continue  # somebody was quicker, or nobody wants it any more
-        if len(found) < _AT_ONCE:
+        if len(dead_jobs) < _BATCH_SIZE:
             return retried
-        before = found[-1].id
+        before = dead_jobs[-1].id
 
 
-async def retry(db: Database, job_id: JobId) -> Shown:
+async def retry(db: Database, job_id: JobId) -> JobRecord:
     """dead → queued."""
     async with db.transaction() as tx:
         job = await jobs.find_job(tx, job_id)
         if job is None:
             raise NotFound(f"There is no job {job_id}.", code="job_not_found")
-        of_base = job.kind not in OF_NO_BASE
-        if of_base and await catalog.take_turn(tx, BaseId(UUID(job.lane))) is None:
+        has_base = job.kind not in KINDS_WITHOUT_BASE
+        if has_base and await catalog.lock_base(tx, BaseId(UUID(job.lane))) is None:
             raise Conflict("The base is being deleted: there is nothing to retry.", code="job_outdated")
-        if not await jobs.revive(tx, [job_id]):
+        if not await jobs.retry_dead(tx, [job_id]):
             raise Conflict(f"The job is {job.state}; only a dead one can be retried.", code="job_not_dead")
-        if job.kind in _STAGES and job.subject is not None:
+        if job.kind in _RETRY_STATUSES and job.subject is not None:
             item_id, version = ItemId(job.subject), int(job.payload["version"])
-            if await catalog.set_stage(tx, item_id, version, _STAGES[job.kind]):
-                await catalog.settle_above(tx, [item_id])
-                await events.work_began(tx, BaseId(UUID(job.lane)))
+            if await catalog.resume_version(tx, item_id, version, _RETRY_STATUSES[job.kind]):
+                await catalog.derive_statuses_above(tx, [item_id])
+                await events.mark_base_busy(tx, BaseId(UUID(job.lane)))
             else:
                 raise Conflict(
                     "The item was deleted, or has been indexed since: there is nothing to retry.",
                     code="job_outdated",
                 )
-        found = await jobs.find_job(tx, job_id)
-    assert found is not None
-    return found
+        retried_job = await jobs.find_job(tx, job_id)
+    assert retried_job is not None
+    return retried_job

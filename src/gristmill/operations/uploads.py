@@ -23,96 +23,96 @@ from datetime import timedelta
 from pathlib import Path
 
 from gristmill import catalog, faults
-from gristmill.db import Database, aside
-from gristmill.organisation import LOCAL, OrgId, own
-from gristmill.sources.blobs import Blob, Blobs
+from gristmill.db import Database, without_commit_hook
+from gristmill.organisation import LOCAL_ORG, OrgId, scoped_digest
+from gristmill.sources.blobs import Blob, BlobStore
 
-_AT_ONCE = 100  # names that the store is asked to remove in one call
+_BATCH_SIZE = 100  # names that the store is asked to remove in one call
 _PIECE = 1 << 20  # bytes
-_STALE = timedelta(hours=1)  # since the last write to a temporary: whoever wrote it is gone
+_STALE_AFTER = timedelta(hours=1)  # since the last write to a temporary: whoever wrote it is gone
 
 
-async def keep(
+async def store_upload(
     db: Database,
-    blobs: Blobs,
+    blobs: BlobStore,
     read: Callable[[], AsyncIterable[bytes]],
     limit: int | None = None,
-    org: OrgId = LOCAL,
+    org: OrgId = LOCAL_ORG,
 ) -> Blob:
     """Store what `read` gives, for `org`; it is asked for again if storing took so long that the bytes were given up."""
 
     async def announce(blob: Blob) -> None:
         async with db.connection() as tx:
-            await catalog.announce_name(tx, blob.name)
+            await catalog.reserve_blob_name(tx, blob.name)
         await faults.point("uploads.announced")
 
-    with aside():  # an upload is not what was asked for: the item that uses it is
+    with without_commit_hook():  # an upload is not what was asked for: the item that uses it is
         while True:
             blob = await blobs.put(read(), limit, announce)
             await faults.point("uploads.stored")
-            kept = own(org, blob.hash)
+            scoped_hash = scoped_digest(org, blob.hash)
             async with db.transaction() as tx:
-                name = await catalog.keep_blob(tx, kept, blob.size, blob.name)
+                name = await catalog.register_blob(tx, scoped_hash, blob.size, blob.name)
             if name != blob.name:
                 await _remove(db, blobs, [blob.name])
             if name is not None:
-                return replace(blob, hash=kept, name=name)
+                return replace(blob, hash=scoped_hash, name=name)
 
 
-async def keep_file(db: Database, blobs: Blobs, path: Path, org: OrgId = LOCAL) -> Blob:
+async def store_file(db: Database, blobs: BlobStore, path: Path, org: OrgId = LOCAL_ORG) -> Blob:
     """Store a file of this machine; bytes that are kept already are used again, and not sent anew."""
-    digest, size = await asyncio.to_thread(_hashed, path)
+    digest, size = await asyncio.to_thread(_digest_and_size, path)
     async with db.connection() as tx:
-        name = await catalog.touch_blob(tx, own(org, digest))
+        name = await catalog.touch_blob(tx, scoped_digest(org, digest))
     if name is not None:
-        return Blob(own(org, digest), size, name)
-    return await keep(db, blobs, lambda: _pieces(path), org=org)
+        return Blob(scoped_digest(org, digest), size, name)
+    return await store_upload(db, blobs, lambda: _read_pieces(path), org=org)
 
 
-def _hashed(path: Path) -> tuple[bytes, int]:
+def _digest_and_size(path: Path) -> tuple[bytes, int]:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").digest(), file.tell()
 
 
-async def _pieces(path: Path) -> AsyncGenerator[bytes]:
+async def _read_pieces(path: Path) -> AsyncGenerator[bytes]:
     with path.open("rb") as file:
         while piece := await asyncio.to_thread(file.read, _PIECE):
             yield piece
 
 
-async def release(db: Database, blobs: Blobs, hashes: Sequence[bytes]) -> None:
+async def remove_unused(db: Database, blobs: BlobStore, hashes: Sequence[bytes]) -> None:
     """Let go of blobs: those that nothing uses leave the store."""
-    with aside():
+    with without_commit_hook():
         async with db.transaction() as tx:
-            doomed = await catalog.doom_blobs(tx, hashes)
-    if doomed:
-        await empty_store(db, blobs)
+            removed = await catalog.remove_unused_blobs(tx, hashes)
+    if removed:
+        await remove_abandoned(db, blobs)
 
 
-async def collect(db: Database, blobs: Blobs) -> None:
+async def collect_garbage(db: Database, blobs: BlobStore) -> None:
     """Let go of all that was stored long ago and that nothing came to use, and finish what was cut off."""
     async with db.connection() as tx:
-        unused = await catalog.unused_blobs(tx)
-    await release(db, blobs, unused)
-    await empty_store(db, blobs)
-    await blobs.sweep_temporaries(_STALE)
+        unused = await catalog.find_unused_blobs(tx)
+    await remove_unused(db, blobs, unused)
+    await remove_abandoned(db, blobs)
+    await blobs.sweep_temporaries(_STALE_AFTER)
 
 
-async def empty_store(db: Database, blobs: Blobs) -> None:
+async def remove_abandoned(db: Database, blobs: BlobStore) -> None:
     """Take out of the store what is doomed, by whoever doomed it; when this returns, it is gone."""
     async with db.connection() as tx:
-        await catalog.doom_due_names(tx)
-    more = True
-    while more:
+        await catalog.abandon_overdue_names(tx)
+    has_more = True
+    while has_more:
         async with db.connection() as tx:
-            names = await catalog.doomed_names(tx, _AT_ONCE)
+            names = await catalog.find_abandoned_names(tx, _BATCH_SIZE)
         await faults.point("remove.names_found")
         await _remove(db, blobs, names)
-        more = bool(names)
+        has_more = bool(names)
 
 
-async def _remove(db: Database, blobs: Blobs, names: Sequence[str]) -> None:
+async def _remove(db: Database, blobs: BlobStore, names: Sequence[str]) -> None:
     await blobs.delete(names)
     await faults.point("remove.bytes_gone")
     async with db.connection() as tx:
-        await catalog.forget_names(tx, names)
+        await catalog.delete_abandoned_names(tx, names)

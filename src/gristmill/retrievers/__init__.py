@@ -8,14 +8,14 @@ from gristmill.client import Hit, Json
 
 def citation(hit: Hit) -> Json:
     """Where a hit stands, as metadata: enough to find the place again and to show it to people."""
-    told: Json = {**hit}
+    fields: Json = {**hit}
     return {
         "chunk_id": hit["chunkId"],
         "item_id": hit["itemId"],
         "base_id": hit["baseId"],
         "title": hit["title"],
         "score": hit["score"],
-        "headings": told["headings"],
-        "version": told["version"],
+        "headings": fields["headings"],
+        "version": fields["version"],
         **hit["source"],
     }

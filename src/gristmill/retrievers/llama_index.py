@@ -30,15 +30,15 @@ class GristmillRetriever(BaseRetriever):
         **options: Any,
     ) -> None:
         super().__init__()  # pyright: ignore[reportUnknownMemberType]  (theirs has a bare Dict)
-        self._place, self._base_ids = (url, key), base_ids
+        self._server, self._base_ids = (url, key), base_ids
         self._options: dict[str, Any] = {"limit": limit, "mode": mode, **options}
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        with SyncClient(*self._place) as mill:
+        with SyncClient(*self._server) as mill:
             return _nodes(mill.run(lambda client: self._search(client, query_bundle.query_str)))
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        async with Client(*self._place) as mill:
+        async with Client(*self._server) as mill:
             return _nodes(await self._search(mill, query_bundle.query_str))
 
     async def _search(self, mill: Client, query: str) -> Answer:

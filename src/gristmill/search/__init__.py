@@ -1,19 +1,19 @@
 """What is searchable: published chunks, and the way from a question to hits."""
 
-from gristmill.search.hit import Ask, Context, Explanation, Hit, Mode, Target
+from gristmill.search.hit import SearchRequest, HitContext, HitExplanation, Hit, Mode, Target
 from gristmill.search.query import Searcher
 from gristmill.search.rerank import HttpReranker, Reranker
 from gristmill.search.rows import Chunk
 from gristmill.search.scope import Filters, Scope
 from gristmill.search.store import ChunkRow, list_chunks
-from gristmill.search.whynot import Reason, WhyNot, why_not
+from gristmill.search.whynot import Reason, WhyNot, explain_missing
 
 __all__ = [
-    "Ask",
+    "SearchRequest",
     "Chunk",
     "ChunkRow",
-    "Context",
-    "Explanation",
+    "HitContext",
+    "HitExplanation",
     "Filters",
     "Hit",
     "HttpReranker",
@@ -25,5 +25,5 @@ __all__ = [
     "Target",
     "WhyNot",
     "list_chunks",
-    "why_not",
+    "explain_missing",
 ]

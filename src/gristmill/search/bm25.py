@@ -17,36 +17,36 @@ from gristmill.search.segment import Mask, Numbers
 
 K1 = 1.8
 B = 0.75
-SIBLINGS = 0.1  # of the mean of an item's other chunks
+SIBLING_WEIGHT = 0.1  # of the mean of an item's other chunks
 
 Scores = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Counted:
+class TermPostings:
     """How often one term stands where; a term of several names is counted over all of them."""
 
     weight: float
-    found: Postings
+    postings: Postings
 
     @property
     def chunks(self) -> int:
         """How many chunks hold it."""
-        return len(self.found.places)
+        return len(self.postings.ordinals)
 
 
-def gather(weight: float, parts: Sequence[tuple[int, Postings]], total: int) -> Counted:
+def combine_postings(weight: float, parts: Sequence[tuple[int, Postings]], total: int) -> TermPostings:
     """A term out of its postings in segments, each with the place where the segment begins; where it has several
     names, parts may meet at a place."""
     if not parts:
-        return Counted(weight, Postings(np.empty(0, np.int32), np.empty(0, np.uint8)))
-    places = np.concatenate([np.add(found.places, start, dtype=np.int32) for start, found in parts])
-    counts = np.concatenate([found.counts for _, found in parts])
+        return TermPostings(weight, Postings(np.empty(0, np.int32), np.empty(0, np.uint8)))
+    ordinals = np.concatenate([np.add(postings.ordinals, start, dtype=np.int32) for start, postings in parts])
+    counts = np.concatenate([postings.counts for _, postings in parts])
     if len({start for start, _ in parts}) < len(parts):
-        summed = np.bincount(places, counts, minlength=total)
-        places = np.flatnonzero(summed).astype(np.int32)
-        counts = np.minimum(summed[places], 255).astype(np.uint8)
-    return Counted(weight, Postings(places, counts))
+        totals = np.bincount(ordinals, counts, minlength=total)
+        ordinals = np.flatnonzero(totals).astype(np.int32)
+        counts = np.minimum(totals[ordinals], 255).astype(np.uint8)
+    return TermPostings(weight, Postings(ordinals, counts))
 
 
 def idf(chunks: int, of: int) -> float:
@@ -54,7 +54,7 @@ def idf(chunks: int, of: int) -> float:
     return math.log(1 + (of - chunks + 0.5) / (chunks + 0.5))
 
 
-def score(terms: Sequence[Counted], lengths: NDArray[np.uint16]) -> Scores:
+def score(terms: Sequence[TermPostings], lengths: NDArray[np.uint16]) -> Scores:
     """The score of every chunk; 0 where no term stands."""
     total = len(lengths)
     scores = np.zeros(total, np.float32)
@@ -66,33 +66,33 @@ def score(terms: Sequence[Counted], lengths: NDArray[np.uint16]) -> Scores:
     for term in terms:
         if term.chunks:
             weight = np.float32(term.weight * idf(term.chunks, total) * (K1 + 1))
-            counts = term.found.counts.astype(np.float32)
-            scores[term.found.places] += weight * counts / (counts + norms[term.found.places])
+            counts = term.postings.counts.astype(np.float32)
+            scores[term.postings.ordinals] += weight * counts / (counts + norms[term.postings.ordinals])
     return scores
 
 
-def with_siblings(own: Scores, chunks: Numbers, sums: NDArray[np.float64]) -> Scores:
+def with_siblings(scores: Scores, chunk_counts: Numbers, sums: NDArray[np.float64]) -> Scores:
     """Chunks' scores, each with a little of what the rest of its document has: what a document says is spread over its
     chunks. `chunks` tells how many each one's item has, `sums` what they have together."""
-    return (own + SIBLINGS * (sums - own) / np.maximum(1, chunks - 1)).astype(np.float32)
+    return (scores + SIBLING_WEIGHT * (sums - scores) / np.maximum(1, chunk_counts - 1)).astype(np.float32)
 
 
-def held(term: Counted, total: int) -> Mask:
+def term_mask(term: TermPostings, total: int) -> Mask:
     """Which chunks hold the term."""
     mask = np.zeros(total, bool)
-    mask[term.found.places] = True
+    mask[term.postings.ordinals] = True
     return mask
 
 
-def best(scores: Scores, wanted: int) -> Numbers:
+def top_ordinals(scores: Scores, limit: int) -> Numbers:
     """The places of the best scores above 0, best first; ties go by place, so that a ranking is repeatable."""
-    wanted = min(wanted, int(np.count_nonzero(scores)))
-    if wanted == 0:
+    limit = min(limit, int(np.count_nonzero(scores)))
+    if limit == 0:
         return np.empty(0, np.int64)
-    if wanted < len(scores):
-        least = np.partition(scores, len(scores) - wanted)[len(scores) - wanted]
-        chosen = np.flatnonzero(scores >= least)
+    if limit < len(scores):
+        threshold = np.partition(scores, len(scores) - limit)[len(scores) - limit]
+        chosen = np.flatnonzero(scores >= threshold)
     else:
         chosen = np.arange(len(scores))
     order = np.lexsort((chosen, -scores[chosen]))
-    return chosen[order][:wanted]
+    return chosen[order][:limit]

@@ -10,28 +10,28 @@ from collections.abc import Sequence
 from gristmill.search.languages import ENGLISH
 from gristmill.search.lexer import lexemes
 
-ALIKE = 0.9
+MIN_OVERLAP = 0.9
 
 
-def groups(texts: Sequence[str]) -> list[list[int]]:
+def duplicate_groups(texts: Sequence[str]) -> list[list[int]]:
     """The places of the texts, those alike together; each group and all of them in the order of their first."""
-    signs = [_signs(text) for text in texts]
-    found: list[list[int]] = []
-    for place, mine in enumerate(signs):
-        group = next((group for group in found if _alike(signs[group[0]], mine)), None)
+    word_pairs = [_word_pairs(text) for text in texts]
+    groups: list[list[int]] = []
+    for position, pairs in enumerate(word_pairs):
+        group = next((group for group in groups if _is_near_duplicate(word_pairs[group[0]], pairs)), None)
         if group is None:
-            found.append([place])
+            groups.append([position])
         else:
-            group.append(place)
-    return found
+            group.append(position)
+    return groups
 
 
-def _signs(text: str) -> frozenset[tuple[str, str]]:
+def _word_pairs(text: str) -> frozenset[tuple[str, str]]:
     words = ["", *lexemes(text, ENGLISH)]
     return frozenset(itertools.pairwise(words))
 
 
-def _alike(one: frozenset[tuple[str, str]], other: frozenset[tuple[str, str]]) -> bool:
-    if not one or not other:
-        return one == other
-    return len(one & other) >= ALIKE * len(one | other)
+def _is_near_duplicate(first: frozenset[tuple[str, str]], second: frozenset[tuple[str, str]]) -> bool:
+    if not first or not second:
+        return first == second
+    return len(first & second) >= MIN_OVERLAP * len(first | second)

@@ -13,15 +13,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from gristmill.search.languages import ENGLISH, language_of
+from gristmill.search.languages import ENGLISH, detect_language
 
 VECTOR_WEIGHT = 0.6
 FOREIGN_WEIGHT = 0.2
-_FLOOR = 0.05  # the last of a list is still a hit: it keeps a little over what was not found at all
+_MIN_NORMALISED = 0.05  # the last of a list is still a hit: it keeps a little over what was not found at all
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Candidate:
     """A chunk that one leg found, with that leg's score; higher is better. Numbers are unique over all bases."""
 
     id: UUID
@@ -30,21 +30,21 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Legs:
+class LegResults:
     """What both legs found in one base; `space` names what its vectors can be compared with."""
 
-    vector: Sequence[Found]
-    text: Sequence[Found]
+    vector: Sequence[Candidate]
+    text: Sequence[Candidate]
     vector_weight: float = VECTOR_WEIGHT
     space: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Fused:
+class FusedHit:
     """A chunk's place in the fused ranking, and the base it is of, by place; a rank is None where the leg did not find
     it."""
 
-    base: int
+    target_index: int
     no: int
     score: float
     vector_rank: int | None
@@ -53,22 +53,22 @@ class Fused:
     text_score: float | None
 
 
-def fuse(legs: Sequence[Legs]) -> list[Fused]:
+def fuse(legs: Sequence[LegResults]) -> list[FusedHit]:
     """The union of all lists, best first; ties go by number, so that a ranking is repeatable."""
-    by_text = normalised(found for one in legs for found in one.text)
+    by_text = normalise_scores(candidate for results in legs for candidate in results.text)
     by_vector: dict[int, float] = {}
-    for space in {one.space for one in legs}:
-        by_vector |= normalised(found for one in legs if one.space == space for found in one.vector)
-    fused: list[Fused] = []
-    for base, one in enumerate(legs):
-        vectors = {found.no: (rank, found.score) for rank, found in enumerate(one.vector, 1)}
-        texts = {found.no: (rank, found.score) for rank, found in enumerate(one.text, 1)}
+    for space in {results.space for results in legs}:
+        by_vector |= normalise_scores(candidate for results in legs if results.space == space for candidate in results.vector)
+    fused: list[FusedHit] = []
+    for target_index, results in enumerate(legs):
+        vectors = {candidate.no: (rank, candidate.score) for rank, candidate in enumerate(results.vector, 1)}
+        texts = {candidate.no: (rank, candidate.score) for rank, candidate in enumerate(results.text, 1)}
         for no in {**vectors, **texts}:
             vector_rank, vector_score = vectors.get(no, (None, None))
             text_rank, text_score = texts.get(no, (None, None))
-            weight = one.vector_weight
+            weight = results.vector_weight
             score = weight * by_vector.get(no, 0.0) + (1 - weight) * by_text.get(no, 0.0)
-            fused.append(Fused(base, no, score, vector_rank, text_rank, vector_score, text_score))
+            fused.append(FusedHit(target_index, no, score, vector_rank, text_rank, vector_score, text_score))
     return sorted(fused, key=lambda hit: (-hit.score, hit.no))
 
 
@@ -79,15 +79,15 @@ def vector_weight(query: str, *, english_only: bool) -> float:
     letters = [character for character in query if character.isalpha()]
     if 2 * sum(character < "\u0250" for character in letters) < len(letters):
         return 0.0
-    return VECTOR_WEIGHT if language_of(query) == ENGLISH else FOREIGN_WEIGHT
+    return VECTOR_WEIGHT if detect_language(query) == ENGLISH else FOREIGN_WEIGHT
 
 
-def normalised(found: Iterable[Found]) -> dict[int, float]:
+def normalise_scores(candidates: Iterable[Candidate]) -> dict[int, float]:
     """Scores from 0 to 1, by number."""
-    scores = {hit.no: hit.score for hit in found}
+    scores = {candidate.no: candidate.score for candidate in candidates}
     if not scores:
         return {}
     low, high = min(scores.values()), max(scores.values())
     if high == low:
         return dict.fromkeys(scores, 1.0)
-    return {no: _FLOOR + (1 - _FLOOR) * (score - low) / (high - low) for no, score in scores.items()}
+    return {no: _MIN_NORMALISED + (1 - _MIN_NORMALISED) * (score - low) / (high - low) for no, score in scores.items()}

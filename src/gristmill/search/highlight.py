@@ -1,18 +1,18 @@
 """Which parts of a text are what was asked for. Pure; by the same lexer as index and question."""
 
-from gristmill.search.lexer import places
-from gristmill.search.question import Question
+from gristmill.search.lexer import matching_ranges
+from gristmill.search.question import ParsedQuery
 
 
-def highlights(text: str, question: Question) -> list[tuple[int, int]]:
+def highlight_ranges(text: str, parsed_query: ParsedQuery) -> list[tuple[int, int]]:
     """Ranges of characters, in order, apart from each other."""
-    names, prefixes = question.names, question.prefixes
+    words, prefixes = parsed_query.names, parsed_query.prefixes
     merged: list[tuple[int, int]] = []
 
-    def asked_for(lexeme: str) -> bool:
-        return lexeme in names or bool(prefixes and lexeme.startswith(prefixes))
+    def matches(lexeme: str) -> bool:
+        return lexeme in words or bool(prefixes and lexeme.startswith(prefixes))
 
-    for start, end in places(text, asked_for if prefixes else names.__contains__):
+    for start, end in matching_ranges(text, matches if prefixes else words.__contains__):
         if merged and start <= merged[-1][1]:
             merged[-1] = (merged[-1][0], max(merged[-1][1], end))
         else:

@@ -8,13 +8,13 @@ from uuid import UUID
 from gristmill.catalog import ADMIN, Base, Viewer
 from gristmill.embedding import Embedder
 from gristmill.search.scope import NO_FILTERS, Filters, Scope
-from gristmill.search.text import TermAt
+from gristmill.search.text import TermContribution
 
 Mode = Literal["hybrid", "vector", "text"]
 
 
 @dataclass(frozen=True)
-class Ask:
+class SearchRequest:
     """What to look for, how, where and for whose eyes. `context` is how many chunks around each hit come with it;
     `collapse` puts hits that say the same behind the best of them; `rerank` has a configured reranker look again."""
 
@@ -43,7 +43,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Context:
+class HitContext:
     """What stands before and after a hit in its document."""
 
     before: list[str]
@@ -51,13 +51,13 @@ class Context:
 
 
 @dataclass(frozen=True)
-class Explanation:
+class HitExplanation:
     """Why a hit stands where it does: the legs' own scores, how they were weighed, and what each word added."""
 
     vector_weight: float
     similarity: float | None
     text_score: float | None
-    terms: Sequence[TermAt]
+    terms: Sequence[TermContribution]
     rerank_score: float | None
 
 
@@ -82,6 +82,6 @@ class Hit:
     vector_rank: int | None
     text_rank: int | None
     highlights: list[tuple[int, int]]
-    context: Context | None = None
-    explanation: Explanation | None = None
+    context: HitContext | None = None
+    explanation: HitExplanation | None = None
     duplicates: list[UUID] = field(default_factory=list[UUID])

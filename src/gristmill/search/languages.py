@@ -16,7 +16,7 @@ from collections.abc import Sequence
 ENGLISH = "english"
 
 # The commonest words that tell a language from its neighbours; those that many share are left out.
-_SMALL_WORDS = {
+_STOP_WORDS = {
     ENGLISH: "the of and to is that for with are this was it be which by not have from or",
     "german": "der die das und ist nicht ein eine den mit auf dem zu von sich werden wird auch im für",
     "french": "le les des est une dans que qui pour sur pas du et au avec sont cette ce nous vous",
@@ -37,7 +37,7 @@ _SMALL_WORDS = {
     "indonesian": "yang dan di itu dengan untuk tidak ini dari dalam akan pada juga saya ke karena ada bisa",
 }
 _VOTES: dict[str, tuple[str, ...]] = {}
-for _language, _words in _SMALL_WORDS.items():
+for _language, _words in _STOP_WORDS.items():
     for _word in _words.split():
         for _form in (_word, _word.capitalize(), _word.upper()):
             if _language not in _VOTES.get(_form, ()):
@@ -54,26 +54,26 @@ _SCRIPTS = (
 )
 _ANY_SCRIPT = re.compile("[\u0370-\u06ff\u0900-\u097f\u0b80-\u0bff\u1f00-\u1fff]")  # any of them
 _WORD = re.compile(r"[^\W\d_]+")
-_SAMPLE = 1000  # characters
-_WORDS = 200
-_FEWEST = 3  # small words below which a guess is no better than english
+_SAMPLE_CHARACTERS = 1000  # characters
+_SAMPLE_WORDS = 200
+_MIN_VOTES = 3  # small words below which a guess is no better than english
 
 
-def language_of(text: str, words: Sequence[str] | None = None) -> str:
+def detect_language(text: str, words: Sequence[str] | None = None) -> str:
     """The language whose stemmer fits `text` best; who has its words already may bring them."""
-    if not text.isascii() and (language := _by_script(text[:_SAMPLE])) is not None:
+    if not text.isascii() and (language := _language_of_script(text[:_SAMPLE_CHARACTERS])) is not None:
         return language
     if words is None:
-        words = _WORD.findall(text[: 8 * _WORDS])
-    small = filter(_VOTES.__contains__, words[:_WORDS])
-    votes = Counter(itertools.chain.from_iterable(map(_VOTES.__getitem__, small)))
+        words = _WORD.findall(text[: 8 * _SAMPLE_WORDS])
+    stop_words = filter(_VOTES.__contains__, words[:_SAMPLE_WORDS])
+    votes = Counter(itertools.chain.from_iterable(map(_VOTES.__getitem__, stop_words)))
     if not votes:
         return ENGLISH
-    language, most = max(votes.items(), key=lambda vote: (vote[1], vote[0] == ENGLISH, vote[0]))
-    return language if most >= _FEWEST and most > votes[ENGLISH] else ENGLISH
+    language, count = max(votes.items(), key=lambda vote: (vote[1], vote[0] == ENGLISH, vote[0]))
+    return language if count >= _MIN_VOTES and count > votes[ENGLISH] else ENGLISH
 
 
-def _by_script(sample: str) -> str | None:
+def _language_of_script(sample: str) -> str | None:
     if not _ANY_SCRIPT.search(sample):
         return None
     letters = sum(1 for character in sample if character.isalpha())

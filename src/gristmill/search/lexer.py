@@ -22,10 +22,10 @@ from typing import Protocol, cast
 
 import Stemmer
 
-from gristmill.search.languages import ENGLISH, language_of
+from gristmill.search.languages import ENGLISH, detect_language
 
-RECIPE = 1
-LONGEST = 64  # characters of one lexeme; what is longer is no word that anybody searches for
+LEXER_VERSION = 1
+MAX_LEXEME_LENGTH = 64  # characters of one lexeme; what is longer is no word that anybody searches for
 
 _UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
@@ -34,15 +34,15 @@ _UNSPACED = (
 _MARKS = "\u0300-\u036f\u064b-\u065f\u0670\u0900-\u0903\u093a-\u094f\u0962\u0963\u0981-\u0983\u09bc-\u09cd\u0b82\u0bbe-\u0bcd"
 _LETTERS = rf"[^\W_{_UNSPACED}](?:[^\W_{_UNSPACED}]|[{_MARKS}])*"
 # A word, or words tied by an underscore or a dot: `snake_case`, `os.path.join`, `3.14`.
-_RUN = re.compile(rf"[{_UNSPACED}]+|{_LETTERS}(?:[._]{_LETTERS})*")
+_WORD = re.compile(rf"[{_UNSPACED}]+|{_LETTERS}(?:[._]{_LETTERS})*")
 # The same where all is ASCII: split where neither letter, digit, dot nor underscore stands, which is six times as fast,
 # and then what was split.
-_SPACED = {code: " " for code in range(128) if not (chr(code).isalnum() or chr(code) in "._")}
-_SIGNS = "\u2019\u2018\u201c\u201d\u2014\u2013\u2026\u2022\u00a0\u2192\u00b7\u00d7"  # that stand in texts which are ASCII else
-_ASCII_RUN = re.compile(r"[A-Za-z0-9]+(?:[._][A-Za-z0-9]+)*")
+_SEPARATORS_TO_SPACES = {code: " " for code in range(128) if not (chr(code).isalnum() or chr(code) in "._")}
+_TYPOGRAPHIC_SIGNS = "\u2019\u2018\u201c\u201d\u2014\u2013\u2026\u2022\u00a0\u2192\u00b7\u00d7"  # that stand in texts which are ASCII else
+_ASCII_WORD = re.compile(r"[A-Za-z0-9]+(?:[._][A-Za-z0-9]+)*")
 _IS_UNSPACED = re.compile(rf"[{_UNSPACED}]")
-_TIED = re.compile("[._]")
-_PARTS = re.compile(r"[A-Z]+(?![a-z])\d*|[A-Z]?[a-z]+\d*|\d+")
+_JOINER = re.compile("[._]")
+_CAMEL_PARTS = re.compile(r"[A-Z]+(?![a-z])\d*|[A-Z]?[a-z]+\d*|\d+")
 _CJK = re.compile(
     "[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003134f]"
 )
@@ -60,86 +60,86 @@ class Token:
 
 def lex(text: str, language: str | None = None) -> Iterator[Token]:
     """The tokens of `text`, in order, stemmed for its own language unless one is given; several may share a place."""
-    language = language or language_of(text, runs(text))
+    language = language or detect_language(text, split_words(text))
     position = 0
-    for run in _RUN.finditer(text):
-        start, end = run.span()
+    for word in _WORD.finditer(text):
+        start, end = word.span()
         if _IS_UNSPACED.match(text, start):
-            for at in range(start, end):
+            for offset in range(start, end):
                 position += 1
-                yield Token(fold(text[at]), position, at, at + 1)
-                if at + 1 < end:
-                    yield Token(fold(text[at : at + 2]), position, at, at + 2)
+                yield Token(fold(text[offset]), position, offset, offset + 1)
+                if offset + 1 < end:
+                    yield Token(fold(text[offset : offset + 2]), position, offset, offset + 2)
             continue
-        for lexeme, first, last in _lexemes(run.group(), language):
-            if first == 0:
+        for lexeme, part_start, part_end in _lexemes(word.group(), language):
+            if part_start == 0:
                 position += 1
-            yield Token(lexeme, position, start + first, start + last)
+            yield Token(lexeme, position, start + part_start, start + part_end)
 
 
-def places(text: str, matches: Callable[[str], bool]) -> Iterator[tuple[int, int]]:
+def matching_ranges(text: str, matches: Callable[[str], bool]) -> Iterator[tuple[int, int]]:
     """Where lexemes stand that match, in order: as `lex` would tell, but only words that hold one are looked into."""
-    language = language_of(text, runs(text))
-    for run in (_ASCII_RUN if text.isascii() else _RUN).finditer(text):
-        word, start = run.group(), run.start()
-        if any(map(matches, remembered(word, language))):
+    language = detect_language(text, split_words(text))
+    for match in (_ASCII_WORD if text.isascii() else _WORD).finditer(text):
+        word, start = match.group(), match.start()
+        if any(map(matches, cached_lexemes(word, language))):
             for token in lex(word, language):
                 if matches(token.lexeme):
                     yield start + token.start, start + token.end
 
 
-def forms(text: str, languages: Collection[str]) -> Iterator[tuple[Token, tuple[str, ...]]]:
+def query_tokens(text: str, languages: Collection[str]) -> Iterator[tuple[Token, tuple[str, ...]]]:
     """The tokens of a question, each with all that it may be called in texts of these languages."""
-    found: dict[tuple[int, int, int], tuple[Token, dict[str, None]]] = {}
+    tokens: dict[tuple[int, int, int], tuple[Token, dict[str, None]]] = {}
     for language in sorted(languages) or [ENGLISH]:
         for token in lex(text, language):
-            place = (token.position, token.start, -token.end)
-            found.setdefault(place, (token, {}))[1][token.lexeme] = None
-    for _, (token, names) in sorted(found.items()):
+            position = (token.position, token.start, -token.end)
+            tokens.setdefault(position, (token, {}))[1][token.lexeme] = None
+    for _, (token, names) in sorted(tokens.items()):
         yield token, tuple(names)
 
 
-def runs(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """What stands between the spaces and signs of `text`, in order: words, and stretches without spaces. Where all is
     ASCII, with the dots and underscores around them."""
     if not text.isascii():
-        for sign in _SIGNS:
+        for sign in _TYPOGRAPHIC_SIGNS:
             if sign in text:
                 text = text.replace(sign, " ")
-    return text.translate(_SPACED).split() if text.isascii() else _RUN.findall(text)
+    return text.translate(_SEPARATORS_TO_SPACES).split() if text.isascii() else _WORD.findall(text)
 
 
 def lexemes(text: str, language: str) -> Iterator[str]:
     """The lexemes of `text` alone: no places, and several times as fast."""
-    return itertools.chain.from_iterable(map(of_run, runs(text), itertools.repeat(language)))
+    return itertools.chain.from_iterable(map(lexemes_of_word, split_words(text), itertools.repeat(language)))
 
 
-def of_run(run: str, language: str) -> Sequence[str]:
+def lexemes_of_word(raw_word: str, language: str) -> Sequence[str]:
     """The lexemes of one of the `runs`."""
-    if run.isascii():
-        words = (run,) if run.isalnum() else _ASCII_RUN.findall(run)
-    elif _IS_UNSPACED.match(run):
-        return (*map(fold, run), *(fold(run[at : at + 2]) for at in range(len(run) - 1)))
+    if raw_word.isascii():
+        parts = (raw_word,) if raw_word.isalnum() else _ASCII_WORD.findall(raw_word)
+    elif _IS_UNSPACED.match(raw_word):
+        return (*map(fold, raw_word), *(fold(raw_word[offset : offset + 2]) for offset in range(len(raw_word) - 1)))
     else:
-        words = (run,)
-    return [lexeme for word in words for lexeme, _, _ in _lexemes(word, language)]
+        parts = (raw_word,)
+    return [lexeme for part in parts for lexeme, _, _ in _lexemes(part, language)]
 
 
-_KEPT = 40_000  # runs, of all languages, whose lexemes are remembered: some 12 MB
-_LONGEST_KEPT = 32
-_known: defaultdict[str, dict[str, Sequence[str]]] = defaultdict(dict)
+_MAX_CACHED_WORDS = 40_000  # runs, of all languages, whose lexemes are remembered: some 12 MB
+_MAX_CACHED_LENGTH = 32
+_lexeme_cache: defaultdict[str, dict[str, Sequence[str]]] = defaultdict(dict)
 
 
-def remembered(run: str, language: str) -> Sequence[str]:
+def cached_lexemes(word: str, language: str) -> Sequence[str]:
     """The same as `of_run`, from memory where it was asked for before."""
-    found = _known[language].get(run)
-    if found is None:
-        found = of_run(run, language)
-        if len(run) <= _LONGEST_KEPT:
-            if sum(map(len, _known.values())) >= _KEPT:
-                _known.clear()
-            _known[language][run] = found
-    return found
+    lexemes = _lexeme_cache[language].get(word)
+    if lexemes is None:
+        lexemes = lexemes_of_word(word, language)
+        if len(word) <= _MAX_CACHED_LENGTH:
+            if sum(map(len, _lexeme_cache.values())) >= _MAX_CACHED_WORDS:
+                _lexeme_cache.clear()
+            _lexeme_cache[language][word] = lexemes
+    return lexemes
 
 
 def is_mostly_cjk(text: str) -> bool:
@@ -153,29 +153,29 @@ def _lexemes(word: str, language: str) -> tuple[tuple[str, int, int], ...]:
     """A word's lexemes, each with the part of the word that it stands for; the whole comes first."""
     if word.isalpha() and (word.islower() or word.istitle() or word.isupper()):
         return ((_stem(fold(word), language), 0, len(word)),)
-    pieces = list(_pieces(word))
-    whole = fold(word) if _TIED.search(word) else _stem(fold(word), language)
-    found = [(whole, 0, len(word))]
-    if len(pieces) > 1:
-        for first, last in pieces:
-            lexeme = _stem(fold(word[first:last]), language)
-            if lexeme and lexeme != whole:
-                found.append((lexeme, first, last))
-    return tuple(found)
+    parts = list(_identifier_parts(word))
+    whole_lexeme = fold(word) if _JOINER.search(word) else _stem(fold(word), language)
+    lexemes = [(whole_lexeme, 0, len(word))]
+    if len(parts) > 1:
+        for part_start, part_end in parts:
+            lexeme = _stem(fold(word[part_start:part_end]), language)
+            if lexeme and lexeme != whole_lexeme:
+                lexemes.append((lexeme, part_start, part_end))
+    return tuple(lexemes)
 
 
-def _pieces(word: str) -> Iterator[tuple[int, int]]:
+def _identifier_parts(word: str) -> Iterator[tuple[int, int]]:
     start = 0
-    for tied in (*_TIED.finditer(word), None):
-        end = tied.start() if tied else len(word)
-        part = word[start:end]
-        humps = list(_PARTS.finditer(part)) if _is_camel(part) else []
-        if len(humps) > 1:
+    for joiner in (*_JOINER.finditer(word), None):
+        end = joiner.start() if joiner else len(word)
+        segment = word[start:end]
+        camel_parts = list(_CAMEL_PARTS.finditer(segment)) if _is_camel(segment) else []
+        if len(camel_parts) > 1:
             if start > 0 or end < len(word):
                 yield start, end
-            for hump in humps:
-                yield start + hump.start(), start + hump.end()
-        elif part:
+            for camel_part in camel_parts:
+                yield start + camel_part.start(), start + camel_part.end()
+        elif segment:
             yield start, end
         start = end + 1
 
@@ -187,8 +187,8 @@ def _is_camel(part: str) -> bool:
 def fold(word: str) -> str:
     """A word in one spelling: case, width and ligatures don't count."""
     if word.isascii():
-        return word.lower()[:LONGEST].replace("\0", "")
-    return unicodedata.normalize("NFKC", word).casefold()[:LONGEST].replace("\0", "")
+        return word.lower()[:MAX_LEXEME_LENGTH].replace("\0", "")
+    return unicodedata.normalize("NFKC", word).casefold()[:MAX_LEXEME_LENGTH].replace("\0", "")
 
 
 def _stem(word: str, language: str) -> str:
@@ -200,9 +200,9 @@ def _stem(word: str, language: str) -> str:
 
 def _without_accents(word: str) -> str:
     """Latin letters without their accents; in other scripts a mark makes another letter."""
-    apart = unicodedata.normalize("NFD", word)
-    if all(c < "\u0250" or unicodedata.combining(c) for c in apart):
-        return "".join(c for c in apart if not unicodedata.combining(c))
+    decomposed = unicodedata.normalize("NFD", word)
+    if all(c < "\u0250" or unicodedata.combining(c) for c in decomposed):
+        return "".join(c for c in decomposed if not unicodedata.combining(c))
     return word
 
 
@@ -210,16 +210,16 @@ _NO_CACHE = 0  # words are remembered elsewhere
 _stemmers = threading.local()  # a Stemmer is not safe to share between threads
 
 
-class _Stems(Protocol):
+class _Stemmer(Protocol):
     """What we use of PyStemmer, which has no types."""
 
     def stemWord(self, word: str, /) -> str: ...  # noqa: N802
 
 
-def _stemmer(language: str) -> _Stems:
-    kept: dict[str, _Stems] | None = getattr(_stemmers, "kept", None)
-    if kept is None:
-        kept = _stemmers.kept = {}
-    if language not in kept:
-        kept[language] = cast(_Stems, Stemmer.Stemmer(language, _NO_CACHE))  # pyright: ignore[reportUnknownMemberType]
-    return kept[language]
+def _stemmer(language: str) -> _Stemmer:
+    stemmers: dict[str, _Stemmer] | None = getattr(_stemmers, "kept", None)
+    if stemmers is None:
+        stemmers = _stemmers.kept = {}
+    if language not in stemmers:
+        stemmers[language] = cast(_Stemmer, Stemmer.Stemmer(language, _NO_CACHE))  # pyright: ignore[reportUnknownMemberType]
+    return stemmers[language]

@@ -19,34 +19,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 Ends = NDArray[np.uint32]
-Places = NDArray[np.uint16]
+Ordinals = NDArray[np.uint16]
 Counts = NDArray[np.uint8]
 Keys = NDArray[Any]  # of unsigned integers, as wide as they must be
 
-MOST_COUNT = 255
+MAX_COUNT = 255
 
 
 @dataclass(frozen=True, slots=True)
 class Postings:
     """Places, rising, and the count at each."""
 
-    places: NDArray[Any]
+    ordinals: NDArray[Any]
     counts: Counts
 
 
 @dataclass(frozen=True, eq=False)
-class Lexicon:
+class TermDictionary:
     """Which lexemes there are, and where the postings of each are."""
 
     data: bytes
 
     @classmethod
-    def of(cls, names: Sequence[str], ends: NDArray[Any]) -> Self:
+    def from_names(cls, names: Sequence[str], ends: NDArray[Any]) -> Self:
         """Of names in the order of their bytes, and where the postings of each end."""
-        raw = [name.encode() for name in names]
-        name_ends = np.fromiter(itertools.accumulate(map(len, raw)), "<u4", len(raw))
-        size = np.array([len(raw)], "<u4")
-        return cls(b"".join([size.tobytes(), name_ends.tobytes(), ends.astype("<u4").tobytes(), *raw]))
+        encoded_names = [name.encode() for name in names]
+        name_ends = np.fromiter(itertools.accumulate(map(len, encoded_names)), "<u4", len(encoded_names))
+        size = np.array([len(encoded_names)], "<u4")
+        return cls(b"".join([size.tobytes(), name_ends.tobytes(), ends.astype("<u4").tobytes(), *encoded_names]))
 
     @functools.cached_property
     def size(self) -> int:
@@ -78,123 +78,123 @@ class Lexicon:
 
     def names(self) -> list[str]:
         """All lexemes, in order."""
-        ends, at = list(self._name_ends), 4 + 8 * self.size
-        return [self.data[at + low : at + high].decode() for low, high in zip([0, *ends], ends, strict=False)]
+        ends, names_start = list(self._name_ends), 4 + 8 * self.size
+        return [self.data[names_start + low : names_start + high].decode() for low, high in zip([0, *ends], ends, strict=False)]
 
     def find(self, lexeme: str) -> tuple[int, int] | None:
         """Where the postings of a lexeme begin and end."""
-        wanted = lexeme.encode()
-        place = self._first(wanted)
-        return self._postings(place) if place < self.size and self._name(place) == wanted else None
+        name = lexeme.encode()
+        position = self._first(name)
+        return self._postings(position) if position < self.size and self._name(position) == name else None
 
-    def beginning_with(self, prefix: str) -> Iterator[tuple[str, int]]:
+    def with_prefix(self, prefix: str) -> Iterator[tuple[str, int]]:
         """The lexemes that begin so, each with the number of chunks that hold it."""
-        raw = prefix.encode()
-        place = self._first(raw)
-        while place < self.size and (name := self._name(place)).startswith(raw):
-            low, high = self._postings(place)
+        encoded_prefix = prefix.encode()
+        position = self._first(encoded_prefix)
+        while position < self.size and (name := self._name(position)).startswith(encoded_prefix):
+            low, high = self._postings(position)
             yield name.decode(), high - low
-            place += 1
+            position += 1
 
-    def _first(self, wanted: bytes) -> int:
+    def _first(self, name: bytes) -> int:
         """The place of the first name that is not before this one."""
-        return bisect.bisect_left(range(self.size), wanted, key=self._name)
+        return bisect.bisect_left(range(self.size), name, key=self._name)
 
-    def _name(self, place: int) -> bytes:
-        ends, at = self._name_ends, 4 + 8 * self.size
-        return self.data[at + ends[place - 1] if place else at : at + ends[place]]
+    def _name(self, position: int) -> bytes:
+        ends, names_start = self._name_ends, 4 + 8 * self.size
+        return self.data[names_start + ends[position - 1] if position else names_start : names_start + ends[position]]
 
-    def _postings(self, place: int) -> tuple[int, int]:
+    def _postings(self, position: int) -> tuple[int, int]:
         ends = self._posting_ends
-        return (ends[place - 1] if place else 0), ends[place]
+        return (ends[position - 1] if position else 0), ends[position]
 
 
 @dataclass(frozen=True, eq=False)
-class Indexed:
+class InvertedIndex:
     """All words of a segment."""
 
-    lexicon: Lexicon
-    places: Places
+    terms: TermDictionary
+    ordinals: Ordinals
     counts: Counts
 
     @classmethod
-    def load(cls, lexicon: bytes, places: bytes, counts: bytes) -> Self:
+    def load(cls, lexicon: bytes, ordinals: bytes, counts: bytes) -> Self:
         """As stored."""
-        return cls(Lexicon(lexicon), np.frombuffer(places, "<u2"), np.frombuffer(counts, np.uint8))
+        return cls(TermDictionary(lexicon), np.frombuffer(ordinals, "<u2"), np.frombuffer(counts, np.uint8))
 
-    def of(self, lexeme: str) -> Postings | None:
+    def postings_of(self, lexeme: str) -> Postings | None:
         """The postings of one lexeme."""
-        found = self.lexicon.find(lexeme)
-        return None if found is None else Postings(self.places[slice(*found)], self.counts[slice(*found)])
+        bounds = self.terms.find(lexeme)
+        return None if bounds is None else Postings(self.ordinals[slice(*bounds)], self.counts[slice(*bounds)])
 
 
-def index(numbered: Mapping[str, int], tokens: NDArray[Any], lengths: NDArray[np.int64]) -> Indexed:
+def build_index(lexeme_numbers: Mapping[str, int], tokens: NDArray[Any], lengths: NDArray[np.int64]) -> InvertedIndex:
     """The words of chunks: the number of each lexeme, and the tokens of all chunks one after the other, by number."""
-    names = sorted(numbered)  # by code points, which is the order of their bytes
-    moved = np.empty(len(names), np.int64)
-    moved[np.fromiter(map(numbered.__getitem__, names), np.int64, len(names))] = np.arange(len(names))
-    places = np.repeat(np.arange(len(lengths)), lengths)
-    pairs, counts = np.unique(_keys(moved[tokens], places, len(names), len(lengths)), return_counts=True)
-    return _grouped(names, pairs, np.minimum(counts, MOST_COUNT).astype(np.uint8), len(lengths))
+    names = sorted(lexeme_numbers)  # by code points, which is the order of their bytes
+    sorted_positions = np.empty(len(names), np.int64)
+    sorted_positions[np.fromiter(map(lexeme_numbers.__getitem__, names), np.int64, len(names))] = np.arange(len(names))
+    ordinals = np.repeat(np.arange(len(lengths)), lengths)
+    pairs, counts = np.unique(_keys(sorted_positions[tokens], ordinals, len(names), len(lengths)), return_counts=True)
+    return _index_from_keys(names, pairs, np.minimum(counts, MAX_COUNT).astype(np.uint8), len(lengths))
 
 
-def merge(parts: Sequence[tuple[Indexed, NDArray[np.int64]]]) -> Indexed:
+def merge_indexes(parts: Sequence[tuple[InvertedIndex, NDArray[np.int64]]]) -> InvertedIndex:
     """The words of several segments as those of one, whose chunks are theirs one after the other. Each part brings the
     new place of its chunks, rising, -1 for those that are gone.
 
     One part at a time, straight to where its postings belong: what it takes beside the result is small."""
-    kept = [_left(part, moved) for part, moved in parts]
+    remaining = [_remaining_postings(part, moved) for part, moved in parts]
     # The names of one part at a time: all of them at once would be the most that merging takes.
-    known: set[str] = set()
-    for part in kept:
-        known.update(part.lexicon.names())
-    names = sorted(known)
-    numbered = {name: number for number, name in enumerate(names)}
-    which = [
-        np.fromiter(map(numbered.__getitem__, part.lexicon.names()), np.int32, part.lexicon.size)
-        for part in kept
+    all_names: set[str] = set()
+    for part in remaining:
+        all_names.update(part.terms.names())
+    names = sorted(all_names)
+    name_positions = {name: number for number, name in enumerate(names)}
+    term_positions = [
+        np.fromiter(map(name_positions.__getitem__, part.terms.names()), np.int32, part.terms.size)
+        for part in remaining
     ]
     sizes = np.zeros(len(names), np.int64)
-    for own, part in zip(which, kept, strict=True):
-        sizes[own] += part.lexicon.sizes
+    for positions, part in zip(term_positions, remaining, strict=True):
+        sizes[positions] += part.terms.sizes
     ends = np.cumsum(sizes)
-    free = ends - sizes  # where the next posting of each lexeme goes
-    places = np.empty(int(ends[-1]) if len(ends) else 0, "<u2")
-    counts = np.empty(len(places), np.uint8)
-    for own, part in zip(which, kept, strict=True):
-        own_ends = part.lexicon.ends.astype(np.int64)
-        into = np.repeat(free[own] - own_ends + part.lexicon.sizes, part.lexicon.sizes)
-        into += np.arange(len(into))
-        places[into], counts[into] = part.places, part.counts
-        free[own] += part.lexicon.sizes
-    return Indexed(Lexicon.of(names, ends), places, counts)
+    next_free = ends - sizes  # where the next posting of each lexeme goes
+    ordinals = np.empty(int(ends[-1]) if len(ends) else 0, "<u2")
+    counts = np.empty(len(ordinals), np.uint8)
+    for positions, part in zip(term_positions, remaining, strict=True):
+        part_ends = part.terms.ends.astype(np.int64)
+        targets = np.repeat(next_free[positions] - part_ends + part.terms.sizes, part.terms.sizes)
+        targets += np.arange(len(targets))
+        ordinals[targets], counts[targets] = part.ordinals, part.counts
+        next_free[positions] += part.terms.sizes
+    return InvertedIndex(TermDictionary.from_names(names, ends), ordinals, counts)
 
 
-def _left(part: Indexed, moved: NDArray[np.int64]) -> Indexed:
+def _remaining_postings(part: InvertedIndex, new_ordinals: NDArray[np.int64]) -> InvertedIndex:
     """What is left of a part, at its new places."""
-    places = moved[part.places]
-    left = places >= 0
-    if left.all():
-        return Indexed(part.lexicon, places.astype("<u2"), part.counts)
-    held = np.concatenate([[0], np.cumsum(left)])[part.lexicon.ends]
-    sizes = np.diff(held, prepend=0)
-    names = [name for name, size in zip(part.lexicon.names(), sizes.tolist(), strict=True) if size]
-    return Indexed(
-        Lexicon.of(names, np.cumsum(sizes[sizes > 0])), places[left].astype("<u2"), part.counts[left]
+    ordinals = new_ordinals[part.ordinals]
+    is_remaining = ordinals >= 0
+    if is_remaining.all():
+        return InvertedIndex(part.terms, ordinals.astype("<u2"), part.counts)
+    ends = np.concatenate([[0], np.cumsum(is_remaining)])[part.terms.ends]
+    sizes = np.diff(ends, prepend=0)
+    names = [name for name, size in zip(part.terms.names(), sizes.tolist(), strict=True) if size]
+    return InvertedIndex(
+        TermDictionary.from_names(names, np.cumsum(sizes[sizes > 0])), ordinals[is_remaining].astype("<u2"), part.counts[is_remaining]
     )
 
 
-def _keys(which: NDArray[np.int64], places: NDArray[Any], names: int, chunks: int) -> Keys:
+def _keys(lexemes: NDArray[np.int64], ordinals: NDArray[Any], names: int, chunks: int) -> Keys:
     """Lexeme and place as one number: a sort brings equal lexemes together, and within them the chunks in order."""
-    kind = np.uint32 if names * max(1, chunks) < 1 << 32 else np.uint64
-    keys = which.astype(kind)
-    keys *= kind(max(1, chunks))
-    keys += places.astype(kind)
+    dtype = np.uint32 if names * max(1, chunks) < 1 << 32 else np.uint64
+    keys = lexemes.astype(dtype)
+    keys *= dtype(max(1, chunks))
+    keys += ordinals.astype(dtype)
     return keys
 
 
-def _grouped(names: list[str], keys: Keys, counts: Counts, chunks: int) -> Indexed:
+def _index_from_keys(names: list[str], keys: Keys, counts: Counts, chunks: int) -> InvertedIndex:
     """Sorted keys, taken apart."""
-    which, places = np.divmod(keys, keys.dtype.type(max(1, chunks)))
-    held = np.bincount(which.astype(np.int64), minlength=len(names))
-    return Indexed(Lexicon.of(names, np.cumsum(held)), places.astype("<u2"), counts)
+    lexemes, ordinals = np.divmod(keys, keys.dtype.type(max(1, chunks)))
+    sizes = np.bincount(lexemes.astype(np.int64), minlength=len(names))
+    return InvertedIndex(TermDictionary.from_names(names, np.cumsum(sizes)), ordinals.astype("<u2"), counts)

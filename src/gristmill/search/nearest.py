@@ -15,97 +15,97 @@ from numpy.typing import NDArray
 
 from gristmill.db import Database
 from gristmill.search import store
-from gristmill.search.fuse import Found
-from gristmill.search.reach import Reach
+from gristmill.search.fuse import Candidate
+from gristmill.search.reach import Selectivity
 from gristmill.search.scope import Scope
-from gristmill.search.segment import codes_of
-from gristmill.search.shelf import Open, Shelf
+from gristmill.search.segment import pack_signs
+from gristmill.search.shelf import Snapshot, SegmentCache
 
-EXACT = 25_000  # chunks that are compared one by one
-COMPARED = 1000  # of the nearest by signs, by their whole vectors
+MAX_EXACT_CHUNKS = 25_000  # chunks that are compared one by one
+FIRST_BATCH = 1000  # of the nearest by signs, by their whole vectors
 _GROWTH = 4
 
 
 async def search(
-    db: Database, shelf: Shelf, base_id: UUID, scope: Scope, reach: Reach, vector: store.Vector, wanted: int
-) -> list[Found]:
+    db: Database, cache: SegmentCache, base_id: UUID, scope: Scope, selectivity: Selectivity, vector: store.Vector, limit: int
+) -> list[Candidate]:
     """The nearest `wanted` chunks, best first."""
-    async with store.reading(db) as tx:
-        opened = await shelf.open(tx, base_id)
+    async with store.read_transaction(db) as tx:
+        snapshot = await cache.open(tx, base_id)
     width = -(-len(vector) // 64)
     # Segments of before the signs were kept have none, until they are tidied.
-    if opened.chunks <= EXACT or any(a.codes.shape[0] != width for a in opened.arrays if len(a.nos)):
-        async with store.reading(db) as tx:
-            return _found(await store.nearest(tx, base_id, scope, vector, wanted))
-    if reach.items is not None and reach.keys is not None:
-        mask = opened.of_items(reach.keys)
-        if np.count_nonzero(mask) <= EXACT:
-            async with store.reading(db) as tx:
-                near = await store.nearest_of_items(tx, base_id, scope, vector, reach.items, wanted)
-            return _found(near)
+    if snapshot.chunks <= MAX_EXACT_CHUNKS or any(arrays.signs.shape[0] != width for arrays in snapshot.arrays if len(arrays.nos)):
+        async with store.read_transaction(db) as tx:
+            return _candidates(await store.nearest_chunks(tx, base_id, scope, vector, limit))
+    if selectivity.items is not None and selectivity.keys is not None:
+        mask = snapshot.mask_of_items(selectivity.keys)
+        if np.count_nonzero(mask) <= MAX_EXACT_CHUNKS:
+            async with store.read_transaction(db) as tx:
+                rows = await store.nearest_chunks_of_items(tx, base_id, scope, vector, selectivity.items, limit)
+            return _candidates(rows)
     else:
         mask = None
-    distances = await asyncio.to_thread(_distances, opened, vector, mask)
-    return await _compare(db, base_id, scope, opened, distances, vector, wanted)
+    distances = await asyncio.to_thread(_hamming_distances, snapshot, vector, mask)
+    return await _rerank_by_vector(db, base_id, scope, snapshot, distances, vector, limit)
 
 
-async def measure(
+async def similarities_of(
     db: Database, base_id: UUID, scope: Scope, vector: store.Vector, nos: list[int]
-) -> list[Found]:
+) -> list[Candidate]:
     """How near these chunks are, those that answer."""
-    async with store.reading(db) as tx:
-        return _found(await store.measured(tx, base_id, scope, vector, nos))
+    async with store.read_transaction(db) as tx:
+        return _candidates(await store.similarities(tx, base_id, scope, vector, nos))
 
 
-def _distances(opened: Open, vector: store.Vector, mask: NDArray[np.bool_] | None) -> NDArray[np.uint16]:
+def _hamming_distances(snapshot: Snapshot, vector: store.Vector, mask: NDArray[np.bool_] | None) -> NDArray[np.uint16]:
     """In how many signs each chunk differs; the most of all for those that can't answer."""
-    asked = codes_of([vector])[:, 0]
+    query_bits = pack_signs([vector])[:, 0]
     parts: list[NDArray[np.uint16]] = []
-    for arrays in opened.arrays:
+    for arrays in snapshot.arrays:
         part = np.zeros(len(arrays.nos), np.uint16)
-        for signs, sought in zip(arrays.codes, asked, strict=True):
-            part += np.bitwise_count(signs ^ sought)
+        for bits, query_word in zip(arrays.signs, query_bits, strict=True):
+            part += np.bitwise_count(bits ^ query_word)
         parts.append(part)
     distances = np.concatenate(parts)
     return distances if mask is None else np.where(mask, distances, np.uint16(0xFFFF))
 
 
-async def _compare(
+async def _rerank_by_vector(
     db: Database,
     base_id: UUID,
     scope: Scope,
-    opened: Open,
+    snapshot: Snapshot,
     distances: NDArray[np.uint16],
     vector: store.Vector,
-    wanted: int,
-) -> list[Found]:
-    candidates = int(np.count_nonzero(distances < 0xFFFF))
-    found: list[Found] = []
-    done, batch = 0, COMPARED
-    while done < candidates:
-        upto = min(candidates, done + batch)
-        chosen = await asyncio.to_thread(_nearest_places, distances, upto)
-        part = chosen[done:]
-        async with store.reading(db) as tx:
-            found += _found(
-                await store.measured(tx, base_id, scope, vector, [int(no) for no in opened.nos[part]])
+    limit: int,
+) -> list[Candidate]:
+    candidate_count = int(np.count_nonzero(distances < 0xFFFF))
+    compared: list[Candidate] = []
+    offset, batch = 0, FIRST_BATCH
+    while offset < candidate_count:
+        end = min(candidate_count, offset + batch)
+        ordinals = await asyncio.to_thread(_nearest_ordinals, distances, end)
+        batch_ordinals = ordinals[offset:]
+        async with store.read_transaction(db) as tx:
+            compared += _candidates(
+                await store.similarities(tx, base_id, scope, vector, [int(no) for no in snapshot.nos[batch_ordinals]])
             )
         # Where much is hidden, as many must answer as would be compared otherwise: else the best may be among the next.
-        if len(found) >= max(COMPARED // 2, wanted):
+        if len(compared) >= max(FIRST_BATCH // 2, limit):
             break
-        done, batch = upto, batch * _GROWTH
-    return sorted(found, key=lambda hit: (-hit.score, hit.no))[:wanted]
+        offset, batch = end, batch * _GROWTH
+    return sorted(compared, key=lambda hit: (-hit.score, hit.no))[:limit]
 
 
-def _nearest_places(distances: NDArray[np.uint16], count: int) -> NDArray[np.int64]:
+def _nearest_ordinals(distances: NDArray[np.uint16], count: int) -> NDArray[np.int64]:
     """The places of the `count` smallest distances, nearest first, ties by place."""
     if count < len(distances):
-        most = np.partition(distances, count - 1)[count - 1]
-        chosen = np.flatnonzero(distances <= most)
+        threshold = np.partition(distances, count - 1)[count - 1]
+        ordinals = np.flatnonzero(distances <= threshold)
     else:
-        chosen = np.arange(len(distances))
-    return chosen[np.lexsort((chosen, distances[chosen]))][:count]
+        ordinals = np.arange(len(distances))
+    return ordinals[np.lexsort((ordinals, distances[ordinals]))][:count]
 
 
-def _found(rows: list[store.Scored]) -> list[Found]:
-    return [Found(row.id, row.no, row.score) for row in rows]
+def _candidates(rows: list[store.ScoredChunk]) -> list[Candidate]:
+    return [Candidate(row.id, row.no, row.score) for row in rows]

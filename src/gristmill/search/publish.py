@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gristmill import catalog, events, jobs
-from gristmill.catalog import BaseId, ItemId, Whole
+from gristmill.catalog import BaseId, ItemId, FinishedVersion
 from gristmill.db import Tx
 from gristmill.events import (
     AllAssetsAnalyzed,
@@ -31,87 +31,87 @@ from gristmill.events import (
 from gristmill.jobs import Job
 from gristmill.search import store
 from gristmill.search.rows import Chunk, text_hash
-from gristmill.search.store import Prepared, Written, prepare, to_lex
+from gristmill.search.store import PreparedWrite, VersionChunks, prepare_write, segment_input
 
 __all__ = [
     "Chunk",
-    "Prepared",
-    "Written",
-    "begin_again",
-    "cut_back",
-    "discard",
-    "prepare",
+    "PreparedWrite",
+    "VersionChunks",
+    "discard_version",
+    "discard_from_index",
+    "discard_unpublished",
+    "prepare_write",
     "publish",
     "text_hash",
-    "to_lex",
-    "unchanged",
-    "vectors",
-    "withdraw",
+    "segment_input",
+    "finish_unchanged",
+    "reusable_vectors",
+    "remove_items",
     "write",
-    "written",
+    "written_chunk_indexes",
 ]
 
 
-async def written(tx: Tx, base_id: BaseId, item_id: ItemId, version: int) -> set[int]:
+async def written_chunk_indexes(tx: Tx, base_id: BaseId, item_id: ItemId, version: int) -> set[int]:
     """Which chunks of a version are there already."""
-    return await store.written(tx, base_id, item_id, version)
+    return await store.written_indexes(tx, base_id, item_id, version)
 
 
-async def begin_again(tx: Tx, base_id: BaseId, item_id: ItemId, version: int) -> None:
+async def discard_version(tx: Tx, base_id: BaseId, item_id: ItemId, version: int) -> None:
     """Remove what was written of a version that is made otherwise by now."""
     await store.drop_version(tx, base_id, item_id, version)
 
 
-async def cut_back(tx: Tx, base_id: BaseId, item_id: ItemId, version: int, first: int) -> None:
+async def discard_from_index(tx: Tx, base_id: BaseId, item_id: ItemId, version: int, first_index: int) -> None:
     """Remove what was written of a version from a chunk on: what follows is another by now."""
-    await store.cut_back(tx, base_id, item_id, version, first)
+    await store.drop_from_index(tx, base_id, item_id, version, first_index)
 
 
-async def vectors(tx: Tx, bases: Sequence[UUID], hashes: Sequence[bytes]) -> dict[bytes, NDArray[np.float32]]:
+async def reusable_vectors(tx: Tx, bases: Sequence[UUID], hashes: Sequence[bytes]) -> dict[bytes, NDArray[np.float32]]:
     """The vectors that texts have in any of the bases, which must be of one embedder, by the texts' hashes."""
-    return await store.vectors(tx, bases, hashes) if hashes else {}
+    return await store.find_vectors(tx, bases, hashes) if hashes else {}
 
 
-async def write(tx: Tx, base_id: BaseId, prepared: Prepared) -> None:
+async def write(tx: Tx, base_id: BaseId, prepared: PreparedWrite) -> None:
     """Write chunks under versions that do not answer yet."""
     await store.write(tx, base_id, prepared)
 
 
-async def publish(tx: Tx, done: Sequence[tuple[BaseId, Job, Whole]]) -> None:
+async def publish(tx: Tx, finished: Sequence[tuple[BaseId, Job, FinishedVersion]]) -> None:
     """Switch to these versions and complete their jobs. The documents are still wanted, and locked."""
-    had_others = await catalog.publish(tx, [whole for _, _, whole in done])
-    for base_id in sorted({base_id for base_id, _, whole in done if whole.item_id in had_others}):
-        items = [whole.item_id for base, _, whole in done if base == base_id and whole.item_id in had_others]
+    replaced_items = await catalog.publish(tx, [completed for _, _, completed in finished])
+    for base_id in sorted({base_id for base_id, _, completed in finished if completed.item_id in replaced_items}):
+        items = [completed.item_id for base, _, completed in finished if base == base_id and completed.item_id in replaced_items]
         await store.drop_other_versions(tx, base_id, items)
-    await jobs.complete_all(tx, [job for _, job, _ in done])
-    await events.record(tx, *(event for base_id, _, whole in done for event in _told(base_id, whole)))
+    await jobs.complete_all(tx, [job for _, job, _ in finished])
+    await events.record(tx, *(event for base_id, _, completed in finished for event in _completion_events(base_id, completed)))
 
 
-async def unchanged(tx: Tx, done: Sequence[tuple[BaseId, Job, Whole]]) -> None:
+async def finish_unchanged(tx: Tx, finished: Sequence[tuple[BaseId, Job, FinishedVersion]]) -> None:
     """Leave what answers as it is, for documents that would become just that, and complete their jobs."""
-    await catalog.finish_unchanged(tx, [(whole.item_id, whole.version) for _, _, whole in done])
-    await jobs.complete_all(tx, [job for _, job, _ in done])
-    await events.record(tx, *(event for base_id, _, whole in done for event in _told(base_id, whole)))
+    await catalog.finish_unchanged(tx, [(completed.item_id, completed.version) for _, _, completed in finished])
+    await jobs.complete_all(tx, [job for _, job, _ in finished])
+    await events.record(tx, *(event for base_id, _, completed in finished for event in _completion_events(base_id, completed)))
 
 
-def _told(base_id: BaseId, whole: Whole) -> list[Event]:
-    item_id, version, chunks = whole.item_id, whole.version, whole.chunks
-    told: list[Event] = [
+def _completion_events(base_id: BaseId, completed: FinishedVersion) -> list[Event]:
+    item_id, version, chunks = completed.item_id, completed.version, completed.chunks
+    completion_events: list[Event] = [
         DocumentChunkingCompleted(base_id, item_id, version, chunks),
         DocumentIndexingCompleted(base_id, item_id, version, chunks),
     ]
-    if not whole.waiting:  # else whoever describes the last image tells the rest
-        if whole.assets:
-            told.append(AllAssetsAnalyzed(base_id, item_id, version, len(whole.assets), 0))
-        told.append(DocumentIngestionCompleted(base_id, item_id, version, tuple(whole.warnings)))
-    return told
+    if not completed.waiting_assets:  # else whoever describes the last image tells the rest
+        if completed.assets:
+            completion_events.append(AllAssetsAnalyzed(base_id, item_id, version, len(completed.assets), 0))
+        completion_events.append(DocumentIngestionCompleted(base_id, item_id, version, tuple(completed.warnings)))
+    return completion_events
 
 
-async def discard(tx: Tx, base_id: BaseId, item_id: ItemId) -> None:
+async def discard_unpublished(tx: Tx, base_id: BaseId, item_id: ItemId) -> None:
     """Remove what does not answer, of an item whose version failed."""
     await store.drop_unpublished(tx, base_id, item_id)
 
 
-async def withdraw(tx: Tx, base_id: BaseId, item_ids: Sequence[ItemId]) -> int:
+async def remove_items(tx: Tx, base_id: BaseId, item_ids: Sequence[ItemId]) -> int:
     """Remove every chunk of these items; how many there were."""
     return await store.drop_items(tx, base_id, item_ids)

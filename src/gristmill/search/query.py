@@ -14,33 +14,33 @@ from gristmill.db import Database
 from gristmill.embedding import Embedder
 from gristmill.errors import Invalid
 from gristmill.search import collapse, fuse, nearest, rerank, store, text
-from gristmill.search.highlight import highlights
-from gristmill.search.hit import Ask, Context, Explanation, Hit, Target
+from gristmill.search.highlight import highlight_ranges
+from gristmill.search.hit import SearchRequest, HitContext, HitExplanation, Hit, Target
 from gristmill.search.question import without_syntax
-from gristmill.search.reach import reach
+from gristmill.search.reach import measure_selectivity
 from gristmill.search.rerank import Reranker
-from gristmill.search.shelf import Shelf
+from gristmill.search.shelf import SegmentCache
 from gristmill.search.store import ChunkRow
-from gristmill.search.text import TextLeg
+from gristmill.search.text import KeywordResults
 
-CANDIDATES = 100  # of each leg
-_AT_ONCE = 4  # bases, so that one search over many leaves connections for others
-_KEPT_QUESTIONS = 1000
+CANDIDATES_PER_LEG = 100  # of each leg
+_MAX_PARALLEL_BASES = 4  # bases, so that one search over many leaves connections for others
+_MAX_CACHED_QUERY_VECTORS = 1000
 
 
 @dataclass(frozen=True)
-class Asked:
+class BaseResults:
     """What one base answered."""
 
-    legs: fuse.Legs
-    words: TextLeg
+    legs: fuse.LegResults
+    keyword: KeywordResults
 
 
 @dataclass(frozen=True)
-class _Placed:
+class _LoadedHit:
     """A fused hit with what it shows."""
 
-    fused: fuse.Fused
+    fused: fuse.FusedHit
     row: ChunkRow
     rerank_score: float | None = None
 
@@ -50,133 +50,133 @@ class Searcher:
 
     def __init__(self, db: Database, *, cache_bytes: int, reranker: Reranker | None = None) -> None:
         self._db, self._reranker = db, reranker
-        self._shelf = Shelf(cache_bytes)
-        self._questions: OrderedDict[tuple[str, str], store.Vector] = OrderedDict()
+        self._cache = SegmentCache(cache_bytes)
+        self._query_vectors: OrderedDict[tuple[str, str], store.Vector] = OrderedDict()
 
-    async def search(self, targets: Sequence[Target], ask: Ask) -> list[Hit]:
+    async def search(self, targets: Sequence[Target], request: SearchRequest) -> list[Hit]:
         """The best chunks of all targets, best first."""
-        turns = asyncio.Semaphore(_AT_ONCE)
+        slots = asyncio.Semaphore(_MAX_PARALLEL_BASES)
 
-        async def one(target: Target) -> Asked:
-            async with turns:
-                return await self.ask(target, ask)
+        async def search_target(target: Target) -> BaseResults:
+            async with slots:
+                return await self.search_base(target, request)
 
-        asked = await asyncio.gather(*(one(target) for target in targets))
-        fused = fuse.fuse([answer.legs for answer in asked])
-        placed = await self._placed(targets, ask, fused)
-        placed = await self._look_again(ask, placed)
-        return await self._shown(targets, ask, asked, placed)
+        results = await asyncio.gather(*(search_target(target) for target in targets))
+        fused = fuse.fuse([result.legs for result in results])
+        loaded = await self._load_hits(targets, request, fused)
+        loaded = await self._rerank(request, loaded)
+        return await self._to_hits(targets, request, results, loaded)
 
-    async def ask(self, target: Target, ask: Ask) -> Asked:
+    async def search_base(self, target: Target, ask: SearchRequest) -> BaseResults:
         """Both legs of one base."""
         base, embedder = target.base, target.embedder
-        _check(target)
-        weight = _weight(ask, embedder)
-        wanted = max(CANDIDATES, ask.limit)
-        async with store.reading(self._db) as tx:
-            reached = await reach(tx, base.id, ask.scope)
+        _check_embedder(target)
+        weight = _vector_weight(ask, embedder)
+        limit = max(CANDIDATES_PER_LEG, ask.limit)
+        async with store.read_transaction(self._db) as tx:
+            selectivity = await measure_selectivity(tx, base.id, ask.scope)
 
-        async def by_vector() -> list[fuse.Found]:
+        async def by_vector() -> list[fuse.Candidate]:
             if embedder is None or weight == 0:
                 return []
-            vector = await self.vector(embedder, ask.query)
-            return await nearest.search(self._db, self._shelf, base.id, ask.scope, reached, vector, wanted)
+            vector = await self.query_vector(embedder, ask.query)
+            return await nearest.search(self._db, self._cache, base.id, ask.scope, selectivity, vector, limit)
 
-        async def by_words() -> TextLeg:
+        async def by_keyword() -> KeywordResults:
             if weight == 1 and not ask.explain:
-                return await text.read(self._db, self._shelf, base.id, ask.query)
-            return await text.search(self._db, self._shelf, base.id, ask.scope, reached, ask.query, wanted)
+                return await text.parse_for_base(self._db, self._cache, base.id, ask.query)
+            return await text.search(self._db, self._cache, base.id, ask.scope, selectivity, ask.query, limit)
 
-        near, words = await asyncio.gather(by_vector(), by_words())
-        found = words.found if weight < 1 else []
-        return Asked(fuse.Legs(near, found, weight, base.embedder_identity), words)
+        candidates, keyword_results = await asyncio.gather(by_vector(), by_keyword())
+        keyword_candidates = keyword_results.candidates if weight < 1 else []
+        return BaseResults(fuse.LegResults(candidates, keyword_candidates, weight, base.embedder_identity), keyword_results)
 
-    async def vector(self, embedder: Embedder, query: str) -> store.Vector:
+    async def query_vector(self, embedder: Embedder, query: str) -> store.Vector:
         """The question's vector, kept for who asks the same again."""
         key = (embedder.identity, without_syntax(query))
-        vector = self._questions.get(key)
+        vector = self._query_vectors.get(key)
         if vector is None:
             vector = await embedder.embed_query(key[1])
-            self._questions[key] = vector
-            while len(self._questions) > _KEPT_QUESTIONS:
-                self._questions.popitem(last=False)
-        self._questions.move_to_end(key)
+            self._query_vectors[key] = vector
+            while len(self._query_vectors) > _MAX_CACHED_QUERY_VECTORS:
+                self._query_vectors.popitem(last=False)
+        self._query_vectors.move_to_end(key)
         return vector
 
-    async def _placed(
-        self, targets: Sequence[Target], ask: Ask, fused: Sequence[fuse.Fused]
-    ) -> list[_Placed]:
+    async def _load_hits(
+        self, targets: Sequence[Target], request: SearchRequest, fused: Sequence[fuse.FusedHit]
+    ) -> list[_LoadedHit]:
         """As many as are looked at, with what they show; in order."""
-        depth = ask.limit
-        if ask.collapse:
-            depth = 3 * ask.limit
-        if ask.rerank and self._reranker is not None:
-            depth = max(depth, rerank.LOOKED_AT)
-        placed: list[_Placed] = []
-        done = 0
+        depth = request.limit
+        if request.collapse:
+            depth = 3 * request.limit
+        if request.rerank and self._reranker is not None:
+            depth = max(depth, rerank.RERANKED_HITS)
+        loaded: list[_LoadedHit] = []
+        offset = 0
         # Some may be gone by now: those behind them move up.
-        while len(placed) < depth and done < len(fused):
-            part = fused[done : done + depth]
-            rows = await self._rows(targets, ask, part)
-            placed += [_Placed(hit, rows[hit.no]) for hit in part if hit.no in rows]
-            done += len(part)
-        return placed[:depth]
+        while len(loaded) < depth and offset < len(fused):
+            batch = fused[offset : offset + depth]
+            rows = await self._load_rows(targets, request, batch)
+            loaded += [_LoadedHit(hit, rows[hit.no]) for hit in batch if hit.no in rows]
+            offset += len(batch)
+        return loaded[:depth]
 
-    async def _rows(
-        self, targets: Sequence[Target], ask: Ask, part: Sequence[fuse.Fused]
+    async def _load_rows(
+        self, targets: Sequence[Target], request: SearchRequest, batch: Sequence[fuse.FusedHit]
     ) -> dict[int, ChunkRow]:
         rows: dict[int, ChunkRow] = {}
-        async with store.reading(self._db) as tx:
-            for place, target in enumerate(targets):
-                if nos := [hit.no for hit in part if hit.base == place]:
-                    rows |= await store.chunks(tx, target.base.id, ask.scope, nos)
+        async with store.read_transaction(self._db) as tx:
+            for index, target in enumerate(targets):
+                if nos := [hit.no for hit in batch if hit.target_index == index]:
+                    rows |= await store.visible_chunks(tx, target.base.id, request.scope, nos)
         return rows
 
-    async def _look_again(self, ask: Ask, placed: list[_Placed]) -> list[_Placed]:
-        if self._reranker is None or not ask.rerank or not placed:
-            return placed
-        first, rest = placed[: rerank.LOOKED_AT], placed[rerank.LOOKED_AT :]
+    async def _rerank(self, request: SearchRequest, loaded: list[_LoadedHit]) -> list[_LoadedHit]:
+        if self._reranker is None or not request.rerank or not loaded:
+            return loaded
+        first, rest = loaded[: rerank.RERANKED_HITS], loaded[rerank.RERANKED_HITS :]
         texts = [f"{hit.row.title}\n{hit.row.text}" for hit in first]
-        scores = await self._reranker.scores(without_syntax(ask.query), texts)
+        scores = await self._reranker.scores(without_syntax(request.query), texts)
         if scores is None:
-            return placed
+            return loaded
         scored = [replace(hit, rerank_score=score) for hit, score in zip(first, scores, strict=True)]
         return sorted(scored, key=lambda hit: -(hit.rerank_score or 0.0)) + rest
 
-    async def _shown(
-        self, targets: Sequence[Target], ask: Ask, asked: Sequence[Asked], placed: Sequence[_Placed]
+    async def _to_hits(
+        self, targets: Sequence[Target], request: SearchRequest, results: Sequence[BaseResults], loaded: Sequence[_LoadedHit]
     ) -> list[Hit]:
         groups = (
-            collapse.groups([hit.row.text for hit in placed])
-            if ask.collapse
-            else [[place] for place in range(len(placed))]
-        )[: ask.limit]
-        chosen = [placed[group[0]] for group in groups]
-        around = await self._around(targets, ask, chosen)
+            collapse.duplicate_groups([hit.row.text for hit in loaded])
+            if request.collapse
+            else [[position] for position in range(len(loaded))]
+        )[: request.limit]
+        chosen = [loaded[group[0]] for group in groups]
+        neighbours = await self._load_neighbours(targets, request, chosen)
         return [
             _hit(
                 hit,
-                asked[hit.fused.base],
-                ask,
-                [placed[place].row.id for place in group[1:]],
-                _context(hit.row, around, ask.context),
+                results[hit.fused.target_index],
+                request,
+                [loaded[position].row.id for position in group[1:]],
+                _context(hit.row, neighbours, request.context),
             )
             for hit, group in zip(chosen, groups, strict=True)
         ]
 
-    async def _around(
-        self, targets: Sequence[Target], ask: Ask, chosen: Sequence[_Placed]
+    async def _load_neighbours(
+        self, targets: Sequence[Target], request: SearchRequest, chosen: Sequence[_LoadedHit]
     ) -> dict[tuple[UUID, int], str]:
-        around: dict[tuple[UUID, int], str] = {}
-        if ask.context:
-            async with store.reading(self._db) as tx:
-                for place, target in enumerate(targets):
-                    rows = [hit.row for hit in chosen if hit.fused.base == place]
-                    around |= await store.neighbours(tx, target.base.id, rows, ask.context)
-        return around
+        neighbours: dict[tuple[UUID, int], str] = {}
+        if request.context:
+            async with store.read_transaction(self._db) as tx:
+                for index, target in enumerate(targets):
+                    rows = [hit.row for hit in chosen if hit.fused.target_index == index]
+                    neighbours |= await store.neighbour_texts(tx, target.base.id, rows, request.context)
+        return neighbours
 
 
-def _check(target: Target) -> None:
+def _check_embedder(target: Target) -> None:
     if target.embedder is not None and target.embedder.identity != target.base.embedder_identity:
         raise Invalid(
             f"The embedder {target.base.embedder!r} is not the one that made this base's vectors; search with mode "
@@ -185,29 +185,29 @@ def _check(target: Target) -> None:
         )
 
 
-def _weight(ask: Ask, embedder: Embedder | None) -> float:
-    if ask.mode == "vector":
+def _vector_weight(request: SearchRequest, embedder: Embedder | None) -> float:
+    if request.mode == "vector":
         return 1.0
-    if ask.mode == "text" or embedder is None:
+    if request.mode == "text" or embedder is None:
         return 0.0
-    return fuse.vector_weight(ask.query, english_only=embedder.english_only)
+    return fuse.vector_weight(request.query, english_only=embedder.english_only)
 
 
-def _context(row: ChunkRow, around: Mapping[tuple[UUID, int], str], width: int) -> Context | None:
+def _context(row: ChunkRow, neighbours: Mapping[tuple[UUID, int], str], width: int) -> HitContext | None:
     if not width:
         return None
 
-    def texts(places: range) -> list[str]:
-        return [around[row.item_id, place] for place in places if (row.item_id, place) in around]
+    def texts(indexes: range) -> list[str]:
+        return [neighbours[row.item_id, index] for index in indexes if (row.item_id, index) in neighbours]
 
-    return Context(
+    return HitContext(
         texts(range(row.index - width, row.index)), texts(range(row.index + 1, row.index + width + 1))
     )
 
 
-def _hit(placed: _Placed, asked: Asked, ask: Ask, duplicates: list[UUID], context: Context | None) -> Hit:
-    row, fused = placed.row, placed.fused
-    score = fused.score if placed.rerank_score is None else placed.rerank_score
+def _hit(loaded: _LoadedHit, results: BaseResults, request: SearchRequest, duplicates: list[UUID], context: HitContext | None) -> Hit:
+    row, fused = loaded.row, loaded.fused
+    score = fused.score if loaded.rerank_score is None else loaded.rerank_score
     return Hit(
         chunk_id=row.id,
         item_id=row.item_id,
@@ -225,18 +225,18 @@ def _hit(placed: _Placed, asked: Asked, ask: Ask, duplicates: list[UUID], contex
         score=round(score, 6),
         vector_rank=fused.vector_rank,
         text_rank=fused.text_rank,
-        highlights=highlights(row.text, asked.words.question),
+        highlights=highlight_ranges(row.text, results.keyword.parsed_query),
         context=context,
-        explanation=_explained(placed, asked) if ask.explain else None,
+        explanation=_explanation(loaded, results) if request.explain else None,
         duplicates=duplicates,
     )
 
 
-def _explained(placed: _Placed, asked: Asked) -> Explanation:
-    return Explanation(
-        vector_weight=asked.legs.vector_weight,
-        similarity=placed.fused.vector_score,
-        text_score=placed.fused.text_score,
-        terms=asked.words.explain(placed.fused.no),
-        rerank_score=placed.rerank_score,
+def _explanation(loaded: _LoadedHit, results: BaseResults) -> HitExplanation:
+    return HitExplanation(
+        vector_weight=results.legs.vector_weight,
+        similarity=loaded.fused.vector_score,
+        text_score=loaded.fused.text_score,
+        terms=results.keyword.explain(loaded.fused.no),
+        rerank_score=loaded.rerank_score,
     )

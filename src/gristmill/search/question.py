@@ -12,12 +12,12 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from gristmill.search.lexer import Token, fold, forms, lex
+from gristmill.search.lexer import Token, fold, query_tokens, lex
 
 _PART = re.compile(
     r'(?P<minus>(?:^|(?<=\s))-(?=["“]|[^\W\d_]))?(?:["“](?P<phrase>[^"“”]+)["”]|(?P<prefix>[^\W_]{2,})\*|(?P<words>[^\s"“”]+))'
 )
-MOST_TERMS = 64  # a longer question is a document: what comes after this adds cost, and no meaning
+MAX_TERMS = 64  # a longer question is a document: what comes after this adds cost, and no meaning
 
 Names = tuple[str, ...]
 
@@ -37,21 +37,21 @@ class Phrase:
 
     words: tuple[Names, ...]
 
-    def stands_in(self, text: str) -> bool:
+    def is_in(self, text: str) -> bool:
         """Whether `text` has the phrase."""
-        places: dict[int, set[str]] = {}
+        lexemes_at: dict[int, set[str]] = {}
         for token in lex(text):
-            places.setdefault(token.position, set()).add(token.lexeme)
-        return any(self._from(places, start) for start in places)
+            lexemes_at.setdefault(token.position, set()).add(token.lexeme)
+        return any(self._matches_at(lexemes_at, start) for start in lexemes_at)
 
-    def _from(self, places: dict[int, set[str]], start: int) -> bool:
+    def _matches_at(self, lexemes_at: dict[int, set[str]], start: int) -> bool:
         return all(
-            not places.get(start + place, set()).isdisjoint(names) for place, names in enumerate(self.words)
+            not lexemes_at.get(start + offset, set()).isdisjoint(names) for offset, names in enumerate(self.words)
         )
 
 
 @dataclass(frozen=True)
-class Question:
+class ParsedQuery:
     """What to look for, what must be there, what must not."""
 
     terms: tuple[Term, ...]
@@ -70,31 +70,31 @@ class Question:
         return tuple(name for term in self.terms if term.prefix for name in term.names)
 
 
-def parse(text: str, languages: Collection[str]) -> Question:
+def parse(text: str, languages: Collection[str]) -> ParsedQuery:
     """Take `text` apart, for texts of these languages."""
-    wanted: dict[tuple[Names, bool], float] = {}
+    weights: dict[tuple[Names, bool], float] = {}
     phrases: list[Phrase] = []
     excluded: list[Term] = []
     excluded_phrases: list[Phrase] = []
     for part in _PART.finditer(text):
-        without = part["minus"] is not None
+        is_excluded = part["minus"] is not None
         if part["prefix"] is not None:
             terms = [Term((fold(part["prefix"]),), prefix=True)]
         else:
-            found = list(forms(part["phrase"] or part["words"], languages))
-            terms = [Term(names) for _, names in found]
-            phrase = _phrase(found)
+            tokens = list(query_tokens(part["phrase"] or part["words"], languages))
+            terms = [Term(names) for _, names in tokens]
+            phrase = _phrase(tokens)
             if part["phrase"] is not None and phrase is not None:
-                (excluded_phrases if without else phrases).append(phrase)
-                terms = [] if without else terms
-        if without:
+                (excluded_phrases if is_excluded else phrases).append(phrase)
+                terms = [] if is_excluded else terms
+        if is_excluded:
             excluded += terms[:1]
             continue
         for term in terms:
-            wanted[term.names, term.prefix] = wanted.get((term.names, term.prefix), 0.0) + 1
-    kept = list(wanted.items())[:MOST_TERMS]
-    return Question(
-        tuple(Term(names, weight, prefix) for (names, prefix), weight in kept),
+            weights[term.names, term.prefix] = weights.get((term.names, term.prefix), 0.0) + 1
+    weighted_terms = list(weights.items())[:MAX_TERMS]
+    return ParsedQuery(
+        tuple(Term(names, weight, prefix) for (names, prefix), weight in weighted_terms),
         tuple(phrases),
         tuple(excluded),
         tuple(excluded_phrases),
@@ -103,16 +103,16 @@ def parse(text: str, languages: Collection[str]) -> Question:
 
 def without_syntax(text: str) -> str:
     """The question as a sentence, for the embedder: what is excluded says nothing about what is meant."""
-    kept = [
+    parts = [
         part["phrase"] or part["prefix"] or part["words"]
         for part in _PART.finditer(text)
         if not part["minus"]
     ]
-    return " ".join(kept) or text
+    return " ".join(parts) or text
 
 
-def _phrase(found: Sequence[tuple[Token, Names]]) -> Phrase | None:
-    places: dict[int, list[str]] = {}
-    for token, names in found:
-        places.setdefault(token.position, []).extend(names)
-    return Phrase(tuple(tuple(names) for _, names in sorted(places.items()))) if places else None
+def _phrase(tokens: Sequence[tuple[Token, Names]]) -> Phrase | None:
+    lexemes_at: dict[int, list[str]] = {}
+    for token, names in tokens:
+        lexemes_at.setdefault(token.position, []).extend(names)
+    return Phrase(tuple(tuple(names) for _, names in sorted(lexemes_at.items()))) if lexemes_at else None

@@ -17,25 +17,25 @@ from gristmill.search import store
 from gristmill.search.scope import Scope
 from gristmill.search.segment import item_key
 
-FEW = 5000  # items; a list of them is read in some milliseconds, whatever the size of the base
+MAX_LISTED_ITEMS = 5000  # items; a list of them is read in some milliseconds, whatever the size of the base
 
 
 @dataclass(frozen=True)
-class Reach:
+class Selectivity:
     """The items that can answer, when they are few; None when they are many, or all."""
 
     items: Sequence[UUID] | None = None
     keys: NDArray[np.int64] | None = None
 
 
-ALL = Reach()
+UNRESTRICTED = Selectivity()
 
 
-async def reach(tx: Tx, base_id: UUID, scope: Scope) -> Reach:
+async def measure_selectivity(tx: Tx, base_id: UUID, scope: Scope) -> Selectivity:
     """How much of a base is in scope."""
     if scope.is_everything:
-        return ALL
-    items = await store.scope(tx, base_id, scope, FEW + 1)
-    if len(items) > FEW:
-        return ALL
-    return Reach(items, np.array([item_key(item) for item in items], np.int64))
+        return UNRESTRICTED
+    items = await store.items_in_scope(tx, base_id, scope, MAX_LISTED_ITEMS + 1)
+    if len(items) > MAX_LISTED_ITEMS:
+        return UNRESTRICTED
+    return Selectivity(items, np.array([item_key(item) for item in items], np.int64))

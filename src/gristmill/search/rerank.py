@@ -17,9 +17,9 @@ from pydantic import BaseModel, ValidationError
 
 from gristmill import net
 
-LOOKED_AT = 50  # hits
+RERANKED_HITS = 50  # hits
 _TIMEOUT = timedelta(seconds=10)
-_LONGEST = 8000  # characters of a text; rerankers cut there or earlier
+_MAX_TEXT_LENGTH = 8000  # characters of a text; rerankers cut there or earlier
 
 log = logging.getLogger(__name__)
 
@@ -36,13 +36,13 @@ class Reranker(Protocol):
         ...
 
 
-class _Result(BaseModel):
+class _RerankResult(BaseModel):
     index: int
     relevance_score: float
 
 
-class _Answer(BaseModel):
-    results: list[_Result]
+class _RerankResponse(BaseModel):
+    results: list[_RerankResult]
 
 
 class HttpReranker:
@@ -51,26 +51,26 @@ class HttpReranker:
     def __init__(self, url: str, model: str | None, api_key: str | None) -> None:
         self._url, self._model = url, model
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-        self._http = net.client(private=True, timeout=_TIMEOUT)
+        self._http = net.client(allow_private=True, timeout=_TIMEOUT)
         self._http.headers.update(headers)
 
     async def scores(self, query: str, texts: Sequence[str]) -> list[float] | None:
         """A score for each text; None when the endpoint does not give one for each."""
-        body = {"query": query, "documents": [text[:_LONGEST] for text in texts], "top_n": len(texts)}
+        body = {"query": query, "documents": [text[:_MAX_TEXT_LENGTH] for text in texts], "top_n": len(texts)}
         if self._model is not None:
             body["model"] = self._model
         try:
             response = await self._http.post(self._url, json=body)
             response.raise_for_status()
-            answer = _Answer.model_validate_json(response.content)
+            parsed = _RerankResponse.model_validate_json(response.content)
         except (httpx.HTTPError, ValidationError) as error:
             log.warning("reranker gave no scores", extra={"reason": type(error).__name__})
             return None
-        given = {result.index: result.relevance_score for result in answer.results}
-        if set(given) != set(range(len(texts))):
+        scores = {result.index: result.relevance_score for result in parsed.results}
+        if set(scores) != set(range(len(texts))):
             log.warning("reranker gave no scores", extra={"reason": "not one for each text"})
             return None
-        return [given[place] for place in range(len(texts))]
+        return [scores[index] for index in range(len(texts))]
 
     async def close(self) -> None:
         """Close the connections."""

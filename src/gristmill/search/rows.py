@@ -35,9 +35,9 @@ def text_hash(text: str) -> bytes:
     return hashlib.sha256(text.encode()).digest()[:16]
 
 
-def encode(base_id: UUID, item_id: UUID, version: int, no: int, chunk: Chunk) -> bytes:
+def encode_chunk(base_id: UUID, item_id: UUID, version: int, no: int, chunk: Chunk) -> bytes:
     """One row of `chunk`."""
-    return row(
+    return encode_row(
         base_id.bytes,
         item_id.bytes,
         struct.pack(">i", version),
@@ -53,16 +53,16 @@ def encode(base_id: UUID, item_id: UUID, version: int, no: int, chunk: Chunk) ->
     )
 
 
-def row(*fields: bytes | None) -> bytes:
+def encode_row(*fields: bytes | None) -> bytes:
     """A row of these fields."""
     return struct.pack(">h", len(fields)) + b"".join(
         _NULL if field is None else struct.pack(">i", len(field)) + field for field in fields
     )
 
 
-def vector(sent: bytes) -> NDArray[np.float32]:
+def decode_vector(data: bytes) -> NDArray[np.float32]:
     """A vector as PostgreSQL sends it in binary."""
-    return np.frombuffer(sent, ">f2", offset=4).astype(np.float32)
+    return np.frombuffer(data, ">f2", offset=4).astype(np.float32)
 
 
 def _halfvec(vector: NDArray[np.float32]) -> bytes:
@@ -73,4 +73,4 @@ def _text_array(values: Sequence[str]) -> bytes:
     if not values:
         return struct.pack(">iii", 0, 0, _TEXT_OID)
     head = struct.pack(">iiiii", 1, 0, _TEXT_OID, len(values), 1)
-    return head + b"".join(struct.pack(">i", len(raw)) + raw for raw in (value.encode() for value in values))
+    return head + b"".join(struct.pack(">i", len(encoded)) + encoded for encoded in (value.encode() for value in values))

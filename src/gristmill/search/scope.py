@@ -38,13 +38,13 @@ class Scope:
     @property
     def is_everything(self) -> bool:
         """Whether nothing that answers is left out."""
-        return self.viewer.eyes is None and self.filters == NO_FILTERS
+        return self.viewer.principals is None and self.filters == NO_FILTERS
 
     def parameters(self) -> dict[str, Any]:
         """The parameters of the SQL function `item_searched`."""
         filters = self.filters
         return {
-            "eyes": self.viewer.eyes,
+            "eyes": self.viewer.principals,
             "types": list(filters.types) or None,
             "under": list(filters.under) or None,
             "metadata": Jsonb(dict(filters.metadata)) if filters.metadata else None,

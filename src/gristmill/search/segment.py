@@ -17,21 +17,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gristmill.search import lexicon
-from gristmill.search.languages import language_of
-from gristmill.search.lexer import RECIPE, runs
-from gristmill.search.lexicon import Indexed
-from gristmill.search.tally import Tally
+from gristmill.search.languages import detect_language
+from gristmill.search.lexer import LEXER_VERSION, split_words
+from gristmill.search.lexicon import InvertedIndex
+from gristmill.search.tally import TermCounter
 
-MOST = 1 << 14  # chunks of one segment: places fit two bytes, and merging it takes some 100 MB
+MAX_CHUNKS = 1 << 14  # chunks of one segment: places fit two bytes, and merging it takes some 100 MB
 TITLE_WEIGHT = 3
-_LONGEST = 0xFFFF
+_MAX_LENGTH = 0xFFFF
 
 Numbers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Words:
+class ChunkText:
     """What is searched of a chunk by words."""
 
     no: int
@@ -42,44 +42,44 @@ class Words:
 
 
 @dataclass(frozen=True, eq=False)
-class Arrays:
+class SegmentArrays:
     """The part of a segment that searching keeps in memory."""
 
     nos: Numbers
     items: Numbers
     lengths: NDArray[np.uint16]
-    codes: NDArray[np.uint64]  # one row for each 64 signs, one column a chunk
+    signs: NDArray[np.uint64]  # one row for each 64 signs, one column a chunk
 
     @property
     def size(self) -> int:
         """Bytes in memory."""
-        return self.nos.nbytes + 3 * self.items.nbytes + self.lengths.nbytes + self.codes.nbytes
+        return self.nos.nbytes + 3 * self.items.nbytes + self.lengths.nbytes + self.signs.nbytes
 
     @functools.cached_property
     def _by_item(self) -> tuple[Numbers, Numbers]:
         order = np.argsort(self.items, kind="stable")
         return order, self.items[order]
 
-    def of_items(self, keys: Numbers) -> tuple[Numbers, Numbers]:
+    def ordinals_of_items(self, keys: Numbers) -> tuple[Numbers, Numbers]:
         """The places of the chunks of items, each with the place of its item among the keys."""
         order, items = self._by_item
         low, high = np.searchsorted(items, keys, "left"), np.searchsorted(items, keys, "right")
         counts = high - low
-        which = np.repeat(np.arange(len(keys)), counts)
+        key_positions = np.repeat(np.arange(len(keys)), counts)
         before = np.cumsum(counts) - counts
-        return which, order[np.arange(len(which)) + np.repeat(low - before, counts)]
+        return key_positions, order[np.arange(len(key_positions)) + np.repeat(low - before, counts)]
 
 
 @dataclass(frozen=True)
 class Segment:
     """A segment before it is stored."""
 
-    arrays: Arrays
+    arrays: SegmentArrays
     languages: frozenset[str]
-    words: Indexed
-    recipe: int = RECIPE
+    index: InvertedIndex
+    lexer_version: int = LEXER_VERSION
 
-    def numbered(self, nos: Sequence[int]) -> Self:
+    def with_numbers(self, nos: Sequence[int]) -> Self:
         """The same, with the numbers that its chunks were given."""
         return replace(self, arrays=replace(self.arrays, nos=np.array(nos, np.int64)))
 
@@ -89,27 +89,27 @@ class Segment:
         return int(self.arrays.lengths.sum(dtype=np.int64))
 
 
-def build(words: Sequence[Words], codes: NDArray[np.uint64]) -> Segment:
+def build(chunks: Sequence[ChunkText], signs: NDArray[np.uint64]) -> Segment:
     """The segment of these chunks, in their order; a column of `codes` each."""
-    tally = Tally()
+    counter = TermCounter()
     languages: set[str] = set()
-    for chunk in words:
-        words_of = runs(chunk.text)
-        language = language_of(chunk.text, words_of)
+    for chunk in chunks:
+        chunk_words = split_words(chunk.text)
+        language = detect_language(chunk.text, chunk_words)
         languages.add(language)
-        tally.add(words_of, language)
+        counter.add(chunk_words, language)
         for heading in chunk.headings:
-            tally.add(runs(heading), language)
-        tally.add(runs(chunk.title), language, TITLE_WEIGHT)
-        tally.end()
-    tokens, lengths = tally.tokens()
-    arrays = Arrays(
-        np.array([chunk.no for chunk in words], np.int64),
-        np.array([item_key(chunk.item_id) for chunk in words], np.int64),
-        np.minimum(lengths, _LONGEST).astype(np.uint16),
-        codes,
+            counter.add(split_words(heading), language)
+        counter.add(split_words(chunk.title), language, TITLE_WEIGHT)
+        counter.end_chunk()
+    tokens, lengths = counter.tokens()
+    arrays = SegmentArrays(
+        np.array([chunk.no for chunk in chunks], np.int64),
+        np.array([item_key(chunk.item_id) for chunk in chunks], np.int64),
+        np.minimum(lengths, _MAX_LENGTH).astype(np.uint16),
+        signs,
     )
-    return Segment(arrays, frozenset(languages), lexicon.index(tally.lexemes, tokens, lengths))
+    return Segment(arrays, frozenset(languages), lexicon.build_index(counter.lexemes, tokens, lengths))
 
 
 def item_key(item_id: UUID) -> int:
@@ -118,7 +118,7 @@ def item_key(item_id: UUID) -> int:
     return int.from_bytes(item_id.bytes[8:], "big", signed=True)
 
 
-def codes_of(vectors: Iterable[NDArray[np.float32]]) -> NDArray[np.uint64]:
+def pack_signs(vectors: Iterable[NDArray[np.float32]]) -> NDArray[np.uint64]:
     """The signs of vectors, a bit each, in whole words of 64; a column each, so that a scan goes word by word."""
     stacked = list(vectors)
     if not stacked:
@@ -132,32 +132,32 @@ def codes_of(vectors: Iterable[NDArray[np.float32]]) -> NDArray[np.uint64]:
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredArrays:
     """The arrays as columns of `segment`."""
 
     nos: bytes
     items: bytes
     lengths: bytes
-    codes: bytes
+    signs: bytes
 
 
-def store_form(arrays: Arrays) -> Stored:
+def encode_arrays(arrays: SegmentArrays) -> StoredArrays:
     """As the table takes them."""
-    return Stored(
+    return StoredArrays(
         arrays.nos.astype(">i8").tobytes(),
         arrays.items.astype(">i8").tobytes(),
         arrays.lengths.astype(">u2").tobytes(),
-        arrays.codes.tobytes(),
+        arrays.signs.tobytes(),
     )
 
 
-def load_form(nos: bytes, items: bytes, lengths: bytes, codes: bytes) -> Arrays:
+def decode_arrays(nos: bytes, items: bytes, lengths: bytes, sign_bytes: bytes) -> SegmentArrays:
     """As searching wants them; lengths and codes may be missing, of what was not lexed yet."""
     numbers = np.frombuffer(nos, ">i8").astype(np.int64)
-    signs = np.frombuffer(codes, np.uint64)
-    return Arrays(
+    sign_words = np.frombuffer(sign_bytes, np.uint64)
+    return SegmentArrays(
         numbers,
         np.frombuffer(items, ">i8").astype(np.int64),
         np.frombuffer(lengths, ">u2").astype(np.uint16),
-        signs.reshape(-1, len(numbers)) if len(signs) else np.empty((0, len(numbers)), np.uint64),
+        sign_words.reshape(-1, len(numbers)) if len(sign_words) else np.empty((0, len(numbers)), np.uint64),
     )

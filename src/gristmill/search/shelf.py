@@ -19,34 +19,34 @@ from numpy.typing import NDArray
 
 from gristmill.db import Tx
 from gristmill.search import segment, store
-from gristmill.search.lexicon import Indexed, Postings
-from gristmill.search.segment import Arrays, Mask, Numbers
-from gristmill.search.store import Stretch
+from gristmill.search.lexicon import InvertedIndex, Postings
+from gristmill.search.segment import SegmentArrays, Mask, Numbers
+from gristmill.search.store import PostingRange
 
 # Shorter lists are read again as quickly as they are found here.
-_WORTH_KEEPING = 2048
-_OPENED = 16  # bases whose segments are kept as they were joined for the last search
+_MIN_CACHED_POSTINGS = 2048
+_MAX_SNAPSHOTS = 16  # bases whose segments are kept as they were joined for the last search
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class CachedSegment:
     """A segment in memory: its lexicon whole, its postings only where they are few."""
 
-    arrays: Arrays
-    words: Indexed
+    arrays: SegmentArrays
+    index: InvertedIndex
 
 
 @dataclass(frozen=True, eq=False)
-class Open:
+class Snapshot:
     """The segments of a base at one moment."""
 
     rows: Sequence[store.SegmentRow]
-    parts: Sequence[Part]
+    segments: Sequence[CachedSegment]
 
     @property
-    def arrays(self) -> list[Arrays]:
+    def arrays(self) -> list[SegmentArrays]:
         """The arrays of each segment."""
-        return [part.arrays for part in self.parts]
+        return [cached.arrays for cached in self.segments]
 
     @property
     def chunks(self) -> int:
@@ -54,7 +54,7 @@ class Open:
         return sum(row.chunks for row in self.rows)
 
     @functools.cached_property
-    def starts(self) -> dict[int, int]:
+    def first_ordinals(self) -> dict[int, int]:
         """The place among all chunks where each segment begins, by its id."""
         sizes = itertools.accumulate((row.chunks for row in self.rows), initial=0)
         return {row.id: start for row, start in zip(self.rows, sizes, strict=False)}
@@ -62,67 +62,67 @@ class Open:
     @functools.cached_property
     def nos(self) -> Numbers:
         """The numbers of all chunks, by place."""
-        return _joined([arrays.nos for arrays in self.arrays], np.int64)
+        return _concatenate([arrays.nos for arrays in self.arrays], np.int64)
 
     @functools.cached_property
     def items(self) -> Numbers:
         """What stands for their items, by place."""
-        return _joined([arrays.items for arrays in self.arrays], np.int64)
+        return _concatenate([arrays.items for arrays in self.arrays], np.int64)
 
     @functools.cached_property
     def lengths(self) -> NDArray[np.uint16]:
         """Their lengths, by place."""
-        return _joined([arrays.lengths for arrays in self.arrays], np.uint16)
+        return _concatenate([arrays.lengths for arrays in self.arrays], np.uint16)
 
-    def of_items(self, keys: Numbers) -> Mask:
+    def mask_of_items(self, keys: Numbers) -> Mask:
         """Which chunks are of these items."""
         mask = np.zeros(len(self.nos), bool)
         for row, arrays in zip(self.rows, self.arrays, strict=True):
-            mask[self.starts[row.id] + arrays.of_items(keys)[1]] = True
+            mask[self.first_ordinals[row.id] + arrays.ordinals_of_items(keys)[1]] = True
         return mask
 
-    def of_each_item(self, keys: Numbers, values: NDArray[np.float32]) -> tuple[Numbers, NDArray[np.float64]]:
+    def sums_by_item(self, keys: Numbers, values: NDArray[np.float32]) -> tuple[Numbers, NDArray[np.float64]]:
         """How many chunks each of these items has, and the sum of their values."""
         counts = np.zeros(len(keys), np.int64)
         sums = np.zeros(len(keys), np.float64)
         for row, arrays in zip(self.rows, self.arrays, strict=True):
-            which, places = arrays.of_items(keys)
-            counts += np.bincount(which, minlength=len(keys))
-            sums += np.bincount(which, values[self.starts[row.id] + places], minlength=len(keys))
+            key_positions, ordinals = arrays.ordinals_of_items(keys)
+            counts += np.bincount(key_positions, minlength=len(keys))
+            sums += np.bincount(key_positions, values[self.first_ordinals[row.id] + ordinals], minlength=len(keys))
         return counts, sums
 
-    def places(self, nos: Sequence[int]) -> dict[int, int]:
+    def ordinals_of(self, nos: Sequence[int]) -> dict[int, int]:
         """Where chunks stand among all, those that are there."""
-        wanted = np.array(nos, np.int64)
-        found = np.flatnonzero(np.isin(self.nos, wanted))
-        return {int(self.nos[place]): int(place) for place in found}
+        numbers = np.array(nos, np.int64)
+        ordinals = np.flatnonzero(np.isin(self.nos, numbers))
+        return {int(self.nos[ordinal]): int(ordinal) for ordinal in ordinals}
 
-    def find(self, lexemes: Iterable[str]) -> Iterator[tuple[str, Stretch]]:
+    def find_posting_ranges(self, lexemes: Iterable[str]) -> Iterator[tuple[str, PostingRange]]:
         """Where the postings of lexemes are."""
         for lexeme in lexemes:
-            for row, part in zip(self.rows, self.parts, strict=True):
-                if (found := part.words.lexicon.find(lexeme)) is not None:
-                    yield lexeme, Stretch(row.id, *found)
+            for row, cached in zip(self.rows, self.segments, strict=True):
+                if (bounds := cached.index.terms.find(lexeme)) is not None:
+                    yield lexeme, PostingRange(row.id, *bounds)
 
-    def held(self, where: Stretch) -> Postings | None:
+    def postings_in_memory(self, posting_range: PostingRange) -> Postings | None:
         """The postings of a stretch, of a segment that is held whole."""
-        words = self._words[where.segment]
-        if not len(words.places):
+        index = self._indexes[posting_range.segment_id]
+        if not len(index.ordinals):
             return None
-        return Postings(words.places[where.start : where.end], words.counts[where.start : where.end])
+        return Postings(index.ordinals[posting_range.start : posting_range.end], index.counts[posting_range.start : posting_range.end])
 
     @functools.cached_property
-    def _words(self) -> dict[int, Indexed]:
-        return {row.id: part.words for row, part in zip(self.rows, self.parts, strict=True)}
+    def _indexes(self) -> dict[int, InvertedIndex]:
+        return {row.id: cached.index for row, cached in zip(self.rows, self.segments, strict=True)}
 
-    def beginning_with(self, prefix: str, limit: int) -> list[str]:
+    def with_prefix(self, prefix: str, limit: int) -> list[str]:
         """The commonest lexemes that begin so."""
-        held: Counter[str] = Counter()
-        for part in self.parts:
-            for lexeme, chunks in part.words.lexicon.beginning_with(prefix):
-                held[lexeme] += chunks
+        chunk_counts: Counter[str] = Counter()
+        for cached in self.segments:
+            for lexeme, chunks in cached.index.terms.with_prefix(prefix):
+                chunk_counts[lexeme] += chunks
         return [
-            lexeme for lexeme, _ in heapq.nsmallest(limit, held.items(), key=lambda one: (-one[1], one[0]))
+            lexeme for lexeme, _ in heapq.nsmallest(limit, chunk_counts.items(), key=lambda entry: (-entry[1], entry[0]))
         ]
 
     @property
@@ -131,88 +131,88 @@ class Open:
         return frozenset(language for row in self.rows for language in row.languages)
 
 
-class Shelf:
+class SegmentCache:
     """The memory of one process."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._size = 0
-        self._opened: OrderedDict[UUID, Open] = OrderedDict()
-        self._parts: OrderedDict[int, Part] = OrderedDict()
+        self._segment_bytes = 0
+        self._snapshots: OrderedDict[UUID, Snapshot] = OrderedDict()
+        self._segments: OrderedDict[int, CachedSegment] = OrderedDict()
         self._postings: OrderedDict[tuple[str, int], Postings] = OrderedDict()
 
-    async def open(self, tx: Tx, base_id: UUID) -> Open:
+    async def open(self, tx: Tx, base_id: UUID) -> Snapshot:
         """The segments of a base, as the transaction sees them."""
-        rows = await store.segments(tx, base_id)
-        opened = self._opened.get(base_id)
-        if opened is not None and [row.id for row in opened.rows] == [row.id for row in rows]:
-            return opened
-        missing = [row.id for row in rows if row.id not in self._parts]
-        fresh: dict[int, Part] = {}
+        rows = await store.list_segments(tx, base_id)
+        snapshot = self._snapshots.get(base_id)
+        if snapshot is not None and [row.id for row in snapshot.rows] == [row.id for row in rows]:
+            return snapshot
+        missing = [row.id for row in rows if row.id not in self._segments]
+        loaded: dict[int, CachedSegment] = {}
         if missing:
-            for row in await store.segment_arrays(tx, base_id, missing):
-                arrays = segment.load_form(row.nos, row.items, row.lengths, row.codes)
-                fresh[row.id] = Part(arrays, Indexed.load(row.lexicon, row.places, row.counts))
-        parts = [fresh.get(row.id) or self._parts[row.id] for row in rows]
-        for row, part in zip(rows, parts, strict=True):
-            self._keep_part(row.id, part)
-        return self._keep_opened(base_id, Open(rows, parts))
+            for row in await store.read_segment_arrays(tx, base_id, missing):
+                arrays = segment.decode_arrays(row.nos, row.items, row.lengths, row.signs)
+                loaded[row.id] = CachedSegment(arrays, InvertedIndex.load(row.lexicon, row.ordinals, row.counts))
+        segments = [loaded.get(row.id) or self._segments[row.id] for row in rows]
+        for row, cached in zip(rows, segments, strict=True):
+            self._store_segment(row.id, cached)
+        return self._store_snapshot(base_id, Snapshot(rows, segments))
 
-    async def find(
-        self, tx: Tx, base_id: UUID, lexemes: Sequence[str], opened: Open
+    async def find_postings(
+        self, tx: Tx, base_id: UUID, lexemes: Sequence[str], snapshot: Snapshot
     ) -> dict[str, list[tuple[int, Postings]]]:
         """Where lexemes stand: the postings of each, with the place where their segment begins."""
-        wanted = list(opened.find(lexemes))
-        held = {key: opened.held(key[1]) or self._postings.get((key[0], key[1].segment)) for key in wanted}
-        missing = [key for key, kept in held.items() if kept is None]
+        ranges = list(snapshot.find_posting_ranges(lexemes))
+        known = {key: snapshot.postings_in_memory(key[1]) or self._postings.get((key[0], key[1].segment_id)) for key in ranges}
+        missing = [key for key, postings in known.items() if postings is None]
         if missing:
-            held |= zip(
-                missing, await store.postings(tx, base_id, [where for _, where in missing]), strict=True
+            known |= zip(
+                missing, await store.read_postings(tx, base_id, [posting_range for _, posting_range in missing]), strict=True
             )
-        found: dict[str, list[tuple[int, Postings]]] = {}
-        for (lexeme, where), kept in held.items():
-            if kept is not None and len(kept.places):
-                found.setdefault(lexeme, []).append((opened.starts[where.segment], kept))
-                if len(kept.places) >= _WORTH_KEEPING and opened.held(where) is None:
-                    self._keep_postings((lexeme, where.segment), kept)
-        return found
+        postings_by_lexeme: dict[str, list[tuple[int, Postings]]] = {}
+        for (lexeme, posting_range), postings in known.items():
+            if postings is not None and len(postings.ordinals):
+                postings_by_lexeme.setdefault(lexeme, []).append((snapshot.first_ordinals[posting_range.segment_id], postings))
+                if len(postings.ordinals) >= _MIN_CACHED_POSTINGS and snapshot.postings_in_memory(posting_range) is None:
+                    self._store_postings((lexeme, posting_range.segment_id), postings)
+        return postings_by_lexeme
 
-    def _keep_opened(self, base_id: UUID, opened: Open) -> Open:
-        self._opened[base_id] = opened
-        self._opened.move_to_end(base_id)
-        while len(self._opened) > _OPENED:
-            self._opened.popitem(last=False)
-        return opened
+    def _store_snapshot(self, base_id: UUID, snapshot: Snapshot) -> Snapshot:
+        self._snapshots[base_id] = snapshot
+        self._snapshots.move_to_end(base_id)
+        while len(self._snapshots) > _MAX_SNAPSHOTS:
+            self._snapshots.popitem(last=False)
+        return snapshot
 
-    def _keep_part(self, key: int, part: Part) -> None:
-        if key not in self._parts:
-            self._size += _size(part)
-        self._parts[key] = part
-        self._parts.move_to_end(key)
-        self._make_room()
+    def _store_segment(self, key: int, cached: CachedSegment) -> None:
+        if key not in self._segments:
+            self._segment_bytes += _segment_bytes(cached)
+        self._segments[key] = cached
+        self._segments.move_to_end(key)
+        self._evict()
 
-    def _keep_postings(self, key: tuple[str, int], found: Postings) -> None:
+    def _store_postings(self, key: tuple[str, int], postings: Postings) -> None:
         if key not in self._postings:
-            self._size += _bytes(found)
-        self._postings[key] = found
+            self._segment_bytes += _postings_bytes(postings)
+        self._postings[key] = postings
         self._postings.move_to_end(key)
-        self._make_room()
+        self._evict()
 
-    def _make_room(self) -> None:
-        while self._size > self._limit and self._postings:
-            self._size -= _bytes(self._postings.popitem(last=False)[1])
-        while self._size > self._limit and self._parts:
-            self._size -= _size(self._parts.popitem(last=False)[1])
-
-
-def _joined(parts: Sequence[NDArray[Any]], kind: type[Any]) -> NDArray[Any]:
-    return np.concatenate(parts) if parts else np.empty(0, kind)
+    def _evict(self) -> None:
+        while self._segment_bytes > self._limit and self._postings:
+            self._segment_bytes -= _postings_bytes(self._postings.popitem(last=False)[1])
+        while self._segment_bytes > self._limit and self._segments:
+            self._segment_bytes -= _segment_bytes(self._segments.popitem(last=False)[1])
 
 
-def _size(part: Part) -> int:
-    words = part.words
-    return part.arrays.size + len(words.lexicon.data) + words.places.nbytes + words.counts.nbytes
+def _concatenate(arrays: Sequence[NDArray[Any]], dtype: type[Any]) -> NDArray[Any]:
+    return np.concatenate(arrays) if arrays else np.empty(0, dtype)
 
 
-def _bytes(found: Postings) -> int:
-    return found.places.nbytes + found.counts.nbytes
+def _segment_bytes(cached: CachedSegment) -> int:
+    index = cached.index
+    return cached.arrays.size + len(index.terms.data) + index.ordinals.nbytes + index.counts.nbytes
+
+
+def _postings_bytes(postings: Postings) -> int:
+    return postings.ordinals.nbytes + postings.counts.nbytes

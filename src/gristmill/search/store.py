@@ -14,19 +14,19 @@ from gristmill.db import Database, Queries, Tx
 from gristmill.search import rows, segment
 from gristmill.search.lexicon import Postings
 from gristmill.search.scope import Scope
-from gristmill.search.segment import Segment, Words
+from gristmill.search.segment import Segment, ChunkText
 
 queries = Queries(__package__ or "gristmill.search")
 
 Vector = NDArray[np.float32]
-SMALL = 4096  # chunks of a segment whose postings are read whole: some 2 MB
-_AT_ONCE = 256 * 1024  # bytes that a COPY sends together
+MAX_INLINE_POSTINGS_CHUNKS = 4096  # chunks of a segment whose postings are read whole: some 2 MB
+_COPY_BUFFER = 256 * 1024  # bytes that a COPY sends together
 
 # ── writing ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True)
-class Written:
+class VersionChunks:
     """Chunks of one version of an item, to be written."""
 
     item_id: UUID
@@ -36,31 +36,31 @@ class Written:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedWrite:
     """The same, lexed: all that can be done before a transaction begins."""
 
-    written: Sequence[Written]
+    versions: Sequence[VersionChunks]
     segment: Segment
 
 
-def to_lex(written: Sequence[Written]) -> tuple[list[Words], NDArray[np.uint64]]:
+def segment_input(versions: Sequence[VersionChunks]) -> tuple[list[ChunkText], NDArray[np.uint64]]:
     """What the segment of these chunks is built from (`segment.build`)."""
-    words = [
-        Words(0, one.item_id, one.title, chunk.headings, chunk.text)
-        for one in written
-        for chunk in one.chunks
+    texts = [
+        ChunkText(0, version.item_id, version.title, chunk.headings, chunk.text)
+        for version in versions
+        for chunk in version.chunks
     ]
-    return words, segment.codes_of(chunk.embedding for one in written for chunk in one.chunks)
+    return texts, segment.pack_signs(chunk.embedding for version in versions for chunk in version.chunks)
 
 
-def prepare(written: Sequence[Written]) -> Prepared:
+def prepare_write(versions: Sequence[VersionChunks]) -> PreparedWrite:
     """Chunks, ready to be written."""
-    return Prepared(written, segment.build(*to_lex(written)))
+    return PreparedWrite(versions, segment.build(*segment_input(versions)))
 
 
-async def write(tx: Tx, base_id: UUID, prepared: Prepared) -> None:
+async def write(tx: Tx, base_id: UUID, prepared: PreparedWrite) -> None:
     """Append chunks to versions that do not answer yet: their rows, and one segment for all of them."""
-    entries = [(one, chunk) for one in prepared.written for chunk in one.chunks]
+    entries = [(version, chunk) for version in prepared.versions for chunk in version.chunks]
     if not entries:
         return
     nos: list[int] = await queries.values(tx, "numbers", count=len(entries))
@@ -68,56 +68,56 @@ async def write(tx: Tx, base_id: UUID, prepared: Prepared) -> None:
         tx,
         f"copy chunk ({rows.COLUMNS}) from stdin (format binary)".encode(),
         (
-            rows.encode(base_id, one.item_id, one.version, no, chunk)
-            for no, (one, chunk) in zip(nos, entries, strict=True)
+            rows.encode_chunk(base_id, version.item_id, version.version, no, chunk)
+            for no, (version, chunk) in zip(nos, entries, strict=True)
         ),
     )
-    await insert_segment(tx, base_id, prepared.segment.numbered(nos))
+    await insert_segment(tx, base_id, prepared.segment.with_numbers(nos))
 
 
-async def _copy(tx: Tx, statement: bytes, lines: Iterable[bytes]) -> None:
+async def _copy(tx: Tx, statement: bytes, encoded_rows: Iterable[bytes]) -> None:
     async with tx.cursor() as cursor, cursor.copy(statement) as copy:
-        waiting = bytearray(rows.HEADER)
-        for line in lines:
-            waiting += line
-            if len(waiting) > _AT_ONCE:
-                await copy.write(bytes(waiting))
-                waiting.clear()
-        await copy.write(bytes(waiting) + rows.TRAILER)
+        buffer = bytearray(rows.HEADER)
+        for encoded_row in encoded_rows:
+            buffer += encoded_row
+            if len(buffer) > _COPY_BUFFER:
+                await copy.write(bytes(buffer))
+                buffer.clear()
+        await copy.write(bytes(buffer) + rows.TRAILER)
 
 
-async def insert_segment(tx: Tx, base_id: UUID, made: Segment) -> None:
+async def insert_segment(tx: Tx, base_id: UUID, new: Segment) -> None:
     """Store a segment."""
-    stored = segment.store_form(made.arrays)
+    encoded = segment.encode_arrays(new.arrays)
     await queries.run(
         tx,
         "insert_segment",
         base=base_id,
-        recipe=made.recipe,
-        chunks=len(made.arrays.nos),
-        tokens=made.tokens,
-        languages=sorted(made.languages),
-        nos=stored.nos,
-        items=stored.items,
-        lengths=stored.lengths,
-        codes=stored.codes,
-        lexicon=made.words.lexicon.data,
-        places=made.words.places.tobytes(),
-        counts=made.words.counts.tobytes(),
+        recipe=new.lexer_version,
+        chunks=len(new.arrays.nos),
+        tokens=new.tokens,
+        languages=sorted(new.languages),
+        nos=encoded.nos,
+        items=encoded.items,
+        lengths=encoded.lengths,
+        codes=encoded.signs,
+        lexicon=new.index.terms.data,
+        places=new.index.ordinals.tobytes(),
+        counts=new.index.counts.tobytes(),
     )
 
 
-async def written(tx: Tx, base_id: UUID, item_id: UUID, version: int) -> set[int]:
+async def written_indexes(tx: Tx, base_id: UUID, item_id: UUID, version: int) -> set[int]:
     """Which chunks of a version are there."""
     return set(await queries.values(tx, "written", base=base_id, item=item_id, version=version))
 
 
-async def vectors(tx: Tx, bases: Sequence[UUID], hashes: Sequence[bytes]) -> dict[bytes, NDArray[np.float32]]:
+async def find_vectors(tx: Tx, bases: Sequence[UUID], hashes: Sequence[bytes]) -> dict[bytes, NDArray[np.float32]]:
     """The vectors that these texts have in any of the bases, by the texts' hashes."""
-    wanted = [UUID(bytes=digest) for digest in hashes]
+    digests = [UUID(bytes=digest) for digest in hashes]
     async with tx.cursor(binary=True) as cursor:
-        await cursor.execute(queries["vectors"], {"bases": list(bases), "hashes": wanted})
-        return {row[0].bytes: rows.vector(row[1]) for row in await cursor.fetchall()}
+        await cursor.execute(queries["vectors"], {"bases": list(bases), "hashes": digests})
+        return {row[0].bytes: rows.decode_vector(row[1]) for row in await cursor.fetchall()}
 
 
 async def drop_unpublished(tx: Tx, base_id: UUID, item_id: UUID) -> None:
@@ -135,9 +135,9 @@ async def drop_version(tx: Tx, base_id: UUID, item_id: UUID, version: int) -> No
     await queries.run(tx, "drop_version", base=base_id, item=item_id, version=version)
 
 
-async def cut_back(tx: Tx, base_id: UUID, item_id: UUID, version: int, first: int) -> None:
+async def drop_from_index(tx: Tx, base_id: UUID, item_id: UUID, version: int, first_index: int) -> None:
     """Remove what was written of one version, from the chunk of this number on."""
-    await queries.run(tx, "cut_back", base=base_id, item=item_id, version=version, first=first)
+    await queries.run(tx, "cut_back", base=base_id, item=item_id, version=version, first=first_index)
 
 
 async def drop_items(tx: Tx, base_id: UUID, item_ids: Sequence[UUID]) -> int:
@@ -153,7 +153,7 @@ class SegmentRow:
     """A segment, without its arrays."""
 
     id: int
-    recipe: int
+    lexer_version: int
     chunks: int
     languages: list[str]
 
@@ -166,23 +166,23 @@ class ArraysRow:
     nos: bytes
     items: bytes
     lengths: bytes
-    codes: bytes
+    signs: bytes
     lexicon: bytes
-    places: bytes
+    ordinals: bytes
     counts: bytes
 
 
 @dataclass(frozen=True)
-class Stretch:
+class PostingRange:
     """Postings of a segment, from one up to another."""
 
-    segment: int
+    segment_id: int
     start: int
     end: int
 
 
 @dataclass(frozen=True)
-class Scored:
+class ScoredChunk:
     """A chunk that answers."""
 
     id: UUID
@@ -191,7 +191,7 @@ class Scored:
 
 
 @asynccontextmanager
-async def reading(db: Database) -> AsyncGenerator[Tx]:
+async def read_transaction(db: Database) -> AsyncGenerator[Tx]:
     """A transaction for searching: all its statements see the same moment, each is planned for its own values."""
     async with db.transaction() as tx:
         await queries.run(tx, "one_snapshot")
@@ -199,83 +199,83 @@ async def reading(db: Database) -> AsyncGenerator[Tx]:
         yield tx
 
 
-async def segments(tx: Tx, base_id: UUID) -> list[SegmentRow]:
+async def list_segments(tx: Tx, base_id: UUID) -> list[SegmentRow]:
     """The segments of a base, oldest first."""
     return await queries.many(tx, SegmentRow, "segments", base=base_id)
 
 
-async def segment_arrays(tx: Tx, base_id: UUID, ids: Sequence[int]) -> list[ArraysRow]:
+async def read_segment_arrays(tx: Tx, base_id: UUID, ids: Sequence[int]) -> list[ArraysRow]:
     """What searching keeps of segments."""
     async with tx.cursor(binary=True) as cursor:
-        await cursor.execute(queries["segment_arrays"], {"base": base_id, "ids": list(ids), "small": SMALL})
+        await cursor.execute(queries["segment_arrays"], {"base": base_id, "ids": list(ids), "small": MAX_INLINE_POSTINGS_CHUNKS})
         return [ArraysRow(*row) for row in await cursor.fetchall()]
 
 
-async def postings(tx: Tx, base_id: UUID, wanted: Sequence[Stretch]) -> list[Postings]:
+async def read_postings(tx: Tx, base_id: UUID, ranges: Sequence[PostingRange]) -> list[Postings]:
     """The postings of these stretches, in their order; of a segment that is gone meanwhile none."""
     async with tx.cursor(binary=True) as cursor:
         await cursor.execute(
             queries["postings"],
             {
                 "base": base_id,
-                "segments": [one.segment for one in wanted],
-                "starts": [one.start for one in wanted],
-                "sizes": [one.end - one.start for one in wanted],
+                "segments": [posting_range.segment_id for posting_range in ranges],
+                "starts": [posting_range.start for posting_range in ranges],
+                "sizes": [posting_range.end - posting_range.start for posting_range in ranges],
             },
         )
         return [
-            Postings(np.frombuffer(places or b"", "<u2"), np.frombuffer(counts or b"", np.uint8))
-            for places, counts in await cursor.fetchall()
+            Postings(np.frombuffer(ordinals or b"", "<u2"), np.frombuffer(counts or b"", np.uint8))
+            for ordinals, counts in await cursor.fetchall()
         ]
 
 
-async def scope(tx: Tx, base_id: UUID, asked: Scope, limit: int) -> list[UUID]:
+async def items_in_scope(tx: Tx, base_id: UUID, scope: Scope, limit: int) -> list[UUID]:
     """The items that a search may answer from, at most `limit`."""
-    return await queries.values(tx, "scope", base=base_id, limit=limit, **asked.parameters())
+    return await queries.values(tx, "scope", base=base_id, limit=limit, **scope.parameters())
 
 
-async def nearest(tx: Tx, base_id: UUID, asked: Scope, vector: Vector, limit: int) -> list[Scored]:
+async def nearest_chunks(tx: Tx, base_id: UUID, scope: Scope, vector: Vector, limit: int) -> list[ScoredChunk]:
     """The nearest of all chunks that answer, best first."""
     return await queries.many(
-        tx, Scored, "nearest", base=base_id, vector=literal(vector), limit=limit, **asked.parameters()
+        tx, ScoredChunk, "nearest", base=base_id, vector=vector_literal(vector), limit=limit, **scope.parameters()
     )
 
 
-async def nearest_of_items(
-    tx: Tx, base_id: UUID, asked: Scope, vector: Vector, items: Sequence[UUID], limit: int
-) -> list[Scored]:
+async def nearest_chunks_of_items(
+    tx: Tx, base_id: UUID, scope: Scope, vector: Vector, items: Sequence[UUID], limit: int
+) -> list[ScoredChunk]:
     """The nearest of these items' chunks, best first."""
     return await queries.many(
         tx,
-        Scored,
+        ScoredChunk,
         "nearest_of_items",
         base=base_id,
-        vector=literal(vector),
+        vector=vector_literal(vector),
         items=list(items),
         limit=limit,
-        **asked.parameters(),
+        **scope.parameters(),
     )
 
 
-async def measured(tx: Tx, base_id: UUID, asked: Scope, vector: Vector, nos: Sequence[int]) -> list[Scored]:
+async def similarities(tx: Tx, base_id: UUID, scope: Scope, vector: Vector, nos: Sequence[int]) -> list[ScoredChunk]:
     """Those of the chunks that answer, with how near they are."""
     return await queries.many(
-        tx, Scored, "measured", base=base_id, vector=literal(vector), nos=list(nos), **asked.parameters()
+        tx, ScoredChunk, "measured", base=base_id, vector=vector_literal(vector), nos=list(nos), **scope.parameters()
     )
 
 
-async def answering(tx: Tx, base_id: UUID, asked: Scope, nos: Sequence[int]) -> dict[int, UUID]:
+async def visible_chunk_ids(tx: Tx, base_id: UUID, scope: Scope, nos: Sequence[int]) -> dict[int, UUID]:
     """Those of the chunks that answer: number and id."""
-    found = await queries.many(tx, Scored, "answering", base=base_id, nos=list(nos), **asked.parameters())
-    return {row.no: row.id for row in found}
+    rows = await queries.many(tx, ScoredChunk, "answering", base=base_id, nos=list(nos), **scope.parameters())
+    return {row.no: row.id for row in rows}
 
 
-async def texts(tx: Tx, base_id: UUID, nos: Sequence[int]) -> list[Words]:
+async def chunk_texts(tx: Tx, base_id: UUID, nos: Sequence[int]) -> list[ChunkText]:
     """What is searched of chunks by words."""
-    return await queries.many(tx, Words, "texts", base=base_id, nos=list(nos))
+    return await queries.many(tx, ChunkText, "texts", base=base_id, nos=list(nos))
 
 
-def literal(vector: Vector) -> str:
+def vector_literal(vector: Vector) -> str:
     """A vector as a parameter takes it."""
     return "[" + ",".join(f"{value:.5g}" for value in vector.tolist()) + "]"
 
@@ -304,10 +304,10 @@ class ChunkRow:
     metadata: dict[str, Any]
 
 
-async def chunks(tx: Tx, base_id: UUID, asked: Scope, nos: Sequence[int]) -> dict[int, ChunkRow]:
+async def visible_chunks(tx: Tx, base_id: UUID, scope: Scope, nos: Sequence[int]) -> dict[int, ChunkRow]:
     """The chunks of these numbers that answer at this moment, by number."""
-    found = await queries.many(tx, ChunkRow, "chunks", base=base_id, nos=list(nos), **asked.parameters())
-    return {row.no: row for row in found}
+    rows = await queries.many(tx, ChunkRow, "chunks", base=base_id, nos=list(nos), **scope.parameters())
+    return {row.no: row for row in rows}
 
 
 @dataclass(frozen=True)
@@ -319,11 +319,11 @@ class Neighbour:
     text: str
 
 
-async def neighbours(
+async def neighbour_texts(
     tx: Tx, base_id: UUID, middles: Sequence[ChunkRow], around: int
 ) -> dict[tuple[UUID, int], str]:
     """The texts of the chunks around these, by item and place; the caller may see the items."""
-    found = await queries.many(
+    rows = await queries.many(
         tx,
         Neighbour,
         "neighbours",
@@ -333,7 +333,7 @@ async def neighbours(
         indexes=[row.index for row in middles],
         around=around,
     )
-    return {(row.item_id, row.index): row.text for row in found}
+    return {(row.item_id, row.index): row.text for row in rows}
 
 
 async def list_chunks(
@@ -356,5 +356,5 @@ async def list_chunks(
         limit=limit,
         after_item=after_item,
         after_index=after_index,
-        eyes=viewer.eyes,
+        eyes=viewer.principals,
     )

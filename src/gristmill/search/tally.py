@@ -7,56 +7,56 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from gristmill.search.lexer import remembered
+from gristmill.search.lexer import cached_lexemes
 
 Numbers = NDArray[np.int64]
 
 
-class Tally:
+class TermCounter:
     """The tokens of chunks, one chunk after the other."""
 
     def __init__(self) -> None:
         self.lexemes: defaultdict[str, int] = defaultdict(itertools.count().__next__)  # each has a number
-        self._words: defaultdict[str, defaultdict[str, int]] = defaultdict(self._of_language)
-        self._next = itertools.count().__next__
-        self._seen: list[int] = []
-        self._ends: list[int] = []
+        self._words: defaultdict[str, defaultdict[str, int]] = defaultdict(self._new_word_numbers)
+        self._next_number = itertools.count().__next__
+        self._word_numbers: list[int] = []
+        self._chunk_ends: list[int] = []
 
-    def _of_language(self) -> defaultdict[str, int]:
-        return defaultdict(self._next)
+    def _new_word_numbers(self) -> defaultdict[str, int]:
+        return defaultdict(self._next_number)
 
-    def add(self, runs: Sequence[str], language: str, times: int = 1) -> None:
+    def add(self, words: Sequence[str], language: str, times: int = 1) -> None:
         """Count the runs of a text, so many times."""
-        self._seen.extend([*map(self._words[language].__getitem__, runs)] * times)
+        self._word_numbers.extend([*map(self._words[language].__getitem__, words)] * times)
 
-    def end(self) -> None:
+    def end_chunk(self) -> None:
         """What was added since the last end is one chunk."""
-        self._ends.append(len(self._seen))
+        self._chunk_ends.append(len(self._word_numbers))
 
     def tokens(self) -> tuple[Numbers, Numbers]:
         """The numbers of all lexemes, one after the other, and how many each chunk has."""
-        starts, sizes, flat = self._spread()
-        seen = np.array(self._seen, np.int64)
-        each = sizes[seen]
-        ends = np.cumsum(each)
+        starts, sizes, lexemes = self._lexemes_by_word()
+        word_numbers = np.array(self._word_numbers, np.int64)
+        lexeme_counts = sizes[word_numbers]
+        ends = np.cumsum(lexeme_counts)
         # Word by word: where its lexemes begin, then one after the other.
-        within = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - each, each)
-        tokens = flat[np.repeat(starts[seen], each) + within]
-        closed = np.concatenate([[0], ends])[np.array(self._ends, np.int64)]
-        return tokens, np.diff(closed, prepend=0)
+        within = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - lexeme_counts, lexeme_counts)
+        tokens = lexemes[np.repeat(starts[word_numbers], lexeme_counts) + within]
+        chunk_ends = np.concatenate([[0], ends])[np.array(self._chunk_ends, np.int64)]
+        return tokens, np.diff(chunk_ends, prepend=0)
 
-    def _spread(self) -> tuple[Numbers, Numbers, Numbers]:
+    def _lexemes_by_word(self) -> tuple[Numbers, Numbers, Numbers]:
         """For each word, by its number, where its lexemes begin among all, and how many it has; and all of them."""
-        flat: list[int] = []
+        lexemes: list[int] = []
         numbers: list[int] = []
         ends: list[int] = []
         for language, words in self._words.items():
             for word in words:
-                flat += map(self.lexemes.__getitem__, remembered(word, language))
-                ends.append(len(flat))
+                lexemes += map(self.lexemes.__getitem__, cached_lexemes(word, language))
+                ends.append(len(lexemes))
             numbers += words.values()
         order = np.empty(len(numbers), np.int64)
         order[np.array(numbers, np.int64)] = np.arange(len(numbers))
         sizes = np.diff(np.array(ends, np.int64), prepend=0)
         starts = np.array(ends, np.int64) - sizes
-        return starts[order], sizes[order], np.array(flat, np.int64)
+        return starts[order], sizes[order], np.array(lexemes, np.int64)

@@ -22,38 +22,38 @@ from gristmill.catalog import BaseId
 from gristmill.db import Database
 from gristmill.jobs import Done, Job, NewJob, Outcome
 from gristmill.search import lexicon, segment, store, upkeep
-from gristmill.search.lexer import RECIPE
-from gristmill.search.lexicon import Indexed
-from gristmill.search.segment import MOST, Arrays, Segment
+from gristmill.search.lexer import LEXER_VERSION
+from gristmill.search.lexicon import InvertedIndex
+from gristmill.search.segment import MAX_CHUNKS, SegmentArrays, Segment
 from gristmill.search.store import SegmentRow
-from gristmill.work import TidyBase
+from gristmill.work import CompactBase
 
-MANY = 16  # small segments that are worth a merge
-SMALL = MOST // 2
-FEW_GONE = 1000
-PATIENCE = timedelta(hours=1)
-_LEXED_AT_ONCE = 5000
+MIN_SMALL_SEGMENTS = 16  # small segments that are worth a merge
+SMALL_SEGMENT_CHUNKS = MAX_CHUNKS // 2
+MIN_DELETED_CHUNKS = 1000
+MAX_DELETED_AGE = timedelta(hours=1)
+_LEX_BATCH = 5000
 
 
-async def ask(db: Database) -> int:
+async def queue_compactions(db: Database) -> int:
     """Queue the tidying of every base that needs it; how many. Cheap enough to be asked every few seconds."""
     async with db.transaction() as tx:
-        untidy = await upkeep.untidy(
-            tx, small=SMALL, many=MANY, recipe=RECIPE, few_gone=FEW_GONE, patience=PATIENCE
+        base_ids = await upkeep.bases_to_compact(
+            tx, small=SMALL_SEGMENT_CHUNKS, min_small=MIN_SMALL_SEGMENTS, lexer_version=LEXER_VERSION, min_deleted=MIN_DELETED_CHUNKS, max_age=MAX_DELETED_AGE
         )
-        queued = await jobs.enqueue(tx, *(NewJob(TidyBase(BaseId(base)), lane=str(base)) for base in untidy))
+        queued = await jobs.enqueue(tx, *(NewJob(CompactBase(BaseId(base)), lane=str(base)) for base in base_ids))
     return sum(job.created for job in queued)
 
 
-class Tidier:
+class Compactor:
     """Tidies bases."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
 
-    async def tidy(self, job: Job) -> Outcome:
+    async def compact(self, job: Job) -> Outcome:
         """Do all that is to be done for a base."""
-        base_id = TidyBase.of(job).base_id
+        base_id = CompactBase.of(job).base_id
         while await self._step(job, base_id):
             await asyncio.to_thread(memory.trim)
             await faults.point("tidy.step")
@@ -63,117 +63,117 @@ class Tidier:
         async with self._db.connection() as tx:
             if await catalog.find_base(tx, base_id) is None:
                 return False
-            rows = await store.segments(tx, base_id)
-            stale = next((row for row in rows if row.recipe != RECIPE), None)
-            chosen = [stale] if stale else plan(rows) or await self._worn(base_id, rows)
+            rows = await store.list_segments(tx, base_id)
+            stale = next((row for row in rows if row.lexer_version != LEXER_VERSION), None)
+            chosen = [stale] if stale else segments_to_merge(rows) or await self._segment_with_deletions(base_id, rows)
         if not chosen:
             return False
-        made, lost = await (self._lexed(base_id, chosen[0]) if stale else self._merged(base_id, chosen))
-        return await self._replace(job, base_id, chosen, made, lost)
+        new_segments, dropped_numbers = await (self._lex_again(base_id, chosen[0]) if stale else self._merge(base_id, chosen))
+        return await self._replace(job, base_id, chosen, new_segments, dropped_numbers)
 
-    async def _worn(self, base_id: BaseId, rows: Sequence[SegmentRow]) -> list[SegmentRow]:
+    async def _segment_with_deletions(self, base_id: BaseId, rows: Sequence[SegmentRow]) -> list[SegmentRow]:
         """A segment with so much gone that it is worth to be rewritten by itself."""
         async with self._db.connection() as tx:
-            gone = np.array(await upkeep.gone(tx, base_id), np.int64)
-            if not len(gone):
+            deleted = np.array(await upkeep.deleted_numbers(tx, base_id), np.int64)
+            if not len(deleted):
                 return []
-            long = await upkeep.gone_for_long(tx, base_id, PATIENCE)
+            is_overdue = await upkeep.has_overdue_deletions(tx, base_id, MAX_DELETED_AGE)
             for row in rows:
-                (stored,) = await store.segment_arrays(tx, base_id, [row.id])
-                worn = int(np.isin(np.frombuffer(stored.nos, ">i8"), gone).sum())
-                if worn and (long or worn * 10 >= row.chunks):
+                (stored,) = await store.read_segment_arrays(tx, base_id, [row.id])
+                deleted_count = int(np.isin(np.frombuffer(stored.nos, ">i8"), deleted).sum())
+                if deleted_count and (is_overdue or deleted_count * 10 >= row.chunks):
                     return [row]
-            if long:  # numbers that no segment holds
-                await upkeep.forget_gone(tx, base_id, gone.tolist())
+            if is_overdue:  # numbers that no segment holds
+                await upkeep.forget_deleted(tx, base_id, deleted.tolist())
         return []
 
-    async def _merged(self, base_id: BaseId, rows: Sequence[SegmentRow]) -> tuple[list[Segment], list[int]]:
+    async def _merge(self, base_id: BaseId, rows: Sequence[SegmentRow]) -> tuple[list[Segment], list[int]]:
         ids = [row.id for row in rows]
         async with self._db.connection(large=True) as tx:
-            stored = await store.segment_arrays(tx, base_id, ids)
-            words = await upkeep.words(tx, base_id, ids)
-            gone = np.array(await upkeep.gone(tx, base_id), np.int64)
+            stored = await store.read_segment_arrays(tx, base_id, ids)
+            postings = await upkeep.read_all_postings(tx, base_id, ids)
+            deleted = np.array(await upkeep.deleted_numbers(tx, base_id), np.int64)
         parts = [
             (
-                segment.load_form(one.nos, one.items, one.lengths, one.codes),
-                Indexed.load(one.lexicon, *words[one.id]),
+                segment.decode_arrays(stored_row.nos, stored_row.items, stored_row.lengths, stored_row.signs),
+                InvertedIndex.load(stored_row.lexicon, *postings[stored_row.id]),
             )
-            for one in stored
-            if one.id in words
+            for stored_row in stored
+            if stored_row.id in postings
         ]
         languages = frozenset(language for row in rows for language in row.languages)
-        made = await asyncio.to_thread(merge, parts, gone, languages)
+        merged = await asyncio.to_thread(merge_segments, parts, deleted, languages)
         nos = np.concatenate([arrays.nos for arrays, _ in parts])
-        return [made] if len(made.arrays.nos) else [], np.intersect1d(nos, gone).tolist()
+        return [merged] if len(merged.arrays.nos) else [], np.intersect1d(nos, deleted).tolist()
 
-    async def _lexed(self, base_id: BaseId, row: SegmentRow) -> tuple[list[Segment], list[int]]:
-        made: list[Segment] = []
+    async def _lex_again(self, base_id: BaseId, row: SegmentRow) -> tuple[list[Segment], list[int]]:
+        new_segments: list[Segment] = []
         async with self._db.connection() as tx:
-            (stored,) = await store.segment_arrays(tx, base_id, [row.id])
+            (stored,) = await store.read_segment_arrays(tx, base_id, [row.id])
             nos: list[int] = np.frombuffer(stored.nos, ">i8").tolist()
-            left: list[int] = []
-            for start in range(0, len(nos), _LEXED_AT_ONCE):
-                words, vectors = await upkeep.to_lex(tx, base_id, nos[start : start + _LEXED_AT_ONCE])
-                left += [chunk.no for chunk in words]
-                if words:
-                    codes = segment.codes_of(vectors)
-                    made.append(await asyncio.to_thread(segment.build, words, codes))
-        return made, sorted(set(nos) - set(left))
+            lexed_numbers: list[int] = []
+            for start in range(0, len(nos), _LEX_BATCH):
+                texts, vectors = await upkeep.read_chunks_to_lex(tx, base_id, nos[start : start + _LEX_BATCH])
+                lexed_numbers += [chunk.no for chunk in texts]
+                if texts:
+                    signs = segment.pack_signs(vectors)
+                    new_segments.append(await asyncio.to_thread(segment.build, texts, signs))
+        return new_segments, sorted(set(nos) - set(lexed_numbers))
 
     async def _replace(
         self,
         job: Job,
         base_id: UUID,
         old: Sequence[SegmentRow],
-        made: Sequence[Segment],
-        lost: Sequence[int],
+        new_segments: Sequence[Segment],
+        dropped_numbers: Sequence[int],
     ) -> bool:
         async with self._db.transaction(large=True) as tx:
             await jobs.fence(tx, job)
             if await upkeep.drop_segments(tx, base_id, [row.id for row in old]) != len(old):
                 raise LookupError("a segment was replaced by somebody else")
-            for one in made:
-                await store.insert_segment(tx, base_id, one)
-            await upkeep.forget_gone(tx, base_id, lost)
+            for new_segment in new_segments:
+                await store.insert_segment(tx, base_id, new_segment)
+            await upkeep.forget_deleted(tx, base_id, dropped_numbers)
             await faults.point("tidy.before_commit")
         return True
 
 
-def plan(rows: Sequence[SegmentRow]) -> list[SegmentRow]:
+def segments_to_merge(rows: Sequence[SegmentRow]) -> list[SegmentRow]:
     """The segments to merge next: from the smallest up, as long as the next is no larger than all before it."""
-    if sum(row.chunks <= SMALL for row in rows) < MANY:
+    if sum(row.chunks <= SMALL_SEGMENT_CHUNKS for row in rows) < MIN_SMALL_SEGMENTS:
         return []
-    chosen: list[SegmentRow] = []
+    selected: list[SegmentRow] = []
     total = 0
     for row in sorted(rows, key=lambda row: (row.chunks, row.id)):
-        if total + row.chunks > MOST or (len(chosen) >= MANY // 2 and row.chunks > total):
+        if total + row.chunks > MAX_CHUNKS or (len(selected) >= MIN_SMALL_SEGMENTS // 2 and row.chunks > total):
             break
-        chosen.append(row)
+        selected.append(row)
         total += row.chunks
-    return chosen if len(chosen) > 1 else []
+    return selected if len(selected) > 1 else []
 
 
-def merge(
-    parts: Sequence[tuple[Arrays, Indexed]], gone: NDArray[np.int64], languages: frozenset[str]
+def merge_segments(
+    parts: Sequence[tuple[SegmentArrays, InvertedIndex]], deleted: NDArray[np.int64], languages: frozenset[str]
 ) -> Segment:
     """One segment of what is left of several, one after the other."""
     nos = np.concatenate([arrays.nos for arrays, _ in parts])
-    left = np.isin(nos, gone, invert=True)
-    moved = np.where(left, np.cumsum(left) - 1, -1)
+    is_left = np.isin(nos, deleted, invert=True)
+    new_ordinals = np.where(is_left, np.cumsum(is_left) - 1, -1)
     starts = itertools.accumulate((len(arrays.nos) for arrays, _ in parts), initial=0)
-    words = lexicon.merge(
+    index = lexicon.merge_indexes(
         [
-            (indexed, moved[start : start + len(arrays.nos)])
-            for (arrays, indexed), start in zip(parts, starts, strict=False)
+            (part_index, new_ordinals[start : start + len(arrays.nos)])
+            for (arrays, part_index), start in zip(parts, starts, strict=False)
         ]
     )
     return Segment(
-        Arrays(
-            nos[left],
-            np.concatenate([arrays.items for arrays, _ in parts])[left],
-            np.concatenate([arrays.lengths for arrays, _ in parts])[left],
-            np.ascontiguousarray(np.concatenate([arrays.codes for arrays, _ in parts], axis=1)[:, left]),
+        SegmentArrays(
+            nos[is_left],
+            np.concatenate([arrays.items for arrays, _ in parts])[is_left],
+            np.concatenate([arrays.lengths for arrays, _ in parts])[is_left],
+            np.ascontiguousarray(np.concatenate([arrays.signs for arrays, _ in parts], axis=1)[:, is_left]),
         ),
         languages,
-        words,
+        index,
     )

@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from gristmill.catalog import ADMIN, Item, ItemStatus
 from gristmill.db import Database, Tx
 from gristmill.search import store, upkeep
-from gristmill.search.hit import Ask, Target
+from gristmill.search.hit import SearchRequest, Target
 from gristmill.search.query import Searcher
 from gristmill.search.scope import NO_FILTERS, Filters, Scope
-from gristmill.search.text import TermAt, TextLeg
+from gristmill.search.text import TermContribution, KeywordResults
 
-DEPTH = 100
+SEARCH_DEPTH = 100
 
 
 @dataclass(frozen=True)
@@ -39,42 +39,42 @@ class WhyNot:
     text_score: float | None
     vector_rank: int | None
     similarity: float | None
-    terms: Sequence[TermAt]
+    terms: Sequence[TermContribution]
     acl: Sequence[str]
 
 
-async def why_not(db: Database, searcher: Searcher, target: Target, ask: Ask, item: Item) -> WhyNot:
+async def explain_missing(db: Database, searcher: Searcher, target: Target, request: SearchRequest, item: Item) -> WhyNot:
     """Tell why `item` is not found."""
-    asked = replace(ask, limit=DEPTH, explain=True, rerank=False, collapse=False)
-    hits = await searcher.search([target], asked)
+    deep_request = replace(request, limit=SEARCH_DEPTH, explain=True, rerank=False, collapse=False)
+    hits = await searcher.search([target], deep_request)
     items = list(dict.fromkeys(hit.item_id for hit in hits))
     rank = items.index(item.id) + 1 if item.id in items else None
-    async with store.reading(db) as tx:
+    async with store.read_transaction(db) as tx:
         acl = await upkeep.effective_acl(tx, item.id)
-        nos = await upkeep.nos_of_item(tx, item.base_id, item.id)
-        hidden = await _hidden(tx, ask, item, acl)
-    reasons = [*_state(item), *hidden]
+        nos = await upkeep.chunk_numbers_of_item(tx, item.base_id, item.id)
+        visibility = await _visibility_reasons(tx, request, item, acl)
+    reasons = [*_state_reasons(item), *visibility]
     # How it would rank if everybody saw it.
-    seen = await searcher.ask(target, replace(asked, viewer=ADMIN, filters=NO_FILTERS))
-    best, score = _best(seen.words, nos)
-    text_rank = seen.words.rank_of(score) if best is not None and score > 0 else None
-    near = await _near(db, searcher, target, ask, nos)
-    terms = seen.words.explain(best) if best is not None else []
+    unrestricted = await searcher.search_base(target, replace(deep_request, viewer=ADMIN, filters=NO_FILTERS))
+    best, score = _best_chunk(unrestricted.keyword, nos)
+    text_rank = unrestricted.keyword.rank_of(score) if best is not None and score > 0 else None
+    vector_rank = await _vector_rank(db, searcher, target, request, nos)
+    terms = unrestricted.keyword.explain(best) if best is not None else []
     if nos and rank is None:
-        reasons += _lacks(seen.words, terms, text_rank, near)
+        reasons += _ranking_reasons(unrestricted.keyword, terms, text_rank, vector_rank)
     return WhyNot(
         rank=rank,
         reasons=reasons,
         text_rank=text_rank,
         text_score=round(score, 4) if text_rank else None,
-        vector_rank=near.rank if near else None,
-        similarity=near.similarity if near else None,
+        vector_rank=vector_rank.rank if vector_rank else None,
+        similarity=vector_rank.similarity if vector_rank else None,
         terms=terms,
         acl=acl,
     )
 
 
-def _state(item: Item) -> list[Reason]:
+def _state_reasons(item: Item) -> list[Reason]:
     if item.live_version is not None and item.chunk_count:
         return []
     if item.is_container:
@@ -91,20 +91,20 @@ def _state(item: Item) -> list[Reason]:
     return [Reason("no_text", "It was read and has no text: " + ", ".join(item.warnings or ["empty"]) + ".")]
 
 
-async def _hidden(tx: Tx, ask: Ask, item: Item, acl: Sequence[str]) -> list[Reason]:
+async def _visibility_reasons(tx: Tx, request: SearchRequest, item: Item, acl: Sequence[str]) -> list[Reason]:
     reasons: list[Reason] = []
-    if not ask.viewer.sees(acl):
-        told = ", ".join(acl) if acl else "nobody"
-        reasons.append(Reason("acl", f"It may be seen by {told}; none of these names who asks."))
-    for name, alone in _each(ask.filters):
-        if item.live_version is not None and not await upkeep.passes(tx, item.base_id, item.id, alone):
+    if not request.viewer.sees(acl):
+        principals = ", ".join(acl) if acl else "nobody"
+        reasons.append(Reason("acl", f"It may be seen by {principals}; none of these names who asks."))
+    for name, scope in _single_filters(request.filters):
+        if item.live_version is not None and not await upkeep.is_in_scope(tx, item.base_id, item.id, scope):
             reasons.append(Reason("filter", f"The filter {name} leaves it out."))
     return reasons
 
 
-def _each(filters: Filters) -> list[tuple[str, Scope]]:
+def _single_filters(filters: Filters) -> list[tuple[str, Scope]]:
     """Every condition by itself."""
-    alone = {
+    filters_by_name = {
         "types": replace(NO_FILTERS, types=filters.types),
         "under": replace(NO_FILTERS, under=filters.under),
         "metadata": replace(NO_FILTERS, metadata=filters.metadata),
@@ -113,29 +113,29 @@ def _each(filters: Filters) -> list[tuple[str, Scope]]:
         "updatedAfter": replace(NO_FILTERS, updated_after=filters.updated_after),
         "updatedBefore": replace(NO_FILTERS, updated_before=filters.updated_before),
     }
-    return [(name, Scope(ADMIN, one)) for name, one in alone.items() if one != NO_FILTERS]
+    return [(name, Scope(ADMIN, single_filter)) for name, single_filter in filters_by_name.items() if single_filter != NO_FILTERS]
 
 
-def _best(words: TextLeg, nos: Sequence[int]) -> tuple[int | None, float]:
-    scores = words.scores_of(nos)
+def _best_chunk(keyword: KeywordResults, nos: Sequence[int]) -> tuple[int | None, float]:
+    scores = keyword.scores_of(nos)
     if not scores:
         return None, 0.0
     best = max(scores, key=lambda no: (scores[no], -no))
     return best, scores[best]
 
 
-async def _near(
-    db: Database, searcher: Searcher, target: Target, ask: Ask, nos: Sequence[int]
-) -> upkeep.Near | None:
+async def _vector_rank(
+    db: Database, searcher: Searcher, target: Target, request: SearchRequest, nos: Sequence[int]
+) -> upkeep.NearestRank | None:
     if target.embedder is None or not nos:
         return None
-    vector = await searcher.vector(target.embedder, ask.query)
-    async with store.reading(db) as tx:
-        return await upkeep.near(tx, target.base.id, vector, nos)
+    vector = await searcher.query_vector(target.embedder, request.query)
+    async with store.read_transaction(db) as tx:
+        return await upkeep.nearest_rank(tx, target.base.id, vector, nos)
 
 
-def _lacks(
-    words: TextLeg, terms: Sequence[TermAt], text_rank: int | None, near: upkeep.Near | None
+def _ranking_reasons(
+    keyword: KeywordResults, terms: Sequence[TermContribution], text_rank: int | None, vector_rank: upkeep.NearestRank | None
 ) -> list[Reason]:
     reasons: list[Reason] = []
     missing = [term.term for term in terms if not term.count]
@@ -143,19 +143,19 @@ def _lacks(
         reasons.append(Reason("no_words", "None of the question's words is in it."))
     elif missing:
         reasons.append(Reason("missing_words", "Its best chunk lacks: " + ", ".join(missing) + "."))
-    question = words.question
-    if question.phrases or question.excluded or question.excluded_phrases:
+    parsed_query = keyword.parsed_query
+    if parsed_query.phrases or parsed_query.excluded or parsed_query.excluded_phrases:
         reasons.append(
             Reason(
                 "syntax", "The question demands a phrase, or excludes words; without that it may be found."
             )
         )
     ranks = [f"{text_rank} by words"] if text_rank else []
-    if near is not None:
-        ranks.append(f"{near.rank} by vector")
+    if vector_rank is not None:
+        ranks.append(f"{vector_rank.rank} by vector")
     if ranks:
-        told = " and ".join(ranks)
+        rank_text = " and ".join(ranks)
         reasons.append(
-            Reason("ranked_below", f"Its best chunk ranks {told}; the best {DEPTH} of each are taken.")
+            Reason("ranked_below", f"Its best chunk ranks {rank_text}; the best {SEARCH_DEPTH} of each are taken.")
         )
     return reasons

@@ -1,11 +1,11 @@
 """Where documents come from."""
 
-from gristmill.sources.blobs import Blob, Blobs
-from gristmill.sources.directory import Found, list_folder
+from gristmill.sources.blobs import Blob, BlobStore
+from gristmill.sources.directory import DirectoryEntry, list_folder
 from gristmill.sources.file import FileSource
-from gristmill.sources.ignore import IGNORE_FILE, Rules
+from gristmill.sources.ignore import IGNORE_FILE, IgnoreRules
 from gristmill.sources.note import NoteSource
-from gristmill.sources.page import Page, to_markdown
+from gristmill.sources.page import WebPage, to_markdown
 from gristmill.sources.sitemap import SitemapListing, SitemapRules, list_sitemap
 from gristmill.sources.sitemap_file import SitemapEntry
 from gristmill.sources.source import Original, Source
@@ -14,13 +14,13 @@ from gristmill.sources.url import UrlSource, normalise
 __all__ = [
     "IGNORE_FILE",
     "Blob",
-    "Blobs",
+    "BlobStore",
     "FileSource",
-    "Found",
+    "DirectoryEntry",
     "NoteSource",
     "Original",
-    "Page",
-    "Rules",
+    "WebPage",
+    "IgnoreRules",
     "SitemapEntry",
     "SitemapListing",
     "SitemapRules",

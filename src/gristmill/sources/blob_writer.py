@@ -19,67 +19,67 @@ from obstore.store import ObjectStore
 from gristmill import faults
 from gristmill.sources import thread
 
-TEMPORARY = "tmp"
+TEMPORARY_FOLDER = "tmp"
 # S3 takes no part below 5 MiB, and 10,000 of them: 80 GB. It moves no more than 5 GB.
-OBJECT_PART = 8 * 2**20
-_FILE_PART = 2**20
+OBJECT_PART_BYTES = 8 * 2**20
+_FILE_PART_BYTES = 2**20
 
 
-class Writer(Protocol):
+class BlobWriter(Protocol):
     """Bytes on their way in, under a temporary name."""
 
-    part: int
+    part_bytes: int
 
     async def write(self, data: bytes) -> None:
         """Take the next bytes."""
         ...
 
-    async def keep(self, path: str) -> None:
+    async def commit(self, path: str) -> None:
         """Move them to `path`, for good."""
         ...
 
-    async def drop(self) -> None:
+    async def discard(self) -> None:
         """Remove what there is of them. Never raises: a sweep comes after."""
         ...
 
 
-class FileWriter:
+class FileBlobWriter:
     """Into a folder: on the disk before it has its name, and its name on the disk before `keep` returns."""
 
-    part = _FILE_PART
+    part_bytes = _FILE_PART_BYTES
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._temporary = folder / TEMPORARY / uuid4().hex
+        self._temporary = folder / TEMPORARY_FOLDER / uuid4().hex
         self._file: int | None = None
 
     async def write(self, data: bytes) -> None:
         """Append them to the temporary file."""
-        await thread.run(lambda: self._write(data))
+        await thread.run_blocking(lambda: self._write(data))
 
-    async def keep(self, path: str) -> None:
+    async def commit(self, path: str) -> None:
         """Sync the file, rename it, sync its folder."""
-        await thread.run(self._sync)
+        await thread.run_blocking(self._sync)
         await faults.point("blobs.before_move")
-        await thread.run(lambda: self._move(self._folder / path))
+        await thread.run_blocking(lambda: self._move(self._folder / path))
 
-    async def drop(self) -> None:
+    async def discard(self) -> None:
         """Remove the temporary file."""
         with contextlib.suppress(OSError):
-            await thread.run(self._drop)
+            await thread.run_blocking(self._remove_file)
 
-    def _opened(self) -> int:
+    def _open_file(self) -> int:
         if self._file is None:
             self._file = os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         return self._file
 
     def _write(self, data: bytes) -> None:
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(self._opened(), rest) :]
+        remaining = memoryview(data)
+        while remaining:
+            remaining = remaining[os.write(self._open_file(), remaining) :]
 
     def _sync(self) -> None:
-        os.fsync(self._opened())
+        os.fsync(self._open_file())
         self._close()
 
     def _move(self, target: Path) -> None:
@@ -94,7 +94,7 @@ class FileWriter:
             file, self._file = self._file, None
             os.close(file)
 
-    def _drop(self) -> None:
+    def _remove_file(self) -> None:
         self._close()
         self._temporary.unlink(missing_ok=True)
 
@@ -105,40 +105,40 @@ class _Upload(Protocol):
     async def close(self) -> None: ...
 
 
-class ObjectWriter:
+class ObjectBlobWriter:
     """Into an object store: one request when it fits into one part, else an upload and a move."""
 
-    part = OBJECT_PART
+    part_bytes = OBJECT_PART_BYTES
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
-        self._temporary = f"{TEMPORARY}/{uuid4().hex}"
-        self._first = b""
+        self._temporary = f"{TEMPORARY_FOLDER}/{uuid4().hex}"
+        self._first_part = b""
         self._upload: _Upload | None = None
 
     async def write(self, data: bytes) -> None:
         """Hold the first part; begin an upload with the second."""
-        if not self._first:
-            self._first = data
+        if not self._first_part:
+            self._first_part = data
             return
         if self._upload is None:
             # Each part under way is held in memory.
             self._upload = obstore.open_writer_async(
-                self._store, self._temporary, buffer_size=OBJECT_PART, max_concurrency=2
+                self._store, self._temporary, buffer_size=OBJECT_PART_BYTES, max_concurrency=2
             )
-            await self._upload.write(self._first)
+            await self._upload.write(self._first_part)
         await self._upload.write(data)
 
-    async def keep(self, path: str) -> None:
+    async def commit(self, path: str) -> None:
         """Put the one part, or end the upload and move what came of it."""
         if self._upload is None:
-            await self._store.put_async(path, self._first, use_multipart=False)
+            await self._store.put_async(path, self._first_part, use_multipart=False)
             return
         await self._upload.close()
         await faults.point("blobs.before_move")
         await self._store.rename_async(self._temporary, path)
 
-    async def drop(self) -> None:
+    async def discard(self) -> None:
         """End the upload, if there is one, and delete what came of it."""
         if self._upload is None:
             return

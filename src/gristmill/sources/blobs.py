@@ -44,26 +44,26 @@ from obstore.exceptions import BaseError
 from obstore.store import LocalStore, MemoryStore, ObjectStore
 
 from gristmill import faults
-from gristmill.errors import Gone, Permanent, SetupError, Transient
+from gristmill.errors import SourceGone, Permanent, SetupError, Transient
 from gristmill.sources import thread
 from gristmill.sources.blob_writer import (
-    OBJECT_PART,
-    TEMPORARY,
-    FileWriter,
-    ObjectWriter,
-    Writer,
+    OBJECT_PART_BYTES,
+    TEMPORARY_FOLDER,
+    FileBlobWriter,
+    ObjectBlobWriter,
+    BlobWriter,
     sync_folder,
 )
 
 # The object stores that can list, which a collector needs; obstore knows others that can't.
 SCHEMES = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "file", "memory")
 
-_LISTED_AT_ONCE = 1000
+_LIST_PAGE_SIZE = 1000
 # Without a token: of blobs from before names had one.
 _NAME = re.compile(r"[0-9a-f]{64}(\.[0-9a-f]{32})?")
 # Jobs have their own retries; obstore's default of three minutes would outlast a lease many times.
 _STORE_RETRIES = 3
-_STORE_PATIENCE = timedelta(seconds=20)
+_STORE_TIMEOUT = timedelta(seconds=20)
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Blob:
     name: str
 
 
-class Blobs:
+class BlobStore:
     """The blob store of one installation; safe to share between tasks, and between machines."""
 
     def __init__(self, store: ObjectStore, folder: Path | None) -> None:
@@ -83,76 +83,76 @@ class Blobs:
         self._folder = folder
 
     @classmethod
-    def open(cls, url: str | None, data_dir: Path) -> "Blobs":
+    def open(cls, url: str | None, data_dir: Path) -> "BlobStore":
         """The store at `url`, or the folder `blobs` of the data dir. Credentials come from the environment."""
         if url is None:
-            return cls._in_folder(data_dir / "blobs")
+            return cls._open_folder(data_dir / "blobs")
         parts = urlsplit(url)
         if parts.scheme not in SCHEMES:
-            told = (
+            message = (
                 f"The blob store's address begins with none of {', '.join(f'{name}://' for name in SCHEMES)}."
             )
-            raise SetupError(told, code="bad_blob_store")
+            raise SetupError(message, code="bad_blob_store")
         if parts.scheme == "memory":
             return cls(MemoryStore(), None)
         if parts.scheme == "file":
             if parts.netloc or not parts.path.startswith("/"):
                 raise SetupError("A blob folder's address is file:///its/path.", code="bad_blob_store")
-            return cls._in_folder(Path(unquote(parts.path)))
+            return cls._open_folder(Path(unquote(parts.path)))
         return cls(_bucket(url), None)
 
     @classmethod
-    def _in_folder(cls, folder: Path) -> "Blobs":
+    def _open_folder(cls, folder: Path) -> "BlobStore":
         try:
-            (folder / TEMPORARY).mkdir(parents=True, exist_ok=True)
+            (folder / TEMPORARY_FOLDER).mkdir(parents=True, exist_ok=True)
             sync_folder(folder.parent)
             return cls(LocalStore(folder), folder)
         except (OSError, BaseError) as error:
-            told = f"Blobs can't be kept in {folder}: {_reason(error)}."
-            raise SetupError(told, code="bad_blob_store") from error
+            message = f"Blobs can't be kept in {folder}: {_reason(error)}."
+            raise SetupError(message, code="bad_blob_store") from error
 
     async def put(
         self,
         chunks: AsyncIterable[bytes],
         limit: int | None = None,
-        announce: Callable[[Blob], Awaitable[None]] | None = None,
+        before_commit: Callable[[Blob], Awaitable[None]] | None = None,
     ) -> Blob:
         """Keep the bytes of `chunks`, of which there are at most `limit`; `announce` is told of them when they are
         all here, before they have their name."""
         hashed, size = hashlib.sha256(), 0
-        writer: Writer = FileWriter(self._folder) if self._folder else ObjectWriter(self._store)
+        writer: BlobWriter = FileBlobWriter(self._folder) if self._folder else ObjectBlobWriter(self._store)
         try:
-            async with contextlib.aclosing(_joined(chunks, writer.part)) as parts:
+            async with contextlib.aclosing(_join_chunks(chunks, writer.part_bytes)) as parts:
                 async for part in parts:
                     size += len(part)
                     if limit is not None and size > limit:
-                        told = f"There are more than the {limit:,} bytes that a document may have."
-                        raise Permanent(told, code="document_too_large")
-                    await thread.run(partial(hashed.update, part))
-                    with _told():
+                        message = f"There are more than the {limit:,} bytes that a document may have."
+                        raise Permanent(message, code="document_too_large")
+                    await thread.run_blocking(partial(hashed.update, part))
+                    with _translate_errors():
                         await writer.write(part)
                     await faults.point("blobs.part_written")
             blob = Blob(hashed.digest(), size, f"{hashed.hexdigest()}.{uuid4().hex}")
-            if announce is not None:
-                await announce(blob)
-            with _told():
-                await writer.keep(_path(blob.name))
+            if before_commit is not None:
+                await before_commit(blob)
+            with _translate_errors():
+                await writer.commit(_path(blob.name))
         except BaseException:
-            await writer.drop()
+            await writer.discard()
             raise
         return blob
 
     async def read(self, name: str) -> AsyncGenerator[bytes]:
         """The bytes of a blob, part by part."""
         size = await self.size(name)
-        part_size = FileWriter.part if self._folder is not None else OBJECT_PART
+        part_size = FileBlobWriter.part_bytes if self._folder is not None else OBJECT_PART_BYTES
         for start in range(0, size, part_size):
             length = min(part_size, size - start)
-            with _told(reading=name):
+            with _translate_errors(reading=name):
                 part = await self._store.get_range_async(_path(name), start=start, length=length)
             yield bytes(part)
 
-    def file(self, name: str) -> Path | None:
+    def local_path(self, name: str) -> Path | None:
         """Where the blob lies, if the store is a folder of this machine."""
         return None if self._folder is None else self._folder / _path(name)
 
@@ -160,70 +160,70 @@ class Blobs:
         """The bytes of a blob that are at most `limit`."""
         size = await self.size(name)
         if size > limit:
-            told = f"The blob {name} has {size:,} bytes; at most {limit:,} are read."
-            raise Permanent(told, code="document_too_large")
+            message = f"The blob {name} has {size:,} bytes; at most {limit:,} are read."
+            raise Permanent(message, code="document_too_large")
         return b"".join([part async for part in self.read(name)])
 
     async def size(self, name: str) -> int:
         """How many bytes a blob has."""
-        with _told(reading=name):
+        with _translate_errors(reading=name):
             return (await self._store.head_async(_path(name)))["size"]
 
     async def exists(self, name: str) -> bool:
         """Whether the blob is there."""
         try:
             await self.size(name)
-        except Gone:
+        except SourceGone:
             return False
         return True
 
     async def delete(self, names: Sequence[str]) -> int:
         """Delete blobs; tells how many there were. S3 doesn't say: there, all that were named are counted."""
-        with _told():
+        with _translate_errors():
             if self._folder is not None:
                 paths = [self._folder / _path(name) for name in names]
-                return await thread.run(lambda: sum(map(_unlink, paths)))
+                return await thread.run_blocking(lambda: sum(map(_unlink, paths)))
             return await _delete_objects(self._store, [_path(name) for name in names])
 
     async def list(self, older_than: timedelta = timedelta(0)) -> AsyncGenerator[Blob]:
         """Every blob that was last put longer ago than `older_than`, in no order."""
-        async for path, size in self._listed(None, older_than):
+        async for path, size in self._list_objects(None, older_than):
             name = path.replace("/", "")
             if _NAME.fullmatch(name) and path == _path(name):  # else a temporary, or a stranger's
                 yield Blob(bytes.fromhex(name[:64]), size, name)
 
     async def sweep_temporaries(self, older_than: timedelta) -> int:
         """Remove what killed puts left behind; `older_than` must be longer than any put takes."""
-        paths = [path async for path, _ in self._listed(TEMPORARY, older_than)]
-        with _told():
+        paths = [path async for path, _ in self._list_objects(TEMPORARY_FOLDER, older_than)]
+        with _translate_errors():
             if (folder := self._folder) is not None:
-                return await thread.run(lambda: sum(_unlink(folder / path) for path in paths))
+                return await thread.run_blocking(lambda: sum(_unlink(folder / path) for path in paths))
             return await _delete_objects(self._store, paths)
 
-    async def _listed(self, prefix: str | None, older_than: timedelta) -> AsyncIterator[tuple[str, int]]:
+    async def _list_objects(self, prefix: str | None, older_than: timedelta) -> AsyncIterator[tuple[str, int]]:
         # The store's clock against this machine's: good for ages of hours, which is what collectors go by.
         before = datetime.now(UTC) - older_than
-        stream = self._store.list(prefix, chunk_size=_LISTED_AT_ONCE)  # pyright: ignore[reportUnknownMemberType]  # of its form for Arrow
+        stream = self._store.list(prefix, chunk_size=_LIST_PAGE_SIZE)  # pyright: ignore[reportUnknownMemberType]  # of its form for Arrow
         while True:
-            with _told():
+            with _translate_errors():
                 try:
                     batch = await anext(stream)
                 except StopAsyncIteration:
                     return
-            for found in batch:
-                if found["last_modified"] <= before:
-                    yield found["path"], found["size"]
+            for entry in batch:
+                if entry["last_modified"] <= before:
+                    yield entry["path"], entry["size"]
 
 
 def _bucket(url: str) -> ObjectStore:
     parts = urlsplit(url)
-    named = parts.username and not parts.scheme.startswith("abfs")  # abfs://container@account
-    if named or parts.password or parts.query:
-        told = "The blob store's address holds credentials or options; they belong in the environment."
-        raise SetupError(told, code="bad_blob_store")
+    has_user = parts.username and not parts.scheme.startswith("abfs")  # abfs://container@account
+    if has_user or parts.password or parts.query:
+        message = "The blob store's address holds credentials or options; they belong in the environment."
+        raise SetupError(message, code="bad_blob_store")
     try:
         return obstore.store.from_url(
-            url, retry_config={"max_retries": _STORE_RETRIES, "retry_timeout": _STORE_PATIENCE}
+            url, retry_config={"max_retries": _STORE_RETRIES, "retry_timeout": _STORE_TIMEOUT}
         )
     except (BaseError, ValueError) as error:
         raise SetupError(
@@ -257,16 +257,16 @@ def _unlink(path: Path) -> bool:
     return True
 
 
-async def _joined(chunks: AsyncIterable[bytes], size: int) -> AsyncGenerator[bytes]:
+async def _join_chunks(chunks: AsyncIterable[bytes], size: int) -> AsyncGenerator[bytes]:
     """The same bytes in parts of at least `size`, but for the last: uploads come in crumbs."""
-    held = bytearray()
+    buffer = bytearray()
     async for chunk in chunks:
-        held += chunk
-        if len(held) >= size:
-            yield bytes(held)
-            held.clear()
-    if held:
-        yield bytes(held)
+        buffer += chunk
+        if len(buffer) >= size:
+            yield bytes(buffer)
+            buffer.clear()
+    if buffer:
+        yield bytes(buffer)
 
 
 def _path(name: str) -> str:
@@ -274,13 +274,13 @@ def _path(name: str) -> str:
 
 
 @contextlib.contextmanager
-def _told(reading: str | None = None) -> Generator[None]:
+def _translate_errors(reading: str | None = None) -> Generator[None]:
     """What the store raises, in our words; what is not found is `reading`'s blob, if one is being read."""
     try:
         yield
     except (OSError, BaseError) as error:
         if reading is not None and isinstance(error, FileNotFoundError):
-            raise Gone(f"The blob {reading} is not in the store.", code="blob_gone") from error
+            raise SourceGone(f"The blob {reading} is not in the store.", code="blob_gone") from error
         full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
         code = "disk_full" if full else "blob_store_unavailable"
         raise Transient(f"The blob store failed: {_reason(error)}.", code=code) from error
@@ -288,5 +288,5 @@ def _told(reading: str | None = None) -> Generator[None]:
 
 def _reason(error: Exception) -> str:
     # obstore tells the whole chain of causes on further lines.
-    told = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return told.partition("\n")[0].rstrip(".")
+    message = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return message.partition("\n")[0].rstrip(".")

@@ -28,18 +28,18 @@ from pathlib import Path
 from typing import Literal
 
 from gristmill import faults
-from gristmill.errors import Gone, Transient, Unreadable, WorkError
+from gristmill.errors import SourceGone, Transient, Unreadable, WorkError
 from gristmill.sources import thread
-from gristmill.sources.ignore import Ignored, Rules
+from gristmill.sources.ignore import IgnoreMatcher, IgnoreRules
 
-Kind = Literal["file", "directory"]
+EntryKind = Literal["file", "directory"]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class DirectoryEntry:
     """An entry of a folder; with an `error`, one that can't be read. Path and name are always valid text."""
 
-    kind: Kind
+    kind: EntryKind
     path: Path
     name: str
     size: int | None = None
@@ -47,117 +47,117 @@ class Found:
 
 
 async def list_folder(
-    path: Path, rules: Rules, root: Path, left_out: Counter[str] | None = None, batch: int = 500
-) -> AsyncGenerator[list[Found]]:
+    path: Path, rules: IgnoreRules, root: Path, left_out: Counter[str] | None = None, batch: int = 500
+) -> AsyncGenerator[list[DirectoryEntry]]:
     """The entries of the folder `path`, which is `root` or below it, in batches of at most `batch`.
 
     What is left out for what it is, not by a rule, is counted in `left_out`. Close it (`contextlib.aclosing`) when you leave before its end: it holds the folder open.
     """
-    scan = _Scan(path, root, Counter() if left_out is None else left_out)
+    scan = _FolderScan(path, root, Counter() if left_out is None else left_out)
     try:
-        await thread.run(lambda: scan.open(rules))
+        await thread.run_blocking(lambda: scan.open(rules))
         await faults.point("directory.opened")
-        while found := await thread.run(lambda: scan.take(batch)):
-            yield found
+        while entries := await thread.run_blocking(lambda: scan.next_entries(batch)):
+            yield entries
             await faults.point("directory.batch_listed")
     finally:
-        await thread.run(scan.close)
+        await thread.run_blocking(scan.close)
 
 
-class _Scan:
+class _FolderScan:
     """A folder held open by its number, so that nothing can take its place under the listing."""
 
     def __init__(self, path: Path, root: Path, left_out: Counter[str]) -> None:
         self._path = path
         self._root = root
         self._left_out = left_out
-        self._held = contextlib.ExitStack()
+        self._open_handles = contextlib.ExitStack()
 
-    def open(self, rules: Rules) -> None:
+    def open(self, rules: IgnoreRules) -> None:
         """Open the folder and read its rules."""
         follow = 0 if self._path == self._root else os.O_NOFOLLOW
         try:
             self._folder = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | follow)
-            self._held.callback(os.close, self._folder)
-            self._entries = self._held.enter_context(os.scandir(self._folder))
+            self._open_handles.callback(os.close, self._folder)
+            self._entries = self._open_handles.enter_context(os.scandir(self._folder))
         except OSError as error:
-            raise self._told(error) from error
-        self._ignored = Ignored.in_folder(rules, self._root, self._path)
+            raise self._folder_error(error) from error
+        self._ignored = IgnoreMatcher.for_folder(rules, self._root, self._path)
 
-    def take(self, batch: int) -> list[Found]:
+    def next_entries(self, batch: int) -> list[DirectoryEntry]:
         """The next entries that are not left out; none at the end."""
-        found: list[Found] = []
-        while len(found) < batch:
+        entries: list[DirectoryEntry] = []
+        while len(entries) < batch:
             try:
                 entry = next(self._entries, None)
             except OSError as error:
-                raise self._told(error) from error
+                raise self._folder_error(error) from error
             if entry is None:
                 break
-            if (one := self._look(entry)) is not None:
-                found.append(one)
-        found.sort(key=lambda one: one.name)
-        return found
+            if (listed := self._inspect(entry)) is not None:
+                entries.append(listed)
+        entries.sort(key=lambda one: one.name)
+        return entries
 
     def close(self) -> None:
         """Let go of the folder."""
-        self._held.close()
+        self._open_handles.close()
 
-    def _look(self, entry: os.DirEntry[str]) -> Found | None:
-        name = printable(entry.name)
+    def _inspect(self, entry: os.DirEntry[str]) -> DirectoryEntry | None:
+        name = printable_name(entry.name)
         path = self._path / name
-        kind: Kind = "file"
+        kind: EntryKind = "file"
         try:
             kind = "directory" if entry.is_dir(follow_symlinks=False) else "file"
-            if self._ignored.leaves_out(entry.name, folder=kind == "directory"):
+            if self._ignored.is_ignored(entry.name, is_folder=kind == "directory"):
                 return None
             if name != entry.name:
-                told = f"The name of {path} is not UTF-8."
-                return Found(kind, path, name, error=Unreadable(told, code="undecodable_name"))
+                message = f"The name of {path} is not UTF-8."
+                return DirectoryEntry(kind, path, name, error=Unreadable(message, code="undecodable_name"))
             if kind == "directory":
-                return self._folder_found(path, entry)
+                return self._folder_entry(path, entry)
             status = entry.stat()
         except OSError as error:
-            return self._failed(entry, kind, error)
+            return self._failed_entry(entry, kind, error)
         if stat.S_ISREG(status.st_mode):
-            return Found("file", path, name, status.st_size)
+            return DirectoryEntry("file", path, name, status.st_size)
         if stat.S_ISDIR(status.st_mode):
             self._left_out["linked_folder"] += 1
         else:
             self._left_out["special_file"] += 1
         return None
 
-    def _folder_found(self, path: Path, entry: os.DirEntry[str]) -> Found:
+    def _folder_entry(self, path: Path, entry: os.DirEntry[str]) -> DirectoryEntry:
         if os.access(entry.name, os.R_OK | os.X_OK, dir_fd=self._folder):
-            return Found("directory", path, entry.name)
+            return DirectoryEntry("directory", path, entry.name)
         os.stat(entry.name, dir_fd=self._folder, follow_symlinks=False)  # raises when it is gone
-        return Found("directory", path, entry.name, error=_forbidden(path))
+        return DirectoryEntry("directory", path, entry.name, error=_permission_denied(path))
 
-    def _failed(self, entry: os.DirEntry[str], kind: Kind, error: OSError) -> Found | None:
-        path, name = self._path / printable(entry.name), printable(entry.name)
-        if any(self._ignored.leaves_out(entry.name, folder=folder) for folder in (False, True)):
+    def _failed_entry(self, entry: os.DirEntry[str], kind: EntryKind, error: OSError) -> DirectoryEntry | None:
+        path, name = self._path / printable_name(entry.name), printable_name(entry.name)
+        if any(self._ignored.is_ignored(entry.name, is_folder=folder) for folder in (False, True)):
             return None  # it may be a folder or not: what somebody keeps out stays out
         failure: WorkError
         match error.errno:
             case errno.ENOENT | errno.ENOTDIR | errno.ELOOP if _is_link(entry):
-                failure = Gone(f"{path} is a link to nothing.", code="broken_link")
+                failure = SourceGone(f"{path} is a link to nothing.", code="broken_link")
             case errno.ENOENT | errno.ENOTDIR:
                 return None
             case errno.EACCES | errno.EPERM:
-                failure = _forbidden(path)
+                failure = _permission_denied(path)
             case _:
-                return Found(kind, path, name)  # it may pass: its own job looks, and tries again
-        return Found(kind, path, name, error=failure)
+                return DirectoryEntry(kind, path, name)  # it may pass: its own job looks, and tries again
+        return DirectoryEntry(kind, path, name, error=failure)
 
-    def _told(self, error: OSError) -> WorkError:
-        path = printable(str(self._path))
+    def _folder_error(self, error: OSError) -> WorkError:
+        path = printable_name(str(self._path))
         match error.errno:
             case errno.ENOENT | errno.ESTALE:
-                return Gone(f"{path} is not there.")
+                return SourceGone(f"{path} is not there.")
             case errno.ENOTDIR | errno.ELOOP:
                 return Unreadable(f"{path} is not a folder.", code="not_a_folder")
             case errno.EACCES | errno.EPERM:
-                return _forbidden(self._path)
+                return _permission_denied(self._path)
             case errno.ENAMETOOLONG:
                 return Unreadable(f"{path}: {error.strerror}")
             case _:
@@ -171,10 +171,10 @@ def _is_link(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _forbidden(path: Path) -> Unreadable:
-    return Unreadable(f"{printable(str(path))} may not be read by this process.", code="permission_denied")
+def _permission_denied(path: Path) -> Unreadable:
+    return Unreadable(f"{printable_name(str(path))} may not be read by this process.", code="permission_denied")
 
 
-def printable(name: str) -> str:
+def printable_name(name: str) -> str:
     """`name` itself if it is UTF-8, else with its other bytes written as `\\xNN`."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -24,79 +24,79 @@ from datetime import timedelta
 import httpx
 
 from gristmill import net
-from gristmill.errors import Gone, Permanent, Transient, Unreadable
+from gristmill.errors import SourceGone, Permanent, Transient, Unreadable
 from gristmill.sources.gunzip import Gunzip
 
 _CHUNK = 64 * 1024
 
 
 @asynccontextmanager
-async def answer(
+async def open_response(
     client: httpx.AsyncClient,
     method: str,
     url: str,
     *,
-    within: timedelta,
+    timeout: timedelta,
     headers: Mapping[str, str] | None = None,
 ) -> AsyncGenerator[httpx.Response]:
     """The answer to one request, whatever its status; its body is read in the block, all `within` a time."""
     try:
         # httpx limits each wait of a request; a server that drips would hold it for ever.
         async with (
-            asyncio.timeout(within.total_seconds()),
+            asyncio.timeout(timeout.total_seconds()),
             client.stream(method, url, headers={"Accept-Encoding": "gzip", **(headers or {})}) as response,
         ):
             yield response
     except (TimeoutError, httpx.TimeoutException) as error:
-        told = f"{shown(url)} did not answer within {within.total_seconds():g} seconds."
-        raise Transient(told, code="source_timeout") from error
+        message = f"{display_url(url)} did not answer within {timeout.total_seconds():g} seconds."
+        raise Transient(message, code="source_timeout") from error
     except httpx.TooManyRedirects as error:
-        raise Unreadable(f"{shown(url)} redirects in circles.", code="too_many_redirects") from error
+        raise Unreadable(f"{display_url(url)} redirects in circles.", code="too_many_redirects") from error
     except httpx.UnsupportedProtocol as error:
-        told = f"{shown(url)} redirects to an address that is neither http nor https."
-        raise Unreadable(told, code="refused_by_source") from error
+        message = f"{display_url(url)} redirects to an address that is neither http nor https."
+        raise Unreadable(message, code="refused_by_source") from error
     except httpx.HTTPError as error:
-        told = f"{shown(url)} can't be reached: {str(error) or type(error).__name__}."
-        raise Transient(told, code="source_unreachable") from error
+        message = f"{display_url(url)} can't be reached: {str(error) or type(error).__name__}."
+        raise Transient(message, code="source_unreachable") from error
 
 
 def expect_success(response: httpx.Response) -> None:
     """Nothing for 2xx; for any other status, the error that it means."""
-    status, where = response.status_code, shown(str(response.url))
+    status, where = response.status_code, display_url(str(response.url))
     match status:
         case _ if response.is_success:
             return
         case 404 | 410:
-            raise Gone(f"{where} is not there (status {status}).")
+            raise SourceGone(f"{where} is not there (status {status}).")
         case 401 | 403:
-            told = f"{where} is not for everyone (status {status})."
-            raise Unreadable(told, code="forbidden_by_source")
+            message = f"{where} is not for everyone (status {status})."
+            raise Unreadable(message, code="forbidden_by_source")
         case 429 | 503:
-            told = f"{where} asks to come back later (status {status})."
-            raise Transient(told, code="source_busy", retry_after=net.retry_after(response.headers))
+            message = f"{where} asks to come back later (status {status})."
+            raise Transient(message, code="source_busy", retry_after=net.retry_after(response.headers))
         case _ if status in (408, 425) or status >= 500:
             raise Transient(f"{where} answered with status {status}.", code="source_unavailable")
         case _:
             raise Unreadable(f"{where} answered with status {status}.", code="refused_by_source")
 
 
-async def body(response: httpx.Response, limit: int) -> AsyncGenerator[bytes]:
+async def read_body(response: httpx.Response, limit: int) -> AsyncGenerator[bytes]:
     """The body, inflated, or Permanent once there are more than `limit` bytes of it."""
     coding = response.headers.get("content-encoding", "").strip().lower()
     if coding not in ("", "identity", "gzip", "x-gzip"):
-        told = f"{shown(str(response.url))} is encoded as {coding[:40]!r}, which was not asked for."
-        raise Unreadable(told, code="unknown_content_encoding")
+        message = f"{display_url(str(response.url))} is encoded as {coding[:40]!r}, which was not asked for."
+        raise Unreadable(message, code="unknown_content_encoding")
     size = 0
-    pieces = _inflated(response) if coding.endswith("gzip") else response.aiter_raw(_CHUNK)
+    pieces = _gunzip_body(response) if coding.endswith("gzip") else response.aiter_raw(_CHUNK)
     async for piece in pieces:
         size += len(piece)
         if size > limit:
-            told = f"{shown(str(response.url))} is longer than the {limit:,} bytes that a document may have."
-            raise Permanent(told, code="document_too_large")
+            message = f"{display_url(str(response.url))} is longer than the {limit:,} bytes that a document may have."
+            raise Permanent(message, code="document_too_large")
         yield piece
 
 
-async def _inflated(response: httpx.Response) -> AsyncGenerator[bytes]:
+async def _gunzip_body(response: httpx.Response) -> AsyncGenerator[bytes]:
     gunzip = Gunzip()
     empty = True
     try:
@@ -108,17 +108,17 @@ async def _inflated(response: httpx.Response) -> AsyncGenerator[bytes]:
                     0
                 )  # a chunk of a bomb is a thousand pieces; others have their turn between
     except zlib.error as error:
-        raise _cut_short(response) from error
-    if not empty and not gunzip.whole:
-        raise _cut_short(response)
+        raise _damaged(response) from error
+    if not empty and not gunzip.is_complete:
+        raise _damaged(response)
 
 
-def _cut_short(response: httpx.Response) -> Transient:
-    told = f"{shown(str(response.url))} came damaged: its gzip stream is broken."
-    return Transient(told, code="source_unavailable")
+def _damaged(response: httpx.Response) -> Transient:
+    message = f"{display_url(str(response.url))} came damaged: its gzip stream is broken."
+    return Transient(message, code="source_unavailable")
 
 
-def shown(url: str) -> str:
+def display_url(url: str) -> str:
     """An address for people: without query, fragment and user info."""
     parsed = httpx.URL(url)
     path = parsed.raw_path.decode("ascii").partition("?")[0]

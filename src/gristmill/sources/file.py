@@ -7,8 +7,8 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from gristmill.errors import Gone, Permanent, Transient, Unreadable
-from gristmill.sources.source import HELD, Original
+from gristmill.errors import SourceGone, Permanent, Transient, Unreadable
+from gristmill.sources.source import MAX_IN_MEMORY, Original
 
 
 @dataclass(frozen=True)
@@ -28,36 +28,36 @@ class FileSource:
 
     def _probe(self) -> int:
         try:
-            found = self.path.stat()
+            status = self.path.stat()
         except OSError as error:
-            raise self._told(error) from error
-        if not stat.S_ISREG(found.st_mode):
+            raise self._translate_error(error) from error
+        if not stat.S_ISREG(status.st_mode):
             raise Unreadable(f"{self.path} is not a file.", code="not_a_file")
         if not os.access(self.path, os.R_OK):
             raise Unreadable(f"{self.path} may not be read by this process.", code="permission_denied")
-        if found.st_size > self.limit:
+        if status.st_size > self.limit:
             raise Permanent(
-                f"{self.path} has {found.st_size:,} bytes; at most {self.limit:,} are read.",
+                f"{self.path} has {status.st_size:,} bytes; at most {self.limit:,} are read.",
                 code="document_too_large",
             )
-        return found.st_size
+        return status.st_size
 
     def _read(self) -> Original:
-        if self._probe() > HELD:
+        if self._probe() > MAX_IN_MEMORY:
             return Original(b"", self.path.name, path=self.path)
         try:
             with self.path.open("rb") as file:
-                data = file.read(HELD + 1)
+                data = file.read(MAX_IN_MEMORY + 1)
         except OSError as error:
-            raise self._told(error) from error
-        if len(data) > HELD:  # it grew meanwhile
+            raise self._translate_error(error) from error
+        if len(data) > MAX_IN_MEMORY:  # it grew meanwhile
             return Original(b"", self.path.name, path=self.path)
         return Original(data, self.path.name)
 
-    def _told(self, error: OSError) -> Permanent | Transient:
+    def _translate_error(self, error: OSError) -> Permanent | Transient:
         match error.errno:
             case errno.ENOENT | errno.ENOTDIR:
-                return Gone(f"{self.path} is not there.")
+                return SourceGone(f"{self.path} is not there.")
             case errno.EACCES | errno.EPERM:
                 return Unreadable(f"{self.path} may not be read by this process.", code="permission_denied")
             case errno.ELOOP | errno.ENAMETOOLONG:

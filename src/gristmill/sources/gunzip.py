@@ -16,7 +16,7 @@ class Gunzip:
         self._ended = False
 
     @property
-    def whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether the last member has come to its end."""
         return self._ended
 

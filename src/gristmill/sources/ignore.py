@@ -49,16 +49,16 @@ BUILT_IN_FILES = (
     ),
 )
 
-_LONGEST_FILE = 1024 * 1024
-_LONGEST_PATTERN = 1000
+_MAX_FILE_BYTES = 1024 * 1024
+_MAX_PATTERN_LENGTH = 1000
 # Matching is by backtracking, and nothing else runs meanwhile: 3 ms for the worst name at three stars, 0.3 s at
 # four, hopeless at ten.
-_MOST_STARS = 3
-_MOST_DOUBLE_STARS = 2
+_MAX_STARS = 3
+_MAX_DOUBLE_STARS = 2
 
 
 @dataclass(frozen=True)
-class Rules:
+class IgnoreRules:
     """What a listing leaves out beside the built-in patterns and the folders' own. Raises Invalid."""
 
     patterns: tuple[str, ...] = ()
@@ -66,12 +66,12 @@ class Rules:
 
     def __post_init__(self) -> None:
         try:
-            _compiled(self.patterns)
+            _compile(self.patterns)
         except ValueError as error:
             raise Invalid(str(error), code="invalid_pattern") from error
 
 
-class Ignored:
+class IgnoreMatcher:
     """The rules that hold in one folder; made by `in_folder`."""
 
     def __init__(self, layers: list[tuple[GitIgnoreSpec, str]], hidden: bool) -> None:
@@ -79,39 +79,39 @@ class Ignored:
         self._hidden = hidden
 
     @classmethod
-    def in_folder(cls, rules: Rules, root: Path, folder: Path) -> "Ignored":
+    def for_folder(cls, rules: IgnoreRules, root: Path, folder: Path) -> "IgnoreMatcher":
         """Read the rules for `folder`, which is `root` or below it. Blocking; raises Unreadable."""
         steps = folder.relative_to(root).parts
-        layers = [(_compiled(rules.patterns), _prefix(steps))] if rules.patterns else []
+        layers = [(_compile(rules.patterns), _prefix(steps))] if rules.patterns else []
         for depth in range(len(steps), -1, -1):
-            spec = _of_folder(root.joinpath(*steps[:depth]))
+            spec = _folder_patterns(root.joinpath(*steps[:depth]))
             if spec is not None:
                 layers.append((spec, _prefix(steps[depth:])))
         return cls(layers, rules.hidden)
 
-    def leaves_out(self, name: str, *, folder: bool) -> bool:
+    def is_ignored(self, name: str, *, is_folder: bool) -> bool:
         """Whether the entry `name` is left out; patterns that end in a slash are for folders alone."""
         if name == IGNORE_FILE or (name.startswith(".") and not self._hidden):
             return True
         for spec, prefix in self._layers:
-            decided = spec.check_file(f"{prefix}{name}{'/' if folder else ''}").include
-            if decided is not None:
-                return decided
-        return (_FOLDERS if folder else _FILES).match_file(name)
+            is_excluded = spec.check_file(f"{prefix}{name}{'/' if is_folder else ''}").include
+            if is_excluded is not None:
+                return is_excluded
+        return (_BUILT_IN_FOLDER_PATTERNS if is_folder else _BUILT_IN_FILE_PATTERNS).match_file(name)
 
 
 def _prefix(steps: tuple[str, ...]) -> str:
     return "".join(f"{step}/" for step in steps)
 
 
-def _of_folder(folder: Path) -> GitIgnoreSpec | None:
+def _folder_patterns(folder: Path) -> GitIgnoreSpec | None:
     path = folder / IGNORE_FILE
     try:
         with path.open("rb") as file:
-            data = file.read(_LONGEST_FILE + 1)
-        if len(data) > _LONGEST_FILE:
-            raise ValueError(f"it is longer than {_LONGEST_FILE:,} bytes")
-        return _compiled(data.decode("utf-8-sig").splitlines())
+            data = file.read(_MAX_FILE_BYTES + 1)
+        if len(data) > _MAX_FILE_BYTES:
+            raise ValueError(f"it is longer than {_MAX_FILE_BYTES:,} bytes")
+        return _compile(data.decode("utf-8-sig").splitlines())
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -122,25 +122,25 @@ def _of_folder(folder: Path) -> GitIgnoreSpec | None:
         raise Unreadable(f"{path} can't be used: {error}.", code="bad_ignore_file") from error
 
 
-def _compiled(lines: Iterable[str]) -> GitIgnoreSpec:
+def _compile(lines: Iterable[str]) -> GitIgnoreSpec:
     """The patterns, or ValueError with the first that is none."""
-    kept: list[str] = []
+    patterns: list[str] = []
     for line in lines:
         if line.startswith("#"):
             continue
         double = line.count("**")
-        if line.count("*") - 2 * double > _MOST_STARS or double > _MOST_DOUBLE_STARS:
-            told = f"has more than {_MOST_STARS} single or {_MOST_DOUBLE_STARS} double stars"
-            raise ValueError(f"{line[:60]!r} {told}")
-        if len(line) > _LONGEST_PATTERN:
-            raise ValueError(f"{line[:60]!r} is longer than {_LONGEST_PATTERN:,} characters")
+        if line.count("*") - 2 * double > _MAX_STARS or double > _MAX_DOUBLE_STARS:
+            reason = f"has more than {_MAX_STARS} single or {_MAX_DOUBLE_STARS} double stars"
+            raise ValueError(f"{line[:60]!r} {reason}")
+        if len(line) > _MAX_PATTERN_LENGTH:
+            raise ValueError(f"{line[:60]!r} is longer than {_MAX_PATTERN_LENGTH:,} characters")
         try:
             GitIgnoreSpec.from_lines([line])
         except (ValueError, re.error) as error:
             raise ValueError(f"{line[:60]!r} is not a pattern") from error
-        kept.append(line)
-    return GitIgnoreSpec.from_lines(kept)
+        patterns.append(line)
+    return GitIgnoreSpec.from_lines(patterns)
 
 
-_FOLDERS = _compiled(BUILT_IN_FOLDERS)
-_FILES = _compiled(BUILT_IN_FILES)
+_BUILT_IN_FOLDER_PATTERNS = _compile(BUILT_IN_FOLDERS)
+_BUILT_IN_FILE_PATTERNS = _compile(BUILT_IN_FILES)

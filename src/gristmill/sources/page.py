@@ -20,19 +20,19 @@ from typing import Any
 etree: Any = importlib.import_module("lxml.etree")
 html: Any = importlib.import_module("lxml.html")
 
-MOST_CHARACTERS = 5_000_000
-MOST_ELEMENTS = 50_000
-MOST_LEVELS = 128  # real pages have fewer than 60; time grows with the depth of each element
+MAX_CHARACTERS = 5_000_000
+MAX_ELEMENTS = 50_000
+MAX_DEPTH = 128  # real pages have fewer than 60; time grows with the depth of each element
 
-MOST_CHILDREN = (
+MAX_CHILDREN = (
     5_000  # of one element; rows and list items, of which there are many, cost no more than others
 )
 
-_ROOMY = frozenset(("table", "tbody", "ul", "ol", "dl"))
-_LONGEST_TITLE = 500
+_LARGE_CONTAINERS = frozenset(("table", "tbody", "ul", "ol", "dl"))
+_MAX_TITLE_LENGTH = 500
 # What is inside is not for reading.
-_SILENT = frozenset(("script", "style", "noscript", "template", "svg", "title", "iframe", "object"))
-_INLINE = frozenset(
+_SKIPPED_TAGS = frozenset(("script", "style", "noscript", "template", "svg", "title", "iframe", "object"))
+_INLINE_TAGS = frozenset(
     (
         *(
             "a",
@@ -72,39 +72,39 @@ _INLINE = frozenset(
 
 
 @dataclass(frozen=True)
-class Page:
+class WebPage:
     """What a page says."""
 
     title: str
     text: str
 
 
-def to_markdown(data: bytes, url: str, charset: str | None) -> Page:
+def to_markdown(data: bytes, url: str, charset: str | None) -> WebPage:
     """The title and the main content of the page at `url`."""
     # One decoding for all: libxml2 would trust the page's own word over the header's, and stops at a NUL.
     decoded = data.decode(charset or "utf-8", errors="replace").replace("\0", "")
-    walked = _walk(decoded.encode())
-    main = _main_content(decoded.encode(), url) if _within_limits(decoded, walked) else ""
-    return Page(walked.title, main or walked.text)
+    scanner = _scan(decoded.encode())
+    main_content = _main_content(decoded.encode(), url) if _is_within_limits(decoded, scanner) else ""
+    return WebPage(scanner.title, main_content or scanner.text)
 
 
-class _Walk:
+class _PageScanner:
     """The parser's target: hears of every tag and text in their order, and builds nothing."""
 
     def __init__(self) -> None:
-        self.elements = self.levels = self.children = 0
-        self._open = [0]  # the children so far of each element that has not ended
+        self.elements = self.depth = self.max_children = 0
+        self._child_counts = [0]  # the children so far of each element that has not ended
         self._parts: list[str] = []
         self._titles: dict[str, list[str]] = {"og": [], "title": [], "h1": []}
-        self._silent: list[str] = []
-        self._heading = False
-        self._preformatted = 0
+        self._skipped: list[str] = []
+        self._in_h1 = False
+        self._pre_depth = 0
 
     @property
     def title(self) -> str:
         """What og:title says, else the title, else the first heading."""
-        said = (" ".join("".join(parts).split()) for parts in self._titles.values())
-        return next(filter(None, said), "")[:_LONGEST_TITLE]
+        titles = (" ".join("".join(parts).split()) for parts in self._titles.values())
+        return next(filter(None, titles), "")[:_MAX_TITLE_LENGTH]
 
     @property
     def text(self) -> str:
@@ -115,47 +115,47 @@ class _Walk:
     def start(self, tag: str, attributes: Any) -> None:
         """An element begins."""
         self.elements += 1
-        self._open[-1] += 1
-        self._open.append(0)
-        self.levels = max(self.levels, len(self._open))
+        self._child_counts[-1] += 1
+        self._child_counts.append(0)
+        self.depth = max(self.depth, len(self._child_counts))
         if tag == "meta" and attributes.get("property") == "og:title" and not self._titles["og"]:
             self._titles["og"].append(attributes.get("content", ""))
-        self._preformatted += tag == "pre"
-        if self._silent or tag in _SILENT:
-            self._silent.append(tag)
-        elif tag not in _INLINE:
-            self._heading = tag == "h1" and not self._titles["h1"]
+        self._pre_depth += tag == "pre"
+        if self._skipped or tag in _SKIPPED_TAGS:
+            self._skipped.append(tag)
+        elif tag not in _INLINE_TAGS:
+            self._in_h1 = tag == "h1" and not self._titles["h1"]
             self._parts.append("\n")
 
     def end(self, tag: str) -> None:
         """An element ends."""
-        children = self._open.pop()
-        if tag not in _ROOMY:
-            self.children = max(self.children, children)
-        self._preformatted -= tag == "pre"
-        if self._silent:
-            self._silent.pop()
-        elif tag not in _INLINE:
-            self._heading = False
+        children = self._child_counts.pop()
+        if tag not in _LARGE_CONTAINERS:
+            self.max_children = max(self.max_children, children)
+        self._pre_depth -= tag == "pre"
+        if self._skipped:
+            self._skipped.pop()
+        elif tag not in _INLINE_TAGS:
+            self._in_h1 = False
             self._parts.append("\n")
 
     def data(self, text: str) -> None:
         """Text within the element that began last and has not ended."""
-        if self._silent == ["title"]:
+        if self._skipped == ["title"]:
             self._titles["title"].append(text)
-        if self._silent:
+        if self._skipped:
             return
         # Elsewhere, a line break of the source is a space of the page.
-        self._parts.append(text if self._preformatted else text.replace("\n", " "))
-        if self._heading:
+        self._parts.append(text if self._pre_depth else text.replace("\n", " "))
+        if self._in_h1:
             self._titles["h1"].append(text)
 
     def close(self) -> None:
         """The page ends."""
 
 
-def _walk(data: bytes) -> _Walk:
-    target = _Walk()
+def _scan(data: bytes) -> _PageScanner:
+    target = _PageScanner()
     parser: Any = etree.HTMLParser(
         target=target, encoding="utf-8", remove_comments=True, remove_pis=True, huge_tree=True
     )
@@ -164,12 +164,12 @@ def _walk(data: bytes) -> _Walk:
     return target
 
 
-def _within_limits(decoded: str, walked: _Walk) -> bool:
+def _is_within_limits(decoded: str, scanner: _PageScanner) -> bool:
     return (
-        len(decoded) <= MOST_CHARACTERS
-        and 0 < walked.elements <= MOST_ELEMENTS
-        and walked.levels <= MOST_LEVELS
-        and walked.children <= MOST_CHILDREN
+        len(decoded) <= MAX_CHARACTERS
+        and 0 < scanner.elements <= MAX_ELEMENTS
+        and scanner.depth <= MAX_DEPTH
+        and scanner.max_children <= MAX_CHILDREN
     )
 
 
@@ -179,7 +179,7 @@ def _main_content(data: bytes, url: str) -> str:
     parser: Any = html.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True, huge_tree=True)
     try:
         tree: Any = html.document_fromstring(data, parser=parser)
-        found = trafilatura.extract(
+        markdown = trafilatura.extract(
             tree,
             url=url,
             output_format="markdown",
@@ -190,4 +190,4 @@ def _main_content(data: bytes, url: str) -> str:
         )
     except Exception:  # a bug that one page of the world's sets off costs its layout, not its text
         return ""
-    return (found or "").strip()
+    return (markdown or "").strip()

@@ -10,13 +10,13 @@ from datetime import timedelta
 import httpx
 from protego import Protego
 
-from gristmill.errors import Gone, Unreadable
+from gristmill.errors import SourceGone, Unreadable
 from gristmill.net import USER_AGENT
 from gristmill.sources import fetch
 
 # As much as RFC 9309 asks a crawler to read at least.
-_LONGEST = 512 * 1024
-_PATIENCE = timedelta(seconds=30)
+_MAX_BYTES = 512 * 1024
+_TIMEOUT = timedelta(seconds=30)
 
 
 class Robots:
@@ -25,7 +25,7 @@ class Robots:
     def __init__(self, text: str) -> None:
         self._rules = Protego.parse(text)
 
-    def allow(self, url: str) -> bool:
+    def allows(self, url: str) -> bool:
         """Whether we may fetch `url`, which is of this origin."""
         return self._rules.can_fetch(url, USER_AGENT)
 
@@ -35,16 +35,16 @@ class Robots:
         return list(self._rules.sitemaps)
 
 
-async def robots(client: httpx.AsyncClient, origin: str) -> Robots:
+async def fetch_robots(client: httpx.AsyncClient, origin: str) -> Robots:
     """The rules of the site at `origin`, which is a scheme and a host."""
     text = bytearray()
     try:
-        async with fetch.answer(client, "GET", f"{origin}/robots.txt", within=_PATIENCE) as response:
+        async with fetch.open_response(client, "GET", f"{origin}/robots.txt", within=_TIMEOUT) as response:
             fetch.expect_success(response)
-            async for piece in fetch.body(response, limit=2 * _LONGEST):
+            async for piece in fetch.read_body(response, limit=2 * _MAX_BYTES):
                 text += piece
-                if len(text) >= _LONGEST:
+                if len(text) >= _MAX_BYTES:
                     break
-    except (Gone, Unreadable):
+    except (SourceGone, Unreadable):
         return Robots("")
-    return Robots(text[:_LONGEST].decode("utf-8-sig", "replace"))
+    return Robots(text[:_MAX_BYTES].decode("utf-8-sig", "replace"))

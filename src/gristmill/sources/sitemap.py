@@ -34,19 +34,19 @@ from urllib.parse import urlsplit
 import httpx
 
 from gristmill import net
-from gristmill.errors import Gone, Permanent, WorkError
+from gristmill.errors import SourceGone, Permanent, WorkError
 from gristmill.sources import fetch, thread
-from gristmill.sources.robots import Robots, robots
-from gristmill.sources.sitemap_file import LONGEST_FILE, SitemapEntry, SitemapFile
+from gristmill.sources.robots import Robots, fetch_robots
+from gristmill.sources.sitemap_file import MAX_FILE_BYTES, SitemapEntry, SitemapFile
 from gristmill.sources.url import normalise
 
 BATCH = 500
-DEEPEST = 3
+MAX_DEPTH = 3
 
 _CHUNK = 64 * 1024
-_IN_MEMORY = 1024 * 1024
+_MAX_IN_MEMORY = 1024 * 1024
 # Of sites that a sitemap of another one may lead to; each costs a request.
-_MOST_ORIGINS = 100
+_MAX_ORIGINS = 100
 
 
 @dataclass(frozen=True)
@@ -54,11 +54,11 @@ class SitemapRules:
     """What is taken of a sitemap; `private` allows private networks, `patience` is for one file."""
 
     limit: int = 50_000
-    most_sitemaps: int = 1_000
+    max_sitemaps: int = 1_000
     same_site: bool = True
     respect_robots: bool = True
     private: bool = False
-    patience: timedelta = timedelta(minutes=2)
+    timeout: timedelta = timedelta(minutes=2)
 
 
 class SitemapListing:
@@ -68,114 +68,114 @@ class SitemapListing:
         self.left_out: Counter[str] = Counter()
         self._url = url
         self._rules = rules
-        self._given = 0
+        self._page_count = 0
         self._seen: set[bytes] = set()
         self._sites: set[str] = set()
         self._robots: dict[str, Robots | None] = {}
-        self._waiting: deque[tuple[str, int]] = deque()
+        self._queue: deque[tuple[str, int]] = deque()
 
     async def __aiter__(self) -> AsyncIterator[list[SitemapEntry]]:
         batch: list[SitemapEntry] = []
-        async with net.client(private=self._rules.private) as client:
-            await self._begin(client)
-            async with aclosing(self._pages(client)) as pages:
-                async for found in pages:
-                    batch += found
+        async with net.client(allow_private=self._rules.private) as client:
+            await self._enqueue_roots(client)
+            async with aclosing(self._list_pages(client)) as pages:
+                async for entries in pages:
+                    batch += entries
                     while len(batch) >= BATCH:
                         yield batch[:BATCH]
                         del batch[:BATCH]
         if batch:
             yield batch
 
-    async def _begin(self, client: httpx.AsyncClient) -> None:
+    async def _enqueue_roots(self, client: httpx.AsyncClient) -> None:
         url = normalise(self._url)
         self._sites.add(_site(url))
-        named = [url]
+        urls = [url]
         if _is_root(url):
-            self._robots[_origin(url)] = found = await robots(client, _origin(url))
+            self._robots[_origin(url)] = rules = await fetch_robots(client, _origin(url))
             # Also of other hosts: the site's own robots.txt vouches for them.
-            named = [address for given in found.sitemaps if (address := self._address(given)) is not None]
-            named = named or [f"{_origin(url)}/sitemap.xml"]
-        self._waiting += [(address, 1) for address in dict.fromkeys(named) if self._is_new(address)]
+            urls = [sitemap_url for raw_url in rules.sitemaps if (sitemap_url := self._normalised_url(raw_url)) is not None]
+            urls = urls or [f"{_origin(url)}/sitemap.xml"]
+        self._queue += [(address, 1) for address in dict.fromkeys(urls) if self._is_new(address)]
 
-    async def _pages(self, client: httpx.AsyncClient) -> AsyncGenerator[list[SitemapEntry]]:
-        read, asked, failed = 0, len(self._waiting), 0
-        while self._waiting:
-            url, depth = self._waiting.popleft()
-            if self._given >= self._rules.limit or read >= self._rules.most_sitemaps:
-                self.left_out["unread_sitemap"] += 1 + len(self._waiting)
+    async def _list_pages(self, client: httpx.AsyncClient) -> AsyncGenerator[list[SitemapEntry]]:
+        read_count, root_count, failed_roots = 0, len(self._queue), 0
+        while self._queue:
+            url, depth = self._queue.popleft()
+            if self._page_count >= self._rules.limit or read_count >= self._rules.max_sitemaps:
+                self.left_out["unread_sitemap"] += 1 + len(self._queue)
                 return
-            read += 1
+            read_count += 1
             try:
-                async with aclosing(self._file(client, url, depth)) as pages:
-                    async for found in pages:
-                        yield found
+                async with aclosing(self._list_file(client, url, depth)) as pages:
+                    async for entries in pages:
+                        yield entries
             except Permanent as error:
-                failed += depth == 1
-                if failed == asked:  # then nothing of what was asked for can be read
-                    raise self._told(error) from error
+                failed_roots += depth == 1
+                if failed_roots == root_count:  # then nothing of what was asked for can be read
+                    raise self._translate_error(error) from error
                 self.left_out["unreadable_sitemap"] += 1
 
-    def _told(self, error: Permanent) -> Permanent:
-        if isinstance(error, Gone) and _is_root(normalise(self._url)):
-            return Gone(f"{fetch.shown(self._url)} names no sitemap and has none.", code="no_sitemap")
+    def _translate_error(self, error: Permanent) -> Permanent:
+        if isinstance(error, SourceGone) and _is_root(normalise(self._url)):
+            return SourceGone(f"{fetch.display_url(self._url)} names no sitemap and has none.", code="no_sitemap")
         return error
 
-    async def _file(
+    async def _list_file(
         self, client: httpx.AsyncClient, url: str, depth: int
     ) -> AsyncGenerator[list[SitemapEntry]]:
         """The pages of one file; the sitemaps that an index lists are put in the queue."""
-        file = SitemapFile(fetch.shown(url))
-        with tempfile.SpooledTemporaryFile[bytes](max_size=_IN_MEMORY) as spool:
+        file = SitemapFile(fetch.display_url(url))
+        with tempfile.SpooledTemporaryFile[bytes](max_size=_MAX_IN_MEMORY) as spool:
             await self._download(client, url, depth, spool)
             while True:
-                chunk = await thread.run(partial(spool.read, _CHUNK))
-                found = await thread.run(partial(file.feed, chunk) if chunk else file.end)
+                chunk = await thread.run_blocking(partial(spool.read, _CHUNK))
+                entries = await thread.run_blocking(partial(file.feed, chunk) if chunk else file.end)
                 if file.is_index:
-                    self._enqueue(found, depth + 1)
-                elif pages := await self._sifted(client, found):
+                    self._enqueue(entries, depth + 1)
+                elif pages := await self._allowed_pages(client, entries):
                     yield pages
                 if not chunk:
                     break
         self.left_out["over_file_limit"] += file.over_limit
 
     async def _download(self, client: httpx.AsyncClient, url: str, depth: int, spool: IO[bytes]) -> None:
-        async with fetch.answer(client, "GET", url, within=self._rules.patience) as response:
+        async with fetch.open_response(client, "GET", url, within=self._rules.timeout) as response:
             fetch.expect_success(response)
-            async for piece in fetch.body(response, LONGEST_FILE):
-                await thread.run(partial(spool.write, piece))
+            async for piece in fetch.read_body(response, MAX_FILE_BYTES):
+                await thread.run_blocking(partial(spool.write, piece))
             if depth == 1:  # where the address that was asked for leads is its site too
                 self._sites.add(_site(str(response.url)))
         spool.seek(0)
 
-    def _enqueue(self, found: Sequence[SitemapEntry], depth: int) -> None:
-        for entry in found:
-            if (url := self._candidate(entry.url)) is None:
+    def _enqueue(self, entries: Sequence[SitemapEntry], depth: int) -> None:
+        for entry in entries:
+            if (url := self._new_url(entry.url)) is None:
                 continue
-            if depth > DEEPEST:
+            if depth > MAX_DEPTH:
                 self.left_out["too_deep"] += 1
             else:
-                self._waiting.append((url, depth))
+                self._queue.append((url, depth))
 
-    async def _sifted(self, client: httpx.AsyncClient, found: Sequence[SitemapEntry]) -> list[SitemapEntry]:
+    async def _allowed_pages(self, client: httpx.AsyncClient, entries: Sequence[SitemapEntry]) -> list[SitemapEntry]:
         """What of `found` may be taken, in its normal form."""
-        pages = await thread.run(partial(self._candidates, found))
+        pages = await thread.run_blocking(partial(self._new_entries, entries))
         if self._rules.respect_robots:
             for origin in {_origin(page.url) for page in pages} - self._robots.keys():
-                await self._learn(client, origin)
-            pages = await thread.run(partial(self._allowed, pages))
-        room = self._rules.limit - self._given
+                await self._fetch_robots(client, origin)
+            pages = await thread.run_blocking(partial(self._allowed_by_robots, pages))
+        room = self._rules.limit - self._page_count
         self.left_out["over_limit"] += len(pages[room:])
-        self._given += len(pages[:room])
+        self._page_count += len(pages[:room])
         return pages[:room]
 
-    def _candidates(self, found: Sequence[SitemapEntry]) -> list[SitemapEntry]:
-        addresses = ((self._candidate(entry.url), entry.lastmod) for entry in found)
+    def _new_entries(self, entries: Sequence[SitemapEntry]) -> list[SitemapEntry]:
+        addresses = ((self._new_url(entry.url), entry.lastmod) for entry in entries)
         return [SitemapEntry(url, lastmod) for url, lastmod in addresses if url is not None]
 
-    def _candidate(self, given: str) -> str | None:
+    def _new_url(self, raw_url: str) -> str | None:
         """The address in its normal form, unless it is left out for what it is."""
-        url = self._address(given)
+        url = self._normalised_url(raw_url)
         if url is None:
             return None
         if self._rules.same_site and _site(url) not in self._sites:
@@ -186,41 +186,41 @@ class SitemapListing:
             return None
         return url
 
-    def _address(self, given: str) -> str | None:
+    def _normalised_url(self, raw_url: str) -> str | None:
         try:
-            return normalise(given)
+            return normalise(raw_url)
         except Permanent:
-            scheme = given.partition(":")[0].lower()
-            foreign = scheme.isalnum() and scheme not in ("http", "https") and ":" in given
+            scheme = raw_url.partition(":")[0].lower()
+            foreign = scheme.isalnum() and scheme not in ("http", "https") and ":" in raw_url
             self.left_out["not_http" if foreign else "bad_url"] += 1
             return None
 
     def _is_new(self, url: str) -> bool:
         # Sixteen bytes an address, however long a hostile sitemap makes them.
-        mark = blake2b(url.encode(), digest_size=16).digest()
-        known = mark in self._seen
-        self._seen.add(mark)
-        return not known
+        digest = blake2b(url.encode(), digest_size=16).digest()
+        is_known = digest in self._seen
+        self._seen.add(digest)
+        return not is_known
 
-    async def _learn(self, client: httpx.AsyncClient, origin: str) -> None:
+    async def _fetch_robots(self, client: httpx.AsyncClient, origin: str) -> None:
         """Fetch the rules of `origin`; None stands for those of another site that can't be had."""
         if _site(origin) in self._sites:
-            self._robots[origin] = await robots(client, origin)
-        elif len(self._robots) >= _MOST_ORIGINS:
+            self._robots[origin] = await fetch_robots(client, origin)
+        elif len(self._robots) >= _MAX_ORIGINS:
             self._robots[origin] = None
         else:
             try:
-                self._robots[origin] = await robots(client, origin)
+                self._robots[origin] = await fetch_robots(client, origin)
             except WorkError:
                 self._robots[origin] = None
 
-    def _allowed(self, pages: Sequence[SitemapEntry]) -> list[SitemapEntry]:
+    def _allowed_by_robots(self, pages: Sequence[SitemapEntry]) -> list[SitemapEntry]:
         allowed: list[SitemapEntry] = []
         for page in pages:
             rules = self._robots[_origin(page.url)]
             if rules is None:
                 self.left_out["robots_unknown"] += 1
-            elif not rules.allow(page.url):
+            elif not rules.allows(page.url):
                 self.left_out["disallowed"] += 1
             else:
                 allowed.append(page)

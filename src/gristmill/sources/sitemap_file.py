@@ -21,15 +21,15 @@ from gristmill.errors import Unreadable
 from gristmill.sources.gunzip import MAGIC, Gunzip
 
 # Of the protocol (sitemaps.org): 50 MB inflated, 50,000 entries.
-LONGEST_FILE = 50 * 1024 * 1024
-MOST_ENTRIES = 50_000
+MAX_FILE_BYTES = 50 * 1024 * 1024
+MAX_ENTRIES = 50_000
 
 # One character more than an address may have, so that one that was cut off is refused and not another page's.
-_LONGEST_VALUE = 8193
-_LONGEST_DATE = 40
-_LONGEST_TOKEN = 1024 * 1024
-_DEEPEST = 32
-_WIDE_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_MAX_VALUE_LENGTH = 8193
+_MAX_DATE_LENGTH = 40
+_MAX_TOKEN_BYTES = 1024 * 1024
+_MAX_DEPTH = 32
+_UTF16_BOMS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,72 +40,72 @@ class SitemapEntry:
     lastmod: str | None = None
 
 
-class _Malformed(Exception):
+class _MalformedSitemap(Exception):
     """Why a file is no sitemap."""
 
 
 class SitemapFile:
     """One sitemap; `is_index` tells whether its entries are sitemaps. Raises Unreadable bad_sitemap."""
 
-    def __init__(self, where: str) -> None:
+    def __init__(self, display_url: str) -> None:
         self.is_index = False
         self.over_limit = 0
-        self._where = where
+        self._display_url = display_url
         self._gunzip: Gunzip | None = None
-        self._content: _Xml | _Lines | None = None
-        self._taken = self._size = self._listed = 0
+        self._content: _XmlSitemap | _TextSitemap | None = None
+        self._bytes_fed = self._size = self._entry_count = 0
 
     def feed(self, chunk: bytes) -> list[SitemapEntry]:
         """What `chunk` completes. The first one must hold the first two bytes."""
-        with self._told():
-            return self._within_limit(self._fed(chunk))
+        with self._translate_errors():
+            return self._within_limit(self._feed_raw(chunk))
 
     def end(self) -> list[SitemapEntry]:
         """What was left when the last chunk had come."""
-        with self._told():
-            if self._gunzip is not None and not self._gunzip.whole:
-                raise _Malformed("its gzip stream is cut off")
+        with self._translate_errors():
+            if self._gunzip is not None and not self._gunzip.is_complete:
+                raise _MalformedSitemap("its gzip stream is cut off")
             if self._content is None:
-                raise _Malformed("it is empty")
+                raise _MalformedSitemap("it is empty")
             return self._within_limit(self._content.end())
 
-    def _fed(self, chunk: bytes) -> list[SitemapEntry]:
-        if self._taken == 0 and chunk.startswith(MAGIC):
+    def _feed_raw(self, chunk: bytes) -> list[SitemapEntry]:
+        if self._bytes_fed == 0 and chunk.startswith(MAGIC):
             self._gunzip = Gunzip()
-        self._taken += len(chunk)
+        self._bytes_fed += len(chunk)
         pieces = self._gunzip.feed(chunk) if self._gunzip is not None else (chunk,)
-        return [entry for piece in pieces for entry in self._parsed(piece)]
+        return [entry for piece in pieces for entry in self._parse(piece)]
 
-    def _parsed(self, piece: bytes) -> list[SitemapEntry]:
+    def _parse(self, piece: bytes) -> list[SitemapEntry]:
         self._size += len(piece)
-        if self._size > LONGEST_FILE:
-            raise _Malformed(f"it is longer than {LONGEST_FILE:,} bytes")
+        if self._size > MAX_FILE_BYTES:
+            raise _MalformedSitemap(f"it is longer than {MAX_FILE_BYTES:,} bytes")
         if self._content is None:
             # Blank lines before the first tag are against the rules of XML, and common.
             piece = piece.removeprefix(codecs.BOM_UTF8).lstrip()
             if not piece:
                 return []
-            self._content = _Xml() if piece.startswith((b"<", *_WIDE_MARKS)) else _Lines()
-        found = self._content.feed(piece)
+            self._content = _XmlSitemap() if piece.startswith((b"<", *_UTF16_BOMS)) else _TextSitemap()
+        entries = self._content.feed(piece)
         self.is_index = self._content.is_index
-        return found
+        return entries
 
-    def _within_limit(self, found: list[SitemapEntry]) -> list[SitemapEntry]:
-        room = max(0, MOST_ENTRIES - self._listed)
-        self._listed += len(found)
-        self.over_limit += len(found[room:])
-        return found[:room]
+    def _within_limit(self, entries: list[SitemapEntry]) -> list[SitemapEntry]:
+        room = max(0, MAX_ENTRIES - self._entry_count)
+        self._entry_count += len(entries)
+        self.over_limit += len(entries[room:])
+        return entries[:room]
 
     @contextlib.contextmanager
-    def _told(self) -> Generator[None]:
+    def _translate_errors(self) -> Generator[None]:
         try:
             yield
-        except (_Malformed, zlib.error, expat.ExpatError) as error:
-            told = f"The sitemap {self._where} can't be read: {error}."
-            raise Unreadable(told, code="bad_sitemap") from error
+        except (_MalformedSitemap, zlib.error, expat.ExpatError) as error:
+            message = f"The sitemap {self._display_url} can't be read: {error}."
+            raise Unreadable(message, code="bad_sitemap") from error
 
 
-class _Lines:
+class _TextSitemap:
     """A plain text sitemap: an address a line, in UTF-8."""
 
     is_index = False
@@ -115,8 +115,8 @@ class _Lines:
 
     def feed(self, piece: bytes) -> list[SitemapEntry]:
         *lines, self._rest = (self._rest + piece).split(b"\n")
-        if len(self._rest) > _LONGEST_TOKEN or b"\0" in piece:
-            raise _Malformed("it is neither XML nor a list of addresses")
+        if len(self._rest) > _MAX_TOKEN_BYTES or b"\0" in piece:
+            raise _MalformedSitemap("it is neither XML nor a list of addresses")
         return self._entries(lines)
 
     def end(self) -> list[SitemapEntry]:
@@ -127,7 +127,7 @@ class _Lines:
         return [SitemapEntry(url) for url in urls if url]
 
 
-class _Xml:
+class _XmlSitemap:
     """A sitemap or an index of them; what is of another namespace, as images are, is passed over."""
 
     def __init__(self) -> None:
@@ -135,8 +135,8 @@ class _Xml:
         self._namespace = ""
         self._path: list[str] = []
         self._values: dict[str, str] = {}
-        self._found: list[SitemapEntry] = []
-        self._fed = 0
+        self._entries: list[SitemapEntry] = []
+        self._bytes_fed = 0
         self._parser = expat.ParserCreate(namespace_separator=" ")
         self._parser.buffer_text = True
         self._parser.StartDoctypeDeclHandler = self._doctype
@@ -145,45 +145,45 @@ class _Xml:
         self._parser.CharacterDataHandler = self._text
 
     def feed(self, piece: bytes) -> list[SitemapEntry]:
-        self._fed += len(piece)
+        self._bytes_fed += len(piece)
         self._parser.Parse(piece, False)
-        if self._fed - self._parser.CurrentByteIndex > _LONGEST_TOKEN:
-            raise _Malformed(f"it has a tag of more than {_LONGEST_TOKEN:,} bytes")
-        return self._taken()
+        if self._bytes_fed - self._parser.CurrentByteIndex > _MAX_TOKEN_BYTES:
+            raise _MalformedSitemap(f"it has a tag of more than {_MAX_TOKEN_BYTES:,} bytes")
+        return self._take_entries()
 
     def end(self) -> list[SitemapEntry]:
         self._parser.Parse(b"", True)
-        return self._taken()
+        return self._take_entries()
 
-    def _taken(self) -> list[SitemapEntry]:
-        found, self._found = self._found, []
-        return found
+    def _take_entries(self) -> list[SitemapEntry]:
+        entries, self._entries = self._entries, []
+        return entries
 
     def _doctype(self, *_: object) -> NoReturn:
-        raise _Malformed("it has a document type, as no sitemap does")
+        raise _MalformedSitemap("it has a document type, as no sitemap does")
 
     def _start(self, tag: str, _: object) -> None:
         if not self._path:
             self._namespace, _, root = tag.rpartition(" ")
             if root not in ("urlset", "sitemapindex"):
-                raise _Malformed(f"its first tag is <{root[:40]}>, not <urlset> or <sitemapindex>")
+                raise _MalformedSitemap(f"its first tag is <{root[:40]}>, not <urlset> or <sitemapindex>")
             self.is_index = root == "sitemapindex"
         namespace, _, name = tag.rpartition(" ")
         self._path.append(name if namespace == self._namespace else tag)
-        if len(self._path) > _DEEPEST:
-            raise _Malformed(f"its tags are more than {_DEEPEST} deep")
+        if len(self._path) > _MAX_DEPTH:
+            raise _MalformedSitemap(f"its tags are more than {_MAX_DEPTH} deep")
         if len(self._path) == 2:
             self._values = {}
 
     def _end(self, _: str) -> None:
-        closed = self._path.pop()
-        if len(self._path) == 1 and closed == ("sitemap" if self.is_index else "url"):
+        tag = self._path.pop()
+        if len(self._path) == 1 and tag == ("sitemap" if self.is_index else "url"):
             url = self._values.get("loc", "").strip()
-            lastmod = self._values.get("lastmod", "").strip()[:_LONGEST_DATE]
+            lastmod = self._values.get("lastmod", "").strip()[:_MAX_DATE_LENGTH]
             if url:
-                self._found.append(SitemapEntry(url, lastmod or None))
+                self._entries.append(SitemapEntry(url, lastmod or None))
 
     def _text(self, text: str) -> None:
         if len(self._path) == 3 and self._path[2] in ("loc", "lastmod"):
-            said = self._values.get(self._path[2], "")
-            self._values[self._path[2]] = said + text[: _LONGEST_VALUE - len(said)]
+            value = self._values.get(self._path[2], "")
+            self._values[self._path[2]] = value + text[: _MAX_VALUE_LENGTH - len(value)]

@@ -8,7 +8,7 @@ from typing import BinaryIO, Protocol
 
 from gristmill.errors import Transient
 
-HELD = 1 << 20  # bytes; what is longer stays on the disk, and is read in blocks
+MAX_IN_MEMORY = 1 << 20  # bytes; what is longer stays on the disk, and is read in blocks
 
 
 @dataclass(frozen=True)

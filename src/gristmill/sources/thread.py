@@ -12,7 +12,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-async def run(work: Callable[[], T]) -> T:
+async def run_blocking(work: Callable[[], T]) -> T:
     """The result of `work`; a cancelled caller is released when `work` has ended."""
     task = asyncio.ensure_future(asyncio.to_thread(work))
     try:

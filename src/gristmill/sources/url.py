@@ -27,17 +27,17 @@ from gristmill.sources.source import Original
 _PORTS = {"http": 80, "https": 443}
 _REFUSES_HEAD = (403, 405, 501)
 # Long enough for 64 MiB over a slow line, short enough that a dripping server does not hold a worker's slot.
-_PATIENCE = timedelta(minutes=2)
-_LONGEST_URL = 8192
-_CONDITIONS = {"etag": "If-None-Match", "last_modified": "If-Modified-Since"}
-_LONGEST_NAME = 255
+_TIMEOUT = timedelta(minutes=2)
+_MAX_URL_LENGTH = 8192
+_CONDITIONAL_HEADERS = {"etag": "If-None-Match", "last_modified": "If-Modified-Since"}
+_MAX_NAME_LENGTH = 255
 # Where browsers look for <meta charset>.
 _META_BYTES = 1024
 _META_CHARSET = re.compile(
     rb"""<meta[^>]{0,512}?charset\s{0,8}=\s{0,8}["']?\s{0,8}([\w.:-]{1,40})""", re.IGNORECASE
 )
 _HOST = re.compile(r"[a-z0-9._:-]+")
-_MARKS = {
+_BOMS = {
     codecs.BOM_UTF8: "utf-8-sig",
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
@@ -45,7 +45,7 @@ _MARKS = {
     codecs.BOM_UTF16_BE: "utf-16",
 }
 # What pages mean by the name of a smaller set: https://encoding.spec.whatwg.org
-_MEANT = {
+_WHATWG_ALIASES = {
     "ascii": "windows-1252",
     "iso8859-1": "windows-1252",
     "gb2312": "gb18030",
@@ -63,18 +63,18 @@ def normalise(url: str) -> str:
     the fragment dropped, the query kept.
     """
     try:
-        parsed = httpx.URL(url.strip()) if len(url) <= _LONGEST_URL else None
+        parsed = httpx.URL(url.strip()) if len(url) <= _MAX_URL_LENGTH else None
     except (httpx.InvalidURL, ValueError):  # ValueError: a lone surrogate, which UTF-8 can't encode
         parsed = None
-    if parsed is None or parsed.scheme not in _PORTS or not _reachable(parsed):
+    if parsed is None or parsed.scheme not in _PORTS or not _has_valid_host(parsed):
         raise Permanent(f"{url[:200]!a} is not an http or https address.", code="invalid_url")
     if parsed.userinfo:
-        told = f"The address of {parsed.host} holds a user name; sources are fetched without one."
-        raise Permanent(told, code="url_with_credentials")
+        message = f"The address of {parsed.host} holds a user name; sources are fetched without one."
+        raise Permanent(message, code="url_with_credentials")
     return f"{parsed.scheme}://{_netloc(parsed)}{parsed.raw_path.decode('ascii')}"
 
 
-def _reachable(url: httpx.URL) -> bool:
+def _has_valid_host(url: httpx.URL) -> bool:
     host = url.raw_host.decode("ascii")
     return _HOST.fullmatch(host) is not None and (url.port is None or 0 < url.port <= 65_535)
 
@@ -93,100 +93,100 @@ class UrlSource:
     url: str
     limit: int
     private: bool
-    patience: timedelta = _PATIENCE
-    known: Mapping[str, str] = field(
+    timeout: timedelta = _TIMEOUT
+    validators: Mapping[str, str] = field(
         default_factory=dict[str, str]
     )  # `metadata` of what was read the last time
 
     async def probe(self) -> int:
         """Its size, or 0 when the server doesn't tell."""
         url = normalise(self.url)
-        async with net.client(private=self.private) as client:
+        async with net.client(allow_private=self.private) as client:
             # Not compressed: the length that is told should be the length that is read.
             headers = {"Accept-Encoding": "identity"}
-            async with fetch.answer(client, "HEAD", url, within=self.patience, headers=headers) as head:
+            async with fetch.open_response(client, "HEAD", url, within=self.timeout, headers=headers) as head:
                 if head.status_code not in _REFUSES_HEAD:
                     return self._size(head)
             headers["Range"] = "bytes=0-0"
-            async with fetch.answer(client, "GET", url, within=self.patience, headers=headers) as first:
+            async with fetch.open_response(client, "GET", url, within=self.timeout, headers=headers) as first:
                 return 0 if first.status_code == 416 else self._size(first)
 
     async def read(self) -> Original:
         """Its bytes, and what the server says about them."""
         url = normalise(self.url)
         data = bytearray()
-        asked = {_CONDITIONS[name]: value for name, value in self.known.items() if name in _CONDITIONS}
+        conditions = {_CONDITIONAL_HEADERS[name]: value for name, value in self.validators.items() if name in _CONDITIONAL_HEADERS}
         async with (
-            net.client(private=self.private) as client,
-            fetch.answer(client, "GET", url, within=self.patience, headers=asked) as response,
+            net.client(allow_private=self.private) as client,
+            fetch.open_response(client, "GET", url, within=self.timeout, headers=conditions) as response,
         ):
-            if asked and response.status_code == 304:
-                return Original(b"", _name(Message(), response.url), unchanged=True)
+            if conditions and response.status_code == 304:
+                return Original(b"", _file_name(Message(), response.url), unchanged=True)
             fetch.expect_success(response)
-            async for piece in fetch.body(response, self.limit):
-                data += piece
-        return _original(response, bytes(data))
+            async for block in fetch.read_body(response, self.limit):
+                data += block
+        return _original_from(response, bytes(data))
 
     def _size(self, response: httpx.Response) -> int:
         fetch.expect_success(response)
-        size = _told_size(response)
+        size = _declared_size(response)
         if size > self.limit:
-            told = f"{fetch.shown(self.url)} has {size:,} bytes; at most {self.limit:,} are read."
-            raise Permanent(told, code="document_too_large")
+            message = f"{fetch.display_url(self.url)} has {size:,} bytes; at most {self.limit:,} are read."
+            raise Permanent(message, code="document_too_large")
         return size
 
 
-def _told_size(response: httpx.Response) -> int:
-    given = response.headers.get("content-length", "")
+def _declared_size(response: httpx.Response) -> int:
+    declared = response.headers.get("content-length", "")
     if response.status_code == 206:  # one byte of as many as stand behind the slash
-        given = response.headers.get("content-range", "").rpartition("/")[2]
-    return int(given) if given.isdecimal() and len(given) < 19 else 0
+        declared = response.headers.get("content-range", "").rpartition("/")[2]
+    return int(declared) if declared.isdecimal() and len(declared) < 19 else 0
 
 
-def _original(response: httpx.Response, data: bytes) -> Original:
-    described = Message()
+def _original_from(response: httpx.Response, data: bytes) -> Original:
+    headers = Message()
     for name in ("content-type", "content-disposition"):
         if name in response.headers:
-            described[name] = response.headers[name]
+            headers[name] = response.headers[name]
     media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-    kept = {"etag": "etag", "last-modified": "last_modified"}
+    validators = {"etag": "etag", "last-modified": "last_modified"}
     return Original(
         data,
-        _name(described, response.url),
+        _file_name(headers, response.url),
         media_type if "/" in media_type else None,
-        charset(data, described.get_content_charset()),
+        charset(data, headers.get_content_charset()),
         normalise(str(response.url.copy_with(userinfo=b""))),
-        {name: response.headers[header] for header, name in kept.items() if header in response.headers},
+        {name: response.headers[header] for header, name in validators.items() if header in response.headers},
     )
 
 
-def _name(described: Message, url: httpx.URL) -> str:
+def _file_name(headers: Message, url: httpx.URL) -> str:
     """The file name that the server gives, else the last part of the path, else the host."""
-    given = described.get_filename() or unquote(url.path)
-    name = PurePosixPath(given.replace("\\", "/")).name
+    path = headers.get_filename() or unquote(url.path)
+    name = PurePosixPath(path.replace("\\", "/")).name
     printable = "".join(letter for letter in name if letter.isprintable()).strip()
-    return printable[:_LONGEST_NAME] or url.host
+    return printable[:_MAX_NAME_LENGTH] or url.host
 
 
 def charset(data: bytes, header: str | None) -> str | None:
     """The character set of a text by its bytes and its header, under Python's name; None when nothing tells."""
-    for mark, encoding in _MARKS.items():
-        if data.startswith(mark):
+    for bom, encoding in _BOMS.items():
+        if data.startswith(bom):
             return encoding
-    found = _META_CHARSET.search(data[:_META_BYTES])
-    if header is not None and (known := _codec(header)) is not None:
-        return known
-    known = _codec(found[1].decode("ascii", "replace")) if found else None
+    meta = _META_CHARSET.search(data[:_META_BYTES])
+    if header is not None and (codec := _codec(header)) is not None:
+        return codec
+    codec = _codec(meta[1].decode("ascii", "replace")) if meta else None
     # A tag that could be read as ASCII is not in UTF-16, whatever it says.
-    return "utf-8" if known is not None and known.startswith("utf-16") else known
+    return "utf-8" if codec is not None and codec.startswith("utf-16") else codec
 
 
 def _codec(label: str) -> str | None:
     try:
-        found = codecs.lookup(label.strip(" \"'"))
+        codec = codecs.lookup(label.strip(" \"'"))
         b"x".decode(
-            found.name, "replace"
+            codec.name, "replace"
         )  # refuses base64 and the like, which are codecs but no character sets
     except (LookupError, ValueError):
         return None
-    return _MEANT.get(found.name, found.name)
+    return _WHATWG_ALIASES.get(codec.name, codec.name)

@@ -8,9 +8,9 @@ from typing import Any
 from urllib.parse import quote
 from zoneinfo import ZoneInfo
 
-from tests.connectors.double import Call, Refused, Truth, marks_in
-from tests.connectors.doubles.jira import AtlassianDouble
-from tests.sources.site import Answer
+from tests.connectors.double import FakeCall, FakeError, ExpectedDocument, words_in
+from tests.connectors.doubles.jira import FakeAtlassian
+from tests.sources.site import SiteResponse
 
 
 @dataclass
@@ -39,7 +39,7 @@ class Space:
     secret: bool = False
 
 
-class ConfluenceDouble(AtlassianDouble):
+class FakeConfluence(FakeAtlassian):
     """Confluence Cloud with two spaces."""
 
     kind = "confluence"
@@ -87,26 +87,26 @@ class ConfluenceDouble(AtlassianDouble):
         pages = [one for one in self.contents if one.space == space.id and one.kind == "page"]
         number = len(self.contents)
         if number % 5 == 4 and pages:
-            self.say(pages[number % len(pages)])
+            self.add_comment(pages[number % len(pages)])
             return
         kind = "blogpost" if number % 7 == 6 else "page"
         parent = pages[number % len(pages)].id if pages and kind == "page" and number % 3 else None
         made = Content(
-            self.new_id(), kind, f"Title {self.mark()}", f"Text {self.mark()}", self.now, space.id, parent
+            self.new_id(), kind, f"Title {self.new_word()}", f"Text {self.new_word()}", self.now, space.id, parent
         )
         self.contents.append(made)
 
-    def say(self, page: Content) -> Content:
+    def add_comment(self, page: Content) -> Content:
         """A comment on a page."""
-        made = Content(self.new_id(), "comment", "", f"said {self.mark()}", self.now, page.space, page.id)
+        made = Content(self.new_id(), "comment", "", f"said {self.new_word()}", self.now, page.space, page.id)
         self.contents.append(made)
         return made
 
     def edit(self, pick: int) -> None:
         content = self.contents[pick % len(self.contents)]
-        content.text = f"Text {self.mark()}"
+        content.text = f"Text {self.new_word()}"
         if content.kind != "comment" and pick % 3 == 0:
-            content.title = f"Title {self.mark()}"
+            content.title = f"Title {self.new_word()}"
         content.version += 1
         content.updated = self.now
 
@@ -121,16 +121,16 @@ class ConfluenceDouble(AtlassianDouble):
             if content.parent == gone.id:
                 content.parent = gone.parent
 
-    def permit(self, pick: int) -> None:
+    def change_permission(self, pick: int) -> None:
         group = self.groups["devs" if pick % 2 else "all"]
         group.remove("c:3") if "c:3" in group else group.append("c:3")
 
-    def truth(self) -> dict[str, Truth]:
-        found: dict[str, Truth] = {}
+    def expected_documents(self) -> dict[str, ExpectedDocument]:
+        expected: dict[str, ExpectedDocument] = {}
         for content in self.contents:
             text = content.text if content.kind == "comment" else f"{content.title} {content.text}"
-            found[f"{content.kind}:{content.id}"] = Truth(marks_in(text), self._acl(content))
-        return found
+            expected[f"{content.kind}:{content.id}"] = ExpectedDocument(words_in(text), self._acl(content))
+        return expected
 
     def _acl(self, content: Content) -> frozenset[str]:
         space = next(one for one in self.spaces if one.id == content.space)
@@ -143,15 +143,15 @@ class ConfluenceDouble(AtlassianDouble):
                 let_in = held if "*" in let_in else let_in & held
         if "*" in let_in:
             return frozenset({"org:*"})
-        return frozenset(f"user_email:{self.people[one]}" for one in let_in if self.shown_email(one))
+        return frozenset(f"user_email:{self.people[one]}" for one in let_in if self.visible_email(one))
 
-    def shown_email(self, account: str) -> str:
+    def visible_email(self, account: str) -> str:
         return self.people[account] if self.cloud else ""
 
     def _members(self, named: list[str]) -> set[str]:
         found: set[str] = set()
-        for one in named:
-            found |= set(self.groups[one[1:]]) if one.startswith("@") else {one}
+        for name in named:
+            found |= set(self.groups[name[1:]]) if name.startswith("@") else {name}
         return found
 
     def chain(self, content: Content) -> Iterator[Content]:
@@ -162,22 +162,22 @@ class ConfluenceDouble(AtlassianDouble):
             parent = at.parent
             at = next((one for one in self.contents if one.id == parent), None)
 
-    def is_detail(self, call: Call) -> bool:
+    def is_detail(self, call: FakeCall) -> bool:
         if self.cloud:
             return re.fullmatch(r"/wiki/api/v2/(page|blogpost)s/\d+", call.path) is not None
         return call.path.endswith("/child/attachment")
 
     # ── what Confluence says ─────────────────────────────────────────────────────────────────────────────
 
-    def _me(self, call: Call) -> Any:
+    def _me(self, call: FakeCall) -> Any:
         return {"type": "known", "accountId": "r", "displayName": "Robot"}
 
-    def _user(self, call: Call) -> Any:
-        return self.told_user(
-            call.only("accountId" if self.cloud else "key")["accountId" if self.cloud else "key"]
+    def _user(self, call: FakeCall) -> Any:
+        return self.user_json(
+            call.require_only("accountId" if self.cloud else "key")["accountId" if self.cloud else "key"]
         )
 
-    def told_user(self, account: str) -> dict[str, Any]:
+    def user_json(self, account: str) -> dict[str, Any]:
         if not self.cloud:
             return {"type": "known", "username": account, "userKey": account, "displayName": account}
         email = self.people[account]
@@ -189,15 +189,15 @@ class ConfluenceDouble(AtlassianDouble):
             "publicName": "x",
         }
 
-    def _group(self, call: Call, group: str) -> Any:
-        params = call.only("start", "limit")
+    def _group(self, call: FakeCall, group: str) -> Any:
+        params = call.require_only("start", "limit")
         if group not in self.groups:
-            raise Refused(404)
+            raise FakeError(404)
         start = int(params["start"])
         members = self.groups[group]
         part = members[start : start + 2]
         # Cloud tells no addresses here: each account has to be asked.
-        shown = [self.told_user(one) | ({"email": ""} if self.cloud else {}) for one in part]
+        shown = [self.user_json(one) | ({"email": ""} if self.cloud else {}) for one in part]
         links = {"next": f"{call.path}?start={start + 2}"} if start + 2 < len(members) else {}
         return {"results": shown, "start": start, "limit": 2, "size": len(part), "_links": links}
 
@@ -205,54 +205,54 @@ class ConfluenceDouble(AtlassianDouble):
         number: Any = str(space.id) if self.cloud else space.id
         return {"id": number, "key": space.key, "name": space.key, "type": "global", "status": "current"}
 
-    def _spaces(self, call: Call) -> Any:
+    def _spaces(self, call: FakeCall) -> Any:
         if self.cloud:
-            call.only("keys", "status", "limit", "cursor")
+            call.require_only("keys", "status", "limit", "cursor")
             assert call.path.startswith("/wiki/api/v2")
-            return self._part(call, [self._shown_space(one) for one in self.spaces])
-        call.only("status", "limit", "start")
-        return self._offset(call, [self._shown_space(one) for one in self.spaces])
+            return self._cursor_page(call, [self._shown_space(one) for one in self.spaces])
+        call.require_only("status", "limit", "start")
+        return self._offset_page(call, [self._shown_space(one) for one in self.spaces])
 
-    def _space(self, call: Call, key: str) -> Any:
+    def _space(self, call: FakeCall, key: str) -> Any:
         for space in self.spaces:
             if space.key == key:
                 return self._shown_space(space)
-        raise Refused(404)
+        raise FakeError(404)
 
-    def _part(self, call: Call, things: list[Any]) -> Any:
+    def _cursor_page(self, call: FakeCall, things: list[Any]) -> Any:
         """By cursor; between any two pages is an empty one that has a next."""
         told = call.params.get("cursor", "c0")
         start = int(told[1:])
-        part = things[start : start + self.cap] if told[0] == "c" else []
+        part = things[start : start + self.page_size] if told[0] == "c" else []
         end = start + len(part)
         links: dict[str, str] = {}
         if end < len(things):
             links["next"] = self._next(call, f"{'e' if told[0] == 'c' else 'c'}{end}")
         return {"results": part, "_links": {**links, "base": "https://x.atlassian.net/wiki"}}
 
-    def _next(self, call: Call, cursor: str) -> str:
+    def _next(self, call: FakeCall, cursor: str) -> str:
         params = "&".join(f"{name}={quote(value)}" for name, value in call.params.items() if name != "cursor")
         return f"{call.path}?{params}&cursor={cursor}"
 
-    def _offset(self, call: Call, things: list[Any]) -> Any:
+    def _offset_page(self, call: FakeCall, things: list[Any]) -> Any:
         start = int(call.params.get("start", 0))
-        part = things[start : start + self.cap]
+        part = things[start : start + self.page_size]
         links: dict[str, str] = {}
         if start + len(part) < len(things):
-            links["next"] = f"/rest/api/x?start={start + len(part)}&limit={self.cap}"
-        return {"results": part, "start": start, "limit": self.cap, "size": len(part), "_links": links}
+            links["next"] = f"/rest/api/x?start={start + len(part)}&limit={self.page_size}"
+        return {"results": part, "start": start, "limit": self.page_size, "size": len(part), "_links": links}
 
-    def stamp(self, when: datetime) -> str:
+    def timestamp(self, when: datetime) -> str:
         return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")
 
-    def _found(self, number: str | int) -> Content:
+    def _find_content(self, number: str | int) -> Content:
         for content in self.contents:
             if str(content.id) == str(number):
                 return content
-        raise Refused(404)
+        raise FakeError(404)
 
-    def _list(self, call: Call, number: str, kind: str) -> Any:
-        params = call.only("status", "sort", "limit", "cursor")
+    def _list(self, call: FakeCall, number: str, kind: str) -> Any:
+        params = call.require_only("status", "sort", "limit", "cursor")
         assert params["status"] == "current"
         found = [one for one in self.contents if str(one.space) == number and one.kind == kind]
         if params["sort"] == "id":
@@ -260,7 +260,7 @@ class ConfluenceDouble(AtlassianDouble):
         else:
             assert params["sort"] == "-modified-date"
             found.sort(key=lambda one: one.updated, reverse=True)
-        return self._part(call, [self._shown_v2(one) for one in found])
+        return self._cursor_page(call, [self._shown_v2(one) for one in found])
 
     def _shown_v2(self, content: Content) -> dict[str, Any]:
         return {
@@ -269,7 +269,7 @@ class ConfluenceDouble(AtlassianDouble):
             "title": content.title,
             "spaceId": str(content.space),
             "parentId": None if content.parent is None else str(content.parent),
-            "version": {"number": content.version, "createdAt": self.stamp(content.updated)},
+            "version": {"number": content.version, "createdAt": self.timestamp(content.updated)},
             "_links": {"webui": f"/spaces/x/pages/{content.id}"},
         }
 
@@ -280,26 +280,26 @@ class ConfluenceDouble(AtlassianDouble):
             "</ac:rich-text-body></ac:structured-macro><p>open <b>bold"
         )
 
-    def _one_v2(self, call: Call, number: str, kind: str) -> Any:
-        assert call.only("body-format")["body-format"] == "storage"
-        content = self._found(number)
+    def _one_v2(self, call: FakeCall, number: str, kind: str) -> Any:
+        assert call.require_only("body-format")["body-format"] == "storage"
+        content = self._find_content(number)
         if content.kind != kind:
-            raise Refused(404)
+            raise FakeError(404)
         body = {"storage": {"representation": "storage", "value": self.storage(content.text)}}
         return self._shown_v2(content) | {"body": body}
 
-    def _ancestors(self, call: Call, number: str) -> Any:
-        call.only("limit")
-        above = list(self.chain(self._found(number)))[1:]
+    def _ancestors(self, call: FakeCall, number: str) -> Any:
+        call.require_only("limit")
+        above = list(self.chain(self._find_content(number)))[1:]
         return {"results": [{"id": str(one.id), "type": "page"} for one in reversed(above)], "_links": {}}
 
-    def _attached_v2(self, call: Call, number: str, kind: str) -> Any:
-        call.only("limit", "cursor")
-        return self._part(call, [self._file(self._found(number), one) for one in self._found(number).files])
+    def _attached_v2(self, call: FakeCall, number: str, kind: str) -> Any:
+        call.require_only("limit", "cursor")
+        return self._cursor_page(call, [self._file(self._find_content(number), one) for one in self._find_content(number).files])
 
-    def _attached(self, call: Call, number: str) -> Any:
-        call.only("limit", "start", "expand")
-        return self._offset(call, [self._file(self._found(number), one) for one in self._found(number).files])
+    def _attached(self, call: FakeCall, number: str) -> Any:
+        call.require_only("limit", "start", "expand")
+        return self._offset_page(call, [self._file(self._find_content(number), one) for one in self._find_content(number).files])
 
     def _file(self, content: Content, number: int) -> dict[str, Any]:
         data, when = content.files[number]
@@ -310,22 +310,22 @@ class ConfluenceDouble(AtlassianDouble):
             "title": f"{number}.txt",
             "fileSize": len(data),
             "mediaType": "text/plain",
-            "version": {"number": 1, "createdAt": self.stamp(when), "when": self.stamp(when)},
+            "version": {"number": 1, "createdAt": self.timestamp(when), "when": self.timestamp(when)},
             "container": {"id": str(content.id), "type": content.kind},
             "_links": {"download": f"/rest/api/content/{content.id}/child/attachment/att{number}/download"},
         }
 
-    def _download(self, call: Call, page: str, number: str) -> Answer:
-        return Answer(200, self._found(page).files[int(number.removeprefix("att"))][0])
+    def _download(self, call: FakeCall, page: str, number: str) -> SiteResponse:
+        return SiteResponse(200, self._find_content(page).files[int(number.removeprefix("att"))][0])
 
     # ── CQL ──────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _search(self, call: Call) -> Any:
-        params = call.only("cql", "expand", "limit", "cursor" if self.cloud else "start")
+    def _search(self, call: FakeCall) -> Any:
+        params = call.require_only("cql", "expand", "limit", "cursor" if self.cloud else "start")
         rows = self.matching(params["cql"])
         expand = params.get("expand", "").split(",")
         shown = [self._shown_v1(one, expand) if isinstance(one, Content) else one for _, one in rows]
-        return self._part(call, shown) if self.cloud else self._offset(call, shown)
+        return self._cursor_page(call, shown) if self.cloud else self._offset_page(call, shown)
 
     def matching(self, cql: str) -> list[tuple[datetime, Any]]:
         """What a query finds, with the time of its change."""
@@ -366,7 +366,7 @@ class ConfluenceDouble(AtlassianDouble):
     def _shown_v1(self, content: Content, expand: list[str]) -> dict[str, Any]:
         space = next(one for one in self.spaces if one.id == content.space)
         told: dict[str, Any] = {
-            "version": {"number": content.version, "when": self.stamp(content.updated)},
+            "version": {"number": content.version, "when": self.timestamp(content.updated)},
             "body": {"storage": {"value": self.storage(content.text), "representation": "storage"}},
             "space": self._shown_space(space) | {"id": space.id},
         }
@@ -374,7 +374,7 @@ class ConfluenceDouble(AtlassianDouble):
         if "container" in expand:
             shown["container"] = self._shown_space(space)
             if content.kind == "comment" and content.parent is not None:
-                page = self._found(content.parent)
+                page = self._find_content(content.parent)
                 shown["container"] = {"id": str(page.id), "type": page.kind, "title": page.title}
         if "ancestors" in expand:
             above = [] if content.kind == "comment" else list(self.chain(content))[1:]
@@ -385,14 +385,14 @@ class ConfluenceDouble(AtlassianDouble):
         named = {"id": str(content.id), "type": content.kind, "status": "current", "title": content.title}
         return {**named, **shown, "_links": links}
 
-    def _content(self, call: Call, number: str) -> Any:
+    def _content(self, call: FakeCall, number: str) -> Any:
         assert not self.cloud
-        return self._shown_v1(self._found(number), call.only("expand")["expand"].split(","))
+        return self._shown_v1(self._find_content(number), call.require_only("expand")["expand"].split(","))
 
     # ── who may see what ─────────────────────────────────────────────────────────────────────────────────
 
     def _restricted(self, content: Content) -> dict[str, Any]:
-        users = [self.told_user(one) for one in content.restricted if not one.startswith("@")]
+        users = [self.user_json(one) for one in content.restricted if not one.startswith("@")]
         groups = [
             {"type": "group", "name": one[1:], **({"id": one[1:]} if self.cloud else {})}
             for one in content.restricted
@@ -403,15 +403,15 @@ class ConfluenceDouble(AtlassianDouble):
             "group": {"results": groups, "size": len(groups), "start": 0, "limit": 25},
         }
 
-    def _restriction(self, call: Call, number: str) -> Any:
-        call.only("expand", "start", "limit")
-        return {"operation": "read", "restrictions": self._restricted(self._found(number))}
+    def _restriction(self, call: FakeCall, number: str) -> Any:
+        call.require_only("expand", "start", "limit")
+        return {"operation": "read", "restrictions": self._restricted(self._find_content(number))}
 
-    def _permissions_v2(self, call: Call, number: str) -> Any:
-        call.only("limit", "cursor")
+    def _permissions_v2(self, call: FakeCall, number: str) -> Any:
+        call.require_only("limit", "cursor")
         space = next(one for one in self.spaces if str(one.id) == number)
         if space.secret:
-            raise Refused(403)
+            raise FakeError(403)
         told = [
             {
                 "id": "1",
@@ -427,12 +427,12 @@ class ConfluenceDouble(AtlassianDouble):
             "principal": {"type": "user", "id": "c:3"},
             "operation": {"key": "delete", "targetType": "page"},
         }
-        return self._part(call, [*told, other])
+        return self._cursor_page(call, [*told, other])
 
-    def _permissions(self, call: Call, key: str) -> Any:
+    def _permissions(self, call: FakeCall, key: str) -> Any:
         space = next(one for one in self.spaces if one.key == key)
         if space.secret:
-            raise Refused(403)
+            raise FakeError(403)
         return [
             {"operation": {"targetType": "space", "operationKey": "read"}, "subject": self._subject(one)}
             for one in space.readers
@@ -441,10 +441,10 @@ class ConfluenceDouble(AtlassianDouble):
     def _subject(self, one: str) -> dict[str, Any]:
         if one == "*":
             return {"type": "anonymous"}
-        return {"type": "group", "name": one[1:]} if one.startswith("@") else self.told_user(one)
+        return {"type": "group", "name": one[1:]} if one.startswith("@") else self.user_json(one)
 
 
-class ConfluenceDataCenterDouble(ConfluenceDouble):
+class FakeConfluenceDataCenter(FakeConfluence):
     """Confluence Data Center: CQL and offsets, user keys, and nobody's address."""
 
     cloud = False

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from tests.connectors.double import SECRET, Call, Double, Refused, Truth, Written, marks_in
-from tests.sources.site import Answer
+from tests.connectors.double import SECRET, FakeCall, FakeTool, FakeError, ExpectedDocument, FakeComment, words_in
+from tests.sources.site import SiteResponse
 
 
 def iso(stamp: datetime) -> str:
@@ -28,14 +28,14 @@ class Issue:
     updated: datetime
     is_pull: bool = False
     state: str = "open"
-    comments: list[Written] = field(default_factory=list[Written])
-    reviews: list[Written] = field(default_factory=list[Written])
-    lines: list[Written] = field(default_factory=list[Written])
+    comments: list[FakeComment] = field(default_factory=list[FakeComment])
+    reviews: list[FakeComment] = field(default_factory=list[FakeComment])
+    lines: list[FakeComment] = field(default_factory=list[FakeComment])
 
     @property
-    def marks(self) -> frozenset[str]:
+    def words(self) -> frozenset[str]:
         said = [one.text for one in (*self.comments, *self.reviews, *self.lines)]
-        return marks_in(" ".join([self.title, self.text, *said]))
+        return words_in(" ".join([self.title, self.text, *said]))
 
 
 @dataclass
@@ -47,7 +47,7 @@ class Discussion:
     title: str
     text: str
     updated: datetime
-    comments: list[Written] = field(default_factory=list[Written])
+    comments: list[FakeComment] = field(default_factory=list[FakeComment])
 
 
 @dataclass
@@ -72,7 +72,7 @@ def packet(line: bytes) -> bytes:
     return b"%04x%s" % (len(line) + 4, line)
 
 
-def packed(files: dict[str, str]) -> tuple[str, bytes]:
+def pack_files(files: dict[str, str]) -> tuple[str, bytes]:
     """The name of a commit with these files, and the pack of it."""
     objects: list[bytes] = []
 
@@ -94,7 +94,7 @@ def packed(files: dict[str, str]) -> tuple[str, bytes]:
     return commit.hex(), pack + hashlib.sha1(pack, usedforsecurity=False).digest()
 
 
-class GitHubDouble(Double):
+class FakeGitHub(FakeTool):
     """An organisation with repositories."""
 
     kind = "github"
@@ -139,7 +139,7 @@ class GitHubDouble(Double):
 
     def new_repo(self, name: str, *, private: bool = False) -> Repo:
         made = Repo(self.new_id(), name, private)
-        made.files = {"README.md": f"# Readme {self.mark()}", "src/main.c": "int main;"}
+        made.files = {"README.md": f"# Readme {self.new_word()}", "src/main.c": "int main;"}
         self.repos.append(made)
         return made
 
@@ -148,52 +148,52 @@ class GitHubDouble(Double):
         repo = self.repos[self.added % len(self.repos)]
         choice = self.added % 7
         if self.added % 11 == 5:
-            repo.wiki[f"Page-{self.mark()}.md"] = f"known {self.mark()}"
+            repo.wiki[f"Page-{self.new_word()}.md"] = f"known {self.new_word()}"
         elif choice == 0:
-            repo.files[f"docs/{self.mark()}.md"] = f"guide {self.mark()}"
+            repo.files[f"docs/{self.new_word()}.md"] = f"guide {self.new_word()}"
         elif choice == 1:
-            self._discuss(repo)
+            self._add_discussion(repo)
         else:
             self.new_issue(repo, is_pull=choice in (2, 3))
 
     def new_issue(self, repo: Repo, *, is_pull: bool = False) -> Issue:
         taken = [*(one.number for one in repo.issues), *(one.number for one in repo.discussions), 0]
         made = Issue(
-            self.new_id(), max(taken) + 1, f"Title {self.mark()}", f"Text {self.mark()}", self.now, is_pull
+            self.new_id(), max(taken) + 1, f"Title {self.new_word()}", f"Text {self.new_word()}", self.now, is_pull
         )
-        made.comments = [self._written() for _ in range(made.number % 6)]
+        made.comments = [self._new_comment() for _ in range(made.number % 6)]
         if is_pull:
-            made.reviews, made.lines = [self._written()], [self._written()]
+            made.reviews, made.lines = [self._new_comment()], [self._new_comment()]
         repo.issues.append(made)
         return made
 
-    def _discuss(self, repo: Repo) -> None:
+    def _add_discussion(self, repo: Repo) -> None:
         taken = [*(one.number for one in repo.issues), *(one.number for one in repo.discussions), 0]
         made = Discussion(
-            self.new_id(), max(taken) + 1, f"Topic {self.mark()}", f"Text {self.mark()}", self.now
+            self.new_id(), max(taken) + 1, f"Topic {self.new_word()}", f"Text {self.new_word()}", self.now
         )
-        made.comments = [self._written() for _ in range(3)]
+        made.comments = [self._new_comment() for _ in range(3)]
         repo.discussions.append(made)
 
-    def _written(self) -> Written:
-        return Written(self.new_id(), f"said {self.mark()}", self.now)
+    def _new_comment(self) -> FakeComment:
+        return FakeComment(self.new_id(), f"said {self.new_word()}", self.now)
 
     def edit(self, pick: int) -> None:
-        things = self._things()
+        things = self._documents()
         repo, thing = things[pick % len(things)]
         if isinstance(thing, str):
-            (repo.wiki if thing in repo.wiki else repo.files)[thing] = f"guide {self.mark()}"
+            (repo.wiki if thing in repo.wiki else repo.files)[thing] = f"guide {self.new_word()}"
             return
         if pick % 3 == 0:
-            thing.comments.append(self._written())
+            thing.comments.append(self._new_comment())
         elif pick % 3 == 1 and thing.comments:
             thing.comments.pop()
         else:
-            thing.text = f"Text {self.mark()}"
+            thing.text = f"Text {self.new_word()}"
         thing.updated = self.now
 
     def delete(self, pick: int) -> None:
-        things = self._things()
+        things = self._documents()
         if len(things) < 4:
             return
         repo, thing = things[pick % len(things)]
@@ -204,7 +204,7 @@ class GitHubDouble(Double):
         else:
             repo.discussions.remove(thing)
 
-    def permit(self, pick: int) -> None:
+    def change_permission(self, pick: int) -> None:
         repo = self.repos[0]
         if "cat" in repo.people:
             del repo.people["cat"]
@@ -212,7 +212,7 @@ class GitHubDouble(Double):
             repo.people["cat"] = 3
         del pick
 
-    def _things(self) -> list[tuple[Repo, Issue | Discussion | str]]:
+    def _documents(self) -> list[tuple[Repo, Issue | Discussion | str]]:
         return [
             (repo, thing)
             for repo in self.repos
@@ -224,21 +224,21 @@ class GitHubDouble(Double):
             )
         ]
 
-    def truth(self) -> dict[str, Truth]:
-        found: dict[str, Truth] = {}
+    def expected_documents(self) -> dict[str, ExpectedDocument]:
+        expected: dict[str, ExpectedDocument] = {}
         for repo in self.repos:
             acl = self._acl(repo)
             for issue in repo.issues:
-                found[f"issue:{issue.id}"] = Truth(issue.marks, acl)
+                expected[f"issue:{issue.id}"] = ExpectedDocument(issue.words, acl)
             for one in repo.discussions if repo.has_discussions else ():
                 said = " ".join([one.title, one.text, *(comment.text for comment in one.comments)])
-                found[f"discussion:{one.id}"] = Truth(marks_in(said), acl)
+                expected[f"discussion:{one.id}"] = ExpectedDocument(words_in(said), acl)
             for path, text in repo.files.items():
                 if path.endswith(".md"):
-                    found[f"file:{repo.id}:{path}"] = Truth(marks_in(text), acl)
+                    expected[f"file:{repo.id}:{path}"] = ExpectedDocument(words_in(text), acl)
             for path, text in repo.wiki.items():
-                found[f"wiki:{repo.id}:{path}"] = Truth(marks_in(text), acl)
-        return found
+                expected[f"wiki:{repo.id}:{path}"] = ExpectedDocument(words_in(text), acl)
+        return expected
 
     def _acl(self, repo: Repo) -> frozenset[str]:
         if not repo.private:
@@ -248,42 +248,42 @@ class GitHubDouble(Double):
         named = (self.emails[login] for login in repo.people)
         return frozenset(f"user_email:{email.lower()}" for email in named if email)
 
-    def is_detail(self, call: Call) -> bool:
+    def is_detail(self, call: FakeCall) -> bool:
         parts = call.path.split("/")
         one = call.path == "/graphql" and "discussion(" in call.body["query"]
         return one or "blobs" in parts or (len(parts) == 7 and parts[6] in ("comments", "reviews"))
 
     # ── what GitHub says ─────────────────────────────────────────────────────────────────────────────────
 
-    def authorise(self, call: Call) -> None:
+    def check_authorization(self, call: FakeCall) -> None:
         if ".wiki.git/" in call.path:
             given = base64.b64decode(call.headers.get("authorization", "").removeprefix("Basic ")).decode()
             if given != f"x-access-token:{SECRET}":
-                raise Refused(401)
+                raise FakeError(401)
             return
-        super().authorise(call)
+        super().check_authorization(call)
         assert call.headers["accept"].startswith("application/vnd.github") or call.path == "/graphql"
         assert call.headers["x-github-api-version"] == "2022-11-28"
 
-    def _robot(self, call: Call) -> Any:
+    def _robot(self, call: FakeCall) -> Any:
         return {"login": "robot", "id": 9}
 
-    def _found(self, owner: str, name: str) -> Repo:
+    def _find_repo(self, owner: str, name: str) -> Repo:
         wanted = f"{owner}/{name}"
         for repo in self.repos:
             if repo.name == wanted:
                 return repo
             if wanted in repo.former:
                 assert self.site is not None
-                raise Refused(301, Location=f"{self.site.url}/repositories/{repo.id}")
-        raise Refused(404)
+                raise FakeError(301, Location=f"{self.site.url}/repositories/{repo.id}")
+        raise FakeError(404)
 
-    def _repos(self, call: Call, org: str) -> Answer:
-        call.only("type", "sort", "direction", "per_page", "page")
+    def _repos(self, call: FakeCall, org: str) -> SiteResponse:
+        call.require_only("type", "sort", "direction", "per_page", "page")
         found = [repo for repo in self.repos if repo.name.startswith(f"{org}/")]
-        return self.paged(call, found, self._shown)
+        return self.respond_page(call, found, self._repo_json)
 
-    def _shown(self, repo: Repo) -> dict[str, Any]:
+    def _repo_json(self, repo: Repo) -> dict[str, Any]:
         return {
             "id": repo.id,
             "full_name": repo.name,
@@ -296,22 +296,22 @@ class GitHubDouble(Double):
             "owner": {"login": repo.name.partition("/")[0], "id": 1},
         }
 
-    def _repo(self, call: Call, owner: str, name: str) -> Any:
-        return self._shown(self._found(owner, name))
+    def _repo(self, call: FakeCall, owner: str, name: str) -> Any:
+        return self._repo_json(self._find_repo(owner, name))
 
-    def _by_number(self, call: Call, number: str) -> Any:
-        return next(self._shown(repo) for repo in self.repos if repo.id == int(number))
+    def _by_number(self, call: FakeCall, number: str) -> Any:
+        return next(self._repo_json(repo) for repo in self.repos if repo.id == int(number))
 
-    def _issues(self, call: Call, owner: str, name: str) -> Answer:
-        params = call.only("state", "sort", "direction", "since", "per_page", "page")
+    def _issues(self, call: FakeCall, owner: str, name: str) -> SiteResponse:
+        params = call.require_only("state", "sort", "direction", "since", "per_page", "page")
         assert params["state"] == "all"
         since = params.get("since")
-        found = [one for one in self._found(owner, name).issues if since is None or iso(one.updated) >= since]
+        found = [one for one in self._find_repo(owner, name).issues if since is None or iso(one.updated) >= since]
         # What changed at one second has no order that one could rely on.
         found.sort(key=lambda one: (iso(one.updated), hashlib.sha256(str(one.id).encode()).hexdigest()))
-        return self.paged(call, found, self._listed)
+        return self.respond_page(call, found, self._issue_json)
 
-    def _listed(self, issue: Issue) -> dict[str, Any]:
+    def _issue_json(self, issue: Issue) -> dict[str, Any]:
         pull = {"pull_request": {"url": "x", "merged_at": None}} if issue.is_pull else {}
         return {
             "id": issue.id,
@@ -328,57 +328,57 @@ class GitHubDouble(Double):
             **pull,
         }
 
-    def _one(self, owner: str, name: str, number: str) -> Issue:
-        for issue in self._found(owner, name).issues:
+    def _find_issue(self, owner: str, name: str, number: str) -> Issue:
+        for issue in self._find_repo(owner, name).issues:
             if issue.number == int(number):
                 return issue
-        raise Refused(410, {"message": "This issue was deleted"})
+        raise FakeError(410, {"message": "This issue was deleted"})
 
-    def _issue(self, call: Call, owner: str, name: str, number: str) -> Any:
-        return self._listed(self._one(owner, name, number))
+    def _issue(self, call: FakeCall, owner: str, name: str, number: str) -> Any:
+        return self._issue_json(self._find_issue(owner, name, number))
 
-    def _comments(self, call: Call, owner: str, name: str, number: str) -> Answer:
-        call.only("since", "per_page", "page")
-        return self.paged(call, self._one(owner, name, number).comments, self._said)
+    def _comments(self, call: FakeCall, owner: str, name: str, number: str) -> SiteResponse:
+        call.require_only("since", "per_page", "page")
+        return self.respond_page(call, self._find_issue(owner, name, number).comments, self._comment_json)
 
-    def _reviews(self, call: Call, owner: str, name: str, number: str) -> Answer:
-        call.only("per_page", "page")
-        issue = self._one(owner, name, number)
+    def _reviews(self, call: FakeCall, owner: str, name: str, number: str) -> SiteResponse:
+        call.require_only("per_page", "page")
+        issue = self._find_issue(owner, name, number)
         assert issue.is_pull, "reviews of what is no pull request"
-        return self.paged(
+        return self.respond_page(
             call,
             issue.reviews,
-            lambda one: {**self._said(one), "submitted_at": iso(one.at), "state": "APPROVED"},
+            lambda one: {**self._comment_json(one), "submitted_at": iso(one.at), "state": "APPROVED"},
         )
 
-    def _lines(self, call: Call, owner: str, name: str, number: str) -> Answer:
-        call.only("sort", "direction", "since", "per_page", "page")
-        return self.paged(
-            call, self._one(owner, name, number).lines, lambda one: {**self._said(one), "path": "a.c"}
+    def _lines(self, call: FakeCall, owner: str, name: str, number: str) -> SiteResponse:
+        call.require_only("sort", "direction", "since", "per_page", "page")
+        return self.respond_page(
+            call, self._find_issue(owner, name, number).lines, lambda one: {**self._comment_json(one), "path": "a.c"}
         )
 
-    def _said(self, one: Written) -> dict[str, Any]:
+    def _comment_json(self, one: FakeComment) -> dict[str, Any]:
         return {"id": one.id, "body": one.text, "user": {"login": one.by, "id": 1}, "created_at": iso(one.at)}
 
-    def _people(self, call: Call, owner: str, name: str) -> Answer:
-        call.only("affiliation", "permission", "per_page", "page")
-        repo = self._found(owner, name)
+    def _people(self, call: FakeCall, owner: str, name: str) -> SiteResponse:
+        call.require_only("affiliation", "permission", "per_page", "page")
+        repo = self._find_repo(owner, name)
         if repo.secret_people:
-            raise Refused(403, {"message": "Must have push access"})
-        return self.paged(call, list(repo.people.items()), lambda one: {"login": one[0], "id": one[1]})
+            raise FakeError(403, {"message": "Must have push access"})
+        return self.respond_page(call, list(repo.people.items()), lambda one: {"login": one[0], "id": one[1]})
 
-    def _user(self, call: Call, login: str) -> Any:
+    def _user(self, call: FakeCall, login: str) -> Any:
         return {"login": login, "id": 1, "email": self.emails[login]}
 
-    def _tree(self, call: Call, owner: str, name: str, sha: str) -> Any:
-        params = call.only("recursive")
-        repo = self._found(owner, name)
+    def _tree(self, call: FakeCall, owner: str, name: str, sha: str) -> Any:
+        params = call.require_only("recursive")
+        repo = self._find_repo(owner, name)
         if sha == "main":
-            shas = {path: self._kept(text) for path, text in repo.files.items()}
+            shas = {path: self._store_blob(text) for path, text in repo.files.items()}
             sha = hashlib.sha1(repr(sorted(shas.items())).encode(), usedforsecurity=False).hexdigest()
             self.trees[sha] = shas
         if sha not in self.trees:
-            raise Refused(404)
+            raise FakeError(404)
         entries = [
             {"path": path, "type": "blob", "sha": digest, "size": 10}
             for path, digest in sorted(self.trees[sha].items())
@@ -386,35 +386,35 @@ class GitHubDouble(Double):
         ]
         return {"sha": sha, "tree": entries, "truncated": False}
 
-    def _kept(self, text: str) -> str:
+    def _store_blob(self, text: str) -> str:
         digest = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
         self.blobs[digest] = text
         return digest
 
-    def _blob(self, call: Call, owner: str, name: str, sha: str) -> Answer:
+    def _blob(self, call: FakeCall, owner: str, name: str, sha: str) -> SiteResponse:
         assert "raw" in call.headers["accept"]
-        return Answer(200, self.blobs[sha].encode())
+        return SiteResponse(200, self.blobs[sha].encode())
 
-    def _wiki_refs(self, call: Call, owner: str, name: str) -> Answer:
+    def _wiki_refs(self, call: FakeCall, owner: str, name: str) -> SiteResponse:
         assert call.params == {"service": "git-upload-pack"}
-        repo = self._found(owner, name)
+        repo = self._find_repo(owner, name)
         if not repo.wiki:
-            raise Refused(404)
-        commit, _ = packed(repo.wiki)
+            raise FakeError(404)
+        commit, _ = pack_files(repo.wiki)
         told = [packet(b"# service=git-upload-pack\n"), b"0000"]
-        return Answer(
+        return SiteResponse(
             200, b"".join([*told, packet(b"%s HEAD\0shallow ofs-delta\n" % commit.encode()), b"0000"])
         )
 
-    def _wiki_pack(self, call: Call, owner: str, name: str) -> Answer:
-        commit, pack = packed(self._found(owner, name).wiki)
+    def _wiki_pack(self, call: FakeCall, owner: str, name: str) -> SiteResponse:
+        commit, pack = pack_files(self._find_repo(owner, name).wiki)
         if f"want {commit} ".encode() not in call.body:
-            return Answer(200, packet(b"ERR upload-pack: not our ref\n"))
-        return Answer(200, packet(f"shallow {commit}".encode()) + b"0000" + packet(b"NAK\n") + pack)
+            return SiteResponse(200, packet(b"ERR upload-pack: not our ref\n"))
+        return SiteResponse(200, packet(f"shallow {commit}".encode()) + b"0000" + packet(b"NAK\n") + pack)
 
-    def _graphql(self, call: Call) -> Any:
+    def _graphql(self, call: FakeCall) -> Any:
         given = call.body["variables"]
-        repo = self._found(given["owner"], given["name"])
+        repo = self._find_repo(given["owner"], given["name"])
         if "discussions(" in call.body["query"]:
             return {"data": {"repository": {"discussions": self._discussions(repo, given["after"])}}}
         for one in repo.discussions:
@@ -425,7 +425,7 @@ class GitHubDouble(Double):
     def _discussions(self, repo: Repo, after: str | None) -> Any:
         ordered = sorted(repo.discussions, key=lambda one: (iso(one.updated), one.id))
         left = [one for one in ordered if after is None or f"{iso(one.updated)} {one.id}" > after]
-        part = left[: self.cap]
+        part = left[: self.page_size]
         return {
             "pageInfo": {
                 "hasNextPage": len(left) > len(part),

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from tests.connectors.double import Call, Double, Refused, Truth, Written, marks_in
-from tests.sources.site import Answer
+from tests.connectors.double import FakeCall, FakeTool, FakeError, ExpectedDocument, FakeComment, words_in
+from tests.sources.site import SiteResponse
 
 GUEST, REPORTER, OWNER = 10, 20, 50
 
@@ -26,7 +26,7 @@ class Work:
     text: str
     updated: datetime
     confidential: bool = False
-    notes: list[Written] = field(default_factory=list[Written])
+    notes: list[FakeComment] = field(default_factory=list[FakeComment])
 
 
 @dataclass
@@ -44,7 +44,7 @@ class Project:
     secret_members: bool = False
 
 
-class GitLabDouble(Double):
+class FakeGitLab(FakeTool):
     """A group with projects."""
 
     kind = "gitlab"
@@ -86,8 +86,8 @@ class GitLabDouble(Double):
 
     def new_project(self, path: str, visibility: str) -> Project:
         made = Project(self.new_id(), path, visibility)
-        made.files = {"README.md": f"# Readme {self.mark()}", "main.c": "int main;"}
-        made.wiki = {"home": f"wiki {self.mark()}"}
+        made.files = {"README.md": f"# Readme {self.new_word()}", "main.c": "int main;"}
+        made.wiki = {"home": f"wiki {self.new_word()}"}
         self.projects.append(made)
         return made
 
@@ -96,44 +96,44 @@ class GitLabDouble(Double):
         project = self.projects[self.added % len(self.projects)]
         choice = self.added % 7
         if choice == 0:
-            project.files[f"docs/{self.mark()}.md"] = f"guide {self.mark()}"
+            project.files[f"docs/{self.new_word()}.md"] = f"guide {self.new_word()}"
         elif choice == 1:
-            project.wiki[f"page-{self.mark()}"] = f"wiki {self.mark()}"
+            project.wiki[f"page-{self.new_word()}"] = f"wiki {self.new_word()}"
         else:
             self.new_work(project.merge_requests if choice in (2, 3) else project.issues)
 
     def new_work(self, where: list[Work], *, confidential: bool = False) -> Work:
         iid = max((one.iid for one in where), default=0) + 1
-        made = Work(self.new_id(), iid, f"Title {self.mark()}", f"Text {self.mark()}", self.now, confidential)
-        made.notes = [self._written() for _ in range(made.iid % 6)]
-        made.notes.append(Written(self.new_id(), "assigned to somebody", self.now, more={"system": True}))
+        made = Work(self.new_id(), iid, f"Title {self.new_word()}", f"Text {self.new_word()}", self.now, confidential)
+        made.notes = [self._new_comment() for _ in range(made.iid % 6)]
+        made.notes.append(FakeComment(self.new_id(), "assigned to somebody", self.now, more={"system": True}))
         where.append(made)
         return made
 
-    def _written(self, **more: Any) -> Written:
-        return Written(self.new_id(), f"said {self.mark()}", self.now, more=more)
+    def _new_comment(self, **more: Any) -> FakeComment:
+        return FakeComment(self.new_id(), f"said {self.new_word()}", self.now, more=more)
 
     def edit(self, pick: int) -> None:
-        things = self._things()
+        things = self._documents()
         project, thing = things[pick % len(things)]
         match thing, pick % 4:
             case str(), _:
                 where = project.wiki if thing in project.wiki else project.files
-                where[thing] = f"text {self.mark()}"
+                where[thing] = f"text {self.new_word()}"
                 return
             case _, 0:
-                thing.notes.append(self._written())
+                thing.notes.append(self._new_comment())
             case _, 1:
-                thing.notes.append(self._written(internal=True))
+                thing.notes.append(self._new_comment(internal=True))
             case _, 2:
                 thing.notes = thing.notes[:-1]
             case _:
-                thing.text = f"Text {self.mark()}"
+                thing.text = f"Text {self.new_word()}"
                 thing.confidential = thing in project.issues and not thing.confidential
         thing.updated = self.now
 
     def delete(self, pick: int) -> None:
-        things = self._things()
+        things = self._documents()
         if len(things) < 4:
             return
         project, thing = things[pick % len(things)]
@@ -142,14 +142,14 @@ class GitLabDouble(Double):
         else:
             (project.issues if thing in project.issues else project.merge_requests).remove(thing)
 
-    def permit(self, pick: int) -> None:
+    def change_permission(self, pick: int) -> None:
         members = self.projects[0].members
         if 3 in members:
             del members[3]
         else:
             members[3] = GUEST if pick % 2 else REPORTER
 
-    def _things(self) -> list[tuple[Project, Work | str]]:
+    def _documents(self) -> list[tuple[Project, Work | str]]:
         return [
             (project, thing)
             for project in self.projects
@@ -161,22 +161,22 @@ class GitLabDouble(Double):
             )
         ]
 
-    def truth(self) -> dict[str, Truth]:
-        found: dict[str, Truth] = {}
+    def expected_documents(self) -> dict[str, ExpectedDocument]:
+        expected: dict[str, ExpectedDocument] = {}
         for project in self.projects:
             for name, works in (("issue", project.issues), ("merge_request", project.merge_requests)):
                 for work in works:
-                    self._truth_of(project, name, work, found)
+                    self._add_expected(project, name, work, expected)
             for slug, text in project.wiki.items():
-                found[f"wiki:{project.id}:{slug}"] = Truth(
-                    marks_in(f"{slug} {text}") & marks_in(text), self._acl(project, GUEST)
+                expected[f"wiki:{project.id}:{slug}"] = ExpectedDocument(
+                    words_in(f"{slug} {text}") & words_in(text), self._acl(project, GUEST)
                 )
             for path, text in project.files.items():
                 if path.endswith(".md"):
-                    found[f"file:{project.id}:{path}"] = Truth(marks_in(text), self._acl(project, REPORTER))
-        return found
+                    expected[f"file:{project.id}:{path}"] = ExpectedDocument(words_in(text), self._acl(project, REPORTER))
+        return expected
 
-    def _truth_of(self, project: Project, name: str, work: Work, found: dict[str, Truth]) -> None:
+    def _add_expected(self, project: Project, name: str, work: Work, expected: dict[str, ExpectedDocument]) -> None:
         needed = GUEST if name == "issue" else REPORTER
         acl = self._acl(project, needed)
         few = self._acl(project, REPORTER, members_only=True)
@@ -184,9 +184,9 @@ class GitLabDouble(Double):
         seen = [note.text for note in said if not note.more.get("internal")]
         inner = [note.text for note in said if note.more.get("internal")]
         text = " ".join([work.title, work.text, *seen])
-        found[f"{name}:{work.id}"] = Truth(marks_in(text), few if work.confidential else acl)
+        expected[f"{name}:{work.id}"] = ExpectedDocument(words_in(text), few if work.confidential else acl)
         if inner:
-            found[f"{name}:{work.id}:internal"] = Truth(marks_in(" ".join([work.title, *inner])), few)
+            expected[f"{name}:{work.id}:internal"] = ExpectedDocument(words_in(" ".join([work.title, *inner])), few)
 
     def _acl(self, project: Project, needed: int, *, members_only: bool = False) -> frozenset[str]:
         if project.visibility == "public" and not members_only:
@@ -196,30 +196,30 @@ class GitLabDouble(Double):
         let_in = [user for user, level in project.members.items() if level >= needed and self.people[user]]
         return frozenset(f"user_email:{self.people[user]}" for user in let_in)
 
-    def is_detail(self, call: Call) -> bool:
+    def is_detail(self, call: FakeCall) -> bool:
         return call.path.endswith("/notes") or "/blobs/" in call.path
 
     # ── what GitLab says ─────────────────────────────────────────────────────────────────────────────────
 
-    def _robot(self, call: Call) -> Any:
+    def _robot(self, call: FakeCall) -> Any:
         return {"id": 9, "username": "robot", "name": "Robot"}
 
-    def _found(self, name: str) -> Project:
+    def _find_project(self, name: str) -> Project:
         for project in self.projects:
             if name in (str(project.id), project.path):
                 return project
-        raise Refused(404, {"message": "404 Project Not Found"})
+        raise FakeError(404, {"message": "404 Project Not Found"})
 
-    def _projects(self, call: Call, group: str) -> Answer:
-        call.only("include_subgroups", "with_shared", "order_by", "sort", "per_page", "page")
+    def _projects(self, call: FakeCall, group: str) -> SiteResponse:
+        call.require_only("include_subgroups", "with_shared", "order_by", "sort", "per_page", "page")
         assert call.params["include_subgroups"] == "true"
         found = [project for project in self.projects if project.path.startswith(f"{group}/")]
-        return self.paged(call, found, self._shown)
+        return self.respond_page(call, found, self._project_json)
 
-    def _project(self, call: Call, name: str) -> Any:
-        return self._shown(self._found(name))
+    def _project(self, call: FakeCall, name: str) -> Any:
+        return self._project_json(self._find_project(name))
 
-    def _shown(self, project: Project) -> dict[str, Any]:
+    def _project_json(self, project: Project) -> dict[str, Any]:
         return {
             "id": project.id,
             "path_with_namespace": project.path,
@@ -232,18 +232,18 @@ class GitLabDouble(Double):
             "repository_access_level": "enabled",
         }
 
-    def _works(self, call: Call, name: str, thing: str) -> Answer:
-        params = call.only("scope", "order_by", "sort", "updated_after", "per_page", "page")
+    def _works(self, call: FakeCall, name: str, thing: str) -> SiteResponse:
+        params = call.require_only("scope", "order_by", "sort", "updated_after", "per_page", "page")
         assert params["scope"] == "all"
         after = params.get("updated_after")
-        works: list[Work] = getattr(self._found(name), thing)
+        works: list[Work] = getattr(self._find_project(name), thing)
         found = [work for work in works if after is None or iso(work.updated) >= after]
         if params.get("order_by") == "updated_at":
             assert params["sort"] == "asc"
         found.sort(key=lambda one: (one.updated, hashlib.sha256(str(one.id).encode()).hexdigest()))
-        return self.paged(call, found, self._listed)
+        return self.respond_page(call, found, self._work_json)
 
-    def _listed(self, work: Work) -> dict[str, Any]:
+    def _work_json(self, work: Work) -> dict[str, Any]:
         return {
             "id": work.id,
             "iid": work.iid,
@@ -258,20 +258,20 @@ class GitLabDouble(Double):
             "user_notes_count": len(work.notes),
         }
 
-    def _one(self, name: str, thing: str, iid: str) -> Work:
-        for work in getattr(self._found(name), thing):
+    def _find_work(self, name: str, thing: str, iid: str) -> Work:
+        for work in getattr(self._find_project(name), thing):
             if work.iid == int(iid):
                 return work
-        raise Refused(404, {"message": "404 Not found"})
+        raise FakeError(404, {"message": "404 Not found"})
 
-    def _work(self, call: Call, name: str, thing: str, iid: str) -> Any:
-        return self._listed(self._one(name, thing, iid))
+    def _work(self, call: FakeCall, name: str, thing: str, iid: str) -> Any:
+        return self._work_json(self._find_work(name, thing, iid))
 
-    def _notes(self, call: Call, name: str, thing: str, iid: str) -> Answer:
-        call.only("order_by", "sort", "per_page", "page")
-        return self.paged(
+    def _notes(self, call: FakeCall, name: str, thing: str, iid: str) -> SiteResponse:
+        call.require_only("order_by", "sort", "per_page", "page")
+        return self.respond_page(
             call,
-            self._one(name, thing, iid).notes,
+            self._find_work(name, thing, iid).notes,
             lambda one: {
                 "id": one.id,
                 "body": one.text,
@@ -282,12 +282,12 @@ class GitLabDouble(Double):
             },
         )
 
-    def _members(self, call: Call, name: str) -> Answer:
-        call.only("per_page", "page")
-        project = self._found(name)
+    def _members(self, call: FakeCall, name: str) -> SiteResponse:
+        call.require_only("per_page", "page")
+        project = self._find_project(name)
         if project.secret_members:
-            raise Refused(403)
-        return self.paged(
+            raise FakeError(403)
+        return self.respond_page(
             call,
             list(project.members.items()),
             lambda one: {
@@ -299,7 +299,7 @@ class GitLabDouble(Double):
             },
         )
 
-    def _user(self, call: Call, number: str) -> Any:
+    def _user(self, call: FakeCall, number: str) -> Any:
         return {
             "id": int(number),
             "username": f"user{number}",
@@ -307,45 +307,45 @@ class GitLabDouble(Double):
             "public_email": self.people[int(number)],
         }
 
-    def _wikis(self, call: Call, name: str) -> Any:
-        assert call.only("with_content")["with_content"] == "true"
-        return [self._page(slug, text) for slug, text in self._found(name).wiki.items()]
+    def _wikis(self, call: FakeCall, name: str) -> Any:
+        assert call.require_only("with_content")["with_content"] == "true"
+        return [self._page(slug, text) for slug, text in self._find_project(name).wiki.items()]
 
-    def _wiki(self, call: Call, name: str, slug: str) -> Any:
-        wiki = self._found(name).wiki
+    def _wiki(self, call: FakeCall, name: str, slug: str) -> Any:
+        wiki = self._find_project(name).wiki
         if slug not in wiki:
-            raise Refused(404)
+            raise FakeError(404)
         return self._page(slug, wiki[slug])
 
     def _page(self, slug: str, text: str) -> dict[str, Any]:
         return {"slug": slug, "title": slug, "content": text, "format": "markdown", "encoding": "UTF-8"}
 
-    def _branch(self, call: Call, name: str) -> Any:
-        shas = {path: self._kept(text) for path, text in self._found(name).files.items()}
+    def _branch(self, call: FakeCall, name: str) -> Any:
+        shas = {path: self._store_blob(text) for path, text in self._find_project(name).files.items()}
         commit = hashlib.sha1(repr(sorted(shas.items())).encode(), usedforsecurity=False).hexdigest()
         self.commits[commit] = shas
         return {"name": "main", "commit": {"id": commit}}
 
-    def _tree(self, call: Call, name: str) -> Answer:
-        params = call.only("ref", "recursive", "pagination", "per_page", "page_token")
+    def _tree(self, call: FakeCall, name: str) -> SiteResponse:
+        params = call.require_only("ref", "recursive", "pagination", "per_page", "page_token")
         assert params["pagination"] == "keyset"
         if params["ref"] not in self.commits:
-            raise Refused(404)
+            raise FakeError(404)
         after = params.get("page_token", "")
         left = sorted(one for one in self.commits[params["ref"]].items() if one[0] > after)
-        part = left[: self.cap]
+        part = left[: self.page_size]
         headers: dict[str, str] = {}
         if len(left) > len(part):
-            headers["Link"] = f'<{self.link(call, page_token=part[-1][0])}>; rel="next"'
+            headers["Link"] = f'<{self.page_url(call, page_token=part[-1][0])}>; rel="next"'
         shown = [
             {"id": sha, "path": path, "name": path, "type": "blob", "mode": "100644"} for path, sha in part
         ]
-        return self.told(shown, **headers)
+        return self.respond(shown, **headers)
 
-    def _kept(self, text: str) -> str:
+    def _store_blob(self, text: str) -> str:
         digest = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
         self.blobs[digest] = text
         return digest
 
-    def _blob(self, call: Call, name: str, sha: str) -> Answer:
-        return Answer(200, self.blobs[sha].encode())
+    def _blob(self, call: FakeCall, name: str, sha: str) -> SiteResponse:
+        return SiteResponse(200, self.blobs[sha].encode())

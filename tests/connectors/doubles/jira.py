@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from tests.connectors.double import SECRET, Call, Double, Refused, Truth, Written, marks_in
-from tests.sources.site import Answer
+from tests.connectors.double import SECRET, FakeCall, FakeTool, FakeError, ExpectedDocument, FakeComment, words_in
+from tests.sources.site import SiteResponse
 
 EMAIL = "robot@example.org"
 _JQL = re.compile(
@@ -28,7 +28,7 @@ class Issue:
     title: str
     text: str
     updated: datetime
-    comments: list[Written] = field(default_factory=list[Written])
+    comments: list[FakeComment] = field(default_factory=list[FakeComment])
     level: int | None = None
     labels: list[str] = field(default_factory=list[str])
     files: dict[int, bytes] = field(default_factory=dict[int, bytes])
@@ -46,7 +46,7 @@ class Project:
     secret_scheme: bool = False
 
 
-class AtlassianDouble(Double):
+class FakeAtlassian(FakeTool):
     """What both tools have: people, groups, and how one signs in."""
 
     cloud = True
@@ -68,40 +68,40 @@ class AtlassianDouble(Double):
     def credentials(self) -> dict[str, Any]:
         return {"email": EMAIL, "token": SECRET} if self.cloud else {"token": SECRET}
 
-    def authorise(self, call: Call) -> None:
+    def check_authorization(self, call: FakeCall) -> None:
         pair = base64.b64encode(f"{EMAIL}:{SECRET}".encode()).decode()
         wanted = f"Basic {pair}" if self.cloud else f"Bearer {SECRET}"
         if call.headers.get("authorization") != wanted:
-            raise Refused(401, {"message": f"no {SECRET}"})
+            raise FakeError(401, {"message": f"no {SECRET}"})
 
 
-class JiraDouble(AtlassianDouble):
+class FakeJira(FakeAtlassian):
     """Jira Cloud with two projects, in New York."""
 
     kind = "jira"
     root = "/rest/api/3"
     zone = "America/New_York"
-    tells_zone = True
-    told_zone: str | None = None
+    shows_zone = True
+    shown_zone: str | None = None
 
     def __init__(self) -> None:
         super().__init__()
-        self.levels: dict[int, list[dict[str, Any]]] = {7: [_held("user", "a:1"), _held("reporter", "")]}
+        self.levels: dict[int, list[dict[str, Any]]] = {7: [_holder("user", "a:1"), _holder("reporter", "")]}
         self.projects = [
             Project(
                 self.new_id(),
                 "AB",
-                [_held("group", "devs"), _held("projectRole", "10")],
+                [_holder("group", "devs"), _holder("projectRole", "10")],
                 roles={10: ["@all"]},
             ),
-            Project(self.new_id(), "PUB", [_held("anyone", "")]),
+            Project(self.new_id(), "PUB", [_holder("anyone", "")]),
         ]
         self.labels_followed: str | None = None
         for _ in range(12):
             self.add()
-        self._serve()
+        self._add_routes()
 
-    def _serve(self) -> None:
+    def _add_routes(self) -> None:
         for method, pattern, route in (
             ("GET", "/myself", self._myself),
             ("GET", "/project/search", self._search_projects),
@@ -131,21 +131,21 @@ class JiraDouble(AtlassianDouble):
         number = self.new_id()
         project = self.projects[len(self.all()) % len(self.projects)]
         made = Issue(
-            number, len(project.issues) + number, f"Title {self.mark()}", f"Text {self.mark()}", self.now
+            number, len(project.issues) + number, f"Title {self.new_word()}", f"Text {self.new_word()}", self.now
         )
-        made.comments = [self._written() for _ in range(2 + number % 2)]
+        made.comments = [self._new_comment() for _ in range(2 + number % 2)]
         project.issues.append(made)
 
-    def _written(self, **more: Any) -> Written:
-        return Written(self.new_id(), f"said {self.mark()}", self.now, more=more)
+    def _new_comment(self, **more: Any) -> FakeComment:
+        return FakeComment(self.new_id(), f"said {self.new_word()}", self.now, more=more)
 
     def edit(self, pick: int) -> None:
         project, issue = self._pick(pick)
         match pick % 6:
             case 0:
-                issue.comments.append(self._written())
+                issue.comments.append(self._new_comment())
             case 1:
-                issue.comments.append(self._written(visibility={"type": "role", "value": "Administrators"}))
+                issue.comments.append(self._new_comment(visibility={"type": "role", "value": "Administrators"}))
             case 2:
                 issue.comments = issue.comments[:-1]
             case 3:
@@ -153,7 +153,7 @@ class JiraDouble(AtlassianDouble):
             case 4:
                 self.move(project, issue)
             case _:
-                issue.text = f"Text {self.mark()}"
+                issue.text = f"Text {self.new_word()}"
         issue.updated = self.now
 
     def move(self, project: Project, issue: Issue) -> None:
@@ -168,7 +168,7 @@ class JiraDouble(AtlassianDouble):
             project, issue = self._pick(pick)
             project.issues.remove(issue)
 
-    def permit(self, pick: int) -> None:
+    def change_permission(self, pick: int) -> None:
         group = self.groups["devs" if pick % 2 else "all"]
         group.remove("c:3") if "c:3" in group else group.append("c:3")
 
@@ -178,19 +178,19 @@ class JiraDouble(AtlassianDouble):
     def _pick(self, pick: int) -> tuple[Project, Issue]:
         return self.all()[pick % len(self.all())]
 
-    def truth(self) -> dict[str, Truth]:
-        found: dict[str, Truth] = {}
+    def expected_documents(self) -> dict[str, ExpectedDocument]:
+        expected: dict[str, ExpectedDocument] = {}
         for project, issue in self.all():
             if self.labels_followed is None or self.labels_followed in issue.labels:
                 said = [one.text for one in issue.comments if "visibility" not in one.more]
-                found[f"issue:{issue.id}"] = Truth(
-                    marks_in(" ".join([issue.title, issue.text, *said])), self._acl(project, issue)
+                expected[f"issue:{issue.id}"] = ExpectedDocument(
+                    words_in(" ".join([issue.title, issue.text, *said])), self._acl(project, issue)
                 )
-        return found
+        return expected
 
     def _acl(self, project: Project, issue: Issue) -> frozenset[str]:
-        browse = None if project.secret_scheme else self._let_in(project, project.grants)
-        level = {"*"} if issue.level is None else self._level_let_in(project, issue.level)
+        browse = None if project.secret_scheme else self._allowed_accounts(project, project.grants)
+        level = {"*"} if issue.level is None else self._level_accounts(project, issue.level)
         if browse is None or level is None:
             return frozenset()
         both = level if "*" in browse else browse if "*" in level else browse & level
@@ -198,60 +198,60 @@ class JiraDouble(AtlassianDouble):
             return frozenset({"org:*"})
         return frozenset(f"user_email:{self.people[one]}" for one in both if self.people[one])
 
-    def _level_let_in(self, project: Project, level: int) -> set[str] | None:
-        return self._let_in(project, self.levels[level])
+    def _level_accounts(self, project: Project, level: int) -> set[str] | None:
+        return self._allowed_accounts(project, self.levels[level])
 
-    def _let_in(self, project: Project, held: list[dict[str, Any]]) -> set[str]:
-        found: set[str] = set()
+    def _allowed_accounts(self, project: Project, held: list[dict[str, Any]]) -> set[str]:
+        accounts: set[str] = set()
         for holder in held:
             kind, value = holder["type"], str(holder.get("value", ""))
             if kind == "anyone":
-                found.add("*")
+                accounts.add("*")
             elif kind == "user":
-                found.add(value)
+                accounts.add(value)
             elif kind == "group":
-                found |= set(self.groups[value])
+                accounts |= set(self.groups[value])
             elif kind == "projectRole":
                 for actor in project.roles[int(value)]:
-                    found |= set(self.groups[actor[1:]]) if actor.startswith("@") else {actor}
-        return found
+                    accounts |= set(self.groups[actor[1:]]) if actor.startswith("@") else {actor}
+        return accounts
 
-    def is_detail(self, call: Call) -> bool:
+    def is_detail(self, call: FakeCall) -> bool:
         return call.path.endswith("/comment")
 
     # ── what Jira says ───────────────────────────────────────────────────────────────────────────────────
 
-    def _myself(self, call: Call) -> Any:
+    def _myself(self, call: FakeCall) -> Any:
         return {
             "accountId": "r",
             "displayName": "Robot",
-            **({"timeZone": self.told_zone or self.zone} if self.tells_zone else {}),
+            **({"timeZone": self.shown_zone or self.zone} if self.shows_zone else {}),
         }
 
-    def _shown(self, project: Project) -> dict[str, Any]:
+    def _project_json(self, project: Project) -> dict[str, Any]:
         return {"id": str(project.id), "key": project.key, "name": project.key, "lead": {"accountId": "a:1"}}
 
-    def _search_projects(self, call: Call) -> Any:
-        call.only("orderBy", "expand", "startAt", "maxResults")
-        return self.values(call, [self._shown(one) for one in self.projects])
+    def _search_projects(self, call: FakeCall) -> Any:
+        call.require_only("orderBy", "expand", "startAt", "maxResults")
+        return self.values_page(call, [self._project_json(one) for one in self.projects])
 
-    def _all_projects(self, call: Call) -> Any:
+    def _all_projects(self, call: FakeCall) -> Any:
         assert not self.cloud
-        return [self._shown(one) for one in self.projects]
+        return [self._project_json(one) for one in self.projects]
 
-    def _project(self, call: Call, name: str) -> Any:
-        return self._shown(self._found(name))
+    def _project(self, call: FakeCall, name: str) -> Any:
+        return self._project_json(self._find_project(name))
 
-    def _found(self, name: str) -> Project:
+    def _find_project(self, name: str) -> Project:
         for project in self.projects:
             if name in (str(project.id), project.key):
                 return project
-        raise Refused(404)
+        raise FakeError(404)
 
-    def values(self, call: Call, things: list[Any]) -> Any:
+    def values_page(self, call: FakeCall, things: list[Any]) -> Any:
         start, size = (
             int(call.params.get("startAt", 0)),
-            min(self.cap, int(call.params.get("maxResults", 50))),
+            min(self.page_size, int(call.params.get("maxResults", 50))),
         )
         part = things[start : start + size]
         end = start + len(part)
@@ -275,8 +275,8 @@ class JiraDouble(AtlassianDouble):
             for project, issue in self.all()
             if project.id == int(asked["project"])
             and self._passes(issue, asked["filter"])
-            and (asked["since"] is None or issue.updated >= self._instant(asked["since"]))
-            and (asked["before"] is None or issue.updated < self._instant(asked["before"]))
+            and (asked["since"] is None or issue.updated >= self._parse_minute(asked["since"]))
+            and (asked["before"] is None or issue.updated < self._parse_minute(asked["before"]))
         ]
         if asked["order"] == "key DESC":
             return sorted(found, key=lambda one: -one[1].number)
@@ -285,37 +285,37 @@ class JiraDouble(AtlassianDouble):
     def _passes(self, issue: Issue, condition: str | None) -> bool:
         return not condition or condition.removeprefix("labels = ") in issue.labels
 
-    def _instant(self, told: str) -> datetime:
+    def _parse_minute(self, told: str) -> datetime:
         # Of an hour that the clock has twice, the later: the worst that a server can make of it.
         return datetime.strptime(told, "%Y-%m-%d %H:%M").replace(tzinfo=ZoneInfo(self.zone), fold=1)
 
-    def cloud_search(self, call: Call) -> Any:
+    def cloud_search(self, call: FakeCall) -> Any:
         if not self.cloud:
-            raise Refused(404)
+            raise FakeError(404)
         assert set(call.body) <= {"jql", "fields", "maxResults", "nextPageToken"}
         start = int(call.body.get("nextPageToken", "t0")[1:])
         found = self.matching(call.body["jql"])
-        part = found[start : start + self.cap]
+        part = found[start : start + self.page_size]
         end = start + len(part)
-        told: dict[str, Any] = {"issues": [self._listed(*one, call.body["fields"]) for one in part]}
+        told: dict[str, Any] = {"issues": [self._issue_json(*one, call.body["fields"]) for one in part]}
         if end < len(found):
             return told | {"nextPageToken": f"t{end}", "isLast": False}
         return told | {"isLast": True}
 
-    def _old_search(self, call: Call) -> Any:
+    def _old_search(self, call: FakeCall) -> Any:
         if self.cloud:
-            raise Refused(410, {"errorMessages": ["The requested API has been removed."]})
+            raise FakeError(410, {"errorMessages": ["The requested API has been removed."]})
         assert set(call.body) <= {"jql", "fields", "maxResults", "startAt"}
         start = call.body["startAt"]
         found = self.matching(call.body["jql"])
-        part = found[start : start + min(self.cap, call.body["maxResults"])]
-        issues = [self._listed(*one, call.body["fields"]) for one in part]
-        return {"issues": issues, "startAt": start, "maxResults": self.cap, "total": len(found)}
+        part = found[start : start + min(self.page_size, call.body["maxResults"])]
+        issues = [self._issue_json(*one, call.body["fields"]) for one in part]
+        return {"issues": issues, "startAt": start, "maxResults": self.page_size, "total": len(found)}
 
-    def _count(self, call: Call) -> Any:
+    def _count(self, call: FakeCall) -> Any:
         return {"count": len(self.matching(call.body["jql"]))}
 
-    def stamp(self, when: datetime) -> str:
+    def timestamp(self, when: datetime) -> str:
         return when.astimezone(ZoneInfo(self.zone)).strftime("%Y-%m-%dT%H:%M:%S.000%z")
 
     def rich(self, text: str) -> Any:
@@ -325,11 +325,11 @@ class JiraDouble(AtlassianDouble):
         inner = {"type": "paragraph", "content": [{"type": "text", "text": text}]}
         return {"type": "doc", "version": 1, "content": [{"type": "hologram", "content": [inner]}]}
 
-    def _listed(self, project: Project, issue: Issue, fields: list[str]) -> Any:
+    def _issue_json(self, project: Project, issue: Issue, fields: list[str]) -> Any:
         told: dict[str, Any] = {
             "summary": issue.title,
             "description": self.rich(issue.text),
-            "updated": self.stamp(issue.updated),
+            "updated": self.timestamp(issue.updated),
             "comment": {
                 "comments": [self._comment(one) for one in issue.comments[:1]],
                 "total": len(issue.comments),
@@ -349,57 +349,57 @@ class JiraDouble(AtlassianDouble):
         held = {name: value for name, value in told.items() if name in fields}
         return {"id": str(issue.id), "key": f"{project.key}-{issue.number}", "fields": held}
 
-    def _comment(self, one: Written) -> dict[str, Any]:
+    def _comment(self, one: FakeComment) -> dict[str, Any]:
         author = {"accountId": "a:1", "displayName": "Ann"}
         return {
             "id": str(one.id),
             "author": author,
             "body": self.rich(one.text),
-            "created": self.stamp(one.at),
+            "created": self.timestamp(one.at),
             **one.more,
         }
 
-    def _one(self, number: str) -> tuple[Project, Issue]:
+    def _find_issue(self, number: str) -> tuple[Project, Issue]:
         for project, issue in self.all():
             if str(issue.id) == number:
                 return project, issue
-        raise Refused(
+        raise FakeError(
             404, {"errorMessages": ["Issue does not exist or you do not have permission to see it."]}
         )
 
-    def _issue(self, call: Call, number: str) -> Any:
-        fields = call.only("fields")["fields"].split(",")
-        return self._listed(*self._one(number), fields)
+    def _issue(self, call: FakeCall, number: str) -> Any:
+        fields = call.require_only("fields")["fields"].split(",")
+        return self._issue_json(*self._find_issue(number), fields)
 
-    def _comments(self, call: Call, number: str) -> Any:
-        params = call.only("startAt", "maxResults", "orderBy")
-        comments = self._one(number)[1].comments
+    def _comments(self, call: FakeCall, number: str) -> Any:
+        params = call.require_only("startAt", "maxResults", "orderBy")
+        comments = self._find_issue(number)[1].comments
         start = int(params["startAt"])
-        part = comments[start : start + self.cap]
+        part = comments[start : start + self.page_size]
         return {"comments": [self._comment(one) for one in part], "startAt": start, "total": len(comments)}
 
-    def content(self, call: Call, number: str) -> Answer:
+    def content(self, call: FakeCall, number: str) -> SiteResponse:
         for _, issue in self.all():
             if int(number) in issue.files:
-                return Answer(200, issue.files[int(number)])
-        raise Refused(404)
+                return SiteResponse(200, issue.files[int(number)])
+        raise FakeError(404)
 
-    def _scheme(self, call: Call, number: str) -> Any:
-        call.only("expand")
-        project = self._found(number)
+    def _scheme(self, call: FakeCall, number: str) -> Any:
+        call.require_only("expand")
+        project = self._find_project(number)
         if project.secret_scheme:
-            raise Refused(403)
+            raise FakeError(403)
         grants = [
             {"id": 1, "permission": "BROWSE_PROJECTS", "holder": self.holder(one)} for one in project.grants
         ]
-        other = {"id": 2, "permission": "EDIT_ISSUES", "holder": self.holder(_held("anyone", ""))}
+        other = {"id": 2, "permission": "EDIT_ISSUES", "holder": self.holder(_holder("anyone", ""))}
         return {"id": 5, "name": "Scheme", "permissions": [*grants, other]}
 
     def holder(self, held: dict[str, Any]) -> dict[str, Any]:
         return held
 
-    def _role(self, call: Call, number: str, role: str) -> Any:
-        actors = self._found(number).roles[int(role)]
+    def _role(self, call: FakeCall, number: str, role: str) -> Any:
+        actors = self._find_project(number).roles[int(role)]
         return {"id": int(role), "name": "Members", "actors": [self.actor(one) for one in actors]}
 
     def actor(self, one: str) -> dict[str, Any]:
@@ -408,30 +408,30 @@ class JiraDouble(AtlassianDouble):
             return {"type": "atlassian-group-role-actor", "actorGroup": group}
         return {"type": "atlassian-user-role-actor", "actorUser": {"accountId": one}}
 
-    def _members_of_level(self, call: Call) -> Any:
-        level = int(call.only("levelId", "startAt", "maxResults")["levelId"])
+    def _members_of_level(self, call: FakeCall) -> Any:
+        level = int(call.require_only("levelId", "startAt", "maxResults")["levelId"])
         held = self.levels[level]
-        return self.values(
+        return self.values_page(
             call, [{"id": "1", "issueSecurityLevelId": str(level), "holder": one} for one in held]
         )
 
-    def _group(self, call: Call) -> Any:
-        params = call.only(
+    def _group(self, call: FakeCall) -> Any:
+        params = call.require_only(
             "groupId" if self.cloud else "groupname", "includeInactiveUsers", "startAt", "maxResults"
         )
         name = params["groupId" if self.cloud else "groupname"]
         if name not in self.groups:
-            raise Refused(404)
+            raise FakeError(404)
         gone = (
             [{"accountId": "x", "displayName": "Bot", "accountType": "app", "active": True}]
             if self.cloud
             else []
         )
-        return self.values(call, [*gone, *(self.person(one) for one in self.groups[name])])
+        return self.values_page(call, [*gone, *(self.person(one) for one in self.groups[name])])
 
-    def _user(self, call: Call) -> Any:
+    def _user(self, call: FakeCall) -> Any:
         name = "accountId" if self.cloud else "username"
-        return self.person(call.only(name)[name])
+        return self.person(call.require_only(name)[name])
 
     def person(self, account: str) -> dict[str, Any]:
         shown = {"emailAddress": self.people[account]} if self.people[account] else {}
@@ -441,14 +441,14 @@ class JiraDouble(AtlassianDouble):
         return {**named, "displayName": account, "active": True, **shown}
 
 
-class JiraDataCenterDouble(JiraDouble):
+class FakeJiraDataCenter(FakeJira):
     """Jira Data Center: offsets, wiki markup, user names, and nobody told who is in a security level."""
 
     cloud = False
     root = "/rest/api/2"
     zone = "Europe/Berlin"
 
-    def _level_let_in(self, project: Project, level: int) -> set[str] | None:
+    def _level_accounts(self, project: Project, level: int) -> set[str] | None:
         return None
 
     def holder(self, held: dict[str, Any]) -> dict[str, Any]:
@@ -459,5 +459,5 @@ class JiraDataCenterDouble(JiraDouble):
         return {"type": f"atlassian-{kind}-role-actor", "name": one.removeprefix("@"), "displayName": one}
 
 
-def _held(kind: str, value: str) -> dict[str, Any]:
+def _holder(kind: str, value: str) -> dict[str, Any]:
     return {"type": kind, **({"value": value, "parameter": value} if value else {})}

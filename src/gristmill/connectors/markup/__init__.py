@@ -7,6 +7,6 @@ text. Time grows with the length of the input, not with its depth.
 from gristmill.connectors.markup.adf import to_markdown as adf
 from gristmill.connectors.markup.storage import to_markdown as storage
 from gristmill.connectors.markup.wiki import to_markdown as wiki
-from gristmill.connectors.markup.writer import clean
+from gristmill.connectors.markup.writer import strip_unstorable
 
-__all__ = ["adf", "clean", "storage", "wiki"]
+__all__ = ["adf", "strip_unstorable", "storage", "wiki"]

@@ -13,13 +13,13 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
-from gristmill.connectors.markup.tree import MOST_LEVELS, Child, Node, labelled, marked
-from gristmill.connectors.markup.writer import write
+from gristmill.connectors.markup.tree import MAX_DEPTH, Child, Node, labelled_quote, wrap_inline
+from gristmill.connectors.markup.writer import write_markdown
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_TEXTS = re.compile(r'"text"\s*:\s*("(?:[^"\\]|\\.)*")')
+_TEXT_FIELDS = re.compile(r'"text"\s*:\s*("(?:[^"\\]|\\.)*")')
 _MONO = "code"  # the one mark that has another name here
-_ORDER = ("code", "strike", "em", "strong", "link")  # from the innermost
+_MARK_ORDER = ("code", "strike", "em", "strong", "link")  # from the innermost
 _INLINE_PARENTS = frozenset(("paragraph", "heading", "codeBlock", "taskItem", "decisionItem", "caption"))
 _TRANSPARENT = frozenset(
     ("doc", "layoutSection", "layoutColumn", "mediaSingle", "mediaGroup", "bodiedSyncBlock", "extensionFrame")
@@ -32,7 +32,7 @@ _PLAIN = {
     "tableRow": "row",
     "table": "table",
 }
-_SAID = ("text", "title", "alt", "shortName", "url")  # attributes that are for reading
+_TEXT_ATTRIBUTES = ("text", "title", "alt", "shortName", "url")  # attributes that are for reading
 
 
 def to_markdown(document: object) -> str:
@@ -41,13 +41,13 @@ def to_markdown(document: object) -> str:
         try:
             document = cast(object, json.loads(document))
         except (ValueError, RecursionError):
-            return write(_found(document))
-    return write(_convert(document, 0, inline=False))
+            return write_markdown(_salvage_texts(document))
+    return write_markdown(_convert(document, 0, inline=False))
 
 
-def _found(text: str) -> Iterator[Child]:
+def _salvage_texts(text: str) -> Iterator[Child]:
     """What stands as text in JSON that can't be read, one paragraph each."""
-    for match in _TEXTS.finditer(text):
+    for match in _TEXT_FIELDS.finditer(text):
         try:
             yield Node("paragraph", [str(json.loads(match.group(1)))])
         except ValueError:
@@ -61,17 +61,17 @@ def _convert(node: object, level: int, *, inline: bool) -> list[Child]:
         ]
     if not isinstance(node, dict):
         return []
-    found = cast(dict[str, Any], node)
-    if level > MOST_LEVELS:
-        return [" ".join(_words(found))]
-    kind = _string(found.get("type"))
-    attributes = cast(dict[str, Any], found["attrs"]) if isinstance(found.get("attrs"), dict) else {}
+    fields = cast(dict[str, Any], node)
+    if level > MAX_DEPTH:
+        return [" ".join(_words(fields))]
+    kind = _string(fields.get("type"))
+    attributes = cast(dict[str, Any], fields["attrs"]) if isinstance(fields.get("attrs"), dict) else {}
     if kind == "text":
-        return _text(found)
+        return _text(fields)
     if (leaf := _leaf(kind, attributes)) is not None:
         return leaf
-    children = _convert_children(found.get("content"), level, inline=inline or kind in _INLINE_PARENTS)
-    return _parent(kind, attributes, children, found, inline=inline)
+    children = _convert_children(fields.get("content"), level, inline=inline or kind in _INLINE_PARENTS)
+    return _parent(kind, attributes, children, fields, inline=inline)
 
 
 def _convert_children(content: object, level: int, *, inline: bool) -> list[Child]:
@@ -88,12 +88,12 @@ def _text(node: dict[str, Any]) -> list[Child]:
     if isinstance(node.get("marks"), list):
         for mark in cast(list[object], node["marks"]):
             if isinstance(mark, dict):
-                held = cast(dict[str, Any], mark)
-                attributes: object = held.get("attrs")
-                marks[_string(held.get("type"))] = (
+                mark_fields = cast(dict[str, Any], mark)
+                attributes: object = mark_fields.get("attrs")
+                marks[_string(mark_fields.get("type"))] = (
                     cast(dict[str, Any], attributes) if isinstance(attributes, dict) else {}
                 )
-    for name in _ORDER:
+    for name in _MARK_ORDER:
         if name in marks:
             href = {"href": _string(marks[name].get("href"))} if name == "link" else {}
             children = [Node("mono" if name == _MONO else name, children, href)]
@@ -103,7 +103,7 @@ def _text(node: dict[str, Any]) -> list[Child]:
 def _leaf(kind: str, attributes: dict[str, Any]) -> list[Child] | None:
     """Nodes that hold no others; None for those that do."""
 
-    def said(*names: str) -> str:
+    def attribute(*names: str) -> str:
         return next((text for name in names if (text := _string(attributes.get(name)))), "")
 
     match kind:
@@ -112,28 +112,28 @@ def _leaf(kind: str, attributes: dict[str, Any]) -> list[Child] | None:
         case "rule":
             return [Node("rule")]
         case "mention":
-            name = said("text", "id")
+            name = attribute("text", "id")
             return [name if name.startswith("@") else f"@{name}"] if name else []
         case "emoji":
-            return [said("text", "shortName")]
+            return [attribute("text", "shortName")]
         case "date":
             return [_date(attributes.get("timestamp"))]
         case "status" | "placeholder":
-            return [said("text")]
+            return [attribute("text")]
         case "inlineCard" | "blockCard" | "embedCard":
             return _card(kind, attributes)
         case "media" | "mediaInline":
-            name = said("alt", "__fileName", "url", "id")
-            return [Node("image", [], {"alt": name, "href": said("url", "__fileName", "alt", "id")})]
+            name = attribute("alt", "__fileName", "url", "id")
+            return [Node("image", [], {"alt": name, "href": attribute("url", "__fileName", "alt", "id")})]
         case _:
             return None
 
 
 def _card(kind: str, attributes: dict[str, Any]) -> list[Child]:
     data = attributes.get("data")
-    held = cast(dict[str, Any], data) if isinstance(data, dict) else {}
-    href = _string(attributes.get("url")) or _string(held.get("url")) or _string(held.get("@id"))
-    name = _string(held.get("name")) or href
+    card = cast(dict[str, Any], data) if isinstance(data, dict) else {}
+    href = _string(attributes.get("url")) or _string(card.get("url")) or _string(card.get("@id"))
+    name = _string(card.get("name")) or href
     link = Node("link", [name], {"href": href})
     return [link if kind == "inlineCard" else Node("paragraph", [link])]
 
@@ -165,9 +165,9 @@ def _parent(
         case "codeBlock":
             return [Node("code", children, {"language": _string(attributes.get("language"))})]
         case "panel":
-            return [labelled(_string(attributes.get("panelType")).capitalize(), children)]
+            return [labelled_quote(_string(attributes.get("panelType")).capitalize(), children)]
         case "expand" | "nestedExpand":
-            return [labelled(_string(attributes.get("title")), children)]
+            return [labelled_quote(_string(attributes.get("title")), children)]
         case "tableCell" | "tableHeader":
             spans = {
                 "columns": _string(attributes.get("colspan")) or "1",
@@ -182,29 +182,29 @@ def _unknown(
     attributes: dict[str, Any], children: list[Child], node: dict[str, Any], *, inline: bool
 ) -> list[Child]:
     if not children:
-        own = (_string(place.get(name)) for place in (node, attributes) for name in _SAID)
-        children = list[Child]([text for text in own if text][:1])
+        texts = (_string(place.get(name)) for place in (node, attributes) for name in _TEXT_ATTRIBUTES)
+        children = list[Child]([text for text in texts if text][:1])
     # Between blocks, words of two unknown nodes must not run together.
-    return children if inline or not children else marked("paragraph", children)
+    return children if inline or not children else wrap_inline("paragraph", children)
 
 
 def _words(node: object) -> Iterator[str]:
     """The texts below a node, to any depth."""
-    waiting: list[object] = [node]
-    while waiting:
-        part = waiting.pop()
+    stack: list[object] = [node]
+    while stack:
+        part = stack.pop()
         if isinstance(part, list):
-            waiting.extend(reversed(cast(list[object], part)))
+            stack.extend(reversed(cast(list[object], part)))
         elif isinstance(part, dict):
-            held = cast(dict[str, Any], part)
-            if text := _string(held.get("text")):
+            fields = cast(dict[str, Any], part)
+            if text := _string(fields.get("text")):
                 yield text
-            elif isinstance(held.get("attrs"), dict):
-                for name in _SAID:
-                    if text := _string(cast(dict[str, Any], held["attrs"]).get(name)):
+            elif isinstance(fields.get("attrs"), dict):
+                for name in _TEXT_ATTRIBUTES:
+                    if text := _string(cast(dict[str, Any], fields["attrs"]).get(name)):
                         yield text
                         break
-            waiting.append(held.get("content"))
+            stack.append(fields.get("content"))
 
 
 def _date(timestamp: object) -> str:

@@ -11,10 +11,10 @@
 
 from collections.abc import Mapping
 
-from gristmill.connectors.markup.storage_macros import macro, plain
+from gristmill.connectors.markup.storage_macros import convert_macro, plain_text
 from gristmill.connectors.markup.storage_tree import Element, parse
-from gristmill.connectors.markup.tree import Child, Node, is_block, labelled, marked
-from gristmill.connectors.markup.writer import write
+from gristmill.connectors.markup.tree import Child, Node, is_block, labelled_quote, wrap_inline
+from gristmill.connectors.markup.writer import write_markdown
 
 _MARKS = {
     "strong": "strong",
@@ -40,11 +40,11 @@ _BLOCKS = {
 }
 _HEADINGS = {f"h{level}": str(level) for level in range(1, 7)}
 # Each stands on its own lines, and has no other meaning.
-_APART = frozenset(
+_PARAGRAPHS = frozenset(
     ("div", "p", "section", "article", "ac:layout", "ac:layout-section", "ac:layout-cell", "ac:caption")
 )
-_SILENT = frozenset(("style", "script", "ac:parameter", "ac:task-id", "ac:task-uuid", "colgroup"))
-_TARGETS = {
+_IGNORED = frozenset(("style", "script", "ac:parameter", "ac:task-id", "ac:task-uuid", "colgroup"))
+_TARGET_ATTRIBUTES = {
     "ri:page": "ri:content-title",
     "ri:blog-post": "ri:content-title",
     "ri:attachment": "ri:filename",
@@ -57,40 +57,40 @@ _TARGETS = {
 
 def to_markdown(body: str, people: Mapping[str, str] | None = None) -> str:
     """The body's text."""
-    return write(_Reader(people or {}).inside(parse(body)))
+    return write_markdown(_StorageReader(people or {}).children_of(parse(body)))
 
 
-class _Reader:
+class _StorageReader:
     def __init__(self, people: Mapping[str, str]) -> None:
         self._people = people
 
-    def inside(self, element: Element) -> list[Child]:
+    def children_of(self, element: Element) -> list[Child]:
         """What an element holds, whatever it is itself."""
         children: list[Child] = []
         for child in element.children:
             if isinstance(child, str):
                 children.append(child)
             else:
-                children.extend(self._read(child))
+                children.extend(self._convert(child))
         return children
 
-    def _read(self, element: Element) -> list[Child]:
+    def _convert(self, element: Element) -> list[Child]:
         name = element.name
-        if name in _SILENT:
+        if name in _IGNORED:
             return []
         if name in _MARKS:
-            return marked(_MARKS[name], self.inside(element))
+            return wrap_inline(_MARKS[name], self.children_of(element))
         if name in _HEADINGS:
-            return [Node("heading", self.inside(element), {"level": _HEADINGS[name]})]
+            return [Node("heading", self.children_of(element), {"level": _HEADINGS[name]})]
         if name in _BLOCKS:
-            return [Node(_BLOCKS[name], self._without_space(self.inside(element), name))]
-        if name in _APART:
-            return [Node("paragraph", self.inside(element))]
+            return [Node(_BLOCKS[name], self._without_whitespace(self.children_of(element), name))]
+        if name in _PARAGRAPHS:
+            return [Node("paragraph", self.children_of(element))]
         if name.startswith(("ac:", "ri:")):
-            return self._vendor(element)
-        return self._html(element)
+            return self._convert_vendor(element)
+        return self._convert_html(element)
 
-    def _html(self, element: Element) -> list[Child]:
+    def _convert_html(self, element: Element) -> list[Child]:
         attributes = element.attributes
         match element.name:
             case "br":
@@ -98,38 +98,38 @@ class _Reader:
             case "hr":
                 return [Node("rule")]
             case "a":
-                return marked("link", self.inside(element), href=attributes.get("href", ""))
+                return wrap_inline("link", self.children_of(element), href=attributes.get("href", ""))
             case "img":
                 facts = {"alt": attributes.get("alt", ""), "href": attributes.get("src", "")}
                 return [Node("image", [], facts)]
             case "ol":
                 facts = {"ordered": "yes", "start": attributes.get("start", "1")}
-                return [Node("list", self._without_space(self.inside(element), "ol"), facts)]
+                return [Node("list", self._without_whitespace(self.children_of(element), "ol"), facts)]
             case "td" | "th":
                 spans = {"columns": attributes.get("colspan", "1"), "rows": attributes.get("rowspan", "1")}
-                return [Node("cell", self.inside(element), spans)]
+                return [Node("cell", self.children_of(element), spans)]
             case "pre":
-                return [Node("code", [plain(element)])]
+                return [Node("code", [plain_text(element)])]
             case "code":
-                text = plain(element)
+                text = plain_text(element)
                 return [Node("code", [text])] if "\n" in text.strip() else [Node("mono", [text])]
             case "dt":
-                return [Node("paragraph", marked("strong", self.inside(element)))]
+                return [Node("paragraph", wrap_inline("strong", self.children_of(element)))]
             case "time":
-                return self.inside(element) or [attributes.get("datetime", "")]
+                return self.children_of(element) or [attributes.get("datetime", "")]
             case _:
-                return self.inside(element)
+                return self.children_of(element)
 
-    def _without_space(self, children: list[Child], name: str) -> list[Child]:
+    def _without_whitespace(self, children: list[Child], name: str) -> list[Child]:
         """The space between the items of a list or the cells of a table is no text."""
         if name in ("li", "dd", "blockquote"):
             return children
         return [child for child in children if not isinstance(child, str) or child.strip()]
 
-    def _vendor(self, element: Element) -> list[Child]:
+    def _convert_vendor(self, element: Element) -> list[Child]:
         match element.name:
             case "ac:structured-macro" | "ac:macro":
-                return macro(element, self.inside)
+                return convert_macro(element, self.children_of)
             case "ac:link":
                 return self._link(element)
             case "ac:image":
@@ -139,41 +139,41 @@ class _Reader:
             case "ac:task":
                 return self._task(element)
             case "ac:plain-text-body" | "ac:plain-text-link-body":
-                return [plain(element)]
+                return [plain_text(element)]
             case "ac:adf-extension":
                 return self._extension(element)
             case "ri:user":
                 return [self._person(element)]
             case _:
-                return self.inside(element) or self._target(element)
+                return self.children_of(element) or self._target(element)
 
     def _link(self, element: Element) -> list[Child]:
-        shown: list[Child] = []
-        said: list[Child] = []
+        label: list[Child] = []
+        target_text: list[Child] = []
         href = ""
         for child in element.children:
             if isinstance(child, str):
-                shown.append(child)
+                label.append(child)
             elif child.name.startswith("ri:"):
-                said = said or self._target(child)
+                target_text = target_text or self._target(child)
                 href = href or child.attributes.get("ri:value", "")
             else:
-                shown.extend(self._read(child))
-        if not any(not isinstance(child, str) or child.strip() for child in shown):
-            shown = said or [element.attributes.get("ac:anchor", "")]
-        return marked("link", shown, href=href) if href else shown
+                label.extend(self._convert(child))
+        if not any(not isinstance(child, str) or child.strip() for child in label):
+            label = target_text or [element.attributes.get("ac:anchor", "")]
+        return wrap_inline("link", label, href=href) if href else label
 
     def _target(self, element: Element) -> list[Child]:
         """What a resource is called."""
         if element.name == "ri:user":
             return [self._person(element)]
-        text = element.attributes.get(_TARGETS.get(element.name, ""), "")
+        text = element.attributes.get(_TARGET_ATTRIBUTES.get(element.name, ""), "")
         return [text] if text else []
 
     def _person(self, element: Element) -> str:
         for name in ("ri:account-id", "ri:userkey", "ri:username"):
-            if known := element.attributes.get(name):
-                return f"@{self._people.get(known, known)}"
+            if user_id := element.attributes.get(name):
+                return f"@{self._people.get(user_id, user_id)}"
         return ""
 
     def _image(self, element: Element) -> list[Child]:
@@ -185,7 +185,7 @@ class _Reader:
             elif child.name.startswith("ri:"):
                 href = href or "".join(text for text in self._target(child) if isinstance(text, str))
             else:
-                caption.extend(self._read(child))
+                caption.extend(self._convert(child))
         alt = element.attributes.get("ac:alt") or element.attributes.get("ac:title") or ""
         image = Node("image", [], {"alt": alt, "href": href})
         return [image, *caption]
@@ -196,27 +196,27 @@ class _Reader:
             if isinstance(child, str):
                 body.append(child)
             elif child.name == "ac:task-status":
-                done = "yes" if plain(child).strip() == "complete" else "no"
+                done = "yes" if plain_text(child).strip() == "complete" else "no"
             else:
-                body.extend(self._read(child))
+                body.extend(self._convert(child))
         return [Node("item", body, {"done": done})]
 
     def _extension(self, element: Element) -> list[Child]:
         """A node of the other format, and beside it what to show instead: one of them says it all."""
         nodes = [child for child in element.children if not isinstance(child, str)]
         others = [child for child in nodes if child.name != "ac:adf-fallback"]
-        children = [part for child in others for part in self._extended(child)]
+        children = [part for child in others for part in self._extension_node(child)]
         if not any(is_block(part) or (isinstance(part, str) and part.strip()) for part in children):
-            children = [part for child in nodes for part in self.inside(child)]
+            children = [part for child in nodes for part in self.children_of(child)]
         return children
 
-    def _extended(self, element: Element) -> list[Child]:
-        held = Element(element.name)
+    def _extension_node(self, element: Element) -> list[Child]:
+        content = Element(element.name)
         kind = ""
         for child in element.children:
             if isinstance(child, Element) and child.name == "ac:adf-attribute":
-                kind = kind or (plain(child) if child.attributes.get("key") == "panel-type" else "")
+                kind = kind or (plain_text(child) if child.attributes.get("key") == "panel-type" else "")
             else:
-                held.children.append(child)
-        children = self.inside(held)
-        return [labelled(kind.strip().capitalize(), children)] if kind else children
+                content.children.append(child)
+        children = self.children_of(content)
+        return [labelled_quote(kind.strip().capitalize(), children)] if kind else children

@@ -11,11 +11,11 @@ any other                            its body, below its title
 from collections.abc import Callable
 
 from gristmill.connectors.markup.storage_tree import Element
-from gristmill.connectors.markup.tree import Child, Node, is_block, labelled
+from gristmill.connectors.markup.tree import Child, Node, is_block, labelled_quote
 
 _PANELS = frozenset(("info", "note", "tip", "warning", "panel", "success", "error"))
 # The parameter that is all such a macro says.
-_SAID = {
+_MAIN_PARAMETER = {
     "status": "title",
     "jira": "key",
     "include": "",
@@ -36,80 +36,80 @@ _SAID = {
 }
 
 
-def macro(element: Element, inside: Callable[[Element], list[Child]]) -> list[Child]:
+def convert_macro(element: Element, children_of: Callable[[Element], list[Child]]) -> list[Child]:
     """What a macro says; `inside` reads the elements of its body."""
     name = element.attributes.get("ac:name", "").lower()
-    title = parameter(element, "title")
+    title = macro_parameter(element, "title")
     if name in ("code", "noformat", "mathblock", "html"):
         head: list[Child] = [Node("paragraph", [Node("strong", [title])])] if title.strip() else []
-        return [*head, Node("code", [_body(element)], {"language": parameter(element, "language")})]
-    body = _read_body(element, inside)
+        return [*head, Node("code", [_plain_body(element)], {"language": macro_parameter(element, "language")})]
+    body = _rich_body(element, children_of)
     if name in _PANELS:
-        return [labelled(title or name.capitalize(), body)]
+        return [labelled_quote(title or name.capitalize(), body)]
     if name == "expand":
-        return [labelled(title, body)]
-    if name in _SAID and not body:
-        return _said(element, name, inside)
+        return [labelled_quote(title, body)]
+    if name in _MAIN_PARAMETER and not body:
+        return _main_parameter_text(element, name, children_of)
     if any(is_block(child) for child in body):
         heads: list[Child] = [Node("paragraph", [Node("strong", [title])])] if title.strip() else []
         return [Node("paragraph", [*heads, *body])]
     return body or ([title] if title else [])
 
 
-def parameter(element: Element, name: str) -> str:
+def macro_parameter(element: Element, name: str) -> str:
     """A macro's parameter, empty when it has none of that name."""
     for child in element.children:
         if not isinstance(child, Element) or child.name != "ac:parameter":
             continue
         if child.attributes.get("ac:name", "").lower() == name:
-            return plain(child)
+            return plain_text(child)
     return ""
 
 
-def plain(element: Element) -> str:
+def plain_text(element: Element) -> str:
     """All text in an element, with its lines."""
     parts: list[str] = []
     for child in element.children:
         if isinstance(child, str):
             parts.append(child)
         else:
-            parts.append("\n" if child.name == "br" else plain(child))
+            parts.append("\n" if child.name == "br" else plain_text(child))
     return "".join(parts)
 
 
-def _said(element: Element, name: str, inside: Callable[[Element], list[Child]]) -> list[Child]:
-    if _SAID[name] and (text := parameter(element, _SAID[name])).strip():
+def _main_parameter_text(element: Element, name: str, children_of: Callable[[Element], list[Child]]) -> list[Child]:
+    if _MAIN_PARAMETER[name] and (text := macro_parameter(element, _MAIN_PARAMETER[name])).strip():
         return [text]
     # The page or file it shows is a resource within a parameter.
-    named: list[Child] = []
+    resources: list[Child] = []
     for child in element.children:
         if isinstance(child, Element) and child.name == "ac:parameter":
-            named.extend(part for part in inside(Element("", {}, child.children)) if part != "")
+            resources.extend(part for part in children_of(Element("", {}, child.children)) if part != "")
             if any(isinstance(part, Element) for part in child.children):
                 break
-    return named
+    return resources
 
 
-def _body(element: Element) -> str:
+def _plain_body(element: Element) -> str:
     """A body of plain text; where there is none, whatever is in the macro beside its parameters."""
     parts: list[str] = []
     for child in element.children:
         if isinstance(child, str):
             parts.append(child if child.strip() else "")
         elif child.name != "ac:parameter":
-            parts.append(plain(child))
+            parts.append(plain_text(child))
     return "".join(parts)
 
 
-def _read_body(element: Element, inside: Callable[[Element], list[Child]]) -> list[Child]:
+def _rich_body(element: Element, children_of: Callable[[Element], list[Child]]) -> list[Child]:
     children: list[Child] = []
     for child in element.children:
         if isinstance(child, str):
             children.extend([child] if child.strip() else [])
         elif child.name == "ac:plain-text-body":
-            children.extend([Node("code", [plain(child)])] if plain(child).strip() else [])
+            children.extend([Node("code", [plain_text(child)])] if plain_text(child).strip() else [])
         elif child.name != "ac:parameter":
-            children.extend(inside(Element("", {}, [child])))
+            children.extend(children_of(Element("", {}, [child])))
     while children and isinstance(children[0], str) and not children[0].strip():
         children.pop(0)
-    return children if any(not isinstance(c, str) or c.strip() for c in children) else []
+    return children if any(not isinstance(child, str) or child.strip() for child in children) else []

@@ -16,7 +16,7 @@ import html
 import re
 from dataclasses import dataclass, field
 
-from gristmill.connectors.markup.tree import MOST_LEVELS
+from gristmill.connectors.markup.tree import MAX_DEPTH
 
 _NAME = re.compile(r"</?([A-Za-z][\w:.-]{0,80})(?=[\s/>])")
 _ATTRIBUTE = re.compile(
@@ -25,10 +25,10 @@ _ATTRIBUTE = re.compile(
 _END = re.compile(r"[\s/]*>")
 _VOID = frozenset(("br", "hr", "img", "col", "input", "wbr", "link", "meta"))
 # What an end tag inside can't close, unless it is named by it.
-_WALLS = frozenset(
+_BOUNDARIES = frozenset(
     ("td", "th", "table", "li", "ac:rich-text-body", "ac:layout-cell", "ac:task-body", "ac:structured-macro")
 )
-_LEAVES_P = frozenset(
+_CLOSES_PARAGRAPH = frozenset(
     ("p", "h1", "h2", "h3", "h4", "h5", "h6", "ul", "ol", "table", "blockquote", "pre", "hr", "div")
 )
 _ENDED_BY = {
@@ -40,7 +40,7 @@ _ENDED_BY = {
     "dd": ("dt", "dd"),
     "ac:task": ("ac:task",),
 }
-_KEEPERS = {
+_CONTAINERS = {
     "li": ("ul", "ol"),
     "td": ("table",),
     "th": ("table",),
@@ -78,102 +78,102 @@ class _Parser:
         self._root = Element("")
         self._stack: list[tuple[str, Element]] = [("", self._root)]
         self._open: dict[str, list[int]] = {}  # by name: where on the stack it is open
-        self._walls: list[int] = [0]
-        self._never: set[str] = set()  # ends that were looked for and are not there
+        self._boundaries: list[int] = [0]
+        self._missing: set[str] = set()  # ends that were looked for and are not there
 
     def parse(self) -> Element:
         position = 0
         while (start := self._text.find("<", position)) >= 0:
-            self._say(_unescape(self._text[position:start]))
-            position = self._tag(start)
-        self._say(_unescape(self._text[position:]))
+            self._append_text(_unescape(self._text[position:start]))
+            position = self._parse_tag(start)
+        self._append_text(_unescape(self._text[position:]))
         return self._root
 
-    def _say(self, text: str) -> None:
+    def _append_text(self, text: str) -> None:
         if text:
             self._stack[-1][1].children.append(text)
 
-    def _tag(self, start: int) -> int:
+    def _parse_tag(self, start: int) -> int:
         """Take what begins at `start`, and say where it ends."""
         text = self._text
         if text.startswith("<![CDATA[", start):
             end = self._find("]]>", start + 9)
-            self._say(text[start + 9 : len(text) if end < 0 else end])
+            self._append_text(text[start + 9 : len(text) if end < 0 else end])
             return len(text) if end < 0 else end + 3
         for opening, closing in (("<!--", "-->"), ("<?", "?>"), ("<!", ">")):
             if text.startswith(opening, start):
                 end = self._find(closing, start + len(opening))
                 if end >= 0:
                     return end + len(closing)
-                self._say(opening)
+                self._append_text(opening)
                 return start + len(opening)
         if not (name := _NAME.match(text, start)):
-            self._say("<")
+            self._append_text("<")
             return start + 1
         position = name.end()
         attributes: dict[str, str] = {}
         while not (end := _END.match(text, position)):
-            found = _ATTRIBUTE.match(text, position)
-            if not found or found.end() == position:  # another tag begins, or the input ends: this was none
+            attribute = _ATTRIBUTE.match(text, position)
+            if not attribute or attribute.end() == position:  # another tag begins, or the input ends: this was none
                 stop = max(position, start + 1)
-                self._say(_unescape(text[start:stop]))
+                self._append_text(_unescape(text[start:stop]))
                 return stop
-            position = found.end()
-            if found.group(1) and len(attributes) < 50:
-                value = found.group(2) or found.group(3) or found.group(4) or ""
-                attributes.setdefault(found.group(1).lower(), _unescape(value))
-        self._element(name, attributes, closed=text[position : end.end()].rstrip(">").endswith("/"))
+            position = attribute.end()
+            if attribute.group(1) and len(attributes) < 50:
+                value = attribute.group(2) or attribute.group(3) or attribute.group(4) or ""
+                attributes.setdefault(attribute.group(1).lower(), _unescape(value))
+        self._handle_tag(name, attributes, closed=text[position : end.end()].rstrip(">").endswith("/"))
         return end.end()
 
     def _find(self, what: str, start: int) -> int:
-        if what in self._never:
+        if what in self._missing:
             return -1
-        found = self._text.find(what, start)
-        if found < 0:
-            self._never.add(what)
-        return found
+        index = self._text.find(what, start)
+        if index < 0:
+            self._missing.add(what)
+        return index
 
-    def _element(self, name: re.Match[str], attributes: dict[str, str], *, closed: bool) -> None:
+    def _handle_tag(self, name: re.Match[str], attributes: dict[str, str], *, closed: bool) -> None:
         tag = name.group(1).lower()
         if name.group().startswith("</"):
             self._close(tag)
             return
-        if tag in _LEAVES_P and self._place("p") > self._walls[-1]:
-            self._pop_to(self._place("p"))
+        if tag in _CLOSES_PARAGRAPH and self._open_index("p") > self._boundaries[-1]:
+            self._pop_to(self._open_index("p"))
         for other in _ENDED_BY.get(tag, ()):
-            place = self._place(other)
-            if place >= 0 and all(self._place(keeper) < place for keeper in _KEEPERS[tag]):
-                self._pop_to(place)
+            index = self._open_index(other)
+            if index >= 0 and all(self._open_index(container) < index for container in _CONTAINERS[tag]):
+                self._pop_to(index)
         element = Element(tag, attributes)
-        if len(self._stack) <= MOST_LEVELS:
+        if len(self._stack) <= MAX_DEPTH:
             self._stack[-1][1].children.append(element)
         elif not (closed or tag in _VOID):
             element = self._stack[-1][1]
             element.children.append(" ")
         if not (closed or tag in _VOID):
             self._open.setdefault(tag, []).append(len(self._stack))
-            if tag in _WALLS:
-                self._walls.append(len(self._stack))
+            if tag in _BOUNDARIES:
+                self._boundaries.append(len(self._stack))
             self._stack.append((tag, element))
 
     def _close(self, tag: str) -> None:
-        place = self._place(tag)
-        if place < 0:
+        index = self._open_index(tag)
+        if index < 0:
             return
         # A wall ends by its own name, and by what it stands in.
-        if place < self._walls[-1] and tag not in _WALLS and not tag.startswith(("ac:", "t", "ul", "ol")):
+        if index < self._boundaries[-1] and tag not in _BOUNDARIES and not tag.startswith(("ac:", "t", "ul", "ol")):
             return
-        self._pop_to(place)
+        self._pop_to(index)
 
-    def _place(self, tag: str) -> int:
-        places = self._open.get(tag)
-        return places[-1] if places else -1
+    def _open_index(self, tag: str) -> int:
+        indexes = self._open.get(tag)
+        return indexes[-1] if indexes else -1
 
-    def _pop_to(self, place: int) -> None:
-        while len(self._stack) > place:
+    def _pop_to(self, index: int) -> None:
+        while len(self._stack) > index:
             tag, element = self._stack.pop()
             self._open[tag].pop()
-            if self._walls[-1] == len(self._stack) and len(self._walls) > 1:
-                self._walls.pop()
-            if len(self._stack) > MOST_LEVELS:
+            if self._boundaries[-1] == len(self._stack) and len(self._boundaries) > 1:
+                self._boundaries.pop()
+            if len(self._stack) > MAX_DEPTH:
                 element.children.append(" ")  # words of two lost elements stay apart

@@ -14,7 +14,7 @@ can do so by recursion.
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-MOST_LEVELS = 48  # pages that people write have fewer than 20
+MAX_DEPTH = 48  # pages that people write have fewer than 20
 
 BLOCKS = frozenset(
     ("document", "paragraph", "heading", "list", "item", "quote", "code", "rule", "table", "row", "cell")
@@ -27,7 +27,7 @@ class Node:
 
     kind: str
     children: "list[Node | str]" = field(default_factory=list["Node | str"])
-    facts: dict[str, str] = field(default_factory=dict[str, str])
+    attributes: dict[str, str] = field(default_factory=dict[str, str])
 
 
 Child = Node | str
@@ -38,14 +38,14 @@ def is_block(child: Child) -> bool:
     return isinstance(child, Node) and child.kind in BLOCKS
 
 
-def marked(kind: str, children: list[Child], **facts: str) -> list[Child]:
+def wrap_inline(kind: str, children: list[Child], **facts: str) -> list[Child]:
     """The children as `kind`, unless there are blocks among them, which no mark can hold."""
     if any(is_block(child) for child in children):
         return children
     return [Node(kind, children, facts)]
 
 
-def labelled(label: str, children: list[Child]) -> Node:
+def labelled_quote(label: str, children: list[Child]) -> Node:
     """A quote that begins with its name, as panels are written."""
     head: list[Child] = [Node("paragraph", [Node("strong", [label])])] if label.strip() else []
     return Node("quote", [*head, *children])

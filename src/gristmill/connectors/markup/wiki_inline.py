@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from gristmill.connectors.markup.tree import Child, Node
 
-_MOST_NESTED = 4
+_MAX_NESTING = 4
 _TOKEN = re.compile(
     r"""(?=[\\{\[!*_\-+^~?hf])(?:
       (?P<break>\\\\(?=\s|$))
@@ -42,39 +42,39 @@ def read_line(text: str, people: Mapping[str, str], level: int = 0) -> list[Chil
     position = 0
     for token in _TOKEN.finditer(text):
         children.append(text[position : token.start()])
-        children.extend(_read(token, people, level))
+        children.extend(_convert_token(token, people, level))
         position = token.end()
     children.append(text[position:])
     return [child for child in children if child != ""]
 
 
-def _read(token: re.Match[str], people: Mapping[str, str], level: int) -> list[Child]:
+def _convert_token(token: re.Match[str], people: Mapping[str, str], level: int) -> list[Child]:
     kind = token.lastgroup or ""
-    held = token.group(kind)
+    content = token.group(kind)
     match kind:
         case "break":
             return [Node("break")]
         case "escaped":
-            return [held]
+            return [content]
         case "address":
-            return [Node("link", [held], {"href": held})]
+            return [Node("link", [content], {"href": content})]
         case "mono":
-            return [Node("mono", [held])]
+            return [Node("mono", [content])]
         case "dropped":
             return []
         case "link":
-            return _link(held, people, level)
+            return _link(content, people, level)
         case "image":
-            name, _, facts = held.partition("|")
-            alt = re.search(r"\balt=([^,|]+)", facts)
+            name, _, options = content.partition("|")
+            alt = re.search(r"\balt=([^,|]+)", options)
             return [Node("image", [], {"href": name.strip(), "alt": alt.group(1).strip('"') if alt else ""})]
         case _:
-            inner = read_line(held, people, level + 1) if level < _MOST_NESTED else [held]
+            inner = read_line(content, people, level + 1) if level < _MAX_NESTING else [content]
             return [Node(_KINDS[kind], inner)] if _KINDS[kind] else inner
 
 
-def _link(held: str, people: Mapping[str, str], level: int) -> list[Child]:
-    text, bar, target = held.partition("|")
+def _link(content: str, people: Mapping[str, str], level: int) -> list[Child]:
+    text, bar, target = content.partition("|")
     target = (target.partition("|")[0] if bar else text).strip()
     if target.startswith("~"):
         user = target[1:].removeprefix("accountid:")
@@ -82,8 +82,8 @@ def _link(held: str, people: Mapping[str, str], level: int) -> list[Child]:
     if target.startswith("^"):
         return [(text if bar else target[1:]).strip()]
     if not _SCHEME.match(target):  # a page of another tool, or no link at all: as it stands
-        return [f"[{held}]"]
-    shown: list[Child] = [text.strip()]
-    if bar and level < _MOST_NESTED:
-        shown = read_line(text.strip(), people, level + 1)
-    return [Node("link", shown, {"href": target})]
+        return [f"[{content}]"]
+    label: list[Child] = [text.strip()]
+    if bar and level < _MAX_NESTING:
+        label = read_line(text.strip(), people, level + 1)
+    return [Node("link", label, {"href": target})]

@@ -14,29 +14,29 @@ from collections.abc import Iterable
 
 from gristmill.connectors.markup.tree import BLOCKS, Child, Node
 
-MOST_INDENTED = 6
-_SPARE = 20_000  # characters and cells that one text may get by repeating what spans rows and columns
-_LONGEST_REPEATED = 80
-_MOST_SPANNED = 200
+MAX_INDENT = 6
+_REPEAT_BUDGET = 20_000  # characters and cells that one text may get by repeating what spans rows and columns
+_MAX_REPEATED_TEXT = 80
+_MAX_SPAN = 200
 _MARKS = {"strong": "**", "em": "*", "strike": "~~"}
 _OTHER_BLOCK = re.compile(r"(?m)^(?=#{1,6}(?:\s|$)|```|~~~|>|(?:-{2,}|=+) *$)")
 _SAFE_LINK = re.compile(r"(?:https?|mailto|ftp|file|tel|sftp):|[/#?.]|[\w%~-][^:]*$", re.I)
 _TICKS = re.compile(r"`+")
 
 
-def write(children: Iterable[Child]) -> str:
+def write_markdown(children: Iterable[Child]) -> str:
     """The whole text, without space around it."""
-    return clean(_Writer().blocks(list(children), 0)).strip()
+    return strip_unstorable(_Writer().blocks(list(children), 0)).strip()
 
 
-def clean(text: str) -> str:
+def strip_unstorable(text: str) -> str:
     """`text` without the characters that no database takes: NUL and halves of surrogate pairs."""
     return text.replace("\0", "").encode("utf-8", "replace").decode()
 
 
 class _Writer:
     def __init__(self) -> None:
-        self._spare = _SPARE
+        self._repeat_budget = _REPEAT_BUDGET
 
     def blocks(self, children: list[Child], level: int, *, flat: bool = False) -> str:
         """Blocks one below the other; what stands between them is a paragraph."""
@@ -61,14 +61,14 @@ class _Writer:
     def _block(self, node: Node, level: int, *, flat: bool) -> str:
         match node.kind:
             case "heading":
-                text = " ".join(self._inline(node.children).split())
+                text = " ".join(self._inline_text(node.children).split())
                 mark = "#" * min(max(_number(node, "level", 1), 1), 6)
                 return text if flat or not text else f"{mark} {text}"
             case "list":
                 return self._list(node, level, flat=flat)
             case "quote":
                 text = self.blocks(node.children, level + 1, flat=flat)
-                return _prefixed(text, "" if flat else "> ", level)
+                return _with_prefix(text, "" if flat else "> ", level)
             case "code":
                 return _mono(_raw(node.children)) if flat else _fenced(node)
             case "rule":
@@ -83,7 +83,7 @@ class _Writer:
                 return self.blocks(node.children, level, flat=flat)
 
     def _paragraph(self, children: list[Child], *, flat: bool) -> str:
-        text = self._inline(children).strip(" \n")
+        text = self._inline_text(children).strip(" \n")
         return text if flat else _OTHER_BLOCK.sub(r"\\", text)
 
     def _list(self, node: Node, level: int, *, flat: bool) -> str:
@@ -91,18 +91,18 @@ class _Writer:
         lines: list[str] = []
         for child in node.children:
             if not isinstance(child, Node):
-                stray = child.strip()
-                text, marker = stray, "- "
+                plain = child.strip()
+                text, marker = plain, "- "
             elif child.kind == "list":  # a list right in a list, as some editors nest them
                 text, marker = self._list(child, level + 1, flat=flat), "  "
             else:
                 text = self.blocks([child] if child.kind != "item" else child.children, level + 1, flat=flat)
-                marker = f"{number}. " if node.facts.get("ordered") else "- "
+                marker = f"{number}. " if node.attributes.get("ordered") else "- "
                 number += 1
-                if done := child.facts.get("done"):
+                if done := child.attributes.get("done"):
                     marker += "[x] " if done == "yes" else "[ ] "
             if text:
-                lines.append(_hung(text, marker, level))
+                lines.append(_with_marker(text, marker, level))
         return "\n".join(lines)
 
     def _table(self, node: Node) -> str:
@@ -130,7 +130,7 @@ class _Writer:
                         cells.append(_cell(child))
                     continue
                 self._carry(cells, spanning)
-                self._place(cells, spanning, child)
+                self._add_cell(cells, spanning, child)
             self._carry(cells, spanning)
             grid.append(cells)
         return [row for row in grid if any(row)]
@@ -138,50 +138,50 @@ class _Writer:
     def _carry(self, cells: list[str], spanning: dict[int, tuple[int, str]]) -> None:
         while (column := len(cells)) in spanning:
             left, text = spanning.pop(column)
-            self._spare -= len(text) + 1
-            if self._spare < 0:
+            self._repeat_budget -= len(text) + 1
+            if self._repeat_budget < 0:
                 return
             cells.append(text)
             if left > 1:
                 spanning[column] = (left - 1, text)
 
-    def _place(self, cells: list[str], spanning: dict[int, tuple[int, str]], child: Node) -> None:
+    def _add_cell(self, cells: list[str], spanning: dict[int, tuple[int, str]], child: Node) -> None:
         column = len(cells)
         text = _cell(self.blocks(child.children if child.kind == "cell" else [child], 1, flat=True))
         cells.append(text)
-        wide = min(max(_number(child, "columns", 1), 1), _MOST_SPANNED)
-        for _ in range(wide - 1):
-            self._spare -= 1
-            if self._spare >= 0:
+        colspan = min(max(_number(child, "columns", 1), 1), _MAX_SPAN)
+        for _ in range(colspan - 1):
+            self._repeat_budget -= 1
+            if self._repeat_budget >= 0:
                 cells.append("")
-        high = min(max(_number(child, "rows", 1), 1), _MOST_SPANNED)
-        if high > 1:
-            spanning[column] = (high - 1, text if len(text) <= _LONGEST_REPEATED else "")
-            for place in range(column + 1, len(cells)):
-                spanning[place] = (high - 1, "")
+        rowspan = min(max(_number(child, "rows", 1), 1), _MAX_SPAN)
+        if rowspan > 1:
+            spanning[column] = (rowspan - 1, text if len(text) <= _MAX_REPEATED_TEXT else "")
+            for index in range(column + 1, len(cells)):
+                spanning[index] = (rowspan - 1, "")
 
-    def _inline(self, children: list[Child]) -> str:
+    def _inline_text(self, children: list[Child]) -> str:
         parts: list[str] = []
-        for child in _joined(children):
+        for child in _merge_marks(children):
             if isinstance(child, str):
                 parts.append(_one_line(child))
             elif child.kind in BLOCKS:
                 parts.append(f" {self._block(child, 1, flat=True)} ")
             else:
-                parts.append(self._piece(child))
+                parts.append(self._inline_node(child))
         # In this order: a pattern that begins with any number of spaces is slow where there are many.
         return re.sub(r" ?\n ?", "\n", re.sub(r" {2,}", " ", "".join(parts)))
 
-    def _piece(self, node: Node) -> str:
+    def _inline_node(self, node: Node) -> str:
         if node.kind == "break":
             return "\n"
         if node.kind == "mono":
             return _mono(_raw(node.children))
-        text = self._inline(node.children)
+        text = self._inline_text(node.children)
         if node.kind == "link":
-            return _link(text, node.facts.get("href", ""))
+            return _link(text, node.attributes.get("href", ""))
         if node.kind == "image":
-            return _image(node.facts.get("alt", "").strip() or text.strip(), node.facts.get("href", ""))
+            return _image(node.attributes.get("alt", "").strip() or text.strip(), node.attributes.get("href", ""))
         mark = _MARKS.get(node.kind, "")
         inner = text.strip()
         if not mark or not inner or "\n" in inner:
@@ -200,26 +200,26 @@ def _rows(table: Node) -> list[Node]:
     return rows
 
 
-def _joined(children: list[Child]) -> list[Child]:
+def _merge_marks(children: list[Child]) -> list[Child]:
     """Neighbours with the same mark as one, so that no mark ends within a word."""
     joined: list[Child] = []
-    own = False  # whether the last one was made here, and may grow
+    is_copy = False  # whether the last one was made here, and may grow
     for child in children:
         last = joined[-1] if joined else None
         if (
             isinstance(child, Node)
             and isinstance(last, Node)
             and child.kind == last.kind
-            and child.facts == last.facts
+            and child.attributes == last.attributes
             and child.kind in ("strong", "em", "strike", "link", "mono")
         ):
-            if not own:
-                joined[-1] = last = Node(child.kind, list(last.children), child.facts)
-                own = True
+            if not is_copy:
+                joined[-1] = last = Node(child.kind, list(last.children), child.attributes)
+                is_copy = True
             last.children.extend(child.children)
         else:
             joined.append(child)
-            own = False
+            is_copy = False
     return joined
 
 
@@ -257,19 +257,19 @@ def _fenced(node: Node) -> str:
     if not text.strip():
         return ""
     fence = "`" * max(3, max((len(run) for run in _TICKS.findall(text)), default=0) + 1)
-    language = re.sub(r"[^\w+#.-]", "", node.facts.get("language", ""))[:30]
+    language = re.sub(r"[^\w+#.-]", "", node.attributes.get("language", ""))[:30]
     return f"{fence}{language}\n{text}\n{fence}"
 
 
 def _link(text: str, href: str) -> str:
-    shown = " ".join(text.split())
+    label = " ".join(text.split())
     target = _target(href)
     if not target:
         return text
-    if not shown or shown in (href, target):
+    if not label or label in (href, target):
         return target
     start = text[: len(text) - len(text.lstrip())]
-    return f"{start}[{shown}]({target}){text[len(text.rstrip()) :]}"
+    return f"{start}[{label}]({target}){text[len(text.rstrip()) :]}"
 
 
 def _target(href: str) -> str:
@@ -280,26 +280,26 @@ def _target(href: str) -> str:
 
 def _image(alt: str, href: str) -> str:
     target = _target(href)
-    shown = " ".join(alt.split())
+    label = " ".join(alt.split())
     if not target:
-        return shown
-    return f"![{shown or href.strip()}]({target})"
+        return label
+    return f"![{label or href.strip()}]({target})"
 
 
-def _hung(text: str, marker: str, level: int) -> str:
+def _with_marker(text: str, marker: str, level: int) -> str:
     """`text` behind its marker, further lines below its first letter."""
-    if level >= MOST_INDENTED:
+    if level >= MAX_INDENT:
         return marker.lstrip() + text if marker.strip() else text
     width = " " * min(len(marker), 4)
     return marker + re.sub(r"\n(?=[^\n])", "\n" + width, text)
 
 
-def _prefixed(text: str, prefix: str, level: int) -> str:
-    if not text or not prefix or level >= MOST_INDENTED:
+def _with_prefix(text: str, prefix: str, level: int) -> str:
+    if not text or not prefix or level >= MAX_INDENT:
         return text
     return "\n".join(f"{prefix}{line}".rstrip() for line in text.split("\n"))
 
 
-def _number(node: Node, name: str, otherwise: int) -> int:
-    value = node.facts.get(name, "")
-    return int(value) if value.isdecimal() and len(value) < 10 else otherwise
+def _number(node: Node, name: str, default: int) -> int:
+    value = node.attributes.get(name, "")
+    return int(value) if value.isdecimal() and len(value) < 10 else default

@@ -1,6 +1,6 @@
 """The REST door."""
 
 from gristmill.doors.api.application import create, create_probes
-from gristmill.doors.api.context import Context
+from gristmill.doors.api.context import ApiContext
 
-__all__ = ["Context", "create", "create_probes"]
+__all__ = ["ApiContext", "create", "create_probes"]

@@ -30,12 +30,12 @@ from gristmill.doors.api import (
 )
 from gristmill.doors.api.authorise import authorise
 from gristmill.doors.api.caller import is_loopback
-from gristmill.doors.api.context import Context
-from gristmill.doors.api.entrance import Entrance
-from gristmill.doors.api.gate import Gate
+from gristmill.doors.api.context import ApiContext
+from gristmill.doors.api.entrance import RequestContextMiddleware
+from gristmill.doors.api.gate import HostGuard
 
 # They are tried in turn: what is asked for most often comes first.
-_DOORS = (
+_ROUTERS = (
     item.router,
     items.router,
     tree.router,
@@ -54,30 +54,30 @@ _DOORS = (
     queue.router,
     machine.router,
 )
-_UNTOLD: TelemetryConfig = {"tracing": False, "metrics": False, "logs": False, "operation_spans": False}
+_NO_FRAMEWORK_TELEMETRY: TelemetryConfig = {"tracing": False, "metrics": False, "logs": False, "operation_spans": False}
 
 
-def create(context: Context, pages: Callable[[ASGIApp], ASGIApp] | None = None) -> FastAPI:
+def create(context: ApiContext, pages: Callable[[ASGIApp], ASGIApp] | None = None) -> FastAPI:
     """The application that serves `context`; `pages` answer browsers before anybody is asked for a key."""
-    app = _bare(context)
-    for door in _DOORS:
-        app.include_router(door, prefix="/api")
+    app = _new_application(context)
+    for router in _ROUTERS:
+        app.include_router(router, prefix="/api")
     app.include_router(health.router)
     app.include_router(health.probes)
     app.include_router(metrics.router)
     app.add_api_route("/", _welcome, include_in_schema=False)
-    return _guarded(app, context, pages)
+    return _add_middleware(app, context, pages)
 
 
-def create_probes(context: Context) -> FastAPI:
+def create_probes(context: ApiContext) -> FastAPI:
     """What a worker answers: whether it lives and is ready, and what it counts. The same rules hold."""
-    app = _bare(context)
+    app = _new_application(context)
     app.include_router(health.probes)
     app.include_router(metrics.router)
-    return _guarded(app, context, None)
+    return _add_middleware(app, context, None)
 
 
-def _bare(context: Context) -> FastAPI:
+def _new_application(context: ApiContext) -> FastAPI:
     # The interactive pages of the framework load scripts from elsewhere: the schema is served, they are not.
     app = FastAPI(
         title="Gristmill",
@@ -85,7 +85,7 @@ def _bare(context: Context) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         dependencies=[Depends(authorise)],
-        telemetry=_UNTOLD,  # traces are ours: gristmill/traces.py
+        telemetry=_NO_FRAMEWORK_TELEMETRY,  # traces are ours: gristmill/traces.py
     )
     app.state.context = context
     schema.install(app)
@@ -93,17 +93,17 @@ def _bare(context: Context) -> FastAPI:
     return app
 
 
-def _guarded(app: FastAPI, context: Context, pages: Callable[[ASGIApp], ASGIApp] | None) -> FastAPI:
+def _add_middleware(app: FastAPI, context: ApiContext, pages: Callable[[ASGIApp], ASGIApp] | None) -> FastAPI:
     app.add_middleware(
-        Entrance, db=context.db, settings=context.settings, vault=context.vault, meters=context.meters
+        RequestContextMiddleware, db=context.db, settings=context.settings, vault=context.vault, meters=context.metrics
     )
     if pages is not None:
         app.add_middleware(pages)
     # Beyond loopback nobody is trusted for where they are, and a host name proves nothing.
-    names = context.settings.allowed_hosts or (None if not is_loopback(context.settings.host) else [])
+    allowed_hosts = context.settings.allowed_hosts or (None if not is_loopback(context.settings.host) else [])
     app.add_middleware(
-        Gate,
-        hosts=None if names is None else ["localhost", context.settings.host, *names],
+        HostGuard,
+        hosts=None if allowed_hosts is None else ["localhost", context.settings.host, *allowed_hosts],
         max_body=context.settings.max_request_mb * 2**20,
         max_upload=context.settings.max_upload_mb * 2**20,
     )

@@ -24,135 +24,135 @@ from gristmill.doors.api import caller as callers
 from gristmill.doors.api.caller import Caller
 from gristmill.doors.api.context import (
     ON_BEHALF,
-    Context,
-    as_base_id,
-    as_connector_id,
-    as_item_id,
-    as_job_id,
-    as_key_id,
-    as_run_id,
-    as_webhook_id,
-    no_key,
+    ApiContext,
+    parse_base_id,
+    parse_connector_id,
+    parse_item_id,
+    parse_job_id,
+    parse_key_id,
+    parse_run_id,
+    parse_webhook_id,
+    missing_key_error,
 )
-from gristmill.doors.api.rules import RULES, Rule, route_of
+from gristmill.doors.api.rules import RULES, Rule, route_path
 from gristmill.errors import Forbidden, NotFound
 from gristmill.events import webhook
 from gristmill.operations import connection, connections, guards
-from gristmill.organisation import LOCAL
+from gristmill.organisation import LOCAL_ORG
 
 
 async def authorise(request: Request) -> None:
     """Let the request through to its route, or refuse it."""
-    rule = RULES.get((request.method, route_of(request.scope)))
+    rule = RULES.get((request.method, route_path(request.scope)))
     if rule is None:
         raise Forbidden("Nobody has decided who may ask for this.", code="not_decided")
-    caller = callers.of(request.scope)
-    if rule.who == "anyone":
+    caller = callers.current_caller(request.scope)
+    if rule.audience == "anyone":
         return
     if caller is None:
-        raise no_key()
+        raise missing_key_error()
     if request.headers.get(ON_BEHALF) is not None:
-        _behalf(caller, rule)
-    _role(caller, rule)
-    if not rule.eyes or rule.who == "admin":
-        await _names(cast(Context, request.app.state.context), caller, request.path_params)
+        _check_on_behalf(caller, rule)
+    _check_role(caller, rule)
+    if not rule.acl_filtered or rule.audience == "admin":
+        await _check_path_parameters(cast(ApiContext, request.app.state.context), caller, request.path_params)
 
 
-def _behalf(caller: Caller, rule: Rule) -> None:
-    if not rule.eyes:
+def _check_on_behalf(caller: Caller, rule: Rule) -> None:
+    if not rule.acl_filtered:
         raise Forbidden(f"With {ON_BEHALF}, only reading and searching are served.", code="not_on_behalf")
     if caller.role != "admin":
         raise Forbidden(f"Only an admin's key may use {ON_BEHALF}.", code="role_too_low")
 
 
-def _role(caller: Caller, rule: Rule) -> None:
-    if rule.who == "anyone":
+def _check_role(caller: Caller, rule: Rule) -> None:
+    if rule.audience == "anyone":
         return
-    if rule.who == "operator":
-        if caller.role != "admin" or caller.org != LOCAL:
+    if rule.audience == "operator":
+        if caller.role != "admin" or caller.org != LOCAL_ORG:
             raise Forbidden(
                 "This is about the machine: it takes an admin's key of the local organisation.",
                 code="operator_only",
             )
         return
-    if not caller.is_at_least(rule.who):
+    if not caller.is_at_least(rule.audience):
         raise Forbidden(
-            f"This takes a key with the role {rule.who}; yours is {caller.role}.", code="role_too_low"
+            f"This takes a key with the role {rule.audience}; yours is {caller.role}.", code="role_too_low"
         )
 
 
 # ── what a path names ────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _base(tx: Tx, caller: Caller, text: str) -> None:
-    await _whole(tx, caller, (await guards.base_exists(tx, await as_base_id(text), caller.viewer)).id)
+async def _check_base(tx: Tx, caller: Caller, text: str) -> None:
+    await _check_sees_whole_base(tx, caller, (await guards.require_base(tx, await parse_base_id(text), caller.viewer)).id)
 
 
-async def _item(tx: Tx, caller: Caller, text: str) -> None:
-    item = await guards.item_exists(tx, await as_item_id(text), caller.viewer)
-    await _whole(tx, caller, item.base_id)
+async def _check_item(tx: Tx, caller: Caller, text: str) -> None:
+    item = await guards.require_item(tx, await parse_item_id(text), caller.viewer)
+    await _check_sees_whole_base(tx, caller, item.base_id)
 
 
-async def _whole(tx: Tx, caller: Caller, base: BaseId) -> None:
+async def _check_sees_whole_base(tx: Tx, caller: Caller, base_id: BaseId) -> None:
     """Who changes a base must see all of it: what stands beside, above and below would change with it."""
-    if not caller.viewer.is_admin and await catalog.hides_something(tx, base, caller.viewer):
+    if not caller.viewer.is_admin and await catalog.has_hidden_items(tx, base_id, caller.viewer):
         raise Forbidden(
             "Something in this base is not for your eyes, so that you can't change it. Ask an admin.",
             code="partly_hidden",
         )
 
 
-async def _job(tx: Tx, caller: Caller, text: str) -> None:
-    job = await jobs.find_job(tx, await as_job_id(text))
-    if job is None or await jobs.owner(tx, job.lane) != caller.org:
+async def _check_job(tx: Tx, caller: Caller, text: str) -> None:
+    job = await jobs.find_job(tx, await parse_job_id(text))
+    if job is None or await jobs.lane_owner(tx, job.lane) != caller.org:
         raise NotFound(f"There is no job {text!r}.", code="job_not_found")
 
 
-async def _webhook(tx: Tx, caller: Caller, text: str) -> None:
-    if await webhook.find(tx, await as_webhook_id(text), caller.org) is None:
+async def _check_webhook(tx: Tx, caller: Caller, text: str) -> None:
+    if await webhook.find(tx, await parse_webhook_id(text), caller.org) is None:
         raise NotFound(f"There is no webhook {text!r}.", code="webhook_not_found")
 
 
-async def _connector(tx: Tx, caller: Caller, text: str) -> None:
-    found = await connection.find(tx, await as_connector_id(text))
-    if found is None or found.org_id != caller.org:
+async def _check_connector(tx: Tx, caller: Caller, text: str) -> None:
+    connector = await connection.find_connector(tx, await parse_connector_id(text))
+    if connector is None or connector.org_id != caller.org:
         raise NotFound(f"There is no connector {text!r}.", code="connector_not_found")
 
 
-async def _run(tx: Tx, caller: Caller, text: str) -> None:
-    run = await connection.find_run(tx, await as_run_id(text))
-    if run is None or (await connections.known(tx, run.connector_id)).org_id != caller.org:
+async def _check_run(tx: Tx, caller: Caller, text: str) -> None:
+    run = await connection.find_run(tx, await parse_run_id(text))
+    if run is None or (await connections.require_connector(tx, run.connector_id)).org_id != caller.org:
         raise NotFound(f"There is no run {text!r}.", code="run_not_found")
 
 
-async def _key(tx: Tx, caller: Caller, text: str) -> None:
-    if await keys.find(tx, caller.org, await as_key_id(text)) is None:
+async def _check_key(tx: Tx, caller: Caller, text: str) -> None:
+    if await keys.find_key(tx, caller.org, await parse_key_id(text)) is None:
         raise NotFound(f"There is no key {text!r}.", code="key_not_found")
 
 
-async def _part(_tx: Tx, _caller: Caller, _text: str) -> None:
+async def _check_nothing(_tx: Tx, _caller: Caller, _text: str) -> None:
     """A part of what another parameter of the path names."""
 
 
-NAMED: Mapping[str, Callable[[Tx, Caller, str], Awaitable[None]]] = {
-    "base_id": _base,
-    "item_id": _item,
-    "job_id": _job,
-    "webhook_id": _webhook,
-    "connector_id": _connector,
-    "run_id": _run,
-    "key_id": _key,
-    "event_id": _part,
-    "asset_hash": _part,
-    "user_id": _part,
+PATH_PARAMETER_CHECKS: Mapping[str, Callable[[Tx, Caller, str], Awaitable[None]]] = {
+    "base_id": _check_base,
+    "item_id": _check_item,
+    "job_id": _check_job,
+    "webhook_id": _check_webhook,
+    "connector_id": _check_connector,
+    "run_id": _check_run,
+    "key_id": _check_key,
+    "event_id": _check_nothing,
+    "asset_hash": _check_nothing,
+    "user_id": _check_nothing,
 }
 
 
-async def _names(context: Context, caller: Caller, parameters: Mapping[str, str]) -> None:
+async def _check_path_parameters(context: ApiContext, caller: Caller, parameters: Mapping[str, str]) -> None:
     if not parameters:
         return
     async with context.db.connection() as tx:
         for name, text in parameters.items():
-            if name not in NAMED:
+            if name not in PATH_PARAMETER_CHECKS:
                 raise Forbidden("Nobody has decided whose this is.", code="not_decided")
-            await NAMED[name](tx, caller, text)
+            await PATH_PARAMETER_CHECKS[name](tx, caller, text)

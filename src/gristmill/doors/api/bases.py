@@ -8,32 +8,32 @@ from fastapi import APIRouter, Query, Response
 from pydantic import Field, StrictBool, StrictInt
 
 from gristmill import catalog, jobs
-from gristmill.catalog import Base, BaseId, BaseStatus, Figures, OnRestart, Reuse
+from gristmill.catalog import Base, BaseId, BaseStatus, BaseStats, OnRestart, AssetReuse
 from gristmill.catalog.access import EVERYBODY
 from gristmill.doors.api.caller import Caller
-from gristmill.doors.api.context import Asking, AsViewer, Context, InContext, PathBase
-from gristmill.doors.api.match import IfMatch, tagged, unchanged
+from gristmill.doors.api.context import CurrentCaller, CurrentViewer, ApiContext, CurrentContext, PathBase
+from gristmill.doors.api.match import IfMatch, set_etag, check_if_match
 from gristmill.doors.api.wire import (
     Acl,
-    Asked,
+    RequestModel,
     ErrorBody,
     JsonObject,
     Limit,
     Name,
     Page,
     Patterns,
-    Stamped,
-    Wire,
+    StoredModel,
+    ApiModel,
 )
 from gristmill.errors import Invalid
 from gristmill.operations import bases, guards
 from gristmill.operations import queue as operations_queue
-from gristmill.settings import LOCAL
+from gristmill.settings import LOCAL_PROCESSOR
 
 router = APIRouter(prefix="/knowledge-bases", tags=["knowledge bases"])
 
 
-class Chunking(Asked):
+class Chunking(RequestModel):
     """How documents of the base are cut."""
 
     max_tokens: (
@@ -42,7 +42,7 @@ class Chunking(Asked):
     ) = None
 
 
-class Options(Asked):
+class Options(RequestModel):
     """What the base's folders leave out and take in, from the next time on that one is listed; and what its images
     cost."""
 
@@ -51,11 +51,11 @@ class Options(Asked):
         Annotated[StrictBool, Field(description="Take in names that begin with a dot.")] | None
     ) = None
     asset_reuse: (
-        Annotated[Reuse, Field(description="When what was said of an equal image before will do.")] | None
+        Annotated[AssetReuse, Field(description="When what was said of an equal image before will do.")] | None
     ) = None
 
 
-class NewBase(Asked):
+class NewBase(RequestModel):
     """A base to create; `onRestart` says whether interrupted work resumes by itself or waits for a hand."""
 
     name: Name
@@ -67,7 +67,7 @@ class NewBase(Asked):
     acl: Annotated[Acl, Field(default_factory=list)]
 
 
-class ChangedBase(Asked):
+class ChangedBase(RequestModel):
     """What to change of a base. `status: ready` restores a failed one, once its cause is gone."""
 
     name: Name | None = None
@@ -79,7 +79,7 @@ class ChangedBase(Asked):
     status: Literal["ready"] | None = None
 
 
-class BaseOut(Stamped):
+class BaseOut(StoredModel):
     """A base as it is shown."""
 
     name: str
@@ -99,7 +99,7 @@ class BaseOut(Stamped):
     changed_at: datetime
 
     @classmethod
-    def of(cls, base: Base, figures: Figures) -> Self:
+    def of(cls, base: Base, figures: BaseStats) -> Self:
         """Show `base`."""
         return cls(
             id=base.id,
@@ -129,25 +129,25 @@ class BaseOut(Stamped):
         )
 
 
-class DeletedBase(Wire):
+class DeletedBase(ApiModel):
     """The job that removes the base; its result is the receipt."""
 
     job_id: UUID
 
 
-class Recovered(Wire):
+class Recovered(ApiModel):
     """How many items were taken up again."""
 
     recovered: int
 
 
-class Dismissed(Wire):
+class Dismissed(ApiModel):
     """How many items were left as failed."""
 
     dismissed: int
 
 
-class QueueOut(Wire):
+class QueueOut(ApiModel):
     """What a base still has to do, how fast it goes, and when it may be done."""
 
     queue_size: int
@@ -162,19 +162,19 @@ class QueueOut(Wire):
     paused: bool
 
 
-def _know_processor(context: Context, name: str | None) -> None:
-    if name is not None and name != LOCAL and name not in context.settings.processors:
-        known = ", ".join((LOCAL, *context.settings.processors))
+def _check_processor(context: ApiContext, name: str | None) -> None:
+    if name is not None and name != LOCAL_PROCESSOR and name not in context.settings.processors:
+        known_processors = ", ".join((LOCAL_PROCESSOR, *context.settings.processors))
         raise Invalid(
-            f"There is no file processor {name!r}; there is {known}.", code="unknown_file_processor"
+            f"There is no file processor {name!r}; there is {known_processors}.", code="unknown_file_processor"
         )
 
 
 @router.post("", status_code=201)
-async def create_base(body: NewBase, context: InContext, caller: Asking, response: Response) -> BaseOut:
+async def create_base(body: NewBase, context: CurrentContext, caller: CurrentCaller, response: Response) -> BaseOut:
     """Create a knowledge base. Who is no admin, and names no access list, makes it for its own principal."""
     embedder = context.embedders.get(body.embedder or context.settings.embedder)
-    _know_processor(context, body.file_processor_id)
+    _check_processor(context, body.file_processor_id)
     chunking = body.chunking.model_dump(by_alias=True, exclude_none=True)
     created = await bases.create(
         context.db,
@@ -184,14 +184,14 @@ async def create_base(body: NewBase, context: InContext, caller: Asking, respons
         file_processor=body.file_processor_id,
         on_restart=body.on_restart,
         settings=body.settings.model_dump(by_alias=True, exclude_none=True),
-        acl=body.acl if "acl" in body.model_fields_set else _own_list(caller),
+        acl=body.acl if "acl" in body.model_fields_set else _default_acl(caller),
         org=caller.org,
     )
-    tagged(response, created.updated_at)
-    return BaseOut.of(created, Figures())
+    set_etag(response, created.updated_at)
+    return BaseOut.of(created, BaseStats())
 
 
-def _own_list(caller: Caller) -> list[str]:
+def _default_acl(caller: Caller) -> list[str]:
     """For whose eyes a base is when nothing is said: only admins', but who made it must see it."""
     if caller.viewer.is_admin or caller.key is None:
         return []
@@ -200,8 +200,8 @@ def _own_list(caller: Caller) -> list[str]:
 
 @router.get("")
 async def list_bases(
-    context: InContext,
-    viewer: AsViewer,
+    context: CurrentContext,
+    viewer: CurrentViewer,
     limit: Limit = 100,
     cursor: UUID | None = None,
     name: Annotated[str | None, Query(max_length=200)] = None,
@@ -209,27 +209,27 @@ async def list_bases(
     """All knowledge bases, oldest first; with `name`, the one of that name."""
     async with context.db.connection() as tx:
         if name is not None:
-            named = await catalog.find_base_named(tx, name, viewer)
-            found = [named] if named else []
+            named_base = await catalog.find_base_by_name(tx, name, viewer)
+            page_bases = [named_base] if named_base else []
         else:
-            found = await catalog.list_bases(
+            page_bases = await catalog.list_bases(
                 tx, limit=limit, after=BaseId(cursor) if cursor else None, viewer=viewer
             )
-        figures = await catalog.figures(tx, [base.id for base in found], viewer)
-    more = name is None and len(found) == limit
+        figures = await catalog.base_stats(tx, [base.id for base in page_bases], viewer)
+    has_more = name is None and len(page_bases) == limit
     return Page(
-        items=[BaseOut.of(base, figures[base.id]) for base in found],
-        next_cursor=str(found[-1].id) if more else None,
+        items=[BaseOut.of(base, figures[base.id]) for base in page_bases],
+        next_cursor=str(page_bases[-1].id) if has_more else None,
     )
 
 
 @router.get("/{base_id}")
-async def get_base(base_id: PathBase, context: InContext, viewer: AsViewer, response: Response) -> BaseOut:
+async def get_base(base_id: PathBase, context: CurrentContext, viewer: CurrentViewer, response: Response) -> BaseOut:
     """One knowledge base."""
     async with context.db.connection() as tx:
-        base = await guards.base_exists(tx, base_id, viewer)
-        figures = await catalog.figures(tx, [base.id], viewer)
-    tagged(response, base.updated_at)
+        base = await guards.require_base(tx, base_id, viewer)
+        figures = await catalog.base_stats(tx, [base.id], viewer)
+    set_etag(response, base.updated_at)
     return BaseOut.of(base, figures[base.id])
 
 
@@ -237,16 +237,16 @@ async def get_base(base_id: PathBase, context: InContext, viewer: AsViewer, resp
 async def patch_base(
     base_id: PathBase,
     body: ChangedBase,
-    context: InContext,
-    viewer: AsViewer,
+    context: CurrentContext,
+    viewer: CurrentViewer,
     response: Response,
     if_match: IfMatch = None,
 ) -> BaseOut:
     """Change a knowledge base; queued work is not disturbed."""
     chunking = body.chunking.model_dump(by_alias=True, exclude_none=True) if body.chunking else None
-    _know_processor(context, body.file_processor_id)
+    _check_processor(context, body.file_processor_id)
     async with context.db.connection() as tx:
-        base = await guards.base_exists(tx, base_id, viewer)
+        base = await guards.require_base(tx, base_id, viewer)
     await bases.patch(
         context.db,
         base_id,
@@ -257,25 +257,25 @@ async def patch_base(
         settings=body.settings and body.settings.model_dump(by_alias=True, exclude_none=True),
         acl=body.acl,
         restore_with=context.embedders.get(base.embedder) if body.status == "ready" else None,
-        check=lambda updated_at: unchanged(if_match, updated_at),
+        check=lambda updated_at: check_if_match(if_match, updated_at),
     )
     return await get_base(base_id, context, viewer, response)
 
 
 @router.delete("/{base_id}", status_code=202)
-async def delete_base(base_id: PathBase, context: InContext) -> DeletedBase:
+async def delete_base(base_id: PathBase, context: CurrentContext) -> DeletedBase:
     """Delete a knowledge base and all that is in it. From the answer on nothing shows it any more."""
     return DeletedBase(job_id=await bases.delete(context.db, base_id))
 
 
 @router.get("/{base_id}/queue")
-async def get_queue(base_id: PathBase, context: InContext) -> QueueOut:
+async def get_queue(base_id: PathBase, context: CurrentContext) -> QueueOut:
     """What the base still has to do, how fast it goes, and when it may be done."""
     async with context.db.connection() as tx:
-        base = await guards.base_exists(tx, base_id)
-        queue = await jobs.look(tx, base.lane)
+        base = await guards.require_base(tx, base_id)
+        queue = await jobs.queue_status(tx, base.lane)
         paused = await jobs.is_paused(tx, base.lane)
-        orphans = await operations_queue.orphans(tx, base.id)
+        orphans = await operations_queue.find_orphans(tx, base.id)
     return QueueOut(
         queue_size=queue.waiting,
         processing_count=queue.running,
@@ -291,26 +291,26 @@ async def get_queue(base_id: PathBase, context: InContext) -> QueueOut:
 
 
 @router.post("/{base_id}/queue/pause", status_code=204)
-async def pause_queue(base_id: PathBase, context: InContext) -> Response:
+async def pause_queue(base_id: PathBase, context: CurrentContext) -> Response:
     """Start none of the base's jobs until it is resumed; what runs goes on."""
     await operations_queue.pause(context.db, base_id, paused=True)
     return Response(status_code=204)
 
 
 @router.post("/{base_id}/queue/resume", status_code=204)
-async def resume_queue(base_id: PathBase, context: InContext) -> Response:
+async def resume_queue(base_id: PathBase, context: CurrentContext) -> Response:
     """Start the base's jobs again."""
     await operations_queue.pause(context.db, base_id, paused=False)
     return Response(status_code=204)
 
 
 @router.post("/{base_id}/queue/recover")
-async def recover_queue(base_id: PathBase, context: InContext) -> Recovered:
+async def recover_queue(base_id: PathBase, context: CurrentContext) -> Recovered:
     """Take up again what was interrupted and does not resume by itself."""
     return Recovered(recovered=await operations_queue.recover(context.db, base_id))
 
 
 @router.post("/{base_id}/queue/dismiss")
-async def dismiss_queue(base_id: PathBase, context: InContext) -> Dismissed:
+async def dismiss_queue(base_id: PathBase, context: CurrentContext) -> Dismissed:
     """Leave as failed what was interrupted."""
     return Dismissed(dismissed=await operations_queue.dismiss(context.db, base_id))

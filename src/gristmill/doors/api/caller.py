@@ -28,15 +28,15 @@ from starlette.types import Scope
 from gristmill import keys
 from gristmill.catalog import Viewer, access
 from gristmill.db import Database
-from gristmill.errors import Forbidden, Unauthorised
-from gristmill.keys import ROLES, Key, Role
-from gristmill.organisation import LOCAL, OrgId
+from gristmill.errors import Forbidden, NotAuthenticated
+from gristmill.keys import ROLES, ApiKey, Role
+from gristmill.organisation import LOCAL_ORG, OrgId
 from gristmill.settings import Settings
 
 COOKIE = "gristmill_session"
-_KNOWN_FOR = 1.0  # seconds: what a revoked key has left, for reading
-_MOST_KNOWN = 10_000
-_FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
+_CACHE_SECONDS = 1.0  # seconds: what a revoked key has left, for reading
+_MAX_CACHED = 10_000
+_FORWARDING_HEADERS = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,11 @@ class Caller:
     role: Role
     viewer: Viewer
     actor: str  # as the log of what was asked names it
-    key: Key | None = None
+    key: ApiKey | None = None
     token: str | None = None  # of the session
 
     @property
-    def name(self) -> str:
+    def identifier(self) -> str:
         """By which what is kept for it is known."""
         return "local" if self.key is None else str(self.key.id)
 
@@ -65,73 +65,73 @@ class Caller:
         return ROLES.index(self.role) >= ROLES.index(role)
 
 
-class Known:
+class CallerCache:
     """Who came in during the last second, by what they showed. Who comes while that is looked up waits for the same look."""
 
     def __init__(self) -> None:
         self._callers: dict[str, tuple[float, Caller]] = {}
-        self._looks: dict[str, asyncio.Task[Caller]] = {}
+        self._lookups: dict[str, asyncio.Task[Caller]] = {}
 
-    async def find(self, secret: str, look: Callable[[], Coroutine[None, None, Caller]]) -> Caller:
+    async def get(self, secret: str, load: Callable[[], Coroutine[None, None, Caller]]) -> Caller:
         """Whose this is, found by `look` unless that was asked a moment ago."""
-        at, caller = self._callers.get(secret, (0.0, None))
-        if caller is not None and monotonic() - at < _KNOWN_FOR:
+        cached_at, caller = self._callers.get(secret, (0.0, None))
+        if caller is not None and monotonic() - cached_at < _CACHE_SECONDS:
             return caller
-        task = self._looks.get(secret)
+        task = self._lookups.get(secret)
         if task is None:
-            task = self._looks[secret] = asyncio.create_task(look())
-            task.add_done_callback(lambda ended: self._keep(secret, ended))
+            task = self._lookups[secret] = asyncio.create_task(load())
+            task.add_done_callback(lambda task_done: self._store(secret, task_done))
         return await asyncio.shield(task)
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Something was changed: it may have been a key. What is being looked up may have been read before."""
         self._callers.clear()
-        self._looks.clear()
+        self._lookups.clear()
 
-    def _keep(self, secret: str, ended: "asyncio.Task[Caller]") -> None:
-        if self._looks.get(secret) is not ended:
+    def _store(self, secret: str, task: "asyncio.Task[Caller]") -> None:
+        if self._lookups.get(secret) is not task:
             return  # forgotten meanwhile
-        del self._looks[secret]
-        if ended.cancelled() or ended.exception() is not None:
+        del self._lookups[secret]
+        if task.cancelled() or task.exception() is not None:
             return
-        if len(self._callers) >= _MOST_KNOWN:
+        if len(self._callers) >= _MAX_CACHED:
             self._callers.clear()
-        self._callers[secret] = (monotonic(), ended.result())
+        self._callers[secret] = (monotonic(), task.result())
 
 
-NEIGHBOUR = Caller(LOCAL, "admin", Viewer(None, LOCAL), "local")
+LOCAL_ADMIN = Caller(LOCAL_ORG, "admin", Viewer(None, LOCAL_ORG), "local")
 
 
-async def find(db: Database, settings: Settings, scope: Scope, known: Known | None = None) -> Caller | None:
+async def identify(db: Database, settings: Settings, scope: Scope, cache: CallerCache | None = None) -> Caller | None:
     """Who sent a request; None for nobody, `Unauthorised` for who shows a key that is none. Those that are `known` are not
     looked up."""
     headers = Headers(scope=scope)
-    given = headers.get("authorization")
-    if given is not None:
-        scheme, _, secret = given.partition(" ")
-        if scheme.lower() != "bearer" or not keys.is_key(secret.strip()):
-            raise _unknown()
+    authorization = headers.get("authorization")
+    if authorization is not None:
+        scheme, _, secret = authorization.partition(" ")
+        if scheme.lower() != "bearer" or not keys.is_key_secret(secret.strip()):
+            raise _bad_key()
         secret = secret.strip()
-        if known is None:
-            return await by_secret(db, secret)
-        return await known.find(secret, lambda: by_secret(db, secret))
-    token = _cookie(headers)
-    if token is not None and (caller := await _by_session(db, token)) is not None:
-        _same_page(scope, headers)
+        if cache is None:
+            return await authenticate(db, secret)
+        return await cache.get(secret, lambda: authenticate(db, secret))
+    token = _session_token(headers)
+    if token is not None and (caller := await _find_by_session(db, token)) is not None:
+        _require_same_origin(scope, headers)
         return caller
-    return NEIGHBOUR if _is_neighbour(settings, scope, headers) else None
+    return LOCAL_ADMIN if _is_local_request(settings, scope, headers) else None
 
 
-async def by_secret(db: Database, secret: str) -> Caller:
+async def authenticate(db: Database, secret: str) -> Caller:
     """Who has this key."""
     async with db.connection() as tx:
-        key = await keys.find_by_secret(tx, secret)
+        key = await keys.find_key_by_secret(tx, secret)
     if key is None:
-        raise _unknown()
-    return of_key(key, f"key:{key.prefix}")
+        raise _bad_key()
+    return caller_for_key(key, f"key:{key.prefix}")
 
 
-def of_key(key: Key, actor: str, token: str | None = None) -> Caller:
+def caller_for_key(key: ApiKey, actor: str, token: str | None = None) -> Caller:
     """Who comes in by a key."""
     viewer = (
         Viewer(None, key.org_id)
@@ -141,21 +141,21 @@ def of_key(key: Key, actor: str, token: str | None = None) -> Caller:
     return Caller(key.org_id, key.role, viewer, actor, key, token)
 
 
-def of(scope: Mapping[str, object]) -> Caller | None:
+def current_caller(scope: Mapping[str, object]) -> Caller | None:
     """The caller that the entrance found."""
     state = cast("Mapping[str, object]", scope.get("state", {}))
     return cast("Caller | None", state.get("caller"))
 
 
-async def _by_session(db: Database, token: str) -> Caller | None:
+async def _find_by_session(db: Database, token: str) -> Caller | None:
     async with db.connection() as tx:
-        key = await keys.find_by_session(tx, token)
+        key = await keys.find_key_by_session(tx, token)
     if key is None:
         return None
-    return of_key(key, f"session:{key.prefix}", token)
+    return caller_for_key(key, f"session:{key.prefix}", token)
 
 
-def _same_page(scope: Scope, headers: Headers) -> None:
+def _require_same_origin(scope: Scope, headers: Headers) -> None:
     """A browser sends cookies by itself: a change must say that it comes from one of our pages."""
     if scope["method"] in ("GET", "HEAD", "OPTIONS"):
         return
@@ -166,21 +166,21 @@ def _same_page(scope: Scope, headers: Headers) -> None:
         )
 
 
-def _cookie(headers: Headers) -> str | None:
+def _session_token(headers: Headers) -> str | None:
     try:
-        found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+        morsel = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
     except CookieError:
         return None
-    return None if found is None or not keys.is_key(found.value) else found.value
+    return None if morsel is None or not keys.is_key_secret(morsel.value) else morsel.value
 
 
-def _is_neighbour(settings: Settings, scope: Scope, headers: Headers) -> bool:
+def _is_local_request(settings: Settings, scope: Scope, headers: Headers) -> bool:
     client = scope.get("client")
     return (
         not settings.require_key
         and is_loopback(settings.host)
         and (client is None or is_loopback(str(client[0])))
-        and not any(name in headers for name in _FORWARDED)
+        and not any(name in headers for name in _FORWARDING_HEADERS)
     )
 
 
@@ -192,7 +192,7 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _unknown() -> Unauthorised:
-    return Unauthorised(
+def _bad_key() -> NotAuthenticated:
+    return NotAuthenticated(
         "This key is unknown, was revoked or has expired. Ask an admin for another.", code="bad_key"
     )

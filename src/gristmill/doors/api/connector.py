@@ -6,48 +6,48 @@ from uuid import UUID
 
 from pydantic import Field, SecretStr, StringConstraints
 
-from gristmill.doors.api.wire import Acl, Asked, ErrorBody, JsonObject, Name, Stamped, Wire
-from gristmill.operations.connection import Connector, Failed, Identity, Line, Run
+from gristmill.doors.api.wire import Acl, RequestModel, ErrorBody, JsonObject, Name, StoredModel, ApiModel
+from gristmill.operations.connection import ConnectorRow, FailedDocument, ConnectorIdentity, RunLogLine, ConnectorRun
 from gristmill.operations.connections import ACL_SCHEDULE, SCHEDULE
 
-Type = Literal["github", "gitlab", "jira", "confluence"]
+ConnectorType = Literal["github", "gitlab", "jira", "confluence"]
 Cron = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
-Bases = Annotated[list[UUID], Field(max_length=100)]
+BaseIds = Annotated[list[UUID], Field(max_length=100)]
 # Values that must not be told, not even in an error about them.
-Secrets = dict[str, SecretStr | int]
+Credentials = dict[str, SecretStr | int]
 OnDelete = Literal["purge", "detach"]
-Status = Literal["running", "success", "completed_with_errors", "partial", "failed", "cancelled"]
+RunStatus = Literal["running", "success", "completed_with_errors", "partial", "failed", "cancelled"]
 
 
-class NewConnectorIn(Asked):
+class NewConnectorIn(RequestModel):
     """What is asked for. `acl: null`: who sees a document there sees it here; else this list holds for all of it."""
 
     name: Name
-    type: Type
+    type: ConnectorType
     config: JsonObject
-    credentials: Secrets
+    credentials: Credentials
     schedule: Cron = SCHEDULE
     acl_schedule: Cron = ACL_SCHEDULE
     enabled: bool = True
-    knowledge_base_ids: Bases = Field(default_factory=list)
+    knowledge_base_ids: BaseIds = Field(default_factory=list)
     acl: Acl | None = None
 
 
-class ConnectorChange(Asked):
+class ConnectorChange(RequestModel):
     """What is to be changed; what is left out stays."""
 
     name: Name | None = None
     config: JsonObject | None = None
-    credentials: Secrets | None = None
+    credentials: Credentials | None = None
     schedule: Cron | None = None
     acl_schedule: Cron | None = None
     enabled: bool | None = None
-    knowledge_base_ids: Bases | None = None
+    knowledge_base_ids: BaseIds | None = None
     acl: Acl | None = None
     on_detach: OnDelete = "purge"
 
 
-class ConnectorOut(Stamped):
+class ConnectorOut(StoredModel):
     """A connector as it is shown: never with its credentials."""
 
     name: str
@@ -58,7 +58,7 @@ class ConnectorOut(Stamped):
     enabled: bool
     knowledge_base_ids: list[UUID]
     acl: list[str] | None
-    last_sync_status: Status | None
+    last_sync_status: RunStatus | None
     last_sync_at: datetime | None
     last_sync_error: ErrorBody | None
     next_sync_at: datetime | None
@@ -66,16 +66,16 @@ class ConnectorOut(Stamped):
     acl_as_of: datetime | None
 
     @classmethod
-    def of(cls, connector: Connector) -> Self:
+    def of(cls, connector: ConnectorRow) -> Self:
         """Show `connector`."""
         fields = {name: value for name, value in vars(connector).items() if name != "credentials"}
-        error = _error(connector.last_sync_error_code, connector.last_sync_error)
+        error = _error_body(connector.last_sync_error_code, connector.last_sync_error)
         return cls.model_validate(
             {**fields, "knowledge_base_ids": connector.base_ids, "last_sync_error": error}
         )
 
 
-class KindOut(Wire):
+class KindOut(ApiModel):
     """A kind of connector: what its configuration and its credentials are, as JSON schemas."""
 
     type: str
@@ -83,7 +83,7 @@ class KindOut(Wire):
     credentials: JsonObject
 
 
-class PlanOut(Wire):
+class PlanOut(ApiModel):
     """What a dry run found: how many documents a run would add, change and prune."""
 
     add: int
@@ -95,14 +95,14 @@ class PlanOut(Wire):
     held: bool
 
 
-class RunOut(Wire):
+class RunOut(ApiModel):
     """A run as it is shown. `pending` is what it filed and what is not searchable yet."""
 
     id: UUID
     connector_id: UUID
     task_id: UUID
     trigger: Literal["schedule", "manual"]
-    status: Status
+    status: RunStatus
     stage: Literal["reading", "pruning", "indexing", "ended"]
     force: bool
     dry_run: bool
@@ -126,20 +126,20 @@ class RunOut(Wire):
     checkpoint: list[JsonObject] | None
 
     @classmethod
-    def of(cls, run: Run) -> Self:
+    def of(cls, run: ConnectorRun) -> Self:
         """Show `run`."""
         return cls.model_validate(
             {
                 **vars(run),
                 "task_id": run.job_id,
-                "error": _error(run.error_code, run.error_message),
+                "error": _error_body(run.error_code, run.error_message),
                 "progress": _percent(run),
-                "completed_batches": _batches(run),
+                "completed_batches": _completed_batches(run),
             }
         )
 
 
-class LineOut(Wire):
+class LineOut(ApiModel):
     """A line of a run's log."""
 
     id: int
@@ -148,12 +148,12 @@ class LineOut(Wire):
     message: str
 
     @classmethod
-    def of(cls, line: Line) -> Self:
+    def of(cls, line: RunLogLine) -> Self:
         """Show `line`."""
         return cls(id=line.no, at=line.at, level=line.level, message=line.message)
 
 
-class SyncIn(Asked):
+class SyncIn(RequestModel):
     """How to run: `force` reads everything anew, `dryRun` only tells, `allowDeletions` lets a mass of them go."""
 
     force: bool = False
@@ -161,7 +161,7 @@ class SyncIn(Asked):
     allow_deletions: bool = False
 
 
-class SyncOut(Wire):
+class SyncOut(ApiModel):
     """The run that was queued."""
 
     task_id: UUID
@@ -169,15 +169,15 @@ class SyncOut(Wire):
     status: Literal["enqueued"]
 
 
-class CheckIn(Asked):
+class CheckIn(RequestModel):
     """What a connector would be made of."""
 
-    type: Type
+    type: ConnectorType
     config: JsonObject
-    credentials: Secrets
+    credentials: Credentials
 
 
-class CheckOut(Wire):
+class CheckOut(ApiModel):
     """What the tool says to the credentials."""
 
     ok: bool
@@ -185,7 +185,7 @@ class CheckOut(Wire):
     error: ErrorBody | None
 
 
-class FailureOut(Wire):
+class FailureOut(ApiModel):
     """A document that could not be read; the next run asks for it again."""
 
     source_id: str
@@ -196,13 +196,13 @@ class FailureOut(Wire):
     failed_at: datetime
 
     @classmethod
-    def of(cls, failed: Failed) -> Self:
+    def of(cls, failure: FailedDocument) -> Self:
         """Show `failed`."""
-        error = ErrorBody(code=failed.error_code, message=failed.error_message)
-        return cls.model_validate({**vars(failed), "error": error})
+        error = ErrorBody(code=failure.error_code, message=failure.error_message)
+        return cls.model_validate({**vars(failure), "error": error})
 
 
-class IdentityOut(Wire):
+class IdentityOut(ApiModel):
     """An account of the tool; without an address, nobody here is meant by it."""
 
     user_id: str
@@ -210,42 +210,42 @@ class IdentityOut(Wire):
     email: str | None
 
     @classmethod
-    def of(cls, identity: Identity) -> Self:
+    def of(cls, identity: ConnectorIdentity) -> Self:
         """Show `identity`."""
         return cls.model_validate(vars(identity))
 
 
-class IdentityIn(Asked):
+class IdentityIn(RequestModel):
     """The address that an account has here; null takes it away."""
 
     email: Annotated[str, StringConstraints(strip_whitespace=True, max_length=300)] | None
 
 
-class DeletedOut(Wire):
+class DeletedOut(ApiModel):
     """A connector that is gone, and what becomes of its documents."""
 
     id: UUID
     on_delete: OnDelete
 
 
-def _error(code: str | None, message: str | None) -> ErrorBody | None:
+def _error_body(code: str | None, message: str | None) -> ErrorBody | None:
     return None if code is None else ErrorBody(code=code, message=message or "")
 
 
-def _percent(run: Run) -> int:
+def _percent(run: ConnectorRun) -> int:
     """Reading is one half, indexing the other; without an estimate, reading tells nothing."""
     if run.completed_at is not None:
         return 100
-    read = run.documents_processed / run.total_items if run.total_items else 0.0
-    done = 1 - run.pending / max(run.documents_ingested, run.pending, 1)
+    share_read = run.documents_processed / run.total_items if run.total_items else 0.0
+    share_indexed = 1 - run.pending / max(run.documents_ingested, run.pending, 1)
     if run.stage in ("indexing", "pruning"):
-        return min(99, int(50 + 50 * done))
-    return min(99, int(100 * min(read, 1.0) * (0.5 + 0.5 * done)))
+        return min(99, int(50 + 50 * share_indexed))
+    return min(99, int(100 * min(share_read, 1.0) * (0.5 + 0.5 * share_indexed)))
 
 
-def _batches(run: Run) -> int:
+def _completed_batches(run: ConnectorRun) -> int:
     """Batches are as many done as documents are: from the items, not counted."""
     if run.completed_at is not None or run.documents_ingested == 0:
         return run.total_batches
-    share = 1 - min(1.0, run.pending / run.documents_ingested)
-    return int(run.total_batches * share)
+    share_indexed = 1 - min(1.0, run.pending / run.documents_ingested)
+    return int(run.total_batches * share_indexed)

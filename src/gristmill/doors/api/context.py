@@ -13,18 +13,18 @@ from gristmill.catalog import BaseId, ItemId, Viewer, access
 from gristmill.db import Database
 from gristmill.doors.api import caller as callers
 from gristmill.doors.api.caller import Caller
-from gristmill.doors.api.meters import Meters
+from gristmill.doors.api.meters import ServerMetrics
 from gristmill.embedding import Embedders
-from gristmill.errors import Forbidden, Invalid, NotFound, Unauthorised
+from gristmill.errors import Forbidden, Invalid, NotFound, NotAuthenticated
 from gristmill.events import Broadcaster
 from gristmill.events.webhook import WebhookId
-from gristmill.events.webhooks import Sender
+from gristmill.events.webhooks import WebhookSender
 from gristmill.jobs import JobId, QueueLimits
 from gristmill.keys import KeyId
 from gristmill.operations.connection import ConnectorId, Kinds, RunId
-from gristmill.operations.originals import Originals
+from gristmill.operations.originals import SourceFactory
 from gristmill.operations.ready import Readiness
-from gristmill.organisation import LOCAL, OrgId
+from gristmill.organisation import LOCAL_ORG, OrgId
 from gristmill.search import Searcher
 from gristmill.settings import Settings
 from gristmill.vault import Vault
@@ -33,28 +33,28 @@ ON_BEHALF = "X-Gristmill-On-Behalf-Of"
 
 
 @dataclass(frozen=True)
-class Context:
+class ApiContext:
     """Handed over by `app.py`."""
 
     db: Database
     embedders: Embedders
-    originals: Originals
+    sources: SourceFactory
     searcher: Searcher
     settings: Settings
     broadcaster: Broadcaster
     vault: Vault
-    sender: Sender
-    kinds: Kinds
+    sender: WebhookSender
+    connector_registry: Kinds
     readiness: Readiness
-    meters: Meters = field(default_factory=Meters)
+    metrics: ServerMetrics = field(default_factory=ServerMetrics)
 
-    def confine(self, caller: Caller, path: str) -> None:
+    def check_path_allowed(self, caller: Caller, path: str) -> None:
         """Refuse a path of the server's disk that this caller may not have read. On loopback the local organisation has
         the disk anyway; everybody else gets what is below `allowed_paths`, wherever links lead."""
-        if caller.org == LOCAL and callers.is_loopback(self.settings.host):
+        if caller.org == LOCAL_ORG and callers.is_loopback(self.settings.host):
             return
-        real = Path(os.path.realpath(path))
-        if not any(real.is_relative_to(os.path.realpath(folder)) for folder in self.settings.allowed_paths):
+        resolved = Path(os.path.realpath(path))
+        if not any(resolved.is_relative_to(os.path.realpath(folder)) for folder in self.settings.allowed_paths):
             raise Forbidden(
                 f"{path} is not below a folder that may be read. Upload the file, or have allowed_paths extended.",
                 code="path_not_allowed",
@@ -70,51 +70,51 @@ class Context:
 # more than the rest of a read.
 
 
-async def _context(request: Request) -> Context:
-    return cast(Context, request.app.state.context)
+async def _current_context(request: Request) -> ApiContext:
+    return cast(ApiContext, request.app.state.context)
 
 
-def no_key() -> Unauthorised:
+def missing_key_error() -> NotAuthenticated:
     """For who comes in with nothing where something is wanted."""
-    return Unauthorised("Send an API key: Authorization: Bearer gm_…", code="no_key")
+    return NotAuthenticated("Send an API key: Authorization: Bearer gm_…", code="no_key")
 
 
-async def as_base_id(base_id: str) -> BaseId:
+async def parse_base_id(base_id: str) -> BaseId:
     """A base's id, from a path."""
-    return BaseId(_uuid(base_id, f"There is no knowledge base {base_id!r}.", "base_not_found"))
+    return BaseId(_parse_uuid(base_id, f"There is no knowledge base {base_id!r}.", "base_not_found"))
 
 
-async def as_item_id(item_id: str) -> ItemId:
+async def parse_item_id(item_id: str) -> ItemId:
     """An item's id, from a path."""
-    return ItemId(_uuid(item_id, f"There is no item {item_id!r}.", "item_not_found"))
+    return ItemId(_parse_uuid(item_id, f"There is no item {item_id!r}.", "item_not_found"))
 
 
-async def as_webhook_id(webhook_id: str) -> WebhookId:
+async def parse_webhook_id(webhook_id: str) -> WebhookId:
     """A webhook's id, from a path."""
-    return WebhookId(_uuid(webhook_id, f"There is no webhook {webhook_id!r}.", "webhook_not_found"))
+    return WebhookId(_parse_uuid(webhook_id, f"There is no webhook {webhook_id!r}.", "webhook_not_found"))
 
 
-async def as_job_id(job_id: str) -> JobId:
+async def parse_job_id(job_id: str) -> JobId:
     """A job's id, from a path."""
-    return JobId(_uuid(job_id, f"There is no job {job_id!r}.", "job_not_found"))
+    return JobId(_parse_uuid(job_id, f"There is no job {job_id!r}.", "job_not_found"))
 
 
-async def as_key_id(key_id: str) -> KeyId:
+async def parse_key_id(key_id: str) -> KeyId:
     """A key's id, from a path."""
-    return KeyId(_uuid(key_id, f"There is no key {key_id!r}.", "key_not_found"))
+    return KeyId(_parse_uuid(key_id, f"There is no key {key_id!r}.", "key_not_found"))
 
 
-async def as_connector_id(connector_id: str) -> ConnectorId:
+async def parse_connector_id(connector_id: str) -> ConnectorId:
     """A connector's id, from a path."""
-    return ConnectorId(_uuid(connector_id, f"There is no connector {connector_id!r}.", "connector_not_found"))
+    return ConnectorId(_parse_uuid(connector_id, f"There is no connector {connector_id!r}.", "connector_not_found"))
 
 
-async def as_run_id(run_id: str) -> RunId:
+async def parse_run_id(run_id: str) -> RunId:
     """A run's id, from a path."""
-    return RunId(_uuid(run_id, f"There is no run {run_id!r}.", "run_not_found"))
+    return RunId(_parse_uuid(run_id, f"There is no run {run_id!r}.", "run_not_found"))
 
 
-def _uuid(text: str, message: str, code: str) -> UUID:
+def _parse_uuid(text: str, message: str, code: str) -> UUID:
     try:
         return UUID(text)
     except ValueError:
@@ -125,38 +125,38 @@ def _uuid(text: str, message: str, code: str) -> UUID:
 # ── whose eyes ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _asking(request: Request) -> Caller:
-    caller = callers.of(request.scope)
+async def _current_caller(request: Request) -> Caller:
+    caller = callers.current_caller(request.scope)
     if caller is None:
-        raise no_key()
+        raise missing_key_error()
     return caller
 
 
-async def _viewer(request: Request) -> Viewer:
+async def _current_viewer(request: Request) -> Viewer:
     """Whose eyes: the caller's own, or those of somebody on whose behalf an admin reads."""
-    caller = await _asking(request)
-    given = request.headers.get(ON_BEHALF)
-    return caller.viewer if given is None else _member(given, caller.org)
+    caller = await _current_caller(request)
+    header = request.headers.get(ON_BEHALF)
+    return caller.viewer if header is None else _parse_on_behalf(header, caller.org)
 
 
-def _member(given: str, org: OrgId) -> Viewer:
-    named: dict[str, list[str]] = {"email": [], "team": [], "group": []}
+def _parse_on_behalf(header: str, org: OrgId) -> Viewer:
+    principals: dict[str, list[str]] = {"email": [], "team": [], "group": []}
     try:
-        if given.lstrip().startswith("{"):
-            told = _OnBehalf.model_validate_json(given)
-            named = {"email": [told.email] if told.email else [], "team": told.teams, "group": told.groups}
+        if header.lstrip().startswith("{"):
+            principal = _OnBehalf.model_validate_json(header)
+            principals = {"email": [principal.email] if principal.email else [], "team": principal.teams, "group": principal.groups}
         else:
-            for part in filter(None, (part.strip() for part in given.split(","))):
+            for part in filter(None, (part.strip() for part in header.split(","))):
                 kind, _, name = part.partition(":")
-                named[kind].append(name)
+                principals[kind].append(name)
     except (KeyError, ValidationError):
         raise Invalid(
             f'{ON_BEHALF} takes email:…,team:…,group:… or {{"email": …, "teams": […], "groups": […]}}.',
             code="bad_principal",
         ) from None
-    if len(named["email"]) > 1:
+    if len(principals["email"]) > 1:
         raise Invalid(f"{ON_BEHALF} names one person, by one email.", code="bad_principal")
-    return access.member(next(iter(named["email"]), None), named["team"], named["group"], org)
+    return access.member(next(iter(principals["email"]), None), principals["team"], principals["group"], org)
 
 
 class _OnBehalf(BaseModel):
@@ -166,13 +166,13 @@ class _OnBehalf(BaseModel):
     groups: list[str] = []
 
 
-InContext = Annotated[Context, Depends(_context)]
-PathBase = Annotated[BaseId, Depends(as_base_id)]
-PathItem = Annotated[ItemId, Depends(as_item_id)]
-PathJob = Annotated[JobId, Depends(as_job_id)]
-PathKey = Annotated[KeyId, Depends(as_key_id)]
-PathWebhook = Annotated[WebhookId, Depends(as_webhook_id)]
-AsViewer = Annotated[Viewer, Depends(_viewer)]
-PathConnector = Annotated[ConnectorId, Depends(as_connector_id)]
-PathRun = Annotated[RunId, Depends(as_run_id)]
-Asking = Annotated[Caller, Depends(_asking)]
+CurrentContext = Annotated[ApiContext, Depends(_current_context)]
+PathBase = Annotated[BaseId, Depends(parse_base_id)]
+PathItem = Annotated[ItemId, Depends(parse_item_id)]
+PathJob = Annotated[JobId, Depends(parse_job_id)]
+PathKey = Annotated[KeyId, Depends(parse_key_id)]
+PathWebhook = Annotated[WebhookId, Depends(parse_webhook_id)]
+CurrentViewer = Annotated[Viewer, Depends(_current_viewer)]
+PathConnector = Annotated[ConnectorId, Depends(parse_connector_id)]
+PathRun = Annotated[RunId, Depends(parse_run_id)]
+CurrentCaller = Annotated[Caller, Depends(_current_caller)]

@@ -19,11 +19,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from gristmill import traces
 from gristmill.db import Database
 from gristmill.doors.api import caller as callers
-from gristmill.doors.api.caller import Caller, Known
-from gristmill.doors.api.meters import Meters
-from gristmill.doors.api.once import Once
-from gristmill.doors.api.problems import told
-from gristmill.doors.api.rules import may_change, route_of
+from gristmill.doors.api.caller import Caller, CallerCache
+from gristmill.doors.api.meters import ServerMetrics
+from gristmill.doors.api.once import IdempotencyHandler
+from gristmill.doors.api.problems import problem_for
+from gristmill.doors.api.rules import may_change, route_path
 from gristmill.errors import GristmillError, LimitReached
 from gristmill.keys import audit
 from gristmill.settings import Settings
@@ -31,84 +31,84 @@ from gristmill.vault import Vault
 
 log = logging.getLogger("gristmill.access")
 
-_MOST_KNOWN = 10_000  # keys whose rate is counted; the one that asked longest ago is forgotten
+_MAX_BUCKETS = 10_000  # keys whose rate is counted; the one that asked longest ago is forgotten
 _MINUTE = 60.0
 
 
-class Rates:
+class RateLimiter:
     """How often each key asks: a bucket that fills by the minute, and holds ten seconds' worth."""
 
     def __init__(self, per_minute: int) -> None:
         self._rate = per_minute / _MINUTE
-        self._most = max(1.0, per_minute / 6)
-        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._capacity = max(1.0, per_minute / 6)
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, name: str) -> None:
         """Count a request; `LimitReached` when there were too many."""
         now = time.monotonic()
-        left, at = self._left.pop(name, (self._most, now))
-        left = min(self._most, left + (now - at) * self._rate)
-        self._left[name] = (left - 1 if left >= 1 else left, now)
-        if len(self._left) > _MOST_KNOWN:
-            self._left.popitem(last=False)
-        if left < 1:
+        tokens, refilled_at = self._buckets.pop(name, (self._capacity, now))
+        tokens = min(self._capacity, tokens + (now - refilled_at) * self._rate)
+        self._buckets[name] = (tokens - 1 if tokens >= 1 else tokens, now)
+        if len(self._buckets) > _MAX_BUCKETS:
+            self._buckets.popitem(last=False)
+        if tokens < 1:
             raise LimitReached(
                 "This key asks too often. Wait, or have `key_requests_per_minute` raised.",
-                retry_after=timedelta(seconds=(1 - left) / self._rate),
+                retry_after=timedelta(seconds=(1 - tokens) / self._rate),
                 code="rate_limited",
             )
 
 
-class Entrance:
+class RequestContextMiddleware:
     """Finds out who asks, and remembers it with the request."""
 
     def __init__(
-        self, app: ASGIApp, *, db: Database, settings: Settings, vault: Vault, meters: Meters
+        self, app: ASGIApp, *, db: Database, settings: Settings, vault: Vault, metrics: ServerMetrics
     ) -> None:
-        self._app, self._db, self._settings, self._meters = app, db, settings, meters
-        self._rates = Rates(settings.key_requests_per_minute)
-        self._once = Once(app, db, vault)
-        self._known = Known()
+        self._app, self._db, self._settings, self._metrics = app, db, settings, metrics
+        self._rate_limiter = RateLimiter(settings.key_requests_per_minute)
+        self._idempotency = IdempotencyHandler(app, db, vault)
+        self._caller_cache = CallerCache()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on with its caller, or answer it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        if not traces.on():
+        if not traces.is_enabled():
             await self._serve(scope, receive, send)
             return
         method, headers = scope["method"], Headers(scope=scope)
-        facts = {"http.request.method": method}
-        with traces.span(method, facts, headers=headers, kind="server") as tell:
+        attributes = {"http.request.method": method}
+        with traces.span(method, attributes, headers=headers, kind="server") as annotate:
             status = await self._serve(scope, receive, send)
-            route = route_of(scope) or "unknown"
-            tell({"name": f"{method} {route}", "http.route": route, "http.response.status_code": status})
+            route = route_path(scope) or "unknown"
+            annotate({"name": f"{method} {route}", "http.route": route, "http.response.status_code": status})
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> int:
-        watched = _Watched(send)
+        response = _RecordedResponse(send)
         caller: Caller | None = None
         try:
-            changes = may_change(scope["method"], scope["path"])
-            caller = await callers.find(self._db, self._settings, scope, None if changes else self._known)
+            is_change = may_change(scope["method"], scope["path"])
+            caller = await callers.identify(self._db, self._settings, scope, None if is_change else self._caller_cache)
             if caller is not None and caller.key is not None:
-                self._rates.take(caller.name)
+                self._rate_limiter.take(caller.identifier)
             scope.setdefault("state", {})["caller"] = caller
-            if caller is None or not changes:
-                await self._app(scope, receive, watched)
+            if caller is None or not is_change:
+                await self._app(scope, receive, response)
             else:
-                await self._change(caller, scope, receive, watched)
+                await self._serve_change(caller, scope, receive, response)
         except GristmillError as error:
-            if watched.status is not None:
+            if response.status is not None:
                 raise
-            await told(error)(scope, receive, watched)
+            await problem_for(error)(scope, receive, response)
         finally:
-            self._meters.request(scope["method"], watched.status or 500, watched.took)
+            self._metrics.record_request(scope["method"], response.status or 500, response.seconds_to_response)
             if self._settings.access_log:
-                _write(scope, caller, watched)
-        return watched.status or 500
+                _log_request(scope, caller, response)
+        return response.status or 500
 
-    async def _change(self, caller: Caller, scope: Scope, receive: Receive, watched: "_Watched") -> None:
+    async def _serve_change(self, caller: Caller, scope: Scope, receive: Receive, response: "_RecordedResponse") -> None:
         client = scope.get("client")
         async with self._db.connection() as tx:
             entry = await audit.begin(
@@ -124,51 +124,51 @@ class Entrance:
             )
         try:
             if "idempotency-key" in Headers(scope=scope):
-                await self._once(caller, scope, receive, watched)
+                await self._idempotency(caller, scope, receive, response)
             else:
-                await self._app(scope, receive, watched)
+                await self._app(scope, receive, response)
         except GristmillError as error:
-            if watched.status is not None:
+            if response.status is not None:
                 raise
-            await told(error)(scope, receive, watched)
+            await problem_for(error)(scope, receive, response)
         finally:
-            self._known.forget()
+            self._caller_cache.clear()
             async with self._db.connection() as tx:
-                await audit.end(tx, entry, watched.status or 500, watched.took_ms)
+                await audit.end(tx, entry, response.status or 500, response.elapsed_ms)
 
 
-class _Watched:
+class _RecordedResponse:
     """A `send` that remembers what was answered, and when it began."""
 
     def __init__(self, send: Send) -> None:
-        self._send, self._began = send, time.monotonic()
+        self._send, self._started_at = send, time.monotonic()
         self.status: int | None = None
-        self._answered: float | None = None
+        self._responded_at: float | None = None
 
     @property
-    def took(self) -> float:
+    def seconds_to_response(self) -> float:
         """Seconds until the answer began, or until now."""
-        return (self._answered or time.monotonic()) - self._began
+        return (self._responded_at or time.monotonic()) - self._started_at
 
     @property
-    def took_ms(self) -> int:
-        return round(1000 * (time.monotonic() - self._began))
+    def elapsed_ms(self) -> int:
+        return round(1000 * (time.monotonic() - self._started_at))
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            self._answered = time.monotonic()
+            self._responded_at = time.monotonic()
         await self._send(message)
 
 
-def _write(scope: Scope, caller: Caller | None, watched: _Watched) -> None:
+def _log_request(scope: Scope, caller: Caller | None, response: _RecordedResponse) -> None:
     log.info(
         "request",
         extra={
             "method": scope["method"],
             "path": scope["path"],
-            "status": watched.status,
-            "took_ms": watched.took_ms,
+            "status": response.status,
+            "took_ms": response.elapsed_ms,
             "actor": "nobody" if caller is None else caller.actor,
         },
     )

@@ -10,25 +10,25 @@ from fastapi import APIRouter, File, Form, UploadFile
 from pydantic import Json
 
 from gristmill.catalog import ItemId, NewItem, access
-from gristmill.doors.api.context import Asking, Context, InContext, PathBase
+from gristmill.doors.api.context import CurrentCaller, ApiContext, CurrentContext, PathBase
 from gristmill.doors.api.item import AddedOut
 from gristmill.doors.api.wire import Acl, JsonObject
 from gristmill.errors import Permanent
 from gristmill.operations import add, guards
-from gristmill.operations.uploads import keep, release
+from gristmill.operations.uploads import store_upload, remove_unused
 from gristmill.organisation import OrgId
 from gristmill.sources import Original
 
 router = APIRouter(tags=["items"])
 
-_PIECE = 1 << 20
+_PIECE_BYTES = 1 << 20
 
 
 @router.post("/knowledge-bases/{base_id}/files", status_code=202)
 async def upload_files(
     base_id: PathBase,
-    context: InContext,
-    caller: Asking,
+    context: CurrentContext,
+    caller: CurrentCaller,
     files: Annotated[list[UploadFile], File(description="One or many files.")],
     parent_id: Annotated[UUID | None, Form(alias="parentId")] = None,
     on_conflict: Annotated[add.OnConflict, Form(alias="onConflict")] = "rename",
@@ -36,15 +36,15 @@ async def upload_files(
     metadata: Annotated[Json[JsonObject] | None, Form(description="What is said of them, as JSON.")] = None,
 ) -> AddedOut:
     """Upload files. An answer means that they are durably stored and accepted, not yet searchable."""
-    allowed = None if acl is None else access.checked(acl)
+    acl_entries = None if acl is None else access.parse_acl(acl)
     async with context.db.connection() as tx:
-        await guards.base_exists(tx, base_id)
-    entries: list[add.Entry] = []
-    unused: list[bytes] = []
+        await guards.require_base(tx, base_id)
+    entries: list[add.ItemToAdd] = []
+    unused_blobs: list[bytes] = []
     try:
         for file in files:
-            entry = await _entry(context, caller.org, file)
-            entries.append(replace(entry, item=replace(entry.item, acl=allowed, metadata=metadata or {})))
+            entry = await _store_upload(context, caller.org, file)
+            entries.append(replace(entry, item=replace(entry.item, acl=acl_entries, metadata=metadata or {})))
         added = await add.add(
             context.db,
             base_id,
@@ -53,29 +53,29 @@ async def upload_files(
             parent_id=ItemId(parent_id) if parent_id else None,
             on_conflict=on_conflict,
         )
-        unused += added.released
+        unused_blobs += added.released
     finally:
         # What was refused or skipped, and what a replacement put out of use.
-        unused += [entry.item.blob for entry in entries if entry.item.blob is not None]
-        await release(context.db, context.originals.blobs, unused)
+        unused_blobs += [entry.item.blob for entry in entries if entry.item.blob is not None]
+        await remove_unused(context.db, context.sources.blobs, unused_blobs)
     return AddedOut.of(added)
 
 
-async def _entry(context: Context, org: OrgId, file: UploadFile) -> add.Entry:
+async def _store_upload(context: ApiContext, org: OrgId, file: UploadFile) -> add.ItemToAdd:
     """The file, its bytes stored; one that is too large to be read is refused by itself, and not stored."""
     name = "".join(c for c in PurePath(file.filename or "").name if c.isprintable())[:255] or "file"
-    new = NewItem("file", name, f"upload:{name}", source={"name": name})
+    item = NewItem("file", name, f"upload:{name}", source={"name": name})
     try:
-        blob = await keep(
-            context.db, context.originals.blobs, lambda: _pieces(file), context.originals.limit, org
+        blob = await store_upload(
+            context.db, context.sources.blobs, lambda: _read_pieces(file), context.sources.limit, org
         )
     except Permanent as error:
-        return add.Entry(new, _Refused(error))
-    return add.Entry(replace(new, blob=blob.hash, size_bytes=blob.size), None)
+        return add.ItemToAdd(item, _UnreadableSource(error))
+    return add.ItemToAdd(replace(item, blob=blob.hash, size_bytes=blob.size), None)
 
 
 @dataclass(frozen=True)
-class _Refused:
+class _UnreadableSource:
     """A source that can't be read, which is known already."""
 
     error: Permanent
@@ -87,7 +87,7 @@ class _Refused:
         raise self.error
 
 
-async def _pieces(file: UploadFile) -> AsyncIterator[bytes]:
+async def _read_pieces(file: UploadFile) -> AsyncIterator[bytes]:
     await file.seek(0)
-    while piece := await file.read(_PIECE):
+    while piece := await file.read(_PIECE_BYTES):
         yield piece

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from gristmill.doors.api.problems import problem
 
 # Unless an answer says otherwise itself.
-_SAFE = {
+_SECURITY_HEADERS = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
     "referrer-policy": "no-referrer",
@@ -26,11 +26,11 @@ _SAFE = {
 }
 
 
-class Gate:
+class HostGuard:
     """Refuses strangers and oversize bodies."""
 
     def __init__(self, app: ASGIApp, *, hosts: Sequence[str] | None, max_body: int, max_upload: int) -> None:
-        self._app, self._max, self._max_upload = app, max_body, max_upload
+        self._app, self._max_body, self._max_upload = app, max_body, max_upload
         self._hosts = None if hosts is None else frozenset(hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -38,9 +38,9 @@ class Gate:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        send = _guarded(send)
+        send = _with_security_headers(send)
         headers = Headers(scope=scope)
-        if not self._is_ours(headers.get("host", "")):
+        if not self._is_allowed_host(headers.get("host", "")):
             await problem(403, "foreign_host", "This server does not answer under that host name.")(
                 scope, receive, send
             )
@@ -51,16 +51,16 @@ class Gate:
                 scope, receive, send
             )
             return
-        most = self._max_upload if scope["path"].endswith("/files") else self._max
+        limit = self._max_upload if scope["path"].endswith("/files") else self._max_body
         length = headers.get("content-length", "0")
-        if length.isdigit() and int(length) > most:
+        if length.isdigit() and int(length) > limit:
             # Read what was sent first: a client that is still sending would see a broken pipe, not the answer.
-            await _drain(receive, min(int(length), 8 * self._max))
-            await problem(413, "request_too_large", _told(most))(scope, receive, send)
+            await _drain(receive, min(int(length), 8 * self._max_body))
+            await problem(413, "request_too_large", _too_large_message(limit))(scope, receive, send)
             return
-        await self._app(scope, _counting(receive, most), send)
+        await self._app(scope, _with_size_limit(receive, limit), send)
 
-    def _is_ours(self, host: str) -> bool:
+    def _is_allowed_host(self, host: str) -> bool:
         name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
         if self._hosts is None or name in self._hosts:
             return True
@@ -70,38 +70,38 @@ class Gate:
             return False
 
 
-def _guarded(send: Send) -> Send:
-    async def guarded(message: Message) -> None:
+def _with_security_headers(send: Send) -> Send:
+    async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
-            for name, value in _SAFE.items():
+            for name, value in _SECURITY_HEADERS.items():
                 headers.setdefault(name, value)
         await send(message)
 
-    return guarded
+    return send_with_headers
 
 
-def _counting(receive: Receive, most: int) -> Receive:
-    seen = 0
+def _with_size_limit(receive: Receive, limit: int) -> Receive:
+    received = 0
 
-    async def counted() -> Message:
-        nonlocal seen
+    async def receive_within_limit() -> Message:
+        nonlocal received
         message = await receive()
-        seen += len(message.get("body", b""))
-        if seen > most:
-            raise HTTPException(413, _told(most))
+        received += len(message.get("body", b""))
+        if received > limit:
+            raise HTTPException(413, _too_large_message(limit))
         return message
 
-    return counted
+    return receive_within_limit
 
 
-async def _drain(receive: Receive, left: int) -> None:
-    while left > 0:
+async def _drain(receive: Receive, remaining: int) -> None:
+    while remaining > 0:
         message = await receive()
-        left -= len(message.get("body", b""))
+        remaining -= len(message.get("body", b""))
         if message["type"] != "http.request" or not message.get("more_body", False):
             return
 
 
-def _told(most: int) -> str:
-    return f"The body is larger than {most // 2**20} MiB, the most that one request may carry."
+def _too_large_message(limit: int) -> str:
+    return f"The body is larger than {limit // 2**20} MiB, the most that one request may carry."

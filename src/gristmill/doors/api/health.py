@@ -8,8 +8,8 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 
 from gristmill import __version__, jobs
-from gristmill.doors.api.context import Asking, InContext
-from gristmill.doors.api.wire import Wire
+from gristmill.doors.api.context import CurrentCaller, CurrentContext
+from gristmill.doors.api.wire import ApiModel
 from gristmill.operations import health, reconcile
 from gristmill.work import Reconcile
 
@@ -17,7 +17,7 @@ router = APIRouter(tags=["health"])
 probes = APIRouter(tags=["health"])  # what a worker answers too, on a port of its own
 
 
-class Violation(Wire):
+class Violation(ApiModel):
     """A promise that is broken for one thing."""
 
     promise: str
@@ -26,13 +26,13 @@ class Violation(Wire):
     advice: str
 
 
-class Invariants(Wire):
+class Invariants(ApiModel):
     """What is broken: nothing, in a healthy system."""
 
     violations: list[Violation]
 
 
-class ReadyCheck(Wire):
+class ReadyCheck(ApiModel):
     """One thing that the process leans on; without what is `required` it answers nothing."""
 
     name: Literal["database", "schema", "workers", "embedder", "disk"]
@@ -41,7 +41,7 @@ class ReadyCheck(Wire):
     required: bool
 
 
-class ReadyOut(Wire):
+class ReadyOut(ApiModel):
     """Whether the process can do its work; `degraded` is ready, with something that waits."""
 
     status: Literal["ready", "degraded", "unavailable"]
@@ -49,7 +49,7 @@ class ReadyOut(Wire):
     checks: list[ReadyCheck]
 
 
-class PassOut(Wire):
+class PassOut(ApiModel):
     """What the reconciler put right in its last pass; all null or empty before the first."""
 
     job_id: UUID | None
@@ -59,7 +59,7 @@ class PassOut(Wire):
     unused: dict[str, int]
 
 
-class AskedOut(Wire):
+class AskedOut(ApiModel):
     """The job that makes the pass."""
 
     job_id: UUID
@@ -72,38 +72,38 @@ async def healthz() -> dict[str, str]:
 
 
 @probes.get("/readyz", response_model=ReadyOut, responses={503: {"model": ReadyOut}})
-async def readyz(context: InContext) -> JSONResponse:
+async def readyz(context: CurrentContext) -> JSONResponse:
     """Whether the process can do its work: 503 when something that it can't do without is missing, with the reasons."""
-    found = await context.readiness.look()
-    missing = [check for check in found if not check.ok]
-    lost = any(check.required for check in missing)
-    told = ReadyOut(
-        status="unavailable" if lost else "degraded" if missing else "ready",
-        reasons=[f"{check.name}: {check.why}" for check in missing],
-        checks=[ReadyCheck.model_validate(vars(check)) for check in found],
+    checks = await context.readiness.run_checks()
+    failing = [check for check in checks if not check.ok]
+    is_unavailable = any(check.required for check in failing)
+    body = ReadyOut(
+        status="unavailable" if is_unavailable else "degraded" if failing else "ready",
+        reasons=[f"{check.name}: {check.why}" for check in failing],
+        checks=[ReadyCheck.model_validate(vars(check)) for check in checks],
     )
-    return JSONResponse(told.model_dump(by_alias=True), 503 if lost else 200)
+    return JSONResponse(body.model_dump(by_alias=True), 503 if is_unavailable else 200)
 
 
 @router.get("/api/health/invariants")
-async def invariants(context: InContext, caller: Asking) -> Invariants:
+async def invariants(context: CurrentContext, caller: CurrentCaller) -> Invariants:
     """Check the promises against the database, for what is the organisation's."""
     async with context.db.connection() as tx:
-        found = await health.violations(tx, caller.org)
-    return Invariants(violations=[Violation.model_validate(vars(violation)) for violation in found])
+        violations = await health.find_violations(tx, caller.org)
+    return Invariants(violations=[Violation.model_validate(vars(violation)) for violation in violations])
 
 
 @router.get("/api/health/reconciler")
-async def last_pass(context: InContext) -> PassOut:
+async def last_pass(context: CurrentContext) -> PassOut:
     """What the reconciler found in its last pass."""
     async with context.db.connection() as tx:
-        found = await jobs.find_jobs(tx, limit=1, kind=Reconcile.kind, state="done")
-    if not found:
+        passes = await jobs.find_jobs(tx, limit=1, kind=Reconcile.kind, state="done")
+    if not passes:
         return PassOut(job_id=None, finished_at=None, thorough=None, damage={}, unused={})
-    result = found[0].result or {}
+    result = passes[0].result or {}
     return PassOut(
-        job_id=found[0].id,
-        finished_at=found[0].finished_at,
+        job_id=passes[0].id,
+        finished_at=passes[0].finished_at,
         thorough=result.get("thorough"),
         damage={name: result.get(name, 0) for name in reconcile.DAMAGE},
         unused={name: result.get(name, 0) for name in reconcile.UNUSED},
@@ -111,6 +111,6 @@ async def last_pass(context: InContext) -> PassOut:
 
 
 @router.post("/api/health/reconciler", status_code=202)
-async def make_pass(context: InContext) -> AskedOut:
+async def make_pass(context: CurrentContext) -> AskedOut:
     """Ask for a thorough pass now."""
-    return AskedOut(job_id=await reconcile.ask(context.db))
+    return AskedOut(job_id=await reconcile.enqueue_thorough_pass(context.db))

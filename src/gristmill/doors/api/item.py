@@ -8,16 +8,16 @@ from fastapi import APIRouter, Query, Response
 
 from gristmill import catalog, search
 from gristmill.catalog import Item, ItemId, ItemStatus
-from gristmill.doors.api.context import Asking, AsViewer, InContext, PathItem
-from gristmill.doors.api.match import IfMatch, tagged, unchanged
-from gristmill.doors.api.wire import Acl, Asked, ErrorBody, JsonObject, Limit, Page, Stamped, Wire
+from gristmill.doors.api.context import CurrentCaller, CurrentViewer, CurrentContext, PathItem
+from gristmill.doors.api.match import IfMatch, set_etag, check_if_match
+from gristmill.doors.api.wire import Acl, RequestModel, ErrorBody, JsonObject, Limit, Page, StoredModel, ApiModel
 from gristmill.errors import Forbidden, GristmillError, Invalid
 from gristmill.operations import add, delete, describe, guards
 
 router = APIRouter(prefix="/knowledge-items", tags=["items"])
 
 
-class ItemOut(Stamped):
+class ItemOut(StoredModel):
     """An item as it is shown."""
 
     base_id: UUID
@@ -71,14 +71,14 @@ class ItemOut(Stamped):
         )
 
 
-class ChangedItem(Asked):
+class ChangedItem(RequestModel):
     """What to change of an item. `acl: null` takes its own list away: it inherits again."""
 
     acl: Acl | None = None
     metadata: JsonObject | None = None
 
 
-class RefusedOut(Wire):
+class RefusedOut(ApiModel):
     """An entry of the request that was not added, by its place."""
 
     index: int
@@ -86,14 +86,14 @@ class RefusedOut(Wire):
     error: ErrorBody
 
 
-class SkippedOut(Wire):
+class SkippedOut(ApiModel):
     """An entry of the request that is there already, by its place."""
 
     index: int
     item_id: UUID
 
 
-class AddedOut(Wire):
+class AddedOut(ApiModel):
     """What was durably accepted, what was there already, and what was not accepted."""
 
     created: list[ItemOut]
@@ -102,7 +102,7 @@ class AddedOut(Wire):
     correlation_id: UUID
 
     @classmethod
-    def of(cls, added: add.Added) -> Self:
+    def of(cls, added: add.AddResult) -> Self:
         """Show what an `add` did."""
         return cls(
             created=[ItemOut.of(item) for item in added.created],
@@ -115,19 +115,19 @@ class AddedOut(Wire):
         )
 
 
-class AcceptedOut(Wire):
+class AcceptedOut(ApiModel):
     """The outermost of what was selected, and the job that does it; null when there was nothing to do."""
 
     root_ids: list[UUID]
     job_id: UUID | None
 
     @classmethod
-    def of(cls, accepted: delete.Accepted) -> Self:
+    def of(cls, accepted: delete.DeletionAccepted) -> Self:
         """Show what was accepted."""
         return cls(root_ids=list(accepted.root_ids), job_id=accepted.job_id)
 
 
-class RefusedItem(Wire):
+class RefusedItem(ApiModel):
     """A selected item that is left as it is, and why."""
 
     item_id: UUID
@@ -145,7 +145,7 @@ class ReindexOut(AcceptedOut):
     failed: list[RefusedItem]
 
 
-class ChunkOut(Wire):
+class ChunkOut(ApiModel):
     """A piece of an item's content; `start` and `end` are characters of it."""
 
     id: UUID
@@ -160,11 +160,11 @@ class ChunkOut(Wire):
 
 
 @router.get("/{item_id}")
-async def get_item(item_id: PathItem, context: InContext, viewer: AsViewer, response: Response) -> ItemOut:
+async def get_item(item_id: PathItem, context: CurrentContext, viewer: CurrentViewer, response: Response) -> ItemOut:
     """One item: how far it is, and what went wrong if something did."""
     async with context.db.connection() as tx:
-        item = await guards.item_exists(tx, item_id, viewer)
-    tagged(response, item.updated_at)
+        item = await guards.require_item(tx, item_id, viewer)
+    set_etag(response, item.updated_at)
     return ItemOut.of(item)
 
 
@@ -172,8 +172,8 @@ async def get_item(item_id: PathItem, context: InContext, viewer: AsViewer, resp
 async def patch_item(
     item_id: PathItem,
     body: ChangedItem,
-    context: InContext,
-    caller: Asking,
+    context: CurrentContext,
+    caller: CurrentCaller,
     response: Response,
     if_match: IfMatch = None,
 ) -> ItemOut:
@@ -181,7 +181,7 @@ async def patch_item(
     if "acl" in body.model_fields_set and not caller.viewer.is_admin:
         raise Forbidden("Access lists are changed by admins.", code="role_too_low")
     async with context.db.connection() as tx:
-        item = await guards.item_exists(tx, item_id)
+        item = await guards.require_item(tx, item_id)
     changed = await describe.describe(
         context.db,
         item.base_id,
@@ -189,57 +189,57 @@ async def patch_item(
         acl=body.acl,
         inherit=body.acl is None and "acl" in body.model_fields_set,
         metadata=body.metadata,
-        check=lambda updated_at: unchanged(if_match, updated_at),
+        check=lambda updated_at: check_if_match(if_match, updated_at),
     )
-    tagged(response, changed.updated_at)
+    set_etag(response, changed.updated_at)
     return ItemOut.of(changed)
 
 
 @router.delete("/{item_id}", status_code=202)
-async def delete_item(item_id: PathItem, context: InContext) -> AcceptedOut:
+async def delete_item(item_id: PathItem, context: CurrentContext) -> AcceptedOut:
     """Delete an item with all that is below it."""
     async with context.db.connection() as tx:
-        item = await guards.item_exists(tx, item_id)
+        item = await guards.require_item(tx, item_id)
     return AcceptedOut.of(await delete.delete(context.db, item.base_id, [item.id]))
 
 
 @router.get("/{item_id}/chunks")
 async def list_chunks(
     item_id: PathItem,
-    context: InContext,
-    viewer: AsViewer,
+    context: CurrentContext,
+    viewer: CurrentViewer,
     limit: Limit = 100,
     cursor: Annotated[str | None, Query(max_length=60)] = None,
 ) -> Page[ChunkOut]:
     """The chunks that search reads, of the item and all below it, in order."""
     async with context.db.transaction() as tx:
-        item = await guards.item_exists(tx, item_id, viewer)
-        base = await guards.base_exists(tx, item.base_id, viewer)
-        await guards.chunks_may_be_listed(tx, base, item)
-        found = await search.list_chunks(
-            tx, base.id, item.id, limit=limit, after=_after(cursor), viewer=viewer
+        item = await guards.require_item(tx, item_id, viewer)
+        base = await guards.require_base(tx, item.base_id, viewer)
+        await guards.require_listable_chunks(tx, base, item)
+        chunks = await search.list_chunks(
+            tx, base.id, item.id, limit=limit, after=_parse_chunk_cursor(cursor), viewer=viewer
         )
-    last = found[-1] if len(found) == limit else None
+    last = chunks[-1] if len(chunks) == limit else None
     return Page(
         items=[
             ChunkOut(
-                id=row.id,
-                item_id=row.item_id,
-                index=row.index,
-                text=row.text,
-                start=row.start,
-                end=row.end,
-                page=row.page,
-                headings=row.headings,
-                metadata={"title": row.title, "version": row.version},
+                id=chunk.id,
+                item_id=chunk.item_id,
+                index=chunk.index,
+                text=chunk.text,
+                start=chunk.start,
+                end=chunk.end,
+                page=chunk.page,
+                headings=chunk.headings,
+                metadata={"title": chunk.title, "version": chunk.version},
             )
-            for row in found
+            for chunk in chunks
         ],
         next_cursor=f"{last.item_id}:{last.index}" if last else None,
     )
 
 
-def _after(cursor: str | None) -> tuple[UUID, int] | None:
+def _parse_chunk_cursor(cursor: str | None) -> tuple[UUID, int] | None:
     if cursor is None:
         return None
     item_id, _, index = cursor.rpartition(":")

@@ -10,8 +10,8 @@ from fastapi import APIRouter, Body, Query
 from gristmill import catalog, jobs
 from gristmill.catalog import BaseId, ItemId
 from gristmill.db import Tx
-from gristmill.doors.api.context import Asking, InContext, PathJob
-from gristmill.doors.api.wire import Asked, JsonObject, Limit, Page, Wire
+from gristmill.doors.api.context import CurrentCaller, CurrentContext, PathJob
+from gristmill.doors.api.wire import RequestModel, JsonObject, Limit, Page, ApiModel
 from gristmill.errors import NotFound
 from gristmill.jobs import JobId
 from gristmill.operations.cancel import cancel
@@ -20,10 +20,10 @@ from gristmill.operations.retry import retry, retry_all
 router = APIRouter(prefix="/jobs", tags=["jobs"])
 
 State = Literal["queued", "delayed", "running", "dead", "done", "cancelled"]
-BANDS = {0: "interactive", 1: "normal", 2: "bulk"}
+PRIORITY_NAMES = {0: "interactive", 1: "normal", 2: "bulk"}
 
 
-class JobOut(Wire):
+class JobOut(ApiModel):
     """A job as it is shown; `title` is that of its item, `errors` has one entry per failed attempt, oldest first."""
 
     id: UUID
@@ -43,18 +43,18 @@ class JobOut(Wire):
     finished_at: datetime | None
 
     @classmethod
-    def of(cls, job: jobs.Shown, title: str | None = None) -> Self:
+    def of(cls, job: jobs.JobRecord, title: str | None = None) -> Self:
         """Show `job`."""
-        return cls.model_validate({**vars(job), "band": BANDS[job.band], "title": title})
+        return cls.model_validate({**vars(job), "band": PRIORITY_NAMES[job.band], "title": title})
 
 
-class RetryAll(Asked):
+class RetryAll(RequestModel):
     """Which dead jobs: those of a base, or all."""
 
     base_id: UUID | None = None
 
 
-class Retried(Wire):
+class Retried(ApiModel):
     """How many jobs were queued again."""
 
     retried: int
@@ -62,8 +62,8 @@ class Retried(Wire):
 
 @router.get("")
 async def list_jobs(
-    context: InContext,
-    caller: Asking,
+    context: CurrentContext,
+    caller: CurrentCaller,
     state: State | None = None,
     kind: str | None = None,
     base_id: Annotated[UUID | None, Query(alias="baseId")] = None,
@@ -73,7 +73,7 @@ async def list_jobs(
 ) -> Page[JobOut]:
     """Jobs, newest first; the dead ones are the dead letters."""
     async with context.db.connection() as tx:
-        found = await jobs.find_jobs(
+        page_jobs = await jobs.find_jobs(
             tx,
             limit=limit,
             before=JobId(cursor) if cursor else None,
@@ -83,46 +83,46 @@ async def list_jobs(
             subject=item_id,
             org=caller.org,
         )
-        titles = await _titles(tx, found)
+        titles = await _titles(tx, page_jobs)
     return Page(
-        items=[JobOut.of(job, titles.get(job.subject)) for job in found],
-        next_cursor=str(found[-1].id) if len(found) == limit else None,
+        items=[JobOut.of(job, titles.get(job.subject)) for job in page_jobs],
+        next_cursor=str(page_jobs[-1].id) if len(page_jobs) == limit else None,
     )
 
 
 @router.get("/{job_id}")
-async def get_job(job_id: PathJob, context: InContext) -> JobOut:
+async def get_job(job_id: PathJob, context: CurrentContext) -> JobOut:
     """One job."""
     async with context.db.connection() as tx:
-        found = await jobs.find_job(tx, job_id)
-        if found is None:
+        job = await jobs.find_job(tx, job_id)
+        if job is None:
             raise NotFound(f"There is no job {job_id}.", code="job_not_found")
-        titles = await _titles(tx, [found])
-    return JobOut.of(found, titles.get(found.subject))
+        titles = await _titles(tx, [job])
+    return JobOut.of(job, titles.get(job.subject))
 
 
 @router.post("/retry", status_code=202)
 async def retry_jobs(
-    context: InContext, caller: Asking, asked: Annotated[RetryAll, Body(default_factory=RetryAll)]
+    context: CurrentContext, caller: CurrentCaller, body: Annotated[RetryAll, Body(default_factory=RetryAll)]
 ) -> Retried:
     """Give all dead jobs whose work is still wanted their attempts back."""
-    base_id = None if asked.base_id is None else BaseId(asked.base_id)
+    base_id = None if body.base_id is None else BaseId(body.base_id)
     return Retried(retried=await retry_all(context.db, caller.org, base_id))
 
 
 @router.post("/{job_id}/retry", status_code=202)
-async def retry_job(job_id: PathJob, context: InContext) -> JobOut:
+async def retry_job(job_id: PathJob, context: CurrentContext) -> JobOut:
     """Give a dead job all its attempts back."""
     return JobOut.of(await retry(context.db, job_id))
 
 
 @router.post("/{job_id}/cancel", status_code=202)
-async def cancel_job(job_id: PathJob, context: InContext) -> JobOut:
+async def cancel_job(job_id: PathJob, context: CurrentContext) -> JobOut:
     """Cancel a job: one that waits is gone at once, one that runs stops at its next edge."""
     return JobOut.of(await cancel(context.db, job_id))
 
 
-async def _titles(tx: Tx, found: Sequence[jobs.Shown]) -> dict[UUID | None, str]:
+async def _titles(tx: Tx, shown_jobs: Sequence[jobs.JobRecord]) -> dict[UUID | None, str]:
     """The titles of the items that jobs are about, as far as they are there."""
-    subjects = {ItemId(job.subject) for job in found if job.subject is not None}
+    subjects = {ItemId(job.subject) for job in shown_jobs if job.subject is not None}
     return {item.id: item.title for item in await catalog.find_items(tx, list(subjects))} if subjects else {}

@@ -11,11 +11,11 @@ from gristmill import keys
 from gristmill.catalog import access
 from gristmill.doors.api import caller as callers
 from gristmill.doors.api.caller import COOKIE
-from gristmill.doors.api.context import Asking, InContext, PathKey
-from gristmill.doors.api.match import IfMatch, tagged, unchanged
-from gristmill.doors.api.wire import Asked, Instant, Limit, Name, Page, Stamped, Wire
+from gristmill.doors.api.context import CurrentCaller, CurrentContext, PathKey
+from gristmill.doors.api.match import IfMatch, set_etag, check_if_match
+from gristmill.doors.api.wire import RequestModel, Timestamp, Limit, Name, Page, StoredModel, ApiModel
 from gristmill.errors import NotFound
-from gristmill.keys import Key, KeyId, NewKey, Role, audit
+from gristmill.keys import ApiKey, KeyId, NewApiKey, Role, audit
 
 router = APIRouter(tags=["keys"])
 
@@ -25,7 +25,7 @@ Names = Annotated[
 ]
 
 
-class Principal(Asked):
+class Principal(RequestModel):
     """Whose eyes a key has; without one, those of everybody in the organisation."""
 
     email: Email | None = None
@@ -33,7 +33,7 @@ class Principal(Asked):
     groups: Annotated[Names, Field(default_factory=list)]
 
 
-class PrincipalOut(Wire):
+class PrincipalOut(ApiModel):
     """Whose eyes a key has."""
 
     email: str | None
@@ -41,40 +41,40 @@ class PrincipalOut(Wire):
     groups: list[str]
 
 
-class NewKeyIn(Asked):
+class NewKeyIn(RequestModel):
     """A key to make."""
 
     name: Name
     role: Role
     principal: Annotated[Principal, Field(default_factory=Principal.model_construct)]
-    expires_at: Instant | None = None
+    expires_at: Timestamp | None = None
 
-    def new(self) -> NewKey:
+    def to_new_key(self) -> NewApiKey:
         """As it is kept; `Invalid` when the principal could never be in a list."""
-        told = Principal.model_validate(self.principal.model_dump())
-        access.member(told.email, told.teams, told.groups)
-        email = None if told.email is None else told.email.lower()
-        return NewKey(self.name, self.role, email, tuple(told.teams), tuple(told.groups), self.expires_at)
+        principal = Principal.model_validate(self.principal.model_dump())
+        access.member(principal.email, principal.teams, principal.groups)
+        email = None if principal.email is None else principal.email.lower()
+        return NewApiKey(self.name, self.role, email, tuple(principal.teams), tuple(principal.groups), self.expires_at)
 
 
-class ChangedKey(Asked):
+class ChangedKey(RequestModel):
     """What to change of a key; `expiresAt: null` lets it live on."""
 
     name: Name | None = None
     role: Role | None = None
     principal: Principal | None = None
-    expires_at: Instant | None = None
+    expires_at: Timestamp | None = None
 
-    def on(self, old: Key) -> NewKey:
+    def apply_to(self, old: ApiKey) -> NewApiKey:
         """The key after the change."""
         principal = self.principal or Principal(email=old.email, teams=old.teams, groups=old.groups)
         expires = self.expires_at if "expires_at" in self.model_fields_set else old.expires_at
         return NewKeyIn(
             name=self.name or old.name, role=self.role or old.role, principal=principal, expires_at=expires
-        ).new()
+        ).to_new_key()
 
 
-class KeyOut(Stamped):
+class KeyOut(StoredModel):
     """A key as it is shown: by the beginning of its secret."""
 
     name: str
@@ -85,9 +85,9 @@ class KeyOut(Stamped):
     last_used_at: datetime | None
 
     @classmethod
-    def of(cls, key: Key) -> Self:
+    def of(cls, key: ApiKey) -> Self:
         """Show `key`."""
-        return cls.model_validate(_shown(key))
+        return cls.model_validate(_key_fields(key))
 
 
 class NewKeyOut(KeyOut):
@@ -96,13 +96,13 @@ class NewKeyOut(KeyOut):
     key: str
 
 
-class SessionIn(Asked):
+class SessionIn(RequestModel):
     """The key to come in with."""
 
     key: Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
 
-class SessionOut(Wire):
+class SessionOut(ApiModel):
     """Who comes in: `keyId` is null for a neighbour on loopback."""
 
     organisation_id: UUID
@@ -111,7 +111,7 @@ class SessionOut(Wire):
     principal: PrincipalOut | None
 
 
-class AuditOut(Wire):
+class AuditOut(ApiModel):
     """Something that was asked for; `status` is null when nobody knows what came of it."""
 
     id: UUID
@@ -127,94 +127,94 @@ class AuditOut(Wire):
 
 
 @router.post("/api-keys", status_code=201)
-async def create_key(body: NewKeyIn, context: InContext, caller: Asking) -> NewKeyOut:
+async def create_key(body: NewKeyIn, context: CurrentContext, caller: CurrentCaller) -> NewKeyOut:
     """Make a key. Its secret is in the answer, and nowhere else."""
     async with context.db.transaction() as tx:
-        made, secret = await keys.insert(tx, caller.org, body.new())
-    return NewKeyOut.model_validate({**_shown(made), "key": secret})
+        key, secret = await keys.insert_key(tx, caller.org, body.to_new_key())
+    return NewKeyOut.model_validate({**_key_fields(key), "key": secret})
 
 
 @router.get("/api-keys")
 async def list_keys(
-    context: InContext, caller: Asking, limit: Limit = 100, cursor: UUID | None = None
+    context: CurrentContext, caller: CurrentCaller, limit: Limit = 100, cursor: UUID | None = None
 ) -> Page[KeyOut]:
     """Keys of the organisation, oldest first."""
     async with context.db.connection() as tx:
-        found = await keys.find_all(
+        page_keys = await keys.list_keys(
             tx, caller.org, limit=limit, after=None if cursor is None else KeyId(cursor)
         )
     return Page(
-        items=[KeyOut.of(key) for key in found],
-        next_cursor=str(found[-1].id) if len(found) == limit else None,
+        items=[KeyOut.of(key) for key in page_keys],
+        next_cursor=str(page_keys[-1].id) if len(page_keys) == limit else None,
     )
 
 
 @router.get("/api-keys/{key_id}")
-async def get_key(key_id: PathKey, context: InContext, caller: Asking, response: Response) -> KeyOut:
+async def get_key(key_id: PathKey, context: CurrentContext, caller: CurrentCaller, response: Response) -> KeyOut:
     """One key."""
     async with context.db.connection() as tx:
-        found = _there(await keys.find(tx, caller.org, key_id), key_id)
-    tagged(response, found.updated_at)
-    return KeyOut.of(found)
+        key = _require_key(await keys.find_key(tx, caller.org, key_id), key_id)
+    set_etag(response, key.updated_at)
+    return KeyOut.of(key)
 
 
 @router.patch("/api-keys/{key_id}")
 async def change_key(
     key_id: PathKey,
     body: ChangedKey,
-    context: InContext,
-    caller: Asking,
+    context: CurrentContext,
+    caller: CurrentCaller,
     response: Response,
     if_match: IfMatch = None,
 ) -> KeyOut:
     """Change what a key may and sees, from its next request on. Its secret stays."""
     async with context.db.transaction() as tx:
-        old = _there(await keys.find(tx, caller.org, key_id, lock=True), key_id)
-        unchanged(if_match, old.updated_at)
-        changed = _there(await keys.change(tx, caller.org, key_id, body.on(old)), key_id)
-    tagged(response, changed.updated_at)
+        old = _require_key(await keys.find_key(tx, caller.org, key_id, lock=True), key_id)
+        check_if_match(if_match, old.updated_at)
+        changed = _require_key(await keys.change_key(tx, caller.org, key_id, body.apply_to(old)), key_id)
+    set_etag(response, changed.updated_at)
     return KeyOut.of(changed)
 
 
 @router.delete("/api-keys/{key_id}", status_code=204)
-async def delete_key(key_id: PathKey, context: InContext, caller: Asking) -> Response:
+async def delete_key(key_id: PathKey, context: CurrentContext, caller: CurrentCaller) -> Response:
     """Revoke a key, with the sessions that it opened."""
     async with context.db.transaction() as tx:
-        await keys.delete(tx, caller.org, key_id)
+        await keys.delete_key(tx, caller.org, key_id)
     return Response(status_code=204)
 
 
 @router.post("/session", status_code=201)
 async def open_session(
-    body: SessionIn, context: InContext, request: Request, response: Response
+    body: SessionIn, context: CurrentContext, request: Request, response: Response
 ) -> SessionOut:
     """Let a browser in by a key: a cookie that no script can read, and that no other site's page can use."""
-    caller = await callers.by_secret(context.db, body.key)
+    caller = await callers.authenticate(context.db, body.key)
     assert caller.key is not None
-    life: timedelta = context.settings.session_life
+    lifetime: timedelta = context.settings.session_life
     async with context.db.transaction() as tx:
-        token = await keys.open_session(tx, caller.key.id, life)
+        token = await keys.open_session(tx, caller.key.id, lifetime)
     response.set_cookie(
         COOKIE,
         token,
-        max_age=int(life.total_seconds()),
+        max_age=int(lifetime.total_seconds()),
         httponly=True,
         samesite="strict",
         secure=request.url.scheme == "https",
     )
-    return _who(caller)
+    return _session_out(caller)
 
 
 @router.get("/session")
-async def get_session(caller: Asking) -> SessionOut:
+async def get_session(caller: CurrentCaller) -> SessionOut:
     """Who the caller is."""
-    return _who(caller)
+    return _session_out(caller)
 
 
 @router.delete("/session", status_code=204)
-async def end_session(context: InContext, request: Request) -> Response:
+async def end_session(context: CurrentContext, request: Request) -> Response:
     """Forget the browser."""
-    caller = callers.of(request.scope)
+    caller = callers.current_caller(request.scope)
     if caller is not None and caller.token is not None:
         async with context.db.transaction() as tx:
             await keys.end_session(tx, caller.token)
@@ -225,23 +225,23 @@ async def end_session(context: InContext, request: Request) -> Response:
 
 @router.get("/audit")
 async def list_audit(
-    context: InContext, caller: Asking, limit: Limit = 100, cursor: UUID | None = None
+    context: CurrentContext, caller: CurrentCaller, limit: Limit = 100, cursor: UUID | None = None
 ) -> Page[AuditOut]:
     """What may have changed something in the organisation, newest first."""
     async with context.db.connection() as tx:
-        found = await audit.find_all(tx, caller.org, limit=limit, before=cursor)
+        entries = await audit.find_all(tx, caller.org, limit=limit, before=cursor)
     return Page(
-        items=[AuditOut.model_validate(vars(entry)) for entry in found],
-        next_cursor=str(found[-1].id) if len(found) == limit else None,
+        items=[AuditOut.model_validate(vars(entry)) for entry in entries],
+        next_cursor=str(entries[-1].id) if len(entries) == limit else None,
     )
 
 
-def _shown(key: Key) -> dict[str, object]:
+def _key_fields(key: ApiKey) -> dict[str, object]:
     principal = {"email": key.email, "teams": key.teams, "groups": key.groups}
     return {**vars(key), "principal": principal}
 
 
-def _who(caller: callers.Caller) -> SessionOut:
+def _session_out(caller: callers.Caller) -> SessionOut:
     key = caller.key
     return SessionOut(
         organisation_id=caller.org,
@@ -251,7 +251,7 @@ def _who(caller: callers.Caller) -> SessionOut:
     )
 
 
-def _there(key: Key | None, key_id: KeyId) -> Key:
+def _require_key(key: ApiKey | None, key_id: KeyId) -> ApiKey:
     if key is None:
         raise NotFound(f"There is no key {key_id}.", code="key_not_found")
     return key

@@ -9,8 +9,8 @@ from fastapi import APIRouter
 from pydantic import StringConstraints
 
 from gristmill import jobs
-from gristmill.doors.api.context import InContext
-from gristmill.doors.api.wire import Asked, ErrorBody, Page, Wire
+from gristmill.doors.api.context import CurrentContext
+from gristmill.doors.api.wire import RequestModel, ErrorBody, Page, ApiModel
 from gristmill.errors import GristmillError
 
 router = APIRouter(tags=["machine"])
@@ -18,7 +18,7 @@ router = APIRouter(tags=["machine"])
 _SAMPLE = "The miller sharpens the stones every spring."
 
 
-class WorkerOut(Wire):
+class WorkerOut(ApiModel):
     """A worker process. It is `alive` until its lease is out; then its jobs are others'."""
 
     id: UUID
@@ -31,7 +31,7 @@ class WorkerOut(Wire):
     slots: int
 
 
-class EmbedderOut(Wire):
+class EmbedderOut(ApiModel):
     """An embedder that bases can be made with."""
 
     name: str
@@ -41,13 +41,13 @@ class EmbedderOut(Wire):
     is_default: bool
 
 
-class TryIn(Asked):
+class TryIn(RequestModel):
     """Which embedder to try."""
 
     name: Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
 
-class TriedOut(Wire):
+class TriedOut(ApiModel):
     """What an embedder made of a sentence."""
 
     ok: bool
@@ -57,46 +57,46 @@ class TriedOut(Wire):
 
 
 @router.get("/workers")
-async def list_workers(context: InContext) -> Page[WorkerOut]:
+async def list_workers(context: CurrentContext) -> Page[WorkerOut]:
     """Every worker on this database, in the order they came."""
     async with context.db.connection() as tx:
-        found = await jobs.find_workers(tx)
-    shown = [
+        workers = await jobs.find_workers(tx)
+    items = [
         WorkerOut.model_validate(
             {"host": "", "pid": 0, **worker.info, **vars(worker), "slots": context.settings.worker_slots}
         )
-        for worker in found
+        for worker in workers
     ]
-    return Page(items=shown, next_cursor=None)
+    return Page(items=items, next_cursor=None)
 
 
 @router.get("/embedders")
-async def list_embedders(context: InContext) -> Page[EmbedderOut]:
+async def list_embedders(context: CurrentContext) -> Page[EmbedderOut]:
     """The embedders of this server, by name."""
-    known = context.embedders
-    shown = [
+    embedders = context.embedders
+    items = [
         EmbedderOut(
             name=name,
-            dimensions=one.dimensions,
-            max_tokens=one.max_tokens,
-            english_only=one.english_only,
-            is_default=one is known.default,
+            dimensions=embedder.dimensions,
+            max_tokens=embedder.max_tokens,
+            english_only=embedder.english_only,
+            is_default=embedder is embedders.default,
         )
-        for name, one in ((name, known.get(name)) for name in known.names())
+        for name, embedder in ((name, embedders.get(name)) for name in embedders.names())
     ]
-    return Page(items=shown, next_cursor=None)
+    return Page(items=items, next_cursor=None)
 
 
 @router.post("/embedders/test")
-async def test_embedder(asked: TryIn, context: InContext) -> TriedOut:
+async def test_embedder(body: TryIn, context: CurrentContext) -> TriedOut:
     """Have an embedder make one vector, now and once."""
-    embedder = context.embedders.get(asked.name)
-    began = time.perf_counter()
+    embedder = context.embedders.get(body.name)
+    started = time.perf_counter()
     error: ErrorBody | None = None
     dimensions: int | None = None
     try:
         dimensions = int((await embedder.embed_query(_SAMPLE)).shape[-1])
-    except GristmillError as failed:
-        error = ErrorBody.of(failed)
-    took = round(1000 * (time.perf_counter() - began), 2)
-    return TriedOut(ok=error is None, took_ms=took, dimensions=dimensions, error=error)
+    except GristmillError as caught:
+        error = ErrorBody.of(caught)
+    took_ms = round(1000 * (time.perf_counter() - started), 2)
+    return TriedOut(ok=error is None, took_ms=took_ms, dimensions=dimensions, error=error)

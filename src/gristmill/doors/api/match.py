@@ -9,7 +9,7 @@ from typing import Annotated
 
 from fastapi import Header, Response
 
-from gristmill.errors import Changed
+from gristmill.errors import PreconditionFailed
 
 IfMatch = Annotated[
     str | None,
@@ -19,19 +19,19 @@ IfMatch = Annotated[
 ]
 
 
-def tag_of(updated_at: datetime) -> str:
+def etag(updated_at: datetime) -> str:
     """The tag of a thing that last changed then."""
     return f'"{int(updated_at.astimezone(UTC).timestamp() * 1_000_000):x}"'
 
 
-def tagged(response: Response, updated_at: datetime) -> None:
+def set_etag(response: Response, updated_at: datetime) -> None:
     """Tell the tag with the answer."""
-    response.headers["ETag"] = tag_of(updated_at)
+    response.headers["ETag"] = etag(updated_at)
 
 
-def unchanged(if_match: str | None, updated_at: datetime) -> None:
+def check_if_match(if_match: str | None, updated_at: datetime) -> None:
     """Refuse to change what was changed since the caller has seen it."""
     if if_match is None or if_match.strip() == "*":
         return
-    if tag_of(updated_at) not in [tag.strip() for tag in if_match.split(",")]:
-        raise Changed("It was changed meanwhile. Read it again, and decide anew.")
+    if etag(updated_at) not in [tag.strip() for tag in if_match.split(",")]:
+        raise PreconditionFailed("It was changed meanwhile. Read it again, and decide anew.")

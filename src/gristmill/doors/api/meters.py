@@ -8,16 +8,16 @@ from time import monotonic
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 # To look costs as much as there are items: seldom, however often somebody scrapes.
-LOOK = timedelta(minutes=5)
-_FINE = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+VIOLATION_MAX_AGE = timedelta(minutes=5)
+_LATENCY_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
-class Meters:
+class ServerMetrics:
     """What one process counts."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._broken: tuple[float, Mapping[str, int]] | None = None
+        self._violations: tuple[float, Mapping[str, int]] | None = None
         self.requests = Counter(
             "gristmill_requests",
             "Requests, by method and status.",
@@ -28,26 +28,26 @@ class Meters:
             "gristmill_request_seconds",
             "From a request to the beginning of its answer.",
             ["method"],
-            buckets=_FINE,
+            buckets=_LATENCY_BUCKETS,
             registry=self.registry,
         )
         self.search_seconds = Histogram(
-            "gristmill_search_seconds", "Searches.", ["mode"], buckets=_FINE, registry=self.registry
+            "gristmill_search_seconds", "Searches.", ["mode"], buckets=_LATENCY_BUCKETS, registry=self.registry
         )
 
-    def broken(self) -> Mapping[str, int] | None:
+    def recent_violations(self) -> Mapping[str, int] | None:
         """How many things break each promise; None when it is time to look again."""
-        if self._broken is None or monotonic() - self._broken[0] > LOOK.total_seconds():
+        if self._violations is None or monotonic() - self._violations[0] > VIOLATION_MAX_AGE.total_seconds():
             return None
-        return self._broken[1]
+        return self._violations[1]
 
-    def saw_broken(self, promises: Iterable[str]) -> Mapping[str, int]:
+    def record_violations(self, invariants: Iterable[str]) -> Mapping[str, int]:
         """Keep what was found, one entry for each thing."""
-        self._broken = (monotonic(), Counts(promises))
-        return self._broken[1]
+        self._violations = (monotonic(), Counts(invariants))
+        return self._violations[1]
 
-    def request(self, method: str, status: int, seconds: float) -> None:
+    def record_request(self, method: str, status: int, seconds: float) -> None:
         """Count a request. A method that nobody serves is not a label of its own."""
-        known = method if method in ("GET", "POST", "PUT", "PATCH", "DELETE") else "other"
-        self.requests.labels(known, str(status)).inc()
-        self.request_seconds.labels(known).observe(seconds)
+        method_label = method if method in ("GET", "POST", "PUT", "PATCH", "DELETE") else "other"
+        self.requests.labels(method_label, str(status)).inc()
+        self.request_seconds.labels(method_label).observe(seconds)

@@ -11,38 +11,38 @@ from fastapi.responses import Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, generate_latest
 
 from gristmill import events, jobs, measures
-from gristmill.doors.api.context import InContext
+from gristmill.doors.api.context import CurrentContext
 from gristmill.operations import health
-from gristmill.organisation import LOCAL
+from gristmill.organisation import LOCAL_ORG
 
 router = APIRouter(tags=["health"])
 
 
 @router.get("/metrics", response_class=Response)
-async def metrics(context: InContext) -> Response:
+async def metrics(context: CurrentContext) -> Response:
     """What the machine does, in the text form of Prometheus."""
-    fresh = CollectorRegistry()
-    queued = Gauge("gristmill_jobs", "Jobs that live.", ["lane", "kind", "state"], registry=fresh)
-    lag = Gauge(
-        "gristmill_event_lag_seconds", "Age of the oldest event that has no place yet.", registry=fresh
+    live_registry = CollectorRegistry()
+    jobs_gauge = Gauge("gristmill_jobs", "Jobs that live.", ["lane", "kind", "state"], registry=live_registry)
+    lag_gauge = Gauge(
+        "gristmill_event_lag_seconds", "Age of the oldest event that has no place yet.", registry=live_registry
     )
-    late = Gauge("gristmill_webhooks_behind", "Active webhooks with something to deliver.", registry=fresh)
-    streams = Gauge("gristmill_streams", "Clients that follow the stream.", registry=fresh)
-    broken = Gauge(
-        "gristmill_violations", "Things that break a promise, as last seen.", ["promise"], registry=fresh
+    webhooks_gauge = Gauge("gristmill_webhooks_behind", "Active webhooks with something to deliver.", registry=live_registry)
+    streams_gauge = Gauge("gristmill_streams", "Clients that follow the stream.", registry=live_registry)
+    violations_gauge = Gauge(
+        "gristmill_violations", "Things that break a promise, as last seen.", ["promise"], registry=live_registry
     )
     async with context.db.connection() as tx:
-        for row in await jobs.counts_by_lane(tx, LOCAL):
-            queued.labels(row.lane, row.kind, row.state).inc(row.count)
-        behind = await events.backlog(tx)
-        found = context.meters.broken()
-        if found is None:
-            found = context.meters.saw_broken(one.promise for one in await health.violations(tx))
+        for row in await jobs.counts_by_lane(tx, LOCAL_ORG):
+            jobs_gauge.labels(row.lane, row.kind, row.state).inc(row.count)
+        backlog = await events.backlog(tx)
+        violations = context.metrics.recent_violations()
+        if violations is None:
+            violations = context.metrics.record_violations(violation.promise for violation in await health.find_violations(tx))
     for promise in health.PROMISES:
-        broken.labels(promise).set(found.get(promise, 0))
-    lag.set(behind.lag_seconds)
-    late.set(behind.webhooks)
-    streams.set(context.broadcaster.followers)
-    counted = (context.meters.registry, measures.REGISTRY, fresh)
-    told: Any = b"".join(generate_latest(registry) for registry in counted)
-    return Response(told, media_type=CONTENT_TYPE_LATEST)
+        violations_gauge.labels(promise).set(violations.get(promise, 0))
+    lag_gauge.set(backlog.lag_seconds)
+    webhooks_gauge.set(backlog.webhooks)
+    streams_gauge.set(context.broadcaster.subscriber_count)
+    registries = (context.metrics.registry, measures.REGISTRY, live_registry)
+    text: Any = b"".join(generate_latest(registry) for registry in registries)
+    return Response(text, media_type=CONTENT_TYPE_LATEST)

@@ -23,20 +23,20 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gristmill import faults
-from gristmill.db import Database, Tx, sealed
+from gristmill.db import Database, Tx, run_before_commit
 from gristmill.doors.api.caller import Caller
 from gristmill.errors import Conflict, Invalid
 from gristmill.keys import once
-from gristmill.keys.once import Asked, Kept
+from gristmill.keys.once import RequestKey, EarlierRequest
 from gristmill.vault import Vault
 
 HEADER = "Idempotency-Key"
-_LONGEST = 255
-_KEPT_STATUSES = frozenset({200, 201, 202, 204, 422, 413})
-_MOST_KEPT = 4 << 20  # bytes of an answer; a larger one is not kept
+_MAX_KEY_LENGTH = 255
+_STORED_STATUSES = frozenset({200, 201, 202, 204, 422, 413})
+_MAX_STORED_BYTES = 4 << 20  # bytes of an answer; a larger one is not kept
 
 
-class Once:
+class IdempotencyHandler:
     """Does a request once."""
 
     def __init__(self, app: ASGIApp, db: Database, vault: Vault) -> None:
@@ -45,62 +45,62 @@ class Once:
     async def __call__(self, caller: Caller, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve it, or give the answer again."""
         headers = Headers(scope=scope)
-        asked = Asked(caller.org, caller.name, _checked(headers[HEADER]))
-        body, receive = await _taken(headers, receive)
+        request_key = RequestKey(caller.org, caller.identifier, _validate_key(headers[HEADER]))
+        body, receive = await _buffer_body(headers, receive)
         async with self._db.transaction() as tx:
-            claimed = await once.claim(tx, asked, _fingerprint(scope, headers, body))
-        if isinstance(claimed, Kept):
-            again = self._again(claimed, asked, _fingerprint(scope, headers, body))
-            await again(scope, receive, send)
+            claim = await once.claim(tx, request_key, _fingerprint(scope, headers, body))
+        if isinstance(claim, EarlierRequest):
+            replay = self._replay(claim, request_key, _fingerprint(scope, headers, body))
+            await replay(scope, receive, send)
             return
-        answer = _Answer(send)
-        deed = _Deed(asked, claimed)
+        response = _CapturedResponse(send)
+        mark_done = _MarkDone(request_key, claim)
         try:
-            with sealed(deed):
-                await self._app(scope, receive, answer)
+            with run_before_commit(mark_done):
+                await self._app(scope, receive, response)
         finally:
-            deed.over = True
+            mark_done.is_over = True
             async with self._db.connection() as tx:
-                if answer.is_kept:
-                    sealed_answer = self._vault.seal(answer.text, _about(asked))
-                    await once.answer(tx, asked, claimed, answer.status, sealed_answer)
+                if response.is_storable:
+                    encrypted = self._vault.seal(response.serialised, _vault_context(request_key))
+                    await once.save_response(tx, request_key, claim, response.status, encrypted)
                 else:
-                    await once.forget(tx, asked, claimed)
+                    await once.release(tx, request_key, claim)
 
-    def _again(self, kept: Kept, asked: Asked, fingerprint: bytes) -> Response:
-        if kept.fingerprint != fingerprint:
+    def _replay(self, stored: EarlierRequest, request_key: RequestKey, fingerprint: bytes) -> Response:
+        if stored.fingerprint != fingerprint:
             raise Invalid(
                 f"This {HEADER} was sent with another request. Take a new one for each.",
                 code="idempotency_mismatch",
             )
-        if kept.state == "running":
+        if stored.state == "running":
             raise Conflict(
                 "The same request is under way. Ask again in a moment.", code="idempotency_in_progress"
             )
-        if kept.state == "done" or kept.status is None or kept.answer is None:
+        if stored.state == "done" or stored.status is None or stored.answer is None:
             raise Conflict(
                 "This request was done, but its answer was lost. Look at what is there before you send another.",
                 code="idempotency_answer_lost",
             )
-        told = json.loads(self._vault.open(kept.answer, _about(asked)))
-        answer = Response(base64.b64decode(told["body"]), kept.status)
-        answer.init_headers({**told["headers"], "idempotency-replayed": "true"})
-        return answer
+        payload = json.loads(self._vault.open(stored.answer, _vault_context(request_key)))
+        response = Response(base64.b64decode(payload["body"]), stored.status)
+        response.init_headers({**payload["headers"], "idempotency-replayed": "true"})
+        return response
 
 
-class _Deed:
+class _MarkDone:
     """The last statement of the transactions that do it."""
 
-    def __init__(self, asked: Asked, token: UUID) -> None:
-        self._asked, self._token = asked, token
-        self.over = False  # a task that the request left behind has nothing to do with it
+    def __init__(self, request_key: RequestKey, token: UUID) -> None:
+        self._request_key, self._token = request_key, token
+        self.is_over = False  # a task that the request left behind has nothing to do with it
 
     async def __call__(self, tx: Tx) -> None:
-        if not self.over:
-            await once.done(tx, self._asked, self._token)
+        if not self.is_over:
+            await once.mark_done(tx, self._request_key, self._token)
 
 
-class _Answer:
+class _CapturedResponse:
     """A `send` that keeps a copy."""
 
     def __init__(self, send: Send) -> None:
@@ -108,16 +108,16 @@ class _Answer:
         self.status = 0
         self.headers: dict[str, str] = {}
         self.body = bytearray()
-        self._ended = False
+        self._is_complete = False
 
     @property
-    def text(self) -> str:
+    def serialised(self) -> str:
         """All but the status, as it is kept."""
         return json.dumps({"headers": self.headers, "body": base64.b64encode(self.body).decode()})
 
     @property
-    def is_kept(self) -> bool:
-        return self._ended and self.status in _KEPT_STATUSES and len(self.body) <= _MOST_KEPT
+    def is_storable(self) -> bool:
+        return self._is_complete and self.status in _STORED_STATUSES and len(self.body) <= _MAX_STORED_BYTES
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -127,47 +127,47 @@ class _Answer:
                 name.decode("latin-1"): value.decode("latin-1") for name, value in message.get("headers", ())
             }
         elif message["type"] == "http.response.body":
-            if len(self.body) <= _MOST_KEPT:
+            if len(self.body) <= _MAX_STORED_BYTES:
                 self.body += message.get("body", b"")
-            self._ended = not message.get("more_body", False)
+            self._is_complete = not message.get("more_body", False)
         await self._send(message)
 
 
-def _checked(key: str) -> str:
-    if not key or len(key) > _LONGEST or not all("!" <= character <= "~" for character in key):
+def _validate_key(key: str) -> str:
+    if not key or len(key) > _MAX_KEY_LENGTH or not all("!" <= character <= "~" for character in key):
         raise Invalid(
-            f"{HEADER} takes 1 to {_LONGEST} plain characters, such as a UUID.", code="bad_idempotency_key"
+            f"{HEADER} takes 1 to {_MAX_KEY_LENGTH} plain characters, such as a UUID.", code="bad_idempotency_key"
         )
     return key
 
 
-async def _taken(headers: Headers, receive: Receive) -> tuple[bytes, Receive]:
+async def _buffer_body(headers: Headers, receive: Receive) -> tuple[bytes, Receive]:
     """The body, and a way to read it again. An upload is not held in memory: its length has to do."""
     if headers.get("content-type", "").startswith("multipart/"):
         return headers.get("content-length", "").encode(), receive
     messages: list[MutableMapping[str, Any]] = []
-    more = True
-    while more:
+    has_more = True
+    while has_more:
         message = await receive()
         messages.append(message)
-        more = message["type"] == "http.request" and message.get("more_body", False)
+        has_more = message["type"] == "http.request" and message.get("more_body", False)
     body = b"".join(message.get("body", b"") for message in messages)
-    left = iter(messages)
+    remaining = iter(messages)
 
-    async def again() -> Message:
-        return next(left, None) or await receive()
+    async def replay_body() -> Message:
+        return next(remaining, None) or await receive()
 
-    return body, again
+    return body, replay_body
 
 
 def _fingerprint(scope: Scope, headers: Headers, body: bytes) -> bytes:
-    hashed = hashlib.sha256()
-    kind = headers.get("content-type", "").partition(";")[0]
-    for part in (scope["method"], scope["path"], scope["query_string"].decode("latin-1"), kind):
-        hashed.update(part.encode() + b"\0")
-    hashed.update(body)
-    return hashed.digest()
+    digest = hashlib.sha256()
+    media_type = headers.get("content-type", "").partition(";")[0]
+    for part in (scope["method"], scope["path"], scope["query_string"].decode("latin-1"), media_type):
+        digest.update(part.encode() + b"\0")
+    digest.update(body)
+    return digest.digest()
 
 
-def _about(asked: Asked) -> str:
-    return f"{asked.org}:{asked.caller}:{asked.key}"
+def _vault_context(request_key: RequestKey) -> str:
+    return f"{request_key.org}:{request_key.caller}:{request_key.key}"

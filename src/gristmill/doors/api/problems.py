@@ -11,9 +11,9 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from gristmill.doors.api.rules import methods_of
+from gristmill.doors.api.rules import allowed_methods
 from gristmill.errors import (
-    Changed,
+    PreconditionFailed,
     Conflict,
     FieldError,
     Forbidden,
@@ -25,7 +25,7 @@ from gristmill.errors import (
     RequestError,
     TooLarge,
     Transient,
-    Unauthorised,
+    NotAuthenticated,
 )
 from gristmill.operations.reindex import SubtreeActive
 
@@ -33,11 +33,11 @@ log = logging.getLogger(__name__)
 
 STATUSES: Mapping[type[GristmillError], int] = {
     Invalid: 422,
-    Unauthorised: 401,
+    NotAuthenticated: 401,
     Forbidden: 403,
     NotFound: 404,
     Conflict: 409,
-    Changed: 412,
+    PreconditionFailed: 412,
     TooLarge: 413,
     LimitReached: 429,
     Permanent: 422,
@@ -69,23 +69,23 @@ def problem(
 
 def register(app: FastAPI) -> None:
     """Have every error of `app` answered as a problem document."""
-    app.add_exception_handler(GristmillError, _ours)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(HTTPException, _framework)
-    app.add_exception_handler(Exception, _bug)
+    app.add_exception_handler(GristmillError, _handle_gristmill_error)
+    app.add_exception_handler(RequestValidationError, _handle_validation_error)
+    app.add_exception_handler(HTTPException, _handle_http_exception)
+    app.add_exception_handler(Exception, _handle_bug)
 
 
-async def _ours(_request: Request, error: Exception) -> JSONResponse:
-    return told(cast(GristmillError, error))
+async def _handle_gristmill_error(_request: Request, error: Exception) -> JSONResponse:
+    return problem_for(cast(GristmillError, error))
 
 
-def told(error: GristmillError) -> JSONResponse:
+def problem_for(error: GristmillError) -> JSONResponse:
     """An error of ours as a problem document."""
     status = next((status for kind, status in STATUSES.items() if isinstance(error, kind)), 500)
-    wait = getattr(error, "retry_after", None)
+    retry_after = getattr(error, "retry_after", None)
     headers: dict[str, str] = {}
     if status in (429, 503):
-        headers["Retry-After"] = str(max(1, math.ceil(wait.total_seconds() if wait else 1)))
+        headers["Retry-After"] = str(max(1, math.ceil(retry_after.total_seconds() if retry_after else 1)))
     elif status == HTTPStatus.UNAUTHORIZED:
         headers["WWW-Authenticate"] = "Bearer"
     fields = error.fields if isinstance(error, RequestError) else ()
@@ -94,13 +94,13 @@ def told(error: GristmillError) -> JSONResponse:
     return problem(status, error.code, error.message, fields=fields, headers=headers)
 
 
-async def _invalid(_request: Request, error: Exception) -> JSONResponse:
-    problems = cast(RequestValidationError, error).errors()
-    if any(entry["type"] == "json_invalid" for entry in problems):
+async def _handle_validation_error(_request: Request, error: Exception) -> JSONResponse:
+    validation_errors = cast(RequestValidationError, error).errors()
+    if any(entry["type"] == "json_invalid" for entry in validation_errors):
         return problem(422, "malformed_json", "The body is not JSON.")
     fields = tuple(
         FieldError(".".join(str(part) for part in entry["loc"] if part != "body"), str(entry["msg"]))
-        for entry in problems
+        for entry in validation_errors
     )
     first = fields[0]
     return problem(
@@ -108,7 +108,7 @@ async def _invalid(_request: Request, error: Exception) -> JSONResponse:
     )
 
 
-async def _framework(request: Request, error: Exception) -> JSONResponse:
+async def _handle_http_exception(request: Request, error: Exception) -> JSONResponse:
     error = cast(HTTPException, error)
     code = FRAMEWORK_CODES.get(error.status_code, "request_refused")
     detail = (
@@ -118,11 +118,11 @@ async def _framework(request: Request, error: Exception) -> JSONResponse:
     )
     headers = dict(error.headers or {})
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        headers["Allow"] = ", ".join(methods_of(request.url.path))  # the framework knows of one route alone
+        headers["Allow"] = ", ".join(allowed_methods(request.url.path))  # the framework knows of one route alone
     return problem(error.status_code, code, detail, headers=headers)
 
 
-async def _bug(request: Request, error: Exception) -> JSONResponse:
+async def _handle_bug(request: Request, error: Exception) -> JSONResponse:
     log.error(
         "request raised a bug", exc_info=error, extra={"method": request.method, "path": request.url.path}
     )

@@ -18,22 +18,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-Who = Literal["anyone", "reader", "editor", "admin", "operator"]
+Audience = Literal["anyone", "reader", "editor", "admin", "operator"]
 
 # What only reads, although it is asked for by POST: a question has a body.
-_QUESTIONS = ("/search", "/why-not")
+_READ_ONLY_POSTS = ("/search", "/why-not")
 
 
 @dataclass(frozen=True)
 class Rule:
     """What a route asks of its caller."""
 
-    who: Who
-    eyes: bool = False
+    audience: Audience
+    acl_filtered: bool = False
 
 
 _ANYONE, _EDITOR, _ADMIN, _OPERATOR = Rule("anyone"), Rule("editor"), Rule("admin"), Rule("operator")
-_EYES, _WHY = Rule("reader", eyes=True), Rule("admin", eyes=True)
+_ACL_FILTERED, _ADMIN_ACL_FILTERED = Rule("reader", acl_filtered=True), Rule("admin", acl_filtered=True)
 
 RULES: Mapping[tuple[str, str], Rule] = {
     ("GET", "/"): _ANYONE,
@@ -50,13 +50,13 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("PATCH", "/api/api-keys/{key_id}"): _ADMIN,
     ("DELETE", "/api/api-keys/{key_id}"): _ADMIN,
     ("GET", "/api/audit"): _ADMIN,
-    ("GET", "/api/knowledge-bases"): _EYES,
+    ("GET", "/api/knowledge-bases"): _ACL_FILTERED,
     ("POST", "/api/knowledge-bases"): _EDITOR,
-    ("GET", "/api/knowledge-bases/{base_id}"): _EYES,
+    ("GET", "/api/knowledge-bases/{base_id}"): _ACL_FILTERED,
     ("PATCH", "/api/knowledge-bases/{base_id}"): _ADMIN,
     ("DELETE", "/api/knowledge-bases/{base_id}"): _ADMIN,
-    ("GET", "/api/knowledge-bases/{base_id}/items"): _EYES,
-    ("GET", "/api/knowledge-bases/{base_id}/tree"): _EYES,
+    ("GET", "/api/knowledge-bases/{base_id}/items"): _ACL_FILTERED,
+    ("GET", "/api/knowledge-bases/{base_id}/tree"): _ACL_FILTERED,
     ("POST", "/api/knowledge-bases/{base_id}/items"): _EDITOR,
     ("POST", "/api/knowledge-bases/{base_id}/items/delete"): _EDITOR,
     ("POST", "/api/knowledge-bases/{base_id}/items/reindex"): _EDITOR,
@@ -66,20 +66,20 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("POST", "/api/knowledge-bases/{base_id}/queue/resume"): _EDITOR,
     ("POST", "/api/knowledge-bases/{base_id}/queue/recover"): _EDITOR,
     ("POST", "/api/knowledge-bases/{base_id}/queue/dismiss"): _EDITOR,
-    ("POST", "/api/knowledge-bases/{base_id}/search"): _EYES,
-    ("POST", "/api/search"): _EYES,
-    ("GET", "/api/knowledge-items/{item_id}"): _EYES,
+    ("POST", "/api/knowledge-bases/{base_id}/search"): _ACL_FILTERED,
+    ("POST", "/api/search"): _ACL_FILTERED,
+    ("GET", "/api/knowledge-items/{item_id}"): _ACL_FILTERED,
     ("PATCH", "/api/knowledge-items/{item_id}"): _EDITOR,
     ("DELETE", "/api/knowledge-items/{item_id}"): _EDITOR,
     ("POST", "/api/knowledge-items/{item_id}/reprocess"): _EDITOR,
-    ("GET", "/api/knowledge-items/{item_id}/chunks"): _EYES,
-    ("GET", "/api/knowledge-items/{item_id}/assets"): _EYES,
-    ("GET", "/api/knowledge-items/{item_id}/assets/{asset_hash}"): _EYES,
+    ("GET", "/api/knowledge-items/{item_id}/chunks"): _ACL_FILTERED,
+    ("GET", "/api/knowledge-items/{item_id}/assets"): _ACL_FILTERED,
+    ("GET", "/api/knowledge-items/{item_id}/assets/{asset_hash}"): _ACL_FILTERED,
     ("POST", "/api/knowledge-items/{item_id}/assets/analyse"): _EDITOR,
-    ("GET", "/api/knowledge-items/{item_id}/content"): _EYES,
-    ("GET", "/api/knowledge-items/{item_id}/original"): _EYES,
+    ("GET", "/api/knowledge-items/{item_id}/content"): _ACL_FILTERED,
+    ("GET", "/api/knowledge-items/{item_id}/original"): _ACL_FILTERED,
     ("GET", "/api/knowledge-items/{item_id}/timeline"): _EDITOR,
-    ("POST", "/api/knowledge-items/{item_id}/why-not"): _WHY,
+    ("POST", "/api/knowledge-items/{item_id}/why-not"): _ADMIN_ACL_FILTERED,
     ("GET", "/api/jobs"): _ADMIN,
     ("POST", "/api/jobs/retry"): _ADMIN,
     ("GET", "/api/jobs/{job_id}"): _ADMIN,
@@ -126,24 +126,24 @@ RULES: Mapping[tuple[str, str], Rule] = {
 
 def may_change(method: str, path: str) -> bool:
     """Whether a request may change something: it is written down, and can be sent twice."""
-    return method not in ("GET", "HEAD") and not path.endswith(_QUESTIONS) and method in methods_of(path)
+    return method not in ("GET", "HEAD") and not path.endswith(_READ_ONLY_POSTS) and method in allowed_methods(path)
 
 
-def route_of(scope: Mapping[str, Any]) -> str:
+def route_path(scope: Mapping[str, Any]) -> str:
     """The route's path as the rules write it; empty before a route was found."""
     # The route knows its own part of the path alone; where it was mounted, the request's path tells.
     path = str(getattr(scope.get("route"), "path", ""))
-    mounted = path and not path.startswith("/api/") and str(scope["path"]).startswith("/api")
-    return f"/api{path}" if mounted else path
+    needs_prefix = path and not path.startswith("/api/") and str(scope["path"]).startswith("/api")
+    return f"/api{path}" if needs_prefix else path
 
 
-def methods_of(path: str) -> list[str]:
+def allowed_methods(path: str) -> list[str]:
     """The methods that a path is served by; where two routes fit, by the one that names more of it."""
-    found = [(route.count("{"), method) for method, route in RULES if _pattern(route).fullmatch(path)]
-    fewest = min((parameters for parameters, _ in found), default=0)
-    return sorted(method for parameters, method in found if parameters == fewest)
+    matches = [(route.count("{"), method) for method, route in RULES if _path_pattern(route).fullmatch(path)]
+    fewest = min((parameter_count for parameter_count, _ in matches), default=0)
+    return sorted(method for parameter_count, method in matches if parameter_count == fewest)
 
 
 @functools.cache
-def _pattern(route: str) -> re.Pattern[str]:
+def _path_pattern(route: str) -> re.Pattern[str]:
     return re.compile(re.sub(r"\{\w+\}", "[^/]+", route))

@@ -17,21 +17,21 @@ from fastapi.openapi.utils import get_openapi
 from gristmill.doors.api.codes import CODES
 from gristmill.doors.api.rules import RULES, Rule, may_change
 
-_EVERYWHERE = (403, 413, 422, 429, 500, 503)
+_COMMON_STATUSES = (403, 413, 422, 429, 500, 503)
 
 
 def install(app: FastAPI) -> None:
     """Have `app` tell the whole of its schema."""
 
-    def whole() -> dict[str, Any]:
+    def cached_schema() -> dict[str, Any]:
         if app.openapi_schema is None:
-            app.openapi_schema = _whole(app)
+            app.openapi_schema = _build_schema(app)
         return app.openapi_schema
 
-    app.openapi = whole
+    app.openapi = cached_schema
 
 
-def _whole(app: FastAPI) -> dict[str, Any]:
+def _build_schema(app: FastAPI) -> dict[str, Any]:
     schema = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
     components = schema.setdefault("components", {})
     schemas = components.setdefault("schemas", {})
@@ -52,7 +52,7 @@ def _whole(app: FastAPI) -> dict[str, Any]:
     }
     for path, methods in schema["paths"].items():
         for method, operation in methods.items():
-            _complete(operation, method.upper(), path, RULES.get((method.upper(), path)))
+            _complete_operation(operation, method.upper(), path, RULES.get((method.upper(), path)))
     return schema
 
 
@@ -87,10 +87,10 @@ def _problem(status: int, codes: tuple[str, ...]) -> dict[str, Any]:
     }
 
 
-def _complete(operation: dict[str, Any], method: str, path: str, rule: Rule | None) -> None:
-    changes = may_change(method, path)
-    statuses: list[int] = [*_EVERYWHERE]
-    if rule is not None and (rule.who != "anyone" or path == "/api/session"):
+def _complete_operation(operation: dict[str, Any], method: str, path: str, rule: Rule | None) -> None:
+    is_change = may_change(method, path)
+    statuses: list[int] = [*_COMMON_STATUSES]
+    if rule is not None and (rule.audience != "anyone" or path == "/api/session"):
         statuses.append(401)
         operation["security"] = [{"key": []}, {}]
     if path.startswith("/api"):
@@ -101,20 +101,20 @@ def _complete(operation: dict[str, Any], method: str, path: str, rule: Rule | No
         statuses.append(400)
     for status in sorted(statuses):
         if (path, status) != ("/readyz", 503):  # it is no problem, but what was asked for
-            operation["responses"][str(status)] = _answer(status)
-    if changes and rule is not None and rule.who != "anyone":
-        operation.setdefault("parameters", []).append(_IDEMPOTENCY)
+            operation["responses"][str(status)] = _problem_response(status)
+    if is_change and rule is not None and rule.audience != "anyone":
+        operation.setdefault("parameters", []).append(_IDEMPOTENCY_PARAMETER)
 
 
-def _answer(status: int) -> Mapping[str, Any]:
+def _problem_response(status: int) -> Mapping[str, Any]:
     content = {"application/problem+json": {"schema": {"$ref": f"#/components/schemas/Problem{status}"}}}
-    told: dict[str, Any] = {"description": HTTPStatus(status).phrase, "content": content}
+    response: dict[str, Any] = {"description": HTTPStatus(status).phrase, "content": content}
     if status in (429, 503):
-        told["headers"] = {"Retry-After": {"schema": {"type": "integer"}, "description": "Seconds to wait."}}
-    return told
+        response["headers"] = {"Retry-After": {"schema": {"type": "integer"}, "description": "Seconds to wait."}}
+    return response
 
 
-_IDEMPOTENCY: dict[str, Any] = {
+_IDEMPOTENCY_PARAMETER: dict[str, Any] = {
     "name": "Idempotency-Key",
     "in": "header",
     "required": False,

@@ -9,19 +9,19 @@ from pydantic import Field, StrictBool, StrictInt
 
 from gristmill import catalog, search
 from gristmill.catalog import Base, BaseId, Viewer
-from gristmill.doors.api.context import AsViewer, Context, InContext, PathBase, PathItem
-from gristmill.doors.api.wire import Asked, Body, Instant, JsonObject, Wire
+from gristmill.doors.api.context import CurrentViewer, ApiContext, CurrentContext, PathBase, PathItem
+from gristmill.doors.api.wire import RequestModel, NonBlankText, Timestamp, JsonObject, ApiModel
 from gristmill.operations import guards
-from gristmill.search.text import TermAt
+from gristmill.search.text import TermContribution
 
 router = APIRouter(tags=["search"])
 
-MOST_BASES = 100
+MAX_BASES = 100
 
 Ids = Annotated[list[UUID], Field(default_factory=list, max_length=1000)]
 
 
-class FiltersIn(Asked):
+class FiltersIn(RequestModel):
     """Conditions on the items of hits; all that are given must hold. `parentIds` and `connectorIds` stand for all that
     is below them, `metadata` for items that have at least these entries."""
 
@@ -29,12 +29,12 @@ class FiltersIn(Asked):
     parent_ids: Ids
     connector_ids: Ids
     metadata: Annotated[JsonObject, Field(default_factory=dict)]
-    created_after: Instant | None = None
-    created_before: Instant | None = None
-    updated_after: Instant | None = None
-    updated_before: Instant | None = None
+    created_after: Timestamp | None = None
+    created_before: Timestamp | None = None
+    updated_after: Timestamp | None = None
+    updated_before: Timestamp | None = None
 
-    def filters(self) -> search.Filters:
+    def to_filters(self) -> search.Filters:
         """As searching takes them."""
         return search.Filters(
             types=tuple(self.types),
@@ -47,16 +47,16 @@ class FiltersIn(Asked):
         )
 
 
-class Inquiry(Asked):
+class Inquiry(RequestModel):
     """What to look for, and where not."""
 
-    query: Annotated[Body, Field(max_length=10_000)]
+    query: Annotated[NonBlankText, Field(max_length=10_000)]
     mode: search.Mode = "hybrid"
     filters: Annotated[FiltersIn, Field(default_factory=FiltersIn.model_construct)]
 
-    def ask(self, viewer: Viewer) -> search.Ask:
+    def to_query(self, viewer: Viewer) -> search.SearchRequest:
         """As searching takes it."""
-        return search.Ask(query=self.query, mode=self.mode, filters=self.filters.filters(), viewer=viewer)
+        return search.SearchRequest(query=self.query, mode=self.mode, filters=self.filters.to_filters(), viewer=viewer)
 
 
 class Question(Inquiry):
@@ -68,13 +68,13 @@ class Question(Inquiry):
     collapse: StrictBool = False
     rerank: StrictBool = True
 
-    def ask(self, viewer: Viewer) -> search.Ask:
+    def to_query(self, viewer: Viewer) -> search.SearchRequest:
         """As searching takes it."""
-        return search.Ask(
+        return search.SearchRequest(
             query=self.query,
             limit=self.limit,
             mode=self.mode,
-            filters=self.filters.filters(),
+            filters=self.filters.to_filters(),
             viewer=viewer,
             explain=self.explain,
             context=self.context,
@@ -86,17 +86,17 @@ class Question(Inquiry):
 class WideQuestion(Question):
     """The same, over several bases; without `baseIds` over all that the caller sees something of."""
 
-    base_ids: Annotated[list[UUID], Field(max_length=MOST_BASES)] | None = None
+    base_ids: Annotated[list[UUID], Field(max_length=MAX_BASES)] | None = None
 
 
-class Ranks(Wire):
+class Ranks(ApiModel):
     """The hit's place in each leg; null where the leg did not find it."""
 
     vector: int | None
     text: int | None
 
 
-class HitSource(Wire):
+class HitSource(ApiModel):
     """Where the text stands: a place in the document, and the document's own place."""
 
     url: str | None
@@ -106,14 +106,14 @@ class HitSource(Wire):
     end: int
 
 
-class ContextOut(Wire):
+class ContextOut(ApiModel):
     """What stands before and after a hit in its document, in order."""
 
     before: list[str]
     after: list[str]
 
 
-class TermOut(Wire):
+class TermOut(ApiModel):
     """What a word adds to the score by words: how often it stands in the chunk, and in how many chunks it stands."""
 
     term: str
@@ -122,12 +122,12 @@ class TermOut(Wire):
     score: float
 
     @classmethod
-    def of(cls, term: TermAt) -> Self:
+    def of(cls, term: TermContribution) -> Self:
         """Show `term`."""
         return cls(term=term.term, count=term.count, chunks=term.chunks, score=term.score)
 
 
-class ExplanationOut(Wire):
+class ExplanationOut(ApiModel):
     """Why a hit stands where it does."""
 
     vector_weight: float
@@ -137,7 +137,7 @@ class ExplanationOut(Wire):
     rerank_score: float | None
 
 
-class HitOut(Wire):
+class HitOut(ApiModel):
     """A piece of a document that answers; `highlights` are character ranges of `text`."""
 
     chunk_id: UUID
@@ -181,26 +181,26 @@ class HitOut(Wire):
             metadata=hit.metadata,
             version=hit.version,
             context=ContextOut(before=hit.context.before, after=hit.context.after) if hit.context else None,
-            explain=_explained(hit.explanation) if hit.explanation else None,
+            explain=_explanation_out(hit.explanation) if hit.explanation else None,
             duplicates=hit.duplicates,
         )
 
 
-class Answer(Wire):
+class Answer(ApiModel):
     """Hits, best first."""
 
     hits: list[HitOut]
     took_ms: float
 
 
-class ReasonOut(Wire):
+class ReasonOut(ApiModel):
     """One thing that keeps an item out, or puts it behind others."""
 
     code: str
     message: str
 
 
-class WhyNotOut(Wire):
+class WhyNotOut(ApiModel):
     """Where an item stands among the answers to a question, and what keeps it from standing higher."""
 
     rank: int | None
@@ -213,67 +213,67 @@ class WhyNotOut(Wire):
 
 
 @router.post("/knowledge-bases/{base_id}/search")
-async def search_base(base_id: PathBase, body: Question, context: InContext, viewer: AsViewer) -> Answer:
+async def search_base(base_id: PathBase, body: Question, context: CurrentContext, viewer: CurrentViewer) -> Answer:
     """Search one base."""
     started = time.perf_counter()
     async with context.db.connection() as tx:
-        base = await guards.base_exists(tx, base_id, viewer)
-    hits = await context.searcher.search([_target(context, base, body)], body.ask(viewer))
-    context.meters.search_seconds.labels(body.mode).observe(time.perf_counter() - started)
-    return _answer(hits, started)
+        base = await guards.require_base(tx, base_id, viewer)
+    hits = await context.searcher.search([_target(context, base, body)], body.to_query(viewer))
+    context.metrics.search_seconds.labels(body.mode).observe(time.perf_counter() - started)
+    return _search_results(hits, started)
 
 
 @router.post("/search")
-async def search_bases(body: WideQuestion, context: InContext, viewer: AsViewer) -> Answer:
+async def search_bases(body: WideQuestion, context: CurrentContext, viewer: CurrentViewer) -> Answer:
     """Search several bases at once, whatever embeds them."""
     started = time.perf_counter()
     async with context.db.connection() as tx:
         if body.base_ids is None:
-            bases = await catalog.list_bases(tx, limit=MOST_BASES, viewer=viewer)
+            bases = await catalog.list_bases(tx, limit=MAX_BASES, viewer=viewer)
         else:
-            named = [BaseId(base_id) for base_id in dict.fromkeys(body.base_ids)]
-            bases = [await guards.base_exists(tx, base_id, viewer) for base_id in named]
+            base_ids = [BaseId(base_id) for base_id in dict.fromkeys(body.base_ids)]
+            bases = [await guards.require_base(tx, base_id, viewer) for base_id in base_ids]
     targets = [_target(context, base, body) for base in bases]
-    hits = await context.searcher.search(targets, body.ask(viewer))
-    context.meters.search_seconds.labels(body.mode).observe(time.perf_counter() - started)
-    return _answer(hits, started)
+    hits = await context.searcher.search(targets, body.to_query(viewer))
+    context.metrics.search_seconds.labels(body.mode).observe(time.perf_counter() - started)
+    return _search_results(hits, started)
 
 
 @router.post("/knowledge-items/{item_id}/why-not")
-async def why_not(item_id: PathItem, body: Inquiry, context: InContext, viewer: AsViewer) -> WhyNotOut:
+async def why_not(item_id: PathItem, body: Inquiry, context: CurrentContext, viewer: CurrentViewer) -> WhyNotOut:
     """Tell why an item is not among the hits of a question, or where it is. For admins, on anybody's behalf."""
     async with context.db.connection() as tx:
-        item = await guards.item_exists(tx, item_id)
-        base = await guards.base_exists(tx, item.base_id)
-    told = await search.why_not(
-        context.db, context.searcher, _target(context, base, body), body.ask(viewer), item
+        item = await guards.require_item(tx, item_id)
+        base = await guards.require_base(tx, item.base_id)
+    placement = await search.explain_missing(
+        context.db, context.searcher, _target(context, base, body), body.to_query(viewer), item
     )
     return WhyNotOut(
-        rank=told.rank,
-        reasons=[ReasonOut(code=reason.code, message=reason.message) for reason in told.reasons],
-        ranks=Ranks(vector=told.vector_rank, text=told.text_rank),
-        text_score=told.text_score,
-        similarity=told.similarity,
-        terms=[TermOut.of(term) for term in told.terms],
-        acl=list(told.acl),
+        rank=placement.rank,
+        reasons=[ReasonOut(code=reason.code, message=reason.message) for reason in placement.reasons],
+        ranks=Ranks(vector=placement.vector_rank, text=placement.text_rank),
+        text_score=placement.text_score,
+        similarity=placement.similarity,
+        terms=[TermOut.of(term) for term in placement.terms],
+        acl=list(placement.acl),
     )
 
 
-def _target(context: Context, base: Base, body: Inquiry) -> search.Target:
+def _target(context: ApiContext, base: Base, body: Inquiry) -> search.Target:
     return search.Target(base, context.embedders.get(base.embedder) if body.mode != "text" else None)
 
 
-def _answer(hits: list[search.Hit], started: float) -> Answer:
+def _search_results(hits: list[search.Hit], started: float) -> Answer:
     return Answer(
         hits=[HitOut.of(hit) for hit in hits], took_ms=round(1000 * (time.perf_counter() - started), 2)
     )
 
 
-def _explained(told: search.Explanation) -> ExplanationOut:
+def _explanation_out(explanation: search.HitExplanation) -> ExplanationOut:
     return ExplanationOut(
-        vector_weight=told.vector_weight,
-        similarity=told.similarity,
-        text_score=told.text_score,
-        terms=[TermOut.of(term) for term in told.terms],
-        rerank_score=told.rerank_score,
+        vector_weight=explanation.vector_weight,
+        similarity=explanation.similarity,
+        text_score=explanation.text_score,
+        terms=[TermOut.of(term) for term in explanation.terms],
+        rerank_score=explanation.rerank_score,
     )

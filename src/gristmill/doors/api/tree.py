@@ -6,15 +6,15 @@ from uuid import UUID
 from fastapi import APIRouter, Query
 
 from gristmill import catalog
-from gristmill.catalog import ItemId, ItemStatus, Shown, Wanted
-from gristmill.doors.api.context import AsViewer, InContext, PathBase
+from gristmill.catalog import ItemId, ItemStatus, TreeRow, TreeFilter
+from gristmill.doors.api.context import CurrentViewer, CurrentContext, PathBase
 from gristmill.doors.api.item import ItemOut
-from gristmill.doors.api.wire import Limit, Wire
+from gristmill.doors.api.wire import Limit, ApiModel
 from gristmill.operations import guards
 
 router = APIRouter(tags=["items"])
 
-_FAR = 10_000_000  # more rows than a base can have; beyond it the database's numbers end
+_MAX_OFFSET = 10_000_000  # more rows than a base can have; beyond it the database's numbers end
 
 
 class Row(ItemOut):
@@ -24,12 +24,12 @@ class Row(ItemOut):
     path: list[str]
 
     @classmethod
-    def shown(cls, item: Shown) -> Self:
+    def from_item(cls, item: TreeRow) -> Self:
         """Show `item`."""
         return cls(**dict(ItemOut.of(item)), child_count=item.child_count, path=item.path)
 
 
-class Rows(Wire):
+class Rows(ApiModel):
     """A window: its rows, where it begins, and over how many it can be moved."""
 
     items: list[Row]
@@ -40,25 +40,25 @@ class Rows(Wire):
 @router.get("/knowledge-bases/{base_id}/tree")
 async def show_tree(
     base_id: PathBase,
-    context: InContext,
-    viewer: AsViewer,
+    context: CurrentContext,
+    viewer: CurrentViewer,
     parent_id: Annotated[UUID | None, Query(alias="parentId")] = None,
     status: Annotated[list[ItemStatus] | None, Query(max_length=10)] = None,
     q: Annotated[str | None, Query(max_length=500)] = None,
     ids: Annotated[list[UUID] | None, Query(max_length=100)] = None,
     leaves: bool = False,
-    offset: Annotated[int, Query(ge=0, le=_FAR)] = 0,
+    offset: Annotated[int, Query(ge=0, le=_MAX_OFFSET)] = 0,
     limit: Limit = 100,
 ) -> Rows:
     """A window of the roots, or with `parentId` of its children; with `status`, `q`, `ids` or `leaves` of all that fits."""
-    wanted = Wanted(
+    selection = TreeFilter(
         parent=ItemId(parent_id) if parent_id else None,
-        statuses=[str(one) for one in status or ()],
+        statuses=[str(value) for value in status or ()],
         title=q,
-        ids=[ItemId(one) for one in ids or ()],
+        ids=[ItemId(value) for value in ids or ()],
         leaves=leaves,
     )
     async with context.db.connection() as tx:
-        await guards.base_exists(tx, base_id, viewer)
-        found, total = await catalog.window(tx, base_id, wanted, offset=offset, limit=limit, viewer=viewer)
-    return Rows(items=[Row.shown(item) for item in found], offset=offset, total=total)
+        await guards.require_base(tx, base_id, viewer)
+        rows, total = await catalog.tree_window(tx, base_id, selection, offset=offset, limit=limit, viewer=viewer)
+    return Rows(items=[Row.from_item(item) for item in rows], offset=offset, total=total)

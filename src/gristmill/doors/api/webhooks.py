@@ -8,10 +8,10 @@ from uuid import UUID
 from fastapi import APIRouter, Response
 from pydantic import AfterValidator, Field, StringConstraints
 
-from gristmill.doors.api.context import Asking, InContext, PathWebhook
+from gristmill.doors.api.context import CurrentCaller, CurrentContext, PathWebhook
 from gristmill.doors.api.events import TYPES
-from gristmill.doors.api.match import IfMatch, tagged, unchanged
-from gristmill.doors.api.wire import Asked, ErrorBody, Limit, Page, Stamped, Wire
+from gristmill.doors.api.match import IfMatch, set_etag, check_if_match
+from gristmill.doors.api.wire import RequestModel, ErrorBody, Limit, Page, StoredModel, ApiModel
 from gristmill.errors import NotFound
 from gristmill.events import signature, webhook
 from gristmill.events.webhook import DeadLetter, Webhook, WebhookId
@@ -19,10 +19,10 @@ from gristmill.operations import webhooks
 
 router = APIRouter(prefix="/webhooks", tags=["webhooks"])
 
-_LAST = 2**63 - 1
+_MAX_EVENT_ID = 2**63 - 1
 
 
-def _address(text: str) -> str:
+def _validate_url(text: str) -> str:
     parts = urlsplit(text)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("must be an http or https address")
@@ -34,26 +34,26 @@ def _address(text: str) -> str:
     return text
 
 
-def _secret(text: str) -> str:
-    signature.key_of(text)
+def _validate_secret(text: str) -> str:
+    signature.signing_key(text)
     return text
 
 
-def _known(types: list[str]) -> list[str]:
+def _validate_types(types: list[str]) -> list[str]:
     for name in types:
         if name not in TYPES:
             raise ValueError(f"{name!r} is no event; the types are in the documentation")
     return sorted(set(types))
 
 
-Address = Annotated[str, StringConstraints(min_length=1, max_length=2_000), AfterValidator(_address)]
+Address = Annotated[str, StringConstraints(min_length=1, max_length=2_000), AfterValidator(_validate_url)]
 Description = Annotated[str, StringConstraints(strip_whitespace=True, max_length=500)]
-Secret = Annotated[str, StringConstraints(max_length=200), AfterValidator(_secret)]
-Types = Annotated[list[str], Field(max_length=100), AfterValidator(_known)]
-PathEvent = Annotated[int, Field(ge=1, le=_LAST)]
+Secret = Annotated[str, StringConstraints(max_length=200), AfterValidator(_validate_secret)]
+Types = Annotated[list[str], Field(max_length=100), AfterValidator(_validate_types)]
+PathEvent = Annotated[int, Field(ge=1, le=_MAX_EVENT_ID)]
 
 
-class NewWebhook(Asked):
+class NewWebhook(RequestModel):
     """What is asked for."""
 
     url: Address
@@ -63,7 +63,7 @@ class NewWebhook(Asked):
     types: Types | None = None
 
 
-class WebhookChange(Asked):
+class WebhookChange(RequestModel):
     """What is to be changed; what is left out stays, no types at all mean every type."""
 
     url: Address | None = None
@@ -72,7 +72,7 @@ class WebhookChange(Asked):
     status: Literal["active", "paused"] | None = None
 
 
-class WebhookOut(Stamped):
+class WebhookOut(StoredModel):
     """A webhook as it is shown: never with its secret."""
 
     url: str
@@ -90,7 +90,7 @@ class WebhookOut(Stamped):
     @classmethod
     def of(cls, hook: Webhook) -> Self:
         """Show `hook`."""
-        return cls.model_validate(_shown(hook))
+        return cls.model_validate(_webhook_fields(hook))
 
 
 class NewWebhookOut(WebhookOut):
@@ -99,7 +99,7 @@ class NewWebhookOut(WebhookOut):
     secret: str
 
 
-class DeadLetterOut(Wire):
+class DeadLetterOut(ApiModel):
     """An event that was given up; `outcome` is null until somebody decided about it."""
 
     event_id: str
@@ -117,7 +117,7 @@ class DeadLetterOut(Wire):
         return cls.model_validate({**vars(letter), "event_id": str(letter.seq), "error": error})
 
 
-class TestOut(Wire):
+class TestOut(ApiModel):
     """What the receiver said to a test."""
 
     delivered: bool
@@ -127,111 +127,111 @@ class TestOut(Wire):
 
 
 @router.post("", status_code=201)
-async def create_webhook(asked: NewWebhook, context: InContext, caller: Asking) -> NewWebhookOut:
+async def create_webhook(body: NewWebhook, context: CurrentContext, caller: CurrentCaller) -> NewWebhookOut:
     """Have events sent somewhere from now on."""
-    made, secret = await webhooks.create(
+    hook, secret = await webhooks.create(
         context.db,
         context.vault,
         org=caller.org,
-        url=asked.url,
-        description=asked.description,
-        secret=asked.secret,
-        base_id=asked.base_id,
-        types=asked.types,
+        url=body.url,
+        description=body.description,
+        secret=body.secret,
+        base_id=body.base_id,
+        types=body.types,
     )
-    return NewWebhookOut.model_validate({**_shown(made), "secret": secret})
+    return NewWebhookOut.model_validate({**_webhook_fields(hook), "secret": secret})
 
 
 @router.get("")
 async def list_webhooks(
-    context: InContext, caller: Asking, limit: Limit = 100, cursor: UUID | None = None
+    context: CurrentContext, caller: CurrentCaller, limit: Limit = 100, cursor: UUID | None = None
 ) -> Page[WebhookOut]:
     """All webhooks, oldest first."""
     async with context.db.connection() as tx:
-        found = await webhook.find_all(
+        hooks = await webhook.find_all(
             tx, caller.org, limit=limit, after=WebhookId(cursor) if cursor else None
         )
     return Page(
-        items=[WebhookOut.of(hook) for hook in found],
-        next_cursor=str(found[-1].id) if len(found) == limit else None,
+        items=[WebhookOut.of(hook) for hook in hooks],
+        next_cursor=str(hooks[-1].id) if len(hooks) == limit else None,
     )
 
 
 @router.get("/{webhook_id}")
-async def get_webhook(webhook_id: PathWebhook, context: InContext, response: Response) -> WebhookOut:
+async def get_webhook(webhook_id: PathWebhook, context: CurrentContext, response: Response) -> WebhookOut:
     """One webhook."""
     async with context.db.connection() as tx:
-        found = await webhook.find(tx, webhook_id)
-    if found is None:
+        hook = await webhook.find(tx, webhook_id)
+    if hook is None:
         raise NotFound(f"There is no webhook {webhook_id}.", code="webhook_not_found")
-    tagged(response, found.updated_at)
-    return WebhookOut.of(found)
+    set_etag(response, hook.updated_at)
+    return WebhookOut.of(hook)
 
 
 @router.patch("/{webhook_id}")
 async def change_webhook(
     webhook_id: PathWebhook,
-    asked: WebhookChange,
-    context: InContext,
+    body: WebhookChange,
+    context: CurrentContext,
     response: Response,
     if_match: IfMatch = None,
 ) -> WebhookOut:
     """Change, pause or resume a webhook."""
-    changes = webhooks.Changes(asked.url, asked.description, asked.types, asked.status)
+    changes = webhooks.WebhookChanges(body.url, body.description, body.types, body.status)
     changed = await webhooks.change(
-        context.db, webhook_id, changes, lambda updated_at: unchanged(if_match, updated_at)
+        context.db, webhook_id, changes, lambda updated_at: check_if_match(if_match, updated_at)
     )
-    tagged(response, changed.updated_at)
+    set_etag(response, changed.updated_at)
     return WebhookOut.of(changed)
 
 
 @router.delete("/{webhook_id}", status_code=204)
-async def delete_webhook(webhook_id: PathWebhook, context: InContext) -> Response:
+async def delete_webhook(webhook_id: PathWebhook, context: CurrentContext) -> Response:
     """Forget a webhook."""
     await webhooks.delete(context.db, webhook_id)
     return Response(status_code=204)
 
 
 @router.post("/{webhook_id}/test")
-async def test_webhook(webhook_id: PathWebhook, context: InContext) -> TestOut:
+async def test_webhook(webhook_id: PathWebhook, context: CurrentContext) -> TestOut:
     """Send a test now, once, also to a paused webhook; what came of it."""
-    answer = await webhooks.test(context.db, context.sender, webhook_id)
+    delivery = await webhooks.send_test(context.db, context.sender, webhook_id)
     return TestOut(
-        delivered=answer.error is None,
-        status=answer.status,
-        took_ms=round(answer.took.total_seconds() * 1000, 2),
-        error=None if answer.error is None else ErrorBody.of(answer.error),
+        delivered=delivery.error is None,
+        status=delivery.status,
+        took_ms=round(delivery.took.total_seconds() * 1000, 2),
+        error=None if delivery.error is None else ErrorBody.of(delivery.error),
     )
 
 
 @router.get("/{webhook_id}/dead-letters")
 async def list_dead_letters(
-    webhook_id: PathWebhook, context: InContext, limit: Limit = 100, cursor: PathEvent | None = None
+    webhook_id: PathWebhook, context: CurrentContext, limit: Limit = 100, cursor: PathEvent | None = None
 ) -> Page[DeadLetterOut]:
     """Events that were given up, newest first."""
     async with context.db.connection() as tx:
         if await webhook.find(tx, webhook_id) is None:
             raise NotFound(f"There is no webhook {webhook_id}.", code="webhook_not_found")
-        found = await webhook.dead_letters(tx, webhook_id, limit=limit, before=cursor)
+        letters = await webhook.dead_letters(tx, webhook_id, limit=limit, before=cursor)
     return Page(
-        items=[DeadLetterOut.of(letter) for letter in found],
-        next_cursor=str(found[-1].seq) if len(found) == limit else None,
+        items=[DeadLetterOut.of(letter) for letter in letters],
+        next_cursor=str(letters[-1].seq) if len(letters) == limit else None,
     )
 
 
 @router.post("/{webhook_id}/dead-letters/{event_id}/redrive", status_code=202)
-async def redrive(webhook_id: PathWebhook, event_id: PathEvent, context: InContext) -> WebhookOut:
+async def redrive(webhook_id: PathWebhook, event_id: PathEvent, context: CurrentContext) -> WebhookOut:
     """Send everything from a dead letter on."""
     return WebhookOut.of(await webhooks.redrive(context.db, webhook_id, event_id))
 
 
 @router.post("/{webhook_id}/dead-letters/{event_id}/skip", status_code=202)
-async def skip(webhook_id: PathWebhook, event_id: PathEvent, context: InContext) -> WebhookOut:
+async def skip(webhook_id: PathWebhook, event_id: PathEvent, context: CurrentContext) -> WebhookOut:
     """Go on behind a dead letter."""
     return WebhookOut.of(await webhooks.skip(context.db, webhook_id, event_id))
 
 
-def _shown(hook: Webhook) -> dict[str, object]:
+def _webhook_fields(hook: Webhook) -> dict[str, object]:
     error = (
         None if hook.error_code is None else ErrorBody(code=hook.error_code, message=hook.error_message or "")
     )

@@ -18,47 +18,47 @@ from starlette.types import Receive, Scope, Send
 from gristmill import clock
 from gristmill.client import Client
 from gristmill.doors.api import caller as callers
-from gristmill.doors.api.context import no_key
-from gristmill.doors.api.problems import told
+from gristmill.doors.api.context import missing_key_error
+from gristmill.doors.api.problems import problem_for
 from gristmill.doors.mcp.tools import create
 
-_PASSED_ON = ("authorization", "cookie", "origin")
-_headers: ContextVar[dict[str, str]] = ContextVar("headers")
+_FORWARDED_HEADERS = ("authorization", "cookie", "origin")
+_request_headers: ContextVar[dict[str, str]] = ContextVar("headers")
 
 
 @asynccontextmanager
-async def mounted(api: FastAPI) -> AsyncGenerator[None]:
+async def mount(api: FastAPI) -> AsyncGenerator[None]:
     """`/mcp` is served by `api` in this block."""
     transport = httpx.ASGITransport(app=api, raise_app_exceptions=False)
     server = create(
-        lambda: Client("http://localhost", headers=_headers.get(), transport=transport, retries=1)
+        lambda: Client("http://localhost", headers=_request_headers.get(), transport=transport, retries=1)
     )
     server.streamable_http_app()  # makes the session manager
     manager = server.session_manager
     ready, stop = asyncio.Event(), asyncio.Event()
 
-    class Door:
+    class Endpoint:
         """Serves one request."""
 
         async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-            if callers.of(scope) is None:
-                await told(no_key())(scope, receive, send)
+            if callers.current_caller(scope) is None:
+                await problem_for(missing_key_error())(scope, receive, send)
                 return
             headers = Headers(scope=scope)
-            _headers.set({name: headers[name] for name in _PASSED_ON if name in headers})
+            _request_headers.set({name: headers[name] for name in _FORWARDED_HEADERS if name in headers})
             await manager.handle_request(scope, receive, send)
 
-    async def run() -> None:
+    async def run_session_manager() -> None:
         # In a task of its own: its scope must be left by the task that entered it.
         async with manager.run():
             ready.set()
             await stop.wait()
 
-    api.router.routes.append(Route("/mcp", Door()))
-    task = asyncio.create_task(run(), name="mcp")
+    api.router.routes.append(Route("/mcp", Endpoint()))
+    task = asyncio.create_task(run_session_manager(), name="mcp")
     await ready.wait()
     try:
         yield
     finally:
         stop.set()
-        await clock.stop([task])
+        await clock.cancel_tasks([task])

@@ -1,5 +1,5 @@
 """The pages: static files of this package that speak to the API, and to nothing else."""
 
-from gristmill.doors.ui.pages import Pages
+from gristmill.doors.ui.pages import UiMiddleware
 
-__all__ = ["Pages"]
+__all__ = ["UiMiddleware"]

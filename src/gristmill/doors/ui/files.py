@@ -27,75 +27,75 @@ _TYPES = {
     ".png": "image/png",
     ".webmanifest": "application/manifest+json",
 }
-PAGE = "index.html"
+INDEX = "index.html"
 # In the sources, the page names its files below this; the version takes its place.
-_PLACEHOLDER = "/assets/dev/"
-_ENTRY = re.compile(r'<script[^>]*\bsrc="/assets/dev/([^"]+)"')
+_PREFIX_PLACEHOLDER = "/assets/dev/"
+_ENTRY_SCRIPT = re.compile(r'<script[^>]*\bsrc="/assets/dev/([^"]+)"')
 _IMPORT = re.compile(r"""^\s*(?:import|export)\s(?:[^;]*?\bfrom\s+)?["'](\.[^"']+)["']""", re.MULTILINE)
 # The table of pages: the addresses of each, and its module.
-_TABLE = "js/pages.js"
-_PAGES = re.compile(r'paths: \[([^\]]+)\].*?import\("\.(/[^"]+)"\)', re.DOTALL)
+_PAGE_TABLE = "js/pages.js"
+_PAGE_TABLE_ENTRY = re.compile(r'paths: \[([^\]]+)\].*?import\("\.(/[^"]+)"\)', re.DOTALL)
 # Documentation, and what stands on a line by itself: neither is found in a string or a pattern of ours, which a test checks.
 _COMMENTS = re.compile(r"/\*[*!]? .*?\*/|^[ \t]*/\*\*\n.*?\*/|^[ \t]*//[^\n]*", re.MULTILINE | re.DOTALL)
 _INDENTS = re.compile(r"^[ \t]+", re.MULTILINE)
-_LINE = re.compile(r"[ \t]*<!-- modulepreload -->\n?")
+_PRELOAD_PLACEHOLDER = re.compile(r"[ \t]*<!-- modulepreload -->\n?")
 
 
 @dataclass(frozen=True)
-class File:
+class StaticFile:
     """A file as it is sent. `zipped` is None where that would not make it smaller."""
 
     type: str
     plain: bytes
-    zipped: bytes | None
+    gzipped: bytes | None
 
 
 @dataclass(frozen=True)
-class Files:
+class StaticFiles:
     """All of them: a page for every path that people see, the rest below `prefix`. Pages differ in what they have fetched ahead;
     `page` is that of paths that nobody has."""
 
     prefix: str
-    page: File
-    assets: Mapping[str, File]
-    pages: Sequence[tuple[re.Pattern[str], File]] = ()
+    page: StaticFile
+    assets: Mapping[str, StaticFile]
+    pages: Sequence[tuple[re.Pattern[str], StaticFile]] = ()
 
-    def page_of(self, path: str) -> File:
+    def page_of(self, path: str) -> StaticFile:
         """The page for a path."""
         return next((page for pattern, page in self.pages if pattern.fullmatch(path)), self.page)
 
 
 @cache
-def load() -> Files:
+def load() -> StaticFiles:
     """The files of this package."""
-    return make(
-        {name: entry.read_bytes() for name, entry in _walk(resources.files("gristmill.doors.ui") / "static")}
+    return build(
+        {name: entry.read_bytes() for name, entry in _list_files(resources.files("gristmill.doors.ui") / "static")}
     )
 
 
-def make(files: Mapping[str, bytes]) -> Files:
+def build(files: Mapping[str, bytes]) -> StaticFiles:
     """The same, of any files by their paths."""
     digest = hashlib.sha256()
     for name in sorted(files):
         digest.update(f"{name}\0{len(files[name])}\0".encode() + files[name])
     prefix = f"/assets/{digest.hexdigest()[:10]}/"
-    return Files(
+    return StaticFiles(
         prefix,
-        _page(files, prefix),
-        {name: _file(name, bare(name, data)) for name, data in files.items() if name != PAGE},
+        _index_page(files, prefix),
+        {name: _static_file(name, bare(name, data)) for name, data in files.items() if name != INDEX},
         [
             (re.compile(re.sub(r":\w+", "[^/]+", path)), page)
-            for paths, module in _PAGES.findall(files.get(_TABLE, b"").decode())
-            for page in [_page(files, prefix, f"js{module}")]
+            for paths, module in _PAGE_TABLE_ENTRY.findall(files.get(_PAGE_TABLE, b"").decode())
+            for page in [_index_page(files, prefix, f"js{module}")]
             for path in re.findall(r'"([^"]+)"', paths)
         ],
     )
 
 
-def _page(files: Mapping[str, bytes], prefix: str, module: str | None = None) -> File:
-    links = _preloads(files, module)
-    page = _LINE.sub(lambda _: links, files[PAGE].decode(), count=1).replace(_PLACEHOLDER, prefix)
-    return _file(PAGE, page.encode())
+def _index_page(files: Mapping[str, bytes], prefix: str, module: str | None = None) -> StaticFile:
+    links = _preload_links(files, module)
+    page = _PRELOAD_PLACEHOLDER.sub(lambda _: links, files[INDEX].decode(), count=1).replace(_PREFIX_PLACEHOLDER, prefix)
+    return _static_file(INDEX, page.encode())
 
 
 def bare(name: str, data: bytes) -> bytes:
@@ -106,31 +106,31 @@ def bare(name: str, data: bytes) -> bytes:
     return _INDENTS.sub("", told).encode()
 
 
-def _walk(folder: Traversable, above: str = "") -> list[tuple[str, Traversable]]:
-    found: list[tuple[str, Traversable]] = []
-    for entry in folder.iterdir():
-        if entry.is_dir():
-            found += _walk(entry, f"{above}{entry.name}/")
-        elif "." + entry.name.rpartition(".")[2] in _TYPES:
-            found.append((above + entry.name, entry))
-    return found
+def _list_files(folder: Traversable, prefix: str = "") -> list[tuple[str, Traversable]]:
+    files: list[tuple[str, Traversable]] = []
+    for child in folder.iterdir():
+        if child.is_dir():
+            files += _list_files(child, f"{prefix}{child.name}/")
+        elif "." + child.name.rpartition(".")[2] in _TYPES:
+            files.append((prefix + child.name, child))
+    return files
 
 
-def _file(name: str, data: bytes) -> File:
-    zipped = gzip.compress(data, 9, mtime=0)
-    return File(_TYPES["." + name.rpartition(".")[2]], data, zipped if len(zipped) < len(data) else None)
+def _static_file(name: str, data: bytes) -> StaticFile:
+    gzipped = gzip.compress(data, 9, mtime=0)
+    return StaticFile(_TYPES["." + name.rpartition(".")[2]], data, gzipped if len(gzipped) < len(data) else None)
 
 
-def _preloads(files: Mapping[str, bytes], module: str | None) -> str:
+def _preload_links(files: Mapping[str, bytes], module: str | None) -> str:
     """A link for each module that a page needs before it shows anything: fetched at once, not one after the other."""
-    entry = _ENTRY.search(files[PAGE].decode())
-    if entry is None:
+    script = _ENTRY_SCRIPT.search(files[INDEX].decode())
+    if script is None:
         return ""
-    wanted, found = [entry[1], *([] if module is None else [module])], dict[str, None]()
-    while wanted:
-        name = wanted.pop(0)
-        if name in found:
+    queue, modules = [script[1], *([] if module is None else [module])], dict[str, None]()
+    while queue:
+        name = queue.pop(0)
+        if name in modules:
             continue
-        found[name] = None
-        wanted += [normpath(join(dirname(name), path)) for path in _IMPORT.findall(files[name].decode())]
-    return "".join(f'<link rel="modulepreload" href="{_PLACEHOLDER}{name}">\n' for name in found)
+        modules[name] = None
+        queue += [normpath(join(dirname(name), path)) for path in _IMPORT.findall(files[name].decode())]
+    return "".join(f'<link rel="modulepreload" href="{_PREFIX_PLACEHOLDER}{name}">\n' for name in modules)

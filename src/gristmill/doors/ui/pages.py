@@ -16,8 +16,8 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gristmill.doors.api.problems import problem
-from gristmill.doors.api.rules import methods_of
-from gristmill.doors.ui.files import File, Files, load
+from gristmill.doors.api.rules import allowed_methods
+from gristmill.doors.ui.files import StaticFile, StaticFiles, load
 
 POLICY = "; ".join(
     (
@@ -36,14 +36,14 @@ POLICY = "; ".join(
 )
 _ASSETS = "/assets/"
 # Doors of their own, and what is below them.
-_OTHERS = ("/api", "/mcp", "/docs")
-_FOR_EVER = "public, max-age=31536000, immutable"
+_OTHER_ENDPOINTS = ("/api", "/mcp", "/docs")
+_IMMUTABLE = "public, max-age=31536000, immutable"
 
 
-class Pages:
+class UiMiddleware:
     """Answers browsers, and passes on what is not for them."""
 
-    def __init__(self, app: ASGIApp, files: Files | None = None) -> None:
+    def __init__(self, app: ASGIApp, files: StaticFiles | None = None) -> None:
         self._app, self._files = app, files or load()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -53,14 +53,14 @@ class Pages:
             return
         path, headers = str(scope["path"]), Headers(scope=scope)
         if path.startswith(_ASSETS):
-            await self._asset(path, headers)(scope, receive, send)
-        elif _is_page(path) and _names(headers.get("accept", ""), "text/html"):
-            headers_out = {"cache-control": "no-cache", "content-security-policy": POLICY}
-            await _sent(self._files.page_of(path), headers, headers_out)(scope, receive, send)
+            await self._asset_response(path, headers)(scope, receive, send)
+        elif _is_page(path) and _accepts(headers.get("accept", ""), "text/html"):
+            response_headers = {"cache-control": "no-cache", "content-security-policy": POLICY}
+            await _file_response(self._files.page_of(path), headers, response_headers)(scope, receive, send)
         else:
             await self._app(scope, receive, send)
 
-    def _asset(self, path: str, headers: Headers) -> Response:
+    def _asset_response(self, path: str, headers: Headers) -> Response:
         name = path.removeprefix(self._files.prefix)
         file = None if name == path else self._files.assets.get(name)
         if file is None:
@@ -70,33 +70,33 @@ class Pages:
                 "There is no such file. Load the page again: yours is of another version.",
             )
         # A worker goes by the policy of its own file, not by that of the page.
-        return _sent(file, headers, {"cache-control": _FOR_EVER, "content-security-policy": POLICY})
+        return _file_response(file, headers, {"cache-control": _IMMUTABLE, "content-security-policy": POLICY})
 
 
 def _is_page(path: str) -> bool:
     """Whether a path is for people: no route has it, and no other door."""
-    below_another = any(path == door or path.startswith(f"{door}/") for door in _OTHERS)
-    return path == "/" or not (below_another or methods_of(path))
+    is_below_endpoint = any(path == prefix or path.startswith(f"{prefix}/") for prefix in _OTHER_ENDPOINTS)
+    return path == "/" or not (is_below_endpoint or allowed_methods(path))
 
 
-def _sent(file: File, headers: Headers, told: dict[str, str]) -> Response:
-    zipped = file.zipped if _names(headers.get("accept-encoding", ""), "gzip") else None
-    encoding = {} if zipped is None else {"content-encoding": "gzip"}
+def _file_response(file: StaticFile, headers: Headers, extra_headers: dict[str, str]) -> Response:
+    gzipped = file.gzipped if _accepts(headers.get("accept-encoding", ""), "gzip") else None
+    encoding = {} if gzipped is None else {"content-encoding": "gzip"}
     return Response(
-        file.plain if zipped is None else zipped,
+        file.plain if gzipped is None else gzipped,
         media_type=None,
-        headers={"content-type": file.type, "vary": "Accept-Encoding", **told, **encoding},
+        headers={"content-type": file.type, "vary": "Accept-Encoding", **extra_headers, **encoding},
     )
 
 
-def _names(header: str, wanted: str) -> bool:
+def _accepts(header: str, value: str) -> bool:
     """Whether a header with choices takes `wanted`; not when it gives it no weight."""
-    return any(_is(choice.split(";"), wanted) for choice in header.lower().split(","))
+    return any(_matches(choice.split(";"), value) for choice in header.lower().split(","))
 
 
-def _is(parts: Iterable[str], wanted: str) -> bool:
+def _matches(parts: Iterable[str], value: str) -> bool:
     name, *parameters = (part.strip() for part in parts)
-    weightless = any(
+    has_zero_weight = any(
         part.removeprefix("q=").strip("0.") == "" for part in parameters if part.startswith("q=")
     )
-    return name == wanted and not weightless
+    return name == value and not has_zero_weight

@@ -4,21 +4,21 @@ A conversion is started once, remembered by its remote id, and asked after until
 twice because of us. `processor.py` is the port, `conversion.py` the way of one conversion, `planning.py` who takes what.
 """
 
-from gristmill.ingest.processors.conversion import Conversion, check, pause
+from gristmill.ingest.processors.conversion import Conversion, check_conversion, pause_before_check
 from gristmill.ingest.processors.docling import DoclingServe
 from gristmill.ingest.processors.mineru import MinerU
-from gristmill.ingest.processors.planning import Plan, plan
-from gristmill.ingest.processors.processor import Processor, ProcessorConfig, State
+from gristmill.ingest.processors.planning import ReaderChoice, choose_reader
+from gristmill.ingest.processors.processor import Processor, ProcessorConfig, ConversionState
 
 __all__ = [
     "Conversion",
     "DoclingServe",
     "MinerU",
-    "Plan",
+    "ReaderChoice",
     "Processor",
     "ProcessorConfig",
-    "State",
-    "check",
-    "pause",
-    "plan",
+    "ConversionState",
+    "check_conversion",
+    "pause_before_check",
+    "choose_reader",
 ]

@@ -14,7 +14,7 @@ from datetime import timedelta
 from gristmill.errors import Permanent
 from gristmill.ingest.processors.processor import Processor
 
-FIRST_PAUSE, LONGEST_PAUSE, GROWTH = timedelta(seconds=5), timedelta(minutes=1), 1.5
+FIRST_PAUSE, MAX_PAUSE, GROWTH = timedelta(seconds=5), timedelta(minutes=1), 1.5
 DEADLINE = timedelta(minutes=30)
 
 
@@ -29,13 +29,13 @@ class Conversion:
     position: int | None = None
 
 
-def pause(conversion: Conversion) -> timedelta:
+def pause_before_check(conversion: Conversion) -> timedelta:
     """How long to wait before the next check."""
-    grown = FIRST_PAUSE.total_seconds() * GROWTH ** min(conversion.checks, 20)
-    return min(timedelta(seconds=grown), LONGEST_PAUSE)
+    seconds = FIRST_PAUSE.total_seconds() * GROWTH ** min(conversion.checks, 20)
+    return min(timedelta(seconds=seconds), MAX_PAUSE)
 
 
-async def check(processor: Processor, conversion: Conversion) -> Conversion | str:
+async def check_conversion(processor: Processor, conversion: Conversion) -> Conversion | str:
     """Ask once, after the pause: the markdown when it is done, else what to remember. Raises when it is over."""
     state = await processor.poll(conversion.remote_id)
     if state.kind == "done":
@@ -51,7 +51,7 @@ async def check(processor: Processor, conversion: Conversion) -> Conversion | st
             progress=max(state.progress, conversion.progress),
             position=state.position,
         )
-    waited = conversion.waited + pause(conversion)
+    waited = conversion.waited + pause_before_check(conversion)
     if waited >= DEADLINE:
         await processor.cancel(conversion.remote_id)
         raise Permanent(

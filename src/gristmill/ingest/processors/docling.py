@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from gristmill.ingest.processors.processor import ProcessorConfig, State
-from gristmill.ingest.processors.remote import Remote
+from gristmill.ingest.processors.processor import ProcessorConfig, ConversionState
+from gristmill.ingest.processors.remote import ProcessorClient
 
-_ENDINGS = frozenset(
+_EXTENSIONS = frozenset(
     [
         "pdf",
         "docx",
@@ -52,7 +52,7 @@ class DoclingServe:
 
     def __init__(self, config: ProcessorConfig) -> None:
         headers = {"X-Api-Key": config.api_key} if config.api_key else {}
-        self._remote = Remote("docling-serve", config, headers)
+        self._remote = ProcessorClient("docling-serve", config, headers)
 
     @property
     def identity(self) -> str:
@@ -60,9 +60,9 @@ class DoclingServe:
         return "docling-serve/v1/md"
 
     @property
-    def endings(self) -> Collection[str]:
+    def extensions(self) -> Collection[str]:
         """The endings of names that it takes."""
-        return _ENDINGS
+        return _EXTENSIONS
 
     async def start(self, path: Path, name: str) -> str:
         """Upload the file."""
@@ -76,30 +76,30 @@ class DoclingServe:
             body = await self._remote.post("/v1/convert/file/async", begins=True, data=fields, files=files)
         task = self._remote.json(body).get("task_id")
         if not isinstance(task, str) or not task:
-            raise self._remote.bad_answer("names no task")
+            raise self._remote.bad_response("names no task")
         return task
 
-    async def poll(self, remote_id: str) -> State:
+    async def poll(self, remote_id: str) -> ConversionState:
         """How the task stands."""
-        answer = self._remote.json(await self._remote.ask(f"/v1/status/poll/{quote(remote_id, safe='')}"))
-        kind: Any = _STATES.get(str(answer.get("task_status")))
+        status = self._remote.json(await self._remote.get(f"/v1/status/poll/{quote(remote_id, safe='')}"))
+        kind: Any = _STATES.get(str(status.get("task_status")))
         if kind is None:
-            raise self._remote.bad_answer(f"has the unknown status {answer.get('task_status')!r}")
-        meta: Any = answer.get("task_meta") or {}
+            raise self._remote.bad_response(f"has the unknown status {status.get('task_status')!r}")
+        meta: Any = status.get("task_meta") or {}
         done = float(meta.get("num_processed") or 0) + (0.5 if kind == "running" else 0)
-        position = answer.get("task_position")
-        message = str(answer.get("error_message") or answer.get("detail") or "")
-        return State(kind, done, position if isinstance(position, int) else None, message)
+        position = status.get("task_position")
+        message = str(status.get("error_message") or status.get("detail") or "")
+        return ConversionState(kind, done, position if isinstance(position, int) else None, message)
 
     async def fetch(self, remote_id: str) -> str:
         """The markdown of the task."""
-        body = await self._remote.ask(
-            f"/v1/result/{quote(remote_id, safe='')}", most=self._remote.most_result
+        body = await self._remote.get(
+            f"/v1/result/{quote(remote_id, safe='')}", max_bytes=self._remote.max_result_bytes
         )
         document: Any = self._remote.json(body).get("document") or {}
         text = document.get("md_content")
         if not isinstance(text, str):
-            raise self._remote.bad_answer("has no markdown")
+            raise self._remote.bad_response("has no markdown")
         return text
 
     async def cancel(self, remote_id: str) -> bool:

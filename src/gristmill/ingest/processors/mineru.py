@@ -11,16 +11,16 @@ from typing import Any
 from urllib.parse import quote
 
 from gristmill.errors import Permanent
-from gristmill.ingest.processors.processor import ProcessorConfig, State
-from gristmill.ingest.processors.remote import Remote
+from gristmill.ingest.processors.processor import ProcessorConfig, ConversionState
+from gristmill.ingest.processors.remote import ProcessorClient
 
-_ENDINGS = frozenset(["pdf", "doc", "docx", "ppt", "pptx", "png", "jpg", "jpeg"])
+_EXTENSIONS = frozenset(["pdf", "doc", "docx", "ppt", "pptx", "png", "jpg", "jpeg"])
 _STATES = {"waiting-file": "waiting", "pending": "waiting", "converting": "running", "running": "running"} | {
     "done": "done",
     "failed": "failed",
 }
-_MOST_MARKDOWN = 256 * 1024 * 1024
-_PIECE = 256 * 1024
+_MAX_MARKDOWN = 256 * 1024 * 1024
+_BLOCK = 256 * 1024
 
 
 class MinerU:
@@ -28,7 +28,7 @@ class MinerU:
 
     def __init__(self, config: ProcessorConfig, model: str = "vlm") -> None:
         headers = {"Authorization": f"Bearer {config.api_key}"} if config.api_key else {}
-        self._remote, self._model = Remote("MinerU", config, headers), model
+        self._remote, self._model = ProcessorClient("MinerU", config, headers), model
 
     @property
     def identity(self) -> str:
@@ -36,45 +36,45 @@ class MinerU:
         return f"mineru/v4/{self._model}"
 
     @property
-    def endings(self) -> Collection[str]:
+    def extensions(self) -> Collection[str]:
         """The endings of names that it takes."""
-        return _ENDINGS
+        return _EXTENSIONS
 
     async def start(self, path: Path, name: str) -> str:
         """Ask for an address, and upload there; that begins the conversion."""
-        asked = {"files": [{"name": name}], "model_version": self._model}
-        data = self._data(await self._remote.post("/api/v4/file-urls/batch", begins=False, json=asked))
+        request = {"files": [{"name": name}], "model_version": self._model}
+        data = self._data(await self._remote.post("/api/v4/file-urls/batch", begins=False, json=request))
         batch, addresses = data.get("batch_id"), data.get("file_urls")
         if not isinstance(batch, str) or not isinstance(addresses, list) or len(addresses) != 1:  # pyright: ignore[reportUnknownArgumentType]
-            raise self._remote.bad_answer("has no batch with one address to upload to")
-        await self._remote.put(str(addresses[0]), _pieces(path))  # pyright: ignore[reportUnknownArgumentType]
+            raise self._remote.bad_response("has no batch with one address to upload to")
+        await self._remote.put(str(addresses[0]), _file_blocks(path))  # pyright: ignore[reportUnknownArgumentType]
         return batch
 
-    async def poll(self, remote_id: str) -> State:
+    async def poll(self, remote_id: str) -> ConversionState:
         """How the batch of one stands."""
-        found = await self._found(remote_id)
-        kind: Any = _STATES.get(str(found.get("state", "pending")))
+        result = await self._batch_result(remote_id)
+        kind: Any = _STATES.get(str(result.get("state", "pending")))
         if kind is None:
-            raise self._remote.bad_answer(f"has the unknown state {found.get('state')!r}")
-        progress: Any = found.get("extract_progress") or {}
+            raise self._remote.bad_response(f"has the unknown state {result.get('state')!r}")
+        progress: Any = result.get("extract_progress") or {}
         pages = float(progress.get("extracted_pages") or 0) + (0.5 if kind == "running" else 0)
-        return State(kind, pages, message=str(found.get("err_msg") or ""))
+        return ConversionState(kind, pages, message=str(result.get("err_msg") or ""))
 
     async def fetch(self, remote_id: str) -> str:
         """The markdown in the archive that the batch became."""
-        address = (await self._found(remote_id)).get("full_zip_url")
+        address = (await self._batch_result(remote_id)).get("full_zip_url")
         if not isinstance(address, str) or not address:
-            raise self._remote.bad_answer("has no address of the result")
+            raise self._remote.bad_response("has no address of the result")
         archive = await self._remote.download(address)
         try:
             with zipfile.ZipFile(io.BytesIO(archive)) as opened:
                 names = [name for name in opened.namelist() if name.endswith(".md")]
                 name = next((name for name in names if name.endswith("full.md")), names[0] if names else "")
-                if not name or opened.getinfo(name).file_size > _MOST_MARKDOWN:
-                    raise self._remote.bad_answer("holds no markdown, or too much of it")
+                if not name or opened.getinfo(name).file_size > _MAX_MARKDOWN:
+                    raise self._remote.bad_response("holds no markdown, or too much of it")
                 return opened.read(name).decode("utf-8", "replace")
         except (zipfile.BadZipFile, OSError, ValueError) as error:
-            raise self._remote.bad_answer("is no archive that can be opened") from error
+            raise self._remote.bad_response("is no archive that can be opened") from error
 
     async def cancel(self, remote_id: str) -> bool:
         """It can't be told to stop."""
@@ -84,23 +84,23 @@ class MinerU:
         """Close the connections."""
         await self._remote.close()
 
-    async def _found(self, remote_id: str) -> dict[str, Any]:
-        body = await self._remote.ask(f"/api/v4/extract-results/batch/{quote(remote_id, safe='')}")
+    async def _batch_result(self, remote_id: str) -> dict[str, Any]:
+        body = await self._remote.get(f"/api/v4/extract-results/batch/{quote(remote_id, safe='')}")
         results: Any = self._data(body).get("extract_result") or [{}]
         return results[0] if isinstance(results, list) else results  # pyright: ignore[reportUnknownVariableType]
 
     def _data(self, body: bytes) -> dict[str, Any]:
-        answer = self._remote.json(body)
-        if answer.get("code") != 0:
-            said = str(answer.get("msg") or answer.get("msgCode") or "no reason given")[:300]
-            raise Permanent(f"MinerU refused: {said}.", code="processor_refused")
-        data = answer.get("data")
+        response = self._remote.json(body)
+        if response.get("code") != 0:
+            reason = str(response.get("msg") or response.get("msgCode") or "no reason given")[:300]
+            raise Permanent(f"MinerU refused: {reason}.", code="processor_refused")
+        data = response.get("data")
         if not isinstance(data, dict):
-            raise self._remote.bad_answer("has no data")
+            raise self._remote.bad_response("has no data")
         return data  # pyright: ignore[reportUnknownVariableType]  -- JSON's objects have strings for keys
 
 
-async def _pieces(path: Path) -> AsyncGenerator[bytes]:
+async def _file_blocks(path: Path) -> AsyncGenerator[bytes]:
     with path.open("rb") as file:
-        while piece := file.read(_PIECE):
-            yield piece
+        while block := file.read(_BLOCK):
+            yield block

@@ -10,16 +10,16 @@ from collections.abc import Mapping
 from typing import Literal
 
 from gristmill.ingest.processors.processor import Processor
-from gristmill.settings import LOCAL
+from gristmill.settings import LOCAL_PROCESSOR
 
-Plan = Literal["direct", "process", "invalid"]
+ReaderChoice = Literal["direct", "process", "invalid"]
 
 
-def plan(name: str, processor_id: str | None, processors: Mapping[str, Processor]) -> Plan:
+def choose_reader(name: str, processor_id: str | None, processors: Mapping[str, Processor]) -> ReaderChoice:
     """What to do with the file called `name` in a base whose file processor is `processor_id`."""
-    if processor_id is None or processor_id == LOCAL:
+    if processor_id is None or processor_id == LOCAL_PROCESSOR:
         return "direct"
     processor = processors.get(processor_id)
     if processor is None:
         return "invalid"
-    return "process" if name.rpartition(".")[2].lower() in processor.endings else "direct"
+    return "process" if name.rpartition(".")[2].lower() in processor.extensions else "direct"

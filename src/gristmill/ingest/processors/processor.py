@@ -15,11 +15,11 @@ class ProcessorConfig:
     api_key: str | None = field(default=None, repr=False)
     timeout: timedelta = timedelta(seconds=60)  # of one request; uploads have longer
     upload_timeout: timedelta = timedelta(minutes=10)
-    most_result_mb: int = 256
+    max_result_mb: int = 256
 
 
 @dataclass(frozen=True)
-class State:
+class ConversionState:
     """How a conversion stands. `progress` only grows; any change of it, or of the place in the queue, is progress."""
 
     kind: Literal["waiting", "running", "done", "failed"]
@@ -37,7 +37,7 @@ class Processor(Protocol):
         ...
 
     @property
-    def endings(self) -> Collection[str]:
+    def extensions(self) -> Collection[str]:
         """The endings of names that it takes, in small letters and without the dot."""
         ...
 
@@ -45,7 +45,7 @@ class Processor(Protocol):
         """Begin to convert the file; the remote id. Transient only when nothing was begun."""
         ...
 
-    async def poll(self, remote_id: str) -> State:
+    async def poll(self, remote_id: str) -> ConversionState:
         """How the conversion stands. Asking costs nothing and may be repeated."""
         ...
 

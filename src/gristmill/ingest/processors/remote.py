@@ -20,15 +20,15 @@ from gristmill.errors import Permanent, Transient
 from gristmill.ingest.processors.processor import ProcessorConfig
 
 _EXCERPT = 300
-_SMALL = 4 * 1024 * 1024
+_SMALL_RESPONSE = 4 * 1024 * 1024
 
 
-class Remote:
+class ProcessorClient:
     """A processor's address, and requests to it."""
 
-    def __init__(self, what: str, config: ProcessorConfig, headers: dict[str, str]) -> None:
+    def __init__(self, name: str, config: ProcessorConfig, headers: dict[str, str]) -> None:
         self.config = config
-        self._what, self._headers = what, headers
+        self._name, self._headers = name, headers
         self._client: httpx.AsyncClient | None = None
 
     async def close(self) -> None:
@@ -37,78 +37,78 @@ class Remote:
             await self._client.aclose()
             self._client = None
 
-    async def ask(self, path: str, *, most: int = _SMALL) -> bytes:
+    async def get(self, path: str, *, max_bytes: int = _SMALL_RESPONSE) -> bytes:
         """GET, which may be repeated."""
-        return await self._request("GET", self.config.url.rstrip("/") + path, most=most, begins=False)
+        return await self._request("GET", self.config.url.rstrip("/") + path, max_bytes=max_bytes, begins=False)
 
-    async def post(self, path: str, *, begins: bool, **given: Any) -> bytes:
+    async def post(self, path: str, *, begins: bool, **options: Any) -> bytes:
         """POST; what `begins` a conversion may not be repeated blindly."""
         return await self._request(
-            "POST", self.config.url.rstrip("/") + path, most=_SMALL, begins=begins, **given
+            "POST", self.config.url.rstrip("/") + path, max_bytes=_SMALL_RESPONSE, begins=begins, **options
         )
 
     async def put(self, url: str, body: Any) -> None:
         """Upload to an address that the service gave, which is not its own: the key stays here."""
-        await self._request("PUT", url, most=_SMALL, begins=True, own=False, content=body)
+        await self._request("PUT", url, max_bytes=_SMALL_RESPONSE, begins=True, with_key=False, content=body)
 
     async def download(self, url: str) -> bytes:
         """The file at an address that the service gave."""
-        return await self._request("GET", url, most=self.most_result, begins=False, own=False)
+        return await self._request("GET", url, max_bytes=self.max_result_bytes, begins=False, with_key=False)
 
     @property
-    def most_result(self) -> int:
+    def max_result_bytes(self) -> int:
         """The most bytes that a result may have."""
-        return self.config.most_result_mb * 1024 * 1024
+        return self.config.max_result_mb * 1024 * 1024
 
     def json(self, body: bytes) -> dict[str, Any]:
         """The JSON object in an answer."""
         try:
-            answer = json.loads(body)
+            response = json.loads(body)
         except ValueError:
-            answer = None
-        if not isinstance(answer, dict):
-            raise self.bad_answer("is not a JSON object")
-        return answer  # pyright: ignore[reportUnknownVariableType]  -- JSON's objects have strings for keys
+            response = None
+        if not isinstance(response, dict):
+            raise self.bad_response("is not a JSON object")
+        return response  # pyright: ignore[reportUnknownVariableType]  -- JSON's objects have strings for keys
 
-    def bad_answer(self, what: str) -> Permanent:
+    def bad_response(self, problem: str) -> Permanent:
         """An answer that is not what the service promises."""
-        return Permanent(f"The answer of {self._what} {what}.", code="processor_bad_answer")
+        return Permanent(f"The answer of {self._name} {problem}.", code="processor_bad_answer")
 
     async def _request(
-        self, method: str, url: str, *, most: int, begins: bool, own: bool = True, **given: Any
+        self, method: str, url: str, *, max_bytes: int, begins: bool, with_key: bool = True, **options: Any
     ) -> bytes:
         if self._client is None:
-            self._client = net.client(private=True, timeout=self.config.timeout)
+            self._client = net.client(allow_private=True, timeout=self.config.timeout)
         limit = self.config.upload_timeout if begins else self.config.timeout
-        given["headers"] = {**(self._headers if own else {}), **given.get("headers", {})}
-        given["timeout"] = httpx.Timeout(limit.total_seconds(), connect=10)
+        options["headers"] = {**(self._headers if with_key else {}), **options.get("headers", {})}
+        options["timeout"] = httpx.Timeout(limit.total_seconds(), connect=10)
         try:
-            async with self._client.stream(method, url, **given) as answer:
-                body = await net.read_limited(answer, most)
-                if not answer.is_success:
-                    self._refuse(answer, body)
+            async with self._client.stream(method, url, **options) as response:
+                body = await net.read_limited(response, max_bytes)
+                if not response.is_success:
+                    self._raise_for_status(response, body)
                 return body
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
-            raise Transient(f"{self._what} can't be reached.", code="processor_unreachable") from error
+            raise Transient(f"{self._name} can't be reached.", code="processor_unreachable") from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             if begins:
-                told = (
-                    f"{self._what} gave no answer ({type(error).__name__}); it may have begun all the same."
+                message = (
+                    f"{self._name} gave no answer ({type(error).__name__}); it may have begun all the same."
                 )
                 raise Permanent(
-                    f"{told} Re-index the item to begin again.", code="conversion_uncertain"
+                    f"{message} Re-index the item to begin again.", code="conversion_uncertain"
                 ) from error
-            raise Transient(f"{self._what} gave no answer.", code="processor_unreachable") from error
+            raise Transient(f"{self._name} gave no answer.", code="processor_unreachable") from error
 
-    def _refuse(self, answer: httpx.Response, body: bytes) -> None:
-        status = answer.status_code
-        said = " ".join(body[:4_000].decode(errors="replace").split())
+    def _raise_for_status(self, response: httpx.Response, body: bytes) -> None:
+        status = response.status_code
+        excerpt = " ".join(body[:4_000].decode(errors="replace").split())
         if self.config.api_key:
-            said = said.replace(self.config.api_key, "…")
-        told = f"{self._what} answered {status}: {said[:_EXCERPT]}"
+            excerpt = excerpt.replace(self.config.api_key, "…")
+        message = f"{self._name} answered {status}: {excerpt[:_EXCERPT]}"
         if status in (408, 425, 429) or status >= 500:
-            wait = net.retry_after(answer.headers)
-            raise Transient(told, code="processor_unavailable", retry_after=wait)
+            wait = net.retry_after(response.headers)
+            raise Transient(message, code="processor_unavailable", retry_after=wait)
         if status in (401, 403):
-            raise Permanent(f"{told} Check its key.", code="processor_unauthorized")
-        raise Permanent(told, code="processor_refused")
+            raise Permanent(f"{message} Check its key.", code="processor_unauthorized")
+        raise Permanent(message, code="processor_refused")

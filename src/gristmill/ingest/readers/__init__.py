@@ -9,8 +9,8 @@ crashes it, hangs it or fills it costs itself alone. Content is kept by the hash
 """
 
 from gristmill.ingest.readers.pool import ReaderPool
-from gristmill.ingest.readers.reading import read
-from gristmill.ingest.readers.results import Asset, Embedded, Part, ReadLimits, Report, Result
+from gristmill.ingest.readers.reading import read_file
+from gristmill.ingest.readers.results import Asset, AttachedFile, TextPart, ReadLimits, ReadReport, ReadResult
 
 # Raised whenever the same bytes would give other content.
 READER_VERSION = "2"
@@ -24,12 +24,12 @@ def reader_identity(limits: ReadLimits) -> str:
 __all__ = [
     "READER_VERSION",
     "Asset",
-    "Embedded",
-    "Part",
+    "AttachedFile",
+    "TextPart",
     "ReadLimits",
     "ReaderPool",
-    "Report",
-    "Result",
-    "read",
+    "ReadReport",
+    "ReadResult",
+    "read_file",
     "reader_identity",
 ]

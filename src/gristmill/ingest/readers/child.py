@@ -17,48 +17,48 @@ from typing import Any
 from gristmill import priority
 from gristmill.ingest.readers import confine, language
 from gristmill.ingest.readers.formats import ocr
-from gristmill.ingest.readers.kinds import READERS, kind_of
-from gristmill.ingest.readers.sink import Refused, Sink, Task
-from gristmill.ingest.readers.wire import Line, Message
+from gristmill.ingest.readers.kinds import READERS, document_kind
+from gristmill.ingest.readers.sink import DocumentRefused, Sink, ReadTask
+from gristmill.ingest.readers.wire import Channel, Message
 
-_SMALLEST = 24  # pixels: less holds no line of text
+_MIN_IMAGE_SIDE = 24  # pixels: less holds no line of text
 
 # Loaded before the first document comes, off its way.
-_WARM = ("kreuzberg", "pypdfium2", "lxml.html", "olefile", "zipfile", "charset_normalizer")
+_PRELOADED = ("kreuzberg", "pypdfium2", "lxml.html", "olefile", "zipfile", "charset_normalizer")
 
 
 def main(fd: int, parent: int) -> None:
     """Serve until the parent is gone."""
-    line_socket = socket.socket(fileno=fd)
-    line_socket.setblocking(True)
-    priority.step_back()
-    line = Line(line_socket)
-    alone = confine.lock_down(parent)
-    for name in _WARM:
+    channel_socket = socket.socket(fileno=fd)
+    channel_socket.setblocking(True)
+    priority.lower_thread_priority()
+    channel = Channel(channel_socket)
+    is_isolated = confine.lock_down(parent)
+    for name in _PRELOADED:
         importlib.import_module(name)
-    line.send({"k": "ready", "network": not alone})
-    while (message := line.receive()) is not None:
-        line.send(_serve(line, message) | {"rss": confine.resident()})
+    channel.send({"k": "ready", "network": not is_isolated})
+    while (message := channel.receive()) is not None:
+        channel.send(_run_task(channel, message) | {"rss": confine.resident_bytes()})
 
 
-def _serve(line: Line, message: Message) -> Message:
-    given: dict[str, Any] = message["task"]
+def _run_task(channel: Channel, message: Message) -> Message:
+    task_fields: dict[str, Any] = message["task"]
     for name in ("path", "scratch"):
-        given[name] = Path(given[name])
-    task = Task(**given)
+        task_fields[name] = Path(task_fields[name])
+    task = ReadTask(**task_fields)
     confine.limit_memory(task.memory)
     confine.limit_cpu(task.cpu_seconds)
-    confine.limit_files(task.embedded_bytes)
+    confine.limit_file_size(task.embedded_bytes)
     try:
-        return read(Sink(line, task))
-    except Refused as refusal:
+        return read(Sink(channel, task))
+    except DocumentRefused as refusal:
         return {"k": "error", "code": refusal.code, "message": refusal.message}
     except MemoryError:
         return {"k": "error", "code": "reader_out_of_memory", "message": ""}
     except RecursionError:
         return {"k": "error", "code": "corrupt", "message": "It is nested deeper than any document is."}
     except Exception as error:  # a bug of ours or of a library that one document set off
-        return _failed(error)
+        return _error_reply(error)
     except BaseException as error:
         # A panic of Rust: the library noticed that it was led astray, and unwound.
         if type(error).__name__ != "PanicException":
@@ -66,7 +66,7 @@ def _serve(line: Line, message: Message) -> Message:
         return {"k": "error", "code": "corrupt", "message": f"It can't be read: {error}"[:300]}
 
 
-def _failed(error: Exception) -> Message:
+def _error_reply(error: Exception) -> Message:
     if isinstance(error, OSError) and error.errno == errno.EFBIG:
         return {"k": "error", "code": "bomb", "message": "A document inside it is larger than it may be."}
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -77,34 +77,34 @@ def _failed(error: Exception) -> Message:
 
 def read(sink: Sink) -> Message:
     """Read the sink's document; the last message of it."""
-    kind = kind_of(sink.task.path, sink.task.name, sink.task.media_type)
-    sink.told.kind = kind
+    kind = document_kind(sink.task.path, sink.task.name, sink.task.media_type)
+    sink.report.kind = kind
     READERS[kind](sink)
-    if not sink.letters and sink.rasters and sink.task.ocr:
+    if not sink.text_length and sink.ocr_candidates and sink.task.ocr:
         _recognise_images(sink)
-    told = sink.told
-    if sink.recognised:
-        sink.warn(f"ocr_used:{sink.recognised}")
-    if not sink.letters and "empty" not in told.warnings and not sink.task.after_page:
-        if not sink.children and not sink.images:
-            raise Refused("It was read, and holds no text.", code="no_text")
-        if not sink.children:
+    draft = sink.report
+    if sink.ocr_count:
+        sink.warn(f"ocr_used:{sink.ocr_count}")
+    if not sink.text_length and "empty" not in draft.warnings and not sink.task.after_page:
+        if not sink.attachment_count and not sink.image_count:
+            raise DocumentRefused("It was read, and holds no text.", code="no_text")
+        if not sink.attachment_count:
             sink.warn("no_text")
-    report = dataclasses.asdict(told)
+    report = dataclasses.asdict(draft)
     return {"k": "report", **report, "language": language.guess(sink.sample)}
 
 
 def _recognise_images(sink: Sink) -> None:
     """A document that is nothing but images: their text is its text."""
-    for path, page, digest in sink.rasters:
-        with contextlib.suppress(Refused):  # an image that can't be opened has none
+    for path, page, digest in sink.ocr_candidates:
+        with contextlib.suppress(DocumentRefused):  # an image that can't be opened has none
             picture = ocr.open_image(path.read_bytes())
-            if min(picture.shape[:2]) < _SMALLEST or not sink.may_recognise():
+            if min(picture.shape[:2]) < _MIN_IMAGE_SIDE or not sink.reserve_ocr():
                 continue
-            sink.recognised += 1
-            sink.told.recognised.append(digest)
+            sink.ocr_count += 1
+            sink.report.recognised.append(digest)
             if text := ocr.recognise(picture):
-                sink.part(text + "\n\n", page)
+                sink.add_text(text + "\n\n", page)
 
 
 if __name__ == "__main__":

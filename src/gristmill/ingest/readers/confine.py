@@ -21,7 +21,7 @@ _PR_SET_NO_NEW_PRIVS = 38
 _CLONE_NEWNET = 0x40000000
 _CLONE_NEWUSER = 0x10000000
 
-_FORBIDDEN = frozenset(
+_FORBIDDEN_EVENTS = frozenset(
     (
         "socket.__new__",
         "socket.connect",
@@ -44,37 +44,37 @@ _FORBIDDEN = frozenset(
 
 def lock_down(parent: int) -> bool:
     """Give up what reading doesn't need; tells whether the kernel itself cut the network off."""
-    alone = _leave_network_and_die_with(parent) if sys.platform == "linux" else False
+    is_isolated = _isolate(parent) if sys.platform == "linux" else False
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with contextlib.suppress(ValueError, OSError):  # the hard limit is lower already
         resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
-    sys.addaudithook(_refuse)
-    return alone
+    sys.addaudithook(_refuse_forbidden_events)
+    return is_isolated
 
 
-def limit_memory(most: int) -> None:
+def limit_memory(max_bytes: int) -> None:
     """Let allocations fail once the process holds `most` bytes of its own."""
-    _lower(resource.RLIMIT_DATA, most)
+    _set_soft_limit(resource.RLIMIT_DATA, max_bytes)
 
 
-def limit_files(most: int) -> None:
+def limit_file_size(max_bytes: int) -> None:
     """Let no file grow beyond `most` bytes."""
-    _lower(resource.RLIMIT_FSIZE, most)
+    _set_soft_limit(resource.RLIMIT_FSIZE, max_bytes)
 
 
 def limit_cpu(seconds: int) -> None:
     """Let the kernel end the process after `seconds` more of CPU time."""
     used = resource.getrusage(resource.RUSAGE_SELF)
-    _lower(resource.RLIMIT_CPU, int(used.ru_utime + used.ru_stime) + 1 + seconds)
+    _set_soft_limit(resource.RLIMIT_CPU, int(used.ru_utime + used.ru_stime) + 1 + seconds)
 
 
-def _lower(kind: int, most: int) -> None:
+def _set_soft_limit(kind: int, limit: int) -> None:
     _, hard = resource.getrlimit(kind)
     with contextlib.suppress(ValueError, OSError):  # macOS refuses some; the parent's clock is there still
-        resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+        resource.setrlimit(kind, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
 
 
-def resident() -> int:
+def resident_bytes() -> int:
     """Bytes of memory that this process holds now."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123  -- no path to speak of
@@ -84,18 +84,18 @@ def resident() -> int:
         return peak if sys.platform == "darwin" else peak * 1024
 
 
-def _refuse(event: str, _arguments: tuple[Any, ...]) -> None:
-    if event in _FORBIDDEN:
+def _refuse_forbidden_events(event: str, _arguments: tuple[Any, ...]) -> None:
+    if event in _FORBIDDEN_EVENTS:
         raise PermissionError(f"{event} is not for readers")
 
 
-def _leave_network_and_die_with(parent: int) -> bool:
+def _isolate(parent: int) -> bool:
     libc = ctypes.CDLL(None, use_errno=True)
     # Where it is permitted, anybody may have a user namespace, and in it a network of their own.
-    alone = libc.unshare(_CLONE_NEWNET) == 0 or libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET) == 0
+    is_isolated = libc.unshare(_CLONE_NEWNET) == 0 or libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET) == 0
     # After the namespace: a change of credentials would take this back.
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:  # it ended before we asked to be told
         os._exit(1)
     libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    return alone
+    return is_isolated

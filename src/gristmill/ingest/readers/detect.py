@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from gristmill.ingest.readers import shapes
-from gristmill.ingest.readers.sink import Refused
+from gristmill.ingest.readers.sink import DocumentRefused
 from gristmill.ingest.readers.untyped import olefile
 
-HEAD = 64 * 1024
+HEAD_BYTES = 64 * 1024
 
 _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"%PDF-", "pdf"),
@@ -30,7 +30,7 @@ _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"7z\xbc\xaf\x27\x1c", "7z"),
     (b"\xe4\x52\x5c\x7b\x8c\xd8\xa7\x4d\xae\xb1\x53\x78\xd0\x29\x96\xd3", "onenote"),
 )
-_REFUSED: tuple[tuple[bytes, str], ...] = (
+_UNSUPPORTED: tuple[tuple[bytes, str], ...] = (
     (b"ITSF", "a compiled help file"),
     (b"Rar!", "a RAR archive"),
     (b"\x7fELF", "a program"),
@@ -44,14 +44,14 @@ _REFUSED: tuple[tuple[bytes, str], ...] = (
     (b"\0asm", "a program"),
 )
 # Members that say what a zip archive is.
-_IN_ZIP = (
+_KIND_BY_ZIP_MEMBER = (
     ("word/document.xml", "docx"),
     ("word/document2.xml", "docx"),
     ("xl/workbook.xml", "xlsx"),
     ("xl/workbook.bin", "xlsb"),
     ("ppt/presentation.xml", "pptx"),
 )
-_BY_MIMETYPE = {
+_KIND_BY_MIMETYPE = {
     "application/vnd.oasis.opendocument.text": "odt",
     "application/vnd.oasis.opendocument.text-template": "odt",
     "application/vnd.oasis.opendocument.spreadsheet": "ods",
@@ -61,7 +61,7 @@ _BY_MIMETYPE = {
     "application/vnd.oasis.opendocument.graphics": "odp",
     "application/epub+zip": "epub",
 }
-_ZIPPED = {"docx": "docx", "docm": "docx", "dotx": "docx", "xlsx": "xlsx", "xlsm": "xlsx", "xlsb": "xlsb"} | {
+_KIND_BY_ZIP_SUFFIX = {"docx": "docx", "docm": "docx", "dotx": "docx", "xlsx": "xlsx", "xlsm": "xlsx", "xlsb": "xlsb"} | {
     "pptx": "pptx",
     "pptm": "pptx",
     "ppsx": "pptx",
@@ -70,7 +70,7 @@ _ZIPPED = {"docx": "docx", "docm": "docx", "dotx": "docx", "xlsx": "xlsx", "xlsm
     "odp": "odp",
     "epub": "epub",
 }
-_IN_OLE = (
+_KIND_BY_OLE_STREAM = (
     ("EncryptedPackage", "encrypted"),
     ("EncryptionInfo", "encrypted"),
     ("WordDocument", "doc"),
@@ -85,56 +85,56 @@ _MAIL_HEADERS = re.compile(
 )
 
 
-def kind_of(path: Path, name: str, media_type: str | None) -> str:
+def document_kind(path: Path, name: str, media_type: str | None) -> str:
     """The kind of the file at `path`, as `kinds.READERS` knows it; Refused when there is none."""
     with path.open("rb") as file:
-        head = file.read(HEAD)
-    ending = name.rpartition(".")[2].lower()
+        head = file.read(HEAD_BYTES)
+    suffix = name.rpartition(".")[2].lower()
     if head.startswith((b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08", b"PK00PK\x03\x04")):
-        return _in_zip(path, ending)
+        return _zip_kind(path, suffix)
     if head.startswith(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"):
-        return _in_ole(path, ending)
+        return _ole_kind(path, suffix)
     for magic, kind in _MAGIC:
         if head.startswith(magic):
-            return kind if kind != "bitmap" else _bitmap(head, path, name, media_type)
+            return kind if kind != "bitmap" else _bitmap_kind(head, path, name, media_type)
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
         return "image"
     if head[257:262] == b"ustar":
         return "tar"
     if b"%PDF-" in head[:1024]:
         return "pdf"
-    for magic, what in _REFUSED:
+    for magic, description in _UNSUPPORTED:
         if head.startswith(magic):
-            raise Refused(f"It is {what}, which is not read.", code="unsupported_type")
-    return _text(head, path, name, media_type, ending)
+            raise DocumentRefused(f"It is {description}, which is not read.", code="unsupported_type")
+    return _text_kind(head, path, name, media_type, suffix)
 
 
-def _bitmap(head: bytes, path: Path, name: str, media_type: str | None) -> str:
+def _bitmap_kind(head: bytes, path: Path, name: str, media_type: str | None) -> str:
     return (
-        "image" if head[6:10] == b"\0\0\0\0" else _text(head, path, name, media_type, name.rpartition(".")[2])
+        "image" if head[6:10] == b"\0\0\0\0" else _text_kind(head, path, name, media_type, name.rpartition(".")[2])
     )
 
 
-def _text(head: bytes, path: Path, name: str, media_type: str | None, ending: str) -> str:
+def _text_kind(head: bytes, path: Path, name: str, media_type: str | None, suffix: str) -> str:
     if not shapes.looks_like_text(head):
-        if ending == "zip" and zipfile.is_zipfile(path):
+        if suffix == "zip" and zipfile.is_zipfile(path):
             return "zip"  # the last volume of several begins in the middle of an entry
-        if ending in _ZIPPED or ending in ("doc", "xls", "ppt", "msg", "pdf", "one", "tar", "zip"):
-            raise Refused(
-                f"Its name says {ending}, but it is none, or its beginning is lost.", code="corrupt"
+        if suffix in _KIND_BY_ZIP_SUFFIX or suffix in ("doc", "xls", "ppt", "msg", "pdf", "one", "tar", "zip"):
+            raise DocumentRefused(
+                f"Its name says {suffix}, but it is none, or its beginning is lost.", code="corrupt"
             )
-        raise Refused("It is neither text nor a kind of document that is read.", code="unsupported_type")
-    text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
-    if text.startswith(b"{\\rtf"):
+        raise DocumentRefused("It is neither text nor a kind of document that is read.", code="unsupported_type")
+    start = head.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if start.startswith(b"{\\rtf"):
         return "rtf"
-    if head.startswith(b"From ") and (ending == "mbox" or _looks_like_mail(head.partition(b"\n")[2])):
+    if head.startswith(b"From ") and (suffix == "mbox" or _has_mail_headers(head.partition(b"\n")[2])):
         return "mbox"
-    if ending in ("eml", "mht", "mhtml") or _looks_like_mail(text):
+    if suffix in ("eml", "mht", "mhtml") or _has_mail_headers(start):
         return "eml"
-    return shapes.of(head, name, media_type).kind
+    return shapes.detect_format(head, name, media_type).kind
 
 
-def _looks_like_mail(text: bytes) -> bool:
+def _has_mail_headers(text: bytes) -> bool:
     """Headers from the first line on, and at least three that only mail has together."""
     if _HEADER.match(text) is None:
         return False
@@ -142,39 +142,39 @@ def _looks_like_mail(text: bytes) -> bool:
     return len({found.lower() for found in _MAIL_HEADERS.findall(headers)}) >= 3
 
 
-def _in_zip(path: Path, ending: str) -> str:
+def _zip_kind(path: Path, suffix: str) -> str:
     try:
         with zipfile.ZipFile(path) as archive:
             names = set(archive.namelist())
             if "mimetype" in names:
-                said = archive.open("mimetype").read(200).decode("ascii", "replace").strip()
-                if said in _BY_MIMETYPE:
-                    return _BY_MIMETYPE[said]
+                mimetype = archive.open("mimetype").read(200).decode("ascii", "replace").strip()
+                if mimetype in _KIND_BY_MIMETYPE:
+                    return _KIND_BY_MIMETYPE[mimetype]
     except Exception:  # zipfile raises whatever a broken archive makes it stumble over
         # Archives are walked without their directory where it is broken; office documents can't be.
-        if ending in _ZIPPED:
-            raise Refused("Its archive is broken or cut off.", code="corrupt") from None
+        if suffix in _KIND_BY_ZIP_SUFFIX:
+            raise DocumentRefused("Its archive is broken or cut off.", code="corrupt") from None
         return "zip"
-    for member, kind in _IN_ZIP:
+    for member, kind in _KIND_BY_ZIP_MEMBER:
         if member in names:
             return kind
-    if "[Content_Types].xml" in names and ending in _ZIPPED:
-        return _ZIPPED[ending]
-    if "content.xml" in names and "META-INF/manifest.xml" in names and ending in ("odt", "ods", "odp"):
-        return ending
+    if "[Content_Types].xml" in names and suffix in _KIND_BY_ZIP_SUFFIX:
+        return _KIND_BY_ZIP_SUFFIX[suffix]
+    if "content.xml" in names and "META-INF/manifest.xml" in names and suffix in ("odt", "ods", "odp"):
+        return suffix
     return "zip"
 
 
-def _in_ole(path: Path, ending: str) -> str:
+def _ole_kind(path: Path, suffix: str) -> str:
     try:
         with olefile.OleFileIO(str(path)) as ole:
             streams: list[list[Any]] = ole.listdir(streams=True, storages=True)
     except Exception:
-        raise Refused("Its compound file is broken or cut off.", code="corrupt") from None
+        raise DocumentRefused("Its compound file is broken or cut off.", code="corrupt") from None
     top = {str(entry[0]).lower() for entry in streams if len(entry) == 1}
-    for stream, kind in _IN_OLE:
+    for stream, kind in _KIND_BY_OLE_STREAM:
         if stream.lower() in top:
             return kind
-    if ending in ("doc", "xls", "ppt", "msg"):
-        raise Refused(f"It is a compound file without what a .{ending} file needs.", code="corrupt")
+    if suffix in ("doc", "xls", "ppt", "msg"):
+        raise DocumentRefused(f"It is a compound file without what a .{suffix} file needs.", code="corrupt")
     return "ole"

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from gristmill.ingest.readers.detect import kind_of
+from gristmill.ingest.readers.detect import document_kind
 from gristmill.ingest.readers.formats import (
     archive,
     image,
@@ -24,12 +24,12 @@ READERS: dict[str, Callable[[Sink], None]] = {
     **dict.fromkeys(("docx", "xlsx", "xlsb", "doc", "xls", "ppt", "rtf", "epub"), office.read),
     **dict.fromkeys(("odt", "ods", "odp"), opendocument.read),
     **dict.fromkeys(("text", "markdown", "code", "csv", "subtitles"), text.read),
-    **dict.fromkeys(("gzip", "bzip2", "xz"), archive.read_folded),
+    **dict.fromkeys(("gzip", "bzip2", "xz"), archive.read_compressed),
     "pdf": pdf.read,
     "pptx": slides.read,
     "msg": outlook.read,
     "eml": mail.read,
-    "mbox": mail.read_many,
+    "mbox": mail.read_mbox,
     "html": markup.read_html,
     "xml": markup.read_xml,
     "ipynb": notebook.read,
@@ -38,8 +38,8 @@ READERS: dict[str, Callable[[Sink], None]] = {
     "zip": archive.read_zip,
     "tar": archive.read_tar,
     "7z": archive.read_7z,
-    "ole": legacy.container,
-    "encrypted": legacy.encrypted,
+    "ole": legacy.read_unknown,
+    "encrypted": legacy.refuse_encrypted,
 }
 
-__all__ = ["READERS", "kind_of"]
+__all__ = ["READERS", "document_kind"]

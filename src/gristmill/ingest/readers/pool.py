@@ -23,12 +23,12 @@ from datetime import timedelta
 from typing import IO, Self
 
 from gristmill.errors import Transient
-from gristmill.ingest.readers.wire import HEAD, Broken, Message, decode, encode, length
+from gristmill.ingest.readers.wire import HEADER_BYTES, ProtocolError, Message, decode, encode, body_length
 
 _START_LIMIT = timedelta(seconds=60)
-_MOST_DOCUMENTS = 500  # then another child: what a library leaks stays small
-_MOST_RESIDENT = 400 * 1024 * 1024  # a child that holds more than this after its document is not kept
-_MOST_RESIDENT_OCR = 1536 * 1024 * 1024
+_MAX_DOCUMENTS = 500  # then another child: what a library leaks stays small
+_MAX_RESIDENT_BYTES = 400 * 1024 * 1024  # a child that holds more than this after its document is not kept
+_MAX_RESIDENT_BYTES_OCR = 1536 * 1024 * 1024
 _STDERR_TAIL = 4_096
 
 # The package's own __init__ would bring the whole pipeline with it: 1.2 s and 40 MB for each child. So it is an
@@ -42,7 +42,7 @@ _BOOT = (
 )
 
 
-class ChildDied(Exception):
+class ReaderDied(Exception):
     """A child ended in the middle of a document; `code` says by what, as far as can be told."""
 
     def __init__(self, detail: str, *, code: str) -> None:
@@ -50,7 +50,7 @@ class ChildDied(Exception):
         self.code, self.detail = code, detail
 
 
-class Child:
+class ReaderProcess:
     """One process, and the line to it."""
 
     def __init__(self, process: subprocess.Popen[bytes], errors: IO[bytes]) -> None:
@@ -58,8 +58,8 @@ class Child:
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
         self.documents = 0
-        self.recognises = False  # it has loaded what OCR needs
-        self.network = True
+        self.has_ocr_loaded = False  # it has loaded what OCR needs
+        self.has_network = True
 
     @property
     def pid(self) -> int:
@@ -69,37 +69,37 @@ class Child:
     @classmethod
     async def start(cls) -> Self:
         """A child that is ready."""
-        ours, theirs = socket.socketpair()
+        parent_socket, child_socket = socket.socketpair()
         errors = tempfile.TemporaryFile()  # noqa: SIM115  -- closed with the child
         try:
             # On this thread, not on a helper's: the kernel ends a child with the thread that made it.
             process = subprocess.Popen(  # noqa: S603, ASYNC220
-                [sys.executable, "-c", _BOOT, str(theirs.fileno()), str(os.getpid())],
+                [sys.executable, "-c", _BOOT, str(child_socket.fileno()), str(os.getpid())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
-                pass_fds=(theirs.fileno(),),
+                pass_fds=(child_socket.fileno(),),
                 cwd="/",
-                env=_environment(),
+                env=_child_environment(),
                 start_new_session=True,
             )
         except OSError as error:
-            ours.close()
+            parent_socket.close()
             errors.close()
             raise Transient(f"No reader could be started: {error}", code="reader_unavailable") from error
         finally:
-            theirs.close()
+            child_socket.close()
         child = cls(process, errors)
         try:
-            child._reader, child._writer = await asyncio.open_unix_connection(sock=ours)
+            child._reader, child._writer = await asyncio.open_unix_connection(sock=parent_socket)
             ready = await child.receive(_START_LIMIT.total_seconds())
-        except (ChildDied, TimeoutError) as error:
+        except (ReaderDied, TimeoutError) as error:
             await child.kill()
             raise Transient(f"A reader could not be started: {error}", code="reader_unavailable") from error
         except BaseException:
             await child.kill()
             raise
-        child.network = bool(ready.get("network"))
+        child.has_network = bool(ready.get("network"))
         return child
 
     async def send(self, message: Message) -> None:
@@ -114,13 +114,13 @@ class Child:
         assert self._reader is not None
         async with asyncio.timeout(limit):
             try:
-                head = await self._reader.readexactly(HEAD)
-                return decode(await self._reader.readexactly(length(head)))
+                head = await self._reader.readexactly(HEADER_BYTES)
+                return decode(await self._reader.readexactly(body_length(head)))
             except (asyncio.IncompleteReadError, ConnectionError):
                 pass
-            except Broken as error:
-                raise ChildDied(str(error), code="reader_crashed") from error
-        raise await self._autopsy()
+            except ProtocolError as error:
+                raise ReaderDied(str(error), code="reader_crashed") from error
+        raise await self._cause_of_death()
 
     async def kill(self) -> None:
         """End the process now, and wait until it is gone."""
@@ -131,26 +131,26 @@ class Child:
         if self._writer is not None:
             self._writer.close()
         # It is dying: a matter of milliseconds, which no cancelled caller leaves us to clean up later.
-        waiting = asyncio.ensure_future(asyncio.to_thread(self._process.wait))
-        while not waiting.done():
+        exit_task = asyncio.ensure_future(asyncio.to_thread(self._process.wait))
+        while not exit_task.done():
             with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait([waiting])
+                await asyncio.wait([exit_task])
         self._errors.close()
 
-    async def _autopsy(self) -> ChildDied:
+    async def _cause_of_death(self) -> ReaderDied:
         status = await asyncio.to_thread(self._process.wait)
         self._errors.seek(max(0, self._errors.seek(0, os.SEEK_END) - _STDERR_TAIL))
-        said = self._errors.read().decode(errors="replace").strip()
-        last = said.splitlines()[-1] if said else ""
+        stderr = self._errors.read().decode(errors="replace").strip()
+        last_line = stderr.splitlines()[-1] if stderr else ""
         if any(
-            word in said for word in ("memory allocation of", "bad_alloc", "MemoryError", "out of memory")
+            word in stderr for word in ("memory allocation of", "bad_alloc", "MemoryError", "out of memory")
         ):
-            return ChildDied(last, code="reader_out_of_memory")
+            return ReaderDied(last_line, code="reader_out_of_memory")
         if -status == signal.SIGXCPU:
-            return ChildDied("its share of CPU time was used up", code="reader_timeout")
+            return ReaderDied("its share of CPU time was used up", code="reader_timeout")
         if -status == signal.SIGKILL:
-            return ChildDied("something else killed it", code="reader_killed")
-        return ChildDied(f"it ended with status {status}. {last}"[:300], code="reader_crashed")
+            return ReaderDied("something else killed it", code="reader_killed")
+        return ReaderDied(f"it ended with status {status}. {last_line}"[:300], code="reader_crashed")
 
 
 class ReaderPool:
@@ -160,8 +160,8 @@ class ReaderPool:
         self.size = size or max(1, os.cpu_count() or 1)
         self._slots = asyncio.Semaphore(self.size)
         self._ocr = asyncio.Semaphore(ocr_at_once)
-        self._idle: list[Child] = []
-        self._busy: set[Child] = set()
+        self._idle: list[ReaderProcess] = []
+        self._busy: set[ReaderProcess] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._starting = 0
         self._closed = False
@@ -182,7 +182,7 @@ class ReaderPool:
         """Have all children started, without waiting for it."""
         present = len(self._idle) + len(self._busy) + len(self._tasks) + self._starting
         for _ in range(self.size - present):
-            task = asyncio.get_running_loop().create_task(self._add())
+            task = asyncio.get_running_loop().create_task(self._start_idle())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -197,10 +197,10 @@ class ReaderPool:
         await asyncio.gather(*(child.kill() for child in children))
 
     @asynccontextmanager
-    async def child(self) -> AsyncGenerator[Child]:
+    async def lease_process(self) -> AsyncGenerator[ReaderProcess]:
         """A child to read one document with. It is killed unless `keep` was told that it is well."""
         async with self._slots:
-            child = await self._take()
+            child = await self._take_idle_or_start()
             self._busy.add(child)
             try:
                 yield child
@@ -213,47 +213,47 @@ class ReaderPool:
                 if not self._closed:
                     self.warm()
 
-    def settle(self, child: Child, resident: int) -> None:
+    def recycle(self, child: ReaderProcess, resident: int) -> None:
         """The child has read its document, and holds `resident` bytes: keep it, or have it replaced."""
         child.documents += 1
-        limit = _MOST_RESIDENT_OCR if child.recognises else _MOST_RESIDENT
-        others = any(other.recognises for other in self._idle)
-        if child.documents >= _MOST_DOCUMENTS or resident > limit or (child.recognises and others):
-            self.condemn(child)
+        limit = _MAX_RESIDENT_BYTES_OCR if child.has_ocr_loaded else _MAX_RESIDENT_BYTES
+        another_has_ocr = any(other.has_ocr_loaded for other in self._idle)
+        if child.documents >= _MAX_DOCUMENTS or resident > limit or (child.has_ocr_loaded and another_has_ocr):
+            self.mark_for_replacement(child)
 
-    def condemn(self, child: Child) -> None:
+    def mark_for_replacement(self, child: ReaderProcess) -> None:
         """Have the child killed when it is given back."""
         child.documents = -1
 
     @asynccontextmanager
-    async def ocr_turn(self, child: Child) -> AsyncGenerator[None]:
+    async def reserve_ocr(self, child: ReaderProcess) -> AsyncGenerator[None]:
         """The right to recognise text, until the document is read."""
         async with self._ocr:
-            child.recognises = True
+            child.has_ocr_loaded = True
             yield
 
-    async def _take(self) -> Child:
+    async def _take_idle_or_start(self) -> ReaderProcess:
         # Those with OCR's models loaded are kept for those who need them, where there is a choice.
-        self._idle.sort(key=lambda child: not child.recognises)
+        self._idle.sort(key=lambda child: not child.has_ocr_loaded)
         while not self._idle and self._tasks:
             await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
         if self._idle:
             return self._idle.pop()
         self._starting += 1
         try:
-            return await Child.start()
+            return await ReaderProcess.start()
         finally:
             self._starting -= 1
 
-    async def _add(self) -> None:
+    async def _start_idle(self) -> None:
         with contextlib.suppress(Transient):  # whoever needs one tries again, and is told
-            self._idle.append(await Child.start())
+            self._idle.append(await ReaderProcess.start())
 
 
-def _environment() -> dict[str, str]:
+def _child_environment() -> dict[str, str]:
     """What a child may know of ours: where Python is, and that there is one thread for each native library."""
-    kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH", "LANG", "TZ") if name in os.environ}
-    return kept | {
+    environment = {name: os.environ[name] for name in ("PATH", "PYTHONPATH", "LANG", "TZ") if name in os.environ}
+    return environment | {
         "PYTHONDONTWRITEBYTECODE": "1",
         "RAYON_NUM_THREADS": "1",
         "OMP_NUM_THREADS": "1",

@@ -22,14 +22,14 @@ from typing import Any, NoReturn
 
 from gristmill.errors import GristmillError, NoText, Transient, Unreadable, Unsupported
 from gristmill.ingest.readers import plain
-from gristmill.ingest.readers.pool import Child, ChildDied, ReaderPool
-from gristmill.ingest.readers.results import MIB, Asset, Budget, Embedded, Part, ReadLimits, Report, Result
+from gristmill.ingest.readers.pool import ReaderProcess, ReaderDied, ReaderPool
+from gristmill.ingest.readers.results import MIB, Asset, ReadBudget, AttachedFile, TextPart, ReadLimits, ReadReport, ReadResult
 from gristmill.ingest.readers.wire import Message
 
-_MOST_LOST_PAGES = 3
-_MOST_DEATHS = 10
+_MAX_LOST_PAGES = 3
+_MAX_DEATHS = 10
 
-_KINDS: dict[str, type[GristmillError]] = {
+_ERROR_CLASSES: dict[str, type[GristmillError]] = {
     "unsupported_type": Unsupported,
     "no_text": NoText,
     "disk_full": Transient,
@@ -43,7 +43,7 @@ _MESSAGES = {
 
 
 @dataclass
-class _Progress:
+class _ReadProgress:
     """How far the reading of one document has come, over all children that took part in it."""
 
     after_page: int
@@ -56,7 +56,7 @@ class _Progress:
     deaths: list[str] = field(default_factory=list[str])  # what ended each of them
 
 
-async def read(
+async def read_file(
     pool: ReaderPool,
     path: Path,
     *,
@@ -65,49 +65,49 @@ async def read(
     scratch: Path,
     limits: ReadLimits,
     resume_after_page: int = 0,
-) -> AsyncGenerator[Result]:
+) -> AsyncGenerator[ReadResult]:
     """What the file holds, in order; the last is a `Report`. Use it with `contextlib.aclosing`."""
     path, scratch = await asyncio.to_thread(lambda: (path.absolute(), scratch.absolute()))
     size = (await asyncio.to_thread(path.stat)).st_size
     if size == 0:
-        yield Report(warnings=["empty"], kind="empty")
+        yield ReadReport(warnings=["empty"], kind="empty")
         return
     budget = limits.budget(size)
-    shape = await asyncio.to_thread(plain.look, path, name, media_type)
+    shape = await asyncio.to_thread(plain.inspect_file, path, name, media_type)
     if shape is not None:
         async with contextlib.aclosing(plain.read(path, shape, budget.output)) as results:
             async for result in results:
                 yield result
         return
-    document = _Document(path, name, media_type, scratch, limits, budget)
-    progress = _Progress(after_page=resume_after_page, read=resume_after_page)
+    document = _DocumentInput(path, name, media_type, scratch, limits, budget)
+    progress = _ReadProgress(after_page=resume_after_page, read=resume_after_page)
     while True:
         try:
-            async with contextlib.aclosing(_attempt(pool, document, progress)) as results:
+            async with contextlib.aclosing(_read_with_one_process(pool, document, progress)) as results:
                 async for result in results:
                     yield result
             return
-        except ChildDied as death:
-            report = _after_death(name, death, progress)
+        except ReaderDied as death:
+            report = _handle_death(name, death, progress)
         if report is not None:
             yield report
             return
 
 
-def _after_death(name: str, death: ChildDied, progress: _Progress) -> Report | None:
+def _handle_death(name: str, death: ReaderDied, progress: _ReadProgress) -> ReadReport | None:
     """A report of what was read; None when the next child should go on behind the page it happened on."""
     if progress.page:
-        whole = progress.finished == progress.page
-        progress.read += progress.page - progress.after_page - (not whole)
-        if not whole:
+        page_complete = progress.finished == progress.page
+        progress.read += progress.page - progress.after_page - (not page_complete)
+        if not page_complete:
             progress.lost.append(progress.page)
         progress.deaths.append(death.code)
         progress.after_page, progress.page = progress.page, 0
-        goes_on = len(progress.lost) <= _MOST_LOST_PAGES and len(progress.deaths) <= _MOST_DEATHS
-        if goes_on and progress.after_page < (progress.total or 0):
+        must_continue = len(progress.lost) <= _MAX_LOST_PAGES and len(progress.deaths) <= _MAX_DEATHS
+        if must_continue and progress.after_page < (progress.total or 0):
             return None
     if progress.read > 0:
-        return Report(
+        return ReadReport(
             warnings=[f"partial:{progress.read}/{progress.total}", death.code],
             pages_total=progress.total,
             pages_read=progress.read,
@@ -118,7 +118,7 @@ def _after_death(name: str, death: ChildDied, progress: _Progress) -> Report | N
 
 
 @dataclass(frozen=True)
-class _Document:
+class _DocumentInput:
     """What is to be read, and within which limits."""
 
     path: Path
@@ -126,9 +126,9 @@ class _Document:
     media_type: str | None
     scratch: Path
     limits: ReadLimits
-    budget: Budget
+    budget: ReadBudget
 
-    def task(self, progress: _Progress) -> dict[str, Any]:
+    def task(self, progress: _ReadProgress) -> dict[str, Any]:
         """What a child is told, which goes on from `progress`."""
         limits, budget = self.limits, self.budget
         return {
@@ -149,71 +149,71 @@ class _Document:
         }
 
 
-async def _attempt(pool: ReaderPool, document: _Document, progress: _Progress) -> AsyncGenerator[Result]:
+async def _read_with_one_process(pool: ReaderPool, document: _DocumentInput, progress: _ReadProgress) -> AsyncGenerator[ReadResult]:
     """One child's share of the document."""
-    before = progress.characters
-    async with pool.child() as child, AsyncExitStack() as turn:
+    characters_before = progress.characters
+    async with pool.lease_process() as child, AsyncExitStack() as ocr_slot:
         # Only a child that came to the end of its document is used again.
         documents, child.documents = child.documents, -1
         await child.send({"k": "read", "task": document.task(progress)})
-        clock = _Clock(document.budget, document.limits)
+        clock = _TimeBudget(document.budget, document.limits)
         while True:
-            message = await clock.next(child, progress)
+            message = await clock.next_message(child, progress)
             kind = message.get("k")
             if kind in ("report", "error"):
                 child.documents = documents
-                pool.settle(child, int(message["rss"]))
+                pool.recycle(child, int(message["rss"]))
                 if kind == "error":
-                    _refuse(document.name, message)
-                yield _report(message, progress)
+                    _raise_refusal(document.name, message)
+                yield _report_from(message, progress)
                 return
             if kind == "ocr":
-                await turn.enter_async_context(pool.ocr_turn(child))
+                await ocr_slot.enter_async_context(pool.reserve_ocr(child))
                 await child.send({"k": "go"})
-            elif (result := _result(message, before, progress)) is not None:
+            elif (result := _result_from(message, characters_before, progress)) is not None:
                 yield result
 
 
-class _Clock:
+class _TimeBudget:
     """The time a document may take: for each step, and in all; only while we wait for the child."""
 
-    def __init__(self, budget: Budget, limits: ReadLimits) -> None:
-        self._stall, self._left = budget.stall_seconds, budget.wall_seconds
-        self._per_page = limits.per_page.total_seconds()
+    def __init__(self, budget: ReadBudget, limits: ReadLimits) -> None:
+        self._stall_seconds, self._remaining_seconds = budget.stall_seconds, budget.wall_seconds
+        self._seconds_per_page = limits.per_page.total_seconds()
 
-    async def next(self, child: Child, progress: _Progress) -> Message:
+    async def next_message(self, child: ReaderProcess, progress: _ReadProgress) -> Message:
         """The child's next message, or ChildDied once it has taken too long."""
         loop = asyncio.get_running_loop()
-        began = loop.time()
+        started = loop.time()
         try:
-            message = await child.receive(min(self._stall, max(self._left, 0.001)))
+            message = await child.receive(min(self._stall_seconds, max(self._remaining_seconds, 0.001)))
         except TimeoutError:
-            raise ChildDied(
-                f"no sign of life for {loop.time() - began:.0f} s", code="reader_timeout"
+            raise ReaderDied(
+                f"no sign of life for {loop.time() - started:.0f} s", code="reader_timeout"
             ) from None
-        self._left -= loop.time() - began
+        self._remaining_seconds -= loop.time() - started
         if message.get("k") == "at":
             progress.page, progress.total = int(message["page"]), message["of"]
-            self._left += self._per_page
+            self._remaining_seconds += self._seconds_per_page
         return message
 
 
-def _result(message: Message, before: int, progress: _Progress) -> Result | None:
+def _result_from(message: Message, characters_before: int, progress: _ReadProgress) -> ReadResult | None:
     match message["k"]:
         case "part":
             progress.characters += len(message["text"])
             if message["last"]:
                 progress.finished = message["page"] or 0
-            return Part(message["text"], message["page"])
+            return TextPart(message["text"], message["page"])
         case "embedded":
-            return Embedded(message["name"], Path(message["path"]), message["type"])
+            return AttachedFile(message["name"], Path(message["path"]), message["type"])
         case "asset":
             return Asset(
                 message["hash"],
                 Path(message["path"]),
                 message["type"],
                 message["page"],
-                before + message["start"],
+                characters_before + message["start"],
                 message["kind"],
                 message["text"],
                 message["small"],
@@ -222,24 +222,24 @@ def _result(message: Message, before: int, progress: _Progress) -> Result | None
             return None
 
 
-def _report(message: Message, progress: _Progress) -> Report:
-    total, done, warnings = message["total"], message["read"], list(message["warnings"])
-    if total is not None and done is not None:
-        done -= len(progress.lost)
-        if done < total:
-            warnings = [f"partial:{done}/{total}", *dict.fromkeys(progress.deaths), *warnings]
-    return Report(
+def _report_from(message: Message, progress: _ReadProgress) -> ReadReport:
+    total, pages_read, warnings = message["total"], message["read"], list(message["warnings"])
+    if total is not None and pages_read is not None:
+        pages_read -= len(progress.lost)
+        if pages_read < total:
+            warnings = [f"partial:{pages_read}/{total}", *dict.fromkeys(progress.deaths), *warnings]
+    return ReadReport(
         title=message["title"],
         language=message["language"],
         metadata=message["metadata"],
         warnings=warnings,
         pages_total=total,
-        pages_read=done,
+        pages_read=pages_read,
         kind=message["kind"],
-        recognised=list(message["recognised"]),
+        ocr_hashes=list(message["recognised"]),
     )
 
 
-def _refuse(name: str, message: Message) -> NoReturn:
+def _raise_refusal(name: str, message: Message) -> NoReturn:
     code, detail = str(message["code"]), str(message["message"])
-    raise _KINDS.get(code, Unreadable)(f"{name}: {detail or _MESSAGES.get(code, code)}", code=code)
+    raise _ERROR_CLASSES.get(code, Unreadable)(f"{name}: {detail or _MESSAGES.get(code, code)}", code=code)

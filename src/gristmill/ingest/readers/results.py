@@ -13,7 +13,7 @@ MIB = 1024 * 1024
 
 
 @dataclass(frozen=True)
-class Part:
+class TextPart:
     """A piece of the canonical markdown, in order, and the page or slide it stands on."""
 
     text: str
@@ -21,7 +21,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Embedded:
+class AttachedFile:
     """A document inside the document: its bytes are in a file of the caller's scratch folder."""
 
     name: str
@@ -44,7 +44,7 @@ class Asset:
 
 
 @dataclass(frozen=True)
-class Report:
+class ReadReport:
     """The end of a reading: what the document says of itself, and what has to be told about the result.
 
     A warning is a stable code, with figures behind a colon where there are some:
@@ -70,14 +70,14 @@ class Report:
     pages_total: int | None = None
     pages_read: int | None = None
     kind: str = ""
-    recognised: list[str] = field(default_factory=list[str])  # hashes of images whose text is in the content
+    ocr_hashes: list[str] = field(default_factory=list[str])  # hashes of images whose text is in the content
 
 
-Result = Part | Embedded | Asset | Report
+ReadResult = TextPart | AttachedFile | Asset | ReadReport
 
 
 @dataclass(frozen=True)
-class Budget:
+class ReadBudget:
     """The limits of one document, as its size sets them."""
 
     memory: int
@@ -105,11 +105,11 @@ class ReadLimits:
     ocr: bool = True
     ocr_pages: int = 2_000
 
-    def budget(self, size: int) -> Budget:
+    def budget(self, size: int) -> ReadBudget:
         """The limits of a document of `size` bytes."""
         megabytes = size / MIB
         stall = self.stall.total_seconds() + megabytes
-        return Budget(
+        return ReadBudget(
             memory=min(int((self.memory_mb + 12 * megabytes) * MIB), self.most_memory_mb * MIB),
             cpu_seconds=int(2 * stall) + 1,
             stall_seconds=stall,

@@ -8,68 +8,68 @@ import csv
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 
-_BATCH = 500  # rows in one piece
-_LONGEST_FIELD = 1024 * 1024
+_ROWS_PER_TEXT = 500  # rows in one piece
+_MAX_FIELD_LENGTH = 1024 * 1024
 _DELIMITERS = ",;\t|"
 
 
-def rows(texts: Iterable[str]) -> Iterator[str]:
+def csv_to_markdown(texts: Iterable[str]) -> Iterator[str]:
     """Separated values as a markdown table, some rows at a time."""
-    every = lines(texts)
-    first = list(itertools.islice(every, 50))
-    delimiter = _delimiter(first)
-    csv.field_size_limit(_LONGEST_FIELD)
-    source = itertools.chain(first, every)
+    all_lines = split_lines(texts)
+    first_lines = list(itertools.islice(all_lines, 50))
+    delimiter = _delimiter(first_lines)
+    csv.field_size_limit(_MAX_FIELD_LENGTH)
+    source = itertools.chain(first_lines, all_lines)
     reader = csv.reader((line.replace("\0", "") for line in source), delimiter=delimiter)
-    head = True
+    with_header = True
     try:
-        while batch := list(itertools.islice(reader, _BATCH)):
-            text = table([[cell.strip() for cell in row] for row in batch if any(row)], head=head)
-            head = head and not text
+        while batch := list(itertools.islice(reader, _ROWS_PER_TEXT)):
+            text = markdown_table([[cell.strip() for cell in row] for row in batch if any(row)], with_header=with_header)
+            with_header = with_header and not text
             yield text
     except csv.Error:  # a quote that never closes: the rest as it stands
         yield "".join(source)
 
 
-def table(cells: Sequence[Sequence[str]], *, head: bool = True) -> str:
+def markdown_table(cells: Sequence[Sequence[str]], *, with_header: bool = True) -> str:
     """Rows as markdown, the first with a rule below it when it is the head."""
-    text: list[str] = []
+    output: list[str] = []
     for row in cells:
-        text.append(f"| {' | '.join(_cell(cell) for cell in row)} |\n")
-        if head:
-            text.append(f"|{' --- |' * len(row)}\n")
-            head = False
-    return "".join(text)
+        output.append(f"| {' | '.join(_escape_cell(cell) for cell in row)} |\n")
+        if with_header:
+            output.append(f"|{' --- |' * len(row)}\n")
+            with_header = False
+    return "".join(output)
 
 
-def _cell(text: str) -> str:
+def _escape_cell(text: str) -> str:
     return " ".join(text.replace("|", "\\|").split()) if ("|" in text or "\n" in text) else text
 
 
-def _delimiter(first: Sequence[str]) -> str:
+def _delimiter(first_lines: Sequence[str]) -> str:
     """The sign that parts the first lines into the same number of fields, and into the most."""
-    best, found = (0.0, 0), ","
-    for sign in _DELIMITERS:
+    best, delimiter = (0.0, 0), ","
+    for candidate in _DELIMITERS:
         try:
-            widths = [len(row) for row in csv.reader(first, delimiter=sign) if row]
+            widths = [len(row) for row in csv.reader(first_lines, delimiter=candidate) if row]
         except csv.Error:
             continue
         width = max(set(widths), key=widths.count, default=1)
         if width > 1:
-            agree = widths.count(width) / len(widths)
-            if (score := (round(agree, 1), width)) > best:
-                best, found = score, sign
-    return found
+            agreement = widths.count(width) / len(widths)
+            if (score := (round(agreement, 1), width)) > best:
+                best, delimiter = score, candidate
+    return delimiter
 
 
-def lines(texts: Iterable[str]) -> Iterator[str]:
+def split_lines(texts: Iterable[str]) -> Iterator[str]:
     """The lines of `texts`, with their ends."""
-    held = ""
+    pending = ""
     for text in texts:
-        *whole, held = (held + text).split("\n")
-        yield from (line + "\n" for line in whole)
-        if len(held) > 1_000_000:  # no line of a person's; what follows is another
-            yield held
-            held = ""
-    if held:
-        yield held
+        *complete, pending = (pending + text).split("\n")
+        yield from (line + "\n" for line in complete)
+        if len(pending) > 1_000_000:  # no line of a person's; what follows is another
+            yield pending
+            pending = ""
+    if pending:
+        yield pending

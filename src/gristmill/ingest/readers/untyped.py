@@ -4,7 +4,7 @@ import importlib
 from typing import Any
 
 
-class _Lazy:
+class _LazyModule:
     """A module that is imported when something of it is asked for."""
 
     def __init__(self, name: str) -> None:
@@ -16,13 +16,13 @@ class _Lazy:
         return value
 
 
-olefile: Any = _Lazy("olefile")
-pdfium: Any = _Lazy("pypdfium2")
-pdfium_c: Any = _Lazy("pypdfium2.raw")
-kreuzberg: Any = _Lazy("kreuzberg")
-rapidocr: Any = _Lazy("rapidocr")
-images: Any = _Lazy("PIL.Image")
-etree: Any = _Lazy("lxml.etree")
-html: Any = _Lazy("lxml.html")
-charset: Any = _Lazy("charset_normalizer")
-numpy: Any = _Lazy("numpy")
+olefile: Any = _LazyModule("olefile")
+pdfium: Any = _LazyModule("pypdfium2")
+pdfium_c: Any = _LazyModule("pypdfium2.raw")
+kreuzberg: Any = _LazyModule("kreuzberg")
+rapidocr: Any = _LazyModule("rapidocr")
+images: Any = _LazyModule("PIL.Image")
+etree: Any = _LazyModule("lxml.etree")
+html: Any = _LazyModule("lxml.html")
+charset_normalizer: Any = _LazyModule("charset_normalizer")
+numpy: Any = _LazyModule("numpy")

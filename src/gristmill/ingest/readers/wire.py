@@ -9,22 +9,22 @@ import socket
 import struct
 from typing import Any
 
-LONGEST = 4 * 1024 * 1024
-PIECE = 128 * 1024  # characters of a text in one message
+MAX_MESSAGE_BYTES = 4 * 1024 * 1024
+MAX_TEXT_LENGTH = 128 * 1024  # characters of a text in one message
 _LENGTH = struct.Struct("!I")
 
 Message = dict[str, Any]
 
 
-class Broken(Exception):
+class ProtocolError(Exception):
     """The other side is gone, or says what nobody can say."""
 
 
 def encode(message: Message) -> bytes:
     """The bytes of `message` on the wire."""
     body = json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode()
-    if len(body) > LONGEST:
-        raise Broken(f"A message of {len(body):,} bytes is too long.")
+    if len(body) > MAX_MESSAGE_BYTES:
+        raise ProtocolError(f"A message of {len(body):,} bytes is too long.")
     return _LENGTH.pack(len(body)) + body
 
 
@@ -33,28 +33,28 @@ def decode(body: bytes) -> Message:
     try:
         message = json.loads(body)
     except ValueError as error:
-        raise Broken("Not a message.") from error
+        raise ProtocolError("Not a message.") from error
     if not isinstance(message, dict):
-        raise Broken("Not a message.")
+        raise ProtocolError("Not a message.")
     return message  # pyright: ignore[reportUnknownVariableType]  -- JSON's objects have strings for keys
 
 
-def length(head: bytes) -> int:
+def body_length(header: bytes) -> int:
     """How many bytes follow `head`."""
-    (found,) = _LENGTH.unpack(head)
-    if found > LONGEST:
-        raise Broken(f"A message of {found:,} bytes is too long.")
-    return found
+    (length,) = _LENGTH.unpack(header)
+    if length > MAX_MESSAGE_BYTES:
+        raise ProtocolError(f"A message of {length:,} bytes is too long.")
+    return length
 
 
-HEAD = _LENGTH.size
+HEADER_BYTES = _LENGTH.size
 
 
-class Line:
+class Channel:
     """The child's end: blocking."""
 
-    def __init__(self, line: socket.socket) -> None:
-        self._socket = line
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
 
     def send(self, message: Message) -> None:
         """Say `message`; waits while the parent is behind."""
@@ -62,17 +62,17 @@ class Line:
 
     def receive(self) -> Message | None:
         """The next message, or None when the parent is gone."""
-        head = self._exactly(HEAD)
-        if head is None:
+        header = self._receive_exactly(HEADER_BYTES)
+        if header is None:
             return None
-        body = self._exactly(length(head))
+        body = self._receive_exactly(body_length(header))
         return None if body is None else decode(body)
 
-    def _exactly(self, count: int) -> bytes | None:
+    def _receive_exactly(self, count: int) -> bytes | None:
         data = bytearray()
         while len(data) < count:
-            piece = self._socket.recv(min(count - len(data), 65_536))
-            if not piece:
+            block = self._socket.recv(min(count - len(data), 65_536))
+            if not block:
                 return None
-            data += piece
+            data += block
         return bytes(data)

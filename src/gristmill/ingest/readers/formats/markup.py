@@ -11,15 +11,15 @@ from typing import Any
 
 from gristmill.ingest.readers import encodings, plain, shapes
 from gristmill.ingest.readers.formats import office
-from gristmill.ingest.readers.sink import Refused, Sink, bomb
+from gristmill.ingest.readers.sink import DocumentRefused, Sink, refuse_bomb
 
-_UNREAD = ("head", "script", "style")
+_DROPPED_TAGS = ("head", "script", "style")
 _TITLE = re.compile(r"<title[^>]{0,200}>(.{0,2000}?)</title", re.I | re.S)
-_CHARSET = re.compile(rb"""<meta[^>]{0,200}charset\s*=\s*["']?\s*([\w.:-]{2,40})""", re.I)
-_DECLARED = re.compile(rb"""<\?xml[^>]{0,200}encoding\s*=\s*["']([\w.:-]{2,40})""")
-_OUTSIDE = re.compile(r"^\s*(file|https?|ftp|jar|php|data|expect|gopher|netdoc):|^\s*[/\\]", re.I)
+_META_CHARSET = re.compile(rb"""<meta[^>]{0,200}charset\s*=\s*["']?\s*([\w.:-]{2,40})""", re.I)
+_XML_ENCODING = re.compile(rb"""<\?xml[^>]{0,200}encoding\s*=\s*["']([\w.:-]{2,40})""")
+_EXTERNAL_REFERENCE = re.compile(r"^\s*(file|https?|ftp|jar|php|data|expect|gopher|netdoc):|^\s*[/\\]", re.I)
 _TAG = re.compile(r"<[^<>]*>")
-_DULL = frozenset(
+_SKIPPED_ATTRIBUTES = frozenset(
     [
         "id",
         "num",
@@ -35,54 +35,54 @@ _DULL = frozenset(
         "schemalocation",
     ]
 )
-_AMPLIFIED = 43
-_MOST_LEVELS = 2_000
-_PIECE = 64 * 1024
+_EXPAT_AMPLIFICATION_LIMIT = 43
+_MAX_DEPTH = 2_000
+_BLOCK_BYTES = 64 * 1024
 
 
 def read_html(sink: Sink) -> None:
     """Read a file of HTML."""
     data = sink.task.path.read_bytes()
-    text = _decode(data, _CHARSET, sink)
+    text = _decode(data, _META_CHARSET, sink)
     title = _TITLE.search(text[:200_000])
     if title:
-        sink.told.title = " ".join(_TAG.sub("", title.group(1)).split())[:500] or None
-    sink.part(to_markdown(sink, text))
+        sink.report.title = " ".join(_TAG.sub("", title.group(1)).split())[:500] or None
+    sink.add_text(to_markdown(sink, text))
 
 
 def to_markdown(sink: Sink, text: str) -> str:
     """A page's whole body as markdown."""
     body = text
-    for tag in _UNREAD:
-        body = _without(body, tag)
+    for tag in _DROPPED_TAGS:
+        body = _remove_elements(body, tag)
     if not body.strip():
         return ""
     result: Any = office.extract(sink, "html", f"<html><body>{body}</body></html>".encode("utf-8", "replace"))
     # What is nested too deeply for the library still has its words.
-    found = str(result.content).strip() or _words(body)
-    return found + "\n" if found else ""
+    markdown = str(result.content).strip() or _strip_tags(body)
+    return markdown + "\n" if markdown else ""
 
 
-def _without(text: str, tag: str) -> str:
+def _remove_elements(text: str, tag: str) -> str:
     """`text` without the elements `tag`, in linear time, whatever is left open."""
-    folded = text.lower() if len(text.lower()) == len(text) else text
-    kept: list[str] = []
+    lowered = text.lower() if len(text.lower()) == len(text) else text
+    pieces: list[str] = []
     position = 0
-    while (start := folded.find(f"<{tag}", position)) >= 0:
-        if folded[start + len(tag) + 1 : start + len(tag) + 2].isalnum():  # another one, such as <header>
-            kept.append(text[position : start + 1])
+    while (start := lowered.find(f"<{tag}", position)) >= 0:
+        if lowered[start + len(tag) + 1 : start + len(tag) + 2].isalnum():  # another one, such as <header>
+            pieces.append(text[position : start + 1])
             position = start + 1
             continue
-        end = folded.find(f"</{tag}", start)
+        end = lowered.find(f"</{tag}", start)
         if end < 0:
             break
-        kept.append(text[position:start])
-        close = folded.find(">", end)
+        pieces.append(text[position:start])
+        close = lowered.find(">", end)
         position = close + 1 if close >= 0 else len(text)
-    return "".join(kept) + text[position:]
+    return "".join(pieces) + text[position:]
 
 
-def _words(body: str) -> str:
+def _strip_tags(body: str) -> str:
     lines = (" ".join(line.split()) for line in html.unescape(_TAG.sub("\n", body)).split("\n"))
     return "\n".join(line for line in lines if line)
 
@@ -90,35 +90,35 @@ def _words(body: str) -> str:
 def read_xml(sink: Sink) -> None:
     """Read a file of XML."""
     data = sink.task.path.read_bytes()
-    text = _decode(data, _DECLARED, sink)
+    text = _decode(data, _XML_ENCODING, sink)
     text = re.sub(r"^\ufeff?\s*<\?xml[^>]*\?>", "", text, count=1)
     if re.match(r"\s*(<!DOCTYPE\s+html|<html)\b", text[:2000], re.I):
         read_html(sink)
         return
-    walk = _Walk(sink)
+    extractor = _XmlTextExtractor(sink)
     try:
         encoded = text.encode("utf-8", "replace")
-        for start in range(0, len(encoded), _PIECE):
-            walk.parser.Parse(encoded[start : start + _PIECE], False)
-        walk.parser.Parse(b"", True)
+        for start in range(0, len(encoded), _BLOCK_BYTES):
+            extractor.parser.Parse(encoded[start : start + _BLOCK_BYTES], False)
+        extractor.parser.Parse(b"", True)
     except xml.parsers.expat.ExpatError as error:
-        if error.code == _AMPLIFIED:
-            bomb("its entities unfold without end")
+        if error.code == _EXPAT_AMPLIFICATION_LIMIT:
+            refuse_bomb("its entities unfold without end")
         sink.warn("damaged")
-    walk.flush()
-    if not sink.letters and "damaged" in sink.told.warnings:
-        for piece in plain.shaped([text], shapes.Shape("code", "xml")):
-            sink.part(piece)
+    extractor.flush()
+    if not sink.text_length and "damaged" in sink.report.warnings:
+        for piece in plain.to_markdown([text], shapes.TextFormat("code", "xml")):
+            sink.add_text(piece)
 
 
-class _Walk:
+class _XmlTextExtractor:
     """Hears of every element in order; an element between words belongs to its line, any other begins one."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
         self._texts: list[str] = []
         self._size = 0
-        self._spoken = [False]  # for each open element, whether it has said something itself
+        self._has_own_text = [False]  # for each open element, whether it has said something itself
         self.parser = parser = xml.parsers.expat.ParserCreate("utf-8")
         parser.buffer_text = True
         parser.StartElementHandler = self._start
@@ -131,45 +131,45 @@ class _Walk:
         """Send on what was heard."""
         text = "".join(self._texts)
         lines = (" ".join(line.split()) for line in text.split("\n"))
-        self._sink.part("".join(line + "\n\n" for line in lines if line))
+        self._sink.add_text("".join(line + "\n\n" for line in lines if line))
         self._texts, self._size = [], 0
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
-        if len(self._spoken) > _MOST_LEVELS:
-            bomb("its elements are nested without end")
-        if not self._spoken[-1]:
-            self._say("\n")
+        if len(self._has_own_text) > _MAX_DEPTH:
+            refuse_bomb("its elements are nested without end")
+        if not self._has_own_text[-1]:
+            self._append("\n")
             for key, value in attributes.items():
                 short = key.rpartition(":")[2].lower()
                 if (
-                    short not in _DULL
+                    short not in _SKIPPED_ATTRIBUTES
                     and not key.startswith("xmlns")
                     and any(sign.isalpha() for sign in value)
                 ):
-                    self._say(f"{short}: {value}\n")
-        self._spoken.append(self._spoken[-1])
+                    self._append(f"{short}: {value}\n")
+        self._has_own_text.append(self._has_own_text[-1])
 
     def _end(self, name: str) -> None:
-        self._spoken.pop()
-        if not self._spoken[-1]:
-            self._say("\n")
-            if self._size > _PIECE:
+        self._has_own_text.pop()
+        if not self._has_own_text[-1]:
+            self._append("\n")
+            if self._size > _BLOCK_BYTES:
                 self.flush()
 
     def _data(self, text: str) -> None:
         if text.strip():
-            self._spoken[-1] = True
-        self._say(text.replace("\n", " "))
+            self._has_own_text[-1] = True
+        self._append(text.replace("\n", " "))
 
-    def _say(self, text: str) -> None:
+    def _append(self, text: str) -> None:
         self._texts.append(text)
         self._size += len(text)
         if self._size > self._sink.task.output:
-            bomb("its text is without end")
+            refuse_bomb("its text is without end")
 
     def _doctype(self, _name: str, system: str | None, _public: str | None, _internal: int) -> None:
         if system and re.match(r"\s*(file:|[/\\])", system, re.I):
-            raise Refused(f"It asks for a file of this machine: {system[:100]}", code="unsafe_xml")
+            raise DocumentRefused(f"It asks for a file of this machine: {system[:100]}", code="unsafe_xml")
 
     def _entity(
         self,
@@ -181,19 +181,19 @@ class _Walk:
         _public: str | None,
         notation: str | None,
     ) -> None:
-        if system and not notation and _OUTSIDE.match(system):
-            raise Refused(f"Its entity {name[:50]} points outside: {system[:100]}", code="unsafe_xml")
+        if system and not notation and _EXTERNAL_REFERENCE.match(system):
+            raise DocumentRefused(f"Its entity {name[:50]} points outside: {system[:100]}", code="unsafe_xml")
 
 
-def _decode(data: bytes, declared: re.Pattern[bytes], sink: Sink) -> str:
+def _decode(data: bytes, declaration: re.Pattern[bytes], sink: Sink) -> str:
     """The text, in the encoding that its first bytes, its own word or its letters tell."""
-    found, guessed = encodings.of(data[: 256 * 1024])
-    said = declared.search(data[:4096])
-    if guessed and said is not None and found[:6] not in ("utf-16", "utf-32"):
+    encoding, is_guess = encodings.detect_encoding(data[: 256 * 1024])
+    match = declaration.search(data[:4096])
+    if is_guess and match is not None and encoding[:6] not in ("utf-16", "utf-32"):
         try:
-            return data.decode(said.group(1).decode("ascii"))
+            return data.decode(match.group(1).decode("ascii"))
         except (UnicodeDecodeError, LookupError):
             pass
-    if guessed:
+    if is_guess:
         sink.warn("encoding_guessed")
-    return data.decode(found, "replace")
+    return data.decode(encoding, "replace")

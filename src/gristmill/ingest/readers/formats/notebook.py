@@ -5,19 +5,19 @@ import re
 from collections.abc import Iterator
 from typing import Any, cast
 
-from gristmill.ingest.readers.sink import Refused, Sink
+from gristmill.ingest.readers.sink import DocumentRefused, Sink
 
-_MOST_OUTPUT = 20_000  # characters of one cell's: more is a log
+_MAX_OUTPUT_LENGTH = 20_000  # characters of one cell's: more is a log
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def read(sink: Sink) -> None:
     """Read a notebook."""
     try:
-        found: Any = json.loads(sink.task.path.read_bytes())
+        document: Any = json.loads(sink.task.path.read_bytes())
     except (ValueError, RecursionError) as error:
-        raise Refused(f"It is not the JSON that a notebook is: {error}"[:300], code="corrupt") from None
-    notebook: dict[str, Any] = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+        raise DocumentRefused(f"It is not the JSON that a notebook is: {error}"[:300], code="corrupt") from None
+    notebook: dict[str, Any] = cast("dict[str, Any]", document) if isinstance(document, dict) else {}
     cells: list[Any] = notebook.get("cells") or [
         cell for sheet in notebook.get("worksheets") or () for cell in sheet.get("cells") or ()
     ]
@@ -26,8 +26,8 @@ def read(sink: Sink) -> None:
     language = str(info.get("name") or "python")
     for cell in cells:
         for block in _blocks(cast("dict[str, Any]", cell) if isinstance(cell, dict) else {}, language):
-            sink.part(block.rstrip() + "\n\n")
-    if not sink.letters:
+            sink.add_text(block.rstrip() + "\n\n")
+    if not sink.text_length:
         sink.warn("empty")
 
 
@@ -41,9 +41,9 @@ def _blocks(cell: dict[str, Any], language: str) -> Iterator[str]:
     yield _fenced(source, language)
     for output in cell.get("outputs") or ():
         data: dict[str, Any] = output.get("data") or {}
-        said = _text(output.get("text") or data.get("text/markdown") or data.get("text/plain"))
-        if said.strip():
-            yield _fenced(_ANSI.sub("", said)[:_MOST_OUTPUT], "")
+        printed = _text(output.get("text") or data.get("text/markdown") or data.get("text/plain"))
+        if printed.strip():
+            yield _fenced(_ANSI.sub("", printed)[:_MAX_OUTPUT_LENGTH], "")
 
 
 def _fenced(text: str, language: str) -> str:

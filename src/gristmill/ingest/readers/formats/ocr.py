@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Any
 
-from gristmill.ingest.readers.sink import Refused
+from gristmill.ingest.readers.sink import DocumentRefused
 from gristmill.ingest.readers.untyped import images, numpy, rapidocr
 
-_CONFIDENT = 0.5  # less, and a line is noise
-_UPRIGHT = 0.9  # less on average, and the page may be turned
-_LONGEST_SIDE = 4_000
-_MOST_PIXELS = 200_000_000
+_MIN_CONFIDENCE = 0.5  # less, and a line is noise
+_UPRIGHT_CONFIDENCE = 0.9  # less on average, and the page may be turned
+_MAX_SIDE = 4_000
+_MAX_PIXELS = 200_000_000
 
 
 @dataclass(frozen=True)
-class _Line:
+class _RecognisedLine:
     text: str
     score: float
     left: float
@@ -31,44 +31,44 @@ class _Line:
 
 def recognise(picture: Any) -> str:
     """The text of a picture, given as an array of RGB pixels, in reading order."""
-    best = _lines(picture)
-    for turns in _turns(best):
-        turned = _lines(numpy.ascontiguousarray(numpy.rot90(picture, turns)))
-        if _quality(turned) > _quality(best) + 0.02:
-            best = turned
-    return _in_order([line for line in best if line.score >= _CONFIDENT])
+    best = _recognise_lines(picture)
+    for quarter_turns in _candidate_rotations(best):
+        rotated = _recognise_lines(numpy.ascontiguousarray(numpy.rot90(picture, quarter_turns)))
+        if _quality(rotated) > _quality(best) + 0.02:
+            best = rotated
+    return _in_reading_order([line for line in best if line.score >= _MIN_CONFIDENCE])
 
 
 def open_image(data: bytes) -> Any:
     """The pixels of an image file, made small enough to be recognised."""
     try:
-        with images.open(io.BytesIO(data)) as opened:
-            width, height = opened.size
-            if width * height > _MOST_PIXELS:
-                raise Refused(f"The image has {width:,} × {height:,} pixels.", code="bomb")
-            opened.draft("RGB", (_LONGEST_SIDE, _LONGEST_SIDE))
-            picture = opened.convert("RGBA") if opened.mode in ("P", "LA", "PA", "RGBA") else opened
+        with images.open(io.BytesIO(data)) as image:
+            width, height = image.size
+            if width * height > _MAX_PIXELS:
+                raise DocumentRefused(f"The image has {width:,} × {height:,} pixels.", code="bomb")
+            image.draft("RGB", (_MAX_SIDE, _MAX_SIDE))
+            picture = image.convert("RGBA") if image.mode in ("P", "LA", "PA", "RGBA") else image
             if picture.mode == "RGBA":  # what is transparent is paper
-                paper = images.new("RGBA", picture.size, "white")
-                paper.alpha_composite(picture)
-                picture = paper
+                background = images.new("RGBA", picture.size, "white")
+                background.alpha_composite(picture)
+                picture = background
             picture = picture.convert("RGB")
-            picture.thumbnail((_LONGEST_SIDE, _LONGEST_SIDE))
+            picture.thumbnail((_MAX_SIDE, _MAX_SIDE))
             return numpy.asarray(picture)
-    except (Refused, MemoryError):
+    except (DocumentRefused, MemoryError):
         raise
     except Exception as error:
-        raise unopened(error) from error
+        raise image_error(error) from error
 
 
-def unopened(error: Exception) -> Refused:
+def image_error(error: Exception) -> DocumentRefused:
     """Why an image could not be opened: Pillow raises whatever a file makes it stumble over."""
     if type(error).__name__ == "DecompressionBombError":
-        return Refused(f"The image unfolds without end: {error}"[:300], code="bomb")
-    return Refused(f"The image can't be opened: {error}"[:300], code="corrupt")
+        return DocumentRefused(f"The image unfolds without end: {error}"[:300], code="bomb")
+    return DocumentRefused(f"The image can't be opened: {error}"[:300], code="corrupt")
 
 
-def _turns(lines: list[_Line]) -> list[int]:
+def _candidate_rotations(lines: list[_RecognisedLine]) -> list[int]:
     """Which quarter turns may make the page read better."""
     if not lines:
         return []
@@ -77,10 +77,10 @@ def _turns(lines: list[_Line]) -> list[int]:
         > 1.5
     ):
         return [1, 3]
-    return [2] if _quality(lines) < _UPRIGHT else []
+    return [2] if _quality(lines) < _UPRIGHT_CONFIDENCE else []
 
 
-def _quality(lines: list[_Line]) -> float:
+def _quality(lines: list[_RecognisedLine]) -> float:
     """Confidence by length, less what stands upright in lines that should lie."""
     if not lines:
         return 0.0
@@ -90,23 +90,23 @@ def _quality(lines: list[_Line]) -> float:
     )
 
 
-def _lines(picture: Any) -> list[_Line]:
-    found = _engine()(picture)
-    if found.boxes is None or not found.txts:
+def _recognise_lines(picture: Any) -> list[_RecognisedLine]:
+    result = _engine()(picture)
+    if result.boxes is None or not result.txts:
         return []
-    lines: list[_Line] = []
-    for box, text, score in zip(found.boxes, found.txts, found.scores, strict=True):
+    lines: list[_RecognisedLine] = []
+    for box, text, score in zip(result.boxes, result.txts, result.scores, strict=True):
         xs, ys = [float(point[0]) for point in box], [float(point[1]) for point in box]
         if text.strip():
             lines.append(
-                _Line(text.strip(), float(score), min(xs), min(ys), max(xs) - min(xs), max(ys) - min(ys))
+                _RecognisedLine(text.strip(), float(score), min(xs), min(ys), max(xs) - min(xs), max(ys) - min(ys))
             )
     return lines
 
 
-def _in_order(lines: list[_Line]) -> str:
+def _in_reading_order(lines: list[_RecognisedLine]) -> str:
     """Lines from top to bottom, those of one height from left to right; a gap begins a paragraph."""
-    rows: list[list[_Line]] = []
+    rows: list[list[_RecognisedLine]] = []
     for line in sorted(lines, key=lambda line: line.top + line.height / 2):
         middle = line.top + line.height / 2
         if rows and middle < max(other.top + other.height * 0.6 for other in rows[-1]):

@@ -10,10 +10,10 @@ from itertools import pairwise
 from typing import Any
 
 from gristmill.ingest.readers.formats import legacy, package, richtext
-from gristmill.ingest.readers.sink import Refused, Sink
+from gristmill.ingest.readers.sink import DocumentRefused, Sink
 from gristmill.ingest.readers.untyped import kreuzberg
 
-_TYPES = {
+_MEDIA_TYPES = {
     "docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
     "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
     "xlsb": "application/vnd.ms-excel.sheet.binary.macroEnabled.12",
@@ -28,12 +28,12 @@ _TYPES = {
 _PACKAGES = frozenset(("docx", "xlsx", "xlsb", "epub"))
 _COMPOUND = frozenset(("doc", "xls", "ppt"))
 # Instructions of fields, which old documents keep beside what they show.
-_FIELD = re.compile(
+_FIELD_CODE = re.compile(
     r'\b(?:HYPERLINK\s+(?:\\+l\s+)?"[^"\n]*"|EMBED\s+[\w.]+|(?:\\+\*|\\+\\+\\+\*)\s*MERGEFORMAT|'
     r"SEQ\s+\w+\s*(?:\\+\*+\s*ARABIC)?|PAGEREF\s+\w+(?:\s*\\+h)?)\s?"
 )
-_LEFT_BY_FIELD = re.compile(r"EMBED\s*(?:\\+\*\s*MERGEFORMAT)?|\\+\*\s*MERGEFORMAT")
-_PROTECTED = {
+_FIELD_REMNANT = re.compile(r"EMBED\s*(?:\\+\*\s*MERGEFORMAT)?|\\+\*\s*MERGEFORMAT")
+_PROTECTION_MARKERS = {
     "docx": ("word/settings.xml", re.compile(rb'documentProtection [^>]*enforcement="(?:1|true|on)"')),
     "xlsx": ("xl/workbook.xml", re.compile(rb"workbookProtection [^>]*(?:Password|HashValue)=")),
 }
@@ -42,7 +42,7 @@ _TOLD = ("title", "subject", "authors", "created_at", "modified_at", "keywords",
 
 def read(sink: Sink) -> None:
     """Read a document that kreuzberg knows."""
-    kind = sink.told.kind
+    kind = sink.report.kind
     if kind in _PACKAGES:
         package.check(sink)
     if kind == "xlsx":
@@ -50,20 +50,20 @@ def read(sink: Sink) -> None:
     if kind in _COMPOUND:
         legacy.check(sink)
     result = extract(sink, kind)
-    content = _tidy(str(result.content), kind)
+    content = _remove_field_codes(str(result.content), kind)
     describe(sink, result)
     start = sink.characters
-    emit(sink, content, _places(result, content, kind))
+    add_pages(sink, content, _page_starts(result, content, kind))
     if kind in _PACKAGES:
-        _protection(sink, kind)
-        package.inner(sink, content, start)
+        _warn_if_protected(sink, kind)
+        package.add_contents(sink, content, start)
     elif kind in _COMPOUND:
-        legacy.inner(sink)
+        legacy.add_contents(sink)
     elif kind == "rtf":
-        richtext.inner(sink)
-    if not sink.letters and not sink.images and not sink.children:
-        if "damaged" in sink.told.warnings:
-            raise Refused("It is damaged, and nothing of it can be read.", code="corrupt")
+        richtext.add_contents(sink)
+    if not sink.text_length and not sink.image_count and not sink.attachment_count:
+        if "damaged" in sink.report.warnings:
+            raise DocumentRefused("It is damaged, and nothing of it can be read.", code="corrupt")
         sink.warn("empty")
 
 
@@ -80,15 +80,15 @@ def extract(sink: Sink, kind: str, data: bytes | None = None) -> Any:
     )
     try:
         if data is not None:
-            return kreuzberg.extract_bytes_sync(data, _TYPES[kind], config=config)
-        return kreuzberg.extract_file_sync(str(sink.task.path), _TYPES[kind], config=config)
+            return kreuzberg.extract_bytes_sync(data, _MEDIA_TYPES[kind], config=config)
+        return kreuzberg.extract_file_sync(str(sink.task.path), _MEDIA_TYPES[kind], config=config)
     except MemoryError:
         raise
     except Exception as error:
-        said = str(error)
-        if re.search(r"password|encrypt", said, re.I):
-            raise Refused("It needs a password to be opened.", code="encrypted") from None
-        raise Refused(f"It can't be read: {said}"[:300], code="corrupt") from None
+        message = str(error)
+        if re.search(r"password|encrypt", message, re.I):
+            raise DocumentRefused("It needs a password to be opened.", code="encrypted") from None
+        raise DocumentRefused(f"It can't be read: {message}"[:300], code="corrupt") from None
 
 
 def describe(sink: Sink, result: Any) -> None:
@@ -99,55 +99,55 @@ def describe(sink: Sink, result: Any) -> None:
         if isinstance(value, list):
             value = ", ".join(str(one) for one in value[:20] if one)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
         if value:
-            sink.told.metadata[name] = str(value)[:1000]
+            sink.report.metadata[name] = str(value)[:1000]
     title = str(metadata.get("title") or "").strip()
-    sink.told.title = sink.told.title or title[:500] or None
+    sink.report.title = sink.report.title or title[:500] or None
 
 
-def emit(sink: Sink, content: str, places: list[tuple[int, int]]) -> None:
+def add_pages(sink: Sink, content: str, page_starts: list[tuple[int, int]]) -> None:
     """The content in parts, each with the page that begins where `places` says."""
     if content.strip():
         content = content.rstrip() + "\n\n"
-        starts = [*places, (len(content), 0)]
-        if not places or places[0][0] > 0:
-            sink.part(content[: starts[0][0]], 1 if places else None)
+        starts = [*page_starts, (len(content), 0)]
+        if not page_starts or page_starts[0][0] > 0:
+            sink.add_text(content[: starts[0][0]], 1 if page_starts else None)
         for (start, page), (end, _) in pairwise(starts):
-            sink.part(content[start:end], page)
-    if places:
-        sink.told.total = sink.told.read = max(page for _, page in places)
+            sink.add_text(content[start:end], page)
+    if page_starts:
+        sink.report.total = sink.report.read = max(page for _, page in page_starts)
 
 
-def _places(result: Any, content: str, kind: str) -> list[tuple[int, int]]:
+def _page_starts(result: Any, content: str, kind: str) -> list[tuple[int, int]]:
     """Where in the content each page or sheet begins."""
-    found: list[tuple[int, int]] = []
+    page_starts: list[tuple[int, int]] = []
     position = 0
     if kind == "docx":
         for page in result.pages or ():
-            first = str(page["content"]).strip()[:120].split("\n\n")[0]
-            place = content.find(first, position) if first else -1
-            if place >= 0:
-                found.append((place if found else 0, int(page["page_number"])))
-                position = place + len(first)
+            first_words = str(page["content"]).strip()[:120].split("\n\n")[0]
+            offset = content.find(first_words, position) if first_words else -1
+            if offset >= 0:
+                page_starts.append((offset if page_starts else 0, int(page["page_number"])))
+                position = offset + len(first_words)
     elif kind in ("xlsx", "xls", "xlsb"):
-        told: Any = result.metadata or {}
-        for number, name in enumerate(told.get("sheet_names") or (), 1):
-            place = content.find(f"## {name}\n", position)
-            if place >= 0 and (place == 0 or content[place - 1] == "\n"):
-                found.append((place, number))
-                position = place + 1
-    return found
+        metadata: Any = result.metadata or {}
+        for number, name in enumerate(metadata.get("sheet_names") or (), 1):
+            offset = content.find(f"## {name}\n", position)
+            if offset >= 0 and (offset == 0 or content[offset - 1] == "\n"):
+                page_starts.append((offset, number))
+                position = offset + 1
+    return page_starts
 
 
-def _tidy(content: str, kind: str) -> str:
+def _remove_field_codes(content: str, kind: str) -> str:
     content = content.replace("&#9;", "\t").replace("&#10;", "\n")
     if kind == "doc":
-        content = _LEFT_BY_FIELD.sub("", _FIELD.sub("", content))
+        content = _FIELD_REMNANT.sub("", _FIELD_CODE.sub("", content))
     return content
 
 
-def _protection(sink: Sink, kind: str) -> None:
+def _warn_if_protected(sink: Sink, kind: str) -> None:
     """Tell when the document may not be changed without a password, which reading doesn't need."""
-    name, mark = _PROTECTED.get(kind, ("", re.compile(b"(?!)")))
+    name, marker = _PROTECTION_MARKERS.get(kind, ("", re.compile(b"(?!)")))
     with zipfile.ZipFile(sink.task.path) as archive:
-        if name and mark.search(package.read_member(sink, archive, name)):
+        if name and marker.search(package.read_member(sink, archive, name)):
             sink.warn("encrypted")

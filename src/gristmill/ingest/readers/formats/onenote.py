@@ -10,12 +10,12 @@ import struct
 from gristmill.ingest.readers.formats import compound, pictures
 from gristmill.ingest.readers.sink import Sink
 
-_FILE = bytes.fromhex("e716e3bd65261145a4c48d4d0b7a9eac")
-_PICTURE = re.compile(
+_FILE_MARKER = bytes.fromhex("e716e3bd65261145a4c48d4d0b7a9eac")
+_PICTURE_BYTES = re.compile(
     rb"\x89PNG\r\n\x1a\n.{20,}?IEND\xaeB`\x82|\xff\xd8\xff[\xe0\xe1\xdb].{100,}?\xff\xd9", re.S
 )
-_RUN = re.compile(rb"(?:[\x20-\x7e\t]\0){8,}")
-_DULL = re.compile(
+_UTF16_RUN = re.compile(rb"(?:[\x20-\x7e\t]\0){8,}")
+_NOT_CONTENT = re.compile(
     r"^(?:[\w .-]+\.(?:one|onetoc2)|[A-Za-z]:\\.*|\{[0-9A-Fa-f-]+\}|Calibri.*|[0-9a-f-]{32,})$"
 )
 
@@ -23,27 +23,27 @@ _DULL = re.compile(
 def read(sink: Sink) -> None:
     """Read a section."""
     data = sink.task.path.read_bytes()
-    start, number = data.find(_FILE), 0
-    without = bytearray()
+    start, number = data.find(_FILE_MARKER), 0
+    text_bytes = bytearray()
     position = 0
     while start >= 0 and start + 36 <= len(data):
         (length,) = struct.unpack_from("<Q", data, start + 16)
         body = data[start + 36 : start + 36 + length]
-        without += data[position:start]
+        text_bytes += data[position:start]
         position = start + 36 + len(body)
         number += 1
-        name = f"file-{number}" + compound.ending(body)
+        name = f"file-{number}" + compound.suffix_for(body)
         if pictures.media_type(name, body):
-            pictures.hand_on(sink, name, body)
+            pictures.add_media(sink, name, body)
         elif body:
-            sink.embedded(name, body)
-        start = data.find(_FILE, position)
-    without += data[position:]
+            sink.add_attachment(name, body)
+        start = data.find(_FILE_MARKER, position)
+    text_bytes += data[position:]
     if not number:  # another dialect, which has no such mark
-        for place, found in enumerate(_PICTURE.findall(data), 1):
-            pictures.hand_on(sink, f"picture-{place}", found)
-    runs = dict.fromkeys(found.decode("utf-16-le").strip() for found in _RUN.findall(bytes(without)))
+        for picture_number, picture in enumerate(_PICTURE_BYTES.findall(data), 1):
+            pictures.add_media(sink, f"picture-{picture_number}", picture)
+    runs = dict.fromkeys(found.decode("utf-16-le").strip() for found in _UTF16_RUN.findall(bytes(text_bytes)))
     for text in runs:
-        if text and not _DULL.match(text) and sum(sign.isalpha() for sign in text) > len(text) // 2:
-            sink.part(text + "\n\n")
+        if text and not _NOT_CONTENT.match(text) and sum(sign.isalpha() for sign in text) > len(text) // 2:
+            sink.add_text(text + "\n\n")
     sink.warn("partial_text")

@@ -11,7 +11,7 @@ from typing import Any
 
 from gristmill.ingest.readers import tables
 from gristmill.ingest.readers.formats import compound, package, pictures
-from gristmill.ingest.readers.sink import Refused, Sink, clean
+from gristmill.ingest.readers.sink import DocumentRefused, Sink, clean_text
 from gristmill.ingest.readers.untyped import etree
 
 _NS = "urn:oasis:names:tc:opendocument:xmlns:"
@@ -21,28 +21,28 @@ _OFFICE, _PRESENTATION, _SVG = (
 )
 _LINK = "{http://www.w3.org/1999/xlink}href"
 _DC = "{http://purl.org/dc/elements/1.1/}"
-_MOST_REPEATED = 100
-_MOST_LEVELS = 200
+_MAX_REPEATED = 100
+_MAX_DEPTH = 200
 _ENCRYPTED = b"encryption-data"
-_TYPES = {"text": ".odt", "spreadsheet": ".ods", "presentation": ".odp", "graphics": ".odg", "chart": ".odc"}
+_SUFFIX_BY_TYPE = {"text": ".odt", "spreadsheet": ".ods", "presentation": ".odp", "graphics": ".odg", "chart": ".odc"}
 
 
 def read(sink: Sink) -> None:
     """Read an OpenDocument file."""
     with zipfile.ZipFile(sink.task.path) as archive:
         if _ENCRYPTED in package.read_member(sink, archive, "META-INF/manifest.xml"):
-            raise Refused("It needs a password to be opened.", code="encrypted")
+            raise DocumentRefused("It needs a password to be opened.", code="encrypted")
     package.check(sink)
     with zipfile.ZipFile(sink.task.path) as archive:
         body = _body(sink, archive)
         _describe(sink, archive)
-        start, seen = sink.characters, [""]
-        for text, page in _pages(body, sink.told.kind):
+        start, texts = sink.characters, [""]
+        for text, page in _pages(body, sink.report.kind):
             if text.strip():
-                seen.append(text.strip() + "\n\n")
-                sink.part(seen[-1], page)
-        _inner(sink, archive, "".join(seen), start)
-    if not sink.letters and not sink.images and not sink.children and not sink.told.warnings:
+                texts.append(text.strip() + "\n\n")
+                sink.add_text(texts[-1], page)
+        _add_contents(sink, archive, "".join(texts), start)
+    if not sink.text_length and not sink.image_count and not sink.attachment_count and not sink.report.warnings:
         sink.warn("empty")
 
 
@@ -54,7 +54,7 @@ def _body(sink: Sink, archive: zipfile.ZipFile) -> Any:
     except etree.XMLSyntaxError:
         body = None
     if body is None:
-        raise Refused("Its content is broken or missing.", code="corrupt")
+        raise DocumentRefused("Its content is broken or missing.", code="corrupt")
     return body
 
 
@@ -63,8 +63,8 @@ def _describe(sink: Sink, archive: zipfile.ZipFile) -> None:
     for name in ("title", "creator", "subject", "description", "language"):
         found = re.search(rb"<dc:%s[^>]*>([^<]{1,1000})</dc:%s>" % (name.encode(), name.encode()), data)
         if found:
-            sink.told.metadata[name] = clean(found.group(1).decode("utf-8", "replace"))
-    sink.told.title = str(sink.told.metadata.get("title", ""))[:500] or None
+            sink.report.metadata[name] = clean_text(found.group(1).decode("utf-8", "replace"))
+    sink.report.title = str(sink.report.metadata.get("title", ""))[:500] or None
 
 
 def _pages(body: Any, kind: str) -> Iterator[tuple[str, int | None]]:
@@ -72,8 +72,8 @@ def _pages(body: Any, kind: str) -> Iterator[tuple[str, int | None]]:
     if kind == "odt":
         yield "\n\n".join(_blocks(body)), None
         return
-    wanted = f"{_DRAW}page" if kind == "odp" else f"{_TABLE}table"
-    for number, node in enumerate(body.iter(wanted), 1):
+    page_tag = f"{_DRAW}page" if kind == "odp" else f"{_TABLE}table"
+    for number, node in enumerate(body.iter(page_tag), 1):
         if kind == "odp":
             yield "\n\n".join(_blocks(node)), number
         else:
@@ -93,7 +93,7 @@ def _blocks(node: Any, depth: int = 0) -> Iterator[str]:
         elif child.tag == f"{_TEXT}p":
             if text := _inline(child):
                 yield text
-            yield from _drawn(child)
+            yield from _anchored_blocks(child)
         elif child.tag == f"{_TEXT}list":
             yield "\n".join(_list(child, 0))
         elif child.tag == f"{_TABLE}table":
@@ -105,20 +105,20 @@ def _blocks(node: Any, depth: int = 0) -> Iterator[str]:
         elif child.tag == f"{_DRAW}image":
             yield f"![{_caption(node)}]({posixpath.basename(child.get(_LINK, ''))})"
         elif child.tag not in (f"{_TEXT}tracked-changes", f"{_OFFICE}forms"):
-            if depth > _MOST_LEVELS:
-                raise Refused("It is nested deeper than any document is.", code="corrupt")
+            if depth > _MAX_DEPTH:
+                raise DocumentRefused("It is nested deeper than any document is.", code="corrupt")
             yield from _blocks(child, depth + 1)
 
 
-def _drawn(paragraph: Any) -> Iterator[str]:
+def _anchored_blocks(paragraph: Any) -> Iterator[str]:
     """What is anchored in a paragraph: text boxes and images."""
     for frame in paragraph.iter(f"{_DRAW}frame", f"{_DRAW}custom-shape"):
         yield from _blocks(frame, 50)
 
 
 def _caption(frame: Any) -> str:
-    said = next(frame.iter(f"{_SVG}title", f"{_SVG}desc"), None)
-    return re.sub(r"[\[\]\n]+", " ", "".join(said.itertext())) if said is not None else ""
+    description = next(frame.iter(f"{_SVG}title", f"{_SVG}desc"), None)
+    return re.sub(r"[\[\]\n]+", " ", "".join(description.itertext())) if description is not None else ""
 
 
 def _list(node: Any, level: int) -> Iterator[str]:
@@ -144,8 +144,8 @@ def _inline(node: Any) -> str:
         elif child.tag == f"{_TEXT}a" and child.get(_LINK):
             parts.append(f"[{_inline(child)}]({child.get(_LINK)})")
         elif child.tag == f"{_TEXT}note":
-            said = [_inline(part) for part in child.iter(f"{_TEXT}p")]
-            parts.append(f" ({' '.join(said)})")
+            note_texts = [_inline(part) for part in child.iter(f"{_TEXT}p")]
+            parts.append(f" ({' '.join(note_texts)})")
         elif isinstance(child.tag, str) and not child.tag.startswith(_DRAW):
             parts.append(_inline(child))
         parts.append(child.tail or "")
@@ -159,9 +159,9 @@ def _table(node: Any) -> str:
         while cells and not cells[-1]:
             cells.pop()
         if cells:
-            rows += [cells] * _times(row, "rows")
+            rows += [cells] * _repeat_count(row, "rows")
     width = max(map(len, rows), default=0)
-    return tables.table([row + [""] * (width - len(row)) for row in rows]).rstrip()
+    return tables.markdown_table([row + [""] * (width - len(row)) for row in rows]).rstrip()
 
 
 def _cells(row: Any) -> Iterator[str]:
@@ -169,48 +169,48 @@ def _cells(row: Any) -> Iterator[str]:
         if cell.getparent() is not row:
             continue
         text = " ".join(filter(None, (part.strip() for part in _blocks(cell, 20))))
-        times = _times(cell, "columns")
+        times = _repeat_count(cell, "columns")
         yield from [text] * (times if text else min(times, 20))
 
 
-def _times(node: Any, what: str) -> int:
-    said = node.get(f"{_TABLE}number-{what}-repeated", "1")
-    return min(int(said), _MOST_REPEATED) if said.isdigit() else 1
+def _repeat_count(node: Any, axis: str) -> int:
+    count = node.get(f"{_TABLE}number-{axis}-repeated", "1")
+    return min(int(count), _MAX_REPEATED) if count.isdigit() else 1
 
 
-def _inner(sink: Sink, archive: zipfile.ZipFile, content: str, start: int) -> None:
+def _add_contents(sink: Sink, archive: zipfile.ZipFile, content: str, start: int) -> None:
     names = archive.namelist()
     objects = {name.partition("/")[0] for name in names if re.match(r"Obj(ect|\d)[^/]*/content\.xml$", name)}
     for name in sorted(objects):
-        sink.embedded(name + _type(sink, archive, name), _repacked(sink, archive, name))
+        sink.add_attachment(name + _object_suffix(sink, archive, name), _repack_object(sink, archive, name))
     for name in names:
         top = name.partition("/")[0]
         if name.startswith("Pictures/") and not name.endswith("/"):
-            place = content.find(posixpath.basename(name))
+            offset = content.find(posixpath.basename(name))
             data = package.read_member(sink, archive, name)
-            pictures.hand_on(
-                sink, posixpath.basename(name), data, start=start + place if place >= 0 else start
+            pictures.add_media(
+                sink, posixpath.basename(name), data, start=start + offset if offset >= 0 else start
             )
         elif "/" not in name and re.match(r"Obj(ect|\d)", name):
-            compound.embedded_object(sink, name, package.read_member(sink, archive, name))
+            compound.add_object(sink, name, package.read_member(sink, archive, name))
         elif top in ("Media", "Video") and not name.endswith("/"):
-            pictures.hand_on(sink, posixpath.basename(name), package.read_member(sink, archive, name))
+            pictures.add_media(sink, posixpath.basename(name), package.read_member(sink, archive, name))
 
 
-def _type(sink: Sink, archive: zipfile.ZipFile, name: str) -> str:
+def _object_suffix(sink: Sink, archive: zipfile.ZipFile, name: str) -> str:
     manifest = package.read_member(sink, archive, "META-INF/manifest.xml").decode("utf-8", "replace")
-    found = re.search(
+    match = re.search(
         rf'full-path="{re.escape(name)}/"[^>]*opendocument\.(\w+)|opendocument\.(\w+)"[^>]*"{re.escape(name)}/"',
         manifest,
     )
-    return _TYPES.get((found.group(1) or found.group(2)) if found else "text", ".odt")
+    return _SUFFIX_BY_TYPE.get((match.group(1) or match.group(2)) if match else "text", ".odt")
 
 
-def _repacked(sink: Sink, archive: zipfile.ZipFile, folder: str) -> bytes:
+def _repack_object(sink: Sink, archive: zipfile.ZipFile, folder: str) -> bytes:
     """An embedded document's folder as an archive of its own."""
     import io
 
-    kind = {ending: name for name, ending in _TYPES.items()}[_type(sink, archive, folder)]
+    kind = {ending: name for name, ending in _SUFFIX_BY_TYPE.items()}[_object_suffix(sink, archive, folder)]
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as packed:
         packed.writestr("mimetype", f"application/vnd.oasis.opendocument.{kind}", zipfile.ZIP_STORED)

@@ -6,12 +6,12 @@ from typing import Any
 
 from gristmill.ingest.readers import encodings
 from gristmill.ingest.readers.formats import compound, compound_writer, markup
-from gristmill.ingest.readers.sink import Refused, Sink
+from gristmill.ingest.readers.sink import DocumentRefused, Sink
 from gristmill.ingest.readers.untyped import olefile
 
 _SUBJECT, _BODY, _HTML, _FROM, _FROM_MAIL, _TO, _CC = "0037", "1000", "1013", "0C1A", "5D01", "0E04", "0E03"
 _SENT, _DELIVERED = 0x0039, 0x0E06
-_DATA, _LONG_NAME, _SHORT_NAME, _TYPE, _SHOWN_NAME = "3701", "3707", "3704", "370E", "3001"
+_DATA, _LONG_NAME, _SHORT_NAME, _TYPE, _DISPLAY_NAME = "3701", "3707", "3704", "370E", "3001"
 _TICKS = 10_000_000  # a second, counted from 1601
 
 
@@ -21,93 +21,93 @@ def read(sink: Sink) -> None:
         with olefile.OleFileIO(str(sink.task.path)) as ole:
             if ole.parsing_issues:
                 sink.warn("damaged")
-            _message(sink, ole)
-            _attachments(sink, ole)
-    except (Refused, MemoryError):
+            _add_message(sink, ole)
+            _add_attachments(sink, ole)
+    except (DocumentRefused, MemoryError):
         raise
     except Exception as error:
-        raise Refused(f"It can't be read: {error}"[:300], code="corrupt") from error
-    if not sink.letters and not sink.children:
-        raise Refused("The message has no text and no attachment.", code="no_text")
+        raise DocumentRefused(f"It can't be read: {error}"[:300], code="corrupt") from error
+    if not sink.text_length and not sink.attachment_count:
+        raise DocumentRefused("The message has no text and no attachment.", code="no_text")
 
 
-def _message(sink: Sink, ole: Any) -> None:
-    subject = _text(ole, (), _SUBJECT)
-    sender = " ".join(filter(None, (_text(ole, (), _FROM), _angle(_text(ole, (), _FROM_MAIL)))))
-    sent = _date(ole)
-    told = {
+def _add_message(sink: Sink, ole: Any) -> None:
+    subject = _text_property(ole, (), _SUBJECT)
+    sender = " ".join(filter(None, (_text_property(ole, (), _FROM), _in_angle_brackets(_text_property(ole, (), _FROM_MAIL)))))
+    sent = _sent_date(ole)
+    headers = {
         "Subject": subject,
         "From": sender,
-        "To": _text(ole, (), _TO),
-        "Cc": _text(ole, (), _CC),
+        "To": _text_property(ole, (), _TO),
+        "Cc": _text_property(ole, (), _CC),
         "Date": sent,
     }
-    sink.told.title = subject[:500] or None
-    sink.told.metadata |= {name.lower(): text[:1000] for name, text in told.items() if text}
-    lines = [f"**{name}:** {text}" for name, text in told.items() if text]
+    sink.report.title = subject[:500] or None
+    sink.report.metadata |= {name.lower(): text[:1000] for name, text in headers.items() if text}
+    lines = [f"**{name}:** {text}" for name, text in headers.items() if text]
     if lines:
-        sink.part("  \n".join(lines) + "\n\n")
-    body = _text(ole, (), _BODY)
-    if not body.strip() and (page := _raw(ole, (), _HTML)):
-        body = markup.to_markdown(sink, page.decode(encodings.of(page)[0], "replace"))
+        sink.add_text("  \n".join(lines) + "\n\n")
+    body = _text_property(ole, (), _BODY)
+    if not body.strip() and (html := _binary_property(ole, (), _HTML)):
+        body = markup.to_markdown(sink, html.decode(encodings.detect_encoding(html)[0], "replace"))
     if body.strip():
-        sink.part(body.strip() + "\n\n")
+        sink.add_text(body.strip() + "\n\n")
 
 
-def _attachments(sink: Sink, ole: Any) -> None:
-    for number, place in enumerate(compound.storages(ole), 1):
-        if not place[0].startswith("__attach_version1.0_"):
+def _add_attachments(sink: Sink, ole: Any) -> None:
+    for number, storage_path in enumerate(compound.storages(ole), 1):
+        if not storage_path[0].startswith("__attach_version1.0_"):
             continue
         name = (
-            _text(ole, place, _LONG_NAME) or _text(ole, place, _SHORT_NAME) or _text(ole, place, _SHOWN_NAME)
+            _text_property(ole, storage_path, _LONG_NAME) or _text_property(ole, storage_path, _SHORT_NAME) or _text_property(ole, storage_path, _DISPLAY_NAME)
         )
-        data = _raw(ole, place, _DATA)
+        data = _binary_property(ole, storage_path, _DATA)
         if data:
-            sink.embedded(name or f"attachment-{number}", data, _text(ole, place, _TYPE) or None)
-        elif ole.exists([*place, "__substg1.0_3701000D"]):
-            _object(sink, ole, (*place, "__substg1.0_3701000D"), name or f"attachment-{number}")
+            sink.add_attachment(name or f"attachment-{number}", data, _text_property(ole, storage_path, _TYPE) or None)
+        elif ole.exists([*storage_path, "__substg1.0_3701000D"]):
+            _add_object(sink, ole, (*storage_path, "__substg1.0_3701000D"), name or f"attachment-{number}")
 
 
-def _object(sink: Sink, ole: Any, place: tuple[str, ...], name: str) -> None:
+def _add_object(sink: Sink, ole: Any, storage_path: tuple[str, ...], name: str) -> None:
     """A message inside the message, or a document of another program."""
     properties = "__properties_version1.0"
-    if not ole.exists([*place, properties]):
-        if not compound.storage(sink, ole, place, name):
-            sink.embedded(name + ".ole", compound.extract(ole, place))
+    if not ole.exists([*storage_path, properties]):
+        if not compound.add_storage(sink, ole, storage_path, name):
+            sink.add_attachment(name + ".ole", compound.repack_storage(ole, storage_path))
         return
     streams: compound.Streams = {}
     for entry in ole.listdir(streams=True, storages=False):
         path = tuple(str(part) for part in entry)
-        if path[: len(place)] == place:
-            streams[path[len(place) :]] = ole.openstream(entry).read()
+        if path[: len(storage_path)] == storage_path:
+            streams[path[len(storage_path) :]] = ole.openstream(entry).read()
     # A message of its own has eight more bytes in the head of its properties.
     head = streams[(properties,)]
     streams[(properties,)] = head[:24] + bytes(8) + head[24:]
-    sink.embedded(name + ".msg", compound_writer.write(streams), "application/vnd.ms-outlook")
+    sink.add_attachment(name + ".msg", compound_writer.write(streams), "application/vnd.ms-outlook")
 
 
-def _raw(ole: Any, place: tuple[str, ...], number: str) -> bytes:
-    entry = [*place, f"__substg1.0_{number}0102"]
+def _binary_property(ole: Any, storage_path: tuple[str, ...], number: str) -> bytes:
+    entry = [*storage_path, f"__substg1.0_{number}0102"]
     return bytes(ole.openstream(entry).read()) if ole.exists(entry) else b""
 
 
-def _text(ole: Any, place: tuple[str, ...], number: str) -> str:
-    wide, narrow = ([*place, f"__substg1.0_{number}{kind}"] for kind in ("001F", "001E"))
-    if ole.exists(wide):
-        text = ole.openstream(wide).read().decode("utf-16-le", "replace")
-    elif ole.exists(narrow):
-        data = bytes(ole.openstream(narrow).read())
-        text = data.decode(encodings.of(data)[0], "replace")
+def _text_property(ole: Any, storage_path: tuple[str, ...], number: str) -> str:
+    utf16_entry, ansi_entry = ([*storage_path, f"__substg1.0_{number}{kind}"] for kind in ("001F", "001E"))
+    if ole.exists(utf16_entry):
+        text = ole.openstream(utf16_entry).read().decode("utf-16-le", "replace")
+    elif ole.exists(ansi_entry):
+        data = bytes(ole.openstream(ansi_entry).read())
+        text = data.decode(encodings.detect_encoding(data)[0], "replace")
     else:
         return ""
     return str(text).strip("\0").strip() if number == _BODY else " ".join(str(text).strip("\0").split())
 
 
-def _angle(address: str) -> str:
+def _in_angle_brackets(address: str) -> str:
     return f"<{address}>" if "@" in address else ""
 
 
-def _date(ole: Any) -> str:
+def _sent_date(ole: Any) -> str:
     if not ole.exists("__properties_version1.0"):
         return ""
     data = ole.openstream("__properties_version1.0").read()

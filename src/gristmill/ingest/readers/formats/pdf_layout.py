@@ -12,15 +12,15 @@ from typing import Any
 from gristmill.ingest.readers.untyped import pdfium_c
 
 _HYPHEN = "\x02"  # PDFium's sign for a hyphen at a line's end, which it joins by itself
-_MOST_HEADING = 160  # characters
-_LARGE, _LARGER = 1.18, 1.6  # times the size of most of the page's text
+_MAX_HEADING_LENGTH = 160  # characters
+_HEADING_RATIO, _TITLE_RATIO = 1.18, 1.6  # times the size of most of the page's text
 _CJK = re.compile("[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef]")
-_LIST = re.compile(r"^\s*(?:[•‣▪◦●○■□–—-]|\d{1,3}[.)]|\(?[a-z][.)])\s+")
+_LIST_ITEM = re.compile(r"^\s*(?:[•‣▪◦●○■□–—-]|\d{1,3}[.)]|\(?[a-z][.)])\s+")
 _BULLET = re.compile(r"^\s*[•‣▪◦●○■□]\s+")
 
 
 @dataclass
-class _Line:
+class _TextLine:
     text: str
     size: float
     top: float
@@ -33,48 +33,48 @@ def markdown(textpage: Any) -> str:
     lines = _lines(textpage)
     if not lines:
         return ""
-    body = _body_size(lines)
-    full = _full_width(lines)
-    spacing = _spacing(lines)
+    body_size = _body_size(lines)
+    full_length = _full_line_length(lines)
+    spacing = _line_spacing(lines)
     blocks: list[str] = []
-    before: _Line | None = None
+    previous: _TextLine | None = None
     for line in lines:
-        line.level = _level(line, body)
+        line.level = _heading_level(line, body_size)
         if line.level:
-            joins = before is not None and before.level == line.level and _near(before, line, 2.2)
-            if joins and len(blocks[-1]) + len(line.text) < _MOST_HEADING:
+            continues_heading = previous is not None and previous.level == line.level and _is_adjacent(previous, line, 2.2)
+            if continues_heading and len(blocks[-1]) + len(line.text) < _MAX_HEADING_LENGTH:
                 blocks[-1] += " " + line.text
             else:
                 blocks.append("#" * line.level + " " + line.text)
-        elif before is None or before.level or not _near(before, line, spacing):
+        elif previous is None or previous.level or not _is_adjacent(previous, line, spacing):
             blocks.append(_BULLET.sub("- ", line.text))
-        elif _LIST.match(line.text) or len(before.text) < 0.6 * full:
+        elif _LIST_ITEM.match(line.text) or len(previous.text) < 0.6 * full_length:
             blocks[-1] += "\n" + _BULLET.sub("- ", line.text)
         else:
-            blocks[-1] += _joint(before.text, line.text) + line.text
-        before = line
+            blocks[-1] += _separator(previous.text, line.text) + line.text
+        previous = line
     return "\n\n".join(blocks)
 
 
-def _lines(textpage: Any) -> list[_Line]:
+def _lines(textpage: Any) -> list[_TextLine]:
     count = textpage.count_chars()
     if count <= 0:
         return []
-    lines: list[_Line] = []
+    lines: list[_TextLine] = []
     index = 0
     for raw in textpage.get_text_range(0, count).split("\r\n"):
         text = raw.replace(_HYPHEN, "").replace("\ufffe", "").strip()
         if text:
             lead = len(raw) - len(raw.lstrip())
-            lines.append(_Line(text, *_measure(textpage, index + lead)))
+            lines.append(_TextLine(text, *_measure(textpage, index + lead)))
         index += len(raw) + 2
-    return _upright(lines)
+    return _join_vertical_text(lines)
 
 
-def _upright(lines: list[_Line]) -> list[_Line]:
+def _join_vertical_text(lines: list[_TextLine]) -> list[_TextLine]:
     """Text that runs upwards comes letter by letter: put it together again."""
-    found: list[_Line] = []
-    run: list[_Line] = []
+    joined: list[_TextLine] = []
+    run: list[_TextLine] = []
     for line in [*lines, None]:
         if line is not None and len(line.text) == 1:
             run.append(line)
@@ -82,11 +82,11 @@ def _upright(lines: list[_Line]) -> list[_Line]:
         if len(run) >= 4 and any(letter.text.isalpha() for letter in run):
             run[0].text = "".join(letter.text for letter in run)
             run = run[:1]
-        found += run
+        joined += run
         run = []
         if line is not None:
-            found.append(line)
-    return found
+            joined.append(line)
+    return joined
 
 
 def _measure(textpage: Any, index: int) -> tuple[float, float, float]:
@@ -101,7 +101,7 @@ def _measure(textpage: Any, index: int) -> tuple[float, float, float]:
     return (size if size > 2 else height * 1.4), top.value, height
 
 
-def _body_size(lines: list[_Line]) -> float:
+def _body_size(lines: list[_TextLine]) -> float:
     """The size that most letters of the page have."""
     weights: dict[float, int] = {}
     for line in lines:
@@ -109,12 +109,12 @@ def _body_size(lines: list[_Line]) -> float:
     return max(weights, key=lambda size: weights[size])
 
 
-def _full_width(lines: list[_Line]) -> float:
+def _full_line_length(lines: list[_TextLine]) -> float:
     lengths = sorted(len(line.text) for line in lines)
     return lengths[int(len(lengths) * 0.8)] if lengths else 0
 
 
-def _spacing(lines: list[_Line]) -> float:
+def _line_spacing(lines: list[_TextLine]) -> float:
     """The distance between lines of one paragraph, in sizes of a line, with some room."""
     steps = [
         (above.top - below.top) / (below.size or 1)
@@ -124,17 +124,17 @@ def _spacing(lines: list[_Line]) -> float:
     return 1.35 * median(steps) if steps else 2.0
 
 
-def _near(above: _Line, below: _Line, spacing: float) -> bool:
+def _is_adjacent(above: _TextLine, below: _TextLine, spacing: float) -> bool:
     return 0 <= abs(above.top - below.top) <= max(spacing, 1.0) * (below.size or 1)
 
 
-def _level(line: _Line, body: float) -> int:
-    if line.size < _LARGE * body or body <= 0 or len(line.text) > _MOST_HEADING:
+def _heading_level(line: _TextLine, body: float) -> int:
+    if line.size < _HEADING_RATIO * body or body <= 0 or len(line.text) > _MAX_HEADING_LENGTH:
         return 0
     if not any(sign.isalpha() for sign in line.text):
         return 0
-    return 1 if line.size >= _LARGER * body else 2
+    return 1 if line.size >= _TITLE_RATIO * body else 2
 
 
-def _joint(above: str, below: str) -> str:
+def _separator(above: str, below: str) -> str:
     return "" if _CJK.match(above[-1]) and _CJK.match(below[0]) else " "

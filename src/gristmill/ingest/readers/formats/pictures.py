@@ -18,9 +18,9 @@ _MAGIC = (
 
 def media_type(name: str, data: bytes) -> str | None:
     """The type of an image, by its first bytes, else by its name; None when it is no image."""
-    for magic, found in _MAGIC:
+    for magic, image_type in _MAGIC:
         if data.startswith(magic):
-            return found
+            return image_type
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "image/webp"
     if data[:4] == b"\1\0\0\0" and data[40:44] == b" EMF":
@@ -30,22 +30,22 @@ def media_type(name: str, data: bytes) -> str | None:
     return None
 
 
-def by_name(name: str) -> bool:
+def is_image_name(name: str) -> bool:
     """Whether a name says that its file is an image."""
     return (mimetypes.guess_type(name)[0] or "").startswith("image/")
 
 
-def hand_on(
+def add_media(
     sink: Sink, name: str, data: bytes, *, start: int | None = None, page: int | None = None, text: str = ""
 ) -> None:
     """An image as an asset, anything else as an embedded document; and a PDF that an image wraps."""
     if not data:
         return
-    found = media_type(name, data)
-    if found is None:
-        sink.embedded(name, data, mimetypes.guess_type(name)[0])
+    image_type = media_type(name, data)
+    if image_type is None:
+        sink.add_attachment(name, data, mimetypes.guess_type(name)[0])
         return
-    sink.asset(data, found, page=page, start=start, text=text)
+    sink.add_asset(data, image_type, page=page, start=start, text=text)
     # Office on a Mac keeps an embedded PDF in the picture that shows it.
-    if found == "image/emf" and (begin := data.find(b"%PDF-")) > 0 and (end := data.rfind(b"%%EOF")) > begin:
-        sink.embedded(name.rpartition(".")[0] + ".pdf", data[begin : end + 6], "application/pdf")
+    if image_type == "image/emf" and (begin := data.find(b"%PDF-")) > 0 and (end := data.rfind(b"%%EOF")) > begin:
+        sink.add_attachment(name.rpartition(".")[0] + ".pdf", data[begin : end + 6], "application/pdf")

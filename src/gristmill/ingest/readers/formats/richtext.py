@@ -11,30 +11,30 @@ from collections.abc import Iterator
 from gristmill.ingest.readers.formats import compound, pictures
 from gristmill.ingest.readers.sink import Sink
 
-_OBJECT = re.compile(rb"\\(objdata|pict)\b")
-_WORD = re.compile(rb"\\\*|\\[a-zA-Z]+-?\d* ?|\\[^a-zA-Z]")
+_OBJECT_WORD = re.compile(rb"\\(objdata|pict)\b")
+_CONTROL_WORD = re.compile(rb"\\\*|\\[a-zA-Z]+-?\d* ?|\\[^a-zA-Z]")
 _BRACE = re.compile(rb"[{}]")
 _NOT_HEX = re.compile(rb"[^0-9a-fA-F]+")
 
 
-def inner(sink: Sink) -> None:
+def add_contents(sink: Sink) -> None:
     """Hand on the objects and pictures of an RTF file."""
     data = sink.task.path.read_bytes()
     for number, (word, body) in enumerate(_groups(data), 1):
         if word == b"pict":
-            pictures.hand_on(sink, f"picture-{number}.png", body) if pictures.media_type("", body) else None
+            pictures.add_media(sink, f"picture-{number}.png", body) if pictures.media_type("", body) else None
         else:
-            _object(sink, body, number)
+            _add_object(sink, body, number)
 
 
 def _groups(data: bytes) -> Iterator[tuple[bytes, bytes]]:
     position = 0
-    while (found := _OBJECT.search(data, position)) is not None:
+    while (found := _OBJECT_WORD.search(data, position)) is not None:
         position, depth, digits = found.end(), 0, bytearray()
         while position < len(data):
             brace = _next_brace(data, position)
             if depth == 0:
-                digits += _NOT_HEX.sub(b"", _WORD.sub(b"", data[position:brace]))
+                digits += _NOT_HEX.sub(b"", _CONTROL_WORD.sub(b"", data[position:brace]))
             position = brace + 1
             if data[brace : brace + 1] == b"}" and depth == 0:
                 break
@@ -47,7 +47,7 @@ def _next_brace(data: bytes, position: int) -> int:
     return found.start() if found else len(data)
 
 
-def _object(sink: Sink, body: bytes, number: int) -> None:
+def _add_object(sink: Sink, body: bytes, number: int) -> None:
     """An object of OLE 1: version, format, class, topic, item, then the bytes behind their length."""
     try:
         position = 8
@@ -64,10 +64,10 @@ def _object(sink: Sink, body: bytes, number: int) -> None:
     if not native:
         return
     if native.startswith(compound.MAGIC):
-        compound.embedded_object(sink, f"object-{number}", native)
+        compound.add_object(sink, f"object-{number}", native)
     elif names[0].lower() == b"package":
         # The same as an Ole10Native stream, without the size before it.
-        name, inside = compound.ole_native(b"\0\0\0\0" + native)
-        sink.embedded(name or f"object-{number}", inside)
+        name, inside = compound.unwrap_ole_native(b"\0\0\0\0" + native)
+        sink.add_attachment(name or f"object-{number}", inside)
     else:
-        sink.embedded(f"object-{number}", native)
+        sink.add_attachment(f"object-{number}", native)

@@ -8,7 +8,7 @@ from typing import Any
 
 from gristmill.ingest.readers import tables
 from gristmill.ingest.readers.formats import package
-from gristmill.ingest.readers.sink import Refused, Sink
+from gristmill.ingest.readers.sink import DocumentRefused, Sink
 from gristmill.ingest.readers.untyped import etree
 
 _A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
@@ -16,8 +16,8 @@ _P = "{http://schemas.openxmlformats.org/presentationml/2006/main}"
 _R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
 _REL = "{http://schemas.openxmlformats.org/package/2006/relationships}"
 _DC = "{http://purl.org/dc/elements/1.1/}"
-_TITLES = ("title", "ctrTitle")
-_UNWANTED = ("sldNum",)
+_TITLE_PLACEHOLDERS = ("title", "ctrTitle")
+_SKIPPED_PLACEHOLDERS = ("sldNum",)
 _STRICT = re.compile(rb"http://purl\.oclc\.org/ooxml/(drawingml|presentationml)/main")
 _STRICT_R = b"http://purl.oclc.org/ooxml/officeDocument/relationships"
 
@@ -26,47 +26,47 @@ def read(sink: Sink) -> None:
     """Read a presentation."""
     package.check(sink)
     page_of: dict[str, int] = {}
-    seen: list[str] = []
+    texts: list[str] = []
     start = sink.characters
     with zipfile.ZipFile(sink.task.path) as archive:
         _describe(sink, archive)
-        slides = list(_slides(sink, archive))
-        sink.told.total, sink.told.read = len(slides), 0
+        slides = list(_slide_paths(sink, archive))
+        sink.report.total, sink.report.read = len(slides), 0
         for number, name in enumerate(slides, 1):
-            sink.at(number, len(slides))
-            related = _related(sink, archive, name)
-            for target in related.values():
+            sink.begin_page(number, len(slides))
+            relationships = _relationships(sink, archive, name)
+            for target in relationships.values():
                 page_of.setdefault(posixpath.basename(target), number)
-            text = _slide(sink, archive, name, related)
+            text = _slide_text(sink, archive, name, relationships)
             if text:
-                seen.append(text + "\n\n")
-                sink.part(seen[-1], number)
-            sink.told.read += 1
-    package.inner(sink, "".join(seen), start, page_of)
-    if not sink.letters and not sink.images and not sink.children and not sink.told.warnings:
+                texts.append(text + "\n\n")
+                sink.add_text(texts[-1], number)
+            sink.report.read += 1
+    package.add_contents(sink, "".join(texts), start, page_of)
+    if not sink.text_length and not sink.image_count and not sink.attachment_count and not sink.report.warnings:
         sink.warn("empty")
 
 
-def _slides(sink: Sink, archive: zipfile.ZipFile) -> Iterator[str]:
-    related = _related(sink, archive, "ppt/presentation.xml")
+def _slide_paths(sink: Sink, archive: zipfile.ZipFile) -> Iterator[str]:
+    relationships = _relationships(sink, archive, "ppt/presentation.xml")
     tree = _parse(sink, archive, "ppt/presentation.xml")
     if tree is None:
-        raise Refused("Its list of slides is broken.", code="corrupt")
+        raise DocumentRefused("Its list of slides is broken.", code="corrupt")
     for slide in tree.iter(f"{_P}sldId"):
-        target = related.get(slide.get(f"{_R}id", ""))
+        target = relationships.get(slide.get(f"{_R}id", ""))
         if target:
             yield target
 
 
-def _slide(sink: Sink, archive: zipfile.ZipFile, name: str, related: dict[str, str]) -> str:
+def _slide_text(sink: Sink, archive: zipfile.ZipFile, name: str, relationships: dict[str, str]) -> str:
     tree = _parse(sink, archive, name)
     if tree is None:
         return ""
-    blocks = list(_blocks(tree, related))
-    for target in related.values():
+    blocks = list(_blocks(tree, relationships))
+    for target in relationships.values():
         if "/notesSlides/" in target and (notes := _parse(sink, archive, target)) is not None:
-            said = [block for block in _blocks(notes, {}) if not block.isdigit()]
-            blocks += [f"> {line}" for block in said for line in block.splitlines() if line.strip()]
+            note_blocks = [block for block in _blocks(notes, {}) if not block.isdigit()]
+            blocks += [f"> {line}" for block in note_blocks for line in block.splitlines() if line.strip()]
         elif "/diagrams/data" in target and (diagram := _parse(sink, archive, target)) is not None:
             blocks += [text for paragraph in diagram.iter(f"{_A}p") if (text := _paragraph(paragraph))]
         elif "/comments/" in target and (comments := _parse(sink, archive, target)) is not None:
@@ -74,31 +74,31 @@ def _slide(sink: Sink, archive: zipfile.ZipFile, name: str, related: dict[str, s
     return "\n\n".join(block for block in blocks if block.strip())
 
 
-def _blocks(tree: Any, related: dict[str, str]) -> Iterator[str]:
+def _blocks(tree: Any, relationships: dict[str, str]) -> Iterator[str]:
     for shape in tree.iter(f"{_P}sp", f"{_P}graphicFrame", f"{_P}pic"):
         if shape.tag == f"{_P}pic":
-            yield _picture(shape, related)
+            yield _picture(shape, relationships)
             continue
         placeholder = next(shape.iter(f"{_P}ph"), None)
         kind = placeholder.get("type", "") if placeholder is not None else ""
-        if kind in _UNWANTED:
+        if kind in _SKIPPED_PLACEHOLDERS:
             continue
         table = next(shape.iter(f"{_A}tbl"), None)
         if table is not None:
-            yield tables.table([_cells(row) for row in table.iter(f"{_A}tr")]).rstrip()
+            yield tables.markdown_table([_cells(row) for row in table.iter(f"{_A}tr")]).rstrip()
             continue
         paragraphs = [text for paragraph in shape.iter(f"{_A}p") if (text := _paragraph(paragraph))]
-        if kind in _TITLES and paragraphs:
+        if kind in _TITLE_PLACEHOLDERS and paragraphs:
             yield "## " + " ".join(paragraphs)
         else:
             yield "\n\n".join(paragraphs)
 
 
-def _picture(shape: Any, related: dict[str, str]) -> str:
-    said = next(shape.iter(f"{_P}cNvPr"), None)
+def _picture(shape: Any, relationships: dict[str, str]) -> str:
+    properties = next(shape.iter(f"{_P}cNvPr"), None)
     image = next(shape.iter(f"{_A}blip"), None)
-    target = related.get(image.get(f"{_R}embed", ""), "") if image is not None else ""
-    caption = (said.get("descr") or said.get("title") or "") if said is not None else ""
+    target = relationships.get(image.get(f"{_R}embed", ""), "") if image is not None else ""
+    caption = (properties.get("descr") or properties.get("title") or "") if properties is not None else ""
     caption = re.sub(r"[\[\]\n]+", " ", caption).strip()
     return f"![{caption}]({posixpath.basename(target)})" if target else caption
 
@@ -117,7 +117,7 @@ def _paragraph(paragraph: Any) -> str:
     return f"{'  ' * (min(level, 8) - 1)}- {text}" if level and text else text
 
 
-def _related(sink: Sink, archive: zipfile.ZipFile, name: str) -> dict[str, str]:
+def _relationships(sink: Sink, archive: zipfile.ZipFile, name: str) -> dict[str, str]:
     folder, file = posixpath.split(name)
     tree = _parse(sink, archive, f"{folder}/_rels/{file}.rels")
     if tree is None:
@@ -140,10 +140,10 @@ def _describe(sink: Sink, archive: zipfile.ZipFile) -> None:
     for name in ("title", "creator", "subject"):
         said = " ".join("".join(node.itertext()) for node in tree.iter(_DC + name)).strip()
         if said:
-            sink.told.metadata[name] = said[:1000]
-    sink.told.title = str(sink.told.metadata.get("title", ""))[:500] or None
-    if sink.told.title == "PowerPoint Presentation":  # what PowerPoint calls what nobody named
-        sink.told.title = None
+            sink.report.metadata[name] = said[:1000]
+    sink.report.title = str(sink.report.metadata.get("title", ""))[:500] or None
+    if sink.report.title == "PowerPoint Presentation":  # what PowerPoint calls what nobody named
+        sink.report.title = None
 
 
 def _parse(sink: Sink, archive: zipfile.ZipFile, name: str) -> Any:

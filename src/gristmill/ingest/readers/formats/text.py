@@ -12,16 +12,16 @@ _PIECE = 256 * 1024
 def read(sink: Sink) -> None:
     """Read text in any encoding."""
     path = sink.task.path
-    encoding, guessed = encodings.detect(path)
+    encoding, guessed = encodings.detect_file_encoding(path)
     if guessed:
         sink.warn("encoding_guessed")
-    sink.told.metadata["encoding"] = encoding
+    sink.report.metadata["encoding"] = encoding
     with path.open("rb") as file:
-        shape = shapes.of(file.read(64 * 1024), sink.task.name, sink.task.media_type)
+        shape = shapes.detect_format(file.read(64 * 1024), sink.task.name, sink.task.media_type)
         file.seek(0)
         decoder = codecs.getincrementaldecoder(encoding)("replace")
-        shape = shapes.Shape("text") if shape.kind in ("html", "xml", "ipynb") else shape
-        for text in plain.shaped(plain.decoded(lambda: file.read(_PIECE), decoder), shape, "```````"):
-            sink.part(text)
+        shape = shapes.TextFormat("text") if shape.kind in ("html", "xml", "ipynb") else shape
+        for text in plain.to_markdown(plain.decode_blocks(lambda: file.read(_PIECE), decoder), shape, "```````"):
+            sink.add_text(text)
     if shape.kind == "markdown" and (found := re.search(r"^#{1,2}[ \t]+(.+)$", sink.sample, re.M)):
-        sink.told.title = found.group(1).strip()[:500]
+        sink.report.title = found.group(1).strip()[:500]
