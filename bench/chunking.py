@@ -40,7 +40,10 @@ def main(folders: list[str]) -> None:
             tokenizer_only = size / cpu_seconds(
                 lambda t=tokenizer, x=texts: t.encode_batch_fast(x, add_special_tokens=False)
             )
-            counts = [len(encoding) for encoding in tokenizer.encode_batch_fast(chunk_texts(), add_special_tokens=False)]
+            counts = [
+                len(encoding)
+                for encoding in tokenizer.encode_batch_fast(chunk_texts(), add_special_tokens=False)
+            ]
             short, mean = sum(count < 32 for count in counts), sum(counts) / len(counts)
             print(
                 f"| {Path(folder).name} | {name} | {size:.1f} | {first:.2f} | {again:.2f} | {tokenizer_only:.2f}"

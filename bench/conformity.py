@@ -60,11 +60,22 @@ def load_operations(path: Path) -> list[Operation]:
         for method in _METHODS:
             if method not in entry:
                 continue
-            own_parameters = [_resolve_reference(description, one) for one in entry[method].get("parameters", [])]
-            parameters = {(parameter["in"], parameter["name"]): parameter for parameter in (*shared, *own_parameters)}
+            own_parameters = [
+                _resolve_reference(description, one) for one in entry[method].get("parameters", [])
+            ]
+            parameters = {
+                (parameter["in"], parameter["name"]): parameter for parameter in (*shared, *own_parameters)
+            }
             pattern = re.compile(re.sub(r"\\\{[^}]*\\\}", "[^/]+", re.escape(template)))
             operations.append(
-                Operation(pattern, method, template, parameters, _body_schema(description, entry[method], own_parameters), description)
+                Operation(
+                    pattern,
+                    method,
+                    template,
+                    parameters,
+                    _body_schema(description, entry[method], own_parameters),
+                    description,
+                )
             )
     return sorted(operations, key=lambda operation: operation.weight)
 
@@ -98,7 +109,9 @@ def check_call(call: Json, operations: Sequence[Operation]) -> tuple[str, list[s
 
 def _parameter_faults(call: Json, operation: Operation) -> Iterator[str]:
     for name, text in call["params"].items():
-        parameter = operation.parameters.get(("query", name)) or operation.parameters.get(("query", f"{name}[]"))
+        parameter = operation.parameters.get(("query", name)) or operation.parameters.get(
+            ("query", f"{name}[]")
+        )
         if parameter is None:
             yield f"unknown parameter {name}"
         elif not _matches_type(text, parameter.get("schema", parameter), operation.description):
@@ -158,7 +171,9 @@ def main() -> None:
         print(f"{count:7,}  {name}")
     for (name, fault), count in sorted(fault_counts.items()):
         print(f"does not conform ({count:,} times): {name}: {fault}")
-    print(f"{options.kind}: {sum(request_counts.values()):,} requests to {len(request_counts)} paths, {len(fault_counts)} kinds of faults")
+    print(
+        f"{options.kind}: {sum(request_counts.values()):,} requests to {len(request_counts)} paths, {len(fault_counts)} kinds of faults"
+    )
     sys.exit(bool(fault_counts) or not request_counts)
 
 

@@ -27,14 +27,14 @@ import httpx
 from gristmill import app
 from gristmill.catalog import BaseId, NewItem
 from gristmill.connectors.kind import ConnectorLimits
-from gristmill.connectors.kinds import KINDS
+from gristmill.connectors.registry import KINDS
 from gristmill.jobs import QueueLimits
 from gristmill.operations import add, bases, connection, connections
 from gristmill.operations.connection import ConnectorRun
 from gristmill.settings import Settings
 from gristmill.vault import Vault
-from tests.connectors.double import SECRET, FakeCall, serve_fake
-from tests.connectors.doubles.github import FakeGitHub
+from tests.connectors.fakes.github import FakeGitHub
+from tests.connectors.fakes.tool import SECRET, FakeCall, serve_fake
 from tests.embedding.hashed import HashedEmbedder
 from tests.sources.site import SiteResponse
 
@@ -108,7 +108,9 @@ async def read_texts(url: str) -> list[tuple[str, str]]:
     config = kind.config.model_validate(
         {"baseUrl": url, "organizations": ["acme"], "files": [], "discussions": False}
     )
-    connector = kind.open(config, kind.credentials.model_validate({"token": SECRET}), ConnectorLimits(allow_private=True))
+    connector = kind.open(
+        config, kind.credentials.model_validate({"token": SECRET}), ConnectorLimits(allow_private=True)
+    )
     documents: list[tuple[str, str]] = []
     async for batch in connector.sync({}):
         documents += [(document.title, document.body) for document in batch.documents]
@@ -214,7 +216,9 @@ def main() -> None:
         url = double.stdout.readline().strip()
         try:
             Path(folder).chmod(0o755)
-            asyncio.run(measure(url, Path(folder), connector_first=not options.notes_first, free=options.free))
+            asyncio.run(
+                measure(url, Path(folder), connector_first=not options.notes_first, free=options.free)
+            )
         finally:
             double.kill()
 

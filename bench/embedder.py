@@ -62,10 +62,15 @@ async def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         started = resident_megabytes()
         measure_loading(Path(folder))
-        one_thread, two_threads = LocalEmbedder(Path(folder), threads=1), LocalEmbedder(Path(folder), threads=2)
+        one_thread, two_threads = (
+            LocalEmbedder(Path(folder), threads=1),
+            LocalEmbedder(Path(folder), threads=2),
+        )
         await two_threads.load()
         await two_threads.embed_documents(sample_texts(32))
-        print(f"resident memory           {resident_megabytes():8.0f} MB, {started:.0f} before the model was touched")
+        print(
+            f"resident memory           {resident_megabytes():8.0f} MB, {started:.0f} before the model was touched"
+        )
         await measure_throughput(one_thread, two_threads, sample_texts(options.texts), options.rounds)
         await measure_latency(two_threads)
         if options.ir:
@@ -83,7 +88,9 @@ def measure_loading(folder: Path) -> None:
         )
 
 
-async def measure_throughput(one_thread: Embedder, two_threads: Embedder, texts: list[str], rounds: int) -> None:
+async def measure_throughput(
+    one_thread: Embedder, two_threads: Embedder, texts: list[str], rounds: int
+) -> None:
     """All contenders in every round, so that what else the machine does hits them alike; medians."""
     baseline = Baseline()
     tokens = statistics.mean(one_thread.count_tokens(text) for text in texts)

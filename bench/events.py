@@ -27,12 +27,20 @@ from urllib.parse import urlsplit
 import httpx
 import psycopg
 
-from gristmill.db import Database, embedded
+from gristmill.db import Database, local_server
 from gristmill.db.migrate import migrate
 from gristmill.operations.reconcile import Reconciler
 from gristmill.sources.blobs import BlobStore
-from tests.crash.following import Daemon, aggregate_errors, running_system, first_seen, free_port, run, all_events
-from tests.process import environment
+from tests.crash.event_consumers import (
+    Daemon,
+    aggregate_errors,
+    all_events,
+    first_seen,
+    free_port,
+    run,
+    running_system,
+)
+from tests.gristmill_process import environment
 
 CLIENTS, WATCHERS, RATE, SECONDS = 200, 10, 500, 10
 _CACHE = Path(tempfile.gettempdir()) / "gristmill-bench-cache"
@@ -107,7 +115,7 @@ async def change_items(url: str, base: str) -> None:
 
 async def measure_stream(checks: RequirementChecks, folder: Path) -> None:
     """Memory of idle streams, and how late updates come."""
-    server = embedded.start(folder / "db")
+    server = local_server.start(folder / "db")
     await migrate(server.url)
     env = environment(folder / "data", _CACHE, database_url=server.url, log_level="warning")
     port = free_port()
@@ -204,7 +212,7 @@ FILL = (
 
 async def measure_reconcile(checks: RequirementChecks, folder: Path, items: int) -> None:
     """How long a pass takes where there is nothing to do."""
-    server = embedded.start(folder / "db")
+    server = local_server.start(folder / "db")
     await migrate(server.url)
     db = Database(server.url)
     await db.open()
@@ -221,7 +229,9 @@ async def measure_reconcile(checks: RequirementChecks, folder: Path, items: int)
                 repairs = await reconciler.run_pass(thorough=thorough)
                 durations.append(time.perf_counter() - started)
                 checks.check("it finds nothing", sum(repairs.values()) == 0)
-            print(f"  {'thorough' if thorough else 'light'}: {statistics.median(durations):.2f} s (median of 3)")
+            print(
+                f"  {'thorough' if thorough else 'light'}: {statistics.median(durations):.2f} s (median of 3)"
+            )
     finally:
         await db.close()
         server.close()
@@ -232,7 +242,7 @@ async def measure_reconcile(checks: RequirementChecks, folder: Path, items: int)
 
 async def measure_chaos(checks: RequirementChecks, folder: Path, documents: int, kills: int) -> None:
     """Kills on every side."""
-    server = embedded.start(folder / "db")
+    server = local_server.start(folder / "db")
     try:
         env = environment(
             folder / "data",
@@ -257,7 +267,11 @@ async def measure_chaos(checks: RequirementChecks, folder: Path, documents: int,
             events = await all_events(field)
             places = [int(event["id"]) for event in events]
             received = field.received()
-            kills_by_role = [field.server.kills, field.receiver.kills, sum(worker.kills for worker in field.workers)]
+            kills_by_role = [
+                field.server.kills,
+                field.receiver.kills,
+                sum(worker.kills for worker in field.workers),
+            ]
             print(
                 f"{documents:,} documents, {len(events):,} events in {elapsed:.0f} s; killed: server {kills_by_role[0]},"
                 f" receiver {kills_by_role[1]}, workers {kills_by_role[2]}; the stream connected {field.reconnects:,} times;"

@@ -17,7 +17,15 @@ from pathlib import Path
 import psutil
 
 from gristmill.errors import GristmillError
-from gristmill.ingest.readers import Asset, AttachedFile, TextPart, ReaderPool, ReadLimits, ReadReport, read_file
+from gristmill.readers import (
+    Asset,
+    AttachedFile,
+    ReaderPool,
+    ReadLimits,
+    ReadReport,
+    TextPart,
+    read_file,
+)
 
 
 @dataclass
@@ -54,7 +62,7 @@ class FileOutcome:
                 ) or (self.code.startswith("reader_"))
 
 
-async def read_file(pool: ReaderPool, path: Path, expect: str, name: str) -> FileOutcome:
+async def outcome_of(pool: ReaderPool, path: Path, expect: str, name: str) -> FileOutcome:
     outcome = FileOutcome(name, expect)
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as scratch:
@@ -95,7 +103,9 @@ def print_outcomes(outcomes: list[FileOutcome], show_all: bool) -> None:
     for expect in ("text", "embedded", "encrypted", "corrupt", "hostile"):
         matching = [outcome for outcome in outcomes if outcome.expect == expect]
         met_count = sum(outcome.meets_expectation for outcome in matching)
-        print(f"{expect:10} {len(matching):5} {met_count:5}  {met_count / len(matching) if matching else 1:.1%}")
+        print(
+            f"{expect:10} {len(matching):5} {met_count:5}  {met_count / len(matching) if matching else 1:.1%}"
+        )
 
 
 async def main() -> None:
@@ -112,7 +122,7 @@ async def main() -> None:
 
         async def read_row(row: dict[str, str]) -> FileOutcome:
             async with slots:
-                return await read_file(pool, arguments.folder / row["path"], row["expect"], row["path"])
+                return await outcome_of(pool, arguments.folder / row["path"], row["expect"], row["path"])
 
         outcomes = await asyncio.gather(*(read_row(row) for row in rows))
     print_outcomes(list(outcomes), arguments.all)

@@ -19,14 +19,14 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bench.free import FreeEmbedder
+from bench.free_embedder import FreeEmbedder
 from gristmill import app
 from gristmill.catalog import BaseId, NewItem
 from gristmill.embedding import Embedder, LocalEmbedder
 from gristmill.ingest.chunk import DEFAULT_TOKENS, Chunker
 from gristmill.jobs import QueueLimits
 from gristmill.operations import add, bases
-from gristmill.operations.originals import FolderSource
+from gristmill.operations.source_factory import FolderSource
 from gristmill.settings import Settings
 
 UNLIMITED_QUEUE = QueueLimits(lane=10_000_000, total=10_000_000)
@@ -80,7 +80,9 @@ async def ingest_folder(mill: app.Gristmill, name: str, folder: Path) -> tuple[f
     """Add a folder to a new base and wait until all of it is searchable: seconds, chunks, the base."""
     base = await bases.create(mill.db, name, mill.embedders.default, {})
     started = time.perf_counter()
-    entry = add.ItemToAdd(NewItem("directory", name, str(folder), source={"path": str(folder)}), FolderSource(folder))
+    entry = add.ItemToAdd(
+        NewItem("directory", name, str(folder), source={"path": str(folder)}), FolderSource(folder)
+    )
     await add.add(mill.db, base.id, [entry], UNLIMITED_QUEUE)
     await wait_until_ready(mill, base.id)
     elapsed = time.perf_counter() - started
@@ -164,7 +166,9 @@ async def measure_free(corpus: Path, limit: int, rounds: int, peers: list[str]) 
                 for engine, run in _rotate(runs, number):
                     elapsed, chunks = await run()
                     rates.setdefault(engine, []).append(len(paths) / elapsed)
-                    print(f"{engine}: {len(paths) / elapsed:,.0f} files/s, {chunks:,} chunks in {elapsed:.2f} s")
+                    print(
+                        f"{engine}: {len(paths) / elapsed:,.0f} files/s, {chunks:,} chunks in {elapsed:.2f} s"
+                    )
         gristmill_rate = statistics.median(rates["gristmill"])
         for engine, engine_rates in rates.items():
             median = statistics.median(engine_rates)

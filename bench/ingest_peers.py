@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from bench.free import FreeEmbedder
+from bench.free_embedder import FreeEmbedder
 
 TOKENS = 256
 DIMENSIONS = 384

@@ -26,16 +26,16 @@ from psycopg.conninfo import make_conninfo
 
 from bench.ingest import UNLIMITED_QUEUE, copy_files, corpus_files
 from gristmill.catalog import BaseId, NewItem
-from gristmill.db import Database, embedded
+from gristmill.db import Database, local_server
 from gristmill.db.migrate import migrate
 from gristmill.ingest.chunk import DEFAULT_TOKENS, Chunker
 from gristmill.ingest.embed import PARALLEL
 from gristmill.operations import add, bases
 from gristmill.sources import FileSource, NoteSource
-from tests.crash.following import Daemon
-from tests.crash.killing import ROOT, IndexingTrial, differing_items, kill_schedule
+from tests.crash.event_consumers import Daemon
+from tests.crash.indexing_trial import ROOT, IndexingTrial, differing_items, kill_schedule
 from tests.embedding.hashed import HashedEmbedder
-from tests.process import environment
+from tests.gristmill_process import environment
 
 DIMENSIONS = 384
 MEMORY_LIMIT = 300  # MB above the idle worker
@@ -45,7 +45,7 @@ _SAMPLE_INTERVAL = 0.05
 
 @asynccontextmanager
 async def _local_server(folder: Path) -> AsyncGenerator[str]:
-    server = await asyncio.to_thread(embedded.start, folder / "database")
+    server = await asyncio.to_thread(local_server.start, folder / "database")
     try:
         yield server.url
     finally:
@@ -195,7 +195,9 @@ async def measure_kills(corpus: Path, limit: int = 500, kill_count: int = 50, se
             for trial_name in ("calm", "killed"):
                 (top / trial_name).mkdir()
             trials = [
-                IndexingTrial(_create_database(url, trial_name), folder, top / trial_name, _CACHE, pause, limit=3600.0)
+                IndexingTrial(
+                    _create_database(url, trial_name), folder, top / trial_name, _CACHE, pause, limit=3600.0
+                )
                 for trial_name in ("calm", "killed")
             ]
             started = time.perf_counter()
@@ -207,10 +209,10 @@ async def measure_kills(corpus: Path, limit: int = 500, kill_count: int = 50, se
             )
             killed = await trials[1].run(kill_schedule(random.Random(), kill_count, calm.embedded, 0.5))
         reembedded = killed.embedded - calm.embedded
-        differing_items = differing_items(calm.index, killed.index)
+        differing = differing_items(calm.index, killed.index)
         print(
             f"kills: {killed.kills} kills, items {killed.statuses}, promises broken {killed.violations};"
-            f" {len(differing_items)} of {len(calm.index)} items differ; {reembedded:,} texts embedded twice,"
+            f" {len(differing)} of {len(calm.index)} items differ; {reembedded:,} texts embedded twice,"
             f" {reembedded / max(1, killed.kills):.1f} for each kill"
         )
         shutil.rmtree(folder)

@@ -20,10 +20,10 @@ from typing import Any
 
 import psutil
 
-from bench.free import FreeEmbedder
+from bench.free_embedder import FreeEmbedder
 from bench.ingest import ingest_folder, settings
 from gristmill import app
-from gristmill.ingest.readers import TextPart, ReaderPool, ReadLimits, ReadReport, read_file
+from gristmill.readers import ReaderPool, ReadLimits, ReadReport, TextPart, read_file
 
 pdfium: Any = importlib.import_module("pypdfium2")
 MIB = 2**20
@@ -103,7 +103,9 @@ async def main() -> None:
             started = time.monotonic()
             characters, report = 0, ReadReport()
             limits = ReadLimits()
-            results = read_file(pool, path, name=path.name, media_type=None, scratch=Path(folder), limits=limits)
+            results = read_file(
+                pool, path, name=path.name, media_type=None, scratch=Path(folder), limits=limits
+            )
             async with contextlib.aclosing(results) as stream:
                 async for result in stream:
                     if isinstance(result, TextPart):

@@ -27,7 +27,7 @@ from typing import Any, cast
 import httpx
 
 from gristmill import app, catalog
-from gristmill.search import SearchRequest, Mode, Target
+from gristmill.search import Mode, SearchRequest, Target
 from gristmill.search.lexer import is_mostly_cjk
 from gristmill.settings import Settings
 
@@ -70,7 +70,9 @@ def _read_jsonl(path: Path) -> list[dict[str, Any]]:
 
 def ndcg(ranked: Sequence[str], judgements: Mapping[str, int]) -> float:
     """nDCG@10 of a ranking."""
-    gain_sum = sum(judgements.get(document, 0) / math.log2(rank + 1) for rank, document in enumerate(ranked[:10], 1))
+    gain_sum = sum(
+        judgements.get(document, 0) / math.log2(rank + 1) for rank, document in enumerate(ranked[:10], 1)
+    )
     best = sorted(judgements.values(), reverse=True)[:10]
     return gain_sum / sum(gain / math.log2(rank + 1) for rank, gain in enumerate(best, 1))
 
@@ -103,7 +105,8 @@ def score_bm25s(corpus: Corpus) -> dict[str, float]:
         )
         ranked = [[ids[int(position)] for position in row] for row in cast(list[list[int]], hits.tolist())]
         scores[label] = statistics.fmean(
-            ndcg(ranking, corpus.judgements[key]) for key, ranking in zip(corpus.questions, ranked, strict=True)
+            ndcg(ranking, corpus.judgements[key])
+            for key, ranking in zip(corpus.questions, ranked, strict=True)
         )
     return scores
 
@@ -114,7 +117,11 @@ def _tokenize_cjk(texts: Sequence[str]) -> list[list[str]]:
         tokens: list[str] = []
         for piece in _PIECES.findall(text.lower()):
             is_ascii = piece.isascii()
-            tokens += [piece] if is_ascii else [*piece, *(piece[offset : offset + 2] for offset in range(len(piece) - 1))]
+            tokens += (
+                [piece]
+                if is_ascii
+                else [*piece, *(piece[offset : offset + 2] for offset in range(len(piece) - 1))]
+            )
         result.append(tokens)
     return result
 
@@ -127,7 +134,8 @@ async def index_corpus(http: httpx.AsyncClient, corpus: Corpus) -> tuple[str, di
     for start in range(0, len(documents), BATCH):
         batch = documents[start : start + BATCH]
         notes = [
-            {"type": "note", "title": _printable_title(title or key), "content": text} for key, title, text in batch
+            {"type": "note", "title": _printable_title(title or key), "content": text}
+            for key, title, text in batch
         ]
         response = await http.post(f"/api/knowledge-bases/{base}/items", json={"items": notes})
         for created, (key, _, _) in zip(response.json()["created"], batch, strict=True):
@@ -148,7 +156,9 @@ async def measure_mode(
 ) -> tuple[float, float]:
     """nDCG@10 of a mode, and the median time of a search in milliseconds."""
     async with mill.db.connection() as tx:
-        base = next(candidate for candidate in await catalog.list_bases(tx, limit=100) if str(candidate.id) == base_id)
+        base = next(
+            candidate for candidate in await catalog.list_bases(tx, limit=100) if str(candidate.id) == base_id
+        )
     embedder = mill.embedders.get(base.embedder) if mode != "text" else None
     scores: list[float] = []
     times: list[float] = []

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.connectors.double import FakeTool, serve_fake
-from tests.connectors.doubles.confluence import FakeConfluence
-from tests.connectors.doubles.github import FakeGitHub
-from tests.connectors.doubles.gitlab import FakeGitLab
-from tests.connectors.doubles.jira import FakeJira
+from tests.connectors.fakes.confluence import FakeConfluence
+from tests.connectors.fakes.github import FakeGitHub
+from tests.connectors.fakes.gitlab import FakeGitLab
+from tests.connectors.fakes.jira import FakeJira
+from tests.connectors.fakes.tool import FakeTool, serve_fake
 from tests.embedding.endpoint import CannedResponse, EmbeddingRequest, hashed_vectors
-from tests.process import ServeProcess, run_serve
+from tests.gristmill_process import ServeProcess, run_serve
 from tests.ui.harness import ApiHelper, ServerSetup, server_setup
 
 ROOT = Path(__file__).parents[1]
@@ -67,8 +67,12 @@ def sample() -> Generator[Sample]:
             bases["Support macros"], *(f"# Macro {n}\n\nAnswer number {n}, kindly." for n in range(24))
         )
         api.add_unreadable_files(bases["Field reports"], "scan-0412.bin", "dump.dat", "tape-7.img")
-        api.add_notes(bases["Field reports"], *(f"# Report {n}\n\nThe stones ran {n} hours." for n in range(12)))
-        connectors = {double.kind: create_synced_connector(api, stack, double, bases) for double in create_tools()}
+        api.add_notes(
+            bases["Field reports"], *(f"# Report {n}\n\nThe stones ran {n} hours." for n in range(12))
+        )
+        connectors = {
+            double.kind: create_synced_connector(api, stack, double, bases) for double in create_tools()
+        }
         webhook = api.http.post(
             "/api/webhooks", json={"url": "http://127.0.0.1:9/hooks", "description": "Pager"}
         )

@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.process import run_command, environment, run_serve
+from tests.gristmill_process import environment, run_command, run_serve
 
 
 def main() -> int:

@@ -68,7 +68,9 @@ def main() -> None:
         handbook = sample_server.bases["Mill handbook"]
         roots = sample_server.api.http.get(f"/api/knowledge-bases/{handbook}/items").json()["items"]
         for n in range(60):  # new texts, so that something is under way
-            sample_server.api.add_notes(sample_server.bases["Support macros"], f"# Macro {n + 100}\n\nA new answer, number {n}.")
+            sample_server.api.add_notes(
+                sample_server.bases["Support macros"], f"# Macro {n + 100}\n\nA new answer, number {n}."
+            )
         print(f"{len(roots)} roots; pictures go to {options.out}")
         for size_name, size in SIZES.items():
             for theme in THEMES:
@@ -76,7 +78,11 @@ def main() -> None:
                     page = tabs.context.new_page()
                     for name, path in pages.items():
                         if options.only in name:
-                            take_screenshot(page, sample_server.server.url + path, options.out / f"{name}-{theme}-{size_name}.png")
+                            take_screenshot(
+                                page,
+                                sample_server.server.url + path,
+                                options.out / f"{name}-{theme}-{size_name}.png",
+                            )
                     for error in tabs.errors:
                         print(f"{theme} {size_name}: {error}")
 

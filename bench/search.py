@@ -26,11 +26,21 @@ from numpy.typing import NDArray
 from gristmill import app, catalog, jobs
 from gristmill.catalog import Base, Viewer
 from gristmill.db import Database
-from gristmill.search import SearchRequest, Chunk, Scope, Target, nearest, store, tidy
-from gristmill.search.reach import measure_selectivity
-from gristmill.search.shelf import SegmentCache
+from gristmill.search import (
+    Chunk,
+    Scope,
+    SearchRequest,
+    Target,
+    compaction,
+    store,
+)
+from gristmill.search import (
+    vector_search as nearest,
+)
+from gristmill.search.segment_cache import SegmentCache
+from gristmill.search.selectivity import measure_selectivity
 from gristmill.settings import Settings
-from tests.search.filing import publish_version, write
+from tests.search.published_items import publish_version, write
 
 DIMENSIONS = 384
 PER_ITEM = 10
@@ -112,7 +122,7 @@ async def fill(db: Database, base: Base, chunks: int, synthetic: Synthetic) -> N
 async def wait_until_compacted(mill: app.Gristmill) -> None:
     """Wait until nothing is left to tidy."""
     while True:
-        requested = await tidy.queue_compactions(mill.db)
+        requested = await compaction.queue_compactions(mill.db)
         async with mill.db.connection() as tx:
             waiting = await jobs.counts(tx)
         if not requested and not waiting:

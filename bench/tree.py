@@ -14,8 +14,8 @@ import psycopg
 from playwright.sync_api import Browser
 
 from bench.sample import CACHE
-from gristmill.db import embedded
-from tests.process import run_serve
+from gristmill.db import local_server
+from tests.gristmill_process import run_serve
 from tests.ui.harness import ApiHelper, chromium, profile, server_setup
 
 # One in 97 failed, so that rows differ in height.
@@ -69,15 +69,23 @@ def measure_opening(browser: Browser, url: str) -> tuple[float, ScrollSample]:
         page.wait_for_timeout(500)  # what else a page fetches at its start is over
         browser.start_tracing(page=page, categories=["toplevel", "devtools.timeline"])
         raw = page.evaluate(_SCROLL)
-        return seconds, ScrollSample(**raw, cpu=_longest_task_ms(json.loads(browser.stop_tracing())["traceEvents"]))
+        return seconds, ScrollSample(
+            **raw, cpu=_longest_task_ms(json.loads(browser.stop_tracing())["traceEvents"])
+        )
 
 
 def _longest_task_ms(events: list[dict[str, Any]]) -> float:
     """Milliseconds of processor time of the longest task of the page's main thread."""
     threads = {
-        (event["pid"], event["tid"]) for event in events if event.get("args", {}).get("name") == "CrRendererMain"
+        (event["pid"], event["tid"])
+        for event in events
+        if event.get("args", {}).get("name") == "CrRendererMain"
     }
-    tasks = [event for event in events if event["name"].endswith("RunTask") and (event["pid"], event["tid"]) in threads]
+    tasks = [
+        event
+        for event in events
+        if event["name"].endswith("RunTask") and (event["pid"], event["tid"]) in threads
+    ]
     return max((task.get("tdur", 0) for task in tasks), default=0) / 1000
 
 
@@ -92,7 +100,7 @@ def main() -> None:
         server.client() as http,
     ):
         base = ApiHelper(http).create_base("Large")
-        database = embedded.start(setup.folder / "data")  # the server's own: one more user of it
+        database = local_server.start(setup.folder / "data")  # the server's own: one more user of it
         with psycopg.connect(database.url, autocommit=True) as connection:
             connection.execute(_FILL, (base, options.items))
             connection.execute("analyze item")

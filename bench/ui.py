@@ -22,8 +22,8 @@ import psycopg
 from playwright.sync_api import Browser, Page
 
 from bench.sample import CACHE
-from gristmill.db import embedded
-from tests.process import run_serve
+from gristmill.db import local_server
+from tests.gristmill_process import run_serve
 from tests.ui.harness import ApiHelper, chromium, profile, server_setup
 
 # A row's title is written as `change <time>`; what is painted is told by the frame after the text changed.
@@ -157,14 +157,16 @@ def server_and_browser() -> Generator[tuple[str, str, ApiHelper, Browser]]:
         server_setup(None, CACHE) as setup,
         run_serve(setup.env, log=setup.log) as server,
         server.client() as http,
-        closing(embedded.start(setup.folder / "data")) as database,
+        closing(local_server.start(setup.folder / "data")) as database,
         chromium() as browser,
     ):
         yield database.url, server.url, ApiHelper(http), browser
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--only", default="changes,cold,large")
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--items", type=int, default=100_000)
@@ -174,14 +176,22 @@ def main() -> None:
         for name in options.only.split(","):
             print(name)
             with profile(browser) as tabs:
-                for figure in run_measurement(name, url, server, api, browser, tabs.context.new_page(), options):
+                for figure in run_measurement(
+                    name, url, server, api, browser, tabs.context.new_page(), options
+                ):
                     figures.append(figure)
                     print(f"  {figure.name}: {figure.value:.0f} {figure.unit} (at most {figure.limit:.0f})")
     sys.exit(0 if all(figure.holds for figure in figures) else 1)
 
 
 def run_measurement(
-    name: str, url: str, server: str, api: ApiHelper, browser: Browser, page: Page, options: argparse.Namespace
+    name: str,
+    url: str,
+    server: str,
+    api: ApiHelper,
+    browser: Browser,
+    page: Page,
+    options: argparse.Namespace,
 ) -> Iterator[Figure]:
     if name == "changes":
         return measure_changes(url, api, page, server, options.seconds)

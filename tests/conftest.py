@@ -20,15 +20,20 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from gristmill import app
-from gristmill.db import Database, embedded
+from gristmill.db import Database, local_server
 from gristmill.db.migrate import migrate
 from gristmill.settings import Settings
-from tests.clock import DatabaseClock
+from tests.database_clock import DatabaseClock
 from tests.embedding.hashed import HashedEmbedder
 
 NEVER = "0 0 29 2 *"  # the reconciler works when a test says so
 TEMPLATE = "template_gristmill"
-_FAST_CONFIG = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "max_connections": "200"}
+_FAST_CONFIG = {
+    "fsync": "off",
+    "synchronous_commit": "off",
+    "full_page_writes": "off",
+    "max_connections": "200",
+}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -38,7 +43,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
         return
     folder = Path(tempfile.mkdtemp(prefix="gristmill-tests-"))
-    server = embedded.start(folder, extra_config=_FAST_CONFIG)
+    server = local_server.start(folder, extra_config=_FAST_CONFIG)
     config.stash[_server], config.stash[_folder] = server, folder
     with psycopg.connect(server.url, autocommit=True) as connection:
         connection.execute(sql.SQL("create database {}").format(sql.Identifier(TEMPLATE)))
@@ -57,7 +62,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         shutil.rmtree(config.stash[_folder], ignore_errors=True)
 
 
-_server = pytest.StashKey[embedded.LocalServer]()
+_server = pytest.StashKey[local_server.LocalServer]()
 _folder = pytest.StashKey[Path]()
 
 

@@ -10,12 +10,12 @@ from functools import partial
 from bench.jobs import peers
 from bench.jobs.caps import measure_caps
 from bench.jobs.chaos import measure_chaos
-from bench.jobs.claiming import measure_claims
-from bench.jobs.engine import JobEngine, GristmillEngine
+from bench.jobs.claims import measure_claims
+from bench.jobs.engine import GristmillEngine, JobEngine
 from bench.jobs.fairness import measure_fairness
-from bench.jobs.machine import BenchServer
 from bench.jobs.pickup import measure_pickup
 from bench.jobs.report import BenchReport
+from bench.jobs.server import BenchServer
 from bench.jobs.takeover import measure_takeover
 from bench.jobs.throughput import measure_drain, measure_enqueue
 

@@ -28,8 +28,8 @@ from typing import Any, cast
 import psycopg
 
 from bench.jobs.engine import Producer
-from bench.jobs.machine import server_cpu
 from bench.jobs.peers import engine_by_name
+from bench.jobs.server import server_cpu
 
 
 def client_cpu() -> float:

@@ -8,11 +8,19 @@ that did everything, so these are looked at as well.
 
 import random
 
-from bench.jobs.crew import WorkerConfig, start_workers
-from bench.jobs.effects import Effect, Sampler, enqueue_effects, effects_database, peak_concurrency, effects_per_worker, wait_until_finished
+from bench.jobs.effects import (
+    Effect,
+    Sampler,
+    effects_database,
+    effects_per_worker,
+    enqueue_effects,
+    peak_concurrency,
+    wait_until_finished,
+)
 from bench.jobs.engine import open_database
-from bench.jobs.machine import BenchServer
 from bench.jobs.report import BenchReport
+from bench.jobs.server import BenchServer
+from bench.jobs.worker_process import WorkerConfig, start_workers
 
 LANES, JOBS = 8, 1_200
 WORKERS, SLOTS = 3, 8

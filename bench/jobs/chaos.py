@@ -23,11 +23,18 @@ from pathlib import Path
 
 import psycopg
 
-from bench.jobs.crew import WorkerProcess, WorkerConfig, start_workers, start_worker
-from bench.jobs.effects import Effect, Sampler, enqueue_effects, effects_database, peak_concurrency, wait_until_finished
+from bench.jobs.effects import (
+    Effect,
+    Sampler,
+    effects_database,
+    enqueue_effects,
+    peak_concurrency,
+    wait_until_finished,
+)
 from bench.jobs.engine import open_database
-from bench.jobs.machine import BenchServer
 from bench.jobs.report import BenchReport
+from bench.jobs.server import BenchServer
+from bench.jobs.worker_process import WorkerConfig, WorkerProcess, start_worker, start_workers
 from gristmill.db import Database, DatabaseUnavailable
 
 WORKERS, LANES = 4, 12

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import psycopg
 
 from bench.jobs.engine import GristmillEngine
-from bench.jobs.machine import BenchServer
+from bench.jobs.server import BenchServer
 from gristmill import jobs
 from gristmill.db import Database
 from gristmill.jobs import NewJob, Work

@@ -17,7 +17,7 @@ from gristmill import jobs
 from gristmill.db import Database
 from gristmill.db.listen import Listener
 from gristmill.db.migrate import migrate
-from gristmill.jobs import Done, Handler, Job, WorkerLimits, NewJob, Outcome, Work, Worker
+from gristmill.jobs import Done, Handler, Job, NewJob, Outcome, Work, Worker, WorkerLimits
 
 # Is given the lane and the number of a job, and returns when the job is done.
 RunJob = Callable[[str, int], Awaitable[None]]
@@ -125,7 +125,9 @@ async def open_database(url: str) -> AsyncGenerator[Database]:
 
 
 @asynccontextmanager
-async def run_worker(db: Database, handlers: dict[str, Handler], limits: WorkerLimits) -> AsyncGenerator[Worker]:
+async def run_worker(
+    db: Database, handlers: dict[str, Handler], limits: WorkerLimits
+) -> AsyncGenerator[Worker]:
     """One of our workers with its listener, for as long as the block lasts."""
     listener = Listener(db.url)
     worker = Worker(db, listener, handlers, limits)

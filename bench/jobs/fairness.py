@@ -14,10 +14,10 @@ import statistics
 from collections import defaultdict
 from collections.abc import Sequence
 
+from bench.jobs.agent_client import start_agent
 from bench.jobs.engine import JobEngine
-from bench.jobs.machine import BenchServer
-from bench.jobs.remote import start_agent
 from bench.jobs.report import BenchReport, spread
+from bench.jobs.server import BenchServer
 
 MANY, FEW = 5_000, 10
 SECONDS = 0.005
@@ -26,7 +26,9 @@ ROUND_TIMEOUT = 60
 LIMIT = 0.03
 
 
-async def measure_fairness(server: BenchServer, report: BenchReport, engines: Sequence[JobEngine], rounds: int) -> None:
+async def measure_fairness(
+    server: BenchServer, report: BenchReport, engines: Sequence[JobEngine], rounds: int
+) -> None:
     """Engines take turns."""
     times: dict[str, list[tuple[float, float]]] = defaultdict(list)
     timed_out = set[str]()

@@ -22,7 +22,7 @@ from urllib.parse import quote
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from bench.jobs.engine import JobEngine, Producer, GristmillEngine, RunJob
+from bench.jobs.engine import GristmillEngine, JobEngine, Producer, RunJob
 
 LANES = ("a", "b")
 
@@ -245,7 +245,12 @@ class DbosEngine:
             await asyncio.to_thread(dbos.destroy)
 
 
-PEERS: tuple[JobEngine, ...] = (PgQueuerEngine(), PgQueuerAsyncpgEngine(), ProcrastinateEngine(), DbosEngine())
+PEERS: tuple[JobEngine, ...] = (
+    PgQueuerEngine(),
+    PgQueuerAsyncpgEngine(),
+    ProcrastinateEngine(),
+    DbosEngine(),
+)
 
 
 def engine_by_name(name: str) -> JobEngine:

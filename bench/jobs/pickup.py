@@ -13,17 +13,19 @@ import statistics
 from collections import defaultdict
 from collections.abc import Sequence
 
+from bench.jobs.agent_client import start_agent
 from bench.jobs.engine import JobEngine
-from bench.jobs.machine import BenchServer
-from bench.jobs.remote import start_agent
 from bench.jobs.report import BenchReport, percentile
+from bench.jobs.server import BenchServer
 
 JOBS = 200
 WARM_UP = 5
 LIMIT = 0.020
 
 
-async def measure_pickup(server: BenchServer, report: BenchReport, engines: Sequence[JobEngine], rounds: int) -> None:
+async def measure_pickup(
+    server: BenchServer, report: BenchReport, engines: Sequence[JobEngine], rounds: int
+) -> None:
     """Engines take turns; the 200 jobs are spread over the rounds."""
     waits: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for _ in range(rounds):

@@ -73,7 +73,9 @@ class BenchReport:
         if self.requirements:
             parts += ["", "### Requirements", "", "| requirement | measured | |", "|---|---|---|"]
         parts += [
-            _row([requirement.text, requirement.figure, "holds" if requirement.holds else "**does not hold**"])
+            _row(
+                [requirement.text, requirement.figure, "holds" if requirement.holds else "**does not hold**"]
+            )
             for requirement in self.requirements
         ]
         return "\n".join(parts)

@@ -12,11 +12,11 @@ import signal
 import statistics
 from collections.abc import Sequence
 
-from bench.jobs.crew import WorkerProcess, WorkerConfig, start_worker
-from bench.jobs.effects import Effect, EffectCounts, enqueue_effects, effects_database, wait_until_finished
+from bench.jobs.effects import Effect, EffectCounts, effects_database, enqueue_effects, wait_until_finished
 from bench.jobs.engine import open_database
-from bench.jobs.machine import BenchServer
 from bench.jobs.report import BenchReport, spread
+from bench.jobs.server import BenchServer
+from bench.jobs.worker_process import WorkerConfig, WorkerProcess, start_worker
 from gristmill.db import Database
 
 JOBS, SECONDS = 8, 3.0
@@ -33,10 +33,23 @@ async def measure_takeover(server: BenchServer, report: BenchReport, rounds: int
     """Each case, again and again."""
     rows = list[list[str]]()
     for case in (KILLED, RESUMED_WHILE_RUNNING, RESUMED_AFTER):
-        rounds_taken = [await _measure_round(server, case) for _ in range(rounds if case == KILLED else min(rounds, 2))]
-        waits, exact_rounds = [wait for wait, _ in rounds_taken], sum(counts.exactly_once for _, counts in rounds_taken)
+        rounds_taken = [
+            await _measure_round(server, case) for _ in range(rounds if case == KILLED else min(rounds, 2))
+        ]
+        waits, exact_rounds = (
+            [wait for wait, _ in rounds_taken],
+            sum(counts.exactly_once for _, counts in rounds_taken),
+        )
         refused = sum(counts.refused for _, counts in rounds_taken)
-        rows.append([case, str(len(rounds_taken)), spread(waits, 2), f"{exact_rounds} of {len(rounds_taken)}", str(refused)])
+        rows.append(
+            [
+                case,
+                str(len(rounds_taken)),
+                spread(waits, 2),
+                f"{exact_rounds} of {len(rounds_taken)}",
+                str(refused),
+            ]
+        )
         _check_requirements(report, case, waits, [counts for _, counts in rounds_taken])
     report.add(
         f"{JOBS} jobs of {SECONDS:.0f} s whose worker is lost, lease {LEASE:.0f} s",
@@ -46,7 +59,9 @@ async def measure_takeover(server: BenchServer, report: BenchReport, rounds: int
     )
 
 
-def _check_requirements(report: BenchReport, case: str, waits: Sequence[float], records: Sequence[EffectCounts]) -> None:
+def _check_requirements(
+    report: BenchReport, case: str, waits: Sequence[float], records: Sequence[EffectCounts]
+) -> None:
     if case == KILLED:
         report.check(
             f"After kill -9 the jobs run elsewhere within the lease + 2 s = {LIMIT:.0f} s",

@@ -11,10 +11,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from bench.jobs.agent_client import start_agent
 from bench.jobs.engine import JobEngine
-from bench.jobs.machine import BenchServer
-from bench.jobs.remote import start_agent
 from bench.jobs.report import BenchReport, spread
+from bench.jobs.server import BenchServer
 
 
 @dataclass
@@ -46,13 +46,18 @@ async def measure_enqueue(
         f"Enqueue {count:,} jobs",
         "each engine's best bulk call, one transaction; jobs per second, median (least–most); client CPU",
         ["engine", "jobs/s", "client µs/job"],
-        [[name, spread(engine_figures.rate), spread(engine_figures.client)] for name, engine_figures in figures.items()],
+        [
+            [name, spread(engine_figures.rate), spread(engine_figures.client)]
+            for name, engine_figures in figures.items()
+        ],
     )
     for peer in ("pgqueuer", "pgqueuer-asyncpg"):
         _check_ratio(report, figures, f"Enqueue {count:,}", peer, 2)
 
 
-async def measure_drain(server: BenchServer, report: BenchReport, engines: Sequence[JobEngine], rounds: int, count: int) -> None:
+async def measure_drain(
+    server: BenchServer, report: BenchReport, engines: Sequence[JobEngine], rounds: int, count: int
+) -> None:
     """One worker process, no-op jobs."""
     figures: dict[str, _Figures] = defaultdict(_Figures)
     for _ in range(rounds):
@@ -74,7 +79,13 @@ async def measure_drain(server: BenchServer, report: BenchReport, engines: Seque
         "jobs per second, median (least–most); processor time per job",
         ["engine", "jobs at once", "jobs/s", "client µs/job", "server µs/job"],
         [
-            [name, at_once[name], spread(engine_figures.rate), spread(engine_figures.client), spread(engine_figures.server)]
+            [
+                name,
+                at_once[name],
+                spread(engine_figures.rate),
+                spread(engine_figures.client),
+                spread(engine_figures.server),
+            ]
             for name, engine_figures in figures.items()
         ],
     )
@@ -82,7 +93,9 @@ async def measure_drain(server: BenchServer, report: BenchReport, engines: Seque
         _check_ratio(report, figures, f"Drain {count:,}", peer, times)
 
 
-def _check_ratio(report: BenchReport, figures: dict[str, _Figures], label: str, peer: str, times: int) -> None:
+def _check_ratio(
+    report: BenchReport, figures: dict[str, _Figures], label: str, peer: str, times: int
+) -> None:
     if peer not in figures:
         return
     gristmill_rate, peer_rate = (statistics.median(figures[name].rate) for name in ("gristmill", peer))

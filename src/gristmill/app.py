@@ -15,38 +15,45 @@ from datetime import timedelta
 
 from fastapi import FastAPI
 
-from gristmill import __version__, clock, faults, jobs, memory, traces
+from gristmill import __version__, clock, faults, jobs
 from gristmill.connectors.kind import ConnectorLimits
-from gristmill.connectors.kinds import ConnectorRegistry
 from gristmill.connectors.permissions import PermissionSync
+from gristmill.connectors.registry import ConnectorRegistry
 from gristmill.connectors.sync import Synchroniser
-from gristmill.db import Database, embedded
+from gristmill.db import Database, local_server
 from gristmill.db.listen import Listener
 from gristmill.db.migrate import migrate
-from gristmill.doors import api, ui
 from gristmill.embedding import Embedder, Embedders
 from gristmill.errors import GristmillError, SetupError
 from gristmill.events import Broadcaster
-from gristmill.events.courier import WebhookPump
-from gristmill.events.webhooks import WebhookDeliverer, WebhookSender
-from gristmill.ingest import ImageAnalyser, Converter, Expander, Pipeline, ReaderPool, Reindexer, Remover
-from gristmill.ingest.assets import ImageDescriber, OcrDescriber, VisionDescriber, VisionConfig
+from gristmill.events.webhook_delivery import WebhookDeliverer, WebhookSender
+from gristmill.events.webhook_pump import WebhookPump
+from gristmill.ingest import Converter, Expander, ImageAnalyser, Pipeline, ReaderPool, Reindexer, Remover
+from gristmill.ingest.image_describers import (
+    ImageDescriber,
+    OcrDescriber,
+    VisionConfig,
+    VisionDescriber,
+)
 from gristmill.ingest.processors import DoclingServe, MinerU, Processor, ProcessorConfig
-from gristmill.ingest.readers import ReadLimits
-from gristmill.jobs import Handler, WorkerLimits, QueueLimits, Worker
+from gristmill.jobs import Handler, QueueLimits, Worker, WorkerLimits
 from gristmill.operations import reconcile, uploads
-from gristmill.operations.health import recover_deletions
-from gristmill.operations.originals import SourceFactory
-from gristmill.operations.ready import Readiness
+from gristmill.operations.invariants import recover_deletions
+from gristmill.operations.readiness import Readiness
 from gristmill.operations.reconcile import Reconciler
-from gristmill.search import HttpReranker, Searcher, tidy
+from gristmill.operations.source_factory import SourceFactory
+from gristmill.readers import ReadLimits
+from gristmill.search import HttpReranker, Searcher, compaction
+from gristmill.server import api, ui
 from gristmill.settings import ProcessorSettings, Settings
 from gristmill.sources.blobs import BlobStore
+from gristmill.telemetry import memory, traces
 from gristmill.vault import Vault
 from gristmill.work import (
     AnalyseAssets,
     CancelConversion,
     CheckFileProcessing,
+    CompactBase,
     DeleteBase,
     DeleteSubtree,
     DeliverEvents,
@@ -56,7 +63,6 @@ from gristmill.work import (
     ReindexSubtree,
     SyncAccess,
     SyncConnector,
-    CompactBase,
 )
 
 log = logging.getLogger(__name__)
@@ -137,7 +143,10 @@ async def gristmill(
         analyst = _create_analyst(settings, readers)
         if isinstance(analyst, VisionDescriber):
             stack.push_async_callback(analyst.close)
-        processors = {name: _create_processor(processor_settings) for name, processor_settings in settings.processors.items()}
+        processors = {
+            name: _create_processor(processor_settings)
+            for name, processor_settings in settings.processors.items()
+        }
         for processor in processors.values():
             stack.push_async_callback(processor.close)
         parts = _WorkerParts(
@@ -206,14 +215,14 @@ def _create_reranker(settings: Settings) -> HttpReranker | None:
 async def _start_database(settings: Settings, stack: AsyncExitStack) -> str:
     if settings.database_url is not None:
         return settings.database_url.get_secret_value()
-    server = await asyncio.to_thread(embedded.start, settings.data_dir)
+    server = await asyncio.to_thread(local_server.start, settings.data_dir)
     stack.push_async_callback(asyncio.to_thread, server.close)
     watch = asyncio.create_task(_keep_alive(server), name="postgres watch")
     stack.push_async_callback(_stop_task, watch)
     return server.url
 
 
-async def _keep_alive(server: embedded.LocalServer) -> None:
+async def _keep_alive(server: local_server.LocalServer) -> None:
     while True:
         await clock.pause(_WATCH_INTERVAL)
         try:
@@ -280,7 +289,10 @@ def _job_handlers(parts: _WorkerParts, pipeline: Pipeline) -> dict[str, Handler]
     converter = Converter(db, sources, parts.processors)
     analyser = ImageAnalyser(db, parts.embedders, sources, parts.analyst)
     remover = Remover(db, sources.blobs)
-    expander, rebuilder = Expander(db, private=private, limits=queue_limits), Reindexer(db, limits=queue_limits)
+    expander, rebuilder = (
+        Expander(db, private=private, limits=queue_limits),
+        Reindexer(db, limits=queue_limits),
+    )
     synchroniser = Synchroniser(db, sources.blobs, parts.connectors, parts.settings.sync_budget, queue_limits)
     reconciler = Reconciler(db, sources.blobs, parts.settings.event_retention)
     return {
@@ -296,7 +308,7 @@ def _job_handlers(parts: _WorkerParts, pipeline: Pipeline) -> dict[str, Handler]
         CheckFileProcessing.kind: Handler(converter.check, converter.record_failure),
         CancelConversion.kind: Handler(converter.cancel),
         AnalyseAssets.kind: Handler(analyser.analyse, analyser.record_failure),
-        CompactBase.kind: Handler(tidy.Compactor(db).compact),
+        CompactBase.kind: Handler(compaction.Compactor(db).compact),
     }
 
 
@@ -304,7 +316,7 @@ async def _keep_compacting(db: Database) -> None:
     """Ask for the tidying of what needs it. What is missed is seen the next time, by any worker."""
     while True:
         try:
-            await tidy.queue_compactions(db)
+            await compaction.queue_compactions(db)
         except GristmillError as error:
             log.warning("tidying can't be asked for", extra={"code": error.code, "reason": error.message})
         await clock.pause(_COMPACTION_INTERVAL)

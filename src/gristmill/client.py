@@ -159,7 +159,10 @@ class Client:
                     ) from error
                 await asyncio.sleep(_backoff(attempt))
                 continue
-            should_retry = response.status_code in _RETRIED_STATUSES or _conflict_code(response) == "idempotency_in_progress"
+            should_retry = (
+                response.status_code in _RETRIED_STATUSES
+                or _conflict_code(response) == "idempotency_in_progress"
+            )
             if not should_retry or attempt == self._retries:
                 return _check_response(response)
             await asyncio.sleep(_retry_after(response) or _backoff(attempt))
@@ -287,7 +290,8 @@ class Client:
             "error": {"code": "deleted", "message": "Deleted meanwhile."},
         }
         return {
-            item_id: fresh.get(item_id) or cast(Item, {"id": item_id, "title": item_id, "type": "", **deleted})
+            item_id: fresh.get(item_id)
+            or cast(Item, {"id": item_id, "title": item_id, "type": "", **deleted})
             for item_id in waiting
         }
 

@@ -16,8 +16,9 @@ from email.utils import parsedate_to_datetime
 
 import httpx
 
-from gristmill import __version__, traces
+from gristmill import __version__
 from gristmill.errors import Permanent, Transient
+from gristmill.telemetry import traces
 
 USER_AGENT = f"gristmill/{__version__}"
 _CHUNK = 64 * 1024

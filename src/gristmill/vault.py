@@ -41,7 +41,9 @@ class Vault:
     def open(self, sealed: bytes, about: str) -> str:
         """The secret that was sealed for `about`."""
         try:
-            plaintext = self._load_cipher().decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], about.encode())
+            plaintext = self._load_cipher().decrypt(
+                sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], about.encode()
+            )
         except InvalidTag:
             raise SecretUnreadable(
                 "A stored secret can't be read: the key is not the one it was sealed with. "

@@ -7,7 +7,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from tests.waiting import wait_until
+from tests.wait_until import wait_until
 
 
 async def make_base(http: httpx.AsyncClient, name: str = "notes", **more: Any) -> str:
@@ -144,7 +144,9 @@ async def test_what_does_not_exist_is_not_found(http: httpx.AsyncClient) -> None
     note = {"items": [{"type": "note", "content": "fine"}]}
     for unknown in (str(uuid4()), "not-an-id"):
         assert_problem(await http.get(f"/api/knowledge-bases/{unknown}"), 404, "base_not_found")
-        assert_problem(await http.post(f"/api/knowledge-bases/{unknown}/items", json=note), 404, "base_not_found")
+        assert_problem(
+            await http.post(f"/api/knowledge-bases/{unknown}/items", json=note), 404, "base_not_found"
+        )
         assert_problem(
             await http.post(f"/api/knowledge-bases/{unknown}/search", json={"query": "x"}),
             404,
@@ -206,7 +208,9 @@ async def test_lists_are_paged(http: httpx.AsyncClient) -> None:
     assert_problem(
         await http.get(f"/api/knowledge-bases/{base}/items", params={"cursor": "x"}), 422, "invalid_request"
     )
-    assert_problem(await http.get(f"/api/knowledge-bases/{base}/items", params={"limit": 0}), 422, "invalid_request")
+    assert_problem(
+        await http.get(f"/api/knowledge-bases/{base}/items", params={"limit": 0}), 422, "invalid_request"
+    )
 
 
 async def test_adding_nothing_is_no_mistake(http: httpx.AsyncClient) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gristmill.client import Refused, SyncClient
-from tests.process import environment, run_serve
+from tests.gristmill_process import environment, run_serve
 
 
 def test_a_program_adds_waits_searches_reads_rebuilds_and_deletes(

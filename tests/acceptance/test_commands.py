@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gristmill.cli.main import cli
-from tests.process import run_command, environment, run_serve
+from tests.gristmill_process import environment, run_command, run_serve
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from uuid import uuid4
 import httpx
 
 from gristmill import app, faults
-from tests.acceptance.test_api import add_items, wait_until_ended, make_base, assert_problem, search
-from tests.waiting import wait_until
+from tests.acceptance.test_api import add_items, assert_problem, make_base, search, wait_until_ended
+from tests.wait_until import wait_until
 
 
 async def test_a_dead_job_is_visible_and_can_be_retried_once_the_cause_is_gone(

@@ -12,7 +12,7 @@ import typer.main
 from typer.testing import CliRunner
 
 from gristmill.cli.main import cli
-from tests.process import environment
+from tests.gristmill_process import environment
 
 WITHOUT = {
     "serve": "runs until it is stopped; its log is JSON (`log_format`)",

@@ -6,10 +6,10 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.acceptance.test_api import add_items, wait_until_ended, make_base, assert_problem
+from tests.acceptance.test_api import add_items, assert_problem, make_base, wait_until_ended
 from tests.acceptance.test_tree import assert_healthy, item_titles
-from tests.process import run_command, environment
-from tests.waiting import wait_until
+from tests.gristmill_process import environment, run_command
+from tests.wait_until import wait_until
 
 
 @pytest.fixture

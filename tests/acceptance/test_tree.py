@@ -8,9 +8,9 @@ import pytest
 
 from gristmill import app
 from gristmill.settings import Settings
-from tests.acceptance.test_api import add_items, wait_until_ended, make_base, assert_problem, search
+from tests.acceptance.test_api import add_items, assert_problem, make_base, search, wait_until_ended
 from tests.embedding.hashed import HashedEmbedder
-from tests.waiting import wait_until
+from tests.wait_until import wait_until
 
 
 @pytest.fixture
@@ -250,7 +250,9 @@ async def test_a_deleted_base_is_gone_at_once_and_its_name_is_free(
     http: httpx.AsyncClient, folder: Path
 ) -> None:
     base = await make_base(http, "grain")
-    await add_items(http, base, {"type": "directory", "path": str(folder)}, {"type": "note", "content": "rye"})
+    await add_items(
+        http, base, {"type": "directory", "path": str(folder)}, {"type": "note", "content": "rye"}
+    )
     gone = await http.delete(f"/api/knowledge-bases/{base}")
     assert gone.status_code == 202
     assert_problem(await http.get(f"/api/knowledge-bases/{base}"), 404, "base_not_found")
@@ -267,7 +269,9 @@ async def test_a_base_can_be_changed_without_disturbing_its_work(http: httpx.Asy
         f"/api/knowledge-bases/{base}", json={"name": "new", "chunking": {"maxTokens": 64}}
     )
     assert (changed.json()["name"], changed.json()["chunking"]) == ("new", {"maxTokens": 64})
-    assert_problem(await http.patch(f"/api/knowledge-bases/{base}", json={"name": "taken"}), 409, "base_name_taken")
+    assert_problem(
+        await http.patch(f"/api/knowledge-bases/{base}", json={"name": "taken"}), 409, "base_name_taken"
+    )
     assert (await http.get(f"/api/knowledge-bases/{base}")).json()["name"] == "new"
 
 

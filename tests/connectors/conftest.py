@@ -6,8 +6,8 @@ import pytest
 
 from gristmill import app
 from gristmill.settings import Settings
-from tests.connectors.bench import FAKES, ConnectorHarness
-from tests.connectors.double import FakeTool, serve_fake
+from tests.connectors.fakes.tool import FakeTool, serve_fake
+from tests.connectors.harness import FAKES, ConnectorHarness
 
 
 @pytest.fixture

@@ -6,28 +6,28 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from gristmill import app
-from gristmill.connectors import kinds
-from gristmill.connectors.connector import (
+from gristmill.connectors import registry
+from gristmill.connectors.kind import ConnectorForm, ConnectorKind, ConnectorLimits, OpenConnector
+from gristmill.connectors.port import (
     AccessUpdate,
     Account,
     Attachment,
     Audience,
     Batch,
-    Document,
     Checkpoints,
+    Document,
     DocumentRef,
     Stream,
 )
-from gristmill.connectors.kind import ConnectorForm, ConnectorKind, OpenConnector, ConnectorLimits
 from gristmill.errors import SourceGone, Transient
 from gristmill.operations import bases, connections
 from gristmill.organisation import LOCAL_ORG, OrgId
 from gristmill.vault import Vault
-from tests.connectors.bench import NEVER, ConnectorHarness
-from tests.connectors.double import FakeTool
-from tests.doors.people import new_organisation
+from tests.connectors.fakes.tool import FakeTool
+from tests.connectors.harness import NEVER, ConnectorHarness
 from tests.embedding.hashed import HashedEmbedder
-from tests.waiting import wait_until
+from tests.server.clients import new_organisation
+from tests.wait_until import wait_until
 
 STREAM = Stream("box:1", "letter")
 
@@ -84,10 +84,12 @@ class BoxConnector(OpenConnector):
 def box(monkeypatch: pytest.MonkeyPatch) -> Box:
     made = Box()
 
-    def opened(config: ConnectorForm, credentials: ConnectorForm, surroundings: ConnectorLimits) -> OpenConnector:
+    def opened(
+        config: ConnectorForm, credentials: ConnectorForm, surroundings: ConnectorLimits
+    ) -> OpenConnector:
         return BoxConnector(made)
 
-    monkeypatch.setitem(kinds.KINDS, "box", ConnectorKind("box", ConnectorForm, ConnectorForm, opened))
+    monkeypatch.setitem(registry.KINDS, "box", ConnectorKind("box", ConnectorForm, ConnectorForm, opened))
     return made
 
 
@@ -101,7 +103,9 @@ async def of_organisation(mill: app.Gristmill, org: OrgId) -> ConnectorHarness:
     base = await bases.create(mill.db, "b", HashedEmbedder(), {}, org=org)
     new = connections.NewConnector("box", "box", {}, {}, NEVER, NEVER, base_ids=[base.id])
     vault = Vault(mill.settings.secret_key, mill.settings.data_dir)
-    return ConnectorHarness(mill, FakeTool(), base, await connections.create(mill.db, vault, mill.connectors, new, org))
+    return ConnectorHarness(
+        mill, FakeTool(), base, await connections.create(mill.db, vault, mill.connectors, new, org)
+    )
 
 
 async def hung(bench: ConnectorHarness) -> dict[str, tuple[str, str, list[str] | None]]:
@@ -178,7 +182,9 @@ async def test_one_that_is_too_large_is_left_out_and_told(bench: ConnectorHarnes
     assert box.fetched == []
 
 
-async def test_one_that_can_not_be_had_now_is_fetched_by_the_next_run(bench: ConnectorHarness, box: Box) -> None:
+async def test_one_that_can_not_be_had_now_is_fetched_by_the_next_run(
+    bench: ConnectorHarness, box: Box
+) -> None:
     box.files = {"a.txt": b"first words"}
     box.put("one", "a letter", "a.txt")
     box.down = True

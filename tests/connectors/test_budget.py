@@ -8,10 +8,10 @@ import pytest
 from gristmill import faults
 from gristmill.connectors import sync as syncing
 from gristmill.settings import Settings
-from tests.connectors.bench import ConnectorHarness
-from tests.connectors.double import serve_fake
-from tests.connectors.doubles.github import FakeGitHub
-from tests.waiting import wait_until
+from tests.connectors.fakes.github import FakeGitHub
+from tests.connectors.fakes.tool import serve_fake
+from tests.connectors.harness import ConnectorHarness
+from tests.wait_until import wait_until
 
 
 @pytest.fixture
@@ -37,9 +37,11 @@ async def test_a_run_out_of_time_goes_on_where_it_was(bench: ConnectorHarness) -
     await bench.assert_matches_tool()
 
 
-async def test_a_run_is_not_continued_for_ever(bench: ConnectorHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_run_is_not_continued_for_ever(
+    bench: ConnectorHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """S2-15: at most so many times; the next run goes on from there."""
-    monkeypatch.setattr(syncing, "MOST_CONTINUATIONS", 1)
+    monkeypatch.setattr(syncing, "MAX_CONTINUATIONS", 1)
     run = await bench.sync()
     assert (run.status, run.error_code) == ("partial", "continuation_limit")
     monkeypatch.undo()

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from gristmill import app, jobs
-from gristmill.connectors.confluence import ConfluenceConfig
-from gristmill.connectors.minutes import measure_zone
+from gristmill.connectors.confluence.connector import ConfluenceConfig
+from gristmill.connectors.listing.by_minute import measure_zone
 from gristmill.jobs import NewJob
 from gristmill.work import SyncAccess
-from tests.connectors.bench import ConnectorHarness
-from tests.connectors.double import serve_fake
-from tests.connectors.doubles.confluence import FakeConfluenceDataCenter, FakeConfluence, Content
-from tests.waiting import wait_until
+from tests.connectors.fakes.confluence import Content, FakeConfluence, FakeConfluenceDataCenter
+from tests.connectors.fakes.tool import serve_fake
+from tests.connectors.harness import ConnectorHarness
+from tests.wait_until import wait_until
 
 BOTH = pytest.mark.parametrize("kind", [FakeConfluence, FakeConfluenceDataCenter])
 
@@ -22,7 +22,14 @@ def family(double: FakeConfluence) -> tuple[Content, Content, Content]:
     """A page, one below it, and a comment on that one."""
     space = double.spaces[0].id
     pages = [
-        Content(double.new_id(), "page", f"Title {double.new_word()}", f"Text {double.new_word()}", double.now, space)
+        Content(
+            double.new_id(),
+            "page",
+            f"Title {double.new_word()}",
+            f"Text {double.new_word()}",
+            double.now,
+            space,
+        )
         for _ in range(2)
     ]
     double.contents += pages

@@ -6,13 +6,13 @@ from collections.abc import Callable
 import pytest
 
 from gristmill import faults, jobs
-from gristmill.connectors.details import CONCURRENCY
+from gristmill.connectors.listing.details import CONCURRENCY
 from gristmill.jobs import NewJob
 from gristmill.operations import connections
 from gristmill.work import SyncAccess
-from tests.connectors.bench import ConnectorHarness
-from tests.connectors.double import FakeCall, FakeTool, failing, rate_limited
-from tests.waiting import wait_until
+from tests.connectors.fakes.tool import FakeCall, FakeTool, failing, rate_limited
+from tests.connectors.harness import ConnectorHarness
+from tests.wait_until import wait_until
 
 
 def everything(_: FakeCall) -> bool:
@@ -48,7 +48,9 @@ async def test_a_run_without_changes_reads_no_document_and_files_nothing(bench: 
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_after_any_sequence_of_changes_the_base_equals_the_tool(bench: ConnectorHarness, seed: int) -> None:
+async def test_after_any_sequence_of_changes_the_base_equals_the_tool(
+    bench: ConnectorHarness, seed: int
+) -> None:
     """S2-09, S2-27, C5b; FIELD 8."""
     dice = random.Random(seed)
     await bench.sync()
@@ -161,7 +163,11 @@ async def test_a_mass_deletion_is_held_until_it_is_allowed(bench: ConnectorHarne
 async def test_a_rehearsal_tells_what_a_run_would_do_and_does_nothing(bench: ConnectorHarness) -> None:
     run = await bench.sync(dry_run=True)
     assert run.plan is not None
-    assert (run.plan["add"], run.plan["change"], run.plan["prune"]) == (len(bench.tool.expected_documents()), 0, 0)
+    assert (run.plan["add"], run.plan["change"], run.plan["prune"]) == (
+        len(bench.tool.expected_documents()),
+        0,
+        0,
+    )
     assert await bench.indexed_documents() == {}
     await bench.sync()
     bench.tool.delete(0)

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from gristmill.connectors import git
+from gristmill.connectors.github import git
 from gristmill.connectors.transport import Transport
 from gristmill.errors import SourceGone, Unreadable
-from tests.sources.site import SiteResponse, SiteRequest, Site, serve
+from tests.sources.site import Site, SiteRequest, SiteResponse, serve
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 

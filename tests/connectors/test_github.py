@@ -10,14 +10,14 @@ import pytest
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
-from gristmill.connectors.github import KIND
+from gristmill.connectors.github.connector import KIND
 from gristmill.connectors.kind import ConnectorLimits
 from gristmill.errors import Invalid
-from tests.connectors.bench import ConnectorHarness
-from tests.connectors.double import FakeCall, serve_fake
-from tests.connectors.doubles.github import FakeGitHub, iso
+from tests.connectors.fakes.github import FakeGitHub, iso
+from tests.connectors.fakes.tool import FakeCall, serve_fake
+from tests.connectors.harness import ConnectorHarness
 from tests.connectors.test_sync import change
-from tests.waiting import wait_until
+from tests.wait_until import wait_until
 
 
 @pytest.fixture
@@ -26,7 +26,9 @@ def tool() -> Generator[FakeGitHub]:
         yield double
 
 
-async def test_pull_requests_among_the_issues_are_read_as_such(bench: ConnectorHarness, tool: FakeGitHub) -> None:
+async def test_pull_requests_among_the_issues_are_read_as_such(
+    bench: ConnectorHarness, tool: FakeGitHub
+) -> None:
     """GitHub's list of issues has both; reviews are asked of pull requests alone (the double minds)."""
     await bench.sync()
     pulls = {f"issue:{one.id}" for repo in tool.repos for one in repo.issues if one.is_pull}
@@ -35,7 +37,9 @@ async def test_pull_requests_among_the_issues_are_read_as_such(bench: ConnectorH
     assert {key for (key,) in rows} == pulls
 
 
-async def test_without_pull_requests_they_are_neither_read_nor_kept(bench: ConnectorHarness, tool: FakeGitHub) -> None:
+async def test_without_pull_requests_they_are_neither_read_nor_kept(
+    bench: ConnectorHarness, tool: FakeGitHub
+) -> None:
     await bench.sync()
     await change(bench, config={**tool.config(), "pullRequests": False})
     tool.calls.clear()
@@ -45,7 +49,9 @@ async def test_without_pull_requests_they_are_neither_read_nor_kept(bench: Conne
     assert not [path for path in tool.detail_calls() if "reviews" in path]
 
 
-async def test_a_wiki_is_fetched_again_only_when_it_changed(bench: ConnectorHarness, tool: FakeGitHub) -> None:
+async def test_a_wiki_is_fetched_again_only_when_it_changed(
+    bench: ConnectorHarness, tool: FakeGitHub
+) -> None:
     """What GitHub shows at the side is not a page; a wiki that was never begun is empty."""
     tool.repos[0].wiki = {"Home.md": f"Welcome {tool.new_word()}"}
     tool.repos[1].wiki = {}
@@ -141,7 +147,9 @@ async def test_a_secondary_limit_is_a_limit_and_not_a_refusal(
     await bench.assert_matches_tool()
 
 
-async def test_a_tree_that_is_too_large_for_one_answer_is_walked(bench: ConnectorHarness, tool: FakeGitHub) -> None:
+async def test_a_tree_that_is_too_large_for_one_answer_is_walked(
+    bench: ConnectorHarness, tool: FakeGitHub
+) -> None:
     whole = tool._tree  # pyright: ignore[reportPrivateUsage]
 
     def truncated(call: FakeCall, owner: str, name: str, sha: str) -> Any:
@@ -199,7 +207,9 @@ async def test_an_app_signs_for_itself_and_renews_its_token(tool: FakeGitHub) ->
 @pytest.mark.parametrize(
     "credentials", [{}, {"token": "x", "appId": "1"}, {"appId": "1", "installationId": 2}, {"password": "x"}]
 )
-async def test_credentials_that_are_none_are_refused(bench: ConnectorHarness, credentials: dict[str, Any]) -> None:
+async def test_credentials_that_are_none_are_refused(
+    bench: ConnectorHarness, credentials: dict[str, Any]
+) -> None:
     with pytest.raises(Invalid):
         bench.mill.connectors.validate("github", bench.tool.config(), credentials)
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from tests.connectors.bench import ConnectorHarness
-from tests.connectors.double import serve_fake
-from tests.connectors.doubles.gitlab import GUEST, REPORTER, FakeGitLab
+from tests.connectors.fakes.gitlab import GUEST, REPORTER, FakeGitLab
+from tests.connectors.fakes.tool import serve_fake
+from tests.connectors.harness import ConnectorHarness
 from tests.connectors.test_sync import seen_by
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from gristmill import app
-from gristmill.connectors.jira import JiraConfig
-from tests.connectors.bench import ConnectorHarness
-from tests.connectors.double import FakeCall, serve_fake
-from tests.connectors.doubles.jira import FakeJiraDataCenter, FakeJira
+from gristmill.connectors.jira.connector import JiraConfig
+from tests.connectors.fakes.jira import FakeJira, FakeJiraDataCenter
+from tests.connectors.fakes.tool import FakeCall, serve_fake
+from tests.connectors.harness import ConnectorHarness
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.connectors.bench import FAKES
-from tests.connectors.double import SECRET, FakeTool, serve_fake
-from tests.process import environment, run_serve
-from tests.waiting import wait_until
+from tests.connectors.fakes.tool import SECRET, FakeTool, serve_fake
+from tests.connectors.harness import FAKES
+from tests.gristmill_process import environment, run_serve
+from tests.wait_until import wait_until
 
 BEFORE, AFTER, PRUNING = "sync.before_commit=kill@3", "sync.saved=kill@4", "prune.before_commit=kill@1"
 KILLS = [

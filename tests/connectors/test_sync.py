@@ -17,15 +17,15 @@ from gristmill.operations import bases, connections
 from gristmill.operations.connections import ConnectorChanges
 from gristmill.operations.delete import delete
 from gristmill.operations.reconcile import Reconciler
-from gristmill.search import SearchRequest, Searcher, Target
+from gristmill.search import Searcher, SearchRequest, Target
 from gristmill.vault import Vault
 from gristmill.work import SyncAccess
-from tests.connectors.bench import ConnectorHarness
-from tests.connectors.double import SECRET, FakeTool, serve_fake, rate_limited
-from tests.connectors.doubles.github import FakeGitHub
+from tests.connectors.fakes.github import FakeGitHub
+from tests.connectors.fakes.tool import SECRET, FakeTool, rate_limited, serve_fake
+from tests.connectors.harness import ConnectorHarness
 from tests.embedding.hashed import HashedEmbedder
-from tests.process import run_command, environment
-from tests.waiting import wait_until
+from tests.gristmill_process import environment, run_command
+from tests.wait_until import wait_until
 
 
 @pytest.fixture
@@ -202,7 +202,9 @@ async def test_a_container_that_somebody_deleted_is_not_filled_again(bench: Conn
 
 async def seen_by(bench: ConnectorHarness, email: str) -> set[str]:
     """What somebody finds."""
-    words = " ".join(sorted(mark for truth in bench.tool.expected_documents().values() for mark in truth.words))
+    words = " ".join(
+        sorted(mark for truth in bench.tool.expected_documents().values() for mark in truth.words)
+    )
     ask = SearchRequest(words, limit=100, mode="text", viewer=access.member(email))
     hits = await Searcher(bench.mill.db, cache_bytes=2**20).search([Target(bench.base, None)], ask)
     return {hit.source["sourceId"] for hit in hits}

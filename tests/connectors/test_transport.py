@@ -6,10 +6,10 @@ from datetime import timedelta
 import httpx
 import pytest
 
-from gristmill.connectors.transport import RateLimited, Transport, CredentialsRejected, rate_limit_wait
-from gristmill.errors import SourceGone, GristmillError, Transient, Unreadable
+from gristmill.connectors.transport import CredentialsRejected, RateLimited, Transport, rate_limit_wait
+from gristmill.errors import GristmillError, SourceGone, Transient, Unreadable
 from gristmill.net import PrivateAddress
-from tests.sources.site import SiteResponse, Site, serve
+from tests.sources.site import Site, SiteResponse, serve
 
 DATE = "Sun, 01 Mar 2026 12:00:00 GMT"
 
@@ -80,7 +80,9 @@ async def test_what_goes_wrong_is_told_in_our_words_without_secrets(
 
 
 async def test_an_answer_after_an_error_is_taken(http: Transport, site: Site) -> None:
-    answers = iter([SiteResponse(502), SiteResponse(429, headers={"Retry-After": "0"}), SiteResponse(200, b'{"a": 1}')])
+    answers = iter(
+        [SiteResponse(502), SiteResponse(429, headers={"Retry-After": "0"}), SiteResponse(200, b'{"a": 1}')]
+    )
     site.fallback = lambda _: next(answers)
     assert (await http.get("/x")).data == {"a": 1}
 

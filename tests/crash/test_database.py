@@ -7,8 +7,8 @@ from pathlib import Path
 import httpx
 
 from tests.crash.test_kill import add_notes, counts, damage
-from tests.process import environment, run_serve
-from tests.waiting import wait_until
+from tests.gristmill_process import environment, run_serve
+from tests.wait_until import wait_until
 
 
 async def test_a_killed_postgres_is_started_again_and_nothing_is_lost(

@@ -7,9 +7,9 @@ import httpx
 import psycopg
 import pytest
 
-from gristmill.db import embedded
-from tests.process import ServeProcess, environment, run_serve
-from tests.waiting import wait_until
+from gristmill.db import local_server
+from tests.gristmill_process import ServeProcess, environment, run_serve
+from tests.wait_until import wait_until
 
 NOTES = 200
 
@@ -70,7 +70,7 @@ async def test_a_server_killed_while_indexing_finishes_everything_after_a_restar
 
 
 def _each_once(data_dir: Path) -> None:
-    joined = embedded.start(data_dir)
+    joined = local_server.start(data_dir)
     try:
         with psycopg.connect(joined.url) as connection:
             rows = connection.execute(

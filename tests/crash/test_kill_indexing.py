@@ -9,7 +9,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from gristmill.ingest.embed import MIN_BATCH, PARALLEL
-from tests.crash.killing import IndexingTrial, differing_items, kill_schedule
+from tests.crash.indexing_trial import IndexingTrial, differing_items, kill_schedule
 
 FILES, SLOTS, KILLS, PAUSE = (
     24,
@@ -17,7 +17,9 @@ FILES, SLOTS, KILLS, PAUSE = (
     6,
     0.02,
 )  # all of them are under way at each kill, until they are suspects
-BATCH = max(MIN_BATCH, 25)  # the batches aim at half a second of the embedder, which takes 0.02 s for each text
+BATCH = max(
+    MIN_BATCH, 25
+)  # the batches aim at half a second of the embedder, which takes 0.02 s for each text
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import httpx
 import psycopg
 import pytest
 
-from tests.process import ServeProcess, environment, run_serve
-from tests.waiting import wait_until
+from tests.gristmill_process import ServeProcess, environment, run_serve
+from tests.wait_until import wait_until
 
 RYE = b"Rye by the sack."
 

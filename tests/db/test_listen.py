@@ -2,7 +2,7 @@ import asyncio
 
 from gristmill.db import Database
 from gristmill.db.listen import Listener
-from tests.terminate import terminate_backends
+from tests.terminate_backends import terminate_backends
 
 
 class Notifications:

@@ -64,7 +64,9 @@ async def test_a_server_that_cannot_be_reached_is_told_without_its_password() ->
 
 
 def test_the_files_are_numbered_without_a_gap() -> None:
-    assert [migration.number for migration in known_migrations()] == list(range(1, len(known_migrations()) + 1))
+    assert [migration.number for migration in known_migrations()] == list(
+        range(1, len(known_migrations()) + 1)
+    )
 
 
 async def test_blobs_from_before_names_were_written_down_keep_theirs(empty_url: str) -> None:

@@ -4,7 +4,7 @@ import psycopg
 import pytest
 
 from gristmill.db import Database, DatabaseUnavailable
-from tests.terminate import terminate_backends
+from tests.terminate_backends import terminate_backends
 
 
 async def test_a_transaction_that_raises_leaves_nothing(db: Database) -> None:

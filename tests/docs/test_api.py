@@ -160,7 +160,9 @@ async def test_every_parameter_and_field_that_can_be_given_is_named(mill: app.Gr
 
 def test_every_type_status_and_warning_of_an_item_is_described() -> None:
     page = read(PAGE)
-    types = re.findall(r'type: Literal\["(\w+)"\]', (SOURCE / "doors/api/items.py").read_text("utf-8"))
+    types = re.findall(
+        r'type: Literal\["(\w+)"\]', (SOURCE / "server/api/routes/items.py").read_text("utf-8")
+    )
     assert len(types) == len(set(types)) >= 5
     for word in (*types, *(str(status) for status in ItemStatus), "empty", "some_failed"):
         assert f"`{word}`" in page, word
@@ -182,7 +184,7 @@ def test_every_reason_for_leaving_something_out_is_described_and_counted_somewhe
 
 
 def test_every_promise_that_is_checked_is_described() -> None:
-    checks = (SOURCE / "operations/health.py").read_text("utf-8")
+    checks = (SOURCE / "operations/invariants.py").read_text("utf-8")
     promises = set(re.findall(r'"(nothing_\w+)"', checks))
     assert promises
     assert promises == set(re.findall(r"^\| `(nothing_\w+)`", read(PAGE), re.MULTILINE))

@@ -4,7 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from gristmill.doors.api.problems import FRAMEWORK_CODES, STATUSES
+from gristmill.server.api.problems import FRAMEWORK_CODES, STATUSES
 from tests.docs.pages import SOURCE, read, rows
 
 # An error as JSON, or a column that is set to one or compared with one.

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import blocks, read
-from tests.process import run_command, environment
+from tests.gristmill_process import environment, run_command
 
 _PROMPT = "$ uv run gristmill "
 

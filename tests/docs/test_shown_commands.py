@@ -16,7 +16,7 @@ import typer.main
 
 from gristmill.cli.main import cli
 from tests.docs.pages import ROOT, blocks, pages
-from tests.process import environment, run_serve
+from tests.gristmill_process import environment, run_serve
 
 # The beginnings of commands that are not run.
 NOT_RUN = {

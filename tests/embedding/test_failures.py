@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from gristmill.db import Database
-from gristmill.embedding import Embedders, OpenAIEmbedder, EmbedderPaused, TextRefused, embed_each
+from gristmill.embedding import EmbedderPaused, Embedders, OpenAIEmbedder, TextRefused, embed_each
 from gristmill.embedding.governor import Governor
 from gristmill.embedding.pacing import ProviderLimits
 from gristmill.errors import Permanent, WorkError
@@ -31,7 +31,9 @@ async def remote(endpoint: Endpoint, db: Database) -> AsyncGenerator[Make]:
     def make(patience: float = 0.6, **given: Any) -> OpenAIEmbedder:
         asked = {"url": endpoint.url, "model": "hashed", "dimensions": 64, "batch_size": 4, **given}
         settings = EmbedderSettings.model_validate(asked)
-        limits = ProviderLimits(settings.requests_per_minute, settings.tokens_per_minute, settings.concurrency)
+        limits = ProviderLimits(
+            settings.requests_per_minute, settings.tokens_per_minute, settings.concurrency
+        )
         governor = Governor(db, endpoint.url, limits, "The embedder", patience=timedelta(seconds=patience))
         embedder = OpenAIEmbedder("remote", settings, governor)
         made.extend([embedder, governor])

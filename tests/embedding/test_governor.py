@@ -9,14 +9,15 @@ from datetime import timedelta
 
 import pytest
 
-from gristmill import faults, measures
+from gristmill import faults
 from gristmill.db import Database
 from gristmill.embedding import EmbedderPaused
 from gristmill.embedding.governor import Governor, provider_key
 from gristmill.embedding.pacing import ProviderLimits
 from gristmill.errors import Permanent, Transient
-from tests.clock import DatabaseClock
-from tests.waiting import wait_until
+from gristmill.telemetry import pipeline_metrics
+from tests.database_clock import DatabaseClock
+from tests.wait_until import wait_until
 
 KEY = "the provider"
 Make = Callable[..., Awaitable[Governor]]
@@ -69,7 +70,9 @@ class Provider:
 
 def waited() -> float:
     """What this process measured so far."""
-    told = measures.REGISTRY.get_sample_value("gristmill_embedder_wait_seconds_sum", {"what": "documents"})
+    told = pipeline_metrics.REGISTRY.get_sample_value(
+        "gristmill_embedder_wait_seconds_sum", {"what": "documents"}
+    )
     return told or 0.0
 
 
@@ -210,7 +213,9 @@ async def test_the_database_is_not_asked_for_each_request(governor: Make) -> Non
     assert 1 <= watched.count <= 5
 
 
-async def test_what_a_dead_process_held_runs_out(governor: Make, clock: DatabaseClock, database_url: str) -> None:
+async def test_what_a_dead_process_held_runs_out(
+    governor: Make, clock: DatabaseClock, database_url: str
+) -> None:
     holder = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tests.embedding.holder", database_url, KEY), stdout=asyncio.subprocess.PIPE
     )

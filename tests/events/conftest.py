@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from gristmill import app
-from tests.serving import serve_api
+from tests.serve_api import serve_api
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from tests.waiting import LIMIT
+from tests.wait_until import LIMIT
 
 
 @dataclass

@@ -14,12 +14,12 @@ import pytest
 from gristmill import app, events
 from gristmill.catalog import BaseId
 from gristmill.db import Database
-from gristmill.doors.api import events as door
 from gristmill.events import StreamFilter
 from gristmill.events import stream as streaming
+from gristmill.server.api.routes import events as door
 from tests.events.sse import Frame, Stream, stream
-from tests.terminate import terminate_backends
-from tests.waiting import wait_until
+from tests.terminate_backends import terminate_backends
+from tests.wait_until import wait_until
 
 
 async def record(db: Database, base: str, *names: str) -> None:
@@ -106,7 +106,7 @@ async def test_a_client_that_falls_behind_is_served_from_the_table_and_told_to_l
     mill: app.Gristmill, http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its queue is bounded: no memory is used, and yet no event is lost."""
-    monkeypatch.setattr(streaming, "_QUEUE", 5)
+    monkeypatch.setattr(streaming, "_MAX_QUEUED", 5)
     base = await new_base(http)
     following = mill.broadcaster.subscribe(StreamFilter(UUID(base)))
     await anext(following)
@@ -201,7 +201,7 @@ async def title(followed: Stream, wanted: str) -> None:
 async def test_more_changes_than_can_be_told_are_told_as_one(
     mill: app.Gristmill, http: httpx.AsyncClient, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streaming, "_MOST_ITEMS", 2)
+    monkeypatch.setattr(streaming, "_MAX_ITEMS", 2)
     base = await new_base(http)
     async with stream(url, baseId=base, types="item") as followed:
         await followed.read_start()
@@ -256,7 +256,7 @@ async def test_streams_end_at_once_when_the_server_stops(
 async def test_a_client_that_takes_nothing_is_let_go_and_leaves_no_trace(
     mill: app.Gristmill, http: httpx.AsyncClient, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(door, "_PATIENCE", timedelta(milliseconds=200))
+    monkeypatch.setattr(door, "_SEND_TIMEOUT", timedelta(milliseconds=200))
     base = await new_base(http)
     place = urlsplit(url)
     with socket.socket() as deaf:
@@ -278,7 +278,7 @@ async def test_a_client_that_takes_nothing_is_let_go_and_leaves_no_trace(
 async def test_the_number_of_streams_is_limited(
     http: httpx.AsyncClient, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streaming, "MOST_FOLLOWERS", 1)
+    monkeypatch.setattr(streaming, "MAX_SUBSCRIBERS", 1)
     async with stream(url) as followed:
         await followed.read_start()
         refused = await http.get("/api/events/stream")

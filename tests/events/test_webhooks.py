@@ -19,14 +19,14 @@ from gristmill import app, events, faults, jobs
 from gristmill.catalog import BaseId
 from gristmill.db import Database
 from gristmill.errors import LeaseLost, SetupError
-from gristmill.events import signature, webhooks
-from gristmill.events.webhook import WebhookId
+from gristmill.events import signature, webhook_delivery
+from gristmill.events.webhook_store import WebhookId
 from gristmill.organisation import LOCAL_ORG
 from gristmill.settings import Settings
 from gristmill.vault import SecretUnreadable, Vault
 from gristmill.work import DeliverEvents
 from tests.events.receiver import Receiver, Request, receiving
-from tests.waiting import wait_until
+from tests.wait_until import wait_until
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ async def receiver() -> AsyncGenerator[Receiver]:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """A schedule of three short waits."""
-    monkeypatch.setattr(webhooks, "SCHEDULE", (timedelta(milliseconds=10),) * 3)
+    monkeypatch.setattr(webhook_delivery, "SCHEDULE", (timedelta(milliseconds=10),) * 3)
 
 
 async def make(http: httpx.AsyncClient, url: str, **more: Any) -> dict[str, Any]:
@@ -218,7 +218,7 @@ async def test_a_paused_webhook_is_sent_nothing_and_goes_on_where_it_was(
 async def test_resuming_waits_for_no_backoff(
     mill: app.Gristmill, http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(webhooks, "SCHEDULE", (timedelta(hours=1),))
+    monkeypatch.setattr(webhook_delivery, "SCHEDULE", (timedelta(hours=1),))
     well = asyncio.Event()
     base = await new_base(http)
     async with receiving(lambda _: 200 if well.is_set() else 500) as receiver:
@@ -251,7 +251,7 @@ async def test_a_test_is_sent_at_once_and_tells_what_came_of_it(
     assert (tested["delivered"], tested["status"]) == (False, 500)
     assert len(tested["error"]["message"]) < 400
     assert tested["error"]["message"].isprintable()
-    monkeypatch.setattr(webhooks, "TIMEOUT", timedelta(milliseconds=200))
+    monkeypatch.setattr(webhook_delivery, "TIMEOUT", timedelta(milliseconds=200))
     receiver.answer = lambda _: None
     tested = (await http.post(f"/api/webhooks/{hook['id']}/test")).json()
     assert (tested["status"], tested["error"]["code"]) == (None, "webhook_timeout")
@@ -392,9 +392,9 @@ def test_a_sealed_secret_opens_for_what_it_was_sealed_for_and_with_its_key_alone
 
 
 def test_the_schedule_is_a_day() -> None:
-    whole = sum(webhooks.SCHEDULE, timedelta())
+    whole = sum(webhook_delivery.SCHEDULE, timedelta())
     assert timedelta(hours=23) < whole < timedelta(hours=30)
-    assert list(webhooks.SCHEDULE) == sorted(webhooks.SCHEDULE)
+    assert list(webhook_delivery.SCHEDULE) == sorted(webhook_delivery.SCHEDULE)
 
 
 def test_a_body_is_what_standard_webhooks_asks_for() -> None:

@@ -9,8 +9,8 @@ from gristmill.jobs import QueueLimits
 from gristmill.operations import add, bases
 from tests.acceptance.test_api import add_items as add_item
 from tests.acceptance.test_api import make_base, search
-from tests.operations.hand import note_to_add
-from tests.waiting import wait_until
+from tests.operations.manual_worker import note_to_add
+from tests.wait_until import wait_until
 
 NOTES = 10_000
 # It is to be 2 s. A machine that is busy with other tests is given more.

@@ -5,7 +5,7 @@ import pytest
 
 from gristmill import app
 from tests.readers import samples
-from tests.waiting import wait_until
+from tests.wait_until import wait_until
 
 FILES = {
     "two.pdf": samples.pdf(["The miller grinds rye.", "The baker buys oats."]),

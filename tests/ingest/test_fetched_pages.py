@@ -8,10 +8,10 @@ import pytest
 from gristmill import app
 from gristmill.catalog import Base, NewItem
 from gristmill.operations import add, bases, delete
-from gristmill.operations.originals import SourceFactory
-from tests.operations.hand import UNLIMITED, ManualWorker
-from tests.sources.site import SiteResponse, SiteRequest, Site, serve
-from tests.waiting import wait_until
+from gristmill.operations.source_factory import SourceFactory
+from tests.operations.manual_worker import UNLIMITED, ManualWorker
+from tests.sources.site import Site, SiteRequest, SiteResponse, serve
+from tests.wait_until import wait_until
 
 PAGE = (
     "<html><body><article><h1>Corn</h1><p>Emmer is sold by the sack on Tuesdays.</p></article></body></html>"

@@ -18,8 +18,14 @@ from gristmill.jobs import Job, retry
 from gristmill.operations import bases
 from gristmill.settings import Settings
 from tests.ingest.counting import CountingEmbedder
-from tests.operations.hand import ManualWorker, items_by_title, file_to_add, folder_to_add, note_to_add
-from tests.waiting import wait_until
+from tests.operations.manual_worker import (
+    ManualWorker,
+    file_to_add,
+    folder_to_add,
+    items_by_title,
+    note_to_add,
+)
+from tests.wait_until import wait_until
 
 
 @pytest.fixture
@@ -60,7 +66,9 @@ async def small(hand: ManualWorker, name: str = "small") -> Base:
 # ── batches ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_hundred_notes_are_a_few_batches(hand: ManualWorker, base: Base, embedder: CountingEmbedder) -> None:
+async def test_a_hundred_notes_are_a_few_batches(
+    hand: ManualWorker, base: Base, embedder: CountingEmbedder
+) -> None:
     """S4-29, S4-52: batches form across items, and grow while the embedder is quick."""
     await hand.add(base, *(note_to_add(f"n{n}", f"rye {n}") for n in range(100)))
     await all_at_once(hand)

@@ -12,7 +12,7 @@ from gristmill import app
 from gristmill.settings import Settings
 from tests.acceptance.test_api import add_items, make_base
 from tests.embedding.endpoint import CannedResponse, EmbeddingRequest, Endpoint, hashed_vectors
-from tests.waiting import LIMIT, wait_until
+from tests.wait_until import LIMIT, wait_until
 
 NOTES = 40
 Answering = Callable[[EmbeddingRequest], CannedResponse | None]
@@ -95,7 +95,11 @@ def random_errors(dice: random.Random) -> Answering:
     counter = count()
 
     def answer(asked: EmbeddingRequest) -> CannedResponse:
-        return CannedResponse(500, b"oops") if next(counter) < 2 or dice.random() < 1 / 3 else hashed_vectors(asked)
+        return (
+            CannedResponse(500, b"oops")
+            if next(counter) < 2 or dice.random() < 1 / 3
+            else hashed_vectors(asked)
+        )
 
     return answer
 
@@ -103,10 +107,16 @@ def random_errors(dice: random.Random) -> Answering:
 TROUBLE: dict[str, tuple[Callable[[], Answering], int]] = {
     # Longer than a request is held back for: the documents wait in the pipeline.
     "429": (lambda: trouble_first(1, lambda _: CannedResponse(429, b"slow", {"Retry-After": "5"})), 8),
-    "429 now and then": (lambda: trouble_first(3, lambda _: CannedResponse(429, b"slow", {"Retry-After": "1"})), 12),
+    "429 now and then": (
+        lambda: trouble_first(3, lambda _: CannedResponse(429, b"slow", {"Retry-After": "1"})),
+        12,
+    ),
     "500": (lambda: random_errors(random.Random(11)), 40),
     "hangs": (lambda: trouble_first(2, lambda _: None), 12),
-    "cut short": (lambda: trouble_first(3, lambda asked: CannedResponse(200, hashed_vectors(asked).body, cut=50)), 12),
+    "cut short": (
+        lambda: trouble_first(3, lambda asked: CannedResponse(200, hashed_vectors(asked).body, cut=50)),
+        12,
+    ),
 }
 
 

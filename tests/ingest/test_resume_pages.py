@@ -8,12 +8,12 @@ from gristmill.catalog import NewItem
 from gristmill.db import Database
 from gristmill.operations import add, bases
 from gristmill.sources import FileSource
-from tests.crash.following import Daemon
+from tests.crash.event_consumers import Daemon
 from tests.embedding.hashed import HashedEmbedder
-from tests.operations.hand import UNLIMITED
-from tests.process import environment
+from tests.gristmill_process import environment
+from tests.operations.manual_worker import UNLIMITED
 from tests.readers import samples
-from tests.waiting import wait_until
+from tests.wait_until import wait_until
 
 ROOT = Path(__file__).parents[2]
 PAGES = 2_000  # many times what is read ahead of its vectors
@@ -50,7 +50,9 @@ async def test_a_long_document_goes_on_behind_the_last_page_that_was_kept(
         assert kept is not None
         assert 1 < kept[0] < PAGES
         await again.start()
-        await wait_until(lambda: one(db, "select 1 from item where status in ('completed', 'failed')"), limit=60)
+        await wait_until(
+            lambda: one(db, "select 1 from item where status in ('completed', 'failed')"), limit=60
+        )
     finally:
         daemon.kill()
         again.kill()

@@ -11,7 +11,7 @@ from gristmill.ingest.embed import EmbeddedChunks
 from gristmill.ingest.write import plan_writes
 from gristmill.search import Chunk
 from tests.acceptance.test_api import add_items, make_base
-from tests.waiting import wait_until
+from tests.wait_until import wait_until
 
 
 def document(pieces: int) -> Document:
@@ -40,12 +40,17 @@ async def test_two_batches_of_a_document_in_one_transaction_end_it_together() ->
 
 async def test_a_document_ends_once_and_not_before_all_of_it_is_written() -> None:
     split, other = document(3), document(1)
-    assert [one.is_last for one in plan_writes([EmbeddedChunks(split, [chunk(0)]), EmbeddedChunks(other, [chunk(0)])])] == [
+    assert [
+        one.is_last
+        for one in plan_writes([EmbeddedChunks(split, [chunk(0)]), EmbeddedChunks(other, [chunk(0)])])
+    ] == [
         False,
         True,
     ]
     split.written |= {0, 1}
-    ends = plan_writes([EmbeddedChunks(split, [chunk(1)]), EmbeddedChunks(split, [chunk(2)]), EmbeddedChunks(split, [])])
+    ends = plan_writes(
+        [EmbeddedChunks(split, [chunk(1)]), EmbeddedChunks(split, [chunk(2)]), EmbeddedChunks(split, [])]
+    )
     assert [one.is_last for one in ends] == [False, True, False]
 
 

@@ -16,9 +16,10 @@ from pathlib import Path
 
 import numpy as np
 
-from gristmill import app, clock, logs
+from gristmill import app, clock
 from gristmill.embedding.embedder import Vectors
 from gristmill.settings import load
+from gristmill.telemetry import logs
 from tests.embedding.hashed import HashedEmbedder
 
 

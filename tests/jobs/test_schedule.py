@@ -9,8 +9,8 @@ from gristmill import jobs
 from gristmill.db import Database
 from gristmill.errors import Invalid
 from gristmill.jobs import Schedule, schedule
-from tests.clock import DatabaseClock
-from tests.jobs.kinds import Keyed, Plain
+from tests.database_clock import DatabaseClock
+from tests.jobs.sample_work import Keyed, Plain
 
 HOURLY = Schedule("hourly", "0 * * * *", Plain(7), "system")
 
@@ -50,7 +50,9 @@ async def test_of_many_workers_one_fires(db: Database, clock: DatabaseClock) -> 
     assert await queued(db) == 5
 
 
-async def test_what_was_missed_in_a_downtime_is_caught_up_with_once(db: Database, clock: DatabaseClock) -> None:
+async def test_what_was_missed_in_a_downtime_is_caught_up_with_once(
+    db: Database, clock: DatabaseClock
+) -> None:
     await put(db, HOURLY)
     await clock.advance(timedelta(days=3, minutes=5))
     assert await fire(db) == 1

@@ -11,10 +11,10 @@ import pytest
 from gristmill import jobs
 from gristmill.db import Database, Tx
 from gristmill.errors import LeaseLost, Transient
-from gristmill.jobs import Priority, Job, NewJob, store
-from tests.clock import DatabaseClock
-from tests.jobs.kinds import Keyed, Plain
-from tests.waiting import wait_until
+from gristmill.jobs import Job, NewJob, Priority, store
+from tests.database_clock import DatabaseClock
+from tests.jobs.sample_work import Keyed, Plain
+from tests.wait_until import wait_until
 
 LEASE = timedelta(seconds=10)
 
@@ -77,7 +77,11 @@ async def test_a_job_exists_only_if_its_transaction_commits(db: Database) -> Non
 async def test_a_job_runs_in_the_order_it_came_within_its_lane_and_band(db: Database) -> None:
     """S4-22."""
     await enqueue(db, *(NewJob(Plain(n), "a") for n in range(20)))
-    await enqueue(db, NewJob(Plain(100), "a", priority=Priority.INTERACTIVE), NewJob(Plain(200), "a", priority=Priority.BULK))
+    await enqueue(
+        db,
+        NewJob(Plain(100), "a", priority=Priority.INTERACTIVE),
+        NewJob(Plain(200), "a", priority=Priority.BULK),
+    )
     worker = await enrol(db)
     order = [Plain.of(job).n for _ in range(22) for job in await claim(db, worker, 1)]
     assert order == [100, *range(20), 200]
@@ -183,14 +187,18 @@ async def test_the_lease_is_proved_in_every_move(db: Database) -> None:
             async with db.transaction() as tx:
                 await move(tx)
     async with db.transaction() as tx:
-        await store.complete_and_claim(tx, worker, [job], limit=0, non_interactive_limit=0, lane_cap=1, global_cap=None)
+        await store.complete_and_claim(
+            tx, worker, [job], limit=0, non_interactive_limit=0, lane_cap=1, global_cap=None
+        )
         await store.finish_cancel(tx, job)
         await store.fence(tx, again)
         await store.complete(tx, again)
     assert await counts(db) == {}
 
 
-async def test_an_expired_lease_returns_the_job_with_the_attempt_counted(db: Database, clock: DatabaseClock) -> None:
+async def test_an_expired_lease_returns_the_job_with_the_attempt_counted(
+    db: Database, clock: DatabaseClock
+) -> None:
     """S2-23 as decided in C15."""
     await enqueue(db, NewJob(Plain(), "a"))
     (job,) = await claim(db, await enrol(db))

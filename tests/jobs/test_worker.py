@@ -12,13 +12,15 @@ from gristmill import faults, jobs
 from gristmill.db import Database, Tx
 from gristmill.db.listen import Listener
 from gristmill.errors import GristmillError, Permanent, Transient
-from gristmill.jobs import Done, Handler, Job, WorkerLimits, NewJob, Outcome, Snooze, Work, Worker
+from gristmill.jobs import Done, Handler, Job, NewJob, Outcome, Snooze, Work, Worker, WorkerLimits
 from gristmill.jobs.worker import LOST_FACTOR
-from tests.jobs.kinds import Brittle, Keyed, Plain
-from tests.terminate import terminate_backends
-from tests.waiting import wait_until
+from tests.jobs.sample_work import Brittle, Keyed, Plain
+from tests.terminate_backends import terminate_backends
+from tests.wait_until import wait_until
 
-FAST_LIMITS = WorkerLimits(slots=4, lane_cap=4, lease=timedelta(seconds=2), stop_grace=timedelta(milliseconds=200))
+FAST_LIMITS = WorkerLimits(
+    slots=4, lane_cap=4, lease=timedelta(seconds=2), stop_grace=timedelta(milliseconds=200)
+)
 
 
 @asynccontextmanager

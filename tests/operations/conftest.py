@@ -8,7 +8,7 @@ import pytest
 from gristmill.catalog import Base
 from gristmill.db import Database
 from gristmill.settings import Settings
-from tests.operations.hand import ManualWorker
+from tests.operations.manual_worker import ManualWorker
 
 
 @pytest.fixture

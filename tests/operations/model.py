@@ -21,8 +21,8 @@ from gristmill.db import Database
 from gristmill.jobs import Job, store
 from gristmill.operations import delete
 from gristmill.settings import Settings
-from tests.clock import DatabaseClock
-from tests.operations.hand import ManualWorker
+from tests.database_clock import DatabaseClock
+from tests.operations.manual_worker import ManualWorker
 
 Result = TypeVar("Result")
 FOLDERS = ["A", "A/s", "A/s/t", "B"]

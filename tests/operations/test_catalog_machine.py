@@ -25,9 +25,17 @@ from gristmill.operations.reindex import SubtreeActive
 from gristmill.operations.uploads import store_upload
 from gristmill.settings import Settings
 from gristmill.work import OnActive
-from tests.clock import DatabaseClock
-from tests.operations.hand import LEASE, UNLIMITED, ManualWorker, folder_to_add, note_to_add, byte_stream, upload_to_add
-from tests.operations.meeting import paused_at
+from tests.database_clock import DatabaseClock
+from tests.operations.interleave import paused_at
+from tests.operations.manual_worker import (
+    LEASE,
+    UNLIMITED,
+    ManualWorker,
+    byte_stream,
+    folder_to_add,
+    note_to_add,
+    upload_to_add,
+)
 from tests.operations.model import FOLDERS, Model
 
 PATIENT = settings(
@@ -91,7 +99,9 @@ class Catalog(Model):
 
         async def go() -> None:
             blob = await store_upload(self.db, self.hand.originals.blobs, lambda: byte_stream(text.encode()))
-            (item,) = await self.hand.add(self.base, upload_to_add("u.md", blob.hash, blob.size), parent_id=parent)
+            (item,) = await self.hand.add(
+                self.base, upload_to_add("u.md", blob.hash, blob.size), parent_id=parent
+            )
             self.texts[item.id], self.parents[item.id] = text, parent
 
         self.run(go())
@@ -255,7 +265,7 @@ class Catalog(Model):
         async def go() -> None:
             for job in await self.hand.claim(1):
                 points = [point for point in POINTS[job.kind] if point in OPEN] or ["none"]
-                async with paused_at(points[chosen[0] % len(points)], self.hand.run(job), surely=False):
+                async with paused_at(points[chosen[0] % len(points)], self.hand.run(job), must_reach=False):
                     match what:
                         case "delete":
                             await self.delete_about(job, chosen)

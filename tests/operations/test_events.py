@@ -16,8 +16,14 @@ from gristmill.operations import add, bases, cancel, delete
 from gristmill.operations import retry as retrying
 from gristmill.organisation import LOCAL_ORG
 from tests.embedding.hashed import HashedEmbedder
-from tests.operations.hand import UNLIMITED, ManualWorker, folder_to_add, note_to_add, index_folder
-from tests.operations.meeting import paused_at, start_blocked
+from tests.operations.interleave import paused_at, start_blocked
+from tests.operations.manual_worker import (
+    UNLIMITED,
+    ManualWorker,
+    folder_to_add,
+    index_folder,
+    note_to_add,
+)
 
 
 async def read(db: Database, after: int = 0) -> list[RecordedEvent]:
@@ -53,7 +59,9 @@ async def test_a_note_tells_of_each_step_of_its_way_once(hand: ManualWorker, bas
     assert found[-1].data == {"completed": 1, "failed": 0}
 
 
-async def test_what_follows_from_a_request_carries_its_cause(hand: ManualWorker, base: Base, docs: Path) -> None:
+async def test_what_follows_from_a_request_carries_its_cause(
+    hand: ManualWorker, base: Base, docs: Path
+) -> None:
     """From the add through the folder to the files below it; a reindex has its own."""
     added = await add.add(hand.db, base.id, [folder_to_add(docs)], UNLIMITED)
     await hand.work()
@@ -68,7 +76,9 @@ async def test_what_follows_from_a_request_carries_its_cause(hand: ManualWorker,
     assert "DocumentUploadCompleted" not in types(later)
 
 
-async def test_a_base_is_ready_once_and_again_only_after_new_work(hand: ManualWorker, base: Base, docs: Path) -> None:
+async def test_a_base_is_ready_once_and_again_only_after_new_work(
+    hand: ManualWorker, base: Base, docs: Path
+) -> None:
     """S3-21: not between the files of one folder, not for a change of its name, not twice for one piece of work."""
     items = await index_folder(hand, base, docs)
     await bases.patch(hand.db, base.id, name="other")
@@ -133,7 +143,9 @@ async def test_a_commit_that_lands_late_is_never_skipped_by_a_cursor(hand: Manua
     assert [event.seq for event in await read(hand.db)] == [1, 2, 3]
 
 
-async def test_many_writers_and_readers_at_once_lose_nothing_and_agree(hand: ManualWorker, base: Base) -> None:
+async def test_many_writers_and_readers_at_once_lose_nothing_and_agree(
+    hand: ManualWorker, base: Base
+) -> None:
     """Readers with a cursor, each putting in order what it finds, while sixteen transactions commit at a time."""
     told = 400
 
@@ -198,7 +210,9 @@ NO_EVENTS = (
 )
 
 
-async def test_an_event_that_cant_be_written_undoes_the_change(hand: ManualWorker, base: Base, docs: Path) -> None:
+async def test_an_event_that_cant_be_written_undoes_the_change(
+    hand: ManualWorker, base: Base, docs: Path
+) -> None:
     """The other way round: nothing happens that is not told."""
     items = await index_folder(hand, base, docs)
     before = await hand.statuses()

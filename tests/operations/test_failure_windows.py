@@ -15,7 +15,13 @@ from gristmill.catalog import Base
 from gristmill.jobs import retry
 from gristmill.operations import add, bases, cancel, delete, queue
 from gristmill.operations import retry as retrying
-from tests.operations.hand import UNLIMITED, ManualWorker, folder_to_add, note_to_add, index_folder
+from tests.operations.manual_worker import (
+    UNLIMITED,
+    ManualWorker,
+    folder_to_add,
+    index_folder,
+    note_to_add,
+)
 
 NO_JOBS = (
     "create function refuse() returns trigger language plpgsql as"

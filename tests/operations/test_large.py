@@ -18,8 +18,15 @@ from gristmill.operations import add
 from gristmill.operations.uploads import store_upload
 from tests.acceptance.test_api import make_base, search
 from tests.acceptance.test_tree import assert_healthy, wait_for_job
-from tests.operations.hand import UNLIMITED, ManualWorker, file_to_add, note_to_add, byte_stream, upload_to_add
-from tests.waiting import wait_until
+from tests.operations.manual_worker import (
+    UNLIMITED,
+    ManualWorker,
+    byte_stream,
+    file_to_add,
+    note_to_add,
+    upload_to_add,
+)
+from tests.wait_until import wait_until
 
 FILES = 10_000
 

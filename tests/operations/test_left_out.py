@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from gristmill.catalog import Base, NewItem
-from gristmill.doors.api.item import ItemOut
 from gristmill.operations import delete
 from gristmill.operations.add import ItemToAdd
-from tests.operations.hand import ManualWorker, items_by_title, folder_to_add
+from gristmill.server.api.routes.item import ItemOut
+from tests.operations.manual_worker import ManualWorker, folder_to_add, items_by_title
 from tests.sources.site import Site, serve
 from tests.sources.test_sitemap import index, urlset
 
@@ -26,7 +26,9 @@ async def shown(hand: ManualWorker, base: Base, title: str) -> tuple[str, list[s
     return item.status, item.warnings, item.left_out
 
 
-async def test_a_sitemap_tells_how_much_it_left_out_and_why(hand: ManualWorker, base: Base, site: Site) -> None:
+async def test_a_sitemap_tells_how_much_it_left_out_and_why(
+    hand: ManualWorker, base: Base, site: Site
+) -> None:
     """C8, C9: kept while its pages end one after the other, and beside the failure of one."""
     site.add_page("/robots.txt", "User-agent: *\nDisallow: /private\n")
     url = site.add_page("/sitemap.xml", index(f"{site.url}/one.xml", f"{site.url}/gone.xml"))

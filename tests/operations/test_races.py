@@ -11,8 +11,15 @@ from gristmill.ingest import remove
 from gristmill.jobs import retry
 from gristmill.operations import add, bases, delete
 from gristmill.operations.reindex import SubtreeActive
-from tests.operations.hand import UNLIMITED, ManualWorker, file_to_add, folder_to_add, note_to_add, index_folder
-from tests.operations.meeting import paused_at, start_blocked
+from tests.operations.interleave import paused_at, start_blocked
+from tests.operations.manual_worker import (
+    UNLIMITED,
+    ManualWorker,
+    file_to_add,
+    folder_to_add,
+    index_folder,
+    note_to_add,
+)
 
 pytestmark = pytest.mark.usefixtures("rest")
 
@@ -89,7 +96,9 @@ async def test_a_deletion_between_the_check_of_a_reindex_and_its_job_wins(
     assert await hand.search_texts(base, "rye") == ["rye a"]
 
 
-async def test_a_deletion_at_the_entry_of_the_rebuild_wins(hand: ManualWorker, base: Base, docs: Path) -> None:
+async def test_a_deletion_at_the_entry_of_the_rebuild_wins(
+    hand: ManualWorker, base: Base, docs: Path
+) -> None:
     """S0-39: the second look, under the lock."""
     items = await index_folder(hand, base, docs)
     await hand.reindex(base, items["docs"].id)
@@ -115,7 +124,9 @@ async def test_a_deletion_that_comes_after_the_reset_stops_what_the_rebuild_bega
     assert await hand.remaining_rows() == {}
 
 
-async def test_a_reindex_that_comes_during_a_deletion_is_refused(hand: ManualWorker, base: Base, docs: Path) -> None:
+async def test_a_reindex_that_comes_during_a_deletion_is_refused(
+    hand: ManualWorker, base: Base, docs: Path
+) -> None:
     """S0-15."""
     items = await index_folder(hand, base, docs)
     async with paused_at("delete.marked", delete.delete(hand.db, base.id, [items["b.md"].id])):
@@ -167,7 +178,9 @@ async def test_an_item_added_while_its_parent_is_deleted_is_deleted_with_it(
 ) -> None:
     """S0-47: the addition came first."""
     items = await index_folder(hand, base, docs)
-    adding = add.add(hand.db, base.id, [note_to_add("late", "rye late")], UNLIMITED, parent_id=items["deep"].id)
+    adding = add.add(
+        hand.db, base.id, [note_to_add("late", "rye late")], UNLIMITED, parent_id=items["deep"].id
+    )
     async with paused_at("add.rows_inserted", adding):
         deletion = await start_blocked(hand, delete.delete(hand.db, base.id, [items["docs"].id]))
     await deletion
@@ -197,7 +210,13 @@ async def test_an_item_added_to_a_parent_that_is_being_deleted_is_refused(
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("point", ["index.opened", "index.embedded"])
 async def test_a_late_write_for_an_item_that_was_deleted_leaves_nothing(
-    hand: ManualWorker, second: ManualWorker, base: Base, tmp_path: Path, point: str, version: int, cleaned: bool
+    hand: ManualWorker,
+    second: ManualWorker,
+    base: Base,
+    tmp_path: Path,
+    point: str,
+    version: int,
+    cleaned: bool,
 ) -> None:
     """Promise 3, S3-05: before its first and before its last write, new or re-indexed, with the rows gone or not."""
     path = tmp_path / "a.md"

@@ -16,14 +16,25 @@ from gristmill.operations import add, bases, cancel, delete
 from gristmill.operations import retry as retrying
 from gristmill.operations.uploads import remove_abandoned, store_upload
 from gristmill.sources.blobs import Blob
-from tests.clock import DatabaseClock
-from tests.operations.hand import UNLIMITED, ManualWorker, items_by_title, file_to_add, folder_to_add, note_to_add, byte_stream, upload_to_add
-from tests.operations.meeting import paused_at, start_blocked
+from tests.database_clock import DatabaseClock
+from tests.operations.interleave import paused_at, start_blocked
+from tests.operations.manual_worker import (
+    UNLIMITED,
+    ManualWorker,
+    byte_stream,
+    file_to_add,
+    folder_to_add,
+    items_by_title,
+    note_to_add,
+    upload_to_add,
+)
 
 pytestmark = pytest.mark.usefixtures("rest")
 
 
-async def test_a_cancel_that_comes_at_the_switch_of_versions_is_too_late(hand: ManualWorker, base: Base) -> None:
+async def test_a_cancel_that_comes_at_the_switch_of_versions_is_too_late(
+    hand: ManualWorker, base: Base
+) -> None:
     await hand.add(base, note_to_add("n", "rye"))
     job = await hand.take("index_document")
     async with paused_at("publish.before_commit", hand.run(job)):
@@ -223,7 +234,9 @@ async def test_a_removal_that_ends_leaves_nothing_even_if_another_removes_the_sa
         assert await hand.value("select count(*) from stray") == 0
 
 
-async def test_an_upload_that_was_given_up_is_stored_again(hand: ManualWorker, clock: DatabaseClock, base: Base) -> None:
+async def test_an_upload_that_was_given_up_is_stored_again(
+    hand: ManualWorker, clock: DatabaseClock, base: Base
+) -> None:
     """A process that was frozen for days between storing bytes and keeping them: they were removed meanwhile."""
     for point in ("uploads.announced", "uploads.stored"):
         async with paused_at(point, stored(hand, base, "new.md")):
@@ -232,7 +245,9 @@ async def test_an_upload_that_was_given_up_is_stored_again(hand: ManualWorker, c
             assert await in_store(hand) == []
             assert await hand.value("select count(*) from stray") == 0
         await answers(hand, base)
-        await delete.delete(hand.db, base.id, [item.id for item in (await items_by_title(hand, base)).values()])
+        await delete.delete(
+            hand.db, base.id, [item.id for item in (await items_by_title(hand, base)).values()]
+        )
         await hand.work()
 
 

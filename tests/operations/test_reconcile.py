@@ -15,10 +15,17 @@ from gristmill.jobs import schedule
 from gristmill.operations import bases, cancel, delete, reconcile, uploads
 from gristmill.operations.reconcile import DAMAGE, Reconciler
 from gristmill.organisation import LOCAL_ORG
-from tests.clock import DatabaseClock
+from tests.database_clock import DatabaseClock
 from tests.embedding.hashed import HashedEmbedder
-from tests.operations.hand import ManualWorker, items_by_title, folder_to_add, note_to_add, byte_stream, index_folder
-from tests.operations.meeting import start_blocked
+from tests.operations.interleave import start_blocked
+from tests.operations.manual_worker import (
+    ManualWorker,
+    byte_stream,
+    folder_to_add,
+    index_folder,
+    items_by_title,
+    note_to_add,
+)
 
 
 async def told(hand: ManualWorker) -> list[events.RecordedEvent]:
@@ -104,7 +111,9 @@ async def test_a_base_that_was_not_announced_is(hand: ManualWorker, base: Base) 
     assert await hand.reconcile() == {"announced": 1}
     await events.sequence_all(hand.db)
     async with hand.db.connection() as tx:
-        ready = await events.read(tx, LOCAL_ORG, after=0, limit=100, types=["KnowledgeSpaceAllDocumentsIngested"])
+        ready = await events.read(
+            tx, LOCAL_ORG, after=0, limit=100, types=["KnowledgeSpaceAllDocumentsIngested"]
+        )
     assert len(ready) == 2
 
 
@@ -129,7 +138,9 @@ async def test_chunks_of_a_version_that_never_came_are_removed(hand: ManualWorke
     assert await hand.value("select count(*) from chunk") == 3
 
 
-async def test_a_cancel_leaves_no_chunks_of_the_version_that_will_not_come(hand: ManualWorker, base: Base) -> None:
+async def test_a_cancel_leaves_no_chunks_of_the_version_that_will_not_come(
+    hand: ManualWorker, base: Base
+) -> None:
     await hand.add(base, note_to_add("rye"))
     await hand.work()
     await bases.patch(hand.db, base.id, chunking={"maxTokens": 32})
@@ -224,7 +235,9 @@ async def test_two_passes_at_once_and_workers_beside_them_do_everything_once(
     await events.sequence_all(hand.db)
     async with hand.db.connection() as tx:
         ended = await events.read(tx, LOCAL_ORG, after=0, limit=10_000, types=["DocumentIngestionCompleted"])
-        ready = await events.read(tx, LOCAL_ORG, after=0, limit=100, types=["KnowledgeSpaceAllDocumentsIngested"])
+        ready = await events.read(
+            tx, LOCAL_ORG, after=0, limit=100, types=["KnowledgeSpaceAllDocumentsIngested"]
+        )
     assert len(ended) == len({event.subject for event in ended}) == 120
     assert [event.data for event in ready] == [{"completed": 120, "failed": 0}]
 
@@ -233,7 +246,7 @@ async def test_a_pass_that_is_cut_off_did_it_or_not_and_the_next_does_the_rest(
     hand: ManualWorker, base: Base, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(faults, "_armed", {})
-    monkeypatch.setattr(reconcile, "AT_ONCE", 2)
+    monkeypatch.setattr(reconcile, "BATCH_SIZE", 2)
     await hand.add(base, *(note_to_add(f"n{number}") for number in range(5)))
     await hand.rows("delete from job returning id")
     faults.arm("reconcile.before_commit=fail@2")

@@ -11,14 +11,14 @@ from gristmill.catalog import Base
 from gristmill.errors import Conflict
 from gristmill.jobs import Job, JobId, retry, store
 from gristmill.jobs.worker import LOST_FACTOR
-from gristmill.operations import bases, delete, health, queue
+from gristmill.operations import bases, delete, invariants, queue
 from gristmill.operations import retry as retrying
 from gristmill.settings import Settings
-from tests.acceptance.test_api import add_items, wait_until_ended, make_base, search
-from tests.clock import DatabaseClock
+from tests.acceptance.test_api import add_items, make_base, search, wait_until_ended
+from tests.database_clock import DatabaseClock
 from tests.embedding.hashed import HashedEmbedder
-from tests.operations.hand import LEASE, ManualWorker, folder_to_add, note_to_add
-from tests.waiting import wait_until
+from tests.operations.manual_worker import LEASE, ManualWorker, folder_to_add, note_to_add
+from tests.wait_until import wait_until
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ async def test_all_that_was_interrupted_is_taken_in_portions(
     hand: ManualWorker, parking: Base, monkeypatch: pytest.MonkeyPatch, hand_of: Callable[..., Awaitable[int]]
 ) -> None:
     """S4-61: more than a portion of what is parked, and of what is stuck."""
-    monkeypatch.setattr(queue, "AT_ONCE", 2)
+    monkeypatch.setattr(queue, "BATCH_SIZE", 2)
     await hand.add(parking, *(note_to_add(f"n{number}") for number in range(10)))
     await hand.rows("delete from job returning id")
     await hand.rows(
@@ -168,7 +168,7 @@ async def test_stuck_items_are_shown_recovered_and_dismissed(hand: ManualWorker,
         await hand.rows("delete from job returning id")
         assert set(await orphans(hand, base)) == {root.id, leaf.id}
         async with hand.db.connection() as tx:
-            assert len(await health.find_violations(tx)) == 2
+            assert len(await invariants.find_violations(tx)) == 2
         if recovered:
             assert await queue.recover(hand.db, base.id) == 2
         else:
@@ -188,7 +188,7 @@ async def test_an_item_whose_only_job_is_for_an_older_version_is_stuck(hand: Man
     (item,) = await hand.add(base, note_to_add("n"))
     await hand.rows("update item set wanted_version = 2 returning id")
     async with hand.db.connection() as tx:
-        assert await health.find_stuck_items(tx) == [item.id]
+        assert await invariants.find_stuck_items(tx) == [item.id]
 
 
 async def test_a_dead_listing_that_is_retried_lists_before_its_children_say_how_it_is(
@@ -221,7 +221,7 @@ async def test_deletions_without_a_job_are_taken_up_at_start_up_in_portions(
     hand: ManualWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S0-31: roots and bases."""
-    monkeypatch.setattr(health, "_CHUNK", 3)
+    monkeypatch.setattr(invariants, "_BATCH_SIZE", 3)
     one, two = await hand.base("one"), await hand.base("two")
     items = await hand.add(one, *(note_to_add(f"n{n}", f"rye {n}") for n in range(7)))
     await hand.add(two, note_to_add("n", "oats"))
@@ -231,16 +231,18 @@ async def test_deletions_without_a_job_are_taken_up_at_start_up_in_portions(
     await bases.delete(hand.db, two.id)
     await hand.rows("delete from job returning id")
     async with hand.db.connection() as tx:
-        assert len(await health.find_violations(tx)) == 8
-    assert await health.recover_deletions(hand.db) == 8
+        assert len(await invariants.find_violations(tx)) == 8
+    assert await invariants.recover_deletions(hand.db) == 8
     assert await hand.value("select count(*) from job") == 4
-    assert await health.recover_deletions(hand.db) == 0
+    assert await invariants.recover_deletions(hand.db) == 0
     await hand.assert_healthy()
     await hand.work()
     assert await hand.remaining_rows() == {}
 
 
-async def test_a_mill_that_starts_finishes_what_was_being_deleted(hand: ManualWorker, settings: Settings) -> None:
+async def test_a_mill_that_starts_finishes_what_was_being_deleted(
+    hand: ManualWorker, settings: Settings
+) -> None:
     """S0-31, end to end."""
     base = await hand.base()
     (item,) = await hand.add(base, note_to_add("n", "rye"))

@@ -22,7 +22,14 @@ from gristmill.errors import Conflict, NotFound, RequestError
 from gristmill.operations import add, bases, delete, guards
 from gristmill.operations.reindex import SubtreeActive
 from gristmill.work import DeleteSubtree, ReindexSubtree
-from tests.operations.hand import UNLIMITED, ManualWorker, folder_to_add, note_to_add, index_folder, unknown_base
+from tests.operations.manual_worker import (
+    UNLIMITED,
+    ManualWorker,
+    folder_to_add,
+    index_folder,
+    note_to_add,
+    unknown_base,
+)
 
 ACTIVE = ["idle", "preparing", "processing", "reading", "embedding"]
 
@@ -53,7 +60,9 @@ ASKS: dict[str, Ask] = {
 
 
 @pytest.mark.parametrize("ask", ["add", "add nothing", "reindex", "list chunks"])
-async def test_a_failed_base_refuses_what_makes_or_needs_work(hand: ManualWorker, base: Base, ask: str) -> None:
+async def test_a_failed_base_refuses_what_makes_or_needs_work(
+    hand: ManualWorker, base: Base, ask: str
+) -> None:
     """S0-02, S0-03, S0-16: and nothing is written."""
     (item,) = await hand.add(base, note_to_add("n"))
     await hand.work()
@@ -187,14 +196,14 @@ async def test_on_active_says_what_becomes_of_what_is_not_at_rest(
         assert after.root_ids == [busy.id, calm.id]
 
 
-async def test_a_busy_root_is_seen_however_many_active_items_another_has(hand: ManualWorker, base: Base) -> None:
+async def test_a_busy_root_is_seen_however_many_active_items_another_has(
+    hand: ManualWorker, base: Base
+) -> None:
     """S0-14: each root is looked at by itself."""
     many = await hand.add(base, *(note_to_add(f"n{n}") for n in range(150)))
     await hand.rows("update item set status = 'completed' returning id")
     big, small = many[0], many[1]
-    await hand.rows(
-        "update item set type = 'directory' where id = any (%s) returning id", [big.id, small.id]
-    )
+    await hand.rows("update item set type = 'directory' where id = any (%s) returning id", [big.id, small.id])
     below = [item.id for item in many[2:]]
     await hand.rows("update item set parent_id = %s where id = any (%s) returning id", big.id, below)
     await hand.rows("update item set parent_id = %s where id = %s returning id", small.id, below[-1])
@@ -206,7 +215,9 @@ async def test_a_busy_root_is_seen_however_many_active_items_another_has(hand: M
 
 
 @pytest.mark.parametrize("status", [*ACTIVE, "failed"])
-async def test_chunks_are_listed_only_of_a_completed_item(hand: ManualWorker, base: Base, status: str) -> None:
+async def test_chunks_are_listed_only_of_a_completed_item(
+    hand: ManualWorker, base: Base, status: str
+) -> None:
     """S0-18."""
     (item,) = await hand.add(base, note_to_add("n"))
     await hand.work()
@@ -285,7 +296,9 @@ async def test_adding_nothing_is_nothing(hand: ManualWorker, base: Base) -> None
     assert await hand.remaining_rows() == {}
 
 
-async def test_deleted_items_are_hidden_from_the_answer_on(hand: ManualWorker, base: Base, docs: Path) -> None:
+async def test_deleted_items_are_hidden_from_the_answer_on(
+    hand: ManualWorker, base: Base, docs: Path
+) -> None:
     """S0-28, S0-29, S0-32, S1-04, S1-06: the whole subtree, from lists, reads and search."""
     items = await index_folder(hand, base, docs)
     accepted = await delete.delete(hand.db, base.id, [items["docs"].id])

@@ -13,7 +13,7 @@ from gristmill.operations import add
 from gristmill.settings import Settings
 from gristmill.sources.directory import list_folder
 from gristmill.work import PrepareRoot, ReindexSubtree
-from tests.operations.hand import ManualWorker, items_by_title, folder_to_add, note_to_add
+from tests.operations.manual_worker import ManualWorker, folder_to_add, items_by_title, note_to_add
 
 pytestmark = pytest.mark.usefixtures("rest")
 
@@ -78,7 +78,9 @@ async def test_a_long_listing_pauses_while_the_queue_is_full_and_reads_each_file
     assert len(await hand.search_texts(base, "rye")) == 5
 
 
-async def test_listings_that_wait_do_not_wait_for_each_other(hand: ManualWorker, base: Base, tmp_path: Path) -> None:
+async def test_listings_that_wait_do_not_wait_for_each_other(
+    hand: ManualWorker, base: Base, tmp_path: Path
+) -> None:
     """Promise 1: more folders than may wait, and all of them come to their end."""
     for number in range(6):
         (tmp_path / "docs" / str(number)).mkdir(parents=True)

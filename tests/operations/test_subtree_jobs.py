@@ -12,7 +12,13 @@ from gristmill.errors import Conflict, SourceGone
 from gristmill.jobs import retry
 from gristmill.operations import bases, delete, reindex
 from gristmill.sources import Original
-from tests.operations.hand import ManualWorker, items_by_title, folder_to_add, note_to_add, index_folder
+from tests.operations.manual_worker import (
+    ManualWorker,
+    folder_to_add,
+    index_folder,
+    items_by_title,
+    note_to_add,
+)
 
 
 async def test_a_rebuild_makes_its_roots_active_and_tells_the_containers_above(
@@ -137,7 +143,9 @@ async def test_a_base_that_is_deleted_takes_over_the_deletions_in_it(hand: Manua
     assert await hand.remaining_rows() == {}
 
 
-async def test_a_rebuild_that_waits_for_what_is_active_comes_back_later(hand: ManualWorker, base: Base) -> None:
+async def test_a_rebuild_that_waits_for_what_is_active_comes_back_later(
+    hand: ManualWorker, base: Base
+) -> None:
     """C5, S0-40: it never cancels what runs."""
     (item,) = await hand.add(base, note_to_add("n"))
     indexing = await hand.take("index_document")
@@ -170,7 +178,9 @@ class Crowd:
         raise NotImplementedError
 
 
-async def test_many_sources_are_asked_side_by_side_but_not_all_at_once(hand: ManualWorker, base: Base) -> None:
+async def test_many_sources_are_asked_side_by_side_but_not_all_at_once(
+    hand: ManualWorker, base: Base
+) -> None:
     """C5b: one slow site does not make the others wait, and a request floods none."""
     items = await hand.add(base, *(note_to_add(f"n{number}") for number in range(48)))
     await hand.work()

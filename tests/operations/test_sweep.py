@@ -11,11 +11,18 @@ from gristmill import faults
 from gristmill.catalog import Base
 from gristmill.ingest import remove
 from gristmill.jobs import retry
-from gristmill.operations import bases, delete, health
+from gristmill.operations import bases, delete, invariants
 from gristmill.operations.uploads import collect_garbage, store_upload
 from gristmill.settings import Settings
-from tests.clock import DatabaseClock
-from tests.operations.hand import ManualWorker, file_to_add, folder_to_add, note_to_add, byte_stream, upload_to_add
+from tests.database_clock import DatabaseClock
+from tests.operations.manual_worker import (
+    ManualWorker,
+    byte_stream,
+    file_to_add,
+    folder_to_add,
+    note_to_add,
+    upload_to_add,
+)
 
 
 async def stored(hand: ManualWorker, data: bytes) -> tuple[bytes, int]:
@@ -23,7 +30,9 @@ async def stored(hand: ManualWorker, data: bytes) -> tuple[bytes, int]:
     return blob.hash, blob.size
 
 
-async def test_the_receipt_of_a_deletion_counts_what_is_gone(hand: ManualWorker, base: Base, tmp_path: Path) -> None:
+async def test_the_receipt_of_a_deletion_counts_what_is_gone(
+    hand: ManualWorker, base: Base, tmp_path: Path
+) -> None:
     """S1-12, issue 4: items, chunks, contents and blobs."""
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs/a.md").write_text("rye")
@@ -106,7 +115,9 @@ async def test_a_content_that_another_item_uses_outlives_a_rebuild(
     await hand.assert_healthy()
 
 
-async def test_a_deleted_item_takes_its_dead_jobs_with_it(hand: ManualWorker, base: Base, tmp_path: Path) -> None:
+async def test_a_deleted_item_takes_its_dead_jobs_with_it(
+    hand: ManualWorker, base: Base, tmp_path: Path
+) -> None:
     """Issue 4: jobs, zero left."""
     path = tmp_path / "a.md"
     path.write_bytes(b"\0")
@@ -166,7 +177,7 @@ async def test_bytes_that_stay_in_the_store_though_they_should_not_are_told(
     await hand.assert_healthy()
     await clock.advance(timedelta(hours=2))
     async with hand.db.connection() as tx:
-        assert [found.promise for found in await health.find_violations(tx)] == ["nothing_comes_back"]
+        assert [found.promise for found in await invariants.find_violations(tx)] == ["nothing_comes_back"]
     await hand.make_due()
     await hand.work()
     await hand.assert_healthy()

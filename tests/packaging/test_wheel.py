@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import ROOT
-from tests.process import environment
+from tests.gristmill_process import environment
 
 pytestmark = pytest.mark.skipif(shutil.which("uv") is None, reason="uv builds and installs it")
 

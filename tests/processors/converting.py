@@ -1,4 +1,4 @@
-"""One conversion from its start to its end, as a job has it over many attempts (tests/ingest/test_converting.py)."""
+"""One conversion from its start to its end, as a job has it over many attempts (tests/ingest/test_convert.py)."""
 
 import asyncio
 import contextlib

@@ -17,8 +17,8 @@ from gristmill.ingest.processors import (
     MinerU,
     Processor,
     ProcessorConfig,
-    pause_before_check,
     choose_reader,
+    pause_before_check,
 )
 from gristmill.ingest.processors.conversion import DEADLINE, MAX_PAUSE
 from tests.processors import services
@@ -106,7 +106,9 @@ class ConversionRecorder:
         self.waits.append(duration.total_seconds())
 
 
-async def test_a_document_is_uploaded_once_asked_after_and_fetched(met: ProcessorCase, document: Path) -> None:
+async def test_a_document_is_uploaded_once_asked_after_and_fetched(
+    met: ProcessorCase, document: Path
+) -> None:
     met.service.states = [
         met.kind.waiting,
         met.kind.waiting,
@@ -139,14 +141,21 @@ async def test_what_was_kept_is_asked_after_and_not_begun_again(met: ProcessorCa
     """S3-03, C26."""
     met.service.states = [met.kind.done]
     under_way = Conversion("t 1" if met.kind.name == "docling" else "b 1")
-    assert await convert(met.processor, document, "a.pdf", ConversionRecorder().save, under_way, ConversionRecorder().wait) == MARKDOWN
+    assert (
+        await convert(
+            met.processor, document, "a.pdf", ConversionRecorder().save, under_way, ConversionRecorder().wait
+        )
+        == MARKDOWN
+    )
     assert met.kind.begins not in (*met.service.paths("POST"), *met.service.paths("PUT"))
 
 
 async def test_a_conversion_that_failed_says_why(met: ProcessorCase, document: Path) -> None:
     met.service.states = [met.kind.running(1), met.kind.failed]
     with pytest.raises(Permanent, match="it is broken") as caught:
-        await convert(met.processor, document, "a.pdf", ConversionRecorder().save, wait=ConversionRecorder().wait)
+        await convert(
+            met.processor, document, "a.pdf", ConversionRecorder().save, wait=ConversionRecorder().wait
+        )
     assert caught.value.code == "conversion_failed"
 
 
@@ -187,7 +196,9 @@ async def test_each_refusal_has_its_code_and_tells_no_key(
         assert caught.value.retry_after == timedelta(seconds=7)
 
 
-async def test_a_beginning_without_an_answer_is_not_repeated_blindly(met: ProcessorCase, document: Path) -> None:
+async def test_a_beginning_without_an_answer_is_not_repeated_blindly(
+    met: ProcessorCase, document: Path
+) -> None:
     """S3-03, C26: it may have begun, and cost."""
     met.service.hangs_up = met.kind.begins
     with pytest.raises(Permanent) as caught:

@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from gristmill.ingest.readers import Asset, AttachedFile, TextPart, ReaderPool, ReadLimits, ReadReport, read_file
+from gristmill.readers import (
+    Asset,
+    AttachedFile,
+    ReaderPool,
+    ReadLimits,
+    ReadReport,
+    TextPart,
+    read_file,
+)
 from tests.readers import samples
 
 
@@ -42,7 +50,9 @@ def reads(pool: ReaderPool, tmp_path: Path) -> Reader:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
 
-    async def run(data: bytes | str | Path, name: str = "", *, after: int = 0, **limits: object) -> CollectedResults:
+    async def run(
+        data: bytes | str | Path, name: str = "", *, after: int = 0, **limits: object
+    ) -> CollectedResults:
         if not isinstance(data, Path):
             data = samples.save(tmp_path, "input", data)
         return await gather(pool, data, name or data.name, scratch, ReadLimits(**limits), after)  # pyright: ignore[reportArgumentType]

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from email.message import EmailMessage
 from pathlib import Path
 
-from gristmill.ingest.readers.formats import compound_writer
+from gristmill.readers.formats import compound_writer
 
 W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 A = "http://schemas.openxmlformats.org/drawingml/2006/main"

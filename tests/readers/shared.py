@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator
 
 import pytest_asyncio
 
-from gristmill.ingest.readers import ReaderPool
+from gristmill.readers import ReaderPool
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from gristmill.errors import Permanent, Transient, WorkError
-from gristmill.ingest.assets import OcrDescriber, VisionDescriber, VisionConfig
-from gristmill.ingest.readers import ReaderPool, ReadLimits
+from gristmill.ingest.image_describers import OcrDescriber, VisionConfig, VisionDescriber
+from gristmill.readers import ReaderPool, ReadLimits
 from tests.embedding.endpoint import CannedResponse, EmbeddingRequest, Endpoint, serve
 from tests.readers import samples
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from gristmill.errors import GristmillError
-from gristmill.ingest.readers.formats import compound_writer
-from gristmill.ingest.readers.sink import safe_path
+from gristmill.readers.formats import compound_writer
+from gristmill.readers.sink import safe_path
 from tests.readers import samples
 from tests.readers.conftest import Reader
 from tests.readers.shared import pool as pool

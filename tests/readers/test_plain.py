@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gristmill.errors import NoText
-from gristmill.ingest.readers import ReadLimits
+from gristmill.readers import ReadLimits
 from tests.readers.conftest import Reader
 from tests.readers.shared import pool as pool
 from tests.readers.texts import TEXTS
@@ -60,7 +60,7 @@ async def test_a_large_text_is_read_in_flat_memory(reads: Reader, tmp_path: Path
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     from contextlib import aclosing
 
-    from gristmill.ingest.readers import TextPart, ReaderPool, read_file
+    from gristmill.readers import ReaderPool, TextPart, read_file
 
     pool = ReaderPool(1)  # not opened: no child is needed
     results = read_file(

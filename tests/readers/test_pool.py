@@ -15,12 +15,12 @@ import psutil
 import pytest
 
 from gristmill.errors import Transient, Unreadable
-from gristmill.ingest.readers import TextPart, ReaderPool, ReadLimits, ReadReport, read_file
-from gristmill.ingest.readers import pool as pool_module
-from gristmill.ingest.readers.wire import Channel
+from gristmill.readers import ReaderPool, ReadLimits, ReadReport, TextPart, read_file
+from gristmill.readers import pool as pool_module
+from gristmill.readers.protocol import Channel
 from tests.readers import samples
 from tests.readers.conftest import Reader, gather
-from tests.waiting import wait_until
+from tests.wait_until import wait_until
 
 PAGES = [f"This is the text of page {number}, long enough to be one." for number in range(1, 41)]
 
@@ -36,7 +36,7 @@ async def test_a_child_is_warm_and_used_again(pool: ReaderPool, reads: Reader) -
 async def test_a_child_that_has_read_enough_is_replaced(
     pool: ReaderPool, reads: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool_module, "_MOST_DOCUMENTS", 1)
+    monkeypatch.setattr(pool_module, "_MAX_DOCUMENTS", 1)
     await reads(samples.pdf(PAGES[:1]), "a.pdf")
     before = pool.pids
     assert (await reads(samples.pdf(PAGES[:1]), "a.pdf")).text

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from gristmill.ingest.readers.encodings import detect_encoding
-from gristmill.ingest.readers.formats import compound_writer
-from gristmill.ingest.readers.formats.archive import ArchiveEntries
-from gristmill.ingest.readers.language import guess
-from gristmill.ingest.readers.shapes import looks_like_text
-from gristmill.ingest.readers.sink import DocumentRefused, Sink, ReadTask
-from gristmill.ingest.readers.untyped import olefile
-from gristmill.ingest.readers.wire import Channel, Message
+from gristmill.readers.formats import compound_writer
+from gristmill.readers.formats.archive import ArchiveEntries
+from gristmill.readers.language import guess
+from gristmill.readers.libraries import olefile
+from gristmill.readers.protocol import Channel, Message
+from gristmill.readers.sink import DocumentRefused, ReadTask, Sink
+from gristmill.readers.text_encoding import detect_encoding
+from gristmill.readers.text_format import looks_like_text
 from tests.readers import samples
 from tests.readers.texts import TEXTS
 

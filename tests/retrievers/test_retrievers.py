@@ -11,7 +11,7 @@ from pydantic import SecretStr
 from gristmill import app
 from gristmill.client import Client, Refused
 from gristmill.retrievers import langchain, llama_index
-from tests.serving import serve_api
+from tests.serve_api import serve_api
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from uuid import uuid4
 from gristmill import jobs
 from gristmill.db import Database
 from gristmill.jobs import NewJob
-from tests.jobs.kinds import Plain
+from tests.jobs.sample_work import Plain
 
 LANES = 200
 

@@ -14,7 +14,7 @@ PACKAGES = [
     "gristmill.embedding",
     "gristmill.events",
     "gristmill.jobs",
-    "gristmill.keys",
+    "gristmill.identity",
     "gristmill.operations",
     "gristmill.search",
 ]

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from gristmill import app
 from gristmill.catalog import ItemId
-from gristmill.doors.api.context import ON_BEHALF
-from gristmill.doors.api.rules import RULES
-from tests.search.filing import file_folder, file_note, new_base
+from gristmill.server.api.access_rules import RULES
+from gristmill.server.api.context import ON_BEHALF
+from tests.search.published_items import file_folder, file_note, new_base
 
 ENTRIES = ["org:*", "team:1", "team:2", "group:g", "user_email:ann@x.org"]
 VIEWERS = {
@@ -55,7 +55,9 @@ def effective_acl(things: list[TreeNode], base: list[str], place: int) -> list[s
 
 def visible_positions(things: list[TreeNode], base: list[str], eyes: set[str] | None) -> set[int]:
     return {
-        place for place in range(len(things)) if eyes is None or eyes & set(effective_acl(things, base, place))
+        place
+        for place in range(len(things))
+        if eyes is None or eyes & set(effective_acl(things, base, place))
     }
 
 

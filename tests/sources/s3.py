@@ -9,7 +9,7 @@ from email.utils import format_datetime
 from threading import Lock
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from tests.sources.site import SiteResponse, SiteRequest, Site, serve
+from tests.sources.site import Site, SiteRequest, SiteResponse, serve
 
 
 @dataclass

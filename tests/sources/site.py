@@ -45,7 +45,9 @@ class Site:
     def add_page(self, path: str, body: str | bytes, status: int = 200, **headers: str) -> str:
         """Write a page; `Content_Type` becomes `Content-Type`. Returns its address."""
         header_fields = {name.replace("_", "-"): value for name, value in headers.items()}
-        self.pages[path] = SiteResponse(status, body.encode() if isinstance(body, str) else body, header_fields)
+        self.pages[path] = SiteResponse(
+            status, body.encode() if isinstance(body, str) else body, header_fields
+        )
         return self.url + path
 
     def respond(self, request: SiteRequest) -> SiteResponse:

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gristmill import faults
-from gristmill.errors import SourceGone, Permanent, SetupError, Transient
+from gristmill.errors import Permanent, SetupError, SourceGone, Transient
 from gristmill.sources import Blob, BlobStore
 from tests.sources.s3 import FakeBucket, run_bucket
 

@@ -17,14 +17,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gristmill import faults
-from gristmill.errors import SourceGone, Invalid, Unreadable, WorkError
+from gristmill.errors import Invalid, SourceGone, Unreadable, WorkError
 from gristmill.sources import IGNORE_FILE, DirectoryEntry, IgnoreRules, list_folder
 from gristmill.sources.ignore import BUILT_IN_FILES, BUILT_IN_FOLDERS
 
 NOBODY = 65_534
 
 
-async def listed(path: Path, rules: IgnoreRules | None = None, root: Path | None = None) -> list[DirectoryEntry]:
+async def listed(
+    path: Path, rules: IgnoreRules | None = None, root: Path | None = None
+) -> list[DirectoryEntry]:
     batches = list_folder(path, rules or IgnoreRules(), root or path)
     return [found async for batch in batches for found in batch]
 
@@ -340,7 +342,12 @@ async def test_a_folders_own_patterns_hold_from_it_downwards(tmp_path: Path) -> 
     write(tmp_path, "top.md", "one/a.md", "one/b.txt", "one/two/c.md", "two/d.md")
     (tmp_path / "one" / IGNORE_FILE).write_text("# of this folder\n*.md\n!c.md\n/two/nothing\n")
     assert await tree(tmp_path, IgnoreRules()) == {"top.md", "one/b.txt", "one/two/c.md", "two/d.md"}
-    assert await tree(tmp_path, IgnoreRules(hidden=True)) == {"top.md", "one/b.txt", "one/two/c.md", "two/d.md"}
+    assert await tree(tmp_path, IgnoreRules(hidden=True)) == {
+        "top.md",
+        "one/b.txt",
+        "one/two/c.md",
+        "two/d.md",
+    }
 
 
 async def test_the_nearer_pattern_wins_over_the_farther_and_the_callers_over_all(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gristmill.sources import WebPage, to_markdown
-from gristmill.sources.page import MAX_CHARACTERS, MAX_CHILDREN, MAX_ELEMENTS, MAX_DEPTH
+from gristmill.sources.page import MAX_CHARACTERS, MAX_CHILDREN, MAX_DEPTH, MAX_ELEMENTS
 
 URL = "https://example.com/docs/page.html"
 PROSE = "A mill grinds grain between two stones, and the flour is sifted afterwards for the baker. " * 4

@@ -7,11 +7,11 @@ from itertools import pairwise
 
 import pytest
 
-from gristmill.errors import SourceGone, Permanent, Transient, Unreadable
+from gristmill.errors import Permanent, SourceGone, Transient, Unreadable
 from gristmill.net import PrivateAddress
 from gristmill.sources import SitemapEntry, SitemapListing, SitemapRules, list_sitemap
 from gristmill.sources.sitemap_file import MAX_ENTRIES, SitemapFile
-from tests.sources.site import SiteResponse, Site
+from tests.sources.site import Site, SiteResponse
 
 NAMESPACE = "http://www.sitemaps.org/schemas/sitemap/0.9"
 

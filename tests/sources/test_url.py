@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gristmill.errors import SourceGone, Permanent, Transient, Unreadable, WorkError
+from gristmill.errors import Permanent, SourceGone, Transient, Unreadable, WorkError
 from gristmill.net import PrivateAddress
 from gristmill.sources import Original, UrlSource, normalise
 from gristmill.sources.url import charset
-from tests.sources.site import SiteResponse, SiteRequest, Site
+from tests.sources.site import Site, SiteRequest, SiteResponse
 
 LIMIT = 1000
 
@@ -142,7 +142,11 @@ async def test_where_head_is_refused_one_byte_is_asked_for(site: Site, refusal: 
         if asked.method == "HEAD":
             return SiteResponse(refusal)
         assert asked.headers["Range"] == "bytes=0-0"
-        return SiteResponse(206, b"x", {"Content-Range": "bytes 0-0/700"}) if ranges else SiteResponse(200, b"x" * 700)
+        return (
+            SiteResponse(206, b"x", {"Content-Range": "bytes 0-0/700"})
+            if ranges
+            else SiteResponse(200, b"x" * 700)
+        )
 
     site.fallback = answer
     assert await source(f"{site.url}/a").probe() == 700

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.process import ServeProcess, run_serve
+from tests.gristmill_process import ServeProcess, run_serve
 from tests.ui.harness import CHROMIUM, ApiHelper, ServerSetup, Tabs, chromium, profile, server_setup
 
 expect.set_options(timeout=20_000)  # that only a defect reaches, also on a busy machine

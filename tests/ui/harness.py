@@ -26,7 +26,7 @@ from tests.conftest import TEMPLATE
 from tests.embedding import endpoint
 from tests.embedding.endpoint import Endpoint
 from tests.embedding.hashed import HashedEmbedder
-from tests.process import environment
+from tests.gristmill_process import environment
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 WIDE, PHONE = (1280, 800), (390, 844)

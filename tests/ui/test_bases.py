@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.ui.harness import PHONE, WIDE, ApiHelper, Theme, profile, violations
-from tests.waiting import LIMIT
+from tests.wait_until import LIMIT
 
 _TEXT = "# Dressing\n\nThe miller sharpens the stones every spring."
 

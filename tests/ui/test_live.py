@@ -11,9 +11,9 @@ from playwright.sync_api import Browser, Page, expect
 
 from gristmill.db import Database
 from gristmill.organisation import LOCAL_ORG
-from tests.doors.people import new_key
 from tests.embedding.endpoint import hashed_vectors
-from tests.process import run_serve
+from tests.gristmill_process import run_serve
+from tests.server.clients import new_key
 from tests.ui.harness import ApiHelper, Tabs, profile, server_setup
 
 
@@ -24,7 +24,9 @@ def open_streams(hand: ApiHelper) -> float:
     return float(match[1])
 
 
-def test_seven_tabs_share_one_stream_and_all_of_them_follow(tabs: Tabs, mill_url: str, hand: ApiHelper) -> None:
+def test_seven_tabs_share_one_stream_and_all_of_them_follow(
+    tabs: Tabs, mill_url: str, hand: ApiHelper
+) -> None:
     """A browser opens six connections to a host: seven streams would leave none."""
     base = hand.create_base("seven tabs")
     before = open_streams(hand)

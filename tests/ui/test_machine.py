@@ -6,8 +6,8 @@ from uuid import uuid4
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.connectors.double import serve_fake
-from tests.connectors.doubles.github import FakeGitHub
+from tests.connectors.fakes.github import FakeGitHub
+from tests.connectors.fakes.tool import serve_fake
 from tests.ui.harness import ApiHelper
 
 

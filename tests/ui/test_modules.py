@@ -7,10 +7,10 @@ from pathlib import Path
 import deno
 import pytest
 
-from gristmill.doors.ui.files import bare
+from gristmill.server.ui.static_files import bare
 
 ROOT = Path(__file__).parents[2]
-MODULES = "src/gristmill/doors/ui/static/js"
+MODULES = "src/gristmill/server/ui/static/js"
 
 
 @pytest.mark.parametrize(

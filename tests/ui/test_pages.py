@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 from playwright.sync_api import Browser, Page, Request, expect
 
-from gristmill.doors.ui.files import load
+from gristmill.server.ui.static_files import load
 from tests.ui.harness import PHONE, WIDE, ApiHelper, Theme, profile, violations
 
 Pages = Mapping[str, tuple[str, str]]  # by a name: the address, and something that is shown there
@@ -88,7 +88,9 @@ def test_the_code_of_every_page_is_small(browser: Browser, mill_url: str, addres
             page = tabs.context.new_page()
             requests = record_requests(page)
             open_page(page, mill_url + path, text)
-            code_requests = [one for one in requests if one.resource_type in ("document", "script", "stylesheet")]
+            code_requests = [
+                one for one in requests if one.resource_type in ("document", "script", "stylesheet")
+            ]
             has_admin_words = any(one.url.endswith("/machine-words.js") for one in code_requests)
             sizes[name] = sum(one.sizes()["responseBodySize"] for one in code_requests) + (
                 sum(words.values()) if has_admin_words else words["js/words/zh-contents.js"]

@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 from gristmill import app
-from gristmill.doors.ui.files import StaticFile, StaticFiles, load, build
-from tests.doors.people import client_with_key
+from gristmill.server.ui.static_files import StaticFile, StaticFiles, build, load
+from tests.server.clients import client_with_key
 
 HTML = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 ROOT = Path(__file__).parents[2]
@@ -94,7 +94,11 @@ async def test_nobody_needs_a_key_for_the_pages_and_everybody_for_what_they_show
 
 def test_a_change_of_one_byte_is_another_version() -> None:
     files = _files_with_script(b"export const a = 1;")
-    assert files.prefix == _files_with_script(b"export const a = 1;").prefix != _files_with_script(b"export const a = 2;").prefix
+    assert (
+        files.prefix
+        == _files_with_script(b"export const a = 1;").prefix
+        != _files_with_script(b"export const a = 2;").prefix
+    )
     assert files.prefix in files.page.plain.decode()
 
 

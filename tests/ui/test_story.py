@@ -5,8 +5,8 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Page, expect
 
-from tests.process import run_serve
-from tests.ui.gate import HELD_MARKER, hold_embedding
+from tests.gristmill_process import run_serve
+from tests.ui.blocking_embedder import HELD_MARKER, hold_embedding
 from tests.ui.harness import ApiHelper, ServerSetup, profile, server_setup
 
 # Drops files of a script's making on the page, as the browser would hand them over.

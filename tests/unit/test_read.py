@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gristmill.errors import SourceGone, NoText, Permanent, Transient, Unreadable, Unsupported, WorkError
+from gristmill.errors import NoText, Permanent, SourceGone, Transient, Unreadable, Unsupported, WorkError
 from gristmill.ingest.read import PART, inspect_original
 from gristmill.sources import FileSource, NoteSource, Original
 

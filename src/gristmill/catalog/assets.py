@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gristmill.catalog.base import BaseId, AssetReuse
+from gristmill.catalog.base import AssetReuse, BaseId
 from gristmill.catalog.item import ItemId
 from gristmill.catalog.store import queries
 from gristmill.db import Tx
@@ -136,7 +136,9 @@ async def insert_version_assets(tx: Tx, assets: Sequence[tuple[ItemId, int, NewA
         )
 
 
-async def claim_next_asset(tx: Tx, item_id: ItemId, version: int, *, mark_asking: bool) -> WaitingAsset | None:
+async def claim_next_asset(
+    tx: Tx, item_id: ItemId, version: int, *, mark_asking: bool
+) -> WaitingAsset | None:
     """The next image that waits, if the version still answers; from now on it is being asked about, if that is
     worth writing down."""
     asset = await queries.maybe(tx, WaitingAsset, "next_asset", item=item_id, version=version)
@@ -157,7 +159,9 @@ async def lock_live_version(tx: Tx, item_id: ItemId, version: int) -> int | None
     return chunk_counts[0] if chunk_counts else None
 
 
-async def record_description(tx: Tx, item_id: ItemId, version: int, digest: bytes, text: str, chunks: int) -> None:
+async def record_description(
+    tx: Tx, item_id: ItemId, version: int, digest: bytes, text: str, chunks: int
+) -> None:
     """waiting | asking → described, with so many chunks more that answer."""
     await queries.run(tx, "set_described", item=item_id, version=version, hash=digest, text=text)
     await queries.run(tx, "more_chunks", item=item_id, chunks=chunks)

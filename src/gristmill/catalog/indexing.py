@@ -10,9 +10,9 @@ from typing import Any
 
 from gristmill.catalog.assets import NewAsset, insert_version_assets
 from gristmill.catalog.item import Item, ItemId
-from gristmill.catalog.moves import derive_statuses_above
 from gristmill.catalog.store import queries
 from gristmill.catalog.sweep import collect_contents, remove_unused_blobs_nowait
+from gristmill.catalog.transitions import derive_statuses_above
 from gristmill.db import Tx
 
 
@@ -200,7 +200,9 @@ async def publish(tx: Tx, finished: Sequence[FinishedVersion]) -> set[ItemId]:
         for version in finished
     ]
     published = await queries.values(tx, "publish_items", documents=json.dumps(documents))
-    await insert_version_assets(tx, [(version.item_id, version.version, asset) for version in finished for asset in version.assets])
+    await insert_version_assets(
+        tx, [(version.item_id, version.version, asset) for version in finished for asset in version.assets]
+    )
     removed = await queries.many(tx, _RemovedVersion, "forget_versions", ids=published)
     await collect_contents(tx, sorted({row.content_hash for row in removed}))
     await remove_unused_blobs_nowait(tx, [row.original for row in removed if row.original is not None])

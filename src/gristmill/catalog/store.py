@@ -104,7 +104,9 @@ async def list_bases(
     tx: Tx, *, limit: int, after: BaseId | None = None, viewer: Viewer = ADMIN
 ) -> list[Base]:
     """Bases that these eyes see something of, in the order of their making."""
-    return await queries.many(tx, Base, "bases", after=after, limit=limit, eyes=viewer.principals, org=viewer.org)
+    return await queries.many(
+        tx, Base, "bases", after=after, limit=limit, eyes=viewer.principals, org=viewer.org
+    )
 
 
 async def patch_base(
@@ -235,7 +237,9 @@ async def replace_item(tx: Tx, item_id: ItemId, new: NewItem, cause: UUID) -> It
     )
 
 
-async def request_listed_versions(tx: Tx, children: Sequence[tuple[ItemId, NewItem]], version: int) -> list[Item]:
+async def request_listed_versions(
+    tx: Tx, children: Sequence[tuple[ItemId, NewItem]], version: int
+) -> list[Item]:
     """Want those children anew that `version` of their container lists and has not listed yet."""
     return await queries.many(
         tx,

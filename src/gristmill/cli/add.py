@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from gristmill import clock
-from gristmill.cli.session import Refused, ClientSession
+from gristmill.cli.client_session import ClientSession, Refused
 
 POLL_INTERVAL = timedelta(milliseconds=300)
 _FINAL_STATUSES = ("completed", "failed")
@@ -40,7 +40,9 @@ async def add(
 ) -> CommandResult:
     """Add things and notes to the base of this name, which is made if there is none; of folders, not what the
     patterns `ignore` say."""
-    items = [_item_body(thing, ignore) for thing in things] + [{"type": "note", "content": note} for note in notes]
+    items = [_item_body(thing, ignore) for thing in things] + [
+        {"type": "note", "content": note} for note in notes
+    ]
     if not items:
         raise Refused("Nothing to add: give a path, or --note TEXT.", code="nothing_to_add")
     if ignore and not any(item["type"] == "directory" for item in items):
@@ -129,7 +131,9 @@ async def wait_for_items(
 
         await session.client.wait(base_id, list(items), on_update=update_bars)
         descendants = await _items_below(session, base_id, list(items))
-        while any(item["status"] not in _FINAL_STATUSES for item in descendants):  # documents inside documents come later
+        while any(
+            item["status"] not in _FINAL_STATUSES for item in descendants
+        ):  # documents inside documents come later
             await clock.pause(POLL_INTERVAL)
             descendants = await _items_below(session, base_id, list(items))
     return [*items.values(), *descendants]

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gristmill.cli.command import AsJson, DataDir, console, run_with_client, out, print_json
+from gristmill.cli.common import AsJson, DataDir, console, out, print_json, run_with_client
 
 connector = typer.Typer(
     name="connector", help="Follow tools of a team: GitHub, GitLab and others.", no_args_is_help=True
@@ -34,7 +34,7 @@ def connector_add(
     data_dir: DataDir = None,
 ) -> None:
     """Follow a tool, and feed bases with what it holds."""
-    from gristmill.cli import connectors
+    from gristmill.cli import connector_admin as connectors
 
     async def run(session: Any) -> None:
         created = await connectors.add(
@@ -56,7 +56,7 @@ def connector_add(
 @connector.command("list")
 def connector_list(as_json: AsJson = False, data_dir: DataDir = None) -> None:
     """List the connectors, and how their last runs went."""
-    from gristmill.cli import connectors
+    from gristmill.cli import connector_admin as connectors
 
     async def run(session: Any) -> None:
         connectors_found = await connectors.list_connectors(session)
@@ -69,7 +69,7 @@ def connector_list(as_json: AsJson = False, data_dir: DataDir = None) -> None:
 @connector.command("show")
 def connector_show(name: ConnectorName, as_json: AsJson = False, data_dir: DataDir = None) -> None:
     """Show a connector and its last runs, as JSON with or without the option."""
-    from gristmill.cli import connectors
+    from gristmill.cli import connector_admin as connectors
 
     run_with_client(lambda session: connectors.show(session, out, name), data_dir)
 
@@ -77,10 +77,12 @@ def connector_show(name: ConnectorName, as_json: AsJson = False, data_dir: DataD
 @connector.command("pause")
 def connector_pause(name: ConnectorName, as_json: AsJson = False, data_dir: DataDir = None) -> None:
     """Run a connector no longer by itself."""
-    from gristmill.cli import connectors
+    from gristmill.cli import connector_admin as connectors
 
     print_json(
-        run_with_client(lambda session: connectors.pause_or_resume(session, console(as_json), name, "pause"), data_dir),
+        run_with_client(
+            lambda session: connectors.pause_or_resume(session, console(as_json), name, "pause"), data_dir
+        ),
         as_json,
     )
 
@@ -88,10 +90,12 @@ def connector_pause(name: ConnectorName, as_json: AsJson = False, data_dir: Data
 @connector.command("resume")
 def connector_resume(name: ConnectorName, as_json: AsJson = False, data_dir: DataDir = None) -> None:
     """Run a connector by its schedule again."""
-    from gristmill.cli import connectors
+    from gristmill.cli import connector_admin as connectors
 
     print_json(
-        run_with_client(lambda session: connectors.pause_or_resume(session, console(as_json), name, "resume"), data_dir),
+        run_with_client(
+            lambda session: connectors.pause_or_resume(session, console(as_json), name, "resume"), data_dir
+        ),
         as_json,
     )
 
@@ -106,11 +110,13 @@ def connector_delete(
     data_dir: DataDir = None,
 ) -> None:
     """Forget a connector; what becomes of its documents has to be said."""
-    from gristmill.cli import connectors
+    from gristmill.cli import connector_admin as connectors
 
     on_delete = "purge" if purge else "detach"
     print_json(
-        run_with_client(lambda session: connectors.delete(session, console(as_json), name, on_delete), data_dir),
+        run_with_client(
+            lambda session: connectors.delete(session, console(as_json), name, on_delete), data_dir
+        ),
         as_json,
     )
 
@@ -129,7 +135,7 @@ def sync(
     data_dir: DataDir = None,
 ) -> None:
     """Run a connector now."""
-    from gristmill.cli import connectors
+    from gristmill.cli import connector_admin as connectors
 
     options = {"force": force, "dryRun": dry_run, "allowDeletions": allow_deletions}
     run = run_with_client(

@@ -5,10 +5,10 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
 from gristmill import app, settings
-from gristmill.cli import presence
+from gristmill.cli import serve_lock
 from gristmill.errors import GristmillError
-from gristmill.operations.health import find_violations
-from gristmill.operations.ready import MIN_FREE_BYTES
+from gristmill.operations.invariants import find_violations
+from gristmill.operations.readiness import MIN_FREE_BYTES
 from gristmill.settings import Settings
 
 
@@ -26,8 +26,10 @@ async def run_checks(current: Settings) -> AsyncGenerator[CheckResult]:
     file = settings.config_file()
     yield CheckResult("settings", True, str(file) if file else "no gristmill.toml; environment and defaults")
     yield _check_disk(current)
-    server_url = presence.find_server_url(current.data_dir)
-    yield CheckResult("server", True, f"running at {server_url}" if server_url else "not running on this data dir")
+    server_url = serve_lock.find_server_url(current.data_dir)
+    yield CheckResult(
+        "server", True, f"running at {server_url}" if server_url else "not running on this data dir"
+    )
     try:
         async with app.gristmill(current, work=False) as mill:
             yield await _check_database(mill)

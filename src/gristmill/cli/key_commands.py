@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from gristmill.cli.command import AsJson, DataDir, load_settings, console, out, run_async, print_json
+from gristmill.cli.common import AsJson, DataDir, console, load_settings, out, print_json, run_async
 from gristmill.errors import Invalid
 
 key_cli = typer.Typer(no_args_is_help=True, help="Make, show and revoke API keys, on the database itself.")
@@ -27,7 +27,7 @@ def create_key(
     data_dir: DataDir = None,
 ) -> None:
     """Make a key, and print its secret: the only time that it is shown."""
-    from gristmill.cli import keys
+    from gristmill.cli import key_admin as keys
 
     if role not in ("admin", "editor", "reader"):
         raise Invalid(f"{role!r} is no role; take admin, editor or reader.", code="bad_role")
@@ -46,7 +46,7 @@ def create_key(
 @key_cli.command("list")
 def list_keys(as_json: AsJson = False, data_dir: DataDir = None) -> None:
     """Show all keys, by the beginning of their secrets."""
-    from gristmill.cli import keys
+    from gristmill.cli import key_admin as keys
 
     async def run() -> None:
         async with keys.open_database(current) as db:
@@ -66,7 +66,7 @@ def revoke_key(
     data_dir: DataDir = None,
 ) -> None:
     """Revoke a key, with the sessions that it opened."""
-    from gristmill.cli import keys
+    from gristmill.cli import key_admin as keys
 
     async def run() -> str:
         async with keys.open_database(current) as db:
@@ -85,7 +85,7 @@ def audit(
     data_dir: DataDir = None,
 ) -> None:
     """Show what may have changed something, and who asked for it, newest first."""
-    from gristmill.cli import keys
+    from gristmill.cli import key_admin as keys
 
     async def run() -> None:
         async with keys.open_database(current) as db:

@@ -10,7 +10,17 @@ from rich.live import Live
 
 from gristmill import __version__, clock
 from gristmill.cli import connector_commands, key_commands
-from gristmill.cli.command import AsJson, DataDir, load_settings, console, err, run_with_client, out, run_async, print_json
+from gristmill.cli.common import (
+    AsJson,
+    DataDir,
+    console,
+    err,
+    load_settings,
+    out,
+    print_json,
+    run_async,
+    run_with_client,
+)
 from gristmill.errors import GristmillError, SetupError
 
 cli = typer.Typer(
@@ -107,7 +117,7 @@ def reindex(
     data_dir: DataDir = None,
 ) -> None:
     """Rebuild items with all that is below them; what they were answers until they are whole."""
-    from gristmill.cli import reindexing
+    from gristmill.cli import reindex as reindexing
 
     async def run(session: Any) -> Any:
         return await reindexing.reindex(
@@ -126,8 +136,8 @@ def search(
     data_dir: DataDir = None,
 ) -> None:
     """Search a base by meaning and by words."""
-    from gristmill.cli import show
-    from gristmill.cli.session import connect
+    from gristmill.cli import status as show
+    from gristmill.cli.client_session import connect
 
     async def run() -> int:
         async with connect(current, work=False) as session:
@@ -145,7 +155,7 @@ def status(
     data_dir: DataDir = None,
 ) -> None:
     """Show the bases, their items by status, the queue, its rate and when it may be done."""
-    from gristmill.cli import show
+    from gristmill.cli import status as show
 
     async def run(session: Any) -> None:
         bases = await show.bases_with_queues(session, base)
@@ -161,7 +171,9 @@ def status(
         with Live(show.status_view(session, bases), console=out, auto_refresh=False) as live:
             while True:
                 await clock.pause(_REFRESH_INTERVAL)
-                live.update(show.status_view(session, await show.bases_with_queues(session, base)), refresh=True)
+                live.update(
+                    show.status_view(session, await show.bases_with_queues(session, base)), refresh=True
+                )
 
     run_with_client(run, data_dir)
 
@@ -188,8 +200,8 @@ def doctor(as_json: AsJson = False, data_dir: DataDir = None) -> None:
 @cli.command()
 def mcp(data_dir: DataDir = None) -> None:
     """Serve agents over standard input and output, by the Model Context Protocol."""
-    from gristmill.cli.session import connect
-    from gristmill.doors.mcp import create
+    from gristmill.cli.client_session import connect
+    from gristmill.server.mcp import create
 
     async def run() -> None:
         async with connect(current, work=True) as session:

@@ -10,18 +10,18 @@ from dataclasses import replace
 import uvicorn
 from fastapi import FastAPI
 
-from gristmill import app, keys, priority
-from gristmill.cli import presence
-from gristmill.doors import api, mcp
-from gristmill.doors.api.caller import is_loopback
+from gristmill import app, identity, niceness
+from gristmill.cli import serve_lock
 from gristmill.errors import SetupError
+from gristmill.server import api, mcp
+from gristmill.server.api.caller import is_loopback
 from gristmill.settings import Settings
 
 
 async def serve(settings: Settings, announce: Callable[[str], None]) -> None:
     """Serve the API with a worker beside it until SIGINT or SIGTERM; `tell` gets the address once it is ready."""
     bind_address = settings.host, settings.port
-    with presence.acquire(settings.data_dir) as claim, _listen(*bind_address) as listener:
+    with serve_lock.acquire(settings.data_dir) as claim, _listen(*bind_address) as listener:
         async with app.gristmill(settings, work=True) as mill, AsyncExitStack() as stack:
             await _require_admin_key(mill)
             await stack.enter_async_context(mcp.mount(mill.api))
@@ -30,7 +30,7 @@ async def serve(settings: Settings, announce: Callable[[str], None]) -> None:
             serving = asyncio.create_task(server.serve(sockets=[listener]), name="http")
             address = f"http://{_url_host(settings.host)}:{listener.getsockname()[1]}"
             await server.ready.wait()
-            priority.favour_event_loop()
+            niceness.favour_event_loop()
             claim.announce_url(address)
             announce(address)
             await _wait_until_stopped(stop, mill.worker, serving)
@@ -63,7 +63,9 @@ async def work(settings: Settings, announce: Callable[[str], None]) -> None:
 
 def _create_server(application: FastAPI) -> "Server":
     return Server(
-        uvicorn.Config(application, log_config=None, lifespan="off", access_log=False, timeout_graceful_shutdown=5)
+        uvicorn.Config(
+            application, log_config=None, lifespan="off", access_log=False, timeout_graceful_shutdown=5
+        )
     )
 
 
@@ -133,7 +135,7 @@ async def _require_admin_key(mill: app.Gristmill) -> None:
     if is_loopback(mill.settings.host):
         return
     async with mill.db.connection() as tx:
-        if not await keys.has_admin_key(tx):
+        if not await identity.has_admin_key(tx):
             raise SetupError(
                 f"host {mill.settings.host} is not a loopback address, and there is no admin's API key that would "
                 "protect it. Make one first: gristmill keys create NAME --role admin",

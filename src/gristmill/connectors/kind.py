@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
-from gristmill.connectors.connector import Connector
+from gristmill.connectors.port import Connector
 from gristmill.errors import Permanent
 from gristmill.sources.url import normalise
 

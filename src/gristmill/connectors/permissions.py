@@ -14,15 +14,15 @@ from contextlib import aclosing
 
 from gristmill import catalog, faults, jobs
 from gristmill.connectors import store
-from gristmill.connectors.connector import AccessUpdate
-from gristmill.connectors.kinds import ConnectorRegistry
+from gristmill.connectors.port import AccessUpdate
 from gristmill.connectors.reading import closable
-from gristmill.connectors.transport import RateLimited, CredentialsRejected
+from gristmill.connectors.registry import ConnectorRegistry
+from gristmill.connectors.transport import CredentialsRejected, RateLimited
 from gristmill.db import Database, Tx
 from gristmill.jobs import Done, Job, Outcome, Snooze
 from gristmill.operations import connection
-from gristmill.operations.connection import ConnectorRow as Row
 from gristmill.operations.connection import ConnectorId
+from gristmill.operations.connection import ConnectorRow as Row
 from gristmill.work import SyncAccess
 
 
@@ -65,7 +65,9 @@ class PermissionSync:
             await self._lock_bases(tx, job, row)
             changed_keys = await store.save_audiences(tx, row.id, update.audiences)
             await connection.apply_audiences(tx, row.id, changed_keys)
-            if update.audience_by_source and (moved_ids := await store.set_document_audiences(tx, row.id, update.audience_by_source)):
+            if update.audience_by_source and (
+                moved_ids := await store.set_document_audiences(tx, row.id, update.audience_by_source)
+            ):
                 keys = sorted({update.audience_by_source[source] for source in moved_ids})
                 await connection.apply_audiences(tx, row.id, keys, moved_ids)
             await jobs.reset_attempts(tx, [job])

@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import TypeVar
 
-from gristmill.connectors.connector import Batch, Stream
+from gristmill.connectors.port import Batch, Stream
 from gristmill.connectors.transport import CredentialsRejected
 from gristmill.errors import SourceGone, Unreadable
 

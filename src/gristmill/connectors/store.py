@@ -10,7 +10,15 @@ from typing import Any
 from psycopg.types.json import Jsonb
 
 from gristmill.catalog import BaseId, ItemId
-from gristmill.connectors.connector import Audience, Batch, Document, ReadFailure, Checkpoint, DocumentRef, Stream
+from gristmill.connectors.port import (
+    Audience,
+    Batch,
+    Checkpoint,
+    Document,
+    DocumentRef,
+    ReadFailure,
+    Stream,
+)
 from gristmill.db import Queries, Tx
 from gristmill.operations.connection import ConnectorId, RunId, RunStage
 
@@ -258,10 +266,16 @@ async def audience_acls(tx: Tx, connector: ConnectorId, keys: Sequence[str]) -> 
     return {key: [] for key in keys} | {row.key: row.acl for row in rows}
 
 
-async def set_document_audiences(tx: Tx, connector: ConnectorId, audience_by_source: Mapping[str, str]) -> list[str]:
+async def set_document_audiences(
+    tx: Tx, connector: ConnectorId, audience_by_source: Mapping[str, str]
+) -> list[str]:
     """Documents have these audiences now; those that had others."""
     return await queries.values(
-        tx, "place_documents", connector=connector, sources=list(audience_by_source), audiences=list(audience_by_source.values())
+        tx,
+        "place_documents",
+        connector=connector,
+        sources=list(audience_by_source),
+        audiences=list(audience_by_source.values()),
     )
 
 
@@ -317,7 +331,9 @@ class _AttachmentKey:
 
 async def find_attachments(tx: Tx, connector: ConnectorId, sources: Sequence[str]) -> set[tuple[str, str]]:
     """(document, attachment) of what is filed wherever it should be."""
-    rows = await queries.many(tx, _AttachmentKey, "attachments_held", connector=connector, sources=list(sources))
+    rows = await queries.many(
+        tx, _AttachmentKey, "attachments_held", connector=connector, sources=list(sources)
+    )
     return {(row.document, row.attachment) for row in rows}
 
 

@@ -28,21 +28,21 @@ from datetime import timedelta
 
 from gristmill import catalog, faults, jobs
 from gristmill.connectors import store
-from gristmill.connectors.connector import Batch, ReadFailure, DocumentRef
-from gristmill.connectors.dry import dry_run
-from gristmill.connectors.filing import BatchWriter
+from gristmill.connectors.batch_writer import BatchWriter
+from gristmill.connectors.dry_run import dry_run
 from gristmill.connectors.kind import ConnectorKind, OpenConnector
-from gristmill.connectors.kinds import ConnectorRegistry
-from gristmill.connectors.pruning import Pruner
+from gristmill.connectors.port import Batch, DocumentRef, ReadFailure
+from gristmill.connectors.prune import Pruner
 from gristmill.connectors.reading import closable
-from gristmill.connectors.transport import RateLimited, CredentialsRejected
+from gristmill.connectors.registry import ConnectorRegistry
+from gristmill.connectors.transport import CredentialsRejected, RateLimited
 from gristmill.db import Database, Tx
-from gristmill.errors import SourceGone, GristmillError, Permanent, Unreadable
+from gristmill.errors import GristmillError, Permanent, SourceGone, Unreadable
 from gristmill.jobs import Done, Job, Outcome, QueueLimits, Snooze
 from gristmill.operations import connection
-from gristmill.operations.connection import ConnectorRow as Row
 from gristmill.operations.connection import ConnectorId, ConnectorRun
-from gristmill.operations.schedule import has_room
+from gristmill.operations.connection import ConnectorRow as Row
+from gristmill.operations.next_job import has_room
 from gristmill.sources.blobs import BlobStore
 from gristmill.work import SyncConnector
 
@@ -90,7 +90,9 @@ class Synchroniser:
         async with self._catch_rate_limit(job, current) as rate_limit:
             async with self._registry.open_connector(current.row) as connector:
                 if current.run.dry_run:
-                    await dry_run(self._db, job, current.row, current.run, connector, current.kind.checkpoint_version)
+                    await dry_run(
+                        self._db, job, current.row, current.run, connector, current.kind.checkpoint_version
+                    )
                     return Done()
                 if (outcome := await self._read_and_prune(job, current, connector)) is not None:
                     return outcome
@@ -143,7 +145,9 @@ class Synchroniser:
 
     # ── read ─────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _read_and_prune(self, job: Job, current: _CurrentRun, connector: OpenConnector) -> Outcome | None:
+    async def _read_and_prune(
+        self, job: Job, current: _CurrentRun, connector: OpenConnector
+    ) -> Outcome | None:
         """Read and prune; an outcome when that is not all for now."""
         row, run = current.row, current.run
         deadline = time.monotonic() + self._budget
@@ -163,13 +167,19 @@ class Synchroniser:
             await store.set_stage(tx, run.id, "indexing")
         return None
 
-    async def _read_batches(self, job: Job, current: _CurrentRun, connector: OpenConnector, deadline: float) -> Outcome | None:
+    async def _read_batches(
+        self, job: Job, current: _CurrentRun, connector: OpenConnector, deadline: float
+    ) -> Outcome | None:
         row, run = current.row, current.run
         await self._retry_failures(job, current, connector)
         async with self._db.connection() as tx:
             stream_rows = await store.streams(tx, row.id)
         checkpoints = store.checkpoints_of(stream_rows, current.kind.checkpoint_version)
-        finished = {stream_row.stream for stream_row in stream_rows if stream_row.last_run_id == run.id and stream_row.listed}
+        finished = {
+            stream_row.stream
+            for stream_row in stream_rows
+            if stream_row.last_run_id == run.id and stream_row.listed
+        }
         if run.total_items is None and (total := await connector.estimate(checkpoints)) is not None:
             async with self._db.connection() as tx:
                 await store.queries.run(tx, "set_estimate", run=run.id, total=total)
@@ -195,7 +205,9 @@ class Synchroniser:
     async def _retry_failures(self, job: Job, current: _CurrentRun, connector: OpenConnector) -> None:
         """Ask again for what earlier runs could not read."""
         async with self._db.connection() as tx:
-            refs = await store.find_earlier_failures(tx, current.row.id, current.run.id, _MAX_RETRIED_FAILURES)
+            refs = await store.find_earlier_failures(
+                tx, current.row.id, current.run.id, _MAX_RETRIED_FAILURES
+            )
         for ref in refs:
             try:
                 batch = Batch(ref.stream, documents=[await connector.fetch(ref)])
@@ -246,14 +258,21 @@ class Synchroniser:
             failed_count = await store.count_failed_items(tx, row.id, run.id)
             if failed_count:
                 await store.add_progress(tx, row.id, run.id, store.RunProgress(errors=failed_count))
-                await connection.add_log_line(tx, run.id, f"{failed_count} documents could not be indexed.", "warning")
+                await connection.add_log_line(
+                    tx, run.id, f"{failed_count} documents could not be indexed.", "warning"
+                )
             has_errors = failed_count or latest.item_errors or latest.deletions_held
             summary = (
                 f"{latest.documents_processed} read, {latest.documents_ingested} new or changed, "
                 f"{latest.documents_pruned} pruned, {latest.item_errors + failed_count} failed."
             )
             await connection.add_log_line(tx, run.id, summary)
-            await connection.end_run(tx, run.id, "completed_with_errors" if has_errors else "success", **_held_deletions_error(latest))
+            await connection.end_run(
+                tx,
+                run.id,
+                "completed_with_errors" if has_errors else "success",
+                **_held_deletions_error(latest),
+            )
             await jobs.complete(tx, job)
             await faults.point("sync.before_end")
         return Done()

@@ -27,7 +27,7 @@ from typing import Any
 import httpx
 
 from gristmill import clock, net
-from gristmill.errors import SourceGone, Permanent, Transient, Unreadable
+from gristmill.errors import Permanent, SourceGone, Transient, Unreadable
 from gristmill.sources.fetch import display_url
 
 _MAX_TRIES = 4  # the first, and three more (S2-37)
@@ -107,7 +107,9 @@ class Transport:
         """The JSON at `path`, which is below the base URL, or a whole address of the same origin."""
         return await self._request_json("GET", path, params, None, headers)
 
-    async def post(self, path: str, body: object, params: Params | None = None, **headers: str) -> ApiResponse:
+    async def post(
+        self, path: str, body: object, params: Params | None = None, **headers: str
+    ) -> ApiResponse:
         """The JSON that answers a posted one. Only for requests that change nothing: they may be sent again."""
         return await self._request_json("POST", path, params, body, headers)
 
@@ -296,4 +298,6 @@ def _shown_url(request: httpx.Request) -> str:
 
 def _unreachable_error(request: httpx.Request, error: httpx.HTTPError) -> Transient:
     reason = "did not answer in time" if isinstance(error, httpx.TimeoutException) else "can't be reached"
-    return Transient(f"{_shown_url(request)} {reason} ({type(error).__name__}).", code="connector_unavailable")
+    return Transient(
+        f"{_shown_url(request)} {reason} ({type(error).__name__}).", code="connector_unavailable"
+    )

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from gristmill.db import keeper, service_user
+from gristmill.db import reaper, service_user
 from gristmill.db.service_user import ServiceUser
 from gristmill.errors import SetupError
 
@@ -91,7 +91,7 @@ class Cluster:
         """Where the server writes."""
         return self.folder / "server.log"
 
-    def start(self, lock: keeper.Lock, extra_config: Mapping[str, str]) -> int:
+    def start(self, lock: reaper.Lock, extra_config: Mapping[str, str]) -> int:
         """Start the server, made first if need be; its pid. It may yet fail, or take its time to recover.
 
         `lock` is the exclusive hold on `server.lock`, which proves that nothing of ours runs here.
@@ -101,9 +101,9 @@ class Cluster:
         if not self.pgdata.exists() or not any(self.pgdata.iterdir()):
             self._init_database(lock, sync=extra_config.get("fsync") != "off")
         self._repair_ownership()
-        keeper.remove_socket(keeper.socket_folder(self.pgdata), self.pgdata)
+        reaper.remove_socket(reaper.socket_folder(self.pgdata), self.pgdata)
         settings = configuration() | {
-            "cluster_name": keeper.cluster_name(self.pgdata),
+            "cluster_name": reaper.cluster_name(self.pgdata),
             "unix_socket_directories": self._choose_socket_folder(),
             **extra_config,
         }
@@ -111,7 +111,7 @@ class Cluster:
         # The pid in a stale postmaster.pid may be a stranger's by now, or a zombie's, and PostgreSQL would
         # refuse to start. It overlooks the pid that this variable names, and still checks the file's shared
         # memory, which a server that somebody started by hand would be using.
-        stale_pid_file = keeper.postmaster_lines(self.pgdata)
+        stale_pid_file = reaper.postmaster_lines(self.pgdata)
         with self.open_log() as log:
             command = [self.programs / "postgres", "-D", self.pgdata, *options]
             environment = {"PG_GRANDPARENT_PID": stale_pid_file[0]} if stale_pid_file else {}
@@ -129,19 +129,19 @@ class Cluster:
     def _refuse_foreign_server(self) -> None:
         """Somebody may have started a server here by hand; its socket must not be taken from it."""
         try:
-            os.kill(int(keeper.postmaster_lines(self.pgdata)[0]), 0)
+            os.kill(int(reaper.postmaster_lines(self.pgdata)[0]), 0)
         except (IndexError, ValueError, ProcessLookupError):
             return
         except PermissionError:
             pass  # it lives, as somebody else
         with socket.socket(socket.AF_UNIX) as probe:
             try:
-                probe.connect(str(keeper.socket_folder(self.pgdata) / keeper.SOCKET))
+                probe.connect(str(reaper.socket_folder(self.pgdata) / reaper.SOCKET))
             except OSError:
                 return
         raise startup_error("is still in use", self.pgdata)
 
-    def _init_database(self, lock: keeper.Lock, *, sync: bool) -> None:
+    def _init_database(self, lock: reaper.Lock, *, sync: bool) -> None:
         staging = self.folder / "data.new"
         if staging.exists():
             shutil.rmtree(staging)
@@ -174,12 +174,12 @@ class Cluster:
                 self.user.take_ownership(path)
 
     def _choose_socket_folder(self) -> str:
-        path = os.fsencode(self.pgdata / keeper.SOCKET)
+        path = os.fsencode(self.pgdata / reaper.SOCKET)
         # A comma parts hosts for libpq, and can't be quoted.
         if len(path) <= _MAX_SOCKET_PATH and b"," not in path:
             return "."  # PostgreSQL's working folder is its data folder; a name needs no quoting this way
         # Not the temporary folder of the environment, which may be as long, or closed to the service user.
-        folder = Path(tempfile.mkdtemp(prefix=keeper.SOCKET_FOLDER_PREFIX, dir="/tmp"))
+        folder = Path(tempfile.mkdtemp(prefix=reaper.SOCKET_FOLDER_PREFIX, dir="/tmp"))
         self.user.take_ownership(folder)
         return str(folder)
 

@@ -30,7 +30,9 @@ log = logging.getLogger(__name__)
 # What a server needs of our environment. The rest holds secrets (API keys), or settings of other servers
 # (PGDATA, PGPORT); messages must be English for us to recognise them.
 _PASSED_ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
-_ALTERNATIVES = "Run Gristmill as an ordinary user, or set GRISTMILL_DATABASE_URL to a PostgreSQL of your own."
+_ALTERNATIVES = (
+    "Run Gristmill as an ordinary user, or set GRISTMILL_DATABASE_URL to a PostgreSQL of your own."
+)
 
 
 @dataclass(frozen=True)

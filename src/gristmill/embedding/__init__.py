@@ -8,10 +8,10 @@ from gristmill.embedding.registry import Embedders
 
 __all__ = [
     "Embedder",
+    "EmbedderPaused",
     "Embedders",
     "LocalEmbedder",
     "OpenAIEmbedder",
-    "EmbedderPaused",
     "TextRefused",
     "Vectors",
     "embed_each",

@@ -27,12 +27,13 @@ from datetime import timedelta
 from typing import TypeVar
 from uuid import uuid4
 
-from gristmill import clock, faults, measures
+from gristmill import clock, faults
 from gristmill.db import Database, DatabaseUnavailable
 from gristmill.embedding import pacing, store
 from gristmill.embedding.embedder import EmbedderPaused
-from gristmill.embedding.pacing import ProviderLimits, Portion, Wait
+from gristmill.embedding.pacing import Portion, ProviderLimits, Wait
 from gristmill.errors import Transient
+from gristmill.telemetry import pipeline_metrics
 
 PATIENCE = timedelta(seconds=4)
 QUERY_PATIENCE = timedelta(seconds=2)
@@ -84,7 +85,7 @@ class Governor:
         """The answer to `request`, sent when its turn comes, and again while it fails for a reason that passes."""
         patience = self._patience[query]
         while True:
-            with measures.time_embedder_wait("queries" if query else "documents"):
+            with pipeline_metrics.time_embedder_wait("queries" if query else "documents"):
                 patience -= await (self._wait_for_query if query else self._wait_for_slot)(tokens, patience)
             try:
                 answer = await request()
@@ -187,7 +188,9 @@ class Governor:
             await store.save_provider(tx, self._key, provider)
             slots = 0 if isinstance(granted, Wait) else granted.slots
             # What runs, runs: nobody else may have those slots yet.
-            await store.hold_portion(tx, self._key, self._holder, max(slots, self._running), _PORTION_LIFETIME)
+            await store.hold_portion(
+                tx, self._key, self._holder, max(slots, self._running), _PORTION_LIFETIME
+            )
         if isinstance(granted, Wait):
             return granted
         self._portion, self._valid_until = granted, now + _RENEW.total_seconds()
@@ -199,7 +202,9 @@ class Governor:
         successes, self._unsaved_successes = self._unsaved_successes, 0
         async with self._db.transaction() as tx:
             provider = await store.lock_provider(tx, self._key, self.limits)
-            provider = pacing.after_refusal(pacing.after_successes(provider, self.limits, successes), requested)
+            provider = pacing.after_refusal(
+                pacing.after_successes(provider, self.limits, successes), requested
+            )
             await store.save_provider(tx, self._key, provider)
         self._portion = replace(self._portion, requests=0.0)  # so that nobody here goes on without asking
         log.info("an embedding provider is paused", extra={"seconds": provider.paused, "code": error.code})

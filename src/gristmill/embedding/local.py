@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from gristmill import faults, priority
+from gristmill import faults, niceness
 from gristmill.embedding import embedder, pack
 from gristmill.embedding.embedder import Vectors
 from gristmill.errors import SetupError, Transient
@@ -62,7 +62,7 @@ class LocalEmbedder:
         self._pack_file = pack_file
         self._threads = threads
         self._documents = ThreadPoolExecutor(
-            threads, thread_name_prefix="embed-documents", initializer=priority.lower_thread_priority
+            threads, thread_name_prefix="embed-documents", initializer=niceness.lower_thread_priority
         )
         self._queries = ThreadPoolExecutor(1, thread_name_prefix="embed-query")
         self._loading = threading.Lock()

@@ -135,7 +135,9 @@ def grant(
     return _minus_portion(provider, limits, portion), portion
 
 
-def grant_query(provider: ProviderState, limits: ProviderLimits, *, tokens: int) -> tuple[ProviderState, Portion | Wait]:
+def grant_query(
+    provider: ProviderState, limits: ProviderLimits, *, tokens: int
+) -> tuple[ProviderState, Portion | Wait]:
     """What one query needs, which may be what documents must leave; or a wait."""
     wait = max(
         provider.paused,

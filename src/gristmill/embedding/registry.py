@@ -38,7 +38,9 @@ class Embedders:
         self._embedders: dict[str, Embedder] = {
             local.NAME: LocalEmbedder(cache_dir, settings.embed_threads),
             **{
-                name: OpenAIEmbedder(name, embedder_settings, self._governors.get(_provider_of(embedder_settings)))
+                name: OpenAIEmbedder(
+                    name, embedder_settings, self._governors.get(_provider_of(embedder_settings))
+                )
                 for name, embedder_settings in settings.embedders.items()
             },
             **(extra or {}),
@@ -80,7 +82,9 @@ class Embedders:
 
 
 def _provider_of(settings: EmbedderSettings) -> str:
-    return provider_key(settings.url.rstrip("/"), settings.api_key.get_secret_value() if settings.api_key else None)
+    return provider_key(
+        settings.url.rstrip("/"), settings.api_key.get_secret_value() if settings.api_key else None
+    )
 
 
 def _make_governors(embedders: Iterable[EmbedderSettings], db: Database) -> dict[str, Governor]:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from gristmill.db import Queries, Tx
-from gristmill.embedding.pacing import ProviderLimits, OtherHolders, ProviderState, refill, new_provider
+from gristmill.embedding.pacing import OtherHolders, ProviderLimits, ProviderState, new_provider, refill
 
 queries = Queries(__package__ or "gristmill.embedding")
 

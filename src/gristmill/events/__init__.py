@@ -25,12 +25,12 @@ from gristmill.events.event import (
     Reconciled,
     ReindexAccepted,
 )
-from gristmill.events.order import sequence_all, sequence_batch
 from gristmill.events.outbox import (
     announce_ready,
-    record,
     mark_base_busy,
+    record,
 )
+from gristmill.events.sequencer import sequence_all, sequence_batch
 from gristmill.events.store import (
     RecordedEvent,
     backlog,
@@ -39,8 +39,8 @@ from gristmill.events.store import (
 )
 from gristmill.events.stream import (
     ITEM,
-    StreamBatch,
     Broadcaster,
+    StreamBatch,
     StreamFilter,
 )
 
@@ -54,7 +54,6 @@ __all__ = [
     "BaseFailed",
     "BaseRemoved",
     "BaseRestored",
-    "StreamBatch",
     "Broadcaster",
     "ContainerAdded",
     "ContainerExpanded",
@@ -65,7 +64,6 @@ __all__ = [
     "DocumentUploadCompleted",
     "EmbeddedDocumentsExtracted",
     "Event",
-    "StreamFilter",
     "ItemFailed",
     "ItemsDeleted",
     "ItemsRemoved",
@@ -73,12 +71,14 @@ __all__ = [
     "Reconciled",
     "RecordedEvent",
     "ReindexAccepted",
+    "StreamBatch",
+    "StreamFilter",
     "announce_ready",
     "backlog",
-    "sequence_all",
+    "mark_base_busy",
     "read",
     "record",
+    "sequence_all",
     "sequence_batch",
     "sweep",
-    "mark_base_busy",
 ]

@@ -27,7 +27,7 @@ from gristmill.db.listen import Listener
 from gristmill.db.outage import Outage
 from gristmill.errors import LimitReached, Transient
 from gristmill.events import store
-from gristmill.events.order import sequence_all
+from gristmill.events.sequencer import sequence_all
 from gristmill.events.store import RecordedEvent
 from gristmill.organisation import LOCAL_ORG, OrgId
 
@@ -92,7 +92,9 @@ class StreamBatch:
     owners: Mapping[UUID, OrgId] = field(default_factory=dict[UUID, OrgId])
     encoded: dict[StreamFilter, bytes] = field(default_factory=dict[StreamFilter, bytes])
 
-    def encode(self, stream_filter: StreamFilter, write: Callable[["StreamBatch", StreamFilter], bytes]) -> bytes:
+    def encode(
+        self, stream_filter: StreamFilter, write: Callable[["StreamBatch", StreamFilter], bytes]
+    ) -> bytes:
         """The batch for the wire, written once for all who want the same."""
         if stream_filter not in self.encoded:
             self.encoded[stream_filter] = write(self, stream_filter)
@@ -181,7 +183,9 @@ class Broadcaster:
         if self._task is not None:
             await clock.cancel_tasks([self._task])
 
-    async def subscribe(self, stream_filter: StreamFilter, after: int | None = None) -> AsyncGenerator[StreamBatch]:
+    async def subscribe(
+        self, stream_filter: StreamFilter, after: int | None = None
+    ) -> AsyncGenerator[StreamBatch]:
         """What is new from event `after` on, or from now: batches until the broadcaster is closed. The first one, and
         one every `HEARTBEAT`, is empty, and tells the place alone."""
         subscriber = await self._join(stream_filter)
@@ -253,12 +257,19 @@ class Broadcaster:
         first = self._position(org) + 1 if oldest is None else oldest
         return first - 1 if position + 1 < first else None
 
-    async def _history(self, stream_filter: StreamFilter, position: int, target: int) -> AsyncGenerator[StreamBatch]:
+    async def _history(
+        self, stream_filter: StreamFilter, position: int, target: int
+    ) -> AsyncGenerator[StreamBatch]:
         types = None if stream_filter.types is None else sorted(stream_filter.types)
         while position < target:
             async with self._db.connection() as tx:
                 page = await store.read(
-                    tx, stream_filter.org, after=position, limit=_PAGE, types=types, base_id=stream_filter.base_id
+                    tx,
+                    stream_filter.org,
+                    after=position,
+                    limit=_PAGE,
+                    types=types,
+                    base_id=stream_filter.base_id,
                 )
             events = [event for event in page if event.place <= target]
             position = events[-1].place if len(page) == _PAGE and len(events) == len(page) else target
@@ -319,7 +330,11 @@ class Broadcaster:
                 self._next_items_poll = min(self._next_items_poll, polled_at + ITEMS_EVERY.total_seconds())
             if len(events) < _PAGE:
                 break
-        item_filters = [subscriber.stream_filter for subscriber in self._subscribers if subscriber.stream_filter.wants_items]
+        item_filters = [
+            subscriber.stream_filter
+            for subscriber in self._subscribers
+            if subscriber.stream_filter.wants_items
+        ]
         if item_filters and _now() > self._next_items_poll - _TIMER_SLACK:
             bases = {item_filter.base_id for item_filter in item_filters}
             base_ids = None if None in bases else [base for base in bases if base is not None]
@@ -333,7 +348,9 @@ class Broadcaster:
             since, self._changes_since = self._changes_since or mark, mark
             changed = await catalog.item_changes(tx, since, bases)
             fresh = [change for change in changed if self._sent_updates.get(change.id) != change.updated_at]
-            self._sent_updates = {change.id: change.updated_at for change in changed if change.updated_at >= mark}
+            self._sent_updates = {
+                change.id: change.updated_at for change in changed if change.updated_at >= mark
+            }
             if not fresh:
                 return False
             bases_by_id = await catalog.find_bases(tx, list({change.base_id for change in fresh}))

@@ -1,11 +1,11 @@
 """Who does: a document's way from its source to being searchable, and out again."""
 
-from gristmill.ingest.analyse import ImageAnalyser
 from gristmill.ingest.convert import Converter
 from gristmill.ingest.expand import Expander
+from gristmill.ingest.images import ImageAnalyser
 from gristmill.ingest.pipeline import Pipeline
-from gristmill.ingest.readers import ReaderPool
-from gristmill.ingest.rebuild import Reindexer
+from gristmill.ingest.reindex import Reindexer
 from gristmill.ingest.remove import Remover
+from gristmill.readers import ReaderPool
 
-__all__ = ["ImageAnalyser", "Converter", "Expander", "Pipeline", "ReaderPool", "Reindexer", "Remover"]
+__all__ = ["Converter", "Expander", "ImageAnalyser", "Pipeline", "ReaderPool", "Reindexer", "Remover"]

@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 from tokenizers import Tokenizer
 
 from gristmill.embedding import Embedder
-from gristmill.ingest.blocks import BLOCK, INSIDE, LINE, PART, SENTENCE, WORD, Path, MarkdownStructure
-from gristmill.ingest.lines import TextLine, LineSplitter
+from gristmill.ingest.blocks import BLOCK, INSIDE, LINE, PART, SENTENCE, WORD, MarkdownStructure, Path
+from gristmill.ingest.lines import LineSplitter, TextLine
 from gristmill.ingest.tokens import token_counter
 
 DEFAULT_TOKENS = 256

@@ -30,7 +30,7 @@ from gristmill.ingest.pipeline import base_of
 from gristmill.ingest.processors import Conversion, Processor, check_conversion, pause_before_check
 from gristmill.jobs import Done, Job, NewJob, Outcome, Snooze
 from gristmill.operations.conversions import cancel_conversions
-from gristmill.operations.originals import SourceFactory
+from gristmill.operations.source_factory import SourceFactory
 from gristmill.organisation import LOCAL_ORG, scoped_digest
 from gristmill.sources import Source
 from gristmill.work import CancelConversion, CheckFileProcessing, IndexDocument

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gristmill.catalog import Base, ContentAsset, ContentAttachment, NewAsset, DocumentToRead
+from gristmill.catalog import Base, ContentAsset, ContentAttachment, DocumentToRead, NewAsset
 from gristmill.embedding import Embedder
 from gristmill.ingest.chunk import TextChunk
-from gristmill.ingest.readers.results import TextPart
 from gristmill.jobs import Done, Job, Outcome
+from gristmill.readers.results import TextPart
 from gristmill.sources import Source
 
 MAX_WAITING = 256  # pieces that may wait for their vectors, of one document
@@ -67,7 +67,9 @@ class Document:
     pieces: deque[TextChunk] = field(default_factory=deque[TextChunk])
     parts: list[tuple[int, TextPart]] = field(default_factory=list[tuple[int, TextPart]])
     attachments: list[ContentAttachment] = field(default_factory=list[ContentAttachment])
-    unsaved_attachments: list[ContentAttachment] = field(default_factory=list[ContentAttachment])  # not written yet
+    unsaved_attachments: list[ContentAttachment] = field(
+        default_factory=list[ContentAttachment]
+    )  # not written yet
     assets: list[ContentAsset] = field(default_factory=list[ContentAsset])
     unsaved_assets: list[ContentAsset] = field(default_factory=list[ContentAsset])
     inline: list[bytes] = field(default_factory=list[bytes])  # images whose text is in the content
@@ -80,7 +82,9 @@ class Document:
     warnings: list[str] = field(default_factory=list[str])
     note: str | None = None
     waiting_since: float | None = None  # for an embedder that is down
-    batch_limit: int | None = None  # pieces of it in one batch, which it then has to itself: the last one failed
+    batch_limit: int | None = (
+        None  # pieces of it in one batch, which it then has to itself: the last one failed
+    )
     strikes: int = 0  # how often it failed alone while others went well
     successes_at_strike: int = 0  # batches that had gone well by then
     timings: Timings = field(default_factory=Timings)

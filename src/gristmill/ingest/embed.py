@@ -24,7 +24,7 @@ from datetime import timedelta
 import numpy as np
 from numpy.typing import NDArray
 
-from gristmill import clock, faults, measures
+from gristmill import clock, faults
 from gristmill.catalog import BaseId
 from gristmill.embedding import Embedder
 from gristmill.errors import Transient, WorkError
@@ -33,6 +33,7 @@ from gristmill.ingest.document import Document
 from gristmill.jobs import Snooze
 from gristmill.search import Chunk
 from gristmill.search.publish import text_hash
+from gristmill.telemetry import pipeline_metrics
 
 MIN_BATCH, MAX_BATCH = 16, 200  # pieces
 PARALLEL = 2  # batches: as one is written, the next is being embedded
@@ -74,10 +75,17 @@ class EmbedStage:
         write: Callable[[Sequence[EmbeddedChunks]], Awaitable[None]],
         embed_each: Callable[[Embedder, Sequence[str]], Awaitable[Sequence[Vector | WorkError]]],
     ) -> None:
-        self._embedder, self._find_vectors, self._write, self._embed_each = embedder, find_vectors, write, embed_each
+        self._embedder, self._find_vectors, self._write, self._embed_each = (
+            embedder,
+            find_vectors,
+            write,
+            embed_each,
+        )
         self._bases: dict[BaseId, list[Document]] = {}
         self._running: set[asyncio.Task[None]] = set()
-        self._pending_vectors: dict[bytes, asyncio.Future[Vector | WorkError]] = {}  # texts, until they are written
+        self._pending_vectors: dict[
+            bytes, asyncio.Future[Vector | WorkError]
+        ] = {}  # texts, until they are written
         self._calls: dict[asyncio.Task[Sequence[Vector | WorkError]], list[Document]] = {}
         self._size = MIN_BATCH
         self._failures = 0
@@ -180,7 +188,9 @@ class EmbedStage:
             hashes = list({taken.digest for taken in batch if taken.document.base.id == base_id})
             known |= await self._find_vectors(self._embedder.identity, base_id, hashes)
         texts = {taken.digest: taken.piece.text for taken in batch if taken.digest not in known}
-        in_other_batch = {digest: self._pending_vectors[digest] for digest in texts if digest in self._pending_vectors}
+        in_other_batch = {
+            digest: self._pending_vectors[digest] for digest in texts if digest in self._pending_vectors
+        }
         started = time.monotonic()
         embedded = await self._embed_new_texts(
             {digest: text for digest, text in texts.items() if digest not in in_other_batch},
@@ -197,7 +207,7 @@ class EmbedStage:
                 known[digest] = vector
         took = time.monotonic() - started
         self._record_success(len(batch), took)
-        measures.observe_batch("embed", len(batch))
+        pipeline_metrics.observe_batch("embed", len(batch))
         return self._join_vectors(batch, known, embedded, took)
 
     async def _embed_new_texts(
@@ -222,7 +232,9 @@ class EmbedStage:
                     self._pending_vectors.pop(digest, None)
                     future.set_result(Transient("The embedder did not answer.", code="embedder_unavailable"))
 
-    async def _call_embedder(self, texts: Sequence[str], documents: list[Document]) -> Sequence[Vector | WorkError]:
+    async def _call_embedder(
+        self, texts: Sequence[str], documents: list[Document]
+    ) -> Sequence[Vector | WorkError]:
         call = asyncio.ensure_future(self._embed_each(self._embedder, texts))
         self._calls[call] = documents
         try:
@@ -306,7 +318,12 @@ class EmbedStage:
                 self.add(document)
 
     def _record_suspicion(self, document: Document, pieces: int, *, alone: bool) -> None:
-        if alone and pieces <= 1 and self._successes > document.successes_at_strike and document.batch_limit is not None:
+        if (
+            alone
+            and pieces <= 1
+            and self._successes > document.successes_at_strike
+            and document.batch_limit is not None
+        ):
             document.strikes += 1
         document.batch_limit = max(1, pieces // 2) if alone else pieces or 1
         document.successes_at_strike = self._successes

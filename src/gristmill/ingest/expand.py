@@ -24,9 +24,9 @@ from gristmill.db import Database, Tx
 from gristmill.errors import GristmillError, Permanent, Unsupported
 from gristmill.events import ContainerExpanded, ItemFailed
 from gristmill.ingest.pipeline import base_of
-from gristmill.jobs import Priority, Done, Job, Outcome, QueueLimits, Snooze
+from gristmill.jobs import Done, Job, Outcome, Priority, QueueLimits, Snooze
 from gristmill.operations.delete import mark_for_deletion
-from gristmill.operations.schedule import record_filed_events, has_room, enqueue_next_jobs
+from gristmill.operations.next_job import enqueue_next_jobs, has_room, record_filed_events
 from gristmill.sources.directory import DirectoryEntry, IgnoreRules, list_folder
 from gristmill.sources.sitemap import SitemapRules, list_sitemap
 from gristmill.work import PrepareRoot
@@ -102,7 +102,9 @@ class Expander:
             return None
         return base, root
 
-    async def _list(self, root: Item, rules: IgnoreRules, left_out: Counter[str]) -> AsyncGenerator[list[NewItem]]:
+    async def _list(
+        self, root: Item, rules: IgnoreRules, left_out: Counter[str]
+    ) -> AsyncGenerator[list[NewItem]]:
         """What the source holds; `left_out` counts what it has beside that, once all is listed."""
         if root.type == "directory":
             top = Path(root.source.get("root", root.source["path"]))
@@ -120,7 +122,9 @@ class Expander:
         else:
             raise Unsupported(f"Items of type {root.type!r} can't be listed yet.")
 
-    async def _file_batch(self, job: Job, root: Item, listed: Sequence[NewItem], shared: bool) -> Outcome | None:
+    async def _file_batch(
+        self, job: Job, root: Item, listed: Sequence[NewItem], shared: bool
+    ) -> Outcome | None:
         """File a batch; an outcome when that was the last one, for now or for good."""
         async with self._db.transaction() as tx:
             locked = await self._lock_container(tx, job, shared=shared)
@@ -142,7 +146,9 @@ class Expander:
         version = root.wanted_version
         await catalog.resume_version(tx, root.id, version, ItemStatus.PROCESSING)
         new_items = [item for place, item in enumerate(listed) if place not in known]
-        children = await catalog.request_listed_versions(tx, [(known[place], listed[place]) for place in known], version)
+        children = await catalog.request_listed_versions(
+            tx, [(known[place], listed[place]) for place in known], version
+        )
         if new_items:
             inserted = await catalog.insert_items(tx, base.id, root.id, new_items, listed_version=version)
             await record_filed_events(tx, inserted)

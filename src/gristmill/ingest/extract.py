@@ -23,18 +23,18 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from gristmill import catalog, priority
+from gristmill import catalog, niceness, readers
 from gristmill.catalog import ContentAsset, ContentAttachment
 from gristmill.db import Database
-from gristmill.ingest import read, readers, tables
+from gristmill.ingest import read, tables
+from gristmill.ingest.batcher import Batcher
 from gristmill.ingest.chunk import Chunker, TextChunk, token_limit
-from gristmill.ingest.crew import CpuOffload
 from gristmill.ingest.document import Document, ReadWindow
-from gristmill.ingest.readers import Asset, AttachedFile, TextPart, ReaderPool, ReadLimits, ReadReport
-from gristmill.ingest.stage import Batcher
+from gristmill.ingest.offload import CpuOffload
 from gristmill.operations import uploads
-from gristmill.operations.originals import SourceFactory
+from gristmill.operations.source_factory import SourceFactory
 from gristmill.organisation import scoped_digest
+from gristmill.readers import Asset, AttachedFile, ReaderPool, ReadLimits, ReadReport, TextPart
 from gristmill.sources import Original
 
 CHUNK_THREADS = 2  # threads that decode and cut
@@ -59,10 +59,16 @@ class _SmallDocument:
 class ReadStage:
     """Reads documents."""
 
-    def __init__(self, db: Database, originals: SourceFactory, pool: ReaderPool | None, crew: CpuOffload) -> None:
+    def __init__(
+        self, db: Database, originals: SourceFactory, pool: ReaderPool | None, crew: CpuOffload
+    ) -> None:
         self._db, self._originals, self._pool, self._crew = db, originals, pool, crew
-        self._chunk_threads = ThreadPoolExecutor(CHUNK_THREADS, thread_name_prefix="cut", initializer=priority.lower_thread_priority)
-        self._small_documents: Batcher[_SmallDocument, list[TextChunk]] = Batcher(self._chunk_small_documents, size=MAX_SMALL_BATCH)
+        self._chunk_threads = ThreadPoolExecutor(
+            CHUNK_THREADS, thread_name_prefix="cut", initializer=niceness.lower_thread_priority
+        )
+        self._small_documents: Batcher[_SmallDocument, list[TextChunk]] = Batcher(
+            self._chunk_small_documents, size=MAX_SMALL_BATCH
+        )
 
     def close(self) -> None:
         """Nothing more will come."""
@@ -70,7 +76,9 @@ class ReadStage:
 
     async def inspect(self, original: Original) -> read.InspectedOriginal:
         """Look at the bytes, and see who reads them."""
-        return await self._in_chunk_thread(partial(read.inspect_original, other_reader=READER if self._pool else None), original)
+        return await self._in_chunk_thread(
+            partial(read.inspect_original, other_reader=READER if self._pool else None), original
+        )
 
     async def load_known_assets(self, document: Document) -> None:
         """What is known to be inside a document that was read before."""
@@ -85,7 +93,9 @@ class ReadStage:
         async def data_stream() -> AsyncGenerator[bytes]:
             yield data
 
-        blob = await uploads.store_upload(self._db, self._originals.blobs, data_stream, org=document.base.org_id)
+        blob = await uploads.store_upload(
+            self._db, self._originals.blobs, data_stream, org=document.base.org_id
+        )
         document.original = blob.hash
         document.validators = {**reading.original.metadata, "reader": reading.reader}
 
@@ -136,7 +146,9 @@ class ReadStage:
                 return
             after = stored[-1].start + len(stored[-1].text)
 
-    async def _read_with_reader(self, document: Document, reading: read.InspectedOriginal) -> AsyncGenerator[TextPart]:
+    async def _read_with_reader(
+        self, document: Document, reading: read.InspectedOriginal
+    ) -> AsyncGenerator[TextPart]:
         """The parts that a reader makes of the document; what else it finds goes onto the document."""
         assert self._pool is not None
         original = reading.original
@@ -190,7 +202,9 @@ class ReadStage:
         return point.page - 1, point.start
 
     async def _save_attachment(self, document: Document, attachment: AttachedFile) -> None:
-        blob = await uploads.store_file(self._db, self._originals.blobs, attachment.path, document.base.org_id)
+        blob = await uploads.store_file(
+            self._db, self._originals.blobs, attachment.path, document.base.org_id
+        )
         await asyncio.to_thread(attachment.path.unlink)
         record = ContentAttachment(len(document.attachments) + 1, attachment.name, blob.hash, blob.size)
         if document.has_attachment(record):
@@ -225,7 +239,9 @@ class ReadStage:
             started = time.monotonic()
             parts = await self._in_chunk_thread(_all_parts, reading)
             limit = token_limit(document.embedder, document.base.chunking)
-            pieces = await self._small_documents.submit(_SmallDocument(document.embedder.tokenizer, limit, parts))
+            pieces = await self._small_documents.submit(
+                _SmallDocument(document.embedder.tokenizer, limit, parts)
+            )
             document.timings.read += time.monotonic() - started
             yield ReadWindow(parts, pieces, 1.0, last=True)
             return
@@ -245,7 +261,9 @@ class ReadStage:
         for position, document in enumerate(documents):
             groups.setdefault((document.tokenizer, document.limit), []).append(position)
         for (tokenizer, limit), positions in groups.items():
-            chunked = await self._crew.chunk_documents(tokenizer, limit, [documents[place].parts for place in positions])
+            chunked = await self._crew.chunk_documents(
+                tokenizer, limit, [documents[place].parts for place in positions]
+            )
             results |= zip(positions, chunked, strict=True)
         return [results[place] for place in range(len(documents))]
 

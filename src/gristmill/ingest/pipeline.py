@@ -19,30 +19,31 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
-from gristmill import catalog, events, faults, jobs, measures, traces
-from gristmill.catalog import Base, BaseId, BaseStatus, ItemId, DocumentToRead
+from gristmill import catalog, events, faults, jobs
+from gristmill.catalog import Base, BaseId, BaseStatus, DocumentToRead, ItemId
 from gristmill.db import Database, Tx
 from gristmill.embedding import Embedder, Embedders, embed_each
 from gristmill.errors import GristmillError, Invalid, LeaseLost, Permanent
 from gristmill.events import BaseFailed, ItemFailed
-from gristmill.ingest.analyse import known_image_chunks
-from gristmill.ingest.assets import ImageDescriber
+from gristmill.ingest.attachments import AttachmentFiler
+from gristmill.ingest.batcher import Batcher
 from gristmill.ingest.chunk import RECIPE, Chunker, token_limit
-from gristmill.ingest.crew import CpuOffload
 from gristmill.ingest.document import Document, ReadWindow
 from gristmill.ingest.embed import EmbedStage, Vector
-from gristmill.ingest.embedded import AttachmentFiler
 from gristmill.ingest.extract import READER, ReadStage
+from gristmill.ingest.image_describers import ImageDescriber
+from gristmill.ingest.images import known_image_chunks
+from gristmill.ingest.offload import CpuOffload
 from gristmill.ingest.processors import Processor, choose_reader
 from gristmill.ingest.progress import ProgressReporter
 from gristmill.ingest.read import PAGE_READER, TEXT_READER, InspectedOriginal
-from gristmill.ingest.readers import ReaderPool
-from gristmill.ingest.stage import Batcher
 from gristmill.ingest.write import WriteStage
 from gristmill.jobs import Done, Job, NewJob, Outcome, QueueLimits
-from gristmill.operations.originals import SourceFactory
+from gristmill.operations.source_factory import SourceFactory
+from gristmill.readers import ReaderPool
 from gristmill.search import publish
 from gristmill.sources import Original
+from gristmill.telemetry import pipeline_metrics, traces
 from gristmill.work import CheckFileProcessing, IndexDocument
 
 JOBS_PER_OPEN = 64  # documents in one transaction
@@ -81,7 +82,9 @@ class Pipeline:
     ) -> None:
         self._analyst, self._processors = analyst, processors or {}
         self._db, self._embedders, self._originals = db, embedders, originals
-        self._open_jobs: Batcher[Job, Document | _Refusal | None] = Batcher(self._open_batch, size=JOBS_PER_OPEN)
+        self._open_jobs: Batcher[Job, Document | _Refusal | None] = Batcher(
+            self._open_batch, size=JOBS_PER_OPEN
+        )
         self._source_reads = asyncio.Semaphore(MAX_SOURCE_READS)
         self._embed_stages: dict[str, EmbedStage] = {}
         self._crew = CpuOffload()
@@ -182,7 +185,9 @@ class Pipeline:
         known = dict(item.live_validators or {})
         reader = known.pop("reader", None)
         processor = self._processors.get(base.file_processor or "")
-        is_same_reader = reader == processor.identity if processor else reader in (TEXT_READER, PAGE_READER, READER)
+        is_same_reader = (
+            reader == processor.identity if processor else reader in (TEXT_READER, PAGE_READER, READER)
+        )
         return known if is_same_reader and base.asset_reuse != "force" else {}
 
     # ── read and cut ─────────────────────────────────────────────────────────────────────────────────────
@@ -214,7 +219,9 @@ class Pipeline:
                 async for window in windows:
                     if window.last and not await self._file_attachments(document):
                         return
-                    document.add_window(await self._add_image_chunks(document, window) if window.last else window)
+                    document.add_window(
+                        await self._add_image_chunks(document, window) if window.last else window
+                    )
                     stage.add(document)
                     await faults.point("index.window")
                     await document.wait_for_room()
@@ -249,13 +256,17 @@ class Pipeline:
             async with self._db.transaction() as tx:
                 await catalog.lock_base_shared(tx, document.base.id)
                 await jobs.fence(tx, document.job)
-                await publish.discard_from_index(tx, document.base.id, document.item.id, document.version, first)
+                await publish.discard_from_index(
+                    tx, document.base.id, document.item.id, document.version, first
+                )
             document.written -= late
         image_chunks = await known_image_chunks(self._db, document, self._analyst)
         pieces = [replace(piece, index=first + number) for number, piece in enumerate(image_chunks)]
         return replace(window, pieces=[*window.pieces, *pieces])
 
-    async def _choose_reader(self, document: Document, original: Original, reading: InspectedOriginal) -> InspectedOriginal:
+    async def _choose_reader(
+        self, document: Document, original: Original, reading: InspectedOriginal
+    ) -> InspectedOriginal:
         """The reading as the base's file processor makes it, if it takes such files."""
         name = document.base.file_processor
         if document.item.type not in ("file", "url"):
@@ -305,7 +316,9 @@ class Pipeline:
             )
         return self._embed_stages[embedder.identity]
 
-    async def _find_vectors(self, identity: str, base_id: BaseId, hashes: Sequence[bytes]) -> dict[bytes, Vector]:
+    async def _find_vectors(
+        self, identity: str, base_id: BaseId, hashes: Sequence[bytes]
+    ) -> dict[bytes, Vector]:
         """What was embedded before: in the same base, then in others of the same embedder."""
         async with self._db.connection() as tx:
             vectors = await publish.reusable_vectors(tx, [base_id], hashes)
@@ -328,7 +341,9 @@ def _recipe(embedder: Embedder, chunking: dict[str, Any]) -> str:
 async def _load_written(tx: Tx, document: Document) -> None:
     """What an earlier attempt has written of this version, if there was one."""
     if document.item.begun_content is not None:
-        document.written = await publish.written_chunk_indexes(tx, document.base.id, document.item.id, document.version)
+        document.written = await publish.written_chunk_indexes(
+            tx, document.base.id, document.item.id, document.version
+        )
 
 
 async def _discard_other_attempt(db: Database, document: Document) -> None:
@@ -345,10 +360,10 @@ async def _discard_other_attempt(db: Database, document: Document) -> None:
 
 def _record_timings(document: Document) -> None:
     spent = document.timings
-    measures.observe_stage("read", spent.read)
-    measures.observe_stage("embed", spent.embed)
-    measures.observe_stage("write", spent.write)
-    measures.observe_stage("all", time.monotonic() - spent.began)
+    pipeline_metrics.observe_stage("read", spent.read)
+    pipeline_metrics.observe_stage("embed", spent.embed)
+    pipeline_metrics.observe_stage("write", spent.write)
+    pipeline_metrics.observe_stage("all", time.monotonic() - spent.began)
     for name in ("read", "embed", "write"):
         traces.record_past_span(f"stage {name}", getattr(spent, name), {"item": str(document.item.id)})
 

@@ -19,9 +19,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gristmill.errors import NoText, Permanent, Transient, Unreadable, Unsupported
-from gristmill.ingest.readers import plain, shapes
-from gristmill.ingest.readers.results import TextPart
 from gristmill.organisation import LOCAL_ORG, OrgId, scoped_digest
+from gristmill.readers import plain_text, text_format
+from gristmill.readers.results import TextPart
 from gristmill.sources import Original
 from gristmill.sources.page import to_markdown
 
@@ -133,12 +133,15 @@ def _looks_plain(original: Original, head: bytes) -> bool:
     if (
         b"\0" in head
         or head.startswith(_OTHER_FORMATS)
-        or shapes.has_iso2022_escapes(head)
-        or plain.is_mail(head, original.name)
-        or not shapes.looks_like_text(head[:_LOOKED_AT])
+        or text_format.has_iso2022_escapes(head)
+        or plain_text.is_mail(head, original.name)
+        or not text_format.looks_like_text(head[:_LOOKED_AT])
     ):
         return False
-    return shapes.detect_format(head[:_LOOKED_AT], original.name, original.media_type).kind in ("text", "markdown")
+    return text_format.detect_format(head[:_LOOKED_AT], original.name, original.media_type).kind in (
+        "text",
+        "markdown",
+    )
 
 
 def _decodes(decoder: codecs.IncrementalDecoder, block: bytes) -> bool:

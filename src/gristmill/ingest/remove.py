@@ -19,7 +19,7 @@ from gristmill.events import BaseRemoved, Event, ItemsRemoved
 from gristmill.jobs import Done, Job, Outcome, Snooze
 from gristmill.operations import uploads
 from gristmill.operations.conversions import cancel_conversions
-from gristmill.operations.delete import forget_jobs, cancel_waiting_jobs
+from gristmill.operations.delete import cancel_waiting_jobs, forget_jobs
 from gristmill.search import publish
 from gristmill.sources.blobs import BlobStore
 from gristmill.work import DeleteBase, DeleteSubtree

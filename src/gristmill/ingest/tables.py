@@ -9,7 +9,7 @@ import re
 
 from gristmill.catalog import ContentAsset
 from gristmill.ingest.document import Document
-from gristmill.ingest.readers import TextPart
+from gristmill.readers import TextPart
 
 MAX_ASSETS = 1_000  # of one document
 # Bounded by lines: a head, a line of dashes, rows.

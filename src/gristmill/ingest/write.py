@@ -16,18 +16,26 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import TypeVar
 
-from gristmill import catalog, events, faults, jobs, measures
-from gristmill.catalog import BaseId, ContentAsset, ContentAttachment, NewContentPart, NewVersion, FinishedVersion
-from gristmill.db import Database, Tx, DatabaseUnavailable
+from gristmill import catalog, events, faults, jobs
+from gristmill.catalog import (
+    BaseId,
+    ContentAsset,
+    ContentAttachment,
+    FinishedVersion,
+    NewContentPart,
+    NewVersion,
+)
+from gristmill.db import Database, DatabaseUnavailable, Tx
 from gristmill.errors import LeaseLost
 from gristmill.events import DocumentContentExtracted
-from gristmill.ingest.crew import CpuOffload
+from gristmill.ingest.batcher import Batcher
 from gristmill.ingest.document import Document
 from gristmill.ingest.embed import EmbeddedChunks
-from gristmill.ingest.stage import Batcher
+from gristmill.ingest.offload import CpuOffload
 from gristmill.jobs import NewJob
 from gristmill.search import Chunk, publish
 from gristmill.search.publish import PreparedWrite, VersionChunks
+from gristmill.telemetry import pipeline_metrics
 from gristmill.work import AnalyseAssets
 
 BATCHES_PER_TRANSACTION = 2  # in one transaction
@@ -59,7 +67,9 @@ class WriteStage:
     def __init__(self, db: Database, crew: CpuOffload) -> None:
         self._db, self._crew = db, crew
         self._batches: Batcher[_WriteBatch, None] = Batcher(self._write_batches, size=BATCHES_PER_TRANSACTION)
-        self._unchanged: Batcher[Document, None] = Batcher(self._finish_unchanged_batch, size=DOCUMENTS_PER_TRANSACTION)
+        self._unchanged: Batcher[Document, None] = Batcher(
+            self._finish_unchanged_batch, size=DOCUMENTS_PER_TRANSACTION
+        )
 
     async def write(self, ready: Sequence[EmbeddedChunks]) -> None:
         """Write these chunks; every document is told how it went."""
@@ -98,10 +108,12 @@ class WriteStage:
             await self._store_contents(tx, writing)
             for base_id, chunks in sorted(prepared, key=itemgetter(0)):
                 await publish.write(tx, base_id, chunks)
-            await jobs.reset_attempts(tx, [one.document.job for one in writing if one.chunks and not one.is_last])
+            await jobs.reset_attempts(
+                tx, [one.document.job for one in writing if one.chunks and not one.is_last]
+            )
             await self._publish_documents(tx, [one.document for one in writing if one.is_last])
         took = time.monotonic() - started
-        measures.observe_batch("write", len(writing))
+        pipeline_metrics.observe_batch("write", len(writing))
         for write in writing:
             _record_write(write, took)
         await faults.point("index.batch_written")
@@ -162,7 +174,9 @@ class WriteStage:
         )
         # Two equal documents in one transaction would bring the same part twice.
         parts = {(part.content, part.start): part for one in writing for part in one.parts}
-        await catalog.insert_content_parts(tx, [part for part in parts.values() if part.content not in complete])
+        await catalog.insert_content_parts(
+            tx, [part for part in parts.values() if part.content not in complete]
+        )
         await catalog.insert_attachments(
             tx, [(one.document.digest, found) for one in writing for found in one.attachments]
         )
@@ -179,7 +193,9 @@ class WriteStage:
         for document in done:
             await catalog.mark_assets_inline(tx, document.digest, document.inline)
         await events.record(tx, *map(_extraction_event, done))
-        await publish.publish(tx, [(document.base.id, document.job, _finished_version(document)) for document in done])
+        await publish.publish(
+            tx, [(document.base.id, document.job, _finished_version(document)) for document in done]
+        )
         await jobs.enqueue(tx, *map(_image_analysis_job, filter(_has_undescribed_images, done)))
         await events.announce_ready(tx, [document.base.id for document in done])
         await faults.point("publish.before_commit")
@@ -205,7 +221,9 @@ def plan_writes(ready: Sequence[EmbeddedChunks]) -> list[_PlannedWrite]:
     for embedded in ready:
         document = embedded.document
         indexes = frozenset(chunk.index for chunk in embedded.chunks)
-        parts = [NewContentPart(document.digest, start, part.text, part.page) for start, part in document.parts]
+        parts = [
+            NewContentPart(document.digest, start, part.text, part.page) for start, part in document.parts
+        ]
         new = new_indexes.setdefault(document, set())
         new |= indexes - document.written
         left = document.count - len(document.written) - len(new)
@@ -213,7 +231,9 @@ def plan_writes(ready: Sequence[EmbeddedChunks]) -> list[_PlannedWrite]:
         if ends:
             ended.add(document)
         found = tuple(document.unsaved_attachments), tuple(document.unsaved_assets)
-        planned.append(_PlannedWrite(document, embedded.chunks, indexes, parts, *found, document.is_read, ends))
+        planned.append(
+            _PlannedWrite(document, embedded.chunks, indexes, parts, *found, document.is_read, ends)
+        )
     return planned
 
 

@@ -1,10 +1,18 @@
 """The engine: durable jobs, fair across lanes, fenced by leases. It knows no documents."""
 
 from gristmill.jobs.enqueue import enqueue
-from gristmill.jobs.job import Priority, Done, Enqueued, Job, JobId, NewJob, Outcome, Snooze, Work
+from gristmill.jobs.job import Done, Enqueued, Job, JobId, NewJob, Outcome, Priority, Snooze, Work
 from gristmill.jobs.lanes import MAX_LANES as MOST_LANES
-from gristmill.jobs.lanes import LaneStatus, WorkerRow, find_lanes, find_workers, is_paused, set_paused, throughput
-from gristmill.jobs.queue import QueueStatus, QueueLimits, check_capacity, is_full, queue_status
+from gristmill.jobs.lanes import (
+    LaneStatus,
+    WorkerRow,
+    find_lanes,
+    find_workers,
+    is_paused,
+    set_paused,
+    throughput,
+)
+from gristmill.jobs.queue import QueueLimits, QueueStatus, check_capacity, is_full, queue_status
 from gristmill.jobs.schedule import Schedule, next_time, put_schedules, remove_schedules
 from gristmill.jobs.store import (
     CancelCounts,
@@ -23,38 +31,38 @@ from gristmill.jobs.store import (
     fence_all,
     find_job,
     find_jobs,
-    run_now,
-    load_result,
     has_other_running_jobs,
-    set_lane_owner,
     lane_owner,
+    load_result,
     reset_attempts,
     retry_dead,
+    run_now,
     save_result,
+    set_lane_owner,
 )
-from gristmill.jobs.worker import Handler, WorkerLimits, Worker
+from gristmill.jobs.worker import Handler, Worker, WorkerLimits
 
 __all__ = [
     "MOST_LANES",
-    "Priority",
     "CancelCounts",
-    "JobCount",
     "Done",
     "Enqueued",
     "Handler",
     "Job",
+    "JobCount",
     "JobId",
+    "JobRecord",
     "LaneStatus",
-    "WorkerLimits",
     "NewJob",
     "Outcome",
-    "QueueStatus",
+    "Priority",
     "QueueLimits",
+    "QueueStatus",
     "Schedule",
-    "JobRecord",
     "Snooze",
     "Work",
     "Worker",
+    "WorkerLimits",
     "WorkerRow",
     "cancel",
     "cancel_by_subject",
@@ -73,20 +81,20 @@ __all__ = [
     "find_jobs",
     "find_lanes",
     "find_workers",
-    "run_now",
+    "has_other_running_jobs",
     "is_full",
     "is_paused",
-    "load_result",
-    "queue_status",
-    "next_time",
-    "has_other_running_jobs",
-    "set_lane_owner",
     "lane_owner",
-    "set_paused",
-    "reset_attempts",
+    "load_result",
+    "next_time",
     "put_schedules",
+    "queue_status",
     "remove_schedules",
+    "reset_attempts",
     "retry_dead",
+    "run_now",
     "save_result",
+    "set_lane_owner",
+    "set_paused",
     "throughput",
 ]

@@ -12,7 +12,7 @@ from uuid import UUID
 import psycopg
 
 from gristmill.db import Tx
-from gristmill.jobs.job import Priority, Enqueued, JobId, NewJob, Work
+from gristmill.jobs.job import Enqueued, JobId, NewJob, Priority, Work
 from gristmill.jobs.store import queries
 
 COPY_THRESHOLD = 32  # from here on a third round trip is worth it
@@ -33,7 +33,9 @@ async def enqueue(tx: Tx, *new_jobs: NewJob) -> list[Enqueued]:
 async def _insert(tx: Tx, new_jobs: Sequence[NewJob]) -> list[Enqueued]:
     due_jobs = [job for job in new_jobs if job.delay is None]
     jobs_json = "[" + ",".join(map(_job_json, new_jobs)) + "]"
-    return await queries.many(tx, Enqueued, "enqueue", jobs=jobs_json, count=len(new_jobs), **_lane_parameters(due_jobs))
+    return await queries.many(
+        tx, Enqueued, "enqueue", jobs=jobs_json, count=len(new_jobs), **_lane_parameters(due_jobs)
+    )
 
 
 async def _copy(tx: Tx, new_jobs: Sequence[NewJob]) -> list[Enqueued]:

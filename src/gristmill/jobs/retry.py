@@ -71,7 +71,9 @@ def after_error(error: Exception, job: Job, jitter: float) -> Transition:
     if isinstance(error, Permanent) or job.attempt >= job.max_attempts:
         return Bury(failure)
     retry_after = error.retry_after if isinstance(error, Transient) else None
-    return Postpone(backoff(job.attempt, jitter) if retry_after is None else retry_after, counted=True, error=failure)
+    return Postpone(
+        backoff(job.attempt, jitter) if retry_after is None else retry_after, counted=True, error=failure
+    )
 
 
 def backoff(attempt: int, jitter: float) -> timedelta:

@@ -31,13 +31,14 @@ from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID, uuid4
 
-from gristmill import clock, faults, traces
-from gristmill.db import Database, Tx, DatabaseUnavailable
+from gristmill import clock, faults
+from gristmill.db import Database, DatabaseUnavailable, Tx
 from gristmill.db.listen import Listener
 from gristmill.db.outage import Outage
 from gristmill.errors import GristmillError, LeaseLost, Permanent
 from gristmill.jobs import retry, schedule, store
-from gristmill.jobs.job import Priority, Job, JobId, Outcome
+from gristmill.jobs.job import Job, JobId, Outcome, Priority
+from gristmill.telemetry import traces
 
 log = logging.getLogger(__name__)
 
@@ -204,7 +205,9 @@ class Worker:
             self._wake.set()
         if log.isEnabledFor(logging.DEBUG):
             seconds = time.perf_counter() - started
-            log.debug("job ended", extra={**_log_fields(job), "move": type(transition).__name__, "took": seconds})
+            log.debug(
+                "job ended", extra={**_log_fields(job), "move": type(transition).__name__, "took": seconds}
+            )
 
     async def _attempt(self, job: Job) -> retry.Transition:
         try:
@@ -270,7 +273,9 @@ class Worker:
                     if handler is not None and handler.on_dead is not None:
                         await handler.on_dead(tx, job, error)
                     await store.bury(tx, job, error)
-                log.warning("job is dead", extra={**_log_fields(job), "code": error.code, "reason": error.message})
+                log.warning(
+                    "job is dead", extra={**_log_fields(job), "code": error.code, "reason": error.message}
+                )
             case retry.FinishCancel():
                 async with self._db.transaction() as tx:
                     await store.finish_cancel(tx, job)

@@ -24,7 +24,7 @@ from gristmill.db import Database, Tx
 from gristmill.errors import GristmillError, Transient, WorkError
 from gristmill.jobs import Priority, QueueLimits
 from gristmill.operations import guards
-from gristmill.operations.schedule import record_filed_events, enqueue_next_jobs
+from gristmill.operations.next_job import enqueue_next_jobs, record_filed_events
 from gristmill.sources import Source
 
 # A handful of items was added by somebody who waits for them; more is an import.
@@ -88,21 +88,27 @@ async def add(
         base = await guards.lock_open_base(tx, base_id)
         parent = await guards.require_container(tx, base, parent_id)
         await jobs.check_capacity(tx, base.lane, len(accepted), limits)
-        if not await catalog.lock_blobs_shared(tx, [item.blob for _, item in accepted if item.blob is not None]):
+        if not await catalog.lock_blobs_shared(
+            tx, [item.blob for _, item in accepted if item.blob is not None]
+        ):
             raise Transient(
                 "Equal bytes were being deleted at this moment. Upload again.", code="upload_lost"
             )
         container_id = parent.id if parent else None
         created, skipped = await _file_items(tx, base, container_id, accepted, on_conflict, released, cause)
         await faults.point("add.rows_inserted")
-        await enqueue_next_jobs(tx, base, created, Priority.INTERACTIVE if len(created) <= INTERACTIVE_BATCH else Priority.NORMAL)
+        await enqueue_next_jobs(
+            tx, base, created, Priority.INTERACTIVE if len(created) <= INTERACTIVE_BATCH else Priority.NORMAL
+        )
         await catalog.derive_statuses_above(tx, [item.id for item in created[:1]])
         await record_filed_events(tx, created)
         await faults.point("add.before_commit")
     return AddResult(created, skipped, failed, [blob for blob in released if blob is not None], cause)
 
 
-async def _probe_sources(entries: Sequence[ItemToAdd]) -> tuple[list[tuple[int, NewItem]], list[RejectedItem]]:
+async def _probe_sources(
+    entries: Sequence[ItemToAdd],
+) -> tuple[list[tuple[int, NewItem]], list[RejectedItem]]:
     accepted: list[tuple[int, NewItem]] = []
     failed: list[RejectedItem] = []
     for index, entry in enumerate(entries):
@@ -155,7 +161,9 @@ async def _file_items(
     return created, skipped
 
 
-async def _with_free_keys(tx: Tx, base: Base, parent_id: ItemId | None, items: Sequence[NewItem]) -> list[NewItem]:
+async def _with_free_keys(
+    tx: Tx, base: Base, parent_id: ItemId | None, items: Sequence[NewItem]
+) -> list[NewItem]:
     """The items under keys that are free, each with a number behind its title where it needed one."""
     existing = await catalog.find_existing(tx, base.id, parent_id, items) if items else {}
     result = list(items)

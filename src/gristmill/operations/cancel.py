@@ -16,7 +16,7 @@ from gristmill.events import ItemFailed
 from gristmill.jobs import JobId, JobRecord
 from gristmill.operations.assets import announce_analysis_done
 from gristmill.operations.conversions import cancel_conversions
-from gristmill.operations.health import queries
+from gristmill.operations.invariants import queries
 from gristmill.work import (
     KINDS_WITHOUT_BASE,
     AnalyseAssets,
@@ -59,9 +59,7 @@ async def cancel(db: Database, job_id: JobId) -> JobRecord:
                 await events.announce_ready(tx, [base_id])
         if job.kind == AnalyseAssets.kind and job.subject is not None:
             item_id, version = ItemId(job.subject), int(job.payload["version"])
-            await catalog.fail_assets(
-                tx, item_id, version, "cancelled", "Cancelled before it was described."
-            )
+            await catalog.fail_assets(tx, item_id, version, "cancelled", "Cancelled before it was described.")
             await announce_analysis_done(tx, BaseId(UUID(job.lane)), item_id, version)
         cancelled_job = await jobs.find_job(tx, job_id)
     assert cancelled_job is not None

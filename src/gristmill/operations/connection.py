@@ -18,7 +18,7 @@ from gristmill import jobs
 from gristmill.catalog import BaseId, ItemId
 from gristmill.db import Tx
 from gristmill.jobs import JobId
-from gristmill.operations.health import queries
+from gristmill.operations.invariants import queries
 from gristmill.organisation import LOCAL_ORG, OrgId
 
 ConnectorId = NewType("ConnectorId", UUID)
@@ -203,7 +203,9 @@ async def attach_bases(tx: Tx, connector_id: ConnectorId, bases: Sequence[BaseId
     return await queries.values(tx, "attach_bases", id=connector_id, bases=list(bases))
 
 
-async def detach_bases(tx: Tx, connector_id: ConnectorId, bases: Sequence[BaseId]) -> list[ConnectorContainer]:
+async def detach_bases(
+    tx: Tx, connector_id: ConnectorId, bases: Sequence[BaseId]
+) -> list[ConnectorContainer]:
     """Feed these bases no longer; the containers there."""
     return await queries.many(tx, ConnectorContainer, "detach_bases", id=connector_id, bases=list(bases))
 
@@ -285,7 +287,13 @@ async def find_identities(
 ) -> list[ConnectorIdentity]:
     """Accounts of the tool that permissions name."""
     return await queries.many(
-        tx, ConnectorIdentity, "identities", connector=connector_id, limit=limit, after=after, unmapped=unmapped
+        tx,
+        ConnectorIdentity,
+        "identities",
+        connector=connector_id,
+        limit=limit,
+        after=after,
+        unmapped=unmapped,
     )
 
 

@@ -26,11 +26,19 @@ from gristmill.catalog import Base, BaseId
 from gristmill.catalog.access import parse_acl
 from gristmill.db import Database, Tx
 from gristmill.errors import Conflict, NotFound
-from gristmill.jobs import Priority, JobId, NewJob, Schedule
+from gristmill.jobs import JobId, NewJob, Priority, Schedule
 from gristmill.operations import connection
-from gristmill.operations.connection import ConnectorRow, ConnectorId, ConnectorContainer, ConnectorIdentity, Kinds, ConnectorRun, RunId
+from gristmill.operations.connection import (
+    ConnectorContainer,
+    ConnectorId,
+    ConnectorIdentity,
+    ConnectorRow,
+    ConnectorRun,
+    Kinds,
+    RunId,
+)
 from gristmill.operations.delete import mark_for_deletion
-from gristmill.operations.health import queries
+from gristmill.operations.invariants import queries
 from gristmill.organisation import LOCAL_ORG, OrgId
 from gristmill.vault import Vault
 from gristmill.work import SyncAccess, SyncConnector
@@ -120,7 +128,9 @@ async def change(
     config, credentials = None, None
     if changes.config is not None or changes.credentials is not None:
         config, credentials = registry.validate(old.type, changes.config or old.config, changes.credentials)
-    sealed_credentials = None if credentials is None else vault.seal(credentials, credentials_purpose(connector_id))
+    sealed_credentials = (
+        None if credentials is None else vault.seal(credentials, credentials_purpose(connector_id))
+    )
     try:
         async with db.transaction() as tx:
             locked_bases = await _lock_bases(tx, {*old.base_ids, *(wanted_bases or ())})
@@ -212,7 +222,9 @@ async def delete(db: Database, connector_id: ConnectorId, on_delete: OnDelete) -
         await faults.point("connector.before_commit")
 
 
-async def map_identity(db: Database, connector_id: ConnectorId, user_id: str, email: str | None) -> ConnectorIdentity:
+async def map_identity(
+    db: Database, connector_id: ConnectorId, user_id: str, email: str | None
+) -> ConnectorIdentity:
     """Say which address an account has here; who sees what follows at once."""
     if email is not None:
         (entry,) = parse_acl([f"user_email:{email}"], field="email")
@@ -255,7 +267,11 @@ async def restore_schedule(tx: Tx, connector_id: ConnectorId) -> None:
 
 
 async def _update_row(
-    tx: Tx, old: ConnectorRow, changes: ConnectorChanges, config: dict[str, Any] | None, sealed_credentials: bytes | None
+    tx: Tx,
+    old: ConnectorRow,
+    changes: ConnectorChanges,
+    config: dict[str, Any] | None,
+    sealed_credentials: bytes | None,
 ) -> bool:
     return bool(
         await queries.values(

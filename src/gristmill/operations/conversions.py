@@ -14,7 +14,9 @@ LANE = "conversions"
 async def cancel_conversions(tx: Tx, ids: Sequence[ItemId], *, notify: bool = True) -> int:
     """Forget the conversions of these items, and have their processors told; how many there were."""
     dropped = await catalog.drop_conversions(tx, ids)
-    cancellations = [CancelConversion(row.processor, row.remote_id) for row in dropped if row.remote_id is not None]
+    cancellations = [
+        CancelConversion(row.processor, row.remote_id) for row in dropped if row.remote_id is not None
+    ]
     if notify:
         await jobs.enqueue(tx, *(NewJob(cancellation, lane=LANE) for cancellation in cancellations))
     return len(dropped)

@@ -17,7 +17,7 @@ from gristmill.db import Database, Tx
 from gristmill.events import ItemsDeleted
 from gristmill.jobs import JobId, NewJob
 from gristmill.operations import guards
-from gristmill.operations.health import queries
+from gristmill.operations.invariants import queries
 from gristmill.work import DeleteSubtree
 
 

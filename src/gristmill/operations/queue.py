@@ -12,8 +12,8 @@ from gristmill.catalog import BaseId, ItemId
 from gristmill.db import Database, Tx
 from gristmill.jobs import Priority
 from gristmill.operations import guards
-from gristmill.operations.health import queries, find_stuck_items
-from gristmill.operations.schedule import record_filed_events, enqueue_next_jobs
+from gristmill.operations.invariants import find_stuck_items, queries
+from gristmill.operations.next_job import enqueue_next_jobs, record_filed_events
 
 MAX_SHOWN = 10_000
 BATCH_SIZE = 500  # items in one transaction, so that others get their turn in between
@@ -46,7 +46,9 @@ async def dismiss(db: Database, base_id: BaseId) -> int:
     while True:
         async with db.transaction() as tx:
             base = await guards.lock_base(tx, base_id)
-            dismissed_ids: list[ItemId] = await queries.values(tx, "dismiss", ids=await find_orphans(tx, base.id, BATCH_SIZE))
+            dismissed_ids: list[ItemId] = await queries.values(
+                tx, "dismiss", ids=await find_orphans(tx, base.id, BATCH_SIZE)
+            )
             await catalog.derive_statuses_above(tx, dismissed_ids)
             await record_filed_events(tx, await catalog.find_items(tx, dismissed_ids))
             await events.announce_ready(tx, [base.id])

@@ -34,15 +34,15 @@ from gristmill.catalog import Base, BaseId, ItemId, UnanalysedItem
 from gristmill.catalog.sweep import collect_contents
 from gristmill.db import Database, Tx
 from gristmill.errors import Invalid, SetupError
-from gristmill.events import Reconciled, webhook
-from gristmill.events.order import enqueue_deliveries
-from gristmill.jobs import Priority, Done, Job, JobId, NewJob, Outcome, Schedule
+from gristmill.events import Reconciled, webhook_store
+from gristmill.events.sequencer import enqueue_deliveries
+from gristmill.jobs import Done, Job, JobId, NewJob, Outcome, Priority, Schedule
 from gristmill.operations import connection, uploads
 from gristmill.operations.connection import RunId
 from gristmill.operations.connections import restore_schedule
 from gristmill.operations.conversions import cancel_conversions
-from gristmill.operations.health import queries
-from gristmill.operations.schedule import enqueue_next_jobs
+from gristmill.operations.invariants import queries
+from gristmill.operations.next_job import enqueue_next_jobs
 from gristmill.sources.blobs import BlobStore
 from gristmill.work import AnalyseAssets, DeleteBase, DeleteSubtree, Reconcile
 
@@ -123,7 +123,9 @@ class Reconciler:
         bases: set[BaseId] = set()
         async with self._db.connection() as tx:
             for name in ("stuck", "unsettled", "unremoved", "unanalysed"):
-                suspects = await queries.many(tx, _ROW_TYPES.get(name, _Suspect), name, base=None, limit=_SUSPECTS)
+                suspects = await queries.many(
+                    tx, _ROW_TYPES.get(name, _Suspect), name, base=None, limit=_SUSPECTS
+                )
                 bases |= {suspect.base_id for suspect in suspects}
             for name in ("unremoved_bases", "unannounced", *(["leftover_bases"] if thorough else [])):
                 bases |= set(await queries.values(tx, name, limit=_SUSPECTS))
@@ -143,14 +145,16 @@ class Reconciler:
                     await events.record(tx, Reconciled(base_id, **counts))
                 await faults.point("reconcile.before_commit")
             repairs.update(step)
-            has_more = any(step[name] >= BATCH_SIZE for name in ("items", "containers", "deletions", "versions"))
+            has_more = any(
+                step[name] >= BATCH_SIZE for name in ("items", "containers", "deletions", "versions")
+            )
         return repairs
 
     async def _wake_webhooks(self, repairs: Counter[str]) -> None:
         has_more = True
         while has_more:
             async with self._db.transaction() as tx:
-                orphans = await webhook.lock_orphaned(tx, BATCH_SIZE)
+                orphans = await webhook_store.lock_orphaned(tx, BATCH_SIZE)
                 await enqueue_deliveries(tx, *orphans)
             repairs["webhooks"] += len(orphans)
             has_more = bool(orphans)
@@ -174,7 +178,9 @@ class Reconciler:
             unused = await catalog.find_unused_blobs(tx)
         repairs["blobs"] += len(unused)
         async with self._db.transaction() as tx:
-            repairs["conversions"] += await cancel_conversions(tx, await catalog.orphan_conversions(tx, BATCH_SIZE))
+            repairs["conversions"] += await cancel_conversions(
+                tx, await catalog.orphan_conversions(tx, BATCH_SIZE)
+            )
         await uploads.remove_unused(self._db, self._blobs, unused)
         await uploads.remove_abandoned(self._db, self._blobs)
         has_more = True
@@ -210,7 +216,9 @@ async def _repair(tx: Tx, base: Base, thorough: bool) -> Counter[str]:
     if stuck:
         await enqueue_next_jobs(tx, base, await catalog.find_items(tx, stuck), Priority.NORMAL)
     waiting = await queries.many(tx, UnanalysedItem, "unanalysed", base=base.id, limit=BATCH_SIZE)
-    await jobs.enqueue(tx, *(NewJob(AnalyseAssets(item.id, item.version), lane=base.lane) for item in waiting))
+    await jobs.enqueue(
+        tx, *(NewJob(AnalyseAssets(item.id, item.version), lane=base.lane) for item in waiting)
+    )
     step["items"] = len(stuck) + len(waiting)
     roots = await queries.values(tx, "unremoved", base=base.id, limit=BATCH_SIZE)
     if roots:

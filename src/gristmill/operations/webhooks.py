@@ -14,10 +14,10 @@ from gristmill import catalog, events, jobs
 from gristmill.catalog import BaseId, Viewer
 from gristmill.db import Database, Tx
 from gristmill.errors import Conflict, NotFound
-from gristmill.events import signature, webhook
-from gristmill.events.order import enqueue_deliveries
-from gristmill.events.webhook import Status, Webhook, WebhookId
-from gristmill.events.webhooks import DeliveryResult, WebhookSender
+from gristmill.events import signature, webhook_store
+from gristmill.events.sequencer import enqueue_deliveries
+from gristmill.events.webhook_delivery import DeliveryResult, WebhookSender
+from gristmill.events.webhook_store import Status, Webhook, WebhookId
 from gristmill.organisation import LOCAL_ORG, OrgId
 from gristmill.vault import Vault
 
@@ -53,7 +53,7 @@ async def create(
     async with db.transaction() as tx:
         if base_id is not None and await catalog.find_base(tx, BaseId(base_id), Viewer(None, org)) is None:
             raise NotFound(f"There is no knowledge base {base_id}.", code="base_not_found")
-        created = await webhook.insert(
+        created = await webhook_store.insert(
             tx,
             webhook_id,
             org,
@@ -78,7 +78,7 @@ async def change(
         old = await _lock_webhook(tx, webhook_id)
         if check is not None:
             check(old.updated_at)
-        changed = await webhook.update(
+        changed = await webhook_store.update(
             tx,
             webhook_id,
             url=changes.url or old.url,
@@ -88,7 +88,7 @@ async def change(
         )
         if changed.status == "active":
             if old.status == "paused":
-                await webhook.redrive_open_letter(tx, webhook_id)
+                await webhook_store.redrive_open_letter(tx, webhook_id)
             await _deliver_now(tx, webhook_id)
     return changed
 
@@ -98,14 +98,14 @@ async def delete(db: Database, webhook_id: WebhookId) -> None:
     async with db.transaction() as tx:
         await _lock_webhook(tx, webhook_id)
         await jobs.cancel_by_subject(tx, [webhook_id])
-        await webhook.delete(tx, webhook_id)
+        await webhook_store.delete(tx, webhook_id)
         await jobs.clear_lane(tx, f"webhook:{webhook_id}")
 
 
 async def send_test(db: Database, sender: WebhookSender, webhook_id: WebhookId) -> DeliveryResult:
     """Send something that is no event, now and once; what the receiver said."""
     async with db.connection() as tx:
-        hook = await webhook.find(tx, webhook_id)
+        hook = await webhook_store.find(tx, webhook_id)
     if hook is None:
         raise _not_found(webhook_id)
     now = datetime.now(UTC).isoformat().replace("+00:00", "Z")
@@ -126,13 +126,15 @@ async def skip(db: Database, webhook_id: WebhookId, seq: int) -> Webhook:
 async def _resolve_dead_letter(db: Database, webhook_id: WebhookId, seq: int, *, redriven: bool) -> Webhook:
     async with db.transaction() as tx:
         await _lock_webhook(tx, webhook_id)
-        if not await webhook.close_dead_letter(tx, webhook_id, seq, "redriven" if redriven else "skipped"):
+        if not await webhook_store.close_dead_letter(
+            tx, webhook_id, seq, "redriven" if redriven else "skipped"
+        ):
             raise Conflict(
                 f"Event {seq} is no dead letter of this webhook, or no longer.", code="no_dead_letter"
             )
-        await webhook.resume_from(tx, webhook_id, seq - 1 if redriven else seq)
+        await webhook_store.resume_from(tx, webhook_id, seq - 1 if redriven else seq)
         await _deliver_now(tx, webhook_id)
-        changed = await webhook.find(tx, webhook_id)
+        changed = await webhook_store.find(tx, webhook_id)
     assert changed is not None
     return changed
 
@@ -144,7 +146,7 @@ async def _deliver_now(tx: Tx, webhook_id: WebhookId) -> None:
 
 
 async def _lock_webhook(tx: Tx, webhook_id: WebhookId) -> Webhook:
-    hook = await webhook.lock(tx, webhook_id)
+    hook = await webhook_store.lock(tx, webhook_id)
     if hook is None:
         raise _not_found(webhook_id)
     return hook

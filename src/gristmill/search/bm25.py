@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gristmill.search.lexicon import Postings
+from gristmill.search.inverted_index import Postings
 from gristmill.search.segment import Mask, Numbers
 
 K1 = 1.8

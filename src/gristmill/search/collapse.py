@@ -7,7 +7,7 @@ under other names, the same notice at the end of every page.
 import itertools
 from collections.abc import Sequence
 
-from gristmill.search.languages import ENGLISH
+from gristmill.search.language_detection import ENGLISH
 from gristmill.search.lexer import lexemes
 
 MIN_OVERLAP = 0.9

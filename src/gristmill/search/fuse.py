@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from gristmill.search.languages import ENGLISH, detect_language
+from gristmill.search.language_detection import ENGLISH, detect_language
 
 VECTOR_WEIGHT = 0.6
 FOREIGN_WEIGHT = 0.2
@@ -58,7 +58,9 @@ def fuse(legs: Sequence[LegResults]) -> list[FusedHit]:
     by_text = normalise_scores(candidate for results in legs for candidate in results.text)
     by_vector: dict[int, float] = {}
     for space in {results.space for results in legs}:
-        by_vector |= normalise_scores(candidate for results in legs if results.space == space for candidate in results.vector)
+        by_vector |= normalise_scores(
+            candidate for results in legs if results.space == space for candidate in results.vector
+        )
     fused: list[FusedHit] = []
     for target_index, results in enumerate(legs):
         vectors = {candidate.no: (rank, candidate.score) for rank, candidate in enumerate(results.vector, 1)}
@@ -90,4 +92,7 @@ def normalise_scores(candidates: Iterable[Candidate]) -> dict[int, float]:
     low, high = min(scores.values()), max(scores.values())
     if high == low:
         return dict.fromkeys(scores, 1.0)
-    return {no: _MIN_NORMALISED + (1 - _MIN_NORMALISED) * (score - low) / (high - low) for no, score in scores.items()}
+    return {
+        no: _MIN_NORMALISED + (1 - _MIN_NORMALISED) * (score - low) / (high - low)
+        for no, score in scores.items()
+    }

@@ -1,7 +1,7 @@
 """Which parts of a text are what was asked for. Pure; by the same lexer as index and question."""
 
 from gristmill.search.lexer import matching_ranges
-from gristmill.search.question import ParsedQuery
+from gristmill.search.query_syntax import ParsedQuery
 
 
 def highlight_ranges(text: str, parsed_query: ParsedQuery) -> list[tuple[int, int]]:

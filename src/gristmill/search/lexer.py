@@ -22,7 +22,7 @@ from typing import Protocol, cast
 
 import Stemmer
 
-from gristmill.search.languages import ENGLISH, detect_language
+from gristmill.search.language_detection import ENGLISH, detect_language
 
 LEXER_VERSION = 1
 MAX_LEXEME_LENGTH = 64  # characters of one lexeme; what is longer is no word that anybody searches for
@@ -119,7 +119,10 @@ def lexemes_of_word(raw_word: str, language: str) -> Sequence[str]:
     if raw_word.isascii():
         parts = (raw_word,) if raw_word.isalnum() else _ASCII_WORD.findall(raw_word)
     elif _IS_UNSPACED.match(raw_word):
-        return (*map(fold, raw_word), *(fold(raw_word[offset : offset + 2]) for offset in range(len(raw_word) - 1)))
+        return (
+            *map(fold, raw_word),
+            *(fold(raw_word[offset : offset + 2]) for offset in range(len(raw_word) - 1)),
+        )
     else:
         parts = (raw_word,)
     return [lexeme for part in parts for lexeme, _, _ in _lexemes(part, language)]

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gristmill import catalog, events, jobs
-from gristmill.catalog import BaseId, ItemId, FinishedVersion
+from gristmill.catalog import BaseId, FinishedVersion, ItemId
 from gristmill.db import Tx
 from gristmill.events import (
     AllAssetsAnalyzed,
@@ -30,23 +30,23 @@ from gristmill.events import (
 )
 from gristmill.jobs import Job
 from gristmill.search import store
-from gristmill.search.rows import Chunk, text_hash
+from gristmill.search.binary_copy import Chunk, text_hash
 from gristmill.search.store import PreparedWrite, VersionChunks, prepare_write, segment_input
 
 __all__ = [
     "Chunk",
     "PreparedWrite",
     "VersionChunks",
-    "discard_version",
     "discard_from_index",
     "discard_unpublished",
+    "discard_version",
+    "finish_unchanged",
     "prepare_write",
     "publish",
-    "text_hash",
-    "segment_input",
-    "finish_unchanged",
-    "reusable_vectors",
     "remove_items",
+    "reusable_vectors",
+    "segment_input",
+    "text_hash",
     "write",
     "written_chunk_indexes",
 ]
@@ -62,12 +62,16 @@ async def discard_version(tx: Tx, base_id: BaseId, item_id: ItemId, version: int
     await store.drop_version(tx, base_id, item_id, version)
 
 
-async def discard_from_index(tx: Tx, base_id: BaseId, item_id: ItemId, version: int, first_index: int) -> None:
+async def discard_from_index(
+    tx: Tx, base_id: BaseId, item_id: ItemId, version: int, first_index: int
+) -> None:
     """Remove what was written of a version from a chunk on: what follows is another by now."""
     await store.drop_from_index(tx, base_id, item_id, version, first_index)
 
 
-async def reusable_vectors(tx: Tx, bases: Sequence[UUID], hashes: Sequence[bytes]) -> dict[bytes, NDArray[np.float32]]:
+async def reusable_vectors(
+    tx: Tx, bases: Sequence[UUID], hashes: Sequence[bytes]
+) -> dict[bytes, NDArray[np.float32]]:
     """The vectors that texts have in any of the bases, which must be of one embedder, by the texts' hashes."""
     return await store.find_vectors(tx, bases, hashes) if hashes else {}
 
@@ -80,18 +84,30 @@ async def write(tx: Tx, base_id: BaseId, prepared: PreparedWrite) -> None:
 async def publish(tx: Tx, finished: Sequence[tuple[BaseId, Job, FinishedVersion]]) -> None:
     """Switch to these versions and complete their jobs. The documents are still wanted, and locked."""
     replaced_items = await catalog.publish(tx, [completed for _, _, completed in finished])
-    for base_id in sorted({base_id for base_id, _, completed in finished if completed.item_id in replaced_items}):
-        items = [completed.item_id for base, _, completed in finished if base == base_id and completed.item_id in replaced_items]
+    for base_id in sorted(
+        {base_id for base_id, _, completed in finished if completed.item_id in replaced_items}
+    ):
+        items = [
+            completed.item_id
+            for base, _, completed in finished
+            if base == base_id and completed.item_id in replaced_items
+        ]
         await store.drop_other_versions(tx, base_id, items)
     await jobs.complete_all(tx, [job for _, job, _ in finished])
-    await events.record(tx, *(event for base_id, _, completed in finished for event in _completion_events(base_id, completed)))
+    await events.record(
+        tx, *(event for base_id, _, completed in finished for event in _completion_events(base_id, completed))
+    )
 
 
 async def finish_unchanged(tx: Tx, finished: Sequence[tuple[BaseId, Job, FinishedVersion]]) -> None:
     """Leave what answers as it is, for documents that would become just that, and complete their jobs."""
-    await catalog.finish_unchanged(tx, [(completed.item_id, completed.version) for _, _, completed in finished])
+    await catalog.finish_unchanged(
+        tx, [(completed.item_id, completed.version) for _, _, completed in finished]
+    )
     await jobs.complete_all(tx, [job for _, job, _ in finished])
-    await events.record(tx, *(event for base_id, _, completed in finished for event in _completion_events(base_id, completed)))
+    await events.record(
+        tx, *(event for base_id, _, completed in finished for event in _completion_events(base_id, completed))
+    )
 
 
 def _completion_events(base_id: BaseId, completed: FinishedVersion) -> list[Event]:
@@ -103,7 +119,9 @@ def _completion_events(base_id: BaseId, completed: FinishedVersion) -> list[Even
     if not completed.waiting_assets:  # else whoever describes the last image tells the rest
         if completed.assets:
             completion_events.append(AllAssetsAnalyzed(base_id, item_id, version, len(completed.assets), 0))
-        completion_events.append(DocumentIngestionCompleted(base_id, item_id, version, tuple(completed.warnings)))
+        completion_events.append(
+            DocumentIngestionCompleted(base_id, item_id, version, tuple(completed.warnings))
+        )
     return completion_events
 
 

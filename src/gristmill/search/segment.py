@@ -16,11 +16,11 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from gristmill.search import lexicon
-from gristmill.search.languages import detect_language
+from gristmill.search import inverted_index
+from gristmill.search.inverted_index import InvertedIndex
+from gristmill.search.language_detection import detect_language
 from gristmill.search.lexer import LEXER_VERSION, split_words
-from gristmill.search.lexicon import InvertedIndex
-from gristmill.search.tally import TermCounter
+from gristmill.search.term_counts import TermCounter
 
 MAX_CHUNKS = 1 << 14  # chunks of one segment: places fit two bytes, and merging it takes some 100 MB
 TITLE_WEIGHT = 3
@@ -109,7 +109,7 @@ def build(chunks: Sequence[ChunkText], signs: NDArray[np.uint64]) -> Segment:
         np.minimum(lengths, _MAX_LENGTH).astype(np.uint16),
         signs,
     )
-    return Segment(arrays, frozenset(languages), lexicon.build_index(counter.lexemes, tokens, lengths))
+    return Segment(arrays, frozenset(languages), inverted_index.build_index(counter.lexemes, tokens, lengths))
 
 
 def item_key(item_id: UUID) -> int:

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from gristmill.catalog import ADMIN, Viewer
 from gristmill.db import Database, Queries, Tx
-from gristmill.search import rows, segment
-from gristmill.search.lexicon import Postings
+from gristmill.search import binary_copy, segment
+from gristmill.search.inverted_index import Postings
 from gristmill.search.scope import Scope
-from gristmill.search.segment import Segment, ChunkText
+from gristmill.search.segment import ChunkText, Segment
 
 queries = Queries(__package__ or "gristmill.search")
 
@@ -32,7 +32,7 @@ class VersionChunks:
     item_id: UUID
     title: str
     version: int
-    chunks: Sequence[rows.Chunk]
+    chunks: Sequence[binary_copy.Chunk]
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,9 @@ async def write(tx: Tx, base_id: UUID, prepared: PreparedWrite) -> None:
     nos: list[int] = await queries.values(tx, "numbers", count=len(entries))
     await _copy(
         tx,
-        f"copy chunk ({rows.COLUMNS}) from stdin (format binary)".encode(),
+        f"copy chunk ({binary_copy.COLUMNS}) from stdin (format binary)".encode(),
         (
-            rows.encode_chunk(base_id, version.item_id, version.version, no, chunk)
+            binary_copy.encode_chunk(base_id, version.item_id, version.version, no, chunk)
             for no, (version, chunk) in zip(nos, entries, strict=True)
         ),
     )
@@ -77,13 +77,13 @@ async def write(tx: Tx, base_id: UUID, prepared: PreparedWrite) -> None:
 
 async def _copy(tx: Tx, statement: bytes, encoded_rows: Iterable[bytes]) -> None:
     async with tx.cursor() as cursor, cursor.copy(statement) as copy:
-        buffer = bytearray(rows.HEADER)
+        buffer = bytearray(binary_copy.HEADER)
         for encoded_row in encoded_rows:
             buffer += encoded_row
             if len(buffer) > _COPY_BUFFER:
                 await copy.write(bytes(buffer))
                 buffer.clear()
-        await copy.write(bytes(buffer) + rows.TRAILER)
+        await copy.write(bytes(buffer) + binary_copy.TRAILER)
 
 
 async def insert_segment(tx: Tx, base_id: UUID, new: Segment) -> None:
@@ -112,12 +112,14 @@ async def written_indexes(tx: Tx, base_id: UUID, item_id: UUID, version: int) ->
     return set(await queries.values(tx, "written", base=base_id, item=item_id, version=version))
 
 
-async def find_vectors(tx: Tx, bases: Sequence[UUID], hashes: Sequence[bytes]) -> dict[bytes, NDArray[np.float32]]:
+async def find_vectors(
+    tx: Tx, bases: Sequence[UUID], hashes: Sequence[bytes]
+) -> dict[bytes, NDArray[np.float32]]:
     """The vectors that these texts have in any of the bases, by the texts' hashes."""
     digests = [UUID(bytes=digest) for digest in hashes]
     async with tx.cursor(binary=True) as cursor:
         await cursor.execute(queries["vectors"], {"bases": list(bases), "hashes": digests})
-        return {row[0].bytes: rows.decode_vector(row[1]) for row in await cursor.fetchall()}
+        return {row[0].bytes: binary_copy.decode_vector(row[1]) for row in await cursor.fetchall()}
 
 
 async def drop_unpublished(tx: Tx, base_id: UUID, item_id: UUID) -> None:
@@ -207,7 +209,10 @@ async def list_segments(tx: Tx, base_id: UUID) -> list[SegmentRow]:
 async def read_segment_arrays(tx: Tx, base_id: UUID, ids: Sequence[int]) -> list[ArraysRow]:
     """What searching keeps of segments."""
     async with tx.cursor(binary=True) as cursor:
-        await cursor.execute(queries["segment_arrays"], {"base": base_id, "ids": list(ids), "small": MAX_INLINE_POSTINGS_CHUNKS})
+        await cursor.execute(
+            queries["segment_arrays"],
+            {"base": base_id, "ids": list(ids), "small": MAX_INLINE_POSTINGS_CHUNKS},
+        )
         return [ArraysRow(*row) for row in await cursor.fetchall()]
 
 
@@ -234,10 +239,18 @@ async def items_in_scope(tx: Tx, base_id: UUID, scope: Scope, limit: int) -> lis
     return await queries.values(tx, "scope", base=base_id, limit=limit, **scope.parameters())
 
 
-async def nearest_chunks(tx: Tx, base_id: UUID, scope: Scope, vector: Vector, limit: int) -> list[ScoredChunk]:
+async def nearest_chunks(
+    tx: Tx, base_id: UUID, scope: Scope, vector: Vector, limit: int
+) -> list[ScoredChunk]:
     """The nearest of all chunks that answer, best first."""
     return await queries.many(
-        tx, ScoredChunk, "nearest", base=base_id, vector=vector_literal(vector), limit=limit, **scope.parameters()
+        tx,
+        ScoredChunk,
+        "nearest",
+        base=base_id,
+        vector=vector_literal(vector),
+        limit=limit,
+        **scope.parameters(),
     )
 
 
@@ -257,17 +270,27 @@ async def nearest_chunks_of_items(
     )
 
 
-async def similarities(tx: Tx, base_id: UUID, scope: Scope, vector: Vector, nos: Sequence[int]) -> list[ScoredChunk]:
+async def similarities(
+    tx: Tx, base_id: UUID, scope: Scope, vector: Vector, nos: Sequence[int]
+) -> list[ScoredChunk]:
     """Those of the chunks that answer, with how near they are."""
     return await queries.many(
-        tx, ScoredChunk, "measured", base=base_id, vector=vector_literal(vector), nos=list(nos), **scope.parameters()
+        tx,
+        ScoredChunk,
+        "measured",
+        base=base_id,
+        vector=vector_literal(vector),
+        nos=list(nos),
+        **scope.parameters(),
     )
 
 
 async def visible_chunk_ids(tx: Tx, base_id: UUID, scope: Scope, nos: Sequence[int]) -> dict[int, UUID]:
     """Those of the chunks that answer: number and id."""
-    rows = await queries.many(tx, ScoredChunk, "answering", base=base_id, nos=list(nos), **scope.parameters())
-    return {row.no: row.id for row in rows}
+    binary_copy = await queries.many(
+        tx, ScoredChunk, "answering", base=base_id, nos=list(nos), **scope.parameters()
+    )
+    return {row.no: row.id for row in binary_copy}
 
 
 async def chunk_texts(tx: Tx, base_id: UUID, nos: Sequence[int]) -> list[ChunkText]:
@@ -306,8 +329,10 @@ class ChunkRow:
 
 async def visible_chunks(tx: Tx, base_id: UUID, scope: Scope, nos: Sequence[int]) -> dict[int, ChunkRow]:
     """The chunks of these numbers that answer at this moment, by number."""
-    rows = await queries.many(tx, ChunkRow, "chunks", base=base_id, nos=list(nos), **scope.parameters())
-    return {row.no: row for row in rows}
+    binary_copy = await queries.many(
+        tx, ChunkRow, "chunks", base=base_id, nos=list(nos), **scope.parameters()
+    )
+    return {row.no: row for row in binary_copy}
 
 
 @dataclass(frozen=True)
@@ -323,7 +348,7 @@ async def neighbour_texts(
     tx: Tx, base_id: UUID, middles: Sequence[ChunkRow], around: int
 ) -> dict[tuple[UUID, int], str]:
     """The texts of the chunks around these, by item and place; the caller may see the items."""
-    rows = await queries.many(
+    binary_copy = await queries.many(
         tx,
         Neighbour,
         "neighbours",
@@ -333,7 +358,7 @@ async def neighbour_texts(
         indexes=[row.index for row in middles],
         around=around,
     )
-    return {(row.item_id, row.index): row.text for row in rows}
+    return {(row.item_id, row.index): row.text for row in binary_copy}
 
 
 async def list_chunks(

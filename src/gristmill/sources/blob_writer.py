@@ -17,7 +17,7 @@ from obstore.exceptions import BaseError
 from obstore.store import ObjectStore
 
 from gristmill import faults
-from gristmill.sources import thread
+from gristmill.sources import threads
 
 TEMPORARY_FOLDER = "tmp"
 # S3 takes no part below 5 MiB, and 10,000 of them: 80 GB. It moves no more than 5 GB.
@@ -55,18 +55,18 @@ class FileBlobWriter:
 
     async def write(self, data: bytes) -> None:
         """Append them to the temporary file."""
-        await thread.run_blocking(lambda: self._write(data))
+        await threads.run_blocking(lambda: self._write(data))
 
     async def commit(self, path: str) -> None:
         """Sync the file, rename it, sync its folder."""
-        await thread.run_blocking(self._sync)
+        await threads.run_blocking(self._sync)
         await faults.point("blobs.before_move")
-        await thread.run_blocking(lambda: self._move(self._folder / path))
+        await threads.run_blocking(lambda: self._move(self._folder / path))
 
     async def discard(self) -> None:
         """Remove the temporary file."""
         with contextlib.suppress(OSError):
-            await thread.run_blocking(self._remove_file)
+            await threads.run_blocking(self._remove_file)
 
     def _open_file(self) -> int:
         if self._file is None:

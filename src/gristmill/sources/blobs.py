@@ -44,14 +44,14 @@ from obstore.exceptions import BaseError
 from obstore.store import LocalStore, MemoryStore, ObjectStore
 
 from gristmill import faults
-from gristmill.errors import SourceGone, Permanent, SetupError, Transient
-from gristmill.sources import thread
+from gristmill.errors import Permanent, SetupError, SourceGone, Transient
+from gristmill.sources import threads
 from gristmill.sources.blob_writer import (
     OBJECT_PART_BYTES,
     TEMPORARY_FOLDER,
+    BlobWriter,
     FileBlobWriter,
     ObjectBlobWriter,
-    BlobWriter,
     sync_folder,
 )
 
@@ -128,7 +128,7 @@ class BlobStore:
                     if limit is not None and size > limit:
                         message = f"There are more than the {limit:,} bytes that a document may have."
                         raise Permanent(message, code="document_too_large")
-                    await thread.run_blocking(partial(hashed.update, part))
+                    await threads.run_blocking(partial(hashed.update, part))
                     with _translate_errors():
                         await writer.write(part)
                     await faults.point("blobs.part_written")
@@ -182,7 +182,7 @@ class BlobStore:
         with _translate_errors():
             if self._folder is not None:
                 paths = [self._folder / _path(name) for name in names]
-                return await thread.run_blocking(lambda: sum(map(_unlink, paths)))
+                return await threads.run_blocking(lambda: sum(map(_unlink, paths)))
             return await _delete_objects(self._store, [_path(name) for name in names])
 
     async def list(self, older_than: timedelta = timedelta(0)) -> AsyncGenerator[Blob]:
@@ -197,10 +197,12 @@ class BlobStore:
         paths = [path async for path, _ in self._list_objects(TEMPORARY_FOLDER, older_than)]
         with _translate_errors():
             if (folder := self._folder) is not None:
-                return await thread.run_blocking(lambda: sum(_unlink(folder / path) for path in paths))
+                return await threads.run_blocking(lambda: sum(_unlink(folder / path) for path in paths))
             return await _delete_objects(self._store, paths)
 
-    async def _list_objects(self, prefix: str | None, older_than: timedelta) -> AsyncIterator[tuple[str, int]]:
+    async def _list_objects(
+        self, prefix: str | None, older_than: timedelta
+    ) -> AsyncIterator[tuple[str, int]]:
         # The store's clock against this machine's: good for ages of hours, which is what collectors go by.
         before = datetime.now(UTC) - older_than
         stream = self._store.list(prefix, chunk_size=_LIST_PAGE_SIZE)  # pyright: ignore[reportUnknownMemberType]  # of its form for Arrow

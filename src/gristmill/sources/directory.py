@@ -29,7 +29,7 @@ from typing import Literal
 
 from gristmill import faults
 from gristmill.errors import SourceGone, Transient, Unreadable, WorkError
-from gristmill.sources import thread
+from gristmill.sources import threads
 from gristmill.sources.ignore import IgnoreMatcher, IgnoreRules
 
 EntryKind = Literal["file", "directory"]
@@ -55,13 +55,13 @@ async def list_folder(
     """
     scan = _FolderScan(path, root, Counter() if left_out is None else left_out)
     try:
-        await thread.run_blocking(lambda: scan.open(rules))
+        await threads.run_blocking(lambda: scan.open(rules))
         await faults.point("directory.opened")
-        while entries := await thread.run_blocking(lambda: scan.next_entries(batch)):
+        while entries := await threads.run_blocking(lambda: scan.next_entries(batch)):
             yield entries
             await faults.point("directory.batch_listed")
     finally:
-        await thread.run_blocking(scan.close)
+        await threads.run_blocking(scan.close)
 
 
 class _FolderScan:
@@ -133,7 +133,9 @@ class _FolderScan:
         os.stat(entry.name, dir_fd=self._folder, follow_symlinks=False)  # raises when it is gone
         return DirectoryEntry("directory", path, entry.name, error=_permission_denied(path))
 
-    def _failed_entry(self, entry: os.DirEntry[str], kind: EntryKind, error: OSError) -> DirectoryEntry | None:
+    def _failed_entry(
+        self, entry: os.DirEntry[str], kind: EntryKind, error: OSError
+    ) -> DirectoryEntry | None:
         path, name = self._path / printable_name(entry.name), printable_name(entry.name)
         if any(self._ignored.is_ignored(entry.name, is_folder=folder) for folder in (False, True)):
             return None  # it may be a folder or not: what somebody keeps out stays out
@@ -172,7 +174,9 @@ def _is_link(entry: os.DirEntry[str]) -> bool:
 
 
 def _permission_denied(path: Path) -> Unreadable:
-    return Unreadable(f"{printable_name(str(path))} may not be read by this process.", code="permission_denied")
+    return Unreadable(
+        f"{printable_name(str(path))} may not be read by this process.", code="permission_denied"
+    )
 
 
 def printable_name(name: str) -> str:

@@ -24,7 +24,7 @@ from datetime import timedelta
 import httpx
 
 from gristmill import net
-from gristmill.errors import SourceGone, Permanent, Transient, Unreadable
+from gristmill.errors import Permanent, SourceGone, Transient, Unreadable
 from gristmill.sources.gunzip import Gunzip
 
 _CHUNK = 64 * 1024

@@ -7,7 +7,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from gristmill.errors import SourceGone, Permanent, Transient, Unreadable
+from gristmill.errors import Permanent, SourceGone, Transient, Unreadable
 from gristmill.sources.source import MAX_IN_MEMORY, Original
 
 

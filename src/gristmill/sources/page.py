@@ -24,9 +24,7 @@ MAX_CHARACTERS = 5_000_000
 MAX_ELEMENTS = 50_000
 MAX_DEPTH = 128  # real pages have fewer than 60; time grows with the depth of each element
 
-MAX_CHILDREN = (
-    5_000  # of one element; rows and list items, of which there are many, cost no more than others
-)
+MAX_CHILDREN = 5_000  # of one element; rows and list items, of which there are many, cost no more than others
 
 _LARGE_CONTAINERS = frozenset(("table", "tbody", "ul", "ol", "dl"))
 _MAX_TITLE_LENGTH = 500

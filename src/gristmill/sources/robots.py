@@ -39,7 +39,7 @@ async def fetch_robots(client: httpx.AsyncClient, origin: str) -> Robots:
     """The rules of the site at `origin`, which is a scheme and a host."""
     text = bytearray()
     try:
-        async with fetch.open_response(client, "GET", f"{origin}/robots.txt", within=_TIMEOUT) as response:
+        async with fetch.open_response(client, "GET", f"{origin}/robots.txt", timeout=_TIMEOUT) as response:
             fetch.expect_success(response)
             async for piece in fetch.read_body(response, limit=2 * _MAX_BYTES):
                 text += piece

@@ -34,8 +34,8 @@ from urllib.parse import urlsplit
 import httpx
 
 from gristmill import net
-from gristmill.errors import SourceGone, Permanent, WorkError
-from gristmill.sources import fetch, thread
+from gristmill.errors import Permanent, SourceGone, WorkError
+from gristmill.sources import fetch, threads
 from gristmill.sources.robots import Robots, fetch_robots
 from gristmill.sources.sitemap_file import MAX_FILE_BYTES, SitemapEntry, SitemapFile
 from gristmill.sources.url import normalise
@@ -94,7 +94,11 @@ class SitemapListing:
         if _is_root(url):
             self._robots[_origin(url)] = rules = await fetch_robots(client, _origin(url))
             # Also of other hosts: the site's own robots.txt vouches for them.
-            urls = [sitemap_url for raw_url in rules.sitemaps if (sitemap_url := self._normalised_url(raw_url)) is not None]
+            urls = [
+                sitemap_url
+                for raw_url in rules.sitemaps
+                if (sitemap_url := self._normalised_url(raw_url)) is not None
+            ]
             urls = urls or [f"{_origin(url)}/sitemap.xml"]
         self._queue += [(address, 1) for address in dict.fromkeys(urls) if self._is_new(address)]
 
@@ -118,7 +122,9 @@ class SitemapListing:
 
     def _translate_error(self, error: Permanent) -> Permanent:
         if isinstance(error, SourceGone) and _is_root(normalise(self._url)):
-            return SourceGone(f"{fetch.display_url(self._url)} names no sitemap and has none.", code="no_sitemap")
+            return SourceGone(
+                f"{fetch.display_url(self._url)} names no sitemap and has none.", code="no_sitemap"
+            )
         return error
 
     async def _list_file(
@@ -129,8 +135,8 @@ class SitemapListing:
         with tempfile.SpooledTemporaryFile[bytes](max_size=_MAX_IN_MEMORY) as spool:
             await self._download(client, url, depth, spool)
             while True:
-                chunk = await thread.run_blocking(partial(spool.read, _CHUNK))
-                entries = await thread.run_blocking(partial(file.feed, chunk) if chunk else file.end)
+                chunk = await threads.run_blocking(partial(spool.read, _CHUNK))
+                entries = await threads.run_blocking(partial(file.feed, chunk) if chunk else file.end)
                 if file.is_index:
                     self._enqueue(entries, depth + 1)
                 elif pages := await self._allowed_pages(client, entries):
@@ -140,10 +146,10 @@ class SitemapListing:
         self.left_out["over_file_limit"] += file.over_limit
 
     async def _download(self, client: httpx.AsyncClient, url: str, depth: int, spool: IO[bytes]) -> None:
-        async with fetch.open_response(client, "GET", url, within=self._rules.timeout) as response:
+        async with fetch.open_response(client, "GET", url, timeout=self._rules.timeout) as response:
             fetch.expect_success(response)
             async for piece in fetch.read_body(response, MAX_FILE_BYTES):
-                await thread.run_blocking(partial(spool.write, piece))
+                await threads.run_blocking(partial(spool.write, piece))
             if depth == 1:  # where the address that was asked for leads is its site too
                 self._sites.add(_site(str(response.url)))
         spool.seek(0)
@@ -157,13 +163,15 @@ class SitemapListing:
             else:
                 self._queue.append((url, depth))
 
-    async def _allowed_pages(self, client: httpx.AsyncClient, entries: Sequence[SitemapEntry]) -> list[SitemapEntry]:
+    async def _allowed_pages(
+        self, client: httpx.AsyncClient, entries: Sequence[SitemapEntry]
+    ) -> list[SitemapEntry]:
         """What of `found` may be taken, in its normal form."""
-        pages = await thread.run_blocking(partial(self._new_entries, entries))
+        pages = await threads.run_blocking(partial(self._new_entries, entries))
         if self._rules.respect_robots:
             for origin in {_origin(page.url) for page in pages} - self._robots.keys():
                 await self._fetch_robots(client, origin)
-            pages = await thread.run_blocking(partial(self._allowed_by_robots, pages))
+            pages = await threads.run_blocking(partial(self._allowed_by_robots, pages))
         room = self._rules.limit - self._page_count
         self.left_out["over_limit"] += len(pages[room:])
         self._page_count += len(pages[:room])

@@ -104,21 +104,29 @@ class UrlSource:
         async with net.client(allow_private=self.private) as client:
             # Not compressed: the length that is told should be the length that is read.
             headers = {"Accept-Encoding": "identity"}
-            async with fetch.open_response(client, "HEAD", url, within=self.timeout, headers=headers) as head:
+            async with fetch.open_response(
+                client, "HEAD", url, timeout=self.timeout, headers=headers
+            ) as head:
                 if head.status_code not in _REFUSES_HEAD:
                     return self._size(head)
             headers["Range"] = "bytes=0-0"
-            async with fetch.open_response(client, "GET", url, within=self.timeout, headers=headers) as first:
+            async with fetch.open_response(
+                client, "GET", url, timeout=self.timeout, headers=headers
+            ) as first:
                 return 0 if first.status_code == 416 else self._size(first)
 
     async def read(self) -> Original:
         """Its bytes, and what the server says about them."""
         url = normalise(self.url)
         data = bytearray()
-        conditions = {_CONDITIONAL_HEADERS[name]: value for name, value in self.validators.items() if name in _CONDITIONAL_HEADERS}
+        conditions = {
+            _CONDITIONAL_HEADERS[name]: value
+            for name, value in self.validators.items()
+            if name in _CONDITIONAL_HEADERS
+        }
         async with (
             net.client(allow_private=self.private) as client,
-            fetch.open_response(client, "GET", url, within=self.timeout, headers=conditions) as response,
+            fetch.open_response(client, "GET", url, timeout=self.timeout, headers=conditions) as response,
         ):
             if conditions and response.status_code == 304:
                 return Original(b"", _file_name(Message(), response.url), unchanged=True)

@@ -9,4 +9,4 @@ from gristmill.connectors.markup.storage import to_markdown as storage
 from gristmill.connectors.markup.wiki import to_markdown as wiki
 from gristmill.connectors.markup.writer import strip_unstorable
 
-__all__ = ["adf", "strip_unstorable", "storage", "wiki"]
+__all__ = ["adf", "storage", "strip_unstorable", "wiki"]

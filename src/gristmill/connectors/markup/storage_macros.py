@@ -42,7 +42,10 @@ def convert_macro(element: Element, children_of: Callable[[Element], list[Child]
     title = macro_parameter(element, "title")
     if name in ("code", "noformat", "mathblock", "html"):
         head: list[Child] = [Node("paragraph", [Node("strong", [title])])] if title.strip() else []
-        return [*head, Node("code", [_plain_body(element)], {"language": macro_parameter(element, "language")})]
+        return [
+            *head,
+            Node("code", [_plain_body(element)], {"language": macro_parameter(element, "language")}),
+        ]
     body = _rich_body(element, children_of)
     if name in _PANELS:
         return [labelled_quote(title or name.capitalize(), body)]
@@ -77,7 +80,9 @@ def plain_text(element: Element) -> str:
     return "".join(parts)
 
 
-def _main_parameter_text(element: Element, name: str, children_of: Callable[[Element], list[Child]]) -> list[Child]:
+def _main_parameter_text(
+    element: Element, name: str, children_of: Callable[[Element], list[Child]]
+) -> list[Child]:
     if _MAIN_PARAMETER[name] and (text := macro_parameter(element, _MAIN_PARAMETER[name])).strip():
         return [text]
     # The page or file it shows is a resource within a parameter.

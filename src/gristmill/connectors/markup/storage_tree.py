@@ -114,7 +114,9 @@ class _Parser:
         attributes: dict[str, str] = {}
         while not (end := _END.match(text, position)):
             attribute = _ATTRIBUTE.match(text, position)
-            if not attribute or attribute.end() == position:  # another tag begins, or the input ends: this was none
+            if (
+                not attribute or attribute.end() == position
+            ):  # another tag begins, or the input ends: this was none
                 stop = max(position, start + 1)
                 self._append_text(_unescape(text[start:stop]))
                 return stop
@@ -161,7 +163,11 @@ class _Parser:
         if index < 0:
             return
         # A wall ends by its own name, and by what it stands in.
-        if index < self._boundaries[-1] and tag not in _BOUNDARIES and not tag.startswith(("ac:", "t", "ul", "ol")):
+        if (
+            index < self._boundaries[-1]
+            and tag not in _BOUNDARIES
+            and not tag.startswith(("ac:", "t", "ul", "ol"))
+        ):
             return
         self._pop_to(index)
 

@@ -181,7 +181,9 @@ class _Writer:
         if node.kind == "link":
             return _link(text, node.attributes.get("href", ""))
         if node.kind == "image":
-            return _image(node.attributes.get("alt", "").strip() or text.strip(), node.attributes.get("href", ""))
+            return _image(
+                node.attributes.get("alt", "").strip() or text.strip(), node.attributes.get("href", "")
+            )
         mark = _MARKS.get(node.kind, "")
         inner = text.strip()
         if not mark or not inner or "\n" in inner:

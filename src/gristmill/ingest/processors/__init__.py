@@ -8,17 +8,17 @@ from gristmill.ingest.processors.conversion import Conversion, check_conversion,
 from gristmill.ingest.processors.docling import DoclingServe
 from gristmill.ingest.processors.mineru import MinerU
 from gristmill.ingest.processors.planning import ReaderChoice, choose_reader
-from gristmill.ingest.processors.processor import Processor, ProcessorConfig, ConversionState
+from gristmill.ingest.processors.processor import ConversionState, Processor, ProcessorConfig
 
 __all__ = [
     "Conversion",
+    "ConversionState",
     "DoclingServe",
     "MinerU",
-    "ReaderChoice",
     "Processor",
     "ProcessorConfig",
-    "ConversionState",
+    "ReaderChoice",
     "check_conversion",
-    "pause_before_check",
     "choose_reader",
+    "pause_before_check",
 ]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from gristmill.ingest.processors.processor import ProcessorConfig, ConversionState
+from gristmill.ingest.processors.processor import ConversionState, ProcessorConfig
 from gristmill.ingest.processors.remote import ProcessorClient
 
 _EXTENSIONS = frozenset(

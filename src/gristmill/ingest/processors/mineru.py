@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from gristmill.errors import Permanent
-from gristmill.ingest.processors.processor import ProcessorConfig, ConversionState
+from gristmill.ingest.processors.processor import ConversionState, ProcessorConfig
 from gristmill.ingest.processors.remote import ProcessorClient
 
 _EXTENSIONS = frozenset(["pdf", "doc", "docx", "ppt", "pptx", "png", "jpg", "jpeg"])

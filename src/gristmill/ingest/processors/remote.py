@@ -39,7 +39,9 @@ class ProcessorClient:
 
     async def get(self, path: str, *, max_bytes: int = _SMALL_RESPONSE) -> bytes:
         """GET, which may be repeated."""
-        return await self._request("GET", self.config.url.rstrip("/") + path, max_bytes=max_bytes, begins=False)
+        return await self._request(
+            "GET", self.config.url.rstrip("/") + path, max_bytes=max_bytes, begins=False
+        )
 
     async def post(self, path: str, *, begins: bool, **options: Any) -> bytes:
         """POST; what `begins` a conversion may not be repeated blindly."""

@@ -1,0 +1,164 @@
+"""Reading beside ingesting, measured: `python -m bench.reads CORPUS [--rate 500] [--seconds 20] [--free] [--idle]`.
+
+A `gristmill serve` with 2,000 notes ingests the folder CORPUS. Meanwhile another process (`bench/reads_load.py`) reads from it
+with a reader's key, over HTTP on loopback: four of five requests are one item, one is a page of twenty.
+
+`--idle` leaves the ingesting out; `--free` takes an embedder that costs nothing, so that all else of the pipeline runs as fast as
+it can. Prints the times, and ends with 1 when p95 is 30 ms or more, a request failed, or the ingesting ended before the load did.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from bench.free_embedder import FreeEmbedder
+from gristmill import app, niceness
+from gristmill.client import Client
+from gristmill.settings import load
+from tests.crash.event_consumers import Daemon
+from tests.gristmill_process import environment, run_command
+from tests.serve_api import serve_api
+
+NOTES, P95_LIMIT = 2_000, 0.030
+_CACHE = Path(tempfile.gettempdir()) / "gristmill-bench-cache"
+
+
+async def serve_free_embedder() -> None:
+    """A server with an embedder that costs nothing."""
+    settings = load(embedder="free")
+    embedders = {"free": FreeEmbedder()}
+    async with (
+        app.gristmill(settings, work=True, extra_embedders=embedders) as mill,
+        serve_api(mill) as address,
+    ):
+        niceness.favour_event_loop()
+        print(f"Gristmill is ready at {address}", flush=True)
+        await asyncio.Event().wait()
+
+
+async def create_filled_base(mill: Client) -> tuple[str, list[str]]:
+    """A base with notes, all searchable."""
+    base = (await mill.create_base("read", acl=["org:*"]))["id"]
+    notes = [
+        {"type": "note", "content": f"Note {n}: the wheel turned {n} times.", "metadata": {"number": n}}
+        for n in range(NOTES)
+    ]
+    response = await mill.add(base, notes)
+    ids = [item["id"] for item in response["created"]]
+    items = await mill.wait(base, ids)
+    assert all(item["status"] == "completed" for item in items.values())
+    return base, ids
+
+
+async def count_completed(mill: Client, base: str) -> int:
+    """Documents that were ingested so far."""
+    counts: dict[str, int] = (await mill.call("GET", f"/knowledge-bases/{base}"))["itemCounts"]
+    return counts.get("completed", 0)
+
+
+async def measure(options: argparse.Namespace, folder: Path) -> bool:
+    """One run; whether what must hold held."""
+    env = environment(
+        folder / "data", _CACHE, key_requests_per_minute=str(10**6), log_level="warning", port="0"
+    )
+    key = json.loads(run_command(env, "keys", "create", "load", "--json").stdout)["key"]
+    arguments = ["bench.reads", "--be-free-server", "."] if options.free else ["gristmill", "serve"]
+    daemon = Daemon(arguments, env, folder / "log")
+    try:
+        url = (await daemon.start()).rpartition(" ")[2].strip()
+        async with Client(url) as mill:
+            base, ids = await create_filled_base(mill)
+            corpus = (await mill.create_base("ingest"))["id"]
+            if not options.idle:
+                await mill.add(corpus, [{"type": "directory", "path": str(options.corpus.absolute())}])
+            host, _, port = url.removeprefix("http://").partition(":")
+            assert daemon.process is not None
+            load_config = {"host": host, "port": int(port), "key": key, "base": base, "ids": ids}
+            before, cpu = await count_completed(mill, corpus), _cpu(daemon.process.pid)
+            result = await _run_load({**load_config, "rate": options.rate, "seconds": options.seconds})
+            cpu = _cpu(daemon.process.pid) - cpu
+            after = await count_completed(mill, corpus)
+            still_ingesting = options.idle or (await mill.queue(corpus))["queueSize"] > 0
+        print(f"ingested meanwhile: {after - before} documents; the server took {cpu:.1f} CPU-s")
+        return _report(result, still_ingesting)
+    finally:
+        daemon.kill()
+
+
+async def _run_load(config: dict[str, Any]) -> dict[str, Any]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "bench.reads_load",
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        output, _ = await process.communicate(json.dumps(config).encode())
+    finally:
+        if process.returncode is None:
+            process.kill()
+    return json.loads(output)
+
+
+def _report(result: dict[str, Any], still_ingesting: bool) -> bool:
+    took, late = sorted(result["took"]), sorted(result["late"])
+    p95 = _percentile(took, 0.95)
+    print(f"{len(took)} requests, by status: {result['statuses']}")
+    print(
+        "  " + ", ".join(f"p{100 * q:g} {1000 * _percentile(took, q):.1f} ms" for q in (0.5, 0.95, 0.99)),
+        end=", ",
+    )
+    print(
+        f"at most {1000 * took[-1]:.0f} ms; the load itself was late by {1000 * _percentile(late, 0.95):.1f} ms (p95)"
+    )
+    requirements = {
+        "p95 is below 30 ms": p95 < P95_LIMIT,
+        "no request failed": list(result["statuses"]) == ["200"],
+        "the ingesting went on until the end": still_ingesting,
+    }
+    for what, holds in requirements.items():
+        print(f"  {'holds' if holds else 'DOES NOT HOLD'}: {what}")
+    return all(requirements.values())
+
+
+def _percentile(ordered: list[float], share: float) -> float:
+    return ordered[int(len(ordered) * share)]
+
+
+def _cpu(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def main() -> None:
+    """Measure."""
+    parser = argparse.ArgumentParser(prog="bench.reads", description=__doc__)
+    parser.add_argument("corpus", type=Path)
+    parser.add_argument("--rate", type=float, default=500)
+    parser.add_argument("--seconds", type=float, default=20)
+    parser.add_argument("--free", action="store_true")
+    parser.add_argument("--idle", action="store_true")
+    parser.add_argument("--be-free-server", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.be_free_server:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(serve_free_embedder())
+        return
+    folder = Path(tempfile.mkdtemp(prefix="gristmill-bench-"))
+    try:
+        sys.exit(0 if asyncio.run(measure(options, folder)) else 1)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,193 @@
+"""`gristmill connector …` and `gristmill sync`: tools that are followed, and their runs."""
+
+import getpass
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from gristmill import clock
+from gristmill.cli.add import POLL_INTERVAL, base_id_by_name
+from gristmill.cli.client_session import ClientSession, Refused
+
+# Settings that take many values.
+_LIST_SETTINGS = frozenset({"repositories", "organizations", "projects", "groups", "files", "spaces"})
+
+
+async def add(
+    session: ClientSession,
+    out: Console,
+    kind: str,
+    name: str,
+    *,
+    bases: Sequence[str],
+    config: Sequence[str],
+    secrets: Sequence[str],
+    schedule: str | None,
+    acl: Sequence[str],
+) -> dict[str, Any]:
+    """Follow a tool; its bases are made when there are none of these names."""
+    body: dict[str, Any] = {
+        "name": name,
+        "type": kind,
+        "config": parse_settings(config),
+        "credentials": parse_credentials(secrets),
+        "knowledgeBaseIds": [await base_id_by_name(session, base, create=True) for base in bases],
+        **({"schedule": schedule} if schedule else {}),
+        **({"acl": list(acl)} if acl else {}),
+    }
+    created = await session.call("POST", "/connectors", json=body)
+    check = await session.call("POST", f"/connectors/{created['id']}/check")
+    if check["ok"]:
+        out.print(f"Following {kind} as [bold]{name}[/bold]: {check['account']}.")
+    else:
+        error = check["error"]
+        out.print(f"Added [bold]{name}[/bold], but: {error['message']} ({error['code']})")
+    return {**created, "check": check}
+
+
+def parse_settings(entries: Sequence[str]) -> dict[str, Any]:
+    """`KEY=VALUE` as JSON where it is; a key that takes many collects them."""
+    values: dict[str, Any] = {}
+    for entry in entries:
+        key, text = _split_pair(entry, "--set")
+        try:
+            value: Any = json.loads(text)
+        except ValueError:
+            value = text
+        if key in _LIST_SETTINGS and not isinstance(value, list):
+            values.setdefault(key, []).append(str(value))
+        else:
+            values[key] = value
+    return values
+
+
+def parse_credentials(entries: Sequence[str]) -> dict[str, Any]:
+    """`KEY=@FILE` is read from a file, `KEY=-` is asked for; `KEY=VALUE` stands in the shell's history."""
+    values: dict[str, Any] = {}
+    for entry in entries:
+        key, value = _split_pair(entry, "--secret")
+        if value == "-":
+            value = getpass.getpass(f"{key}: ")
+        elif value.startswith("@"):
+            try:
+                value = Path(value[1:]).expanduser().read_text(encoding="utf-8").strip()
+            except OSError as error:
+                raise Refused(
+                    f"{value[1:]} can't be read: {error.strerror}", code="no_secret_file"
+                ) from error
+        values[key] = int(value) if key == "installationId" and value.isdecimal() else value
+    return values
+
+
+def _split_pair(entry: str, option: str) -> tuple[str, str]:
+    key, separator, value = entry.partition("=")
+    if not separator or not key:
+        raise Refused(f"{option} takes KEY=VALUE.", code="bad_option")
+    return key, value
+
+
+async def list_connectors(session: ClientSession) -> list[dict[str, Any]]:
+    """All connectors."""
+    return [connector async for connector in session.client.pages("/connectors")]
+
+
+def connector_table(connectors: Sequence[Mapping[str, Any]]) -> Table:
+    """Connectors, and how their last runs went."""
+    table = Table(box=None, header_style="bold")
+    for title in ("connector", "type", "bases", "schedule", "last sync", "status"):
+        table.add_column(title)
+    for connector in connectors:
+        status = connector["lastSyncStatus"] or "never run"
+        table.add_row(
+            connector["name"],
+            connector["type"],
+            str(len(connector["knowledgeBaseIds"])),
+            connector["schedule"] if connector["enabled"] else "paused",
+            connector["lastSyncAt"] or "",
+            f"{status} until {connector['rateLimitedUntil']}" if connector["rateLimitedUntil"] else status,
+        )
+    return table
+
+
+async def show(session: ClientSession, out: Console, name: str) -> None:
+    """One connector and its last runs, as the API tells them."""
+    connector = await connector_by_name(session, name)
+    runs = await session.call("GET", f"/connectors/{connector['id']}/runs", params={"limit": 5})
+    out.print_json(json.dumps({**connector, "runs": runs["items"]}, ensure_ascii=False))
+
+
+async def connector_by_name(session: ClientSession, name: str) -> dict[str, Any]:
+    """The connector of this name."""
+    page = await session.call("GET", "/connectors", params={"name": name})
+    if not page["items"]:
+        raise Refused(
+            f"There is no connector named {name!r}. `gristmill connector list` lists them.",
+            code="connector_not_found",
+        )
+    return page["items"][0]
+
+
+async def pause_or_resume(session: ClientSession, out: Console, name: str, action: str) -> dict[str, Any]:
+    """Pause or resume."""
+    connector = await connector_by_name(session, name)
+    updated = await session.call("POST", f"/connectors/{connector['id']}/{action}")
+    out.print(f"[bold]{name}[/bold] is {'paused' if action == 'pause' else 'resumed'}.")
+    return updated
+
+
+async def delete(session: ClientSession, out: Console, name: str, on_delete: str) -> dict[str, Any]:
+    """Forget a connector."""
+    connector = await connector_by_name(session, name)
+    await session.call("DELETE", f"/connectors/{connector['id']}", params={"onDelete": on_delete})
+    consequence = "its documents stay" if on_delete == "detach" else "its documents are being removed"
+    out.print(f"[bold]{name}[/bold] is forgotten; {consequence}.")
+    return {"id": connector["id"], "name": name, "onDelete": on_delete}
+
+
+async def sync(
+    session: ClientSession, out: Console, name: str, *, wait: bool, options: dict[str, bool]
+) -> dict[str, Any]:
+    """Run a connector: what was accepted, or with `wait` the run as it ended."""
+    connector = await connector_by_name(session, name)
+    queued = await session.call("POST", f"/connectors/{connector['id']}/sync", json=options)
+    if not wait:
+        out.print(f"Sync of [bold]{name}[/bold] accepted.")
+        if not session.is_remote:
+            out.print("No server runs here: it is done by the next `gristmill serve`, or now with --wait.")
+        return queued
+    run = await _wait_for_run(session, out, name, queued["runId"])
+    if run["plan"] is not None:
+        plan = run["plan"]
+        out.print(f"Would add {plan['add']}, change {plan['change']}, prune {plan['prune']}.")
+    else:
+        out.print(
+            f"{run['status']}: {run['documentsProcessed']} read, {run['documentsIngested']} new or changed, "
+            f"{run['documentsPruned']} pruned, {run['itemErrors']} failed."
+        )
+    if run["error"] is not None:
+        out.print(f"[red]{run['error']['message']}[/red] ({run['error']['code']})")
+    return run
+
+
+async def _wait_for_run(session: ClientSession, out: Console, name: str, run_id: str) -> dict[str, Any]:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f}% {task.fields[note]}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=out, transient=True) as progress:
+        bar = progress.add_task(name[:40], total=100, note="")
+        while True:
+            run = await session.call("GET", f"/connector-runs/{run_id}")
+            until = run["rateLimitedUntil"]
+            note = f"waits until {until}" if until else f"{run['documentsProcessed']} {run['stage']}"
+            progress.update(bar, completed=run["progress"], note=note)
+            if run["completedAt"] is not None:
+                return run
+            await clock.pause(POLL_INTERVAL)

@@ -1,0 +1,155 @@
+"""`gristmill keys` and `gristmill audit`: who may come in, and what was asked for. They work on the database itself, so that
+the first key can be made before anybody is let in; with a server running or not."""
+
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from rich.console import Console
+from rich.table import Table
+
+from gristmill import app, identity
+from gristmill.catalog import access
+from gristmill.db import Database
+from gristmill.errors import Conflict, NotFound
+from gristmill.identity import ApiKey, KeyId, NewApiKey, Organisation, Role, audit
+from gristmill.settings import Settings
+
+_MAX_KEYS = 500
+
+
+@asynccontextmanager
+async def open_database(settings: Settings) -> AsyncGenerator[Database]:
+    """The database, beside whoever else uses it."""
+    local_settings = settings.model_copy(update={"host": "127.0.0.1"})
+    async with app.gristmill(local_settings, work=False) as mill:
+        yield mill.db
+
+
+async def create(db: Database, organisation: str, new: NewApiKey) -> tuple[ApiKey, str]:
+    """A new key of an organisation, which is made when there is none of that name; and its secret."""
+    access.member(new.email, new.teams, new.groups)  # refuses what could never be in a list
+    async with db.transaction() as tx:
+        org = await identity.ensure_organisation(tx, organisation)
+        key, secret = await identity.insert_key(tx, org.id, new)
+        await audit.record(
+            tx, org.id, actor="cli", role="admin", method="POST", path=f"/api/api-keys/{key.id}", status=201
+        )
+    return key, secret
+
+
+async def revoke(db: Database, organisation: str, name: str) -> ApiKey:
+    """Revoke the key of this id, prefix or name."""
+    org = await _find_organisation(db, organisation)
+    async with db.transaction() as tx:
+        matches = [
+            key for key in await identity.list_keys(tx, org.id, limit=_MAX_KEYS) if _is_named(key, name)
+        ]
+        if not matches:
+            raise NotFound(
+                f"There is no key {name!r}. `gristmill keys list` shows them.", code="key_not_found"
+            )
+        if len(matches) > 1:
+            raise Conflict(
+                f"{len(matches)} keys are named {name!r}: give the id of one.", code="key_ambiguous"
+            )
+        await identity.delete_key(tx, org.id, KeyId(matches[0].id))
+        await audit.record(
+            tx,
+            org.id,
+            actor="cli",
+            role="admin",
+            method="DELETE",
+            path=f"/api/api-keys/{matches[0].id}",
+            status=204,
+        )
+    return matches[0]
+
+
+async def print_keys(db: Database, out: Console, *, as_json: bool) -> None:
+    """All keys of all organisations."""
+    async with db.connection() as tx:
+        entries = [
+            (org, key)
+            for org in await identity.list_organisations(tx)
+            for key in await identity.list_keys(tx, org.id, limit=_MAX_KEYS)
+        ]
+    if as_json:
+        out.print_json(
+            json.dumps([{"organisation": org.name, **_key_fields(key)} for org, key in entries], default=str)
+        )
+        return
+    table = Table("organisation", "name", "role", "key", "principal", "expires", "last used")
+    for org, key in entries:
+        principals = [
+            key.email or "",
+            *(f"team:{name}" for name in key.teams),
+            *(f"group:{name}" for name in key.groups),
+        ]
+        table.add_row(
+            org.name,
+            key.name,
+            key.role,
+            f"{key.prefix}…",
+            " ".join(filter(None, principals)),
+            _format_time(key.expires_at),
+            _format_time(key.last_used_at),
+        )
+    out.print(table)
+
+
+async def print_audit(db: Database, out: Console, organisation: str, *, limit: int, as_json: bool) -> None:
+    """What may have changed something in an organisation, newest first."""
+    org = await _find_organisation(db, organisation)
+    async with db.connection() as tx:
+        entries = await audit.find_all(tx, org.id, limit=limit)
+    if as_json:
+        out.print_json(json.dumps([vars(entry) for entry in entries], default=str))
+        return
+    table = Table("at", "who", "role", "what", "status", "ms")
+    for entry in entries:
+        table.add_row(
+            f"{entry.at:%Y-%m-%d %H:%M:%S}",
+            entry.actor,
+            entry.role,
+            f"{entry.method} {entry.path}",
+            str(entry.status or "?"),
+            str(entry.took_ms or ""),
+        )
+    out.print(table)
+
+
+def new_key(
+    name: str, role: Role, email: str | None, teams: list[str], groups: list[str], days: int | None
+) -> NewApiKey:
+    """What the options ask for."""
+    expires = None if days is None else datetime.now(UTC) + timedelta(days=days)
+    return NewApiKey(
+        name, role, None if email is None else email.lower(), tuple(teams), tuple(groups), expires
+    )
+
+
+async def _find_organisation(db: Database, name: str) -> Organisation:
+    async with db.connection() as tx:
+        organisation = await identity.find_organisation(tx, name)
+    if organisation is None:
+        raise NotFound(f"There is no organisation {name!r}.", code="organisation_not_found")
+    return organisation
+
+
+def _is_named(key: ApiKey, name: str) -> bool:
+    try:
+        return key.id == UUID(name)
+    except ValueError:
+        return name in (key.name, key.prefix)
+
+
+def _key_fields(key: ApiKey) -> dict[str, Any]:
+    return {field: value for field, value in vars(key).items() if field != "org_id"}
+
+
+def _format_time(at: datetime | None) -> str:
+    return "" if at is None else f"{at:%Y-%m-%d %H:%M}"

@@ -1,0 +1,328 @@
+"""One batch of a run becomes records: everything of it in one fenced transaction, or nothing.
+
+    before      what of it is new or changed; attachments that are not filed yet go into the blob store
+    transaction the turns of all bases, by id → the lease → audiences → in each base: the container, records that are
+                missing or changed with their jobs, attachments that came or went → what is known of the documents → the
+                stream's mark → the run's counters
+
+A document is read from its tool once, however many bases it goes to. One whose hash is known is skipped, unless a base has
+no record of it. Killed before the commit: the next attempt begins at the mark before. Killed after: behind it.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+
+from gristmill import catalog, events, faults, jobs
+from gristmill.catalog import Base, Item, ItemId, NewItem
+from gristmill.connectors import store
+from gristmill.connectors.port import Attachment, Batch, Connector, Document, ReadFailure
+from gristmill.connectors.store import ContainerState, KnownDocument, RunProgress
+from gristmill.connectors.transport import CredentialsRejected, RateLimited
+from gristmill.db import Database, Tx
+from gristmill.errors import Permanent, Transient
+from gristmill.jobs import Job, Priority
+from gristmill.operations import connection, uploads
+from gristmill.operations.connection import ConnectorRow as Row
+from gristmill.operations.connection import ConnectorRun
+from gristmill.operations.delete import mark_for_deletion
+from gristmill.operations.next_job import enqueue_next_jobs, record_filed_events
+from gristmill.sources.blobs import Blob, BlobStore
+
+_MAX_TITLE = 500
+
+
+@dataclass
+class PreparedBatch:
+    """A batch, and what was found out about it before its transaction."""
+
+    batch: Batch
+    known: dict[str, KnownDocument]
+    blobs: dict[tuple[str, str], Blob] = field(default_factory=dict[tuple[str, str], Blob])
+    failures: list[ReadFailure] = field(default_factory=list[ReadFailure])  # attachments to ask for again
+    skipped: list[str] = field(default_factory=list[str])  # attachments that can't be had
+
+    def is_changed(self, document: Document) -> bool:
+        """Whether it is not what is known."""
+        known = self.known.get(document.ref.source_id)
+        return known is None or known.hash != store.digest(document)
+
+
+class BatchWriter:
+    """Files batches for one run."""
+
+    def __init__(self, db: Database, blobs: BlobStore, attachment_limit: int) -> None:
+        self._db, self._blobs, self._attachment_limit = db, blobs, attachment_limit
+
+    async def prepare(self, connector: Connector, row: Row, batch: Batch) -> PreparedBatch:
+        """Find out what changed, and bring in the attachments of that."""
+        source_ids = [document.ref.source_id for document in batch.documents]
+        async with self._db.connection() as tx:
+            prepared = PreparedBatch(
+                batch, await store.find_documents(tx, row.id, source_ids) if source_ids else {}
+            )
+            changed = [
+                document
+                for document in batch.documents
+                if document.attachments and prepared.is_changed(document)
+            ]
+            present = await store.find_attachments(
+                tx, row.id, [document.ref.source_id for document in changed]
+            )
+        for document in changed:
+            for attachment in document.attachments:
+                if (document.ref.source_id, attachment.source_id) not in present:
+                    await self._download_attachment(connector, row, document, attachment, prepared)
+        return prepared
+
+    async def _download_attachment(
+        self,
+        connector: Connector,
+        row: Row,
+        document: Document,
+        attachment: Attachment,
+        prepared: PreparedBatch,
+    ) -> None:
+        key = document.ref.source_id, attachment.source_id
+        try:
+            if attachment.size is not None and attachment.size > self._attachment_limit:
+                raise Permanent(
+                    f"{attachment.name} has {attachment.size:,} bytes; at most {self._attachment_limit:,} are taken.",
+                    code="attachment_too_large",
+                )
+
+            def read() -> AsyncIterator[bytes]:
+                return connector.download(attachment)
+
+            prepared.blobs[key] = await uploads.store_upload(
+                self._db, self._blobs, read, self._attachment_limit, row.org_id
+            )
+        except (RateLimited, CredentialsRejected):
+            raise
+        except Permanent as error:
+            prepared.skipped.append(f"{attachment.name} of {document.ref.source_id}: {error.message}")
+        except Transient as error:
+            prepared.failures.append(
+                ReadFailure(document.ref, error.code, f"{attachment.name}: {error.message}")
+            )
+
+    async def save(
+        self, job: Job, row: Row, run: ConnectorRun, prepared: PreparedBatch, *, advance_stream: bool = True
+    ) -> bool:
+        """File it; False when the run has ended meanwhile. Unless `counted`, the stream is left as it is."""
+        batch = prepared.batch
+        async with self._db.transaction() as tx:
+            bases = {base_id: await catalog.lock_base(tx, base_id) for base_id in sorted(row.base_ids)}
+            await jobs.fence(tx, job)
+            changed_keys = await store.save_audiences(tx, row.id, batch.audiences)
+            await connection.apply_audiences(tx, row.id, changed_keys)
+            for target in await store.find_containers(tx, row.id):
+                base = bases.get(target.base_id)
+                if base is not None:
+                    await self._write_to_base(tx, row, run, base, target, prepared)
+            await self._record_documents(tx, row, run, prepared, advance_stream=advance_stream)
+            changed = sum(1 for document in batch.documents if prepared.is_changed(document))
+            progress = RunProgress(
+                processed=len(batch.documents) + len(batch.failures),
+                ingested=changed,
+                unchanged=len(batch.documents) - changed,
+                errors=len(batch.failures)
+                + len(prepared.failures)
+                + len(prepared.skipped)
+                + bool(batch.problem),
+                batches=1 if batch.documents else 0,
+            )
+            is_open = await store.add_progress(tx, row.id, run.id, progress)
+            await _log_outcome(tx, run, prepared)
+            await jobs.reset_attempts(tx, [job])
+            await faults.point("sync.before_commit")
+        await faults.point("sync.saved")
+        return is_open
+
+    async def _record_documents(
+        self, tx: Tx, row: Row, run: ConnectorRun, prepared: PreparedBatch, *, advance_stream: bool
+    ) -> None:
+        batch = prepared.batch
+        if advance_stream:
+            listing = await store.save_stream(tx, row.id, run.id, batch)
+        else:
+            rows = {stream_row.stream: stream_row for stream_row in await store.streams(tx, row.id)}
+            listing = rows[batch.stream].listing if batch.stream in rows else 0
+        moved_documents = [
+            document
+            for document in batch.documents
+            if (known := prepared.known.get(document.ref.source_id)) is not None
+            and known.audience != document.audience
+        ]
+        # One whose attachment is missing is asked for again: its hash must not say that all of it is here.
+        incomplete = {failure.ref.source_id for failure in prepared.failures}
+        await store.save_documents(tx, row.id, batch.stream, batch.documents, listing, incomplete)
+        await store.mark_documents_seen(tx, row.id, batch.stream, batch.present_ids, listing)
+        await store.save_failures(tx, row.id, run.id, [*batch.failures, *prepared.failures])
+        if moved_documents:
+            keys = sorted({document.audience for document in moved_documents})
+            source_ids = [document.ref.source_id for document in moved_documents]
+            await connection.apply_audiences(tx, row.id, keys, source_ids)
+
+    # ── one base ─────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _write_to_base(
+        self, tx: Tx, row: Row, run: ConnectorRun, base: Base, target: ContainerState, prepared: PreparedBatch
+    ) -> None:
+        documents = prepared.batch.documents
+        if target.taken_out or not documents:
+            return
+        container = target.item_id or await _create_container(tx, row, run, base)
+        keys = sorted({document.audience for document in documents})
+        acl_by_audience = await store.audience_acls(tx, row.id, keys) if row.acl is None else {}
+        record_ids = await store.record_ids(tx, container, [document.ref.source_id for document in documents])
+        changed_items: list[Item] = []
+        new_documents = [document for document in documents if document.ref.source_id not in record_ids]
+        for document in documents:
+            if document.ref.source_id in record_ids and prepared.is_changed(document):
+                item_id = record_ids[document.ref.source_id]
+                new = _record_item(row, document, acl_by_audience.get(document.audience))
+                replaced = await catalog.replace_item(tx, item_id, new, run.id)
+                await catalog.set_metadata(tx, item_id, new.metadata)
+                changed_items += [] if replaced is None else [replaced]
+        if new_documents:
+            new_items = [
+                _record_item(row, document, acl_by_audience.get(document.audience))
+                for document in new_documents
+            ]
+            inserted = await catalog.insert_items(tx, base.id, container, new_items, cause=run.id)
+            record_ids |= {
+                document.ref.source_id: item.id
+                for document, item in zip(new_documents, inserted, strict=True)
+            }
+            changed_items += inserted
+        await record_filed_events(tx, changed_items)
+        await enqueue_next_jobs(tx, base, changed_items, Priority.NORMAL)
+        await catalog.derive_statuses_above(tx, [item.id for item in changed_items])
+        await _sync_attachments(tx, run, base, record_ids, prepared)
+
+
+async def _sync_attachments(
+    tx: Tx, run: ConnectorRun, base: Base, record_ids: dict[str, ItemId], prepared: PreparedBatch
+) -> None:
+    """Below each record that changed, the files that its document has now, and no others."""
+    changed = [document for document in prepared.batch.documents if prepared.is_changed(document)]
+    files_by_record: dict[ItemId, dict[str, ItemId]] = {}
+    for file in await store.find_attached_files(
+        tx, [record_ids[document.ref.source_id] for document in changed]
+    ):
+        files_by_record.setdefault(file.parent_id, {})[file.source_key] = file.id
+    stale_files: list[ItemId] = []
+    for document in changed:
+        record_id = record_ids[document.ref.source_id]
+        present = files_by_record.get(record_id, {})
+        attachment_ids = {attachment.source_id for attachment in document.attachments}
+        stale_files += [item_id for key, item_id in present.items() if key not in attachment_ids]
+        new_attachments = [
+            (attachment, blob)
+            for attachment in document.attachments
+            if attachment.source_id not in present
+            and (blob := prepared.blobs.get((document.ref.source_id, attachment.source_id))) is not None
+        ]
+        if not new_attachments:
+            continue
+        if not await catalog.lock_blobs_shared(tx, [blob.hash for _, blob in new_attachments]):
+            raise Transient("An attachment was being deleted at this moment.", code="upload_lost")
+        new = [_attachment_item(attachment, blob) for attachment, blob in new_attachments]
+        inserted = await catalog.insert_items(tx, base.id, record_id, new, cause=run.id)
+        await record_filed_events(tx, inserted)
+        await enqueue_next_jobs(tx, base, inserted, Priority.NORMAL)
+        await catalog.derive_statuses_above(tx, [item.id for item in inserted])
+    if stale_files:
+        await mark_for_deletion(tx, base, stale_files)
+
+
+async def _create_container(tx: Tx, row: Row, run: ConnectorRun, base: Base) -> ItemId:
+    """The connector as an item of a base. Nobody but admins sees what has no list of its own below it."""
+    new = NewItem(
+        "connector",
+        row.name,
+        str(row.id),
+        source={"connectorId": str(row.id), "type": row.type},
+        acl=[] if row.acl is None else row.acl,
+    )
+    (inserted,) = await catalog.insert_items(tx, base.id, None, [new], cause=run.id)
+    await record_filed_events(tx, [inserted])
+    await enqueue_next_jobs(tx, base, [inserted], Priority.NORMAL)
+    await store.queries.run(tx, "set_container", connector=row.id, base=base.id, item=inserted.id)
+    return inserted.id
+
+
+def _record_item(row: Row, document: Document, acl: list[str] | None) -> NewItem:
+    source = {
+        "connectorId": str(row.id),
+        "sourceId": document.ref.source_id,
+        "kind": document.ref.stream.kind,
+        "scope": document.ref.stream.scope,
+        **({"url": document.url} if document.url else {}),
+        **({"updatedAt": document.updated_at.isoformat()} if document.updated_at else {}),
+    }
+    title = " ".join(_storable_text(document.title).split())[:_MAX_TITLE] or document.ref.source_id
+    body = _storable_text(document.body)
+    return NewItem(
+        "record",
+        title,
+        document.ref.source_id,
+        source=source,
+        body=body,
+        size_bytes=len(body.encode()),
+        acl=acl,
+        metadata=document.metadata,
+    )
+
+
+def _attachment_item(attachment: Attachment, blob: Blob) -> NewItem:
+    return NewItem(
+        "file",
+        attachment.name[:_MAX_TITLE] or attachment.source_id,
+        attachment.source_id,
+        source={"name": attachment.name, "attachmentId": attachment.source_id},
+        blob=blob.hash,
+        size_bytes=blob.size,
+    )
+
+
+def _storable_text(text: str) -> str:
+    """PostgreSQL holds no NUL, and no half of a surrogate pair."""
+    return text.replace("\0", "").encode("utf-8", "replace").decode()
+
+
+async def _log_outcome(tx: Tx, run: ConnectorRun, prepared: PreparedBatch) -> None:
+    batch = prepared.batch
+    if batch.note:
+        await connection.add_log_line(tx, run.id, batch.note)
+    if batch.problem:
+        await connection.add_log_line(
+            tx, run.id, f"{batch.stream.scope} {batch.stream.kind}: {batch.problem}", "warning"
+        )
+    if batch.lost:
+        await connection.add_log_line(
+            tx, run.id, f"{batch.stream.scope} is gone, or closed to these credentials.", "warning"
+        )
+    for message in prepared.skipped[:20]:
+        await connection.add_log_line(tx, run.id, f"Left out: {message}", "warning")
+    for failure in [*batch.failures, *prepared.failures][:20]:
+        message = f"{failure.ref.source_id} can't be read: {failure.message} ({failure.code})"
+        await connection.add_log_line(tx, run.id, message, "warning")
+
+
+async def remove_documents(
+    tx: Tx, job: Job, row: Row, run: ConnectorRun, source_ids: Sequence[str], bases: Sequence[Base]
+) -> None:
+    """Documents that the tool no longer has are hidden in every base, and removed like any deletion."""
+    await jobs.fence(tx, job)
+    by_id = {base.id: base for base in bases}
+    for target in await store.find_containers(tx, row.id):
+        base = by_id.get(target.base_id)
+        if base is None or target.item_id is None:
+            continue
+        records = await store.record_ids(tx, target.item_id, source_ids)
+        if records:
+            await mark_for_deletion(tx, base, list(records.values()))
+            await events.announce_ready(tx, [base.id])
+    await store.delete_documents(tx, row.id, source_ids)
+    await store.add_progress(tx, row.id, run.id, RunProgress(pruned=len(source_ids)))

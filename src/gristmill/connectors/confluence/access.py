@@ -1,0 +1,120 @@
+"""Who may see a page of Confluence's: whom its space is open to, and whom the page and what it lies in are restricted to.
+
+    audience                             for
+    space:{id}                           what is not restricted
+    space:{id}:in:{id}.{id}              what lies in these restricted pages, or is one: whoever all of them let in
+
+Comments are seen by who sees their page. What Confluence does not tell hides: a space whose permissions these credentials may
+not read, a group without members told, a role instead of a group.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from gristmill.connectors.atlassian import EVERYBODY, UNKNOWN, AtlassianUser, UserSet, as_dict, as_list
+from gristmill.connectors.confluence.api import ConfluenceApi
+from gristmill.connectors.port import Audience
+from gristmill.errors import SourceGone, Unreadable
+
+_INLINE_LIMIT = 25  # of users or groups that a search tells; where there are as many, the page is asked
+
+
+class ConfluenceAccess:
+    """Resolves audiences, each space, page, group and account once."""
+
+    def __init__(self, api: ConfluenceApi) -> None:
+        self._api = api
+        self._cache: dict[tuple[str, ...], UserSet] = {}
+        self._restrictions: dict[
+            str, UserSet | None
+        ] = {}  # by content: whom it is for, None when for all of its space
+
+    async def audience_key(self, space: str, chain: Sequence[str]) -> str:
+        """The audience of something that lies in `chain`, itself included."""
+        restricted = [number for number in chain if await self.fetch_restriction(number) is not None]
+        return f"space:{space}:in:{'.'.join(sorted(restricted))}" if restricted else f"space:{space}"
+
+    async def audience(self, space: Mapping[str, Any], key: str) -> Audience:
+        """Whom a key means."""
+        people = await self._lookup(("space", str(space["id"])), lambda: self._space_readers(space))
+        for number in filter(None, key.partition(":in:")[2].split(".")):
+            allowed = await self.fetch_restriction(number)
+            people = people if allowed is None else people & allowed
+        return people.audience(key)
+
+    async def fetch_restriction(self, number: str) -> UserSet | None:
+        """Whom a page is for; None when it is not restricted."""
+        if number not in self._restrictions:
+            try:
+                users, groups = await self._api.restrictions(number)
+                self._restrictions[number] = await self._resolve_users(users, groups)
+            except (SourceGone, Unreadable):
+                self._restrictions[number] = UNKNOWN
+        return self._restrictions[number]
+
+    async def cache_restrictions(self, content: Mapping[str, Any]) -> None:
+        """Take a page's restrictions from a search that told them; ask when it told only some."""
+        number = str(content.get("id"))
+        read = as_dict(as_dict(content.get("restrictions")).get("read"))
+        restrictions = as_dict(read.get("restrictions"))
+        if "user" not in restrictions or "group" not in restrictions:
+            return
+        users, groups = (as_list(as_dict(restrictions[name]).get("results")) for name in ("user", "group"))
+        if max(len(users), len(groups)) < _INLINE_LIMIT:
+            self._restrictions[number] = await self._resolve_users(users, groups)
+
+    async def _resolve_users(self, users: Sequence[Any], groups: Sequence[Any]) -> UserSet | None:
+        if not users and not groups:
+            return None
+        people = UserSet()
+        for entry in users:
+            people |= await self._resolve_user(AtlassianUser.from_json(as_dict(entry)))
+        for entry in groups:
+            group = as_dict(entry)
+            people |= await self._group_members(str(group.get("id" if self._api.cloud else "name") or ""))
+        return people
+
+    async def _space_readers(self, space: Mapping[str, Any]) -> UserSet:
+        people = UserSet()
+        for subject in await self._api.space_permissions(space):
+            match str(subject.get("type")):
+                case "user" if subject.get("person"):
+                    people |= await self._resolve_user(AtlassianUser.from_json(as_dict(subject["person"])))
+                case "user":
+                    people |= await self._resolve_user(AtlassianUser(str(subject.get("id"))))
+                case "group":
+                    people |= await self._group_members(str(subject.get("id")))
+                case "anonymous":
+                    people |= EVERYBODY
+                case _:
+                    people |= UNKNOWN
+        return people
+
+    async def _resolve_user(self, user: AtlassianUser) -> UserSet:
+        """With the address, where Confluence shows it to somebody who asks for the account."""
+        if not user.id:
+            return UNKNOWN
+        if user.email or not self._api.cloud:
+            return UserSet.from_users([user])
+
+        async def fetch() -> UserSet:
+            return UserSet.from_users([await self._api.user(user.id)])
+
+        return await self._lookup(("user", user.id), fetch)
+
+    async def _group_members(self, group: str) -> UserSet:
+        async def fetch() -> UserSet:
+            people = UserSet()
+            for user in await self._api.group(group):
+                people |= await self._resolve_user(user) if user.is_active_person else UserSet()
+            return people
+
+        return await self._lookup(("group", group), fetch) if group else UNKNOWN
+
+    async def _lookup(self, key: tuple[str, ...], fetch: Callable[[], Awaitable[UserSet]]) -> UserSet:
+        if key not in self._cache:
+            try:
+                self._cache[key] = await fetch()
+            except (SourceGone, Unreadable):
+                self._cache[key] = UNKNOWN
+        return self._cache[key]

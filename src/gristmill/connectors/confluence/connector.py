@@ -1,0 +1,346 @@
+"""Confluence: pages, blog posts and comments, with attachments, on Cloud, Server and Data Center.
+
+    stream              documents                                   named by
+    (space, page)       pages; attachments as files below them      the page's id, which stays when it is moved or renamed
+    (space, blogpost)   blog posts, the same way                    the blog post's id
+    (space, comment)    comments, on the page and on its lines      the comment's id
+
+    Cloud               pages and blog posts are listed by id and cursor (numbered.py), comments by CQL
+    Data Center         everything by CQL, to the minute of a clock that is measured (minutes.py)
+
+A comment changes nothing of its page, so it is a document of its own. What is newly attached makes its page be read again.
+Who may see what is confluence_access's.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Collection, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pydantic import Field
+
+from gristmill.connectors import markup
+from gristmill.connectors.atlassian import AtlassianConfig, AtlassianCredentials, as_dict, as_list
+from gristmill.connectors.confluence.access import ConfluenceAccess
+from gristmill.connectors.confluence.api import IDS_PAGE_SIZE, PAGE_SIZE, ConfluenceApi, parse_time
+from gristmill.connectors.confluence.queries import (
+    ContentIdListing,
+    ContentQuery,
+    measure_time_zone,
+)
+from gristmill.connectors.kind import ConnectorKind, ConnectorLimits, OpenConnector
+from gristmill.connectors.listing import by_id, by_updated_at
+from gristmill.connectors.listing.by_minute import ByMinuteListing, UserTimeZone
+from gristmill.connectors.port import (
+    AccessUpdate,
+    Account,
+    Attachment,
+    Audience,
+    Batch,
+    Checkpoint,
+    Checkpoints,
+    Document,
+    DocumentRef,
+    Stream,
+)
+from gristmill.connectors.reading import errors_as_problems
+from gristmill.connectors.transport import Transport
+from gristmill.errors import SourceGone
+
+CHECKPOINT_VERSION = 1
+PAGE_KIND, BLOG, COMMENT = "page", "blogpost", "comment"
+_LONG_BODY = 50_000
+_FULL_EXPAND = "version,body.storage,space,container,ancestors"
+_RESTRICTIONS_EXPAND = "restrictions.read.restrictions.user,restrictions.read.restrictions.group"
+_ACCESS_BATCH = 500
+
+
+class ConfluenceConfig(AtlassianConfig):
+    """What of Confluence is followed."""
+
+    spaces: list[str] = Field(
+        default=[], max_length=500, description="Spaces, as keys; all that are seen when empty."
+    )
+    blog_posts: bool = Field(default=True, description="Whether blog posts are followed.")
+    comments: bool = Field(default=True, description="Whether comments are.")
+    attachments: bool = Field(default=True, description="Whether attachments are filed below their pages.")
+
+    @property
+    def site(self) -> str:
+        """The address without Cloud's /wiki, which some give and some don't."""
+        return self.base_url.removesuffix("/wiki") if self.is_cloud else self.base_url
+
+
+class ConfluenceConnector(OpenConnector):
+    """One Confluence, with what is followed of it."""
+
+    def __init__(self, config: ConfluenceConfig, api: ConfluenceApi) -> None:
+        self._config, self.api = config, api
+        self._access = ConfluenceAccess(api)
+        self._spaces: dict[str, dict[str, Any]] | None = None
+        self._chains: dict[str, tuple[str, ...]] = {}
+        self._zone: UserTimeZone | None = None
+
+    async def close(self) -> None:
+        """Close its connections."""
+        await self.api.close()
+
+    async def check(self) -> Account:
+        """Who the credentials are, and how many spaces are followed."""
+        account = await self.api.current_user()
+        return Account(account.name or account.id or "?", f"{len(await self._find_spaces())} spaces")
+
+    async def estimate(self, checkpoints: Checkpoints) -> int | None:
+        """Confluence does not count."""
+        return None
+
+    async def sync(self, checkpoints: Checkpoints, finished: Collection[Stream] = ()) -> AsyncIterator[Batch]:
+        """What changed in each space."""
+        for number, space in (await self._find_spaces()).items():
+            for stream in self._streams(number):
+                if stream not in finished:
+                    async for batch in errors_as_problems(
+                        stream, self._read_stream(space, stream, checkpoints.get(stream))
+                    ):
+                        yield batch
+
+    async def fetch(self, ref: DocumentRef) -> Document:
+        """One document as it is now, in whichever space; Gone when it is not among what is followed."""
+        number, kind = ref.source_id.partition(":")[2], ref.stream.kind
+        if self.api.cloud and kind != COMMENT:
+            content = await self.api.content(kind, number)
+            space = str(content.get("spaceId"))
+            if content.get("status") != "current":
+                raise SourceGone(f"{ref.source_id} is no longer there.")
+        else:
+            content = await self._fetch_by_cql(number, kind)
+            space = str(as_dict(content.get("space")).get("id"))
+        stream = Stream(f"space:{space}", kind)
+        if space not in await self._find_spaces() or stream not in self._streams(space):
+            raise SourceGone(f"{ref.source_id} is in a space that is not followed.")
+        return await self.build_document(content, stream)
+
+    async def resolve_access(self, audience_keys: Sequence[str]) -> AsyncIterator[AccessUpdate]:
+        """Who sees each space and restricted page now, and what became restricted or open."""
+        for number, space in (await self._find_spaces()).items():
+            if any(key.split(":")[1] == number for key in audience_keys):
+                resolver = ConfluenceAccess(self.api)
+                audience_by_source = await self._find_audiences(resolver, number, space)
+                keys = sorted({f"space:{number}", *audience_by_source.values()})
+                yield AccessUpdate([await resolver.audience(space, key) for key in keys])
+                pairs = list(audience_by_source.items())
+                for start in range(0, len(pairs), _ACCESS_BATCH):
+                    yield AccessUpdate(audience_by_source=dict(pairs[start : start + _ACCESS_BATCH]))
+
+    async def download(self, attachment: Attachment) -> AsyncIterator[bytes]:
+        """The bytes of an attachment."""
+        async for piece in self.api.download(attachment.locator):
+            yield piece
+
+    # ── scopes ───────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _find_spaces(self) -> dict[str, dict[str, Any]]:
+        if self._spaces is None:
+            spaces: dict[str, dict[str, Any]] = {}
+            if not self._config.spaces:
+                async for space in self.api.spaces():
+                    spaces[str(space.get("id"))] = space
+            for key in self._config.spaces:
+                try:
+                    space = await self.api.space(key)
+                except SourceGone:
+                    space = None  # what it had is asked for once more, and pruned
+                if space is not None:
+                    spaces[str(space.get("id"))] = space
+            self._spaces = dict(sorted(spaces.items()))
+        return self._spaces
+
+    def _streams(self, space: str) -> list[Stream]:
+        config = self._config
+        kinds = [PAGE_KIND, *([BLOG] if config.blog_posts else []), *([COMMENT] if config.comments else [])]
+        return [Stream(f"space:{space}", kind) for kind in kinds]
+
+    async def _read_stream(
+        self, space: dict[str, Any], stream: Stream, checkpoint: Checkpoint | None
+    ) -> AsyncIterator[Batch]:
+        if self._zone is None:
+            self._zone = await measure_time_zone(self.api)
+        query = ContentQuery(
+            self,
+            space,
+            stream,
+            self._zone,
+            with_attachments=self._config.attachments,
+            is_first_run=_is_first_run(checkpoint),
+        )
+        if self.api.cloud and stream.kind != COMMENT:
+            batches = by_id.read(stream, CHECKPOINT_VERSION, checkpoint, ContentIdListing(query))
+        else:
+            batches = by_updated_at.read(
+                stream, CHECKPOINT_VERSION, checkpoint, ByMinuteListing(query, checkpoint)
+            )
+        known_keys: set[str] = set()
+        async for batch in batches:
+            batch_keys = {document.audience for document in batch.documents}
+            # A run may bring no document: who sees those of earlier runs is told anyway.
+            new_keys = batch_keys - known_keys if known_keys else batch_keys | {stream.scope}
+            known_keys |= new_keys
+            audiences: list[Audience] = [await self._access.audience(space, key) for key in sorted(new_keys)]
+            # One that changed, and had something attached, was read twice.
+            documents = {document.ref.source_id: document for document in batch.documents}
+            yield replace(batch, audiences=audiences, documents=list(documents.values()))
+
+    # ── one document ─────────────────────────────────────────────────────────────────────────────────────
+
+    async def build_document(self, content: dict[str, Any], stream: Stream) -> Document:
+        """A page, blog post or comment, as version 1 or 2 tells of it."""
+        number, kind = str(content.get("id")), stream.kind
+        container = as_dict(content.get("container"))
+        title = markup.strip_unstorable(str(content.get("title") or ""))
+        if kind == COMMENT:
+            title = markup.strip_unstorable(f"Re: {container.get('title') or title}")
+        version = as_dict(content.get("version"))
+        storage = str(as_dict(as_dict(content.get("body")).get("storage")).get("value") or "")
+        text = await self._to_markdown(storage)
+        space = stream.scope.partition(":")[2]
+        return Document(
+            DocumentRef(f"{kind}:{number}", stream, {"id": number}),
+            title=title or number,
+            body=text if kind == COMMENT else f"# {title}\n\n{text}".strip(),
+            audience=await self._access.audience_key(space, await self._chain(kind, content)),
+            url=self._url(content),
+            updated_at=parse_time(version.get("createdAt") or version.get("when")),
+            metadata={"type": kind, "space": str((await self._find_spaces())[space].get("key"))},
+            attachments=await self._fetch_attachments(kind, number),
+        )
+
+    async def _to_markdown(self, storage: str) -> str:
+        if len(storage) < _LONG_BODY:
+            return markup.storage(storage)
+        return await asyncio.to_thread(markup.storage, storage)
+
+    async def _chain(self, kind: str, content: dict[str, Any]) -> tuple[str, ...]:
+        """What must let somebody in: the page itself, and all that it lies in."""
+        number = str(content.get("id"))
+        if kind != COMMENT:
+            if isinstance(content.get("ancestors"), list):
+                ancestors = [str(as_dict(ancestor).get("id")) for ancestor in as_list(content["ancestors"])]
+            else:
+                ancestors = await self.api.ancestors(kind, number)
+            self._chains[number] = (*ancestors, number)
+            await self._access.cache_restrictions(content)
+            return self._chains[number]
+        container = as_dict(content.get("container"))
+        page = str(container.get("id"))
+        if page not in self._chains:
+            if self.api.cloud:
+                ancestors = await self.api.ancestors(str(container.get("type")), page)
+                self._chains[page] = (*ancestors, page)
+            else:
+                page_content = await self.api.by_id(page, "ancestors")
+                ancestor_list = as_list(page_content.get("ancestors"))
+                self._chains[page] = (*(str(as_dict(ancestor).get("id")) for ancestor in ancestor_list), page)
+        return self._chains[page]
+
+    def _url(self, content: dict[str, Any]) -> str | None:
+        webui = as_dict(content.get("_links")).get("webui")
+        if not isinstance(webui, str):
+            return None
+        return f"{self._config.site}{'/wiki' if self.api.cloud else ''}{webui}"
+
+    async def _fetch_attachments(self, kind: str, number: str) -> tuple[Attachment, ...]:
+        if kind == COMMENT or not self._config.attachments:
+            return ()
+        attachments: list[Attachment] = []
+        for file in await self.api.attachments(kind, number):
+            name = str(file.get("title") or file.get("id"))
+            version = as_dict(file.get("version")).get("number") or 1
+            size = file.get("fileSize") or as_dict(file.get("extensions")).get("fileSize")
+            media = file.get("mediaType") or as_dict(file.get("extensions")).get("mediaType")
+            attachments.append(
+                Attachment(
+                    f"attachment:{file.get('id')}:{version}",
+                    markup.strip_unstorable(name),
+                    size if isinstance(size, int) else None,
+                    str(media) if media else None,
+                    {"page": number, "id": str(file.get("id")),
+                     "download": str(as_dict(file.get("_links")).get("download") or "")},
+                )
+            )  # fmt: skip
+        return tuple(sorted(attachments, key=lambda attachment: attachment.source_id))
+
+    async def _fetch_by_cql(self, number: str, kind: str) -> dict[str, Any]:
+        page = await self.api.search(f"id = {number} and type = {kind}", _FULL_EXPAND, 1, None)
+        if not page.results:
+            raise SourceGone(f"{kind}:{number} is no longer there.")
+        return page.results[0]
+
+    # ── who may see what ─────────────────────────────────────────────────────────────────────────────────
+
+    async def _find_audiences(
+        self, resolver: ConfluenceAccess, number: str, space: dict[str, Any]
+    ) -> dict[str, str]:
+        """The audience of everything in a space, by its restrictions now."""
+        kinds = ", ".join(stream.kind for stream in self._streams(number) if stream.kind != COMMENT)
+        chains: dict[str, tuple[str, ...]] = {}
+        audience_by_source: dict[str, str] = {}
+        expand = f"ancestors,{_RESTRICTIONS_EXPAND}"
+        for content in await self._search_all(
+            f'space = "{space["key"]}" and type in ({kinds})', expand, PAGE_SIZE
+        ):
+            content_id = str(content.get("id"))
+            await resolver.cache_restrictions(content)
+            chains[content_id] = (
+                *(str(as_dict(ancestor).get("id")) for ancestor in as_list(content.get("ancestors"))),
+                content_id,
+            )
+            audience_by_source[f"{content.get('type')}:{content_id}"] = ""
+        for source in audience_by_source:
+            audience_by_source[source] = await resolver.audience_key(number, chains[source.partition(":")[2]])
+        if self._config.comments:
+            cql = f'space = "{space["key"]}" and type = comment'
+            for comment in await self._search_all(cql, "container", IDS_PAGE_SIZE):
+                page = str(as_dict(comment.get("container")).get("id"))
+                if page in chains:
+                    audience_by_source[f"comment:{comment.get('id')}"] = await resolver.audience_key(
+                        number, chains[page]
+                    )
+        return audience_by_source
+
+    async def _search_all(self, cql: str, expand: str, limit: int) -> list[dict[str, Any]]:
+        contents: dict[str, dict[str, Any]] = {}
+        cursor: str | None = None
+        while True:
+            page = await self.api.search(f"{cql} order by created asc", expand, limit, cursor)
+            before = len(contents)
+            contents |= {str(content.get("id")): content for content in page.results}
+            if (
+                page.next_cursor is None
+                or page.next_cursor == cursor
+                or (page.results and len(contents) == before)
+            ):
+                return list(contents.values())
+            cursor = page.next_cursor
+
+
+def _is_first_run(checkpoint: Checkpoint | None) -> bool:
+    """Whether no run has read this stream to its end."""
+    return checkpoint is None or not (checkpoint.position.get("watermark") or checkpoint.position.get("from"))
+
+
+def open_confluence(
+    config: ConfluenceConfig, credentials: AtlassianCredentials, limits: ConnectorLimits
+) -> ConfluenceConnector:
+    """A connector to the Confluence that is configured."""
+    transport = Transport(
+        config.site,
+        headers={"Accept": "application/json", **credentials.headers()},
+        allow_private=limits.allow_private,
+        max_wait=limits.max_wait,
+    )
+    return ConfluenceConnector(config, ConfluenceApi(transport, cloud=config.is_cloud))
+
+
+KIND = ConnectorKind(
+    "confluence", ConfluenceConfig, AtlassianCredentials, open_confluence, CHECKPOINT_VERSION
+)

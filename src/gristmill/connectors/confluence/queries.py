@@ -1,0 +1,241 @@
+"""What of a space is listed, and how: by CQL from a minute on (`Contents`), or by number on Cloud (`Numbers`).
+
+What is newly attached to a page doesn't change the page: attachments are looked for by their own time, and their page is read
+again. CQL knows minutes of a clock that nobody tells: it is measured once a run, on the content that changed last.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Protocol
+
+from gristmill.connectors.atlassian import as_dict
+from gristmill.connectors.confluence.api import (
+    IDS_PAGE_SIZE,
+    PAGE_SIZE,
+    ConfluenceApi,
+    ResultPage,
+    parse_time,
+)
+from gristmill.connectors.listing import by_id
+from gristmill.connectors.listing.by_minute import (
+    QueryPage,
+    QueryRow,
+    QueryWindow,
+    UserTimeZone,
+    measure_zone,
+)
+from gristmill.connectors.port import Document, DocumentRef, Stream
+from gristmill.errors import SourceGone, Unreadable
+
+_MINUTE_FORMAT = "%Y-%m-%d %H:%M"
+_FULL_EXPAND = (
+    "version,body.storage,space,container,ancestors,"
+    "restrictions.read.restrictions.user,restrictions.read.restrictions.group"
+)
+_MAX_PAGES = 1000
+_STABLE_AFTER = timedelta(seconds=2)
+
+
+class ContentReader(Protocol):
+    """Who makes documents of contents."""
+
+    api: ConfluenceApi
+
+    async def build_document(self, content: dict[str, Any], stream: Stream) -> Document:
+        """The document of a content."""
+        ...
+
+    async def fetch(self, ref: DocumentRef) -> Document:
+        """One document as it is now."""
+        ...
+
+
+class ContentQuery:
+    """The contents of one kind in a space, by CQL, as `minutes` asks for them."""
+
+    def __init__(
+        self,
+        reader: ContentReader,
+        space: dict[str, Any],
+        stream: Stream,
+        zone: UserTimeZone,
+        *,
+        with_attachments: bool,
+        is_first_run: bool,
+    ) -> None:
+        self.reader, self.space, self.stream = reader, space, stream
+        self._zone, self._is_first_run = zone, is_first_run
+        self._started_at: datetime | None = None
+        self._server_now = datetime.min.replace(tzinfo=UTC)
+        self._read_at: dict[
+            str, datetime
+        ] = {}  # in this run: a page, and an instant of the tool's not after its reading
+        self.with_attachments = with_attachments and stream.kind != "comment"
+
+    async def run_query(self, window: QueryWindow, cursor: str | None) -> QueryPage:
+        """A page of what changed; attachments among it stand for their page."""
+        kinds = [self.stream.kind]
+        if (
+            self.with_attachments
+            and window.since is not None
+            and not window.ids_only
+            and not window.descending
+        ):
+            kinds.append("attachment")
+        page = await self.reader.api.search(
+            self._cql(kinds, window),
+            "version" if window.ids_only else _FULL_EXPAND,
+            IDS_PAGE_SIZE if window.ids_only else PAGE_SIZE,
+            cursor,
+        )
+        rows = [
+            row for content in page.results if (row := self._row(content, light=window.ids_only)) is not None
+        ]
+        self._started_at = started_at = self._started_at or page.now
+        self._server_now = page.now
+        # The first time, a page is read with all that was attached to it before.
+        unread_since = started_at - _STABLE_AFTER if self._is_first_run else None
+        followed_rows = [
+            row
+            if row.document_ids or unread_since is None or row.updated_at >= unread_since
+            else replace(row, wanted=False)
+            for row in rows
+        ]
+        return QueryPage(followed_rows, page.next_cursor, page.now)
+
+    def _cql(self, kinds: Sequence[str], window: QueryWindow) -> str:
+        conditions = [f'space = "{self.space["key"]}"', f"type in ({', '.join(kinds)})"]
+        if window.since is not None:
+            conditions.append(f'lastmodified >= "{self._zone.earliest_text(window.since, _MINUTE_FORMAT)}"')
+        if window.before is not None:
+            conditions.append(f'lastmodified < "{self._zone.latest_text(window.before, _MINUTE_FORMAT)}"')
+        return f"{' and '.join(conditions)} order by lastmodified {'desc' if window.descending else 'asc'}"
+
+    async def fetch_documents(self, row: QueryRow) -> Sequence[Document]:
+        """The document of a content, or of the page that something was attached to, unless it was read after that."""
+        source_id = row.ref.source_id
+        if (
+            row.data is None
+            and source_id in self._read_at
+            and row.updated_at < self._read_at[source_id] - _STABLE_AFTER
+        ):
+            return []
+        self._read_at[source_id] = self._server_now
+        try:
+            if row.data is not None:
+                return [await self.reader.build_document(row.data, self.stream)]
+            return [await self.reader.fetch(row.ref)]
+        except BaseException:
+            self._read_at.pop(source_id, None)
+            raise
+
+    async def attachments_since(self, since: datetime) -> list[QueryRow]:
+        """What was attached to contents of this kind since an instant."""
+        attachment_rows: list[QueryRow] = []
+        cursor: str | None = None
+        for _ in range(_MAX_PAGES):
+            page = await self.reader.api.search(
+                self._cql(["attachment"], QueryWindow(since)), "version,container", IDS_PAGE_SIZE, cursor
+            )
+            rows = [self._row(content, light=False) for content in page.results]
+            attachment_rows += [row for row in rows if row is not None and row.updated_at >= since]
+            if page.next_cursor is None or page.next_cursor == cursor:
+                return attachment_rows
+            cursor = page.next_cursor
+        raise Unreadable("The attachments of a space do not end.", code="connector_refused")
+
+    def _row(self, content: dict[str, Any], *, light: bool) -> QueryRow | None:
+        number, kind = str(content.get("id")), self.stream.kind
+        stamp = _updated_at(content)
+        if content.get("type") == "attachment":
+            container = as_dict(content.get("container"))
+            if container.get("type") != kind:
+                return None
+            ref = DocumentRef(f"{kind}:{container.get('id')}", self.stream, {"id": str(container.get("id"))})
+            return QueryRow(f"attachment:{number}", stamp, ref, ())
+        source_id = f"{kind}:{number}"
+        ref = DocumentRef(source_id, self.stream, {"id": number})
+        return QueryRow(number, stamp, ref, (source_id,), None if light else content)
+
+
+class ContentIdListing:
+    """The same on Cloud, by number, as `numbered` asks for them."""
+
+    def __init__(self, query: ContentQuery) -> None:
+        self._query = query
+        self._api, self._stream = query.reader.api, query.stream
+
+    async def fetch_page(self, cursor: str | None) -> by_id.IdPage:
+        """A page of the list; empty ones that have a next are passed over."""
+        for _ in range(_MAX_PAGES):
+            page = await self._fetch_list("id", cursor)
+            if page.results or page.next_cursor is None or page.next_cursor == cursor:
+                more = None if page.next_cursor == cursor else page.next_cursor
+                return by_id.IdPage([self._entry(content) for content in page.results], more, page.now)
+            cursor = page.next_cursor
+        raise Unreadable("A list of Confluence's has nothing but empty pages.", code="connector_refused")
+
+    async def changes_since(self, since: datetime) -> list[by_id.IdEntry]:
+        """What changed since an instant, newest first."""
+        recent: list[by_id.IdEntry] = []
+        cursor: str | None = None
+        for _ in range(_MAX_PAGES):
+            page = await self._fetch_list("-modified-date", cursor)
+            entries = [self._entry(content) for content in page.results]
+            recent += [entry for entry in entries if entry.updated_at >= since]
+            older = any(entry.updated_at < since for entry in entries)
+            if older or page.next_cursor is None or page.next_cursor == cursor:
+                break
+            cursor = page.next_cursor
+        return recent
+
+    async def attachment_changes_since(self, since: datetime) -> list[by_id.IdEntry]:
+        """Pages to read again for what was attached to them."""
+        if not self._query.with_attachments:
+            return []
+        rows = await self._query.attachments_since(since)
+        return [by_id.IdEntry(row.id, row.updated_at, row.ref) for row in rows]
+
+    async def fetch_documents(self, entry: by_id.IdEntry) -> Sequence[Document]:
+        """The document of a page or blog post."""
+        document = await self._query.reader.fetch(entry.ref)
+        if document.ref.stream != self._stream:
+            raise SourceGone(f"{entry.ref.source_id} is in another space now.")
+        return [document]
+
+    async def _fetch_list(self, sort: str, cursor: str | None) -> ResultPage:
+        return await self._api.list_contents(str(self._query.space["id"]), self._stream.kind, sort, cursor)
+
+    def _entry(self, content: dict[str, Any]) -> by_id.IdEntry:
+        number = str(content.get("id"))
+        ref = DocumentRef(f"{self._stream.kind}:{number}", self._stream, {"id": number})
+        return by_id.IdEntry(number, _updated_at(content), ref)
+
+
+async def measure_time_zone(api: ConfluenceApi) -> UserTimeZone:
+    """The zone that CQL takes times to be in."""
+    newest = "type in (page, blogpost, comment) order by lastmodified desc"
+    page = await api.search(newest, "version", 1, None)
+    if not page.results:
+        return UserTimeZone()
+    number, stamp = str(page.results[0].get("id")), _updated_at(page.results[0])
+
+    async def is_found_from(local_time: datetime) -> bool:
+        cql = f'id = {number} and lastmodified >= "{local_time.strftime(_MINUTE_FORMAT)}"'
+        return bool((await api.search(cql, "", 1, None)).results)
+
+    zone = await measure_zone(stamp, is_found_from)
+    latest = await api.search(f"id = {number}", "version", 1, None)
+    # One that changed meanwhile, or is gone, was no measure.
+    return zone if latest.results and _updated_at(latest.results[0]) == stamp else UserTimeZone()
+
+
+def _updated_at(content: dict[str, Any]) -> datetime:
+    version = as_dict(content.get("version"))
+    stamp = parse_time(version.get("createdAt") or version.get("when"))
+    if stamp is None:
+        raise Unreadable(
+            "Confluence gave a content without the time of its version.", code="connector_refused"
+        )
+    return stamp.astimezone(UTC)

@@ -1,0 +1,113 @@
+"""A repository's wiki: a git repository beside it, which GitHub offers no other way to.
+
+    position    {"commit", "pages": {path: hash}}    what was read of which commit
+
+Each run asks what HEAD points to; when that is another commit, all of it is fetched at once, and what changed is handed on.
+Killed on the way, it is fetched once more. What GitHub shows at the side and below pages is not a page. A wiki that nobody
+has begun is an empty one. The credentials go to the web address that belongs to the API's, and to no other.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from pathlib import PurePosixPath
+from urllib.parse import quote, urlsplit
+
+from gristmill.connectors.github import git
+from gristmill.connectors.github.api import GitHubApi, Repository
+from gristmill.connectors.github.git import File
+from gristmill.connectors.listing import by_git_tree
+from gristmill.connectors.port import Audience, Batch, Checkpoint, Document, DocumentRef, Stream
+from gristmill.connectors.transport import CredentialsRejected, Transport
+from gristmill.errors import SourceGone, Unreadable
+
+WIKI = "wiki"
+_PAGE_GLOBS = (*by_git_tree.DOCUMENT_GLOBS, "*.mediawiki", "*.textile", "*.org", "*.txt")
+_BATCH_SIZE = 50
+
+
+def web_url(base_url: str) -> str:
+    """The address that people see, of an API's: `https://api.HOST` or `https://HOST/api/v3`."""
+    parts = urlsplit(base_url)
+    return f"{parts.scheme}://{parts.netloc.removeprefix('api.')}"
+
+
+class GitHubWiki:
+    """The wiki of one repository."""
+
+    def __init__(self, api: GitHubApi, http: Transport, repository: Repository) -> None:
+        self._api, self._http, self._repository = api, http, repository
+        self._path = f"/{repository.full_name}.wiki.git"
+
+    async def read(
+        self, stream: Stream, version: int, checkpoint: Checkpoint | None, audiences: Sequence[Audience]
+    ) -> AsyncIterator[Batch]:
+        """The batches of the wiki, from where the mark says."""
+        position = {} if checkpoint is None else checkpoint.position
+        known_hashes: dict[str, str] = position.get("pages", {})
+        try:
+            head = await self._fetch_head()
+        except SourceGone:
+            yield Batch(stream, checkpoint=Checkpoint(version, {}), audiences=audiences, listing="at_once")
+            return
+        if position.get("commit") != head.commit:
+            pages = await self._fetch_pages(head)
+            changed = sorted(path for path, page in pages.items() if known_hashes.get(path) != page.digest)
+            for start in range(0, len(changed), _BATCH_SIZE):
+                part = changed[start : start + _BATCH_SIZE]
+                documents = [self._document(path, pages[path]) for path in part]
+                yield Batch(stream, documents=documents, audiences=audiences)
+                audiences = ()
+            known_hashes = {path: page.digest for path, page in pages.items()}
+        yield Batch(
+            stream,
+            checkpoint=Checkpoint(version, {"commit": head.commit, "pages": known_hashes}),
+            audiences=audiences,
+            present_ids=[self._ref(path).source_id for path in known_hashes],
+            listing="at_once",
+        )
+
+    async def fetch(self, ref: DocumentRef) -> Document:
+        """One page as it is now."""
+        path = str(ref.locator["path"])
+        pages = await self._fetch_pages(await self._fetch_head())
+        if path not in pages:
+            raise SourceGone(f"{path} is not there.")
+        return self._document(path, pages[path])
+
+    async def _fetch_head(self) -> git.Head:
+        self._http.set_header("Authorization", git.authorisation(await self._api.token()))
+        try:
+            return await git.head(self._http, self._path)
+        except CredentialsRejected:  # the API took the same token: it is this wiki alone that is closed
+            raise Unreadable(
+                f"The wiki of {self._repository.full_name} is not open to these credentials.",
+                code="connector_forbidden",
+            ) from None
+
+    async def _fetch_pages(self, head: git.Head) -> dict[str, File]:
+        files = await git.snapshot(self._http, self._path, head, by_git_tree.MAX_FILE_BYTES)
+        return {
+            path: file
+            for path, file in files.items()
+            if by_git_tree.is_match(path, _PAGE_GLOBS) and not PurePosixPath(path).name.startswith("_")
+        }
+
+    def _ref(self, path: str) -> DocumentRef:
+        stream = Stream(self._repository.scope, WIKI)
+        locator = {"repository": self._repository.full_name, "path": path}
+        return DocumentRef(f"wiki:{self._repository.id}:{path}", stream, locator)
+
+    def _document(self, path: str, page: File) -> Document:
+        name = PurePosixPath(path).stem
+        return Document(
+            self._ref(path),
+            title=name.replace("-", " "),
+            body=page.data.decode("utf-8", "replace"),
+            audience=self._repository.scope,
+            url=f"{self._repository.html_url}/wiki/{quote(name)}",
+            metadata={
+                "tool": "github",
+                "type": WIKI,
+                "repository": self._repository.full_name,
+                "path": path,
+            },
+        )

@@ -1,0 +1,243 @@
+"""GitLab's REST API, version 4: what is asked, and what is taken of the answers.
+
+Lists are read by `Link`, never by totals: beyond 10,000 rows GitLab tells none. Files of a repository are listed by keyset.
+"""
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Any, Literal, TypeVar
+from urllib.parse import quote
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from gristmill.connectors.github.api import server_time
+from gristmill.connectors.transport import ApiResponse, Params, Transport
+from gristmill.errors import Unreadable
+
+PAGE_SIZE = 100
+WorkKind = Literal["issues", "merge_requests"]
+Model = TypeVar("Model")
+
+
+class Project(BaseModel):
+    """A project; its id stays, wherever it is moved."""
+
+    id: int
+    path_with_namespace: str
+    web_url: str
+    visibility: str = "private"
+    default_branch: str | None = None
+    issues_access_level: str = "enabled"
+    merge_requests_access_level: str = "enabled"
+    wiki_access_level: str = "enabled"
+    repository_access_level: str = "enabled"
+
+    @property
+    def scope(self) -> str:
+        """Its name as a scope."""
+        return f"project:{self.id}"
+
+    def access_level_of(self, feature: str) -> str:
+        """Who has a feature: disabled, private, enabled."""
+        return str(getattr(self, f"{feature}_access_level"))
+
+
+class GitLabUser(BaseModel):
+    """An account."""
+
+    id: int
+    username: str
+    name: str = ""
+    email: str | None = None
+    public_email: str | None = None
+
+
+class Member(GitLabUser):
+    """A member of a project, by itself or by a group above it."""
+
+    access_level: int
+    state: str = "active"
+
+
+class WorkItem(BaseModel):
+    """An issue or a merge request."""
+
+    id: int
+    iid: int
+    title: str
+    description: str | None = None
+    state: str
+    web_url: str
+    author: GitLabUser | None = None
+    labels: list[str] = []
+    updated_at: datetime
+    confidential: bool = False
+    user_notes_count: int = 0
+
+
+class Note(BaseModel):
+    """What somebody wrote below an issue or merge request."""
+
+    id: int
+    body: str = ""
+    author: GitLabUser | None = None
+    created_at: datetime
+    system: bool = False
+    internal: bool = False
+    confidential: bool | None = None
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether only members from reporters on see it; older servers call that confidential."""
+        return self.internal or bool(self.confidential)
+
+
+class WikiPage(BaseModel):
+    """A page of a wiki."""
+
+    slug: str
+    title: str
+    content: str = ""
+    format: str = "markdown"
+
+
+class TreeFile(BaseModel):
+    """A file or folder of a tree; `id` is the hash of what it holds."""
+
+    id: str
+    path: str
+    type: str
+
+
+class _Commit(BaseModel):
+    id: str
+
+
+class _Branch(BaseModel):
+    commit: _Commit
+
+
+class GitLabApi:
+    """Questions to GitLab."""
+
+    def __init__(self, http: Transport) -> None:
+        self._http = http
+
+    async def close(self) -> None:
+        """Close its connections."""
+        await self._http.close()
+
+    async def whoami(self) -> GitLabUser:
+        """The account that the token belongs to."""
+        return _parse(GitLabUser, (await self._http.get("/user")).data)
+
+    async def project(self, name: str) -> Project:
+        """A project by its path or number; one that was moved is found under its new path."""
+        return _parse(Project, (await self._http.get(f"/projects/{quote(name, safe='')}")).data)
+
+    async def group_projects(self, name: str) -> AsyncIterator[Project]:
+        """The projects of a group and of those below it."""
+        params: Params = {"include_subgroups": True, "with_shared": False, "order_by": "id", "sort": "asc"}
+        async for project in self._iter_pages(f"/groups/{quote(name, safe='')}/projects", params, Project):
+            yield project
+
+    async def works_since(
+        self, project: int, work_kind: WorkKind, since: datetime | None, page: int
+    ) -> tuple[list[WorkItem], bool, datetime]:
+        """Issues or merge requests by their change, oldest first; whether there are more, and GitLab's time."""
+        params: Params = {
+            "scope": "all",
+            "order_by": "updated_at",
+            "sort": "asc",
+            "per_page": PAGE_SIZE,
+            "page": page,
+            "updated_after": None if since is None else _iso(since),
+        }
+        answer = await self._http.get(f"/projects/{project}/{work_kind}", params)
+        return _parse(list[WorkItem], answer.data), _has_next_page(answer), server_time(answer)
+
+    async def count(self, project: int, work_kind: WorkKind) -> int | None:
+        """How many there are, if GitLab tells."""
+        params: Params = {"scope": "all", "per_page": 1}
+        total = (await self._http.get(f"/projects/{project}/{work_kind}", params)).headers.get("x-total", "")
+        return int(total) if total.isdecimal() else None
+
+    async def work(self, project: int, work_kind: WorkKind, iid: int) -> WorkItem:
+        """One issue or merge request."""
+        return _parse(WorkItem, (await self._http.get(f"/projects/{project}/{work_kind}/{iid}")).data)
+
+    async def notes(self, project: int, work_kind: WorkKind, iid: int) -> list[Note]:
+        """What people wrote below it."""
+        params: Params = {"order_by": "created_at", "sort": "asc"}
+        path = f"/projects/{project}/{work_kind}/{iid}/notes"
+        return [note async for note in self._iter_pages(path, params, Note) if not note.system]
+
+    async def members(self, project: int) -> list[Member]:
+        """Members, with those of the groups above."""
+        return [member async for member in self._iter_pages(f"/projects/{project}/members/all", {}, Member)]
+
+    async def user(self, user: int) -> GitLabUser:
+        """An account."""
+        return _parse(GitLabUser, (await self._http.get(f"/users/{user}")).data)
+
+    async def wiki(self, project: int) -> list[WikiPage]:
+        """All pages of a wiki, with their text."""
+        answer = await self._http.get(f"/projects/{project}/wikis", {"with_content": True})
+        return _parse(list[WikiPage], answer.data)
+
+    async def wiki_page(self, project: int, slug: str) -> WikiPage:
+        """One page of a wiki."""
+        return _parse(
+            WikiPage, (await self._http.get(f"/projects/{project}/wikis/{quote(slug, safe='')}")).data
+        )
+
+    async def head(self, project: int, branch: str) -> str:
+        """The commit that a branch is at."""
+        path = f"/projects/{project}/repository/branches/{quote(branch, safe='')}"
+        return _parse(_Branch, (await self._http.get(path)).data).commit.id
+
+    async def files(self, project: int, commit: str) -> list[TreeFile]:
+        """Every file at a commit."""
+        files: list[TreeFile] = []
+        params: Params = {"ref": commit, "recursive": True, "pagination": "keyset", "per_page": PAGE_SIZE}
+        path: str | None = f"/projects/{project}/repository/tree"
+        page_params: Params | None = params
+        while path is not None:
+            answer = await self._http.get(path, page_params)
+            files += [file for file in _parse(list[TreeFile], answer.data) if file.type == "blob"]
+            path, page_params = answer.link("next"), None
+        return files
+
+    async def blob(self, project: int, sha: str, limit: int) -> str:
+        """The text of a file."""
+        path = f"/projects/{project}/repository/blobs/{sha}/raw"
+        return await self._http.text(path, accept="*/*", limit=limit)
+
+    async def _iter_pages(self, path: str, params: Params, model: type[Model]) -> AsyncIterator[Model]:
+        page = 1
+        while True:
+            answer = await self._http.get(path, {**params, "per_page": PAGE_SIZE, "page": page})
+            for entry in _parse(list[model], answer.data):
+                yield entry
+            if not _has_next_page(answer):
+                return
+            page += 1
+
+
+def _has_next_page(answer: ApiResponse) -> bool:
+    """Whether there is another page: by its link, for totals are not always told."""
+    return answer.link("next") is not None or bool(answer.headers.get("x-next-page"))
+
+
+def _iso(instant: datetime) -> str:
+    return instant.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _parse(model: Any, data: Any) -> Any:
+    try:
+        return TypeAdapter(model).validate_python(data)
+    except ValidationError as error:
+        problems = ", ".join(str(problem["loc"]) for problem in error.errors()[:3])
+        raise Unreadable(
+            f"GitLab's answer is not as described: {problems}.", code="connector_refused"
+        ) from None

@@ -1,0 +1,129 @@
+"""Who may see an issue of Jira's: the project's permission scheme, and the issue's security level.
+
+    browse     whoever one of the scheme's grants of BROWSE_PROJECTS names: anyone, groups, users, project roles, the lead,
+               application roles
+    level      and, for an issue with a security level, whoever is in that level too
+
+    audience                                for
+    project:{id}                            issues without a level
+    project:{id}:level:{level}              issues with one
+
+Not resolved, and so not let in: who sees an issue for being its reporter or assignee, or by one of its fields, and customers
+of a service portal. What Jira does not tell (these credentials may not read the scheme, a role or a group) hides the issues.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from gristmill.connectors.atlassian import EVERYBODY, UNKNOWN, UserSet, as_dict
+from gristmill.connectors.jira.api import JiraApi
+from gristmill.connectors.port import Audience
+from gristmill.errors import SourceGone, Unreadable
+
+_BROWSE = "BROWSE_PROJECTS"
+# Whom these name depends on the issue: fewer see it here than there.
+_BY_ISSUE = frozenset(
+    ("reporter", "assignee", "userCustomField", "groupCustomField", "sd.customer.portal.only")
+)
+
+
+class JiraAccess:
+    """Resolves audiences, each group, role and account once."""
+
+    def __init__(self, api: JiraApi) -> None:
+        self._api = api
+        self._cache: dict[tuple[str, ...], UserSet] = {}
+
+    async def audiences(self, project: Mapping[str, Any], keys: set[str]) -> list[Audience]:
+        """The audiences of a project that are named by `keys`, as they are now."""
+        number = str(project.get("id"))
+        browse = await self._lookup(("project", number), lambda: self._browse_users(number, project))
+        audiences = [browse.audience(f"project:{number}")]
+        for key in sorted(keys):
+            head, _, level = key.partition(":level:")
+            if head == f"project:{number}" and level:
+                level_users = await self._lookup(
+                    ("level", number, level), lambda level=level: self._level_users(number, project, level)
+                )
+                audiences.append((browse & level_users).audience(key))
+        return audiences
+
+    async def _browse_users(self, number: str, project: Mapping[str, Any]) -> UserSet:
+        users = UserSet()
+        for grant in await self._api.permission_grants(number):
+            if grant.get("permission") == _BROWSE:
+                users |= await self._holder_users(number, project, as_dict(grant.get("holder")))
+        return users
+
+    async def _level_users(self, number: str, project: Mapping[str, Any], level: str) -> UserSet:
+        users = UserSet()
+        for member in await self._api.level_members(level):
+            users |= await self._holder_users(number, project, as_dict(member.get("holder")))
+        return users
+
+    async def _holder_users(self, number: str, project: Mapping[str, Any], holder: dict[str, Any]) -> UserSet:
+        kind = str(holder.get("type"))
+        value = str(holder.get("value") or holder.get("parameter") or "")
+        name = str(holder.get("parameter") or value)
+        match kind:
+            case "anyone":
+                return EVERYBODY
+            case "applicationRole" if not value:
+                return EVERYBODY  # whoever can sign in
+            case "applicationRole":
+                return await self._lookup(("application", value), lambda: self._application_users(value))
+            case "group":
+                return await self._group_users(value if self._api.cloud else name)
+            case "user":
+                return await self._user_set(value)
+            case "projectRole":
+                return await self._lookup(("role", number, value), lambda: self._role_users(number, value))
+            case "projectLead":
+                lead = as_dict(project.get("lead"))
+                return await self._user_set(str(lead.get("accountId" if self._api.cloud else "name") or ""))
+            case _ if kind in _BY_ISSUE:
+                return UserSet()
+            case _:
+                return UNKNOWN
+
+    async def _role_users(self, number: str, role: str) -> UserSet:
+        users = UserSet()
+        for actor in await self._api.role_actors(number, role):
+            group, user = as_dict(actor.get("actorGroup")), as_dict(actor.get("actorUser"))
+            if group or str(actor.get("type")) == "atlassian-group-role-actor":
+                group_id = str(group.get("groupId") or "") if self._api.cloud else ""
+                users |= await self._group_users(
+                    group_id or str(group.get("name") or actor.get("name") or "")
+                )
+            else:
+                account = user.get("accountId") or user.get("name") or actor.get("name")
+                users |= await self._user_set(str(account or ""))
+        return users
+
+    async def _application_users(self, key: str) -> UserSet:
+        users = UserSet()
+        for group in await self._api.application_groups(key):
+            users |= await self._group_users(group)
+        return users
+
+    async def _group_users(self, name: str) -> UserSet:
+        async def fetch() -> UserSet:
+            persons = await self._api.group_members(name)
+            return UserSet.from_users(persons)
+
+        return await self._lookup(("group", name), fetch)
+
+    async def _user_set(self, account: str) -> UserSet:
+        async def fetch() -> UserSet:
+            return UserSet.from_users([await self._api.user(account)])
+
+        return await self._lookup(("user", account), fetch) if account else UNKNOWN
+
+    async def _lookup(self, key: tuple[str, ...], fetch: Callable[[], Awaitable[UserSet]]) -> UserSet:
+        """What was asked before is known; what can't be asked is not, and hides."""
+        if key not in self._cache:
+            try:
+                self._cache[key] = await fetch()
+            except (SourceGone, Unreadable):
+                self._cache[key] = UNKNOWN
+        return self._cache[key]

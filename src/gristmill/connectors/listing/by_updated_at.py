@@ -1,0 +1,293 @@
+"""A stream that is listed by its time of change, read by anchors: never by page numbers, so that nothing slips through.
+
+A tool gives things oldest change first, from an instant on. A page is asked for by the last instant that was read, and what
+was read already is known by (key, instant) and passed over. Whatever is edited meanwhile moves to the end and is met again;
+what is deleted shifts nothing. Only where more things than a page holds changed at one instant, further pages of that instant
+are asked for, again and again until one round brings nothing new.
+
+    changes     from the watermark on, each thing read in detail; an overlap catches what the tool showed late
+    listing     from the beginning up to the watermark, ids alone: with the changes, that is all there is
+                the first time there is no watermark, and the changes are the listing
+
+    position    {"watermark", "recent": {key: instant}}                    between runs
+                {"phase", "at", "recent", "from", …}                       in the middle of one
+
+What changed within two seconds of the tool's own clock may change again within the same instant: the next run reads it again.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal, Protocol
+
+from gristmill.connectors.listing.details import fetch_all
+from gristmill.connectors.port import Audience, Batch, Checkpoint, Document, DocumentRef, Stream
+
+OVERLAP = timedelta(seconds=60)
+_STABLE_AFTER = timedelta(seconds=2)
+# A tool may mean "after" or "at or after", to the second: asking from a moment before is right for both.
+_RESOLUTION = timedelta(seconds=1)
+
+
+@dataclass(frozen=True)
+class UpdatedEntry:
+    """A thing as a list shows it: `ids` are of all documents that it may have, `wanted` whether it is followed."""
+
+    key: str
+    updated_at: datetime
+    ref: DocumentRef
+    document_ids: tuple[str, ...]
+    data: Any
+    is_followed: bool = True
+
+
+@dataclass(frozen=True)
+class UpdatedPage:
+    """A page of a list; `now` is the tool's own time."""
+
+    entries: Sequence[UpdatedEntry]
+    has_more: bool
+    now: datetime
+
+
+class UpdatedListing(Protocol):
+    """What a connector brings for a stream."""
+
+    async def fetch_page(self, since: datetime | None, page: int) -> UpdatedPage:
+        """Things that changed at or after an instant, oldest change first."""
+        ...
+
+    async def fetch_documents(self, entry: UpdatedEntry) -> Sequence[Document]:
+        """The documents of a thing."""
+        ...
+
+
+@dataclass
+class _UpdatedPass:
+    """Where a pass is: everything up to `at` is read, of the last moments what `recent` says."""
+
+    phase: Literal["changes", "listing"]
+    read_up_to: datetime | None
+    recent: dict[str, datetime] = field(default_factory=dict[str, datetime])
+    unstable: set[str] = field(default_factory=set[str])  # of those, what the next run reads again
+    start_watermark: datetime | None = None  # the watermark that the run began with
+    next_watermark: datetime | None = None  # the one that it will leave, once the changes are read
+    next_recent: dict[str, datetime] = field(default_factory=dict[str, datetime])  # `recent` for that one
+
+
+async def read(
+    stream: Stream,
+    version: int,
+    checkpoint: Checkpoint | None,
+    listing: UpdatedListing,
+    audiences: Sequence[Audience] = (),
+) -> AsyncIterator[Batch]:
+    """The batches of a stream, from its mark to its end."""
+    state, first = _initial_state(None if checkpoint is None else checkpoint.position)
+    if state.phase == "changes":
+        async for batch in _read_changes(stream, version, listing, state, first=first):
+            yield replace(batch, audiences=audiences)
+            audiences = ()
+        if state.start_watermark is None:
+            return  # the changes were all there is
+        state = _UpdatedPass(
+            "listing",
+            None,
+            start_watermark=state.start_watermark,
+            next_watermark=state.read_up_to,
+            next_recent=state.recent,
+            unstable=state.unstable,
+        )
+    async for batch in _read_listing(stream, version, listing, state):
+        yield replace(batch, audiences=audiences)
+        audiences = ()
+
+
+async def _read_changes(
+    stream: Stream, version: int, listing: UpdatedListing, state: _UpdatedPass, *, first: bool
+) -> AsyncIterator[Batch]:
+    pager = _Pager(None if state.read_up_to is None else state.read_up_to - OVERLAP)
+    while True:
+        page = await listing.fetch_page(pager.since, pager.page)
+        new_entries = [entry for entry in page.entries if state.recent.get(entry.key) != entry.updated_at]
+        result = await fetch_all(
+            [entry for entry in new_entries if entry.is_followed],
+            lambda entry: entry.ref,
+            listing.fetch_documents,
+        )
+        handled = _handled_entries(new_entries, result.handled)
+        new_keys = {entry.key for entry in new_entries}
+        unchanged_ids = [
+            document_id
+            for entry in page.entries
+            if entry.is_followed and entry.key not in new_keys
+            for document_id in entry.document_ids
+        ]
+        is_complete = result.stopped_by is None
+        _advance(state, page.entries if is_complete else handled, page.now)
+        has_next = pager.advance(state.read_up_to, handled, has_more=page.has_more)
+        is_last = is_complete and not has_next and state.start_watermark is None
+        yield Batch(
+            stream,
+            checkpoint=Checkpoint(version, _final_position(state) if is_last else _resume_position(state)),
+            documents=result.documents,
+            failures=result.failures,
+            present_ids=[*unchanged_ids, *sorted({failure.ref.source_id for failure in result.failures})],
+            listing=_listing_step(is_first=first, is_last=is_last),
+        )
+        first = False
+        if result.stopped_by is not None:
+            raise result.stopped_by
+        if not has_next:
+            return
+
+
+async def _read_listing(
+    stream: Stream, version: int, listing: UpdatedListing, state: _UpdatedPass
+) -> AsyncIterator[Batch]:
+    assert state.start_watermark is not None
+    pager = _Pager(None if state.read_up_to is None else state.read_up_to - _RESOLUTION)
+    while True:
+        page = await listing.fetch_page(pager.since, pager.page)
+        # What changed since was named by the changes, as far as it is still there.
+        unchanged = [
+            entry for entry in page.entries if entry.is_followed and entry.updated_at <= state.start_watermark
+        ]
+        present_ids = [document_id for entry in unchanged for document_id in entry.document_ids]
+        if page.entries:
+            state.read_up_to = page.entries[-1].updated_at
+        is_past = state.read_up_to is not None and state.read_up_to > state.start_watermark
+        is_last = is_past or not pager.advance(state.read_up_to, (), has_more=page.has_more)
+        position = (
+            _final_position(_UpdatedPass("changes", state.next_watermark, state.next_recent, state.unstable))
+            if is_last
+            else _resume_position(state)
+        )
+        yield Batch(
+            stream,
+            checkpoint=Checkpoint(version, position),
+            present_ids=present_ids,
+            listing="whole" if is_last else "goes_on",
+        )
+        if is_last:
+            return
+
+
+@dataclass
+class _Pager:
+    """Which page is next: of a later instant; or, where one instant fills more than a page, the next one of it, round by
+    round until one brings nothing new: pages can shift meanwhile."""
+
+    since: datetime | None
+    page: int = 1
+    crowded_at: datetime | None = None  # the instant that fills more than a page
+    found_new: bool = False
+
+    def advance(self, at: datetime | None, handled: Sequence[UpdatedEntry], *, has_more: bool) -> bool:
+        """Whether there is a next page."""
+        if self.crowded_at is not None:
+            instant = self.crowded_at
+            self.found_new = self.found_new or any(entry.updated_at <= instant for entry in handled)
+        next_since = None if at is None else at - _RESOLUTION
+        is_stuck = next_since is None or (self.since is not None and next_since <= self.since)
+        if has_more and is_stuck:
+            self.page, self.crowded_at = self.page + 1, self.crowded_at or at
+        elif self.page > 1 and self.found_new:
+            self.page, self.found_new = 1, False
+        elif has_more:
+            self.since, self.page, self.crowded_at, self.found_new = next_since, 1, None, False
+        else:
+            return False
+        return True
+
+
+def _handled_entries(entries: Sequence[UpdatedEntry], followed_count: int) -> list[UpdatedEntry]:
+    """The entries up to the last one whose details were read; those that are not wanted count where they stand."""
+    handled: list[UpdatedEntry] = []
+    for entry in entries:
+        if entry.is_followed:
+            if followed_count == 0:
+                break
+            followed_count -= 1
+        handled.append(entry)
+    return handled
+
+
+def _advance(state: _UpdatedPass, entries: Sequence[UpdatedEntry], now: datetime) -> None:
+    for entry in entries:
+        if state.read_up_to is None or entry.updated_at > state.read_up_to:
+            state.read_up_to = entry.updated_at
+        state.recent[entry.key] = entry.updated_at
+        state.unstable.discard(entry.key)
+        if entry.updated_at >= now - _STABLE_AFTER:
+            state.unstable.add(entry.key)
+    if state.read_up_to is not None:
+        start = state.read_up_to - OVERLAP
+        state.recent = {key: stamp for key, stamp in state.recent.items() if stamp >= start}
+
+
+def _listing_step(*, is_first: bool, is_last: bool) -> Literal["begin", "goes_on", "whole", "at_once"]:
+    if is_first:
+        return "at_once" if is_last else "begin"
+    return "whole" if is_last else "goes_on"
+
+
+# ── positions ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _initial_state(position: dict[str, Any] | None) -> tuple[_UpdatedPass, bool]:
+    """Where to go on, and whether that is the beginning of a run."""
+    if not position:
+        return _UpdatedPass("changes", None), True
+    if "phase" not in position:
+        start_watermark = _parse_time(position["watermark"])
+        return _UpdatedPass(
+            "changes", start_watermark, _parse_times(position["recent"]), start_watermark=start_watermark
+        ), True
+    return (
+        _UpdatedPass(
+            position["phase"],
+            _parse_time(position["at"]),
+            _parse_times(position["recent"]),
+            set(position["unsettled"]),
+            _parse_time(position["from"]),
+            _parse_time(position["next"]),
+            _parse_times(position["kept"]),
+        ),
+        False,
+    )
+
+
+def _final_position(state: _UpdatedPass) -> dict[str, Any]:
+    if state.read_up_to is None:
+        return {}
+    stable = {key: stamp for key, stamp in state.recent.items() if key not in state.unstable}
+    return {"watermark": _to_text(state.read_up_to), "recent": _to_texts(stable)}
+
+
+def _resume_position(state: _UpdatedPass) -> dict[str, Any]:
+    return {
+        "phase": state.phase,
+        "at": _to_text(state.read_up_to),
+        "recent": _to_texts(state.recent),
+        "unsettled": sorted(state.unstable),
+        "from": _to_text(state.start_watermark),
+        "next": _to_text(state.next_watermark),
+        "kept": _to_texts(state.next_recent),
+    }
+
+
+def _to_text(stamp: datetime | None) -> str | None:
+    return None if stamp is None else stamp.astimezone(UTC).isoformat()
+
+
+def _to_texts(stamps: dict[str, datetime]) -> dict[str, str]:
+    return {key: stamp.astimezone(UTC).isoformat() for key, stamp in stamps.items()}
+
+
+def _parse_time(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)
+
+
+def _parse_times(texts: dict[str, str]) -> dict[str, datetime]:
+    return {key: datetime.fromisoformat(text) for key, text in texts.items()}

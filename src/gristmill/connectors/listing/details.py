@@ -1,0 +1,88 @@
+"""Reading the details of many things at once, in order: some requests beside each other, and what fails is told apart.
+
+one can't be read                          a Failure, and the rest goes on
+three in a row fail for want of an answer  the tool is down, not the documents: stop before the first of them
+a limit, refused credentials               stop there: what was read before is kept
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from gristmill.connectors.port import Document, DocumentRef, ReadFailure
+from gristmill.connectors.transport import CredentialsRejected, RateLimited
+from gristmill.errors import GristmillError, Permanent, SourceGone, Transient
+
+CONCURRENCY = 6  # requests beside each other: well below what any tool minds
+_OUTAGE_THRESHOLD = 3
+
+EntryT = TypeVar("EntryT")
+
+
+@dataclass
+class FetchResult(Generic[EntryT]):
+    """What was read: of the first `reached` things, each is among the documents or failures, or is gone."""
+
+    documents: list[Document] = field(default_factory=list[Document])
+    failures: list[ReadFailure] = field(default_factory=list[ReadFailure])
+    handled: int = 0
+    stopped_by: GristmillError | None = None
+
+
+async def fetch_all(
+    entries: Sequence[EntryT],
+    ref_of: Callable[[EntryT], DocumentRef],
+    fetch: Callable[[EntryT], Awaitable[Sequence[Document]]],
+) -> FetchResult[EntryT]:
+    """The documents of these things, in order, up to what stops it."""
+    slots = asyncio.Semaphore(CONCURRENCY)
+    stop = asyncio.Event()
+
+    async def fetch_one(entry: EntryT) -> Sequence[Document] | GristmillError:
+        async with slots:
+            if stop.is_set():
+                return Transient("Not asked for.")
+            try:
+                return await fetch(entry)
+            except GristmillError as error:
+                if isinstance(error, RateLimited | CredentialsRejected):
+                    stop.set()
+                return error
+
+    return _collect_outcomes(entries, ref_of, await asyncio.gather(*(fetch_one(thing) for thing in entries)))
+
+
+def _collect_outcomes(
+    entries: Sequence[EntryT],
+    ref_of: Callable[[EntryT], DocumentRef],
+    outcomes: Sequence[Sequence[Document] | GristmillError],
+) -> FetchResult[EntryT]:
+    result = FetchResult[EntryT]()
+    unanswered: list[ReadFailure] = []  # the last ones, all for want of an answer
+    for entry, outcome in zip(entries, outcomes, strict=True):
+        match outcome:
+            case RateLimited() | CredentialsRejected():
+                result.stopped_by = outcome
+            case SourceGone():
+                unanswered.clear()
+            case Permanent():
+                unanswered.clear()
+                result.failures.append(ReadFailure(ref_of(entry), outcome.code, outcome.message))
+            case Transient():
+                failure = ReadFailure(ref_of(entry), outcome.code, outcome.message)
+                unanswered.append(failure)
+                result.failures.append(failure)
+                if len(unanswered) == _OUTAGE_THRESHOLD:
+                    result.handled -= _OUTAGE_THRESHOLD - 1
+                    result.failures = result.failures[: len(result.failures) - _OUTAGE_THRESHOLD]
+                    result.stopped_by = outcome
+            case GristmillError():
+                raise outcome
+            case _:
+                unanswered.clear()
+                result.documents += outcome
+        if result.stopped_by is not None:
+            return result
+        result.handled += 1
+    return result

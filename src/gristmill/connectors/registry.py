@@ -1,0 +1,113 @@
+"""Every kind of connector by name, and how one is opened with what is stored of it."""
+
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from pydantic import SecretStr, ValidationError
+
+from gristmill.connectors.confluence import connector as confluence
+from gristmill.connectors.github import connector as github
+from gristmill.connectors.gitlab import connector as gitlab
+from gristmill.connectors.jira import connector as jira
+from gristmill.connectors.kind import ConnectorForm, ConnectorKind, ConnectorLimits, OpenConnector
+from gristmill.errors import FieldError, Invalid, Permanent
+from gristmill.operations.connection import ConnectorRow as Row
+from gristmill.operations.connections import credentials_purpose
+from gristmill.vault import Vault
+
+KINDS: dict[str, ConnectorKind] = {
+    kind.name: kind for kind in (github.KIND, gitlab.KIND, jira.KIND, confluence.KIND)
+}
+
+
+class ConnectorRegistry:
+    """The tools that can be followed, in the surroundings of this installation."""
+
+    def __init__(self, vault: Vault, limits: ConnectorLimits) -> None:
+        self._vault, self.limits = vault, limits
+
+    def kind(self, name: str) -> ConnectorKind:
+        """The kind of this name."""
+        kind = KINDS.get(name)
+        if kind is None:
+            raise Permanent(f"There is no kind of connector named {name!r}.", code="unknown_connector_type")
+        return kind
+
+    def validate(
+        self, kind: str, config: dict[str, Any], credentials: dict[str, Any] | None
+    ) -> tuple[dict[str, Any], str | None]:
+        """The configuration as it is kept, and the credentials as they are sealed; `Invalid` when one is none."""
+        connector_kind = KINDS.get(kind)
+        if connector_kind is None:
+            message = f"There is no kind of connector named {kind!r}; there are {', '.join(sorted(KINDS))}."
+            raise Invalid(message, code="unknown_connector_type")
+        valid_config = _validate(connector_kind.config, config, "config")
+        valid_credentials = (
+            None if credentials is None else _validate(connector_kind.credentials, credentials, "credentials")
+        )
+        return (
+            valid_config.model_dump(mode="json", by_alias=True, exclude_none=True),
+            None if valid_credentials is None else json.dumps(_plaintext_credentials(valid_credentials)),
+        )
+
+    def json_schemas(self) -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
+        """The JSON schemas of each kind's configuration and credentials."""
+        return {
+            name: (kind.config.model_json_schema(), kind.credentials.model_json_schema())
+            for name, kind in KINDS.items()
+        }
+
+    async def check(self, kind: str, config: dict[str, Any], credentials: str) -> str:
+        """Ask the tool who the credentials are."""
+        connector_kind = self.kind(kind)
+        connector = _open(connector_kind, config, credentials, self.limits)
+        try:
+            account = await connector.check()
+        finally:
+            await connector.close()
+        return f"{account.name} ({account.detail})" if account.detail else account.name
+
+    @asynccontextmanager
+    async def open_connector(self, row: Row) -> AsyncGenerator[OpenConnector]:
+        """The connector of a row, until the end of the block."""
+        credentials = self._vault.open(row.credentials, credentials_purpose(row.id))
+        connector = _open(self.kind(row.type), row.config, credentials, self.limits)
+        try:
+            yield connector
+        finally:
+            await connector.close()
+
+
+def _open(
+    kind: ConnectorKind, config: dict[str, Any], credentials: str, limits: ConnectorLimits
+) -> OpenConnector:
+    return kind.open(
+        kind.config.model_validate(config), kind.credentials.model_validate_json(credentials), limits
+    )
+
+
+def _validate(form: type[ConnectorForm], values: dict[str, Any], field: str) -> ConnectorForm:
+    try:
+        return form.model_validate(values)
+    except ValidationError as error:
+        fields = [
+            FieldError(
+                ".".join([field, *(str(part) for part in problem["loc"])]),
+                problem["msg"].removeprefix("Value error, "),
+            )
+            # Without what was given: it may be a secret.
+            for problem in error.errors(include_url=False, include_input=False, include_context=False)
+        ]
+        message = "; ".join(f"{field_error.field}: {field_error.message}" for field_error in fields)
+        raise Invalid(f"The connector's {field} can't be taken: {message}.", fields=fields) from None
+
+
+def _plaintext_credentials(form: ConnectorForm) -> dict[str, Any]:
+    """Credentials in plain: to be sealed, and nothing else."""
+    return {
+        name: value.get_secret_value() if isinstance(value, SecretStr) else value
+        for name, value in form
+        if value is not None
+    }

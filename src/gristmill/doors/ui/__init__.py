@@ -1,5 +1,0 @@
-"""The pages: static files of this package that speak to the API, and to nothing else."""
-
-from gristmill.doors.ui.pages import UiMiddleware
-
-__all__ = ["UiMiddleware"]

@@ -1,0 +1,56 @@
+"""Who comes in: organisations, their keys and sessions, what they asked for, and what was asked twice."""
+
+from gristmill.identity import audit, idempotency
+from gristmill.identity.key import (
+    ROLES,
+    ApiKey,
+    KeyId,
+    NewApiKey,
+    Organisation,
+    Role,
+    is_key_secret,
+    new_secret,
+    shown_prefix,
+)
+from gristmill.identity.store import (
+    change_key,
+    delete_key,
+    end_session,
+    ensure_organisation,
+    find_key,
+    find_key_by_secret,
+    find_key_by_session,
+    find_organisation,
+    has_admin_key,
+    insert_key,
+    list_keys,
+    list_organisations,
+    open_session,
+)
+
+__all__ = [
+    "ROLES",
+    "ApiKey",
+    "KeyId",
+    "NewApiKey",
+    "Organisation",
+    "Role",
+    "audit",
+    "change_key",
+    "delete_key",
+    "end_session",
+    "ensure_organisation",
+    "find_key",
+    "find_key_by_secret",
+    "find_key_by_session",
+    "find_organisation",
+    "has_admin_key",
+    "idempotency",
+    "insert_key",
+    "is_key_secret",
+    "list_keys",
+    "list_organisations",
+    "new_secret",
+    "open_session",
+    "shown_prefix",
+]

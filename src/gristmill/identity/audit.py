@@ -1,0 +1,83 @@
+"""The log of what was asked: a row before the request is served, its status after.
+
+So no change is without its row. A row without a status is one whose process ended before it had answered: what it asked for
+may be done or not.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from gristmill.db import Tx
+from gristmill.identity.store import queries
+from gristmill.organisation import OrgId
+
+
+@dataclass(frozen=True)
+class AuditEntry:
+    """A row of `audit`."""
+
+    id: UUID
+    at: datetime
+    actor: str
+    key_id: UUID | None
+    role: str
+    method: str
+    path: str
+    client: str | None
+    status: int | None
+    took_ms: int | None
+
+
+async def begin(
+    tx: Tx,
+    org: OrgId,
+    *,
+    actor: str,
+    key_id: UUID | None,
+    role: str,
+    method: str,
+    path: str,
+    client: str | None,
+    retention: timedelta,
+) -> UUID:
+    """Write down that something is asked for; rows past their `retention` go, some at a time."""
+    await queries.run(tx, "sweep_audit", retention=retention)
+    ids = await queries.values(
+        tx,
+        "begin_audit",
+        org=org,
+        actor=actor,
+        key=key_id,
+        role=role,
+        method=method,
+        path=path,
+        client=client,
+    )
+    return ids[0]
+
+
+async def record(tx: Tx, org: OrgId, *, actor: str, role: str, method: str, path: str, status: int) -> None:
+    """Write down something that is done with the transaction."""
+    ids = await queries.values(
+        tx,
+        "begin_audit",
+        org=org,
+        actor=actor,
+        key=None,
+        role=role,
+        method=method,
+        path=path,
+        client=None,
+    )
+    await end(tx, ids[0], status, 0)
+
+
+async def end(tx: Tx, entry: UUID, status: int, took_ms: int) -> None:
+    """Write down what was answered."""
+    await queries.run(tx, "end_audit", id=entry, status=status, took=took_ms)
+
+
+async def find_all(tx: Tx, org: OrgId, *, limit: int, before: UUID | None = None) -> list[AuditEntry]:
+    """What was asked in an organisation, newest first."""
+    return await queries.many(tx, AuditEntry, "audit", org=org, limit=limit, before=before)

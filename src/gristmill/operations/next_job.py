@@ -1,0 +1,57 @@
+"""What comes next for an item: the only place that branches on what it is.
+
+container     prepare_root: its source is listed, and each child comes back here
+leaf          index_document
+failed        nothing: it was filed with its error
+"""
+
+from collections.abc import Sequence
+
+from gristmill import events, faults, jobs
+from gristmill.catalog import Base, Item, ItemStatus
+from gristmill.db import Tx
+from gristmill.events import ContainerAdded, DocumentUploadCompleted, Event, ItemFailed
+from gristmill.jobs import NewJob, Priority, QueueLimits
+from gristmill.work import IndexDocument, PrepareRoot, ReindexSubtree
+
+
+async def enqueue_next_jobs(tx: Tx, base: Base, items: Sequence[Item], priority: Priority) -> None:
+    """Queue the next job of each item, in the transaction that made it active."""
+    await faults.point("schedule.before_enqueue")
+    active = [item for item in items if item.status is not ItemStatus.FAILED]
+    await jobs.enqueue(tx, *(_next_job(base, item, priority) for item in active))
+    if active:
+        await events.mark_base_busy(tx, base.id)
+
+
+async def record_filed_events(tx: Tx, items: Sequence[Item]) -> None:
+    """Tell of items that were filed, or filed anew, by this transaction."""
+    await events.record(tx, *map(_filed_event, items))
+
+
+def _filed_event(item: Item) -> Event:
+    version = item.wanted_version
+    if item.status is ItemStatus.FAILED:
+        code, message = item.error_code or "internal", item.error_message or ""
+        return ItemFailed(item.base_id, item.id, version, code, message)
+    if item.is_container:
+        return ContainerAdded(item.base_id, item.id, item.title, item.type, version)
+    return DocumentUploadCompleted(item.base_id, item.id, item.title, item.type, version)
+
+
+async def has_room(tx: Tx, base: Base, limits: QueueLimits | None) -> bool:
+    """Whether listings and rebuilds may bring up more work. They wait for it to be done rather than fail, and don't
+    count themselves, or they would wait for each other."""
+    return limits is None or not await jobs.is_full(
+        tx, base.lane, limits, excluded_kinds=(PrepareRoot.kind, ReindexSubtree.kind)
+    )
+
+
+def _next_job(base: Base, item: Item, priority: Priority) -> NewJob:
+    kind = PrepareRoot if item.is_container else IndexDocument
+    return NewJob(
+        kind(item.id, item.wanted_version),
+        lane=base.lane,
+        workload=float(item.size_bytes or 0),
+        priority=priority,
+    )

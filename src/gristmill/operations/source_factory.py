@@ -1,0 +1,142 @@
+"""Where an item is read from, and what may be read: the rules of this installation in one place."""
+
+import asyncio
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gristmill.catalog import Item
+from gristmill.errors import Permanent, SourceGone, Unreadable, Unsupported
+from gristmill.sources import FileSource, NoteSource, Original, Source, UrlSource
+from gristmill.sources.blobs import BlobStore
+from gristmill.sources.source import MAX_IN_MEMORY
+
+MAX_PAGE_BYTES = 64 << 20  # bytes of an answer, which is held whole
+
+
+@dataclass(frozen=True)
+class SourceFactory:
+    """Makes sources: `limit` bytes at most of each, private networks only if allowed. What has to be laid down on
+    the disk to be read goes to `scratch`."""
+
+    blobs: BlobStore
+    limit: int
+    allow_private: bool
+    scratch: Path = Path(tempfile.gettempdir())
+
+    def for_item(
+        self,
+        item: Item,
+        *,
+        note: str | None = None,
+        blob: str | None = None,
+        validators: Mapping[str, str] | None = None,
+    ) -> Source:
+        """The source of `item`; a note brings its text, an uploaded file the name of its bytes, a page what is known
+        of its last reading."""
+        match item.type:
+            case "note" | "record":
+                return NoteSource(note or "", item.title)
+            case "file" if blob is not None:
+                return UploadSource(
+                    self.blobs, blob, item.source.get("name", item.title), self.limit, self.scratch
+                )
+            case "file":
+                return self.file_source(Path(item.source["path"]))
+            case "url" | "sitemap":
+                return replace(self.url_source(item.source["url"]), known=validators or {})
+            case "directory":
+                return FolderSource(Path(item.source["path"]))
+            case "connector":
+                return ConnectorSource(item.title)
+            case _:
+                raise Unsupported(f"Items of type {item.type!r} can't be read yet.")
+
+    def file_source(self, path: Path) -> FileSource:
+        """A file on the disk."""
+        return FileSource(path, self.limit)
+
+    def url_source(self, url: str) -> UrlSource:
+        """A page on the web."""
+        return UrlSource(url, min(self.limit, MAX_PAGE_BYTES), self.allow_private)
+
+
+@dataclass(frozen=True)
+class UploadSource:
+    """Bytes that somebody uploaded: `stored` is their name in the store, `name` the file's."""
+
+    blobs: BlobStore
+    blob_name: str
+    name: str
+    limit: int
+    scratch: Path
+
+    async def probe(self) -> int:
+        """Their number."""
+        return await self.blobs.size(self.blob_name)
+
+    async def read(self) -> Original:
+        """The bytes, or a file of them when there are many."""
+        size = await self.probe()
+        if size <= MAX_IN_MEMORY:
+            return Original(await self.blobs.get(self.blob_name, MAX_IN_MEMORY), self.name)
+        if size > self.limit:
+            raise Permanent(
+                f"{self.name} has {size:,} bytes; at most {self.limit:,} are read.", code="document_too_large"
+            )
+        if (path := self.blobs.local_path(self.blob_name)) is not None:
+            return Original(b"", self.name, path=path)
+        return Original(b"", self.name, path=await self._copy_to_disk(), temporary=True)
+
+    async def _copy_to_disk(self) -> Path:
+        handle, name = await asyncio.to_thread(tempfile.mkstemp, dir=self.scratch, prefix="gristmill-")
+        path = Path(name)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                async for part in self.blobs.read(self.blob_name):
+                    await asyncio.to_thread(file.write, part)
+        except BaseException:
+            await asyncio.to_thread(path.unlink, missing_ok=True)
+            raise
+        return path
+
+
+@dataclass(frozen=True)
+class ConnectorSource:
+    """A tool that a connector follows: what it holds is filed by its runs, so it is always there."""
+
+    name: str
+
+    async def probe(self) -> int:
+        """0."""
+        return 0
+
+    async def read(self) -> Original:
+        """A connector holds no text of its own."""
+        raise Unsupported(f"{self.name} is a connector.")
+
+
+@dataclass(frozen=True)
+class FolderSource:
+    """A folder on the disk: it can be asked after, and is listed rather than read."""
+
+    path: Path
+
+    async def probe(self) -> int:
+        """0, when it is there and can be listed."""
+        return await asyncio.to_thread(self._probe)
+
+    async def read(self) -> Original:
+        """A folder holds no text of its own."""
+        raise Unsupported(f"{self.path} is a folder.")
+
+    def _probe(self) -> int:
+        if not self.path.exists():
+            raise SourceGone(f"{self.path} is not there.")
+        if not self.path.is_dir():
+            raise Unreadable(f"{self.path} is not a folder.", code="not_a_folder")
+        if not os.access(self.path, os.R_OK | os.X_OK):
+            raise Unreadable(f"{self.path} may not be read by this process.", code="permission_denied")
+        return 0

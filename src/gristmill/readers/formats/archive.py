@@ -1,0 +1,230 @@
+"""Archives: each entry becomes a document of its own; the content is the list of them.
+
+unfolds past its limits, or holds itself      bomb
+entries with a password                       told; encrypted when there are no others
+links, devices, names that lead elsewhere     not taken, or taken by their last part; told
+a directory that is broken                    entries are found by their own heads
+"""
+
+import bz2
+import contextlib
+import gzip
+import hashlib
+import lzma
+import struct
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from gristmill.readers.formats import office
+from gristmill.readers.sink import DocumentRefused, Sink, file_blocks, refuse_bomb, safe_path
+
+_MAX_COMPRESSION_RATIO, _RATIO_FREE_BYTES = 200, 32 * 1024 * 1024
+_IGNORED_NAMES = ("__MACOSX/", ".DS_Store", "Thumbs.db", "desktop.ini")
+_ARCHIVE_ERRORS = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    NotImplementedError,
+    OSError,
+    ValueError,
+    lzma.LZMAError,
+)
+_MAX_LISTED = 5_000
+
+
+class ArchiveEntries:
+    """Takes entries, and tells them in the content."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._archive_size = sink.task.path.stat().st_size
+        self.count = self.encrypted_count = self.unsafe_count = 0
+        self.names: set[str] = set()
+
+    def add(self, name: str, data: Iterable[bytes], compressed_size: int | None = None) -> None:
+        """An entry with its bytes; `folded` is what they took in the archive."""
+        if name.endswith("/") or any(junk in name for junk in _IGNORED_NAMES):
+            return
+        self.count += 1
+        self.names.add(name)
+        if self.count <= _MAX_LISTED:
+            self._sink.add_text(f"- {safe_path(name)}\n")
+        self._sink.add_attachment(name, self._check_blocks(name, data, compressed_size))
+
+    def finish(self) -> None:
+        """Say what was left out."""
+        if self.encrypted_count and not self.count:
+            raise DocumentRefused("Its entries need a password to be opened.", code="encrypted")
+        if self.encrypted_count:
+            self._sink.warn(f"encrypted_entries:{self.encrypted_count}")
+        if self.unsafe_count:
+            self._sink.warn(f"unsafe_entries:{self.unsafe_count}")
+        if not self.count and "damaged" in self._sink.report.warnings:
+            raise DocumentRefused("Nothing in it can be read.", code="corrupt")
+        if not self.count:
+            self._sink.warn("empty")
+
+    def _check_blocks(self, name: str, data: Iterable[bytes], compressed_size: int | None) -> Iterator[bytes]:
+        written, digest = 0, hashlib.sha256()
+        for block in data:
+            written += len(block)
+            if (
+                compressed_size is not None
+                and written > _RATIO_FREE_BYTES
+                and written > _MAX_COMPRESSION_RATIO * max(compressed_size, 1)
+            ):
+                refuse_bomb(f"{name[:100]} unfolds {_MAX_COMPRESSION_RATIO} times and more")
+            if written <= self._archive_size:
+                digest.update(block)
+            yield block
+        if written == self._archive_size and digest.digest() == _file_digest(self._sink.task.path):
+            refuse_bomb("it holds itself")
+
+
+def read_zip(sink: Sink) -> None:
+    """Read a zip archive."""
+    entries = ArchiveEntries(sink)
+    try:
+        with zipfile.ZipFile(sink.task.path) as archive:
+            members = archive.infolist()
+            if len(members) > 2 * sink.task.embedded_files:
+                refuse_bomb(f"it has {len(members):,} entries")
+            if sum(member.file_size for member in members) > sink.task.embedded_bytes:
+                refuse_bomb("it unfolds to more than any archive of its size")
+            for member in members:
+                if member.flag_bits & 1:
+                    entries.encrypted_count += 1
+                elif (member.external_attr >> 28) == 0xA:  # a link, as Unix writes it
+                    entries.unsafe_count += 1
+                elif not member.is_dir():
+                    _add_zip_member(sink, archive, member, entries)
+    except _ARCHIVE_ERRORS:
+        sink.warn("damaged")
+    if "damaged" in sink.report.warnings:
+        for name, data, compressed_size in _scan_local_headers(sink):
+            if name not in entries.names:
+                entries.add(name, data, compressed_size)
+    entries.finish()
+
+
+def _add_zip_member(
+    sink: Sink, archive: zipfile.ZipFile, member: zipfile.ZipInfo, entries: ArchiveEntries
+) -> None:
+    try:
+        with archive.open(member) as file:
+            first_block = file.read(256 * 1024)
+            entries.add(member.filename, _member_blocks(sink, first_block, file), member.compress_size)
+    except _ARCHIVE_ERRORS:
+        sink.warn("damaged")
+
+
+def _member_blocks(sink: Sink, first_block: bytes, file: IO[bytes]) -> Iterator[bytes]:
+    """The pieces of an entry; what breaks in the middle ends it."""
+    yield first_block
+    try:
+        yield from file_blocks(file)  # pyright: ignore[reportArgumentType]  -- read() is all it takes
+    except _ARCHIVE_ERRORS:
+        sink.warn("damaged")
+
+
+def _scan_local_headers(sink: Sink) -> Iterator[tuple[str, Iterable[bytes], int]]:
+    """The entries of an archive whose directory is lost or wrong, by their own heads."""
+    data = sink.task.path.read_bytes()
+    position = data.find(b"PK\x03\x04")
+    while 0 <= position <= len(data) - 30:
+        flags, method, _, _, _, compressed_size, size, name_length, extra_length = struct.unpack_from(
+            "<HHHHIIIHH", data, position + 6
+        )
+        name = data[position + 30 : position + 30 + name_length].decode(
+            "utf-8" if flags & 0x800 else "cp437", "replace"
+        )
+        start = position + 30 + name_length + extra_length
+        end = start + compressed_size
+        if flags & 1:
+            sink.warn("damaged")
+        elif method == 8:
+            decompressor = zlib.decompressobj(-15)
+            with contextlib.suppress(zlib.error):
+                content = decompressor.decompress(data[start:], sink.task.embedded_bytes)
+                end = len(data) - len(decompressor.unused_data) if decompressor.eof else end
+                yield name, (content,), end - start
+        elif method == 0:
+            if flags & 8 and not size:
+                signature_offsets = [
+                    offset
+                    for signature in (b"PK\x07\x08", b"PK\x03\x04", b"PK\x01\x02")
+                    if (offset := data.find(signature, start)) > 0
+                ]
+                end = min(signature_offsets, default=len(data))
+            yield name, (data[start:end],), end - start
+        position = data.find(b"PK\x03\x04", max(end, position + 4))
+
+
+def read_tar(sink: Sink) -> None:
+    """Read a tar archive, folded or not."""
+    entries = ArchiveEntries(sink)
+    try:
+        with tarfile.open(sink.task.path, "r|*") as archive:
+            for member in archive:
+                if member.isfile() and member.size > sink.task.embedded_bytes:  # it may be sparse
+                    refuse_bomb(f"{member.name[:100]} says that it has {member.size:,} bytes")
+                if member.isfile() and (file := archive.extractfile(member)) is not None:
+                    entries.add(member.name, file_blocks(file))  # pyright: ignore[reportArgumentType]  -- as above
+                elif not member.isdir():
+                    entries.unsafe_count += 1
+                sink.report_progress()
+    except (tarfile.TarError, *_ARCHIVE_ERRORS):
+        sink.warn("damaged")
+    entries.finish()
+
+
+_OPENERS: dict[str, Any] = {"gzip": gzip.open, "bzip2": bz2.open, "xz": lzma.open}
+
+
+def read_compressed(sink: Sink) -> None:
+    """Read one folded file; when a tar archive is folded in it, that."""
+    opener = _OPENERS[sink.report.kind]
+    try:
+        with opener(sink.task.path, "rb") as file:
+            first_block: bytes = file.read(1024)
+            if first_block[257:262] == b"ustar":
+                sink.report.kind = "tar"
+                read_tar(sink)
+                return
+            entries = ArchiveEntries(sink)
+            entries.add(
+                _uncompressed_name(sink),
+                _member_blocks(sink, first_block, file),
+                sink.task.path.stat().st_size,
+            )
+    except _ARCHIVE_ERRORS as error:
+        raise DocumentRefused(f"It can't be unfolded: {error}"[:300], code="corrupt") from None
+    entries.finish()
+
+
+def _uncompressed_name(sink: Sink) -> str:
+    name = sink.task.name
+    for suffix in (".gz", ".bz2", ".xz", ".lzma"):
+        if name.lower().endswith(suffix):
+            return name[: -len(suffix)] or "content"
+    return name + ".content"
+
+
+def read_7z(sink: Sink) -> None:
+    """Read a 7z archive: kreuzberg gives the text of its entries, not their bytes."""
+    result = office.extract(sink, "7z")
+    entries = ArchiveEntries(sink)
+    for child in result.children or ():
+        text = str(child["result"].content)
+        if text.strip():
+            entries.add(str(child["path"]) + ".md", (text.encode("utf-8", "replace"),))
+    entries.finish()
+
+
+def _file_digest(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()

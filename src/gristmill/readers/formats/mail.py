@@ -1,0 +1,182 @@
+"""Mail: one message (eml, mht) or many (mbox). Headers, text, and attachments as embedded documents.
+
+Text is taken from the plain alternative where there is one, else from the HTML. Broken headers and encodings cost
+themselves: what can be decoded is.
+"""
+
+import email
+import email.header
+import email.policy
+import mimetypes
+import re
+from collections.abc import Iterator
+from email.message import Message
+from typing import Any, cast
+
+from gristmill.readers import text_encoding
+from gristmill.readers.formats import markup, media
+from gristmill.readers.sink import DocumentRefused, Sink
+
+_SHOWN_HEADERS = ("Subject", "From", "To", "Cc", "Date")
+_MAX_MESSAGE_BYTES = 256 * 1024 * 1024
+_MBOX_SEPARATOR = re.compile(rb"^From \S+.*\d{4}", re.M)
+
+
+def read(sink: Sink) -> None:
+    """Read one message."""
+    data = sink.task.path.read_bytes()
+    message = _parse(data)
+    sink.report.title = _header(message, "Subject")[:500] or None
+    _add_message(sink, message, 1)
+    if not sink.text_length and not sink.attachment_count:
+        raise DocumentRefused("The message has no text and no attachment.", code="no_text")
+
+
+def read_mbox(sink: Sink) -> None:
+    """Read a mailbox, message by message."""
+    for number, data in enumerate(_messages(sink), 1):
+        if number > 1:
+            sink.add_text("\n---\n\n", number)
+        message = _parse(data)
+        subject = _header(message, "Subject")
+        sink.add_text(f"## {subject or f'Message {number}'}\n\n", number)
+        _add_message(sink, message, number)
+        sink.report.total = sink.report.read = number
+
+
+def _parse(data: bytes) -> Message:
+    # The old policy keeps broken headers as they are, where the new one raises.
+    return email.message_from_bytes(data, policy=email.policy.compat32)
+
+
+def _messages(sink: Sink) -> Iterator[bytes]:
+    lines: list[bytes] = []
+    size, after_blank = 0, True
+    with sink.task.path.open("rb") as file:
+        for line in file:
+            if after_blank and line.startswith(b"From ") and _MBOX_SEPARATOR.match(line):
+                if lines:
+                    yield b"".join(lines)
+                lines, size = [], 0
+            else:
+                size += len(line)
+                if size > _MAX_MESSAGE_BYTES:
+                    raise DocumentRefused("It holds a message larger than any mail is.", code="bomb")
+                lines.append(line[1:] if line.startswith(b">From ") else line)
+            after_blank = not line.strip()
+    if lines:
+        yield b"".join(lines)
+
+
+def _add_message(sink: Sink, message: Message, page: int) -> None:
+    lines = [f"**{name}:** {text}" for name in _SHOWN_HEADERS if (text := _header(message, name))]
+    if lines:
+        sink.add_text("  \n".join(lines) + "\n\n", page)
+    if not sink.report.metadata:
+        sink.report.metadata |= {name.lower(): _header(message, name)[:1000] for name in _SHOWN_HEADERS}
+    body = _body_text(sink, message)
+    if body.strip():
+        sink.add_text(body.strip() + "\n\n", page)
+    for number, part in enumerate(_leaf_parts(message), 1):
+        _add_attachment(sink, part, number)
+
+
+def _leaf_parts(message: Message, depth: int = 0) -> Iterator[Message]:
+    """The parts that are documents of their own; a forwarded message is one, and not opened here."""
+    if message.is_multipart() and message.get_content_maintype() == "multipart" and depth < 50:
+        parts: Any = message.get_payload()
+        for part in parts:
+            yield from _leaf_parts(part, depth + 1)
+    else:
+        yield message
+
+
+def _is_text(part: Message) -> bool:
+    return part.get_content_type() in ("text/plain", "text/html", "application/xhtml+xml") and (
+        part.get_content_disposition() != "attachment" and part.get_filename() is None
+    )
+
+
+def _body_text(sink: Sink, message: Message) -> str:
+    text_parts = [part for part in _leaf_parts(message) if _is_text(part)]
+    plain_parts = [part for part in text_parts if part.get_content_type() == "text/plain"]
+    plain_texts = [_part_text(part) for part in plain_parts]
+    if any(text.strip() for text in plain_texts):
+        return "\n\n".join(text.strip() for text in plain_texts if text.strip())
+    html_parts = [part for part in text_parts if part.get_content_type() != "text/plain"]
+    return "\n\n".join(markup.to_markdown(sink, _part_text(part)) for part in html_parts)
+
+
+def _add_attachment(sink: Sink, part: Message, number: int) -> None:
+    if _is_text(part):
+        return
+    name = part.get_filename() or ""
+    name = _decode_header(name)
+    if part.get_content_type() == "message/rfc822":
+        inner: list[Message] = cast("Any", part.get_payload()) if part.is_multipart() else []
+        for message in inner[:1]:
+            subject = _header(message, "Subject") or f"message-{number}"
+            sink.add_attachment(
+                name or subject.replace("/", "-") + ".eml", message.as_bytes(), "message/rfc822"
+            )
+        return
+    data = _payload_bytes(part)
+    if not data:
+        return
+    if part.get_content_maintype() == "image" and not name:
+        media.add_media(sink, f"image-{number}", data)
+    else:
+        suffix = mimetypes.guess_extension(part.get_content_type()) or ".bin"
+        sink.add_attachment(name or f"attachment-{number}{suffix}", data, part.get_content_type())
+
+
+def _payload_bytes(part: Message) -> bytes:
+    try:
+        payload: Any = part.get_payload(decode=True)
+    except (ValueError, LookupError):
+        payload = str(part.get_payload()).encode("utf-8", "surrogateescape")
+    return payload if isinstance(payload, bytes) else b""
+
+
+def _part_text(part: Message) -> str:
+    data = _payload_bytes(part)
+    declared = part.get_content_charset()
+    for encoding in (declared, "utf-8"):
+        try:
+            if encoding:
+                return data.decode(encoding)
+        except (UnicodeDecodeError, LookupError):
+            continue
+    return data.decode(text_encoding.detect_encoding(data)[0], "replace")
+
+
+def _header(message: Message, name: str) -> str:
+    try:
+        value = message.get(name)
+    except Exception:  # a header that even the lenient parser stumbles over
+        return ""
+    return _decode_header(str(value)) if value is not None else ""
+
+
+def _decode_header(raw: str) -> str:
+    """A header's text, with its encoded words read."""
+    try:
+        parts = email.header.decode_header(raw)
+        text = "".join(
+            part if isinstance(part, str) else _decode_word(part, charset or "utf-8")
+            for part, charset in parts
+        )
+    except (ValueError, LookupError):
+        text = raw
+    # Bytes that were never encoded, as old programs sent them.
+    if any("\udc80" <= sign <= "\udcff" for sign in text):
+        data = text.encode("utf-8", "surrogateescape")
+        text = data.decode(text_encoding.detect_encoding(data)[0], "replace")
+    return " ".join(text.split())
+
+
+def _decode_word(part: bytes, charset: str) -> str:
+    try:
+        return part.decode(charset, "replace")
+    except LookupError:
+        return part.decode(text_encoding.detect_encoding(part)[0], "replace")

@@ -1,0 +1,211 @@
+"""PDF, page by page: text in reading order with headings, OCR for what was scanned, attachments and images.
+
+Pages are read one at a time and let go; the file is never whole in memory, and is opened anew every few hundred pages
+because PDFium keeps what it has seen. A page that can't be opened is counted as not read; one that kills the process
+is passed over by the parent. Pages up to `after_page` are taken as read.
+"""
+
+import contextlib
+import ctypes
+import io
+import re
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+from gristmill.readers.formats import ocr, pdf_layout
+from gristmill.readers.libraries import pdfium, pdfium_c
+from gristmill.readers.sink import DocumentRefused, Sink
+
+_PAGES_PER_OPEN = 250
+_MIN_LETTERS = 16  # letters: a page with fewer has no text to speak of
+_DPI = 200
+_MAX_RENDERED_PIXELS = 25_000_000  # pixels
+_MAX_IMAGES = 200  # of one document, as assets
+_MAX_IMAGE_PIXELS = 16_000_000
+_MAX_ATTACHMENT_BYTES = 256 * 1024 * 1024
+_UNMAPPED_GLYPHS = re.compile("[\ufffd\ue000-\uf8ff]")
+_FIELDS = ("Title", "Author", "Subject", "Keywords", "Creator", "CreationDate", "ModDate")
+
+
+def read(sink: Sink) -> None:
+    """Read a PDF."""
+    with _open_document(sink) as document:
+        total = len(document)
+        described = document.get_metadata_dict()
+        sink.report.metadata |= {
+            name.lower(): described[name][:1000] for name in _FIELDS if described.get(name)
+        }
+        sink.report.title = (described.get("Title") or "").strip()[:500] or None
+        if pdfium_c.FPDF_GetSecurityHandlerRevision(document) >= 0:
+            sink.warn("encrypted")
+        if not sink.task.after_page:
+            _add_attachments(sink, document)
+    if _is_cross_reference_broken(sink):
+        sink.warn("damaged")
+    sink.report.total, sink.report.read = total, min(sink.task.after_page, total)
+    for first in range(sink.task.after_page, total, _PAGES_PER_OPEN):
+        with _open_document(sink) as document:
+            for index in range(first, min(first + _PAGES_PER_OPEN, total)):
+                sink.begin_page(index + 1, total)
+                sink.report.read += _read_page(sink, document, index)
+
+
+@contextmanager
+def _open_document(sink: Sink) -> Generator[Any]:
+    try:
+        document = pdfium.PdfDocument(str(sink.task.path))
+        count = len(document)
+    except pdfium.PdfiumError as error:
+        if "password" in str(error).lower() or "security" in str(error).lower():
+            raise DocumentRefused("It needs a password to be opened.", code="encrypted") from None
+        raise DocumentRefused(f"It can't be opened as a PDF: {error}", code="corrupt") from None
+    if count == 0:
+        document.close()
+        raise DocumentRefused("It is a PDF without any page that can be found.", code="corrupt")
+    try:
+        yield document
+    finally:
+        document.close()
+
+
+def _read_page(sink: Sink, document: Any, index: int) -> bool:
+    """One page; tells whether it could be read."""
+    try:
+        page = document[index]
+    except pdfium.PdfiumError:
+        sink.warn("damaged")
+        return False
+    try:
+        text = _page_text(page)
+        images = _page_images(page)
+        start = sink.characters
+        if _lacks_text(text) and _looks_scanned(page, images):
+            if sink.reserve_ocr():
+                text = ocr.recognise(_render_page(page)) or text
+                sink.ocr_count += 1
+            else:
+                sink.warn("ocr_skipped")
+        elif images and sink.image_count < _MAX_IMAGES:
+            _add_images(sink, images, index + 1, start)
+        if text:
+            sink.add_text(text + "\n\n", index + 1)
+        _add_annotation_files(sink, page)
+    finally:
+        page.close()
+    return True
+
+
+def _page_images(page: Any) -> list[Any]:
+    """The images of a page; most pages have none, and that is found without an object for each of its words."""
+    count = pdfium_c.FPDFPage_CountObjects(page)
+    types = {pdfium_c.FPDFPageObj_GetType(pdfium_c.FPDFPage_GetObject(page, index)) for index in range(count)}
+    if not types & {pdfium_c.FPDF_PAGEOBJ_IMAGE, pdfium_c.FPDF_PAGEOBJ_FORM}:
+        return []
+    return list(page.get_objects(filter=[pdfium_c.FPDF_PAGEOBJ_IMAGE], max_depth=3))
+
+
+def _page_text(page: Any) -> str:
+    textpage = page.get_textpage()
+    try:
+        return pdf_layout.markdown(textpage)
+    finally:
+        textpage.close()
+
+
+def _lacks_text(text: str) -> bool:
+    """Whether a page has too little text, or text whose fonts don't say what their glyphs mean."""
+    if len(text) < 20 * _MIN_LETTERS and sum(sign.isalnum() for sign in text) < _MIN_LETTERS:
+        return True
+    return len(_UNMAPPED_GLYPHS.findall(text)) > 0.3 * len(text)
+
+
+def _looks_scanned(page: Any, images: list[Any]) -> bool:
+    """Whether there is something to see that may be text: an image of some size, or many strokes."""
+    width, height = page.get_size()
+    area = 0.0
+    for image in images:
+        left, bottom, right, top = image.get_bounds()
+        area += max(0.0, right - left) * max(0.0, top - bottom)
+    if area > 0.05 * width * height:
+        return True
+    return pdfium_c.FPDFPage_CountObjects(page) - len(images) > 50
+
+
+def _render_page(page: Any) -> Any:
+    width, height = page.get_size()
+    scale = _DPI / 72
+    pixels = width * height * scale * scale
+    if pixels > _MAX_RENDERED_PIXELS:
+        scale *= (_MAX_RENDERED_PIXELS / pixels) ** 0.5
+    return page.render(scale=scale, rev_byteorder=True).to_numpy()[:, :, :3]
+
+
+def _add_images(sink: Sink, images: list[Any], page: int, start: int) -> None:
+    for image in images:
+        if sink.image_count >= _MAX_IMAGES:
+            return
+        # A broken image costs itself.
+        with contextlib.suppress(pdfium.PdfiumError, ValueError, OSError):
+            data, media_type = _encode_image(image)
+            sink.add_asset(data, media_type, page=page, start=start)
+
+
+def _encode_image(image: Any) -> tuple[bytes, str]:
+    width, height = image.get_px_size()
+    if width * height > _MAX_IMAGE_PIXELS:
+        raise ValueError("too large")
+    if image.get_filters(skip_simple=True) == ["DCTDecode"]:
+        return bytes(image.get_data(decode_simple=True)), "image/jpeg"
+    file = io.BytesIO()
+    image.get_bitmap(render=False).to_pil().save(file, "PNG", compress_level=1)
+    return file.getvalue(), "image/png"
+
+
+def _add_attachments(sink: Sink, document: Any) -> None:
+    for number in range(document.count_attachments()):
+        with contextlib.suppress(pdfium.PdfiumError):
+            attachment = document.get_attachment(number)
+            sink.add_attachment(attachment.get_name(), bytes(attachment.get_data()))
+
+
+def _add_annotation_files(sink: Sink, page: Any) -> None:
+    """Files that are attached to a place on the page."""
+    for number in range(pdfium_c.FPDFPage_GetAnnotCount(page)):
+        annotation = pdfium_c.FPDFPage_GetAnnot(page, number)
+        if not annotation:
+            continue
+        try:
+            if pdfium_c.FPDFAnnot_GetSubtype(annotation) != pdfium_c.FPDF_ANNOT_FILEATTACHMENT:
+                continue
+            if file := pdfium_c.FPDFAnnot_GetFileAttachment(annotation):
+                sink.add_attachment(*_attached_file(file))
+        finally:
+            pdfium_c.FPDFPage_CloseAnnot(annotation)
+
+
+def _attached_file(file: Any) -> tuple[str, bytes]:
+    length = pdfium_c.FPDFAttachment_GetName(file, None, 0)
+    name = ctypes.create_string_buffer(length)
+    pdfium_c.FPDFAttachment_GetName(file, ctypes.cast(name, ctypes.POINTER(ctypes.c_ushort)), length)
+    size = ctypes.c_ulong()
+    pdfium_c.FPDFAttachment_GetFile(file, None, 0, ctypes.byref(size))
+    data = ctypes.create_string_buffer(min(size.value, _MAX_ATTACHMENT_BYTES))
+    pdfium_c.FPDFAttachment_GetFile(file, data, len(data), ctypes.byref(size))
+    return name.raw.decode("utf-16-le", "replace").rstrip("\0"), data.raw
+
+
+def _is_cross_reference_broken(sink: Sink) -> bool:
+    """Whether the file's own table of contents is not where it says: PDFium then puts one together as it can."""
+    with sink.task.path.open("rb") as file:
+        head = file.read(1024)
+        size = file.seek(0, io.SEEK_END)
+        file.seek(max(0, size - 2048))
+        offsets = re.findall(rb"startxref\s+(\d+)", file.read())
+        if not offsets:
+            return True
+        for shift in (0, max(head.find(b"%PDF-"), 0)):
+            file.seek(min(int(offsets[-1]) + shift, size))
+            if re.match(rb"\s*(xref|\d+\s+\d+\s+obj)", file.read(64)):
+                return False
+    return True

@@ -1,0 +1,73 @@
+"""What rich text (RTF) embeds: objects and pictures, as the hexadecimal digits they are written in.
+
+The text itself is kreuzberg's. Digits are gathered from the group that follows `\\objdata` or `\\pict`, whatever
+control words stand between them.
+"""
+
+import re
+import struct
+from collections.abc import Iterator
+
+from gristmill.readers.formats import compound, media
+from gristmill.readers.sink import Sink
+
+_OBJECT_WORD = re.compile(rb"\\(objdata|pict)\b")
+_CONTROL_WORD = re.compile(rb"\\\*|\\[a-zA-Z]+-?\d* ?|\\[^a-zA-Z]")
+_BRACE = re.compile(rb"[{}]")
+_NOT_HEX = re.compile(rb"[^0-9a-fA-F]+")
+
+
+def add_contents(sink: Sink) -> None:
+    """Hand on the objects and pictures of an RTF file."""
+    data = sink.task.path.read_bytes()
+    for number, (word, body) in enumerate(_groups(data), 1):
+        if word == b"pict":
+            media.add_media(sink, f"picture-{number}.png", body) if media.media_type("", body) else None
+        else:
+            _add_object(sink, body, number)
+
+
+def _groups(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    position = 0
+    while (found := _OBJECT_WORD.search(data, position)) is not None:
+        position, depth, digits = found.end(), 0, bytearray()
+        while position < len(data):
+            brace = _next_brace(data, position)
+            if depth == 0:
+                digits += _NOT_HEX.sub(b"", _CONTROL_WORD.sub(b"", data[position:brace]))
+            position = brace + 1
+            if data[brace : brace + 1] == b"}" and depth == 0:
+                break
+            depth += 1 if data[brace : brace + 1] == b"{" else -1
+        yield found.group(1), bytes.fromhex(digits[: len(digits) // 2 * 2].decode())
+
+
+def _next_brace(data: bytes, position: int) -> int:
+    found = _BRACE.search(data, position)
+    return found.start() if found else len(data)
+
+
+def _add_object(sink: Sink, body: bytes, number: int) -> None:
+    """An object of OLE 1: version, format, class, topic, item, then the bytes behind their length."""
+    try:
+        position = 8
+        names: list[bytes] = []
+        for _ in range(3):
+            (length,) = struct.unpack_from("<I", body, position)
+            names.append(body[position + 4 : position + 4 + length].rstrip(b"\0"))
+            position += 4 + length
+        (size,) = struct.unpack_from("<I", body, position)
+        native = body[position + 4 : position + 4 + size]
+    except struct.error:
+        sink.warn("damaged")
+        return
+    if not native:
+        return
+    if native.startswith(compound.MAGIC):
+        compound.add_object(sink, f"object-{number}", native)
+    elif names[0].lower() == b"package":
+        # The same as an Ole10Native stream, without the size before it.
+        name, inside = compound.unwrap_ole_native(b"\0\0\0\0" + native)
+        sink.add_attachment(name or f"object-{number}", inside)
+    else:
+        sink.add_attachment(f"object-{number}", native)

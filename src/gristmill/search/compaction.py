@@ -1,0 +1,199 @@
+"""Keeps segments few: the job `tidy_base`.
+
+    small ones          are merged; each chunk is merged some log₂ times on its way into segments of 16,384
+    words of another    lexer's recipe, or none: the chunks are lexed anew
+    what is gone        is left out of whatever is merged; where it is much, or gone for an hour, its segments are rewritten
+
+What is read can't change meanwhile. The new segment takes the place of the old ones in one fenced transaction, only if all
+of them are still there: a search sees either. Killed anywhere before that, nothing happened.
+"""
+
+import asyncio
+import itertools
+from collections.abc import Sequence
+from datetime import timedelta
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gristmill import catalog, faults, jobs
+from gristmill.catalog import BaseId
+from gristmill.db import Database
+from gristmill.jobs import Done, Job, NewJob, Outcome
+from gristmill.search import compaction_store, inverted_index, segment, store
+from gristmill.search.inverted_index import InvertedIndex
+from gristmill.search.lexer import LEXER_VERSION
+from gristmill.search.segment import MAX_CHUNKS, Segment, SegmentArrays
+from gristmill.search.store import SegmentRow
+from gristmill.telemetry import memory
+from gristmill.work import CompactBase
+
+MIN_SMALL_SEGMENTS = 16  # small segments that are worth a merge
+SMALL_SEGMENT_CHUNKS = MAX_CHUNKS // 2
+MIN_DELETED_CHUNKS = 1000
+MAX_DELETED_AGE = timedelta(hours=1)
+_LEX_BATCH = 5000
+
+
+async def queue_compactions(db: Database) -> int:
+    """Queue the tidying of every base that needs it; how many. Cheap enough to be asked every few seconds."""
+    async with db.transaction() as tx:
+        base_ids = await compaction_store.bases_to_compact(
+            tx,
+            small=SMALL_SEGMENT_CHUNKS,
+            min_small=MIN_SMALL_SEGMENTS,
+            lexer_version=LEXER_VERSION,
+            min_deleted=MIN_DELETED_CHUNKS,
+            max_age=MAX_DELETED_AGE,
+        )
+        queued = await jobs.enqueue(
+            tx, *(NewJob(CompactBase(BaseId(base)), lane=str(base)) for base in base_ids)
+        )
+    return sum(job.created for job in queued)
+
+
+class Compactor:
+    """Tidies bases."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    async def compact(self, job: Job) -> Outcome:
+        """Do all that is to be done for a base."""
+        base_id = CompactBase.of(job).base_id
+        while await self._step(job, base_id):
+            await asyncio.to_thread(memory.trim)
+            await faults.point("tidy.step")
+        return Done()
+
+    async def _step(self, job: Job, base_id: BaseId) -> bool:
+        async with self._db.connection() as tx:
+            if await catalog.find_base(tx, base_id) is None:
+                return False
+            rows = await store.list_segments(tx, base_id)
+            stale = next((row for row in rows if row.lexer_version != LEXER_VERSION), None)
+            chosen = (
+                [stale]
+                if stale
+                else segments_to_merge(rows) or await self._segment_with_deletions(base_id, rows)
+            )
+        if not chosen:
+            return False
+        new_segments, dropped_numbers = await (
+            self._lex_again(base_id, chosen[0]) if stale else self._merge(base_id, chosen)
+        )
+        return await self._replace(job, base_id, chosen, new_segments, dropped_numbers)
+
+    async def _segment_with_deletions(self, base_id: BaseId, rows: Sequence[SegmentRow]) -> list[SegmentRow]:
+        """A segment with so much gone that it is worth to be rewritten by itself."""
+        async with self._db.connection() as tx:
+            deleted = np.array(await compaction_store.deleted_numbers(tx, base_id), np.int64)
+            if not len(deleted):
+                return []
+            is_overdue = await compaction_store.has_overdue_deletions(tx, base_id, MAX_DELETED_AGE)
+            for row in rows:
+                (stored,) = await store.read_segment_arrays(tx, base_id, [row.id])
+                deleted_count = int(np.isin(np.frombuffer(stored.nos, ">i8"), deleted).sum())
+                if deleted_count and (is_overdue or deleted_count * 10 >= row.chunks):
+                    return [row]
+            if is_overdue:  # numbers that no segment holds
+                await compaction_store.forget_deleted(tx, base_id, deleted.tolist())
+        return []
+
+    async def _merge(self, base_id: BaseId, rows: Sequence[SegmentRow]) -> tuple[list[Segment], list[int]]:
+        ids = [row.id for row in rows]
+        async with self._db.connection(large=True) as tx:
+            stored = await store.read_segment_arrays(tx, base_id, ids)
+            postings = await compaction_store.read_all_postings(tx, base_id, ids)
+            deleted = np.array(await compaction_store.deleted_numbers(tx, base_id), np.int64)
+        parts = [
+            (
+                segment.decode_arrays(stored_row.nos, stored_row.items, stored_row.lengths, stored_row.signs),
+                InvertedIndex.load(stored_row.lexicon, *postings[stored_row.id]),
+            )
+            for stored_row in stored
+            if stored_row.id in postings
+        ]
+        languages = frozenset(language for row in rows for language in row.languages)
+        merged = await asyncio.to_thread(merge_segments, parts, deleted, languages)
+        nos = np.concatenate([arrays.nos for arrays, _ in parts])
+        return [merged] if len(merged.arrays.nos) else [], np.intersect1d(nos, deleted).tolist()
+
+    async def _lex_again(self, base_id: BaseId, row: SegmentRow) -> tuple[list[Segment], list[int]]:
+        new_segments: list[Segment] = []
+        async with self._db.connection() as tx:
+            (stored,) = await store.read_segment_arrays(tx, base_id, [row.id])
+            nos: list[int] = np.frombuffer(stored.nos, ">i8").tolist()
+            lexed_numbers: list[int] = []
+            for start in range(0, len(nos), _LEX_BATCH):
+                texts, vectors = await compaction_store.read_chunks_to_lex(
+                    tx, base_id, nos[start : start + _LEX_BATCH]
+                )
+                lexed_numbers += [chunk.no for chunk in texts]
+                if texts:
+                    signs = segment.pack_signs(vectors)
+                    new_segments.append(await asyncio.to_thread(segment.build, texts, signs))
+        return new_segments, sorted(set(nos) - set(lexed_numbers))
+
+    async def _replace(
+        self,
+        job: Job,
+        base_id: UUID,
+        old: Sequence[SegmentRow],
+        new_segments: Sequence[Segment],
+        dropped_numbers: Sequence[int],
+    ) -> bool:
+        async with self._db.transaction(large=True) as tx:
+            await jobs.fence(tx, job)
+            if await compaction_store.drop_segments(tx, base_id, [row.id for row in old]) != len(old):
+                raise LookupError("a segment was replaced by somebody else")
+            for new_segment in new_segments:
+                await store.insert_segment(tx, base_id, new_segment)
+            await compaction_store.forget_deleted(tx, base_id, dropped_numbers)
+            await faults.point("tidy.before_commit")
+        return True
+
+
+def segments_to_merge(rows: Sequence[SegmentRow]) -> list[SegmentRow]:
+    """The segments to merge next: from the smallest up, as long as the next is no larger than all before it."""
+    if sum(row.chunks <= SMALL_SEGMENT_CHUNKS for row in rows) < MIN_SMALL_SEGMENTS:
+        return []
+    selected: list[SegmentRow] = []
+    total = 0
+    for row in sorted(rows, key=lambda row: (row.chunks, row.id)):
+        if total + row.chunks > MAX_CHUNKS or (
+            len(selected) >= MIN_SMALL_SEGMENTS // 2 and row.chunks > total
+        ):
+            break
+        selected.append(row)
+        total += row.chunks
+    return selected if len(selected) > 1 else []
+
+
+def merge_segments(
+    parts: Sequence[tuple[SegmentArrays, InvertedIndex]],
+    deleted: NDArray[np.int64],
+    languages: frozenset[str],
+) -> Segment:
+    """One segment of what is left of several, one after the other."""
+    nos = np.concatenate([arrays.nos for arrays, _ in parts])
+    is_left = np.isin(nos, deleted, invert=True)
+    new_ordinals = np.where(is_left, np.cumsum(is_left) - 1, -1)
+    starts = itertools.accumulate((len(arrays.nos) for arrays, _ in parts), initial=0)
+    index = inverted_index.merge_indexes(
+        [
+            (part_index, new_ordinals[start : start + len(arrays.nos)])
+            for (arrays, part_index), start in zip(parts, starts, strict=False)
+        ]
+    )
+    return Segment(
+        SegmentArrays(
+            nos[is_left],
+            np.concatenate([arrays.items for arrays, _ in parts])[is_left],
+            np.concatenate([arrays.lengths for arrays, _ in parts])[is_left],
+            np.ascontiguousarray(np.concatenate([arrays.signs for arrays, _ in parts], axis=1)[:, is_left]),
+        ),
+        languages,
+        index,
+    )

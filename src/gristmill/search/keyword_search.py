@@ -1,0 +1,197 @@
+"""The text leg: BM25 over the words of a base, for these eyes.
+
+    ask       segments and postings, in one snapshot: what was published a moment ago is among them
+    score     every chunk that holds a word, in a thread
+    check     the best ones against the table, batch by batch, until enough of them answer
+
+A batch that is mostly hidden from the caller is followed by a larger one; where few items can answer, only their chunks
+are scored. So nobody gets fewer hits than there are.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from uuid import UUID
+
+import numpy as np
+
+from gristmill.db import Database, Tx
+from gristmill.search import bm25, store
+from gristmill.search.fuse import Candidate
+from gristmill.search.query_syntax import ParsedQuery, Term, parse
+from gristmill.search.scope import Scope
+from gristmill.search.segment import Mask
+from gristmill.search.segment_cache import SegmentCache, Snapshot
+from gristmill.search.selectivity import Selectivity
+
+MAX_PREFIX_EXPANSIONS = 64  # lexemes that one prefix stands for
+_FIRST_BATCH = 200
+_GROWTH = 4
+_PHRASE_BATCH = 200
+
+
+@dataclass(frozen=True)
+class TermContribution:
+    """What one term adds to a chunk's score."""
+
+    term: str
+    count: int
+    chunks: int
+    score: float
+
+
+@dataclass(frozen=True)
+class KeywordResults:
+    """What the leg found, and what it knows of every other chunk."""
+
+    candidates: list[Candidate]
+    parsed_query: ParsedQuery
+    snapshot: Snapshot = field(repr=False)
+    terms: Sequence[tuple[Term, bm25.TermPostings]] = field(default=(), repr=False)
+    scores: bm25.Scores = field(default_factory=lambda: np.zeros(0, np.float32), repr=False)
+
+    def scores_of(self, nos: Sequence[int]) -> dict[int, float]:
+        """The scores of chunks, found or not."""
+        ordinals = self.snapshot.ordinals_of(nos)
+        return {no: float(self.scores[ordinal]) for no, ordinal in ordinals.items()}
+
+    def rank_of(self, score: float) -> int:
+        """Where a score would stand among all chunks, hidden ones included."""
+        return int(np.count_nonzero(self.scores > score)) + 1
+
+    def explain(self, no: int) -> list[TermContribution]:
+        """What each term adds to a chunk's score."""
+        ordinal = self.snapshot.ordinals_of([no]).get(no)
+        if ordinal is None:
+            return []
+        contributions: list[TermContribution] = []
+        for term, postings in self.terms:
+            matches = np.flatnonzero(postings.postings.ordinals == ordinal)
+            score = bm25.score([postings], self.snapshot.lengths)[ordinal]
+            name = term.names[0] + ("*" if term.prefix else "")
+            contributions.append(
+                TermContribution(
+                    name,
+                    int(postings.postings.counts[matches].sum()),
+                    postings.chunks,
+                    round(float(score), 4),
+                )
+            )
+        return contributions
+
+
+async def search(
+    db: Database,
+    cache: SegmentCache,
+    base_id: UUID,
+    scope: Scope,
+    selectivity: Selectivity,
+    query: str,
+    limit: int,
+) -> KeywordResults:
+    """The best `wanted` chunks for a question, best first."""
+    async with store.read_transaction(db) as tx:
+        snapshot = _lexed_segments(await cache.open(tx, base_id))
+        parsed_query = parse(query, snapshot.languages)
+        terms_to_find = [*parsed_query.terms, *parsed_query.excluded]
+        names = {term: _lexemes_of_term(snapshot, term) for term in terms_to_find}
+        lexemes = sorted({name for known in names.values() for name in known})
+        postings = await cache.find_postings(tx, base_id, lexemes, snapshot) if lexemes else {}
+    postings_by_term = {
+        term: bm25.combine_postings(
+            term.weight, [part for name in names[term] for part in postings.get(name, ())], len(snapshot.nos)
+        )
+        for term in terms_to_find
+    }
+    terms = [(term, postings_by_term[term]) for term in parsed_query.terms]
+    scores = await asyncio.to_thread(bm25.score, [count for _, count in terms], snapshot.lengths)
+    mask = await asyncio.to_thread(_allowed_mask, parsed_query, postings_by_term, snapshot, selectivity)
+    ranked = scores if mask is None else np.where(mask, scores, np.float32(0))
+    results = KeywordResults([], parsed_query, snapshot, terms, scores)
+    async with store.read_transaction(db) as tx:
+        results.candidates.extend(await _visible_candidates(tx, base_id, scope, results, ranked, limit))
+    return results
+
+
+async def parse_for_base(db: Database, cache: SegmentCache, base_id: UUID, query: str) -> KeywordResults:
+    """The question alone, as this base's languages take it: nothing is looked for."""
+    async with store.read_transaction(db) as tx:
+        snapshot = await cache.open(tx, base_id)
+    return KeywordResults([], parse(query, snapshot.languages), snapshot)
+
+
+def _lexemes_of_term(snapshot: Snapshot, term: Term) -> list[str]:
+    return snapshot.with_prefix(term.names[0], MAX_PREFIX_EXPANSIONS) if term.prefix else list(term.names)
+
+
+def _lexed_segments(snapshot: Snapshot) -> Snapshot:
+    """Without segments that have no words yet."""
+    if all(row.lexer_version > 0 for row in snapshot.rows):
+        return snapshot
+    positions = [position for position, row in enumerate(snapshot.rows) if row.lexer_version > 0]
+    return Snapshot(
+        [snapshot.rows[position] for position in positions], [snapshot.segments[place] for place in positions]
+    )
+
+
+def _allowed_mask(
+    parsed_query: ParsedQuery,
+    postings_by_term: dict[Term, bm25.TermPostings],
+    snapshot: Snapshot,
+    selectivity: Selectivity,
+) -> Mask | None:
+    masks: list[Mask] = [] if selectivity.keys is None else [snapshot.mask_of_items(selectivity.keys)]
+    total = len(snapshot.nos)
+    for phrase in parsed_query.phrases:
+        for names in phrase.words:
+            for term, postings in postings_by_term.items():
+                if not term.prefix and set(term.names) == set(names):
+                    masks.append(bm25.term_mask(postings, total))
+    masks += [~bm25.term_mask(postings_by_term[term], total) for term in parsed_query.excluded]
+    return np.logical_and.reduce(masks) if masks else None
+
+
+async def _visible_candidates(
+    tx: Tx, base_id: UUID, scope: Scope, results: KeywordResults, ranked: bm25.Scores, limit: int
+) -> list[Candidate]:
+    has_phrases = bool(results.parsed_query.phrases or results.parsed_query.excluded_phrases)
+    candidates: list[Candidate] = []
+    offset, batch = 0, _PHRASE_BATCH if has_phrases else _FIRST_BATCH
+    while len(candidates) < limit:
+        order = await asyncio.to_thread(bm25.top_ordinals, ranked, offset + batch)
+        ordinals = order[offset:]
+        if not len(ordinals):
+            break
+        counts, sums = results.snapshot.sums_by_item(results.snapshot.items[ordinals], ranked)
+        scores = bm25.with_siblings(ranked[ordinals], counts, sums)
+        numbers = [int(no) for no in results.snapshot.nos[ordinals]]
+        chunk_ids = await store.visible_chunk_ids(tx, base_id, scope, numbers)
+        if has_phrases:
+            chunk_ids = await _matching_phrases(tx, base_id, results.parsed_query, chunk_ids)
+        candidates += [
+            Candidate(chunk_ids[no], no, float(score))
+            for no, score in zip(numbers, scores, strict=True)
+            if no in chunk_ids
+        ]
+        offset, batch = len(order), batch * _GROWTH
+    return sorted(candidates, key=lambda hit: (-hit.score, hit.no))[:limit]
+
+
+async def _matching_phrases(
+    tx: Tx, base_id: UUID, parsed_query: ParsedQuery, chunk_ids: dict[int, UUID]
+) -> dict[int, UUID]:
+    """Those whose text, or title or headings, has every phrase that it must, and none that it must not."""
+    texts = await store.chunk_texts(tx, base_id, list(chunk_ids))
+
+    def matching_numbers() -> set[int]:
+        matching: set[int] = set()
+        for chunk in texts:
+            fields = (chunk.text, chunk.title, *chunk.headings)
+            if all(any(p.is_in(f) for f in fields) for p in parsed_query.phrases) and not any(
+                p.is_in(f) for p in parsed_query.excluded_phrases for f in fields
+            ):
+                matching.add(chunk.no)
+        return matching
+
+    matching = await asyncio.to_thread(matching_numbers)
+    return {no: chunk_id for no, chunk_id in chunk_ids.items() if no in matching}

@@ -1,0 +1,258 @@
+"""From a question to hits: embed it, ask both legs of every base, fuse, look again, show.
+
+Nothing is written. What was published, deleted or taken from these eyes between two steps is looked at again by the last
+one, which reads what is shown: it shows only what answers then.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from gristmill.db import Database
+from gristmill.embedding import Embedder
+from gristmill.errors import Invalid
+from gristmill.search import collapse, fuse, keyword_search, rerank, store, vector_search
+from gristmill.search.highlight import highlight_ranges
+from gristmill.search.keyword_search import KeywordResults
+from gristmill.search.model import Hit, HitContext, HitExplanation, SearchRequest, Target
+from gristmill.search.query_syntax import without_syntax
+from gristmill.search.rerank import Reranker
+from gristmill.search.segment_cache import SegmentCache
+from gristmill.search.selectivity import measure_selectivity
+from gristmill.search.store import ChunkRow
+
+CANDIDATES_PER_LEG = 100  # of each leg
+_MAX_PARALLEL_BASES = 4  # bases, so that one search over many leaves connections for others
+_MAX_CACHED_QUERY_VECTORS = 1000
+
+
+@dataclass(frozen=True)
+class BaseResults:
+    """What one base answered."""
+
+    legs: fuse.LegResults
+    keyword: KeywordResults
+
+
+@dataclass(frozen=True)
+class _LoadedHit:
+    """A fused hit with what it shows."""
+
+    fused: fuse.FusedHit
+    row: ChunkRow
+    rerank_score: float | None = None
+
+
+class Searcher:
+    """Searches bases; keeps what it has read of them, and the vectors of the last questions."""
+
+    def __init__(self, db: Database, *, cache_bytes: int, reranker: Reranker | None = None) -> None:
+        self._db, self._reranker = db, reranker
+        self._cache = SegmentCache(cache_bytes)
+        self._query_vectors: OrderedDict[tuple[str, str], store.Vector] = OrderedDict()
+
+    async def search(self, targets: Sequence[Target], request: SearchRequest) -> list[Hit]:
+        """The best chunks of all targets, best first."""
+        slots = asyncio.Semaphore(_MAX_PARALLEL_BASES)
+
+        async def search_target(target: Target) -> BaseResults:
+            async with slots:
+                return await self.search_base(target, request)
+
+        results = await asyncio.gather(*(search_target(target) for target in targets))
+        fused = fuse.fuse([result.legs for result in results])
+        loaded = await self._load_hits(targets, request, fused)
+        loaded = await self._rerank(request, loaded)
+        return await self._to_hits(targets, request, results, loaded)
+
+    async def search_base(self, target: Target, ask: SearchRequest) -> BaseResults:
+        """Both legs of one base."""
+        base, embedder = target.base, target.embedder
+        _check_embedder(target)
+        weight = _vector_weight(ask, embedder)
+        limit = max(CANDIDATES_PER_LEG, ask.limit)
+        async with store.read_transaction(self._db) as tx:
+            selectivity = await measure_selectivity(tx, base.id, ask.scope)
+
+        async def by_vector() -> list[fuse.Candidate]:
+            if embedder is None or weight == 0:
+                return []
+            vector = await self.query_vector(embedder, ask.query)
+            return await vector_search.search(
+                self._db, self._cache, base.id, ask.scope, selectivity, vector, limit
+            )
+
+        async def by_keyword() -> KeywordResults:
+            if weight == 1 and not ask.explain:
+                return await keyword_search.parse_for_base(self._db, self._cache, base.id, ask.query)
+            return await keyword_search.search(
+                self._db, self._cache, base.id, ask.scope, selectivity, ask.query, limit
+            )
+
+        candidates, keyword_results = await asyncio.gather(by_vector(), by_keyword())
+        keyword_candidates = keyword_results.candidates if weight < 1 else []
+        return BaseResults(
+            fuse.LegResults(candidates, keyword_candidates, weight, base.embedder_identity), keyword_results
+        )
+
+    async def query_vector(self, embedder: Embedder, query: str) -> store.Vector:
+        """The question's vector, kept for who asks the same again."""
+        key = (embedder.identity, without_syntax(query))
+        vector = self._query_vectors.get(key)
+        if vector is None:
+            vector = await embedder.embed_query(key[1])
+            self._query_vectors[key] = vector
+            while len(self._query_vectors) > _MAX_CACHED_QUERY_VECTORS:
+                self._query_vectors.popitem(last=False)
+        self._query_vectors.move_to_end(key)
+        return vector
+
+    async def _load_hits(
+        self, targets: Sequence[Target], request: SearchRequest, fused: Sequence[fuse.FusedHit]
+    ) -> list[_LoadedHit]:
+        """As many as are looked at, with what they show; in order."""
+        depth = request.limit
+        if request.collapse:
+            depth = 3 * request.limit
+        if request.rerank and self._reranker is not None:
+            depth = max(depth, rerank.RERANKED_HITS)
+        loaded: list[_LoadedHit] = []
+        offset = 0
+        # Some may be gone by now: those behind them move up.
+        while len(loaded) < depth and offset < len(fused):
+            batch = fused[offset : offset + depth]
+            rows = await self._load_rows(targets, request, batch)
+            loaded += [_LoadedHit(hit, rows[hit.no]) for hit in batch if hit.no in rows]
+            offset += len(batch)
+        return loaded[:depth]
+
+    async def _load_rows(
+        self, targets: Sequence[Target], request: SearchRequest, batch: Sequence[fuse.FusedHit]
+    ) -> dict[int, ChunkRow]:
+        rows: dict[int, ChunkRow] = {}
+        async with store.read_transaction(self._db) as tx:
+            for index, target in enumerate(targets):
+                if nos := [hit.no for hit in batch if hit.target_index == index]:
+                    rows |= await store.visible_chunks(tx, target.base.id, request.scope, nos)
+        return rows
+
+    async def _rerank(self, request: SearchRequest, loaded: list[_LoadedHit]) -> list[_LoadedHit]:
+        if self._reranker is None or not request.rerank or not loaded:
+            return loaded
+        first, rest = loaded[: rerank.RERANKED_HITS], loaded[rerank.RERANKED_HITS :]
+        texts = [f"{hit.row.title}\n{hit.row.text}" for hit in first]
+        scores = await self._reranker.scores(without_syntax(request.query), texts)
+        if scores is None:
+            return loaded
+        scored = [replace(hit, rerank_score=score) for hit, score in zip(first, scores, strict=True)]
+        return sorted(scored, key=lambda hit: -(hit.rerank_score or 0.0)) + rest
+
+    async def _to_hits(
+        self,
+        targets: Sequence[Target],
+        request: SearchRequest,
+        results: Sequence[BaseResults],
+        loaded: Sequence[_LoadedHit],
+    ) -> list[Hit]:
+        groups = (
+            collapse.duplicate_groups([hit.row.text for hit in loaded])
+            if request.collapse
+            else [[position] for position in range(len(loaded))]
+        )[: request.limit]
+        chosen = [loaded[group[0]] for group in groups]
+        neighbours = await self._load_neighbours(targets, request, chosen)
+        return [
+            _hit(
+                hit,
+                results[hit.fused.target_index],
+                request,
+                [loaded[position].row.id for position in group[1:]],
+                _context(hit.row, neighbours, request.context),
+            )
+            for hit, group in zip(chosen, groups, strict=True)
+        ]
+
+    async def _load_neighbours(
+        self, targets: Sequence[Target], request: SearchRequest, chosen: Sequence[_LoadedHit]
+    ) -> dict[tuple[UUID, int], str]:
+        neighbours: dict[tuple[UUID, int], str] = {}
+        if request.context:
+            async with store.read_transaction(self._db) as tx:
+                for index, target in enumerate(targets):
+                    rows = [hit.row for hit in chosen if hit.fused.target_index == index]
+                    neighbours |= await store.neighbour_texts(tx, target.base.id, rows, request.context)
+        return neighbours
+
+
+def _check_embedder(target: Target) -> None:
+    if target.embedder is not None and target.embedder.identity != target.base.embedder_identity:
+        raise Invalid(
+            f"The embedder {target.base.embedder!r} is not the one that made this base's vectors; search with mode "
+            "text, or restore the embedder's settings.",
+            code="embedder_changed",
+        )
+
+
+def _vector_weight(request: SearchRequest, embedder: Embedder | None) -> float:
+    if request.mode == "vector":
+        return 1.0
+    if request.mode == "text" or embedder is None:
+        return 0.0
+    return fuse.vector_weight(request.query, english_only=embedder.english_only)
+
+
+def _context(row: ChunkRow, neighbours: Mapping[tuple[UUID, int], str], width: int) -> HitContext | None:
+    if not width:
+        return None
+
+    def texts(indexes: range) -> list[str]:
+        return [neighbours[row.item_id, index] for index in indexes if (row.item_id, index) in neighbours]
+
+    return HitContext(
+        texts(range(row.index - width, row.index)), texts(range(row.index + 1, row.index + width + 1))
+    )
+
+
+def _hit(
+    loaded: _LoadedHit,
+    results: BaseResults,
+    request: SearchRequest,
+    duplicates: list[UUID],
+    context: HitContext | None,
+) -> Hit:
+    row, fused = loaded.row, loaded.fused
+    score = fused.score if loaded.rerank_score is None else loaded.rerank_score
+    return Hit(
+        chunk_id=row.id,
+        item_id=row.item_id,
+        base_id=row.base_id,
+        version=row.version,
+        title=row.title,
+        type=row.type,
+        text=row.text,
+        start=row.start,
+        end=row.end,
+        page=row.page,
+        headings=row.headings,
+        source=row.source,
+        metadata=row.metadata,
+        score=round(score, 6),
+        vector_rank=fused.vector_rank,
+        text_rank=fused.text_rank,
+        highlights=highlight_ranges(row.text, results.keyword.parsed_query),
+        context=context,
+        explanation=_explanation(loaded, results) if request.explain else None,
+        duplicates=duplicates,
+    )
+
+
+def _explanation(loaded: _LoadedHit, results: BaseResults) -> HitExplanation:
+    return HitExplanation(
+        vector_weight=results.legs.vector_weight,
+        similarity=loaded.fused.vector_score,
+        text_score=loaded.fused.text_score,
+        terms=results.keyword.explain(loaded.fused.no),
+        rerank_score=loaded.rerank_score,
+    )

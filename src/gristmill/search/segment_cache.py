@@ -1,0 +1,238 @@
+"""What searching keeps in memory: arrays and lexicons of segments, and postings of common words.
+
+Segments never change, so that what is kept is right for as long as its segment exists; which ones exist is asked of the
+database for every search. What was used longest ago goes when there is more than `limit` bytes. Lost with the process,
+and read again when it is needed.
+"""
+
+import functools
+import heapq
+import itertools
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gristmill.db import Tx
+from gristmill.search import segment, store
+from gristmill.search.inverted_index import InvertedIndex, Postings
+from gristmill.search.segment import Mask, Numbers, SegmentArrays
+from gristmill.search.store import PostingRange
+
+# Shorter lists are read again as quickly as they are found here.
+_MIN_CACHED_POSTINGS = 2048
+_MAX_SNAPSHOTS = 16  # bases whose segments are kept as they were joined for the last search
+
+
+@dataclass(frozen=True, eq=False)
+class CachedSegment:
+    """A segment in memory: its lexicon whole, its postings only where they are few."""
+
+    arrays: SegmentArrays
+    index: InvertedIndex
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """The segments of a base at one moment."""
+
+    rows: Sequence[store.SegmentRow]
+    segments: Sequence[CachedSegment]
+
+    @property
+    def arrays(self) -> list[SegmentArrays]:
+        """The arrays of each segment."""
+        return [cached.arrays for cached in self.segments]
+
+    @property
+    def chunks(self) -> int:
+        """How many chunks they hold, dead ones included."""
+        return sum(row.chunks for row in self.rows)
+
+    @functools.cached_property
+    def first_ordinals(self) -> dict[int, int]:
+        """The place among all chunks where each segment begins, by its id."""
+        sizes = itertools.accumulate((row.chunks for row in self.rows), initial=0)
+        return {row.id: start for row, start in zip(self.rows, sizes, strict=False)}
+
+    @functools.cached_property
+    def nos(self) -> Numbers:
+        """The numbers of all chunks, by place."""
+        return _concatenate([arrays.nos for arrays in self.arrays], np.int64)
+
+    @functools.cached_property
+    def items(self) -> Numbers:
+        """What stands for their items, by place."""
+        return _concatenate([arrays.items for arrays in self.arrays], np.int64)
+
+    @functools.cached_property
+    def lengths(self) -> NDArray[np.uint16]:
+        """Their lengths, by place."""
+        return _concatenate([arrays.lengths for arrays in self.arrays], np.uint16)
+
+    def mask_of_items(self, keys: Numbers) -> Mask:
+        """Which chunks are of these items."""
+        mask = np.zeros(len(self.nos), bool)
+        for row, arrays in zip(self.rows, self.arrays, strict=True):
+            mask[self.first_ordinals[row.id] + arrays.ordinals_of_items(keys)[1]] = True
+        return mask
+
+    def sums_by_item(self, keys: Numbers, values: NDArray[np.float32]) -> tuple[Numbers, NDArray[np.float64]]:
+        """How many chunks each of these items has, and the sum of their values."""
+        counts = np.zeros(len(keys), np.int64)
+        sums = np.zeros(len(keys), np.float64)
+        for row, arrays in zip(self.rows, self.arrays, strict=True):
+            key_positions, ordinals = arrays.ordinals_of_items(keys)
+            counts += np.bincount(key_positions, minlength=len(keys))
+            sums += np.bincount(
+                key_positions, values[self.first_ordinals[row.id] + ordinals], minlength=len(keys)
+            )
+        return counts, sums
+
+    def ordinals_of(self, nos: Sequence[int]) -> dict[int, int]:
+        """Where chunks stand among all, those that are there."""
+        numbers = np.array(nos, np.int64)
+        ordinals = np.flatnonzero(np.isin(self.nos, numbers))
+        return {int(self.nos[ordinal]): int(ordinal) for ordinal in ordinals}
+
+    def find_posting_ranges(self, lexemes: Iterable[str]) -> Iterator[tuple[str, PostingRange]]:
+        """Where the postings of lexemes are."""
+        for lexeme in lexemes:
+            for row, cached in zip(self.rows, self.segments, strict=True):
+                if (bounds := cached.index.terms.find(lexeme)) is not None:
+                    yield lexeme, PostingRange(row.id, *bounds)
+
+    def postings_in_memory(self, posting_range: PostingRange) -> Postings | None:
+        """The postings of a stretch, of a segment that is held whole."""
+        index = self._indexes[posting_range.segment_id]
+        if not len(index.ordinals):
+            return None
+        return Postings(
+            index.ordinals[posting_range.start : posting_range.end],
+            index.counts[posting_range.start : posting_range.end],
+        )
+
+    @functools.cached_property
+    def _indexes(self) -> dict[int, InvertedIndex]:
+        return {row.id: cached.index for row, cached in zip(self.rows, self.segments, strict=True)}
+
+    def with_prefix(self, prefix: str, limit: int) -> list[str]:
+        """The commonest lexemes that begin so."""
+        chunk_counts: Counter[str] = Counter()
+        for cached in self.segments:
+            for lexeme, chunks in cached.index.terms.with_prefix(prefix):
+                chunk_counts[lexeme] += chunks
+        return [
+            lexeme
+            for lexeme, _ in heapq.nsmallest(
+                limit, chunk_counts.items(), key=lambda entry: (-entry[1], entry[0])
+            )
+        ]
+
+    @property
+    def languages(self) -> frozenset[str]:
+        """The languages that their words were stemmed for."""
+        return frozenset(language for row in self.rows for language in row.languages)
+
+
+class SegmentCache:
+    """The memory of one process."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._segment_bytes = 0
+        self._snapshots: OrderedDict[UUID, Snapshot] = OrderedDict()
+        self._segments: OrderedDict[int, CachedSegment] = OrderedDict()
+        self._postings: OrderedDict[tuple[str, int], Postings] = OrderedDict()
+
+    async def open(self, tx: Tx, base_id: UUID) -> Snapshot:
+        """The segments of a base, as the transaction sees them."""
+        rows = await store.list_segments(tx, base_id)
+        snapshot = self._snapshots.get(base_id)
+        if snapshot is not None and [row.id for row in snapshot.rows] == [row.id for row in rows]:
+            return snapshot
+        missing = [row.id for row in rows if row.id not in self._segments]
+        loaded: dict[int, CachedSegment] = {}
+        if missing:
+            for row in await store.read_segment_arrays(tx, base_id, missing):
+                arrays = segment.decode_arrays(row.nos, row.items, row.lengths, row.signs)
+                loaded[row.id] = CachedSegment(
+                    arrays, InvertedIndex.load(row.lexicon, row.ordinals, row.counts)
+                )
+        segments = [loaded.get(row.id) or self._segments[row.id] for row in rows]
+        for row, cached in zip(rows, segments, strict=True):
+            self._store_segment(row.id, cached)
+        return self._store_snapshot(base_id, Snapshot(rows, segments))
+
+    async def find_postings(
+        self, tx: Tx, base_id: UUID, lexemes: Sequence[str], snapshot: Snapshot
+    ) -> dict[str, list[tuple[int, Postings]]]:
+        """Where lexemes stand: the postings of each, with the place where their segment begins."""
+        ranges = list(snapshot.find_posting_ranges(lexemes))
+        known = {
+            key: snapshot.postings_in_memory(key[1]) or self._postings.get((key[0], key[1].segment_id))
+            for key in ranges
+        }
+        missing = [key for key, postings in known.items() if postings is None]
+        if missing:
+            known |= zip(
+                missing,
+                await store.read_postings(tx, base_id, [posting_range for _, posting_range in missing]),
+                strict=True,
+            )
+        postings_by_lexeme: dict[str, list[tuple[int, Postings]]] = {}
+        for (lexeme, posting_range), postings in known.items():
+            if postings is not None and len(postings.ordinals):
+                postings_by_lexeme.setdefault(lexeme, []).append(
+                    (snapshot.first_ordinals[posting_range.segment_id], postings)
+                )
+                if (
+                    len(postings.ordinals) >= _MIN_CACHED_POSTINGS
+                    and snapshot.postings_in_memory(posting_range) is None
+                ):
+                    self._store_postings((lexeme, posting_range.segment_id), postings)
+        return postings_by_lexeme
+
+    def _store_snapshot(self, base_id: UUID, snapshot: Snapshot) -> Snapshot:
+        self._snapshots[base_id] = snapshot
+        self._snapshots.move_to_end(base_id)
+        while len(self._snapshots) > _MAX_SNAPSHOTS:
+            self._snapshots.popitem(last=False)
+        return snapshot
+
+    def _store_segment(self, key: int, cached: CachedSegment) -> None:
+        if key not in self._segments:
+            self._segment_bytes += _segment_bytes(cached)
+        self._segments[key] = cached
+        self._segments.move_to_end(key)
+        self._evict()
+
+    def _store_postings(self, key: tuple[str, int], postings: Postings) -> None:
+        if key not in self._postings:
+            self._segment_bytes += _postings_bytes(postings)
+        self._postings[key] = postings
+        self._postings.move_to_end(key)
+        self._evict()
+
+    def _evict(self) -> None:
+        while self._segment_bytes > self._limit and self._postings:
+            self._segment_bytes -= _postings_bytes(self._postings.popitem(last=False)[1])
+        while self._segment_bytes > self._limit and self._segments:
+            self._segment_bytes -= _segment_bytes(self._segments.popitem(last=False)[1])
+
+
+def _concatenate(arrays: Sequence[NDArray[Any]], dtype: type[Any]) -> NDArray[Any]:
+    return np.concatenate(arrays) if arrays else np.empty(0, dtype)
+
+
+def _segment_bytes(cached: CachedSegment) -> int:
+    index = cached.index
+    return cached.arrays.size + len(index.terms.data) + index.ordinals.nbytes + index.counts.nbytes
+
+
+def _postings_bytes(postings: Postings) -> int:
+    return postings.ordinals.nbytes + postings.counts.nbytes

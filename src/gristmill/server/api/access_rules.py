@@ -1,0 +1,153 @@
+"""Who may ask for what: one row for every route. A route without a row is served to nobody.
+
+    who        comes in with
+    anyone     nothing
+    reader     a key of any role, or none on loopback; what it reads goes by access lists
+    editor     an editor's or an admin's key; it sees all of the base that it would change
+    admin      an admin's key; whatever the path names belongs to its organisation
+    operator   an admin's key of the local organisation: it is about the machine, and counts what all organisations do
+
+The pages themselves, and their files, are no routes: they hold nothing of anybody's, and anyone gets them (`server/ui/`).
+
+`eyes` marks the routes that go by access lists themselves: they alone are served on somebody's behalf.
+"""
+
+import functools
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Audience = Literal["anyone", "reader", "editor", "admin", "operator"]
+
+# What only reads, although it is asked for by POST: a question has a body.
+_READ_ONLY_POSTS = ("/search", "/why-not")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a route asks of its caller."""
+
+    audience: Audience
+    acl_filtered: bool = False
+
+
+_ANYONE, _EDITOR, _ADMIN, _OPERATOR = Rule("anyone"), Rule("editor"), Rule("admin"), Rule("operator")
+_ACL_FILTERED, _ADMIN_ACL_FILTERED = Rule("reader", acl_filtered=True), Rule("admin", acl_filtered=True)
+
+RULES: Mapping[tuple[str, str], Rule] = {
+    ("GET", "/"): _ANYONE,
+    ("GET", "/openapi.json"): _ANYONE,
+    ("GET", "/healthz"): _ANYONE,
+    ("GET", "/readyz"): _ANYONE,
+    ("GET", "/metrics"): _OPERATOR,
+    ("POST", "/api/session"): _ANYONE,
+    ("DELETE", "/api/session"): _ANYONE,
+    ("GET", "/api/session"): Rule("reader"),
+    ("GET", "/api/api-keys"): _ADMIN,
+    ("POST", "/api/api-keys"): _ADMIN,
+    ("GET", "/api/api-keys/{key_id}"): _ADMIN,
+    ("PATCH", "/api/api-keys/{key_id}"): _ADMIN,
+    ("DELETE", "/api/api-keys/{key_id}"): _ADMIN,
+    ("GET", "/api/audit"): _ADMIN,
+    ("GET", "/api/knowledge-bases"): _ACL_FILTERED,
+    ("POST", "/api/knowledge-bases"): _EDITOR,
+    ("GET", "/api/knowledge-bases/{base_id}"): _ACL_FILTERED,
+    ("PATCH", "/api/knowledge-bases/{base_id}"): _ADMIN,
+    ("DELETE", "/api/knowledge-bases/{base_id}"): _ADMIN,
+    ("GET", "/api/knowledge-bases/{base_id}/items"): _ACL_FILTERED,
+    ("GET", "/api/knowledge-bases/{base_id}/tree"): _ACL_FILTERED,
+    ("POST", "/api/knowledge-bases/{base_id}/items"): _EDITOR,
+    ("POST", "/api/knowledge-bases/{base_id}/items/delete"): _EDITOR,
+    ("POST", "/api/knowledge-bases/{base_id}/items/reindex"): _EDITOR,
+    ("POST", "/api/knowledge-bases/{base_id}/files"): _EDITOR,
+    ("GET", "/api/knowledge-bases/{base_id}/queue"): _EDITOR,
+    ("POST", "/api/knowledge-bases/{base_id}/queue/pause"): _EDITOR,
+    ("POST", "/api/knowledge-bases/{base_id}/queue/resume"): _EDITOR,
+    ("POST", "/api/knowledge-bases/{base_id}/queue/recover"): _EDITOR,
+    ("POST", "/api/knowledge-bases/{base_id}/queue/dismiss"): _EDITOR,
+    ("POST", "/api/knowledge-bases/{base_id}/search"): _ACL_FILTERED,
+    ("POST", "/api/search"): _ACL_FILTERED,
+    ("GET", "/api/knowledge-items/{item_id}"): _ACL_FILTERED,
+    ("PATCH", "/api/knowledge-items/{item_id}"): _EDITOR,
+    ("DELETE", "/api/knowledge-items/{item_id}"): _EDITOR,
+    ("POST", "/api/knowledge-items/{item_id}/reprocess"): _EDITOR,
+    ("GET", "/api/knowledge-items/{item_id}/chunks"): _ACL_FILTERED,
+    ("GET", "/api/knowledge-items/{item_id}/assets"): _ACL_FILTERED,
+    ("GET", "/api/knowledge-items/{item_id}/assets/{asset_hash}"): _ACL_FILTERED,
+    ("POST", "/api/knowledge-items/{item_id}/assets/analyse"): _EDITOR,
+    ("GET", "/api/knowledge-items/{item_id}/content"): _ACL_FILTERED,
+    ("GET", "/api/knowledge-items/{item_id}/original"): _ACL_FILTERED,
+    ("GET", "/api/knowledge-items/{item_id}/timeline"): _EDITOR,
+    ("POST", "/api/knowledge-items/{item_id}/why-not"): _ADMIN_ACL_FILTERED,
+    ("GET", "/api/jobs"): _ADMIN,
+    ("POST", "/api/jobs/retry"): _ADMIN,
+    ("GET", "/api/jobs/{job_id}"): _ADMIN,
+    ("POST", "/api/jobs/{job_id}/retry"): _ADMIN,
+    ("POST", "/api/jobs/{job_id}/cancel"): _ADMIN,
+    ("GET", "/api/queue"): _ADMIN,
+    ("GET", "/api/workers"): _OPERATOR,
+    ("GET", "/api/embedders"): Rule("reader"),
+    ("POST", "/api/embedders/test"): _ADMIN,
+    ("GET", "/api/events"): _ADMIN,
+    ("GET", "/api/events/stream"): _ADMIN,
+    ("GET", "/api/webhooks"): _ADMIN,
+    ("POST", "/api/webhooks"): _ADMIN,
+    ("GET", "/api/webhooks/{webhook_id}"): _ADMIN,
+    ("PATCH", "/api/webhooks/{webhook_id}"): _ADMIN,
+    ("DELETE", "/api/webhooks/{webhook_id}"): _ADMIN,
+    ("POST", "/api/webhooks/{webhook_id}/test"): _ADMIN,
+    ("GET", "/api/webhooks/{webhook_id}/dead-letters"): _ADMIN,
+    ("POST", "/api/webhooks/{webhook_id}/dead-letters/{event_id}/redrive"): _ADMIN,
+    ("POST", "/api/webhooks/{webhook_id}/dead-letters/{event_id}/skip"): _ADMIN,
+    ("GET", "/api/connector-kinds"): _ADMIN,
+    ("POST", "/api/connector-kinds/check"): _ADMIN,
+    ("GET", "/api/connectors"): _ADMIN,
+    ("POST", "/api/connectors"): _ADMIN,
+    ("GET", "/api/connectors/{connector_id}"): _ADMIN,
+    ("PATCH", "/api/connectors/{connector_id}"): _ADMIN,
+    ("DELETE", "/api/connectors/{connector_id}"): _ADMIN,
+    ("POST", "/api/connectors/{connector_id}/check"): _ADMIN,
+    ("POST", "/api/connectors/{connector_id}/sync"): _ADMIN,
+    ("POST", "/api/connectors/{connector_id}/cancel"): _ADMIN,
+    ("POST", "/api/connectors/{connector_id}/pause"): _ADMIN,
+    ("POST", "/api/connectors/{connector_id}/resume"): _ADMIN,
+    ("GET", "/api/connectors/{connector_id}/runs"): _ADMIN,
+    ("GET", "/api/connectors/{connector_id}/failures"): _ADMIN,
+    ("GET", "/api/connectors/{connector_id}/identities"): _ADMIN,
+    ("PUT", "/api/connectors/{connector_id}/identities/{user_id}"): _ADMIN,
+    ("GET", "/api/connector-runs/{run_id}"): _ADMIN,
+    ("GET", "/api/connector-runs/{run_id}/logs"): _ADMIN,
+    ("GET", "/api/health/invariants"): _ADMIN,
+    ("GET", "/api/health/reconciler"): _OPERATOR,
+    ("POST", "/api/health/reconciler"): _OPERATOR,
+}
+
+
+def may_change(method: str, path: str) -> bool:
+    """Whether a request may change something: it is written down, and can be sent twice."""
+    return (
+        method not in ("GET", "HEAD")
+        and not path.endswith(_READ_ONLY_POSTS)
+        and method in allowed_methods(path)
+    )
+
+
+def route_path(scope: Mapping[str, Any]) -> str:
+    """The route's path as the rules write it; empty before a route was found."""
+    # The route knows its own part of the path alone; where it was mounted, the request's path tells.
+    path = str(getattr(scope.get("route"), "path", ""))
+    needs_prefix = path and not path.startswith("/api/") and str(scope["path"]).startswith("/api")
+    return f"/api{path}" if needs_prefix else path
+
+
+def allowed_methods(path: str) -> list[str]:
+    """The methods that a path is served by; where two routes fit, by the one that names more of it."""
+    matches = [(route.count("{"), method) for method, route in RULES if _path_pattern(route).fullmatch(path)]
+    fewest = min((parameter_count for parameter_count, _ in matches), default=0)
+    return sorted(method for parameter_count, method in matches if parameter_count == fewest)
+
+
+@functools.cache
+def _path_pattern(route: str) -> re.Pattern[str]:
+    return re.compile(re.sub(r"\{\w+\}", "[^/]+", route))

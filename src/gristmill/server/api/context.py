@@ -1,0 +1,186 @@
+"""What the routes need of the running Gristmill."""
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, cast
+from uuid import UUID
+
+from fastapi import Depends, Request
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from gristmill.catalog import BaseId, ItemId, Viewer, access
+from gristmill.db import Database
+from gristmill.embedding import Embedders
+from gristmill.errors import Forbidden, Invalid, NotAuthenticated, NotFound
+from gristmill.events import Broadcaster
+from gristmill.events.webhook_delivery import WebhookSender
+from gristmill.events.webhook_store import WebhookId
+from gristmill.identity import KeyId
+from gristmill.jobs import JobId, QueueLimits
+from gristmill.operations.connection import ConnectorId, Kinds, RunId
+from gristmill.operations.readiness import Readiness
+from gristmill.operations.source_factory import SourceFactory
+from gristmill.organisation import LOCAL_ORG, OrgId
+from gristmill.search import Searcher
+from gristmill.server.api import caller as callers
+from gristmill.server.api.caller import Caller
+from gristmill.settings import Settings
+from gristmill.telemetry.server_metrics import ServerMetrics
+from gristmill.vault import Vault
+
+ON_BEHALF = "X-Gristmill-On-Behalf-Of"
+
+
+@dataclass(frozen=True)
+class ApiContext:
+    """Handed over by `app.py`."""
+
+    db: Database
+    embedders: Embedders
+    sources: SourceFactory
+    searcher: Searcher
+    settings: Settings
+    broadcaster: Broadcaster
+    vault: Vault
+    sender: WebhookSender
+    connector_registry: Kinds
+    readiness: Readiness
+    metrics: ServerMetrics = field(default_factory=ServerMetrics)
+
+    def check_path_allowed(self, caller: Caller, path: str) -> None:
+        """Refuse a path of the server's disk that this caller may not have read. On loopback the local organisation has
+        the disk anyway; everybody else gets what is below `allowed_paths`, wherever links lead."""
+        if caller.org == LOCAL_ORG and callers.is_loopback(self.settings.host):
+            return
+        resolved = Path(os.path.realpath(path))
+        if not any(
+            resolved.is_relative_to(os.path.realpath(folder)) for folder in self.settings.allowed_paths
+        ):
+            raise Forbidden(
+                f"{path} is not below a folder that may be read. Upload the file, or have allowed_paths extended.",
+                code="path_not_allowed",
+            )
+
+    @property
+    def queue_limits(self) -> QueueLimits:
+        """How much may wait."""
+        return QueueLimits(lane=self.settings.max_queue_per_base, total=self.settings.max_queue)
+
+
+# All that routes depend on is async, though nothing here waits: the framework gives each plain function to a thread, which costs
+# more than the rest of a read.
+
+
+async def _current_context(request: Request) -> ApiContext:
+    return cast(ApiContext, request.app.state.context)
+
+
+def missing_key_error() -> NotAuthenticated:
+    """For who comes in with nothing where something is wanted."""
+    return NotAuthenticated("Send an API key: Authorization: Bearer gm_…", code="no_key")
+
+
+async def parse_base_id(base_id: str) -> BaseId:
+    """A base's id, from a path."""
+    return BaseId(_parse_uuid(base_id, f"There is no knowledge base {base_id!r}.", "base_not_found"))
+
+
+async def parse_item_id(item_id: str) -> ItemId:
+    """An item's id, from a path."""
+    return ItemId(_parse_uuid(item_id, f"There is no item {item_id!r}.", "item_not_found"))
+
+
+async def parse_webhook_id(webhook_id: str) -> WebhookId:
+    """A webhook's id, from a path."""
+    return WebhookId(_parse_uuid(webhook_id, f"There is no webhook {webhook_id!r}.", "webhook_not_found"))
+
+
+async def parse_job_id(job_id: str) -> JobId:
+    """A job's id, from a path."""
+    return JobId(_parse_uuid(job_id, f"There is no job {job_id!r}.", "job_not_found"))
+
+
+async def parse_key_id(key_id: str) -> KeyId:
+    """A key's id, from a path."""
+    return KeyId(_parse_uuid(key_id, f"There is no key {key_id!r}.", "key_not_found"))
+
+
+async def parse_connector_id(connector_id: str) -> ConnectorId:
+    """A connector's id, from a path."""
+    return ConnectorId(
+        _parse_uuid(connector_id, f"There is no connector {connector_id!r}.", "connector_not_found")
+    )
+
+
+async def parse_run_id(run_id: str) -> RunId:
+    """A run's id, from a path."""
+    return RunId(_parse_uuid(run_id, f"There is no run {run_id!r}.", "run_not_found"))
+
+
+def _parse_uuid(text: str, message: str, code: str) -> UUID:
+    try:
+        return UUID(text)
+    except ValueError:
+        # What can't be an id is no different, to the caller, from an id that nothing has.
+        raise NotFound(message, code=code) from None
+
+
+# ── whose eyes ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def _current_caller(request: Request) -> Caller:
+    caller = callers.current_caller(request.scope)
+    if caller is None:
+        raise missing_key_error()
+    return caller
+
+
+async def _current_viewer(request: Request) -> Viewer:
+    """Whose eyes: the caller's own, or those of somebody on whose behalf an admin reads."""
+    caller = await _current_caller(request)
+    header = request.headers.get(ON_BEHALF)
+    return caller.viewer if header is None else _parse_on_behalf(header, caller.org)
+
+
+def _parse_on_behalf(header: str, org: OrgId) -> Viewer:
+    principals: dict[str, list[str]] = {"email": [], "team": [], "group": []}
+    try:
+        if header.lstrip().startswith("{"):
+            principal = _OnBehalf.model_validate_json(header)
+            principals = {
+                "email": [principal.email] if principal.email else [],
+                "team": principal.teams,
+                "group": principal.groups,
+            }
+        else:
+            for part in filter(None, (part.strip() for part in header.split(","))):
+                kind, _, name = part.partition(":")
+                principals[kind].append(name)
+    except (KeyError, ValidationError):
+        raise Invalid(
+            f'{ON_BEHALF} takes email:…,team:…,group:… or {{"email": …, "teams": […], "groups": […]}}.',
+            code="bad_principal",
+        ) from None
+    if len(principals["email"]) > 1:
+        raise Invalid(f"{ON_BEHALF} names one person, by one email.", code="bad_principal")
+    return access.member(next(iter(principals["email"]), None), principals["team"], principals["group"], org)
+
+
+class _OnBehalf(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    email: str | None = None
+    teams: list[str] = []
+    groups: list[str] = []
+
+
+CurrentContext = Annotated[ApiContext, Depends(_current_context)]
+PathBase = Annotated[BaseId, Depends(parse_base_id)]
+PathItem = Annotated[ItemId, Depends(parse_item_id)]
+PathJob = Annotated[JobId, Depends(parse_job_id)]
+PathKey = Annotated[KeyId, Depends(parse_key_id)]
+PathWebhook = Annotated[WebhookId, Depends(parse_webhook_id)]
+CurrentViewer = Annotated[Viewer, Depends(_current_viewer)]
+PathConnector = Annotated[ConnectorId, Depends(parse_connector_id)]
+PathRun = Annotated[RunId, Depends(parse_run_id)]
+CurrentCaller = Annotated[Caller, Depends(_current_caller)]

@@ -1,0 +1,174 @@
+"""`Idempotency-Key`: a change that is sent again is not done again; its answer is.
+
+    the key is …                          then
+    new                                   it is done, and its answer kept for a day
+    known, and answered                   that answer, with Idempotency-Replayed: true
+    known, and under way                  409 idempotency_in_progress
+    known, done, its answer lost          409 idempotency_answer_lost: the process was killed between the two
+    known, for another request            422 idempotency_mismatch
+
+That it is done is written in the transaction that does it (`identity/idempotency.py`), so that a kill can't lead to a second time. A
+request that was refused before anything was done (401, 403, 404, 409, 412, 429, 5xx) is forgotten, and may be sent again.
+"""
+
+import base64
+import hashlib
+import json
+from collections.abc import MutableMapping
+from typing import Any
+from uuid import UUID
+
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from gristmill import faults
+from gristmill.db import Database, Tx, run_before_commit
+from gristmill.errors import Conflict, Invalid
+from gristmill.identity import idempotency
+from gristmill.identity.idempotency import EarlierRequest, RequestKey
+from gristmill.server.api.caller import Caller
+from gristmill.vault import Vault
+
+HEADER = "Idempotency-Key"
+_MAX_KEY_LENGTH = 255
+_STORED_STATUSES = frozenset({200, 201, 202, 204, 422, 413})
+_MAX_STORED_BYTES = 4 << 20  # bytes of an answer; a larger one is not kept
+
+
+class IdempotencyHandler:
+    """Does a request once."""
+
+    def __init__(self, app: ASGIApp, db: Database, vault: Vault) -> None:
+        self._app, self._db, self._vault = app, db, vault
+
+    async def __call__(self, caller: Caller, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve it, or give the answer again."""
+        headers = Headers(scope=scope)
+        request_key = RequestKey(caller.org, caller.identifier, _validate_key(headers[HEADER]))
+        body, receive = await _buffer_body(headers, receive)
+        async with self._db.transaction() as tx:
+            claim = await idempotency.claim(tx, request_key, _fingerprint(scope, headers, body))
+        if isinstance(claim, EarlierRequest):
+            replay = self._replay(claim, request_key, _fingerprint(scope, headers, body))
+            await replay(scope, receive, send)
+            return
+        response = _CapturedResponse(send)
+        mark_done = _MarkDone(request_key, claim)
+        try:
+            with run_before_commit(mark_done):
+                await self._app(scope, receive, response)
+        finally:
+            mark_done.is_over = True
+            async with self._db.connection() as tx:
+                if response.is_storable:
+                    encrypted = self._vault.seal(response.serialised, _vault_context(request_key))
+                    await idempotency.save_response(tx, request_key, claim, response.status, encrypted)
+                else:
+                    await idempotency.release(tx, request_key, claim)
+
+    def _replay(self, stored: EarlierRequest, request_key: RequestKey, fingerprint: bytes) -> Response:
+        if stored.fingerprint != fingerprint:
+            raise Invalid(
+                f"This {HEADER} was sent with another request. Take a new one for each.",
+                code="idempotency_mismatch",
+            )
+        if stored.state == "running":
+            raise Conflict(
+                "The same request is under way. Ask again in a moment.", code="idempotency_in_progress"
+            )
+        if stored.state == "done" or stored.status is None or stored.answer is None:
+            raise Conflict(
+                "This request was done, but its answer was lost. Look at what is there before you send another.",
+                code="idempotency_answer_lost",
+            )
+        payload = json.loads(self._vault.open(stored.answer, _vault_context(request_key)))
+        response = Response(base64.b64decode(payload["body"]), stored.status)
+        response.init_headers({**payload["headers"], "idempotency-replayed": "true"})
+        return response
+
+
+class _MarkDone:
+    """The last statement of the transactions that do it."""
+
+    def __init__(self, request_key: RequestKey, token: UUID) -> None:
+        self._request_key, self._token = request_key, token
+        self.is_over = False  # a task that the request left behind has nothing to do with it
+
+    async def __call__(self, tx: Tx) -> None:
+        if not self.is_over:
+            await idempotency.mark_done(tx, self._request_key, self._token)
+
+
+class _CapturedResponse:
+    """A `send` that keeps a copy."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.status = 0
+        self.headers: dict[str, str] = {}
+        self.body = bytearray()
+        self._is_complete = False
+
+    @property
+    def serialised(self) -> str:
+        """All but the status, as it is kept."""
+        return json.dumps({"headers": self.headers, "body": base64.b64encode(self.body).decode()})
+
+    @property
+    def is_storable(self) -> bool:
+        return self._is_complete and self.status in _STORED_STATUSES and len(self.body) <= _MAX_STORED_BYTES
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            await faults.point("once.before_answer")
+            self.status = message["status"]
+            self.headers = {
+                name.decode("latin-1"): value.decode("latin-1") for name, value in message.get("headers", ())
+            }
+        elif message["type"] == "http.response.body":
+            if len(self.body) <= _MAX_STORED_BYTES:
+                self.body += message.get("body", b"")
+            self._is_complete = not message.get("more_body", False)
+        await self._send(message)
+
+
+def _validate_key(key: str) -> str:
+    if not key or len(key) > _MAX_KEY_LENGTH or not all("!" <= character <= "~" for character in key):
+        raise Invalid(
+            f"{HEADER} takes 1 to {_MAX_KEY_LENGTH} plain characters, such as a UUID.",
+            code="bad_idempotency_key",
+        )
+    return key
+
+
+async def _buffer_body(headers: Headers, receive: Receive) -> tuple[bytes, Receive]:
+    """The body, and a way to read it again. An upload is not held in memory: its length has to do."""
+    if headers.get("content-type", "").startswith("multipart/"):
+        return headers.get("content-length", "").encode(), receive
+    messages: list[MutableMapping[str, Any]] = []
+    has_more = True
+    while has_more:
+        message = await receive()
+        messages.append(message)
+        has_more = message["type"] == "http.request" and message.get("more_body", False)
+    body = b"".join(message.get("body", b"") for message in messages)
+    remaining = iter(messages)
+
+    async def replay_body() -> Message:
+        return next(remaining, None) or await receive()
+
+    return body, replay_body
+
+
+def _fingerprint(scope: Scope, headers: Headers, body: bytes) -> bytes:
+    digest = hashlib.sha256()
+    media_type = headers.get("content-type", "").partition(";")[0]
+    for part in (scope["method"], scope["path"], scope["query_string"].decode("latin-1"), media_type):
+        digest.update(part.encode() + b"\0")
+    digest.update(body)
+    return digest.digest()
+
+
+def _vault_context(request_key: RequestKey) -> str:
+    return f"{request_key.org}:{request_key.caller}:{request_key.key}"

@@ -1,0 +1,180 @@
+"""The entrance: who asks is found, how often it asks is counted, and what it may change is written down.
+
+    every request            caller → rate → the routes
+    one that may change      caller → rate → a row of the log → the routes → its status
+       with Idempotency-Key                                  └─ once.py
+
+Nobody is refused here for what they ask for: `authorise.py` does that, once the route is known. When the database does not
+answer, a request with a key is answered 503.
+"""
+
+import logging
+import time
+from collections import OrderedDict
+from datetime import timedelta
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from gristmill.db import Database
+from gristmill.errors import GristmillError, LimitReached
+from gristmill.identity import audit
+from gristmill.server.api import caller as callers
+from gristmill.server.api.access_rules import may_change, route_path
+from gristmill.server.api.caller import Caller, CallerCache
+from gristmill.server.api.middleware.idempotency import IdempotencyHandler
+from gristmill.server.api.problems import problem_for
+from gristmill.settings import Settings
+from gristmill.telemetry import traces
+from gristmill.telemetry.server_metrics import ServerMetrics
+from gristmill.vault import Vault
+
+log = logging.getLogger("gristmill.access")
+
+_MAX_BUCKETS = 10_000  # keys whose rate is counted; the one that asked longest ago is forgotten
+_MINUTE = 60.0
+
+
+class RateLimiter:
+    """How often each key asks: a bucket that fills by the minute, and holds ten seconds' worth."""
+
+    def __init__(self, per_minute: int) -> None:
+        self._rate = per_minute / _MINUTE
+        self._capacity = max(1.0, per_minute / 6)
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def take(self, name: str) -> None:
+        """Count a request; `LimitReached` when there were too many."""
+        now = time.monotonic()
+        tokens, refilled_at = self._buckets.pop(name, (self._capacity, now))
+        tokens = min(self._capacity, tokens + (now - refilled_at) * self._rate)
+        self._buckets[name] = (tokens - 1 if tokens >= 1 else tokens, now)
+        if len(self._buckets) > _MAX_BUCKETS:
+            self._buckets.popitem(last=False)
+        if tokens < 1:
+            raise LimitReached(
+                "This key asks too often. Wait, or have `key_requests_per_minute` raised.",
+                retry_after=timedelta(seconds=(1 - tokens) / self._rate),
+                code="rate_limited",
+            )
+
+
+class RequestContextMiddleware:
+    """Finds out who asks, and remembers it with the request."""
+
+    def __init__(
+        self, app: ASGIApp, *, db: Database, settings: Settings, vault: Vault, metrics: ServerMetrics
+    ) -> None:
+        self._app, self._db, self._settings, self._metrics = app, db, settings, metrics
+        self._rate_limiter = RateLimiter(settings.key_requests_per_minute)
+        self._idempotency = IdempotencyHandler(app, db, vault)
+        self._caller_cache = CallerCache()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on with its caller, or answer it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        if not traces.is_enabled():
+            await self._serve(scope, receive, send)
+            return
+        method, headers = scope["method"], Headers(scope=scope)
+        attributes = {"http.request.method": method}
+        with traces.span(method, attributes, headers=headers, kind="server") as annotate:
+            status = await self._serve(scope, receive, send)
+            route = route_path(scope) or "unknown"
+            annotate({"name": f"{method} {route}", "http.route": route, "http.response.status_code": status})
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> int:
+        response = _RecordedResponse(send)
+        caller: Caller | None = None
+        try:
+            is_change = may_change(scope["method"], scope["path"])
+            caller = await callers.identify(
+                self._db, self._settings, scope, None if is_change else self._caller_cache
+            )
+            if caller is not None and caller.key is not None:
+                self._rate_limiter.take(caller.identifier)
+            scope.setdefault("state", {})["caller"] = caller
+            if caller is None or not is_change:
+                await self._app(scope, receive, response)
+            else:
+                await self._serve_change(caller, scope, receive, response)
+        except GristmillError as error:
+            if response.status is not None:
+                raise
+            await problem_for(error)(scope, receive, response)
+        finally:
+            self._metrics.record_request(
+                scope["method"], response.status or 500, response.seconds_to_response
+            )
+            if self._settings.access_log:
+                _log_request(scope, caller, response)
+        return response.status or 500
+
+    async def _serve_change(
+        self, caller: Caller, scope: Scope, receive: Receive, response: "_RecordedResponse"
+    ) -> None:
+        client = scope.get("client")
+        async with self._db.connection() as tx:
+            entry = await audit.begin(
+                tx,
+                caller.org,
+                actor=caller.actor,
+                key_id=caller.key_id,
+                role=caller.role,
+                method=scope["method"],
+                path=scope["path"][:2000],
+                client=None if client is None else str(client[0]),
+                retention=self._settings.audit_retention,
+            )
+        try:
+            if "idempotency-key" in Headers(scope=scope):
+                await self._idempotency(caller, scope, receive, response)
+            else:
+                await self._app(scope, receive, response)
+        except GristmillError as error:
+            if response.status is not None:
+                raise
+            await problem_for(error)(scope, receive, response)
+        finally:
+            self._caller_cache.clear()
+            async with self._db.connection() as tx:
+                await audit.end(tx, entry, response.status or 500, response.elapsed_ms)
+
+
+class _RecordedResponse:
+    """A `send` that remembers what was answered, and when it began."""
+
+    def __init__(self, send: Send) -> None:
+        self._send, self._started_at = send, time.monotonic()
+        self.status: int | None = None
+        self._responded_at: float | None = None
+
+    @property
+    def seconds_to_response(self) -> float:
+        """Seconds until the answer began, or until now."""
+        return (self._responded_at or time.monotonic()) - self._started_at
+
+    @property
+    def elapsed_ms(self) -> int:
+        return round(1000 * (time.monotonic() - self._started_at))
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            self._responded_at = time.monotonic()
+        await self._send(message)
+
+
+def _log_request(scope: Scope, caller: Caller | None, response: _RecordedResponse) -> None:
+    log.info(
+        "request",
+        extra={
+            "method": scope["method"],
+            "path": scope["path"],
+            "status": response.status,
+            "took_ms": response.elapsed_ms,
+            "actor": "nobody" if caller is None else caller.actor,
+        },
+    )

@@ -1,0 +1,131 @@
+"""Errors as RFC 9457 problem documents. This table is the only place that knows HTTP statuses."""
+
+import logging
+import math
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any, cast
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from gristmill.errors import (
+    Conflict,
+    FieldError,
+    Forbidden,
+    GristmillError,
+    Invalid,
+    LimitReached,
+    NotAuthenticated,
+    NotFound,
+    Permanent,
+    PreconditionFailed,
+    RequestError,
+    TooLarge,
+    Transient,
+)
+from gristmill.operations.reindex import SubtreeActive
+from gristmill.server.api.access_rules import allowed_methods
+
+log = logging.getLogger(__name__)
+
+STATUSES: Mapping[type[GristmillError], int] = {
+    Invalid: 422,
+    NotAuthenticated: 401,
+    Forbidden: 403,
+    NotFound: 404,
+    Conflict: 409,
+    PreconditionFailed: 412,
+    TooLarge: 413,
+    LimitReached: 429,
+    Permanent: 422,
+    Transient: 503,
+}
+# What the framework refuses before a route is reached.
+FRAMEWORK_CODES = {404: "no_such_route", 405: "method_not_allowed", 413: "request_too_large"}
+
+
+def problem(
+    status: int,
+    code: str,
+    detail: str,
+    *,
+    fields: tuple[FieldError, ...] = (),
+    headers: dict[str, str] | None = None,
+) -> JSONResponse:
+    """A problem document."""
+    body: dict[str, Any] = {
+        "type": f"urn:gristmill:problem:{code}",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "code": code,
+        "detail": detail,
+        "errors": [{"field": field.field, "message": field.message} for field in fields],
+    }
+    return JSONResponse(body, status, headers, media_type="application/problem+json")
+
+
+def register(app: FastAPI) -> None:
+    """Have every error of `app` answered as a problem document."""
+    app.add_exception_handler(GristmillError, _handle_gristmill_error)
+    app.add_exception_handler(RequestValidationError, _handle_validation_error)
+    app.add_exception_handler(HTTPException, _handle_http_exception)
+    app.add_exception_handler(Exception, _handle_bug)
+
+
+async def _handle_gristmill_error(_request: Request, error: Exception) -> JSONResponse:
+    return problem_for(cast(GristmillError, error))
+
+
+def problem_for(error: GristmillError) -> JSONResponse:
+    """An error of ours as a problem document."""
+    status = next((status for kind, status in STATUSES.items() if isinstance(error, kind)), 500)
+    retry_after = getattr(error, "retry_after", None)
+    headers: dict[str, str] = {}
+    if status in (429, 503):
+        headers["Retry-After"] = str(max(1, math.ceil(retry_after.total_seconds() if retry_after else 1)))
+    elif status == HTTPStatus.UNAUTHORIZED:
+        headers["WWW-Authenticate"] = "Bearer"
+    fields = error.fields if isinstance(error, RequestError) else ()
+    if isinstance(error, SubtreeActive):
+        fields = tuple(FieldError(str(item.id), f"{item.title} is {item.status}") for item in error.blocking)
+    return problem(status, error.code, error.message, fields=fields, headers=headers)
+
+
+async def _handle_validation_error(_request: Request, error: Exception) -> JSONResponse:
+    validation_errors = cast(RequestValidationError, error).errors()
+    if any(entry["type"] == "json_invalid" for entry in validation_errors):
+        return problem(422, "malformed_json", "The body is not JSON.")
+    fields = tuple(
+        FieldError(".".join(str(part) for part in entry["loc"] if part != "body"), str(entry["msg"]))
+        for entry in validation_errors
+    )
+    first = fields[0]
+    return problem(
+        422, Invalid.code, f"{first.field}: {first.message}" if first.field else first.message, fields=fields
+    )
+
+
+async def _handle_http_exception(request: Request, error: Exception) -> JSONResponse:
+    error = cast(HTTPException, error)
+    code = FRAMEWORK_CODES.get(error.status_code, "request_refused")
+    detail = (
+        error.detail
+        if error.status_code not in (404, 405)
+        else f"{request.method} {request.url.path} is not served."
+    )
+    headers = dict(error.headers or {})
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        headers["Allow"] = ", ".join(
+            allowed_methods(request.url.path)
+        )  # the framework knows of one route alone
+    return problem(error.status_code, code, detail, headers=headers)
+
+
+async def _handle_bug(request: Request, error: Exception) -> JSONResponse:
+    log.error(
+        "request raised a bug", exc_info=error, extra={"method": request.method, "path": request.url.path}
+    )
+    return problem(500, "internal", "An internal error; the server's log says more.")

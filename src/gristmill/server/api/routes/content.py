@@ -1,0 +1,100 @@
+"""`/api/knowledge-items/{id}/content`, `/original` and `/timeline`: what an item was made from, into what, and how."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from typing import BinaryIO
+from urllib.parse import quote
+
+from fastapi import APIRouter
+from fastapi.responses import StreamingResponse
+
+from gristmill import catalog, jobs
+from gristmill.catalog import ContentPart, ItemId
+from gristmill.db import Database
+from gristmill.errors import Conflict
+from gristmill.operations import guards
+from gristmill.operations.source_factory import UploadSource
+from gristmill.server.api.context import CurrentContext, CurrentViewer, PathItem
+from gristmill.server.api.routes.jobs import JobOut
+from gristmill.server.api.schemas.common import ApiModel, JsonObject
+
+router = APIRouter(prefix="/knowledge-items", tags=["items"])
+
+_BLOCK_BYTES = 1 << 18  # bytes
+
+
+class TimelineOut(ApiModel):
+    """What the making of a version took, and the jobs of its item."""
+
+    version: int | None
+    made: JsonObject
+    jobs: list[JobOut]
+
+
+@router.get("/{item_id}/content", response_class=StreamingResponse)
+async def get_content(item_id: PathItem, context: CurrentContext, viewer: CurrentViewer) -> StreamingResponse:
+    """The canonical content of the version that answers."""
+    async with context.db.connection() as tx:
+        item = await guards.require_item(tx, item_id, viewer)
+        first = await catalog.live_parts(tx, item.id)
+    if item.live_version is None:
+        raise Conflict(f"The item is {item.status}: nothing of it is searchable yet.", code="item_not_ready")
+    return StreamingResponse(
+        _stream_parts(context.db, item.id, first), media_type="text/markdown; charset=utf-8"
+    )
+
+
+async def _stream_parts(db: Database, item_id: ItemId, parts: list[ContentPart]) -> AsyncIterator[str]:
+    """Part by part, with no connection held while the reader takes its time."""
+    while parts:
+        for part in parts:
+            yield part.text
+        end = parts[-1].start + len(parts[-1].text)
+        async with db.connection() as tx:
+            parts = await catalog.live_parts(tx, item_id, after=end)
+
+
+@router.get("/{item_id}/original")
+async def get_original(
+    item_id: PathItem, context: CurrentContext, viewer: CurrentViewer
+) -> StreamingResponse:
+    """The bytes: an uploaded file, a note's text, a file of the server's disk as it is now, a page as it was fetched."""
+    async with context.db.connection() as tx:
+        item = await guards.require_item(tx, item_id, viewer)
+        note = await catalog.note_text(tx, item.id) if item.type == "note" else None
+        source = context.sources.for_item(item, note=note, blob=await catalog.item_blob_name(tx, item.id))
+        page_blob = await catalog.live_original_name(tx, item.id) if item.type == "url" else None
+    if item.type not in ("note", "file") and page_blob is None:
+        raise Conflict(f"A {item.type} keeps no bytes of its own, or none yet.", code="no_original")
+    if page_blob is not None:
+        blobs = context.sources.blobs
+        size, body = await blobs.size(page_blob), blobs.read(page_blob)
+    elif isinstance(source, UploadSource):
+        size, body = await source.probe(), source.blobs.read(source.blob_name)
+    else:
+        file = await asyncio.to_thread((await source.read()).open)
+        size = await asyncio.to_thread(file.seek, 0, os.SEEK_END)
+        body = _read_blocks(file, size)
+    name = quote(item.source.get("name", item.title))
+    headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{name}", "Content-Length": str(size)}
+    return StreamingResponse(body, media_type="application/octet-stream", headers=headers)
+
+
+async def _read_blocks(file: BinaryIO, size: int) -> AsyncIterator[bytes]:
+    """As many bytes as were promised, even if the file grows meanwhile."""
+    with file:
+        await asyncio.to_thread(file.seek, 0)
+        while size > 0 and (block := await asyncio.to_thread(file.read, min(_BLOCK_BYTES, size))):
+            size -= len(block)
+            yield block
+
+
+@router.get("/{item_id}/timeline")
+async def get_timeline(item_id: PathItem, context: CurrentContext, viewer: CurrentViewer) -> TimelineOut:
+    """What the making of the version that answers took, and the jobs of the item, newest first."""
+    async with context.db.connection() as tx:
+        item = await guards.require_item(tx, item_id, viewer)
+        item_jobs = await jobs.find_jobs(tx, limit=100, subject=item.id)
+        timings = await catalog.timeline(tx, item.id)
+    return TimelineOut(version=item.live_version, made=timings, jobs=[JobOut.of(job) for job in item_jobs])

@@ -1,0 +1,93 @@
+"""`/api/knowledge-bases/{id}/files`: uploads, streamed to the blob store and never whole in memory."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from pathlib import PurePath
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import APIRouter, File, Form, UploadFile
+from pydantic import Json
+
+from gristmill.catalog import ItemId, NewItem, access
+from gristmill.errors import Permanent
+from gristmill.operations import add, guards
+from gristmill.operations.uploads import remove_unused, store_upload
+from gristmill.organisation import OrgId
+from gristmill.server.api.context import ApiContext, CurrentCaller, CurrentContext, PathBase
+from gristmill.server.api.routes.item import AddedOut
+from gristmill.server.api.schemas.common import Acl, JsonObject
+from gristmill.sources import Original
+
+router = APIRouter(tags=["items"])
+
+_PIECE_BYTES = 1 << 20
+
+
+@router.post("/knowledge-bases/{base_id}/files", status_code=202)
+async def upload_files(
+    base_id: PathBase,
+    context: CurrentContext,
+    caller: CurrentCaller,
+    files: Annotated[list[UploadFile], File(description="One or many files.")],
+    parent_id: Annotated[UUID | None, Form(alias="parentId")] = None,
+    on_conflict: Annotated[add.OnConflict, Form(alias="onConflict")] = "rename",
+    acl: Annotated[Acl | None, Form(description="Who may see them: an entry each.")] = None,
+    metadata: Annotated[Json[JsonObject] | None, Form(description="What is said of them, as JSON.")] = None,
+) -> AddedOut:
+    """Upload files. An answer means that they are durably stored and accepted, not yet searchable."""
+    acl_entries = None if acl is None else access.parse_acl(acl)
+    async with context.db.connection() as tx:
+        await guards.require_base(tx, base_id)
+    entries: list[add.ItemToAdd] = []
+    unused_blobs: list[bytes] = []
+    try:
+        for file in files:
+            entry = await _store_upload(context, caller.org, file)
+            entries.append(replace(entry, item=replace(entry.item, acl=acl_entries, metadata=metadata or {})))
+        added = await add.add(
+            context.db,
+            base_id,
+            entries,
+            context.queue_limits,
+            parent_id=ItemId(parent_id) if parent_id else None,
+            on_conflict=on_conflict,
+        )
+        unused_blobs += added.released
+    finally:
+        # What was refused or skipped, and what a replacement put out of use.
+        unused_blobs += [entry.item.blob for entry in entries if entry.item.blob is not None]
+        await remove_unused(context.db, context.sources.blobs, unused_blobs)
+    return AddedOut.of(added)
+
+
+async def _store_upload(context: ApiContext, org: OrgId, file: UploadFile) -> add.ItemToAdd:
+    """The file, its bytes stored; one that is too large to be read is refused by itself, and not stored."""
+    name = "".join(c for c in PurePath(file.filename or "").name if c.isprintable())[:255] or "file"
+    item = NewItem("file", name, f"upload:{name}", source={"name": name})
+    try:
+        blob = await store_upload(
+            context.db, context.sources.blobs, lambda: _read_pieces(file), context.sources.limit, org
+        )
+    except Permanent as error:
+        return add.ItemToAdd(item, _UnreadableSource(error))
+    return add.ItemToAdd(replace(item, blob=blob.hash, size_bytes=blob.size), None)
+
+
+@dataclass(frozen=True)
+class _UnreadableSource:
+    """A source that can't be read, which is known already."""
+
+    error: Permanent
+
+    async def probe(self) -> int:
+        raise self.error
+
+    async def read(self) -> Original:
+        raise self.error
+
+
+async def _read_pieces(file: UploadFile) -> AsyncIterator[bytes]:
+    await file.seek(0)
+    while piece := await file.read(_PIECE_BYTES):
+        yield piece

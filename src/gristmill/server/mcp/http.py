@@ -1,0 +1,64 @@
+"""`/mcp`: the tools over streamable HTTP, for whoever the entrance let in.
+
+Without a caller it is 401. The tools come in again by the API's own door, in this process, with the key of the request: so
+nothing is decided here. No session is kept between requests.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+
+import httpx
+from fastapi import FastAPI
+from starlette.datastructures import Headers
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from gristmill import clock
+from gristmill.client import Client
+from gristmill.server.api import caller as callers
+from gristmill.server.api.context import missing_key_error
+from gristmill.server.api.problems import problem_for
+from gristmill.server.mcp.tools import create
+
+_FORWARDED_HEADERS = ("authorization", "cookie", "origin")
+_request_headers: ContextVar[dict[str, str]] = ContextVar("headers")
+
+
+@asynccontextmanager
+async def mount(api: FastAPI) -> AsyncGenerator[None]:
+    """`/mcp` is served by `api` in this block."""
+    transport = httpx.ASGITransport(app=api, raise_app_exceptions=False)
+    server = create(
+        lambda: Client("http://localhost", headers=_request_headers.get(), transport=transport, retries=1)
+    )
+    server.streamable_http_app()  # makes the session manager
+    manager = server.session_manager
+    ready, stop = asyncio.Event(), asyncio.Event()
+
+    class Endpoint:
+        """Serves one request."""
+
+        async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+            if callers.current_caller(scope) is None:
+                await problem_for(missing_key_error())(scope, receive, send)
+                return
+            headers = Headers(scope=scope)
+            _request_headers.set({name: headers[name] for name in _FORWARDED_HEADERS if name in headers})
+            await manager.handle_request(scope, receive, send)
+
+    async def run_session_manager() -> None:
+        # In a task of its own: its scope must be left by the task that entered it.
+        async with manager.run():
+            ready.set()
+            await stop.wait()
+
+    api.router.routes.append(Route("/mcp", Endpoint()))
+    task = asyncio.create_task(run_session_manager(), name="mcp")
+    await ready.wait()
+    try:
+        yield
+    finally:
+        stop.set()
+        await clock.cancel_tasks([task])

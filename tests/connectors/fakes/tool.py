@@ -1,0 +1,288 @@
+"""A tool on a loopback port that keeps state: it pages, limits, changes between pages and fails when it is told to.
+
+A double is a `Double` with routes; `tests/connectors/doubles/` has one a tool. Every text it holds is made of marks (`w12x`),
+each used once, so that what is searchable can be compared with what the tool holds, word by word. Its clock is its own.
+"""
+
+import json
+import os
+import re
+import threading
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from tests.sources.site import Site, SiteRequest, SiteResponse, serve
+
+SECRET = "s3cret-token-that-nobody-may-see"
+WORD = re.compile(r"\bw\d+x\b")
+
+
+class FakeError(Exception):
+    """The double answers with a status."""
+
+    def __init__(self, status: int, body: object = None, **headers: str) -> None:
+        super().__init__(status)
+        self.status, self.body, self.headers = status, body, headers
+
+
+@dataclass(frozen=True)
+class FakeCall:
+    """A request, taken apart."""
+
+    method: str
+    path: str
+    params: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: Any
+
+    def require_only(self, *names: str) -> Mapping[str, str]:
+        """The parameters, none of which may be unknown."""
+        unknown = set(self.params) - set(names)
+        assert not unknown, f"{self.path} takes no {unknown}"
+        return self.params
+
+
+@dataclass
+class FakeRule:
+    """What happens to requests that match: so many times, after so many."""
+
+    matches: Callable[[FakeCall], bool]
+    act: Callable[[], SiteResponse | None]
+    after: int = 0
+    times: int = 1
+
+
+@dataclass
+class ExpectedDocument:
+    """What a document must be: its marks, and who may see it."""
+
+    words: frozenset[str]
+    acl: frozenset[str]
+
+
+Route = Callable[..., Any]
+AnyFakeTool = TypeVar("AnyFakeTool", bound="FakeTool")
+
+
+class FakeTool:
+    """Base of all doubles. `cap` is how many things a page has at most."""
+
+    kind = ""
+    page_size = 4
+
+    def __init__(self) -> None:
+        self.now = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+        self.calls: list[FakeCall] = []
+        self.rules: list[FakeRule] = []
+        self.errors: list[BaseException] = []
+        self.routes: list[tuple[str, re.Pattern[str], Route]] = []
+        self.lock = threading.RLock()
+        self.site: Site | None = None
+        self._word_count = 0
+        self._last_id = 1000
+
+    # ── for tests ────────────────────────────────────────────────────────────────────────────────────────
+
+    def config(self) -> dict[str, Any]:
+        """The configuration of a connector that follows all of it."""
+        raise NotImplementedError
+
+    def credentials(self) -> dict[str, Any]:
+        """Its credentials."""
+        return {"token": SECRET}
+
+    def expected_documents(self) -> dict[str, ExpectedDocument]:
+        """Every document that should be in a base, by its source id."""
+        raise NotImplementedError
+
+    def add(self) -> None:
+        """Something new comes."""
+        raise NotImplementedError
+
+    def edit(self, pick: int) -> None:
+        """Something that is there changes; `pick` chooses."""
+        raise NotImplementedError
+
+    def delete(self, pick: int) -> None:
+        """Something that is there goes."""
+        raise NotImplementedError
+
+    def change_permission(self, pick: int) -> None:
+        """Somebody's permission changes."""
+        raise NotImplementedError
+
+    def is_detail(self, call: FakeCall) -> bool:
+        """Whether a request reads one document, beyond what a list tells."""
+        raise NotImplementedError
+
+    def detail_calls(self) -> list[str]:
+        """All such requests, in order."""
+        return [f"{call.path}?{call.params}{call.body}" for call in self.calls if self.is_detail(call)]
+
+    def new_word(self) -> str:
+        """A word that was never used."""
+        self._word_count += 1
+        return f"w{self._word_count}x"
+
+    def new_id(self) -> int:
+        """A number that was never used."""
+        self._last_id += 7
+        return self._last_id
+
+    def advance_clock(self, seconds: float = 10) -> None:
+        """Time passes there."""
+        self.now += timedelta(seconds=seconds)
+
+    def add_rule(
+        self,
+        matches: Callable[[FakeCall], bool],
+        act: Callable[[], SiteResponse | None],
+        *,
+        after: int = 0,
+        times: int = 1,
+    ) -> None:
+        """Have something happen when requests come; what `act` gives is the answer, None the usual one."""
+        with self.lock:
+            self.rules.append(FakeRule(matches, act, after, times))
+
+    # ── serving ──────────────────────────────────────────────────────────────────────────────────────────
+
+    def route(self, method: str, pattern: str, route: Route) -> None:
+        """Serve `pattern`, in which `{name}` is a part of the path, by `route(call, name=…)`."""
+        compiled = re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", pattern))
+        self.routes.append((method, compiled, route))
+
+    def answer(self, asked: SiteRequest) -> SiteResponse:
+        """What is said to a request."""
+        url = urlsplit(asked.path)
+        params = dict(parse_qsl(url.query, keep_blank_values=True))
+        headers = {name.lower(): value for name, value in asked.headers.items()}
+        is_git = headers.get("content-type", "").startswith("application/x-git")
+        body = (asked.body if is_git else json.loads(asked.body)) if asked.body else None
+        call = FakeCall(asked.method, url.path, params, headers, body)
+        with self.lock:
+            self.calls.append(call)
+            try:
+                for rule in list(self.rules):
+                    if rule.matches(call):
+                        if rule.after:
+                            rule.after -= 1
+                            continue
+                        rule.times -= 1
+                        if rule.times <= 0:
+                            self.rules.remove(rule)
+                        if (answer := rule.act()) is not None:
+                            return answer
+                return self._route(call)
+            except FakeError as refused:
+                return self.respond(refused.body or {"message": "no"}, refused.status, **refused.headers)
+            except BaseException as error:  # a mistake in the double, or a request that no tool would take
+                self.errors.append(error)
+                return self.respond({"message": repr(error)}, 418)
+
+    def _route(self, call: FakeCall) -> SiteResponse:
+        if call.method == "POST" and call.body is None:  # who asked left in the middle of it
+            raise FakeError(400)
+        self.check_authorization(call)
+        for method, pattern, route in self.routes:
+            match = pattern.fullmatch(call.path)
+            if match is not None and method == call.method:
+                result = route(call, **{name: unquote(text) for name, text in match.groupdict().items()})
+                return result if isinstance(result, SiteResponse) else self.respond(result)
+        raise FakeError(404)
+
+    def check_authorization(self, call: FakeCall) -> None:
+        """Refuse who does not have the token."""
+        if call.headers.get("authorization") != f"Bearer {SECRET}":
+            raise FakeError(
+                401, {"message": f"Bad credentials {SECRET}"}
+            )  # a tool that repeats what it was given
+
+    def respond(self, body: object, status: int = 200, /, **headers: str) -> SiteResponse:
+        """A JSON answer, with the tool's time."""
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        date = format_datetime(self.now, usegmt=True)
+        return SiteResponse(
+            status, json.dumps(body).encode(), {"Content-Type": "application/json", "Date": date, **named}
+        )
+
+    def respond_page(
+        self, call: FakeCall, things: list[Any], show: Callable[[Any], Any] = lambda one: one
+    ) -> SiteResponse:
+        """A page by number, with the link to the next."""
+        size = min(self.page_size, int(call.params.get("per_page", 30)))
+        page = int(call.params.get("page", 1))
+        part = things[(page - 1) * size : page * size]
+        headers: dict[str, str] = {}
+        if page * size < len(things):
+            last = -(-len(things) // size)
+            headers["Link"] = ", ".join(
+                f'<{self.page_url(call, page=str(number))}>; rel="{rel}"'
+                for rel, number in (("next", page + 1), ("last", last))
+            )
+        return self.respond([show(one) for one in part], **headers)
+
+    def page_url(self, call: FakeCall, **params: str) -> str:
+        """The address of a request with other parameters."""
+        assert self.site is not None
+        query = "&".join(f"{name}={value}" for name, value in {**call.params, **params}.items())
+        return f"{self.site.url}{call.path}?{query}"
+
+
+def rate_limited(fake: FakeTool, seconds: int = 3600, status: int = 429) -> Callable[[], SiteResponse]:
+    """Answers with a limit."""
+    return lambda: fake.respond({"message": "slow down"}, status, Retry_After=str(seconds))
+
+
+def failing(fake: FakeTool, status: int = 500) -> Callable[[], SiteResponse]:
+    """Answers with an error."""
+    return lambda: fake.respond({"message": "no"}, status)
+
+
+def words_in(text: str) -> frozenset[str]:
+    """The marks of a text."""
+    return frozenset(WORD.findall(text))
+
+
+@contextmanager
+def serve_fake(fake: AnyFakeTool) -> Generator[AnyFakeTool]:
+    """Serve a double until the test is over; a request that no tool would take fails the test."""
+    with serve() as site:
+        site.fallback = fake.answer
+        fake.site = site
+        yield fake
+    _record_calls(fake)
+    for error in fake.errors:
+        raise error
+
+
+def _record_calls(fake: FakeTool) -> None:
+    """Leave what was asked for `bench.conformity`, if somebody wants it."""
+    if folder := os.environ.get("RECORD_CALLS"):
+        name = type(fake).__name__.removesuffix("Double").lower()
+        with (Path(folder) / f"{name}-{os.getpid()}.jsonl").open("a", encoding="utf-8") as file:
+            for call in fake.calls:
+                entry = {
+                    "method": call.method,
+                    "path": call.path,
+                    "params": dict(call.params),
+                    "body": None if isinstance(call.body, bytes) else call.body,
+                }
+                file.write(json.dumps(entry) + "\n")
+
+
+@dataclass
+class FakeComment:
+    """Something that people wrote: a text with a mark, and when."""
+
+    id: int
+    text: str
+    at: datetime
+    by: str = "ann"
+    more: dict[str, Any] = field(default_factory=dict[str, Any])

@@ -1,0 +1,74 @@
+"""kill -9 while what is inside a document is filed or described: afterwards each is there once, and paid at most once."""
+
+from pathlib import Path
+
+import pytest
+
+from gristmill.catalog import NewItem
+from gristmill.db import Database
+from gristmill.operations import add, bases, invariants
+from gristmill.sources import FileSource
+from tests.crash.event_consumers import Daemon
+from tests.embedding.endpoint import CannedResponse, serve
+from tests.embedding.hashed import HashedEmbedder
+from tests.gristmill_process import environment
+from tests.operations.manual_worker import UNLIMITED
+from tests.readers import samples
+from tests.wait_until import wait_until
+
+ROOT = Path(__file__).parents[2]
+DESCRIPTION = CannedResponse(
+    200, {"choices": [{"message": {"role": "assistant", "content": "Emmer prices."}}]}
+)
+
+
+@pytest.mark.parametrize("point", ["embedded.before_commit", "embedded.filed", "assets.before_commit"])
+async def test_what_is_inside_a_document_survives_a_kill_on_either_side(
+    db: Database, database_url: str, tmp_path: Path, cache_dir: Path, point: str
+) -> None:
+    """Promises 1 and 4, C26."""
+    memo = samples.docx(samples.paragraph("Spelt today."), {"word/media/image1.png": samples.png()})
+    path = samples.save(tmp_path, "all.zip", samples.zipped({"memo.docx": memo, "list.txt": "Oats."}))
+    base = await bases.create(db, "inside", HashedEmbedder(dimensions=64), {})
+    new = NewItem("file", "all.zip", str(path), source={"path": str(path)})
+    await add.add(db, base.id, [add.ItemToAdd(new, FileSource(path, 1 << 30))], UNLIMITED)
+
+    async def fetch_row(statement: str) -> object:
+        async with db.connection() as tx:
+            return await (await tx.execute(statement.encode())).fetchone()
+
+    async def at_rest() -> bool:
+        waiting = (
+            "select 1 where exists (select from job where state <> 'dead') or not exists (select from asset)"
+        )
+        return await fetch_row(waiting) is None
+
+    with serve() as seer:
+        seer.respond = lambda _: DESCRIPTION
+        settings = {"database_url": database_url, "lease": "PT1S", "embedder": "hashed", "log_level": "error"}
+        settings |= {"vision_url": seer.url, "vision_model": "seer"}
+        env = {**environment(tmp_path / "data", cache_dir, **settings), "PYTHONPATH": str(ROOT)}
+        arguments = ["tests.ingest.worker", "64", "0", str(tmp_path / "counted")]
+        armed = Daemon(arguments, {**env, "GRISTMILL_FAULTS": f"{point}=kill"}, tmp_path / "log")
+        again = Daemon(arguments, env, tmp_path / "log")
+        try:
+            await armed.start()
+
+            async def killed() -> bool:
+                return armed.process is not None and armed.process.poll() is not None
+
+            await wait_until(killed, limit=60)
+            await again.start()
+            await wait_until(at_rest, limit=60)
+        finally:
+            armed.kill()
+            again.kill()
+        assert len(seer.requests) == 1
+    assert await fetch_row("select count(*), count(*) filter (where status = 'completed') from item") == (
+        3,
+        3,
+    )
+    expected = "failed" if point == "assets.before_commit" else "described"
+    assert await fetch_row("select state from asset") == (expected,)
+    async with db.connection() as tx:
+        assert await invariants.find_violations(tx) == []

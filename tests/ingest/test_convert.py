@@ -1,0 +1,242 @@
+"""Documents that a base's file processor reads: started once, asked after between snoozes, called off when unwanted."""
+
+from collections.abc import AsyncGenerator, Collection
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+import httpx
+import pytest
+
+from gristmill import faults
+from gristmill.catalog import Base
+from gristmill.db import Database
+from gristmill.errors import Transient
+from gristmill.ingest.processors import ConversionState
+from gristmill.ingest.processors.conversion import DEADLINE
+from gristmill.jobs import retry
+from gristmill.operations import bases, cancel, delete
+from gristmill.settings import Settings
+from tests.ingest.test_attachments import upload
+from tests.operations.manual_worker import ManualWorker
+
+
+@dataclass
+class FakeProcessor:
+    """A processor whose service is in the test's hands; it can be told to stop."""
+
+    state: ConversionState = field(default_factory=lambda: ConversionState("running", 0.5))
+    started: list[str] = field(default_factory=list[str])
+    cancelled: list[str] = field(default_factory=list[str])
+    polls: int = 0
+    is_unreachable: bool = False
+
+    @property
+    def identity(self) -> str:
+        return "service/1"
+
+    @property
+    def extensions(self) -> Collection[str]:
+        return ("pdf",)
+
+    async def start(self, path: Path, name: str) -> str:
+        if self.is_unreachable:
+            raise Transient("It is away.", code="processor_unreachable")
+        self.started.append(name)
+        return f"remote-{len(self.started)}"
+
+    async def poll(self, remote_id: str) -> ConversionState:
+        self.polls += 1
+        return self.state
+
+    async def fetch(self, remote_id: str) -> str:
+        return f"# Converted\n\nEmmer by {remote_id}.\n"
+
+    async def cancel(self, remote_id: str) -> bool:
+        self.cancelled.append(remote_id)
+        return True
+
+    async def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def service() -> FakeProcessor:
+    return FakeProcessor()
+
+
+@pytest.fixture
+async def hand(db: Database, settings: Settings, service: FakeProcessor) -> ManualWorker:
+    return await ManualWorker.start(db, settings, processors={"service": service})
+
+
+@pytest.fixture
+async def base(hand: ManualWorker) -> AsyncGenerator[Base]:
+    made = await hand.base()
+    yield await bases.patch(hand.db, made.id, file_processor="service")
+    await hand.assert_healthy()
+
+
+async def status(hand: ManualWorker) -> tuple[str, str | None]:
+    ((found, code),) = await hand.rows("select status, error_code from item")
+    return found, code
+
+
+async def content(hand: ManualWorker) -> list[str]:
+    return [row[0] for row in await hand.rows("select text from content_part order by text")]
+
+
+async def test_a_document_is_converted_elsewhere_and_no_slot_is_held_meanwhile(
+    hand: ManualWorker, base: Base, service: FakeProcessor
+) -> None:
+    """S1-14, S1-16, C25."""
+    await upload(hand, base, "a.pdf", b"%PDF bytes")
+    await hand.run(await hand.take("index_document"))
+    await hand.assert_healthy()
+    move = await hand.run(await hand.take("check_file_processing_result"))
+    assert move == retry.Postpone(timedelta(seconds=5), counted=False)
+    assert (await status(hand))[0] == "reading"
+    await hand.make_due()
+    move = await hand.step()
+    assert isinstance(move, retry.Postpone)
+    assert move.delay == timedelta(seconds=5)  # it came further
+    service.state = ConversionState("done")
+    await hand.make_due()
+    await hand.work()
+    assert await status(hand) == ("completed", None)
+    assert await content(hand) == ["# Converted\n\nEmmer by remote-1.\n"]
+    assert service.started == ["a.pdf"]
+    assert await hand.rows("select 1 from conversion") == []
+
+
+async def test_equal_bytes_are_converted_once_and_other_files_are_read_here(
+    hand: ManualWorker, base: Base, service: FakeProcessor
+) -> None:
+    """S1-22, promise 4."""
+    service.state = ConversionState("done")
+    for name, data in (("a.pdf", b"%PDF bytes"), ("b.pdf", b"%PDF bytes"), ("c.txt", b"Rye.")):
+        await upload(hand, base, name, data)
+        await hand.work()
+        await hand.make_due()
+        await hand.work()
+    assert service.started == ["a.pdf"]
+    assert set((await hand.statuses()).values()) == {"completed"}
+    assert await content(hand) == ["# Converted\n\nEmmer by remote-1.\n", "Rye."]
+
+
+async def test_another_worker_goes_on_asking_after_the_same_conversion(
+    hand: ManualWorker, base: Base, service: FakeProcessor, db: Database, settings: Settings
+) -> None:
+    """A restart resumes the poll, and starts no second conversion."""
+    await upload(hand, base, "a.pdf", b"%PDF bytes")
+    await hand.work()
+    other = await ManualWorker.start(db, settings, processors={"service": service})
+    service.state = ConversionState("done")
+    await other.make_due()
+    await other.work()
+    assert await status(hand) == ("completed", None)
+    assert len(service.started) == 1
+
+
+async def test_a_start_that_was_cut_off_is_not_repeated_blindly(
+    hand: ManualWorker, base: Base, service: FakeProcessor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C26: killed while it was being started; somebody has to ask for it again."""
+    monkeypatch.setattr(faults, "_armed", {})
+    item = await upload(hand, base, "a.pdf", b"%PDF bytes")
+    faults.arm("convert.starting=fail")
+    await hand.work()
+    await hand.make_due()
+    await hand.work()
+    assert await status(hand) == ("failed", "conversion_uncertain")
+    assert service.started == []
+    service.state = ConversionState("done")
+    await hand.reindex(base, item)
+    await hand.work()
+    await hand.make_due()
+    await hand.work()
+    assert await status(hand) == ("completed", None)
+
+
+async def test_a_service_that_is_away_is_tried_again(
+    hand: ManualWorker, base: Base, service: FakeProcessor
+) -> None:
+    service.is_unreachable = True
+    await upload(hand, base, "a.pdf", b"%PDF bytes")
+    await hand.work()
+    assert (await status(hand))[0] == "reading"
+    service.is_unreachable, service.state = False, ConversionState("done")
+    for _ in range(2):
+        await hand.make_due()
+        await hand.work()
+    assert await status(hand) == ("completed", None)
+
+
+async def test_half_an_hour_without_progress_is_the_end(
+    hand: ManualWorker, base: Base, service: FakeProcessor
+) -> None:
+    """S1-15, C15."""
+    service.state = ConversionState("running", 0.0)
+    await upload(hand, base, "a.pdf", b"%PDF bytes")
+    await hand.work()
+    await hand.rows("update conversion set waited = %s returning 1", DEADLINE - timedelta(seconds=1))
+    await hand.make_due()
+    await hand.work()
+    assert await status(hand) == ("failed", "conversion_timeout")
+    assert service.cancelled == ["remote-1"]
+    assert await hand.rows("select 1 from conversion") == []
+
+
+async def test_a_deleted_document_is_called_off(
+    hand: ManualWorker, base: Base, service: FakeProcessor
+) -> None:
+    item = await upload(hand, base, "a.pdf", b"%PDF bytes")
+    await hand.work()
+    await delete.delete(hand.db, base.id, [item])
+    await hand.work()
+    assert service.cancelled == ["remote-1"]
+    assert await hand.rows("select 1 from conversion") == []
+
+
+async def test_a_replaced_document_is_called_off_and_the_new_one_converted(
+    hand: ManualWorker, base: Base, service: FakeProcessor
+) -> None:
+    await upload(hand, base, "a.pdf", b"%PDF bytes")
+    await hand.work()
+    await upload(hand, base, "a.pdf", b"%PDF other bytes")
+    await hand.make_due()
+    await hand.work()
+    assert service.cancelled == ["remote-1"]
+    service.state = ConversionState("done")
+    await hand.make_due()
+    await hand.work()
+    assert await status(hand) == ("completed", None)
+    assert await content(hand) == ["# Converted\n\nEmmer by remote-2.\n"]
+
+
+async def test_cancelling_the_job_calls_the_conversion_off(
+    hand: ManualWorker, base: Base, service: FakeProcessor
+) -> None:
+    await upload(hand, base, "a.pdf", b"%PDF bytes")
+    await hand.work()
+    ((job,),) = await hand.rows("select id from job where kind = 'check_file_processing_result'")
+    await cancel.cancel(hand.db, job)
+    await hand.work()
+    assert await status(hand) == ("failed", "cancelled")
+    assert service.cancelled == ["remote-1"]
+
+
+async def test_a_processor_that_is_not_set_up_is_told(hand: ManualWorker, base: Base) -> None:
+    """S1-22: invalid."""
+    await bases.patch(hand.db, base.id, file_processor="gone")
+    await upload(hand, base, "a.pdf", b"%PDF bytes")
+    await hand.work()
+    assert await status(hand) == ("failed", "unknown_file_processor")
+
+
+async def test_a_base_can_only_name_a_processor_that_is_set_up(http: httpx.AsyncClient) -> None:
+    """S1-16."""
+    answer = await http.post("/api/knowledge-bases", json={"name": "a", "fileProcessorId": "seer"})
+    assert (answer.status_code, answer.json()["code"]) == (422, "unknown_file_processor")
+    answer = await http.post("/api/knowledge-bases", json={"name": "a", "fileProcessorId": "local"})
+    assert answer.status_code == 201

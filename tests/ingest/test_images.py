@@ -1,0 +1,205 @@
+"""Images inside documents: described once, searchable at their place, and never paid for twice because of us."""
+
+from collections.abc import AsyncGenerator, Generator
+from typing import Any
+
+import pytest
+
+from gristmill import faults
+from gristmill.catalog import Base
+from gristmill.db import Database
+from gristmill.ingest import ReaderPool
+from gristmill.ingest.image_describers import VisionConfig, VisionDescriber
+from gristmill.operations import assets, bases, delete
+from gristmill.settings import Settings
+from tests.embedding.endpoint import CannedResponse, EmbeddingRequest, Endpoint, serve
+from tests.ingest.test_attachments import event_data, upload
+from tests.operations.manual_worker import ManualWorker
+from tests.readers import samples
+
+
+@pytest.fixture
+def vision_model() -> Generator[Endpoint]:
+    """A vision model that says the same of every image."""
+    with serve() as endpoint:
+        endpoint.respond = lambda _: vision_response("A chart of emmer prices.")
+        yield endpoint
+
+
+def vision_response(text: str) -> CannedResponse:
+    return CannedResponse(200, {"choices": [{"message": {"role": "assistant", "content": text}}]})
+
+
+@pytest.fixture
+async def hand(db: Database, settings: Settings, seer: Endpoint) -> AsyncGenerator[ManualWorker]:
+    """A worker moved by hand that reads all formats, and shows images to a model."""
+    analyst = VisionDescriber(VisionConfig(seer.url, "seer", "k3y"))
+    async with ReaderPool(1) as pool:
+        yield await ManualWorker.start(db, settings, pool=pool, analyst=analyst)
+    await analyst.close()
+
+
+def document(text: str, *shades: int) -> bytes:
+    """A Word document with so many images."""
+    pictures = {f"word/media/image{shade}.png": samples.png(shade) for shade in shades}
+    return samples.docx(samples.paragraph(text), {**pictures, "word/media/dot.png": samples.png(7, 8)})
+
+
+async def chunks(hand: ManualWorker, base: Base) -> list[str]:
+    rows = await hand.rows(
+        "select c.text from chunk c join item i on i.id = c.item_id and i.live_version = c.version"
+        " where c.base_id = %s order by c.index",
+        base.id,
+    )
+    return [row[0] for row in rows]
+
+
+async def states(hand: ManualWorker) -> list[str]:
+    return [row[0] for row in await hand.rows("select state from asset order by item_id, version, hash")]
+
+
+async def events(hand: ManualWorker) -> list[tuple[int, int]]:
+    return [(data["assets"], data["failed"]) for data in await event_data(hand, "AllAssetsAnalyzed")]
+
+
+async def test_what_an_image_shows_is_searchable_in_its_document(
+    hand: ManualWorker, base: Base, seer: Endpoint
+) -> None:
+    """S3-07, S3-19, S3-23: the text answers first, then the images; a dot is no image to describe."""
+    await upload(hand, base, "a.docx", document("Spelt today.", 1, 2))
+    job = await hand.take("index_document")
+    await hand.run(job)
+    assert await hand.value("select status from item") == "completed"
+    assert await chunks(hand, base) == ["Spelt today."]
+    assert await event_data(hand, "DocumentIngestionCompleted") == []
+    await hand.assert_healthy()
+    await hand.work()
+    assert await chunks(hand, base) == [
+        "Spelt today.",
+        "A chart of emmer prices.",
+        "A chart of emmer prices.",
+    ]
+    assert len(seer.requests) == 2
+    assert await events(hand) == [(2, 0)]
+    assert len(await event_data(hand, "DocumentIngestionCompleted")) == 1
+    await hand.assert_healthy()
+
+
+async def test_an_equal_image_is_described_once(hand: ManualWorker, base: Base, seer: Endpoint) -> None:
+    """Promise 4: in another document, and in the next version, where what it says answers from the first moment."""
+    await upload(hand, base, "a.docx", document("Spelt today.", 1))
+    await hand.work()
+    await upload(hand, base, "b.docx", document("Rye today.", 1))
+    await hand.work()
+    await upload(hand, base, "a.docx", document("Oats today.", 1))
+    await hand.run(await hand.take("index_document"))
+    assert "A chart of emmer prices." in await chunks(hand, base)
+    await hand.work()
+    assert len(seer.requests) == 1
+    assert await events(hand) == [(1, 0)] * 3
+    await hand.assert_healthy()
+
+
+@pytest.mark.parametrize(("reuse", "asked"), [("any", 1), ("document", 2), ("force", 3)])
+async def test_how_far_descriptions_are_used_again_is_the_bases(
+    hand: ManualWorker, base: Base, seer: Endpoint, reuse: str, asked: int
+) -> None:
+    """One image in two documents, one of which gets a second version."""
+    await bases.patch(hand.db, base.id, settings={"assetReuse": reuse})
+    for name, text in (("a.docx", "Rye."), ("b.docx", "Oats."), ("b.docx", "Oats and rye.")):
+        await upload(hand, base, name, document(text, 1))
+        await hand.work()
+    assert len(seer.requests) == asked
+    await hand.assert_healthy()
+
+
+async def test_what_may_have_been_paid_is_not_asked_again_by_itself(
+    hand: ManualWorker, base: Base, seer: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C26: an attempt that ended between asking and writing; then somebody asks for it."""
+    monkeypatch.setattr(faults, "_armed", {})
+    item = await upload(hand, base, "a.docx", document("Spelt.", 1))
+    await hand.run(await hand.take("index_document"))
+    faults.arm("assets.before_commit=fail")
+    await hand.work()
+    assert await states(hand) == ["asking"]
+    await hand.make_due()
+    await hand.work()
+    assert len(seer.requests) == 1
+    assert await states(hand) == ["failed"]
+    assert await hand.value("select error_code from asset") == "vision_uncertain"
+    assert await events(hand) == [(1, 1)]
+    assert await assets.analyse(hand.db, item) is not None
+    await hand.work()
+    assert await states(hand) == ["described"]
+    assert await events(hand) == [(1, 1)]  # once a version
+    await hand.assert_healthy()
+
+
+async def test_a_busy_model_is_asked_again_and_one_that_refuses_is_not(
+    hand: ManualWorker, base: Base, seer: Endpoint
+) -> None:
+    def answer(asked: EmbeddingRequest) -> CannedResponse:
+        return (
+            CannedResponse(503, {})
+            if len(seer.requests) == 1
+            else CannedResponse(400, {"error": "no such picture"})
+        )
+
+    seer.respond = answer
+    await upload(hand, base, "a.docx", document("Spelt.", 1))
+    await hand.work()
+    assert await states(hand) == ["waiting"]
+    await hand.make_due()
+    await hand.work()
+    assert len(seer.requests) == 2
+    assert await hand.value("select error_code from asset") == "vision_refused"
+    assert await events(hand) == [(1, 1)]
+    await hand.assert_healthy()
+
+
+async def test_a_newer_version_or_a_deletion_ends_the_analysis(
+    hand: ManualWorker, base: Base, seer: Endpoint
+) -> None:
+    """Delete wins: nothing is written for what is gone, and nothing is left of it."""
+    await upload(hand, base, "a.docx", document("Spelt.", 1))
+    await hand.run(await hand.take("index_document"))
+    old = await hand.take("analyse_assets")
+    item = await upload(hand, base, "a.docx", document("Rye.", 2))
+    await hand.run(await hand.take("index_document"))
+    await hand.run(old)
+    assert await chunks(hand, base) == ["Rye."]
+    assert seer.requests == []
+    newer = await hand.take("analyse_assets")
+    await delete.delete(hand.db, base.id, [item])
+    await hand.run(newer)
+    await hand.work()
+    assert seer.requests == []
+    for table in ("asset", "content_asset", "blob", "stray", "chunk", "content"):
+        assert await hand.value(f"select count(*) from {table}") == 0, table
+    await hand.assert_healthy()
+
+
+async def test_images_that_nobody_analyses_are_found(hand: ManualWorker, base: Base, seer: Endpoint) -> None:
+    """Promise 1: a job that was removed by hand is queued again."""
+    await upload(hand, base, "a.docx", document("Spelt.", 1))
+    await hand.run(await hand.take("index_document"))
+    await hand.rows("delete from job returning 1")
+    assert await hand.reconcile() == {"items": 1}
+    await hand.work()
+    assert await states(hand) == ["described"]
+
+
+async def test_tables_are_assets_that_stand_in_the_content(hand: ManualWorker, base: Base) -> None:
+    """S3-23."""
+    item = await upload(hand, base, "a.xlsx", samples.xlsx({"Prices": [["corn", "price"], ["rye", "3"]]}))
+    await hand.work()
+    rows: list[Any] = await hand.rows(
+        'select c.kind, substr(p.text, c.start::int + 1, (c."end" - c.start)::int) from content_asset c'
+        " join item_version v on v.content_hash = c.content_hash join content_part p on p.content_hash = c.content_hash"
+        " where v.item_id = %s",
+        item,
+    )
+    assert [kind for kind, _ in rows] == ["table"]
+    assert rows[0][1].startswith("| corn")
+    assert "rye" in rows[0][1]

@@ -1,0 +1,110 @@
+"""Segments are brought together, and nothing that searches see changes by it."""
+
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+
+from gristmill import app, catalog, faults
+from gristmill.catalog import Base
+from gristmill.db import Database
+from gristmill.search import Mode, Searcher, SearchRequest, Target, compaction, publish
+from gristmill.settings import Settings
+from tests.embedding.hashed import HashedEmbedder
+from tests.search.published_items import file_note, new_base
+from tests.wait_until import wait_until
+
+NOTES = 30
+
+
+@pytest.fixture
+async def mill_with_worker(settings: Settings) -> AsyncGenerator[app.Gristmill]:
+    async with app.gristmill(settings, work=True, extra_embedders={"hashed": HashedEmbedder()}) as mill:
+        yield mill
+
+
+async def fill(db: Database) -> Base:
+    base = await new_base(db)
+    for n in range(NOTES):
+        async with db.transaction() as tx:
+            await file_note(tx, base, f"note {n}", f"wheel number {n}", "stone and " + "mill " * n)
+    return base
+
+
+async def search_results(db: Database, base: Base) -> list[Any]:
+    results: list[Any] = []
+    legs: list[tuple[Mode, HashedEmbedder | None]] = [("text", None), ("vector", HashedEmbedder())]
+    for mode, embedder in legs:
+        for query in ("wheel 7", "mill", "stone number"):
+            ask = SearchRequest(query, limit=50, mode=mode)
+            hits = await Searcher(db, cache_bytes=2**20).search([Target(base, embedder)], ask)
+            results.append([(hit.chunk_id, hit.score) for hit in hits])
+    return results
+
+
+async def count(db: Database, what: str) -> int:
+    async with db.connection() as tx:
+        cursor = await tx.execute(f"select count(*) from {what}".encode())
+        row = await cursor.fetchone()
+    assert row is not None
+    return row[0]
+
+
+async def wait_until_compacted(db: Database) -> None:
+    async def is_compacted() -> bool:
+        await compaction.queue_compactions(db)
+        return await count(db, "segment") == 1 and await count(db, "job") == 0
+
+    await wait_until(is_compacted)
+
+
+async def test_small_segments_become_one_and_answers_stay_the_same(working: app.Gristmill) -> None:
+    db = working.db
+    base = await fill(db)
+    before = await search_results(db, base)
+    assert await count(db, "segment") in (1, NOTES)
+    await wait_until_compacted(db)
+    assert await search_results(db, base) == before
+
+
+async def test_what_is_gone_leaves_the_index_too(working: app.Gristmill) -> None:
+    """Promise 3: no word of a deleted document stays."""
+    db = working.db
+    base = await fill(db)
+    async with db.transaction() as tx:
+        secret = await file_note(tx, base, "secret", "qwrt")
+    assert await count(db, "segment where position('qwrt'::bytea in lexicon) > 0") == 1
+    async with db.transaction() as tx:
+        await publish.remove_items(tx, base.id, [secret.id])
+        await catalog.mark_deleting(tx, [secret.id])
+    await wait_until_compacted(db)
+    assert await count(db, "segment where position('qwrt'::bytea in lexicon) > 0") == 0
+    assert await count(db, "chunk_gone") == 0
+
+
+async def test_an_attempt_that_fails_before_its_commit_changed_nothing(working: app.Gristmill) -> None:
+    db = working.db
+    faults.arm("tidy.before_commit=fail@1")
+    try:
+        base = await fill(db)
+        before = await search_results(db, base)
+        await wait_until_compacted(db)
+        assert await search_results(db, base) == before
+    finally:
+        faults.arm("")
+
+
+async def test_chunks_without_words_are_lexed(working: app.Gristmill) -> None:
+    """What was written before segments were, or by another lexer, is found after the base's next tidying."""
+    db = working.db
+    base = await fill(db)
+    await wait_until_compacted(db)
+    before = await search_results(db, base)
+    async with db.transaction() as tx:
+        await tx.execute(
+            "update segment set recipe = 0, id = nextval('segment_id'), lengths = '', codes = '',"
+            " lexicon = '', places = '', counts = ''"
+        )
+    await wait_until_compacted(db)
+    assert await count(db, "segment where recipe > 0") == 1
+    assert await search_results(db, base) == before

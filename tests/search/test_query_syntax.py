@@ -1,0 +1,76 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gristmill.search.highlight import highlight_ranges
+from gristmill.search.query_syntax import parse, without_syntax
+
+ENGLISH = ("english",)
+
+
+def test_words_are_terms_and_count_as_often_as_they_are_asked() -> None:
+    question = parse("mill stones and mill wheels", ENGLISH)
+    weights = {term.names[0]: term.weight for term in question.terms}
+    assert weights == {"mill": 2.0, "stone": 1.0, "and": 1.0, "wheel": 1.0}
+
+
+def test_a_phrase_is_demanded_and_its_words_are_looked_for() -> None:
+    question = parse('who dressed the "mill stones"', ENGLISH)
+    (phrase,) = question.phrases
+    assert phrase.is_in("A mill stone is heavy.")
+    assert not phrase.is_in("A stone of the mill is heavy.")
+    assert {"mill", "stone"} <= question.names
+
+
+def test_a_chinese_phrase_stands_in_a_clause() -> None:
+    (phrase,) = parse('"知识库"', ENGLISH).phrases
+    assert phrase.is_in("我们的知识库不会丢失文档")
+    assert not phrase.is_in("知识的库")
+
+
+@pytest.mark.parametrize(
+    ("text", "excluded"),
+    [
+        ("stones -water", ["water"]),
+        ("at -40 degrees", []),
+        ("high-speed flow", []),
+        ("a - b", []),
+        ("-wheel stones", ["wheel"]),
+    ],
+)
+def test_a_minus_excludes_words_only(text: str, excluded: list[str]) -> None:
+    assert [term.names[0] for term in parse(text, ENGLISH).excluded] == excluded
+
+
+def test_an_excluded_phrase_is_one() -> None:
+    question = parse('stones -"water mill"', ENGLISH)
+    assert [phrase.words for phrase in question.excluded_phrases] == [(("water",), ("mill",))]
+    assert question.names == {"stone"}
+
+
+def test_a_star_makes_a_prefix() -> None:
+    question = parse("grind* x*", ENGLISH)
+    assert question.prefixes == ("grind",)
+
+
+def test_a_word_has_a_name_in_every_language_of_the_base() -> None:
+    (term,) = parse("Häuser", ("english", "german")).terms
+    assert set(term.names) == {"hauser", "haus"}
+
+
+def test_the_embedder_is_asked_without_the_syntax() -> None:
+    assert without_syntax('"mill stones" -water grind*') == "mill stones grind"
+    assert without_syntax("-water") == "-water"
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_a_question(text: str) -> None:
+    question = parse(text, ENGLISH)
+    for start, end in highlight_ranges(text, question):
+        assert 0 <= start < end <= len(text)
+
+
+def test_highlights_are_where_the_words_are() -> None:
+    text = "The miller sharpens the stones; grinding follows."
+    shown = [text[start:end] for start, end in highlight_ranges(text, parse("stone grind*", ENGLISH))]
+    assert shown == ["stones", "grinding"]

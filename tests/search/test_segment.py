@@ -1,0 +1,160 @@
+"""What segments hold, packed and merged, against plain Python."""
+
+import math
+from collections import Counter
+from uuid import UUID
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gristmill.search import bm25, collapse, segment
+from gristmill.search.compaction import (
+    MAX_CHUNKS,
+    MIN_SMALL_SEGMENTS,
+    merge_segments,
+    segments_to_merge,
+)
+from gristmill.search.inverted_index import TermDictionary
+from gristmill.search.language_detection import detect_language
+from gristmill.search.lexer import lexemes
+from gristmill.search.segment import ChunkText
+from gristmill.search.store import SegmentRow
+
+texts = st.lists(
+    st.lists(st.sampled_from(["mill", "stone", "wheel", "water", "知识", "max_size"]), max_size=12).map(
+        " ".join
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+def build_segment(parts: list[str], first: int = 1) -> segment.Segment:
+    words = [
+        ChunkText(first + n, UUID(int=n // 2), "a title", ("head",), text) for n, text in enumerate(parts)
+    ]
+    codes = segment.pack_signs(np.ones(70, np.float32) * (1 if n % 2 else -1) for n in range(len(parts)))
+    return segment.build(words, codes)
+
+
+def counts_of(made: segment.Segment) -> dict[int, dict[str, int]]:
+    found: dict[int, dict[str, int]] = {int(no): {} for no in made.arrays.nos}
+    for lexeme in made.index.terms.names():
+        one = made.index.postings_of(lexeme)
+        assert one is not None
+        for place, count in zip(one.ordinals.tolist(), one.counts.tolist(), strict=True):
+            found[int(made.arrays.nos[place])][lexeme] = count
+    return found
+
+
+@given(st.sets(st.text(min_size=1, max_size=6).filter(lambda name: name.encode(errors="ignore") != b"")))
+def test_a_lexicon_finds_each_of_its_names_and_no_other(given_: set[str]) -> None:
+    names = sorted(name for name in given_ if name.encode(errors="ignore").decode() == name)
+    ends = np.arange(1, len(names) + 1) * 3
+    made = TermDictionary(TermDictionary.from_names(names, ends).data)
+    assert made.names() == names
+    assert [made.find(name) for name in names] == [(3 * n, 3 * n + 3) for n in range(len(names))]
+    assert made.find("no such name") is None
+    for prefix in {name[:1] for name in names}:
+        found = dict(made.with_prefix(prefix))
+        assert found == {name: 3 for name in names if name.startswith(prefix)}
+
+
+def test_a_count_stops_at_what_a_byte_holds() -> None:
+    assert counts_of(build_segment(["mill " * 300]))[1]["mill"] == 255
+
+
+@given(texts)
+def test_a_segment_counts_words_as_a_counter_does_and_the_title_three_times(parts: list[str]) -> None:
+    made = build_segment(parts)
+    for text, (_, found) in zip(parts, counts_of(made).items(), strict=True):
+        expected = Counter(lexemes(f"{text} head", detect_language(text)))
+        for lexeme in lexemes("a title", detect_language(text)):
+            expected[lexeme] += segment.TITLE_WEIGHT
+        assert found == dict(expected)
+    assert made.tokens == sum(sum(counts.values()) for counts in counts_of(made).values())
+
+
+@given(texts, texts, st.data())
+def test_a_merge_holds_what_is_left_of_its_parts(
+    one: list[str], other: list[str], data: st.DataObject
+) -> None:
+    parts = [build_segment(one), build_segment(other, first=100)]
+    nos = [int(no) for part in parts for no in part.arrays.nos]
+    left = sorted(data.draw(st.sets(st.sampled_from(nos), min_size=1)))
+    gone = np.array(sorted(set(nos) - set(left)), np.int64)
+    merged = merge_segments([(part.arrays, part.index) for part in parts], gone, frozenset({"english"}))
+    every = counts_of(parts[0]) | counts_of(parts[1])
+    assert counts_of(merged) == {no: every[no] for no in left}
+    stored = segment.encode_arrays(merged.arrays)
+    again = segment.decode_arrays(stored.nos, stored.items, stored.lengths, stored.signs)
+    assert again.nos.tolist() == left
+    assert again.signs.tolist() == merged.arrays.signs.tolist()
+
+
+@given(texts)
+def test_scores_are_bm25_of_plain_python(parts: list[str]) -> None:
+    made = build_segment(parts)
+    counts = list(counts_of(made).values())
+    asked = ["mill", "stone", "知识"]
+    terms = [
+        bm25.combine_postings(
+            1.0, [(0, found)] if (found := made.index.postings_of(name)) else [], len(parts)
+        )
+        for name in asked
+    ]
+    scores = bm25.score(terms, made.arrays.lengths)
+    mean = sum(sum(count.values()) for count in counts) / len(counts)
+    for count, score in zip(counts, scores.tolist(), strict=True):
+        expected = 0.0
+        for name in asked:
+            holding = sum(name in other for other in counts)
+            idf = math.log(1 + (len(counts) - holding + 0.5) / (holding + 0.5))
+            norm = bm25.K1 * (1 - bm25.B + bm25.B * sum(count.values()) / mean)
+            expected += idf * count.get(name, 0) * (bm25.K1 + 1) / (count.get(name, 0) + norm)
+        assert score == pytest.approx(expected, rel=1e-4)
+
+
+def test_the_best_come_first_and_ties_by_place() -> None:
+    scores = np.array([0, 2, 1, 2, 0, 3], np.float32)
+    assert bm25.top_ordinals(scores, 3).tolist() == [5, 1, 3]
+    assert bm25.top_ordinals(scores, 99).tolist() == [5, 1, 3, 2]
+
+
+def test_items_are_found_in_a_segment_by_their_keys() -> None:
+    made = build_segment(["a", "b", "c", "d", "e"])
+    keys = np.array([segment.item_key(UUID(int=n)) for n in (1, 7, 0)])
+    which, places = made.arrays.ordinals_of_items(keys)
+    assert sorted(zip(which.tolist(), places.tolist(), strict=True)) == [(0, 2), (0, 3), (2, 0), (2, 1)]
+
+
+def test_small_segments_are_merged_first_and_none_grows_past_the_most() -> None:
+    few = [SegmentRow(n, 1, 10, []) for n in range(MIN_SMALL_SEGMENTS - 1)]
+    assert segments_to_merge(few) == []
+    many = [SegmentRow(n, 1, 10, []) for n in range(MIN_SMALL_SEGMENTS)] + [SegmentRow(99, 1, 30_000, [])]
+    assert {row.id for row in segments_to_merge(many)} == set(range(MIN_SMALL_SEGMENTS))
+    large = [SegmentRow(n, 1, MAX_CHUNKS // 3, []) for n in range(MIN_SMALL_SEGMENTS)]
+    assert sum(row.chunks for row in segments_to_merge(large)) <= MAX_CHUNKS
+
+
+def test_a_base_that_grows_batch_by_batch_has_few_segments_and_merges_each_chunk_seldom() -> None:
+    rows: list[SegmentRow] = []
+    moved = 0
+    for number in range(3000):
+        rows.append(SegmentRow(number, 1, 200, []))
+        while chosen := segments_to_merge(rows):
+            rows = [row for row in rows if row not in chosen]
+            moved += sum(row.chunks for row in chosen)
+            rows.append(SegmentRow(10_000 + moved, 1, sum(row.chunks for row in chosen), []))
+    assert len(rows) < 64
+    assert moved / (3000 * 200) < 8
+
+
+def test_texts_that_say_the_same_are_one_group() -> None:
+    notice = (
+        "All rights reserved. No part of this document may be copied without permission of the miller, ever."
+    )
+    groups = collapse.duplicate_groups([notice, "The stones are dressed in spring.", notice + " Again.", ""])
+    assert groups == [[0, 2], [1], [3]]

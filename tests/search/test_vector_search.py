@@ -1,0 +1,70 @@
+"""The vector leg: exact where it can be, by signs where there are many; never fewer hits than there are."""
+
+import numpy as np
+import pytest
+
+from gristmill import catalog
+from gristmill.catalog import Base, NewItem, Viewer
+from gristmill.db import Database
+from gristmill.search import Chunk, Scope, selectivity, store, vector_search
+from gristmill.search.segment_cache import SegmentCache
+from tests.search.published_items import EMBEDDER, new_base, publish_version, write
+
+ITEMS, EACH = 60, 10
+
+
+@pytest.fixture
+async def base(db: Database) -> Base:
+    """Vectors in all directions; every tenth item is for a team."""
+    made = await new_base(db)
+    dice = np.random.default_rng(5)
+    async with db.transaction() as tx:
+        new = [NewItem("note", f"{n}", f"{n}", acl=["team:1"] if n % 10 == 0 else None) for n in range(ITEMS)]
+        items = await catalog.insert_items(tx, made.id, None, new)
+        vectors = dice.standard_normal((ITEMS * EACH, EMBEDDER.dimensions)).astype(np.float32)
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        batch = [
+            (item, 1, [Chunk(k, f"text {n} {k}", 0, 1, (), vectors[n * EACH + k]) for k in range(EACH)])
+            for n, item in enumerate(items)
+        ]
+        await write(tx, made, batch)
+        await publish_version(tx, items, 1, EACH)
+    return made
+
+
+@pytest.mark.parametrize("exact", [0, 100_000])
+@pytest.mark.parametrize("viewer", [Viewer(None), Viewer(frozenset({"team:1"})), Viewer(frozenset())])
+async def test_both_ways_give_the_same_as_comparing_all_that_the_caller_sees(
+    db: Database, base: Base, monkeypatch: pytest.MonkeyPatch, exact: int, viewer: Viewer
+) -> None:
+    """Promise 7, and recall: hidden chunks neither show nor take places."""
+    monkeypatch.setattr(vector_search, "MAX_EXACT_CHUNKS", exact)
+    scope = Scope(viewer)
+    vector = EMBEDDER.vector("a question")
+    async with store.read_transaction(db) as tx:
+        reached = await selectivity.measure_selectivity(tx, base.id, scope)
+        expected = [row.no for row in await store.nearest_chunks(tx, base.id, scope, vector, 10)]
+    found = await vector_search.search(db, SegmentCache(2**20), base.id, scope, reached, vector, 10)
+    assert [hit.no for hit in found] == expected
+    assert len(found) == (10 if viewer.entries is None or viewer.entries else 0)
+
+
+async def test_where_many_can_be_seen_batches_grow_until_enough_answer(
+    db: Database, base: Base, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vector_search, "MAX_EXACT_CHUNKS", 0)
+    monkeypatch.setattr(vector_search, "FIRST_BATCH", 4)
+    scope = Scope(Viewer(frozenset({"team:1"})))
+    vector = EMBEDDER.vector("a question")
+    found = await vector_search.search(
+        db, SegmentCache(2**20), base.id, scope, selectivity.UNRESTRICTED, vector, ITEMS
+    )
+    assert len(found) == ITEMS // 10 * EACH
+
+
+async def test_what_does_not_fit_into_memory_is_read_again(db: Database, base: Base) -> None:
+    shelf, scope, vector = SegmentCache(1), Scope(), EMBEDDER.vector("a question")
+    first = await vector_search.search(db, shelf, base.id, scope, selectivity.UNRESTRICTED, vector, 10)
+    assert (
+        await vector_search.search(db, shelf, base.id, scope, selectivity.UNRESTRICTED, vector, 10) == first
+    )

@@ -1,0 +1,101 @@
+"""What keeps a read cheap, and what it costs in exactness."""
+
+import asyncio
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+from fastapi.dependencies.models import Dependant
+from fastapi.routing import APIRoute
+
+from gristmill import app, identity
+from gristmill.organisation import LOCAL_ORG
+from gristmill.server.api.caller import Caller, CallerCache, authenticate
+from tests.server.clients import client_with_key, new_key
+
+
+def routes(application: Any) -> Iterator[APIRoute]:
+    """Every route, of included routers too."""
+    for route in application.routes:
+        if isinstance(route, APIRoute):
+            yield route
+        elif hasattr(route, "original_router"):
+            yield from routes(route.original_router)
+
+
+def all_dependencies(dependant: Dependant) -> Iterator[Dependant]:
+    for dependency in dependant.dependencies:
+        yield dependency
+        yield from all_dependencies(dependency)
+
+
+async def test_nothing_that_a_route_depends_on_goes_to_a_thread(mill: app.Gristmill) -> None:
+    api_routes = list(routes(mill.api))
+    assert len(api_routes) > 50
+    for route in api_routes:
+        for dependency in all_dependencies(route.dependant):
+            assert inspect.iscoroutinefunction(dependency.call), f"{route.path}: {dependency.call}"
+
+
+async def test_a_key_that_is_revoked_elsewhere_changes_nothing_from_then_on_and_reads_for_a_second(
+    mill: app.Gristmill,
+) -> None:
+    key, secret = await new_key(mill.db, LOCAL_ORG, "editor")
+    async with client_with_key(mill, secret) as client:
+        assert (await client.get("/api/knowledge-bases")).status_code == 200
+        async with mill.db.transaction() as tx:
+            assert await identity.delete_key(tx, LOCAL_ORG, key.id)
+        assert (await client.get("/api/knowledge-bases")).status_code == 200  # known a moment ago
+        assert (await client.post("/api/knowledge-bases", json={"name": "b"})).status_code == 401
+
+
+async def test_a_change_makes_the_server_forget_whom_it_knows(
+    mill: app.Gristmill, http: httpx.AsyncClient
+) -> None:
+    key, secret = await new_key(mill.db, LOCAL_ORG, "reader")
+    async with client_with_key(mill, secret) as client:
+        assert (await client.get("/api/knowledge-bases")).status_code == 200
+        assert (await http.delete(f"/api/api-keys/{key.id}")).status_code == 204
+        assert (await client.get("/api/knowledge-bases")).status_code == 401
+
+
+async def test_those_who_come_together_are_looked_up_once(mill: app.Gristmill) -> None:
+    _, secret = await new_key(mill.db, LOCAL_ORG, "reader")
+    lookups = 0
+    cache = CallerCache()
+
+    async def load() -> Caller:
+        nonlocal lookups
+        lookups += 1
+        return await authenticate(mill.db, secret)
+
+    callers = await asyncio.gather(*(cache.get(secret, load) for _ in range(50)))
+    assert lookups == 1
+    assert len({id(caller) for caller in callers}) == 1
+
+
+async def test_what_is_looked_up_while_something_changes_is_not_kept(mill: app.Gristmill) -> None:
+    _, secret = await new_key(mill.db, LOCAL_ORG, "reader")
+    cache, begun, go_on = CallerCache(), asyncio.Event(), asyncio.Event()
+
+    async def load_slowly() -> Caller:
+        caller = await authenticate(mill.db, secret)
+        begun.set()
+        await go_on.wait()
+        return caller
+
+    waiting = asyncio.create_task(cache.get(secret, load_slowly))
+    await begun.wait()
+    cache.clear()
+    go_on.set()
+    await waiting
+    looked = False
+
+    async def load_again() -> Caller:
+        nonlocal looked
+        looked = True
+        return await authenticate(mill.db, secret)
+
+    await cache.get(secret, load_again)
+    assert looked

@@ -1,0 +1,87 @@
+"""The client against a real server: what is sent again is done once, and what is refused is told."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from gristmill import app
+from gristmill.client import Client, Refused, SyncClient
+from tests.serve_api import serve_api
+
+
+class LossyTransport(httpx.AsyncBaseTransport):
+    """A network that delivers each request and loses the first answers to it."""
+
+    def __init__(self, lost: int) -> None:
+        self._inner = httpx.AsyncHTTPTransport()
+        self.left, self.sent = lost, 0
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        answer = await self._inner.handle_async_request(request)
+        self.sent += 1
+        if self.left:
+            self.left -= 1
+            await answer.aread()
+            raise httpx.ReadError("the answer was lost")
+        return answer
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+async def test_a_change_whose_answer_was_lost_is_sent_again_and_done_once(mill: app.Gristmill) -> None:
+    async with serve_api(mill) as url:
+        network = LossyTransport(2)
+        async with Client(url, transport=network) as client:
+            base = await client.create_base("one")
+            assert network.sent == 3
+            assert [listed["id"] for listed in await client.bases()] == [base["id"]]
+            with pytest.raises(Refused) as refused:
+                await client.create_base("one")
+    assert (refused.value.code, refused.value.status) == ("base_name_taken", 409)
+
+
+async def test_files_are_uploaded_waited_for_found_and_deleted(mill: app.Gristmill, tmp_path: Path) -> None:
+    paths = [tmp_path / "a.txt", tmp_path / "b.txt"]
+    paths[0].write_text("the mill wheel turns " * 20_000)
+    paths[1].write_text("the river flows")
+    progress_calls: list[tuple[int, int]] = []
+    async with serve_api(mill) as url, Client(url) as client:
+        base = await client.base_named("notes", create=True)
+        added = await client.upload(
+            base["id"], paths, progress=lambda sent, total: progress_calls.append((sent, total))
+        )
+        ids = [item["id"] for item in added["created"]]
+        ended = await client.wait(base["id"], ids)
+        assert {item["status"] for item in ended.values()} == {"completed"}
+        answer = await client.search("river", [base["id"]], mode="text")
+        assert [hit["itemId"] for hit in answer["hits"]] == [ids[1]]
+        assert await client.content(ids[1]) == "the river flows"
+        assert (await client.delete(base["id"], [ids[1]]))["rootIds"] == [ids[1]]
+        assert [item["id"] for item in await client.items(base["id"])] == [ids[0]]
+    total = sum(path.stat().st_size for path in paths)
+    assert progress_calls[-1] == (total, total)
+    assert progress_calls == sorted(progress_calls)
+    assert len(progress_calls) > 3
+
+
+async def test_the_facade_does_the_same_without_a_loop(mill: app.Gristmill) -> None:
+    def use(url: str) -> Any:
+        with SyncClient(url) as client:
+            base = client.base_named("sync", create=True)
+            added = client.add(base["id"], [{"type": "note", "content": "a wheel"}])
+            client.wait(base["id"], [item["id"] for item in added["created"]])
+            return client.search("wheel", [base["id"]])["hits"]
+
+    async with serve_api(mill) as url:
+        assert len(await asyncio.to_thread(use, url)) == 1
+
+
+async def test_a_server_that_is_not_there_is_told_after_a_few_attempts() -> None:
+    async with Client("http://127.0.0.1:9", retries=1) as client:
+        with pytest.raises(Refused) as refused:
+            await client.bases()
+    assert refused.value.code == "no_answer"

@@ -1,0 +1,330 @@
+"""Every route, for every role, of every organisation: made from the routes of the application and the table of rules.
+
+A route without a row in the table, a row without a route, or a path parameter that nobody has said whose it is fails here.
+"""
+
+import re
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import pytest
+
+from gristmill import app
+from gristmill.organisation import LOCAL_ORG
+from gristmill.server.api.access_rules import RULES, Rule
+from gristmill.server.api.authorise import PATH_PARAMETER_CHECKS
+from tests.server.clients import client_with_key, new_key, new_organisation
+from tests.wait_until import wait_until
+
+REFUSED = (401, 403)
+ROLES = ("reader", "editor", "admin")
+ACTIONS_WITHOUT_BODY = [
+    "reprocess",
+    "analyse",
+    "retry",
+    "cancel",
+    "recover",
+    "dismiss",
+    "test",
+    "redrive",
+    "skip",
+    "check",
+    "pause",
+    "resume",
+]
+PARTS = {"event_id": "1", "asset_hash": "00" * 32, "user_id": "u1"}  # of what the rest of the path names
+
+
+@dataclass(frozen=True)
+class World:
+    """Two organisations beside the local one: `ours` has everything, `theirs` asks for it."""
+
+    mill: app.Gristmill
+    owners: dict[str, httpx.AsyncClient]
+    strangers: dict[str, httpx.AsyncClient]
+    anonymous: httpx.AsyncClient
+    local_admin: httpx.AsyncClient
+    ids: dict[str, str]
+
+
+@pytest.fixture
+async def world(mill: app.Gristmill, http: httpx.AsyncClient) -> AsyncGenerator[World]:
+    async with AsyncExitStack() as stack:
+        people: dict[str, dict[str, httpx.AsyncClient]] = {}
+        for name in ("ours", "theirs"):
+            org = await new_organisation(mill.db, name)
+            people[name] = {
+                role: await stack.enter_async_context(
+                    client_with_key(mill, (await new_key(mill.db, org, role))[1])
+                )
+                for role in ROLES
+            }
+        nobody = await stack.enter_async_context(client_with_key(mill, None))
+        ids = await create_one_of_each(people["ours"]["admin"])
+        yield World(mill, people["ours"], people["theirs"], nobody, http, ids)
+
+
+async def create_one_of_each(admin: httpx.AsyncClient) -> dict[str, str]:
+    """One of everything that a path can name."""
+    base = (await admin.post("/api/knowledge-bases", json={"name": "mill", "acl": ["org:*"]})).json()["id"]
+    added = await admin.post(
+        f"/api/knowledge-bases/{base}/items", json={"items": [{"type": "note", "content": "a wheel"}]}
+    )
+    item = added.json()["created"][0]["id"]
+    job = (await admin.get(f"/api/jobs?itemId={item}")).json()["items"][0]["id"]
+    hook = (await admin.post("/api/webhooks", json={"url": "https://example.org/x"})).json()["id"]
+    key = (await admin.post("/api/api-keys", json={"name": "one more", "role": "reader"})).json()["id"]
+    tool = (await admin.post("/api/connectors", json=connector_body(base))).json()["id"]
+    run = (await admin.post(f"/api/connectors/{tool}/sync", json={"dryRun": True})).json()["runId"]
+
+    async def is_done() -> bool:
+        return (await admin.get(f"/api/knowledge-items/{item}")).json()["status"] == "completed"
+
+    await wait_until(is_done)
+    return {
+        "base_id": base,
+        "item_id": item,
+        "job_id": job,
+        "webhook_id": hook,
+        "key_id": key,
+        "connector_id": tool,
+        "run_id": run,
+        **PARTS,
+    }
+
+
+def connector_body(*bases: str) -> dict[str, Any]:
+    """A tool that answers nothing: its address is of this machine, and may not be asked."""
+    return {
+        "name": "tool",
+        "type": "github",
+        "config": {"baseUrl": "http://127.0.0.1:1", "repositories": ["acme/mill"]},
+        "credentials": {"token": "t"},
+        "knowledgeBaseIds": list(bases),
+    }
+
+
+def fill_path(path: str, ids: dict[str, str]) -> str:
+    return re.sub(r"\{(\w+)\}", lambda match: ids[match.group(1)], path)
+
+
+async def send_probe(
+    client: httpx.AsyncClient, method: str, path: str, ids: dict[str, str]
+) -> httpx.Response:
+    """With a body that no route takes: a caller who may ask is told so (422), and nothing is changed. What takes no body is
+    asked for what is not there."""
+    if path.endswith("/stream"):
+        return await client.get(path, params={"types": "none of them"})
+    return await client.request(
+        method, fill_path(path, ids), json={"no such field": 1} if method != "GET" else None
+    )
+
+
+def is_allowed(rule: Rule, role: str) -> bool:
+    return rule.audience == "anyone" or (
+        rule.audience in ROLES and ROLES.index(role) >= ROLES.index(rule.audience)
+    )
+
+
+def changes_without_body(method: str, path: str) -> bool:
+    """Routes without a body, which would do what they say."""
+    return method == "DELETE" or path.rpartition("/")[2] in ACTIONS_WITHOUT_BODY
+
+
+async def test_every_route_has_a_rule_and_every_parameter_an_owner(mill: app.Gristmill) -> None:
+    """A route that is added without a decision fails here, and is served to nobody."""
+    served = {
+        (method.upper(), path) for path, methods in mill.api.openapi()["paths"].items() for method in methods
+    }
+    assert served | {("GET", "/"), ("GET", "/openapi.json")} == set(RULES)
+    for _, path in served:
+        assert set(re.findall(r"\{(\w+)\}", path)) <= set(PATH_PARAMETER_CHECKS), path
+
+
+async def test_every_role_gets_what_the_table_says(world: World) -> None:
+    for (method, path), rule in RULES.items():
+        for role in ROLES:
+            if is_allowed(rule, role) and changes_without_body(method, path):
+                continue  # what it does is tested elsewhere; that it is refused to others, here
+            answer = await send_probe(world.owners[role], method, path, world.ids)
+            assert (answer.status_code not in REFUSED) is is_allowed(rule, role), (
+                method,
+                path,
+                role,
+                answer.text,
+            )
+            if rule.audience == "operator":
+                assert answer.json()["code"] == "operator_only"
+
+
+async def test_nobody_gets_in_without_a_key(world: World) -> None:
+    for (method, path), rule in RULES.items():
+        answer = await send_probe(world.anonymous, method, path, world.ids)
+        assert (answer.status_code == 401) is (rule.audience != "anyone"), (method, path, answer.text)
+        if rule.audience != "anyone":
+            assert answer.headers["www-authenticate"] == "Bearer"
+            assert answer.json()["code"] == "no_key"
+
+
+async def test_what_a_path_names_is_not_there_for_another_organisation(world: World) -> None:
+    """Their admin asks for what is ours, by id: the answer is that of an id that nothing has."""
+    unknown = dict.fromkeys(world.ids, "00000000-0000-7000-8000-0000000000ff") | PARTS
+    for (method, path), rule in RULES.items():
+        if "{" not in path:
+            continue
+        for stranger in (world.strangers["admin"], world.local_admin):
+            given = {"query": "wheel"} if path.endswith(("/search", "/why-not")) else {}
+            real, none = [
+                await stranger.request(method, fill_path(path, ids), json=given if method != "GET" else None)
+                for ids in (world.ids, unknown)
+            ]
+            assert real.status_code == none.status_code == 404, (method, path, rule, real.text)
+            assert real.json()["code"] == none.json()["code"]
+
+
+async def test_lists_searches_and_counts_hold_nothing_of_another_organisation(world: World) -> None:
+    for path, where in (
+        ("/api/knowledge-bases", "items"),
+        ("/api/knowledge-bases?name=mill", "items"),
+        ("/api/jobs", "items"),
+        ("/api/events", "items"),
+        ("/api/webhooks", "items"),
+        ("/api/connectors", "items"),
+        ("/api/connectors?name=tool", "items"),
+        ("/api/audit", "items"),
+        ("/api/health/invariants", "violations"),
+    ):
+        ours, theirs = [
+            await client.get(path) for client in (world.owners["admin"], world.strangers["admin"])
+        ]
+        assert ours.status_code == theirs.status_code == 200
+        assert theirs.json()[where] == [], path
+        assert ours.json()[where] or where == "violations", path
+    ours_keys = {key["id"] for key in (await world.owners["admin"].get("/api/api-keys")).json()["items"]}
+    their_keys = {key["id"] for key in (await world.strangers["admin"].get("/api/api-keys")).json()["items"]}
+    assert len(their_keys) == 3
+    assert not ours_keys & their_keys
+    found = (await world.owners["admin"].post("/api/search", json={"query": "wheel"})).json()["hits"]
+    assert len(found) == 1
+    assert (await world.strangers["admin"].post("/api/search", json={"query": "wheel"})).json()["hits"] == []
+    named = await world.strangers["admin"].post(
+        "/api/search", json={"query": "wheel", "baseIds": [world.ids["base_id"]]}
+    )
+    assert (named.status_code, named.json()["code"]) == (404, "base_not_found")
+
+
+async def test_what_a_body_names_of_another_organisation_is_not_there(world: World) -> None:
+    """Ids in bodies: a base of theirs, items of ours."""
+    admin = world.strangers["admin"]
+    made = await admin.post("/api/knowledge-bases", json={"name": "mill"})
+    assert made.status_code == 201, "a name that only another organisation has is free"
+    base = made.json()["id"]
+    ours = world.ids["item_id"]
+    asked: list[tuple[str, dict[str, Any]]] = [
+        ("items/delete", {"itemIds": [ours]}),
+        ("items/reindex", {"itemIds": [ours]}),
+        ("items", {"items": [{"type": "note", "content": "x"}], "parentId": ours}),
+    ]
+    for path, body in asked:
+        answer = await admin.post(f"/api/knowledge-bases/{base}/{path}", json=body)
+        assert (answer.status_code, answer.json()["code"]) == (404, "item_not_found"), path
+    hook = await admin.post("/api/webhooks", json={"url": "https://x.org", "baseId": world.ids["base_id"]})
+    assert (hook.status_code, hook.json()["code"]) == (404, "base_not_found")
+    filtered = await admin.get(f"/api/connectors?baseId={world.ids['base_id']}")
+    assert filtered.json()["items"] == []
+    filtered = await admin.get(f"/api/jobs?baseId={world.ids['base_id']}")
+    assert filtered.json()["items"] == []
+    filtered = await admin.get(f"/api/events?baseId={world.ids['base_id']}")
+    assert filtered.json()["items"] == []
+    under = await admin.get(f"/api/knowledge-bases/{base}/items?parentId={ours}")
+    assert under.json()["items"] == []
+    under = await admin.get(f"/api/knowledge-bases/{base}/items?under={ours}")
+    assert under.json()["items"] == []
+
+
+async def test_a_connector_is_neither_visible_nor_countable_from_another_organisation(world: World) -> None:
+    """Its name is free there, its jobs and runs are not listed, and it can be given no base that is not its own's."""
+    ours, theirs = world.owners["admin"], world.strangers["admin"]
+    refused = await theirs.post("/api/connectors", json=connector_body(world.ids["base_id"]))
+    assert (refused.status_code, refused.json()["code"]) == (404, "base_not_found")
+    assert (await theirs.get("/api/connectors")).json()["items"] == []
+    made = await theirs.post("/api/connectors", json=connector_body())
+    assert made.status_code == 201, "a name that only another organisation has is free"
+    mine = f"/api/connectors/{made.json()['id']}"
+    taken = await theirs.post("/api/connectors", json=connector_body())
+    assert (taken.status_code, taken.json()["code"]) == (409, "connector_name_taken")
+    fed = await theirs.patch(mine, json={"knowledgeBaseIds": [world.ids["base_id"]]})
+    assert (fed.status_code, fed.json()["code"]) == (404, "base_not_found")
+    for admin, connector in ((ours, world.ids["connector_id"]), (theirs, made.json()["id"])):
+        assert [one["id"] for one in (await admin.get("/api/connectors")).json()["items"]] == [connector]
+    assert (await theirs.get(f"{mine}/runs")).json()["items"] == []
+    kind = {"kind": "sync_connector"}
+    assert (await theirs.get("/api/jobs", params=kind)).json()["items"] == []
+    job = (await ours.get(f"/api/connector-runs/{world.ids['run_id']}")).json()["taskId"]
+    assert (await theirs.get(f"/api/jobs/{job}")).status_code == 404
+    assert (await ours.get(f"/api/jobs/{job}")).status_code == 200
+
+
+async def test_of_two_that_change_a_connector_one_is_told(world: World) -> None:
+    path = f"/api/connectors/{world.ids['connector_id']}"
+    admin = world.owners["admin"]
+    await admin.patch(path, json={"enabled": False})
+
+    async def at_rest() -> bool:
+        run = (await admin.get(f"/api/connector-runs/{world.ids['run_id']}")).json()
+        return run["completedAt"] is not None
+
+    await wait_until(at_rest)
+    seen = (await admin.get(path)).headers["etag"]
+    first, second = [
+        await admin.patch(path, json={"name": name}, headers={"If-Match": seen}) for name in ("one", "two")
+    ]
+    assert (first.status_code, second.status_code) == (200, 412)
+    assert (await admin.get(path)).json()["name"] == "one"
+
+
+async def test_events_are_numbered_for_each_organisation(world: World) -> None:
+    """Numbers that everybody shares would tell each how much the others do."""
+    before = len((await world.owners["admin"].get("/api/events?limit=500")).json()["items"])
+    await world.strangers["admin"].post("/api/knowledge-bases", json={"name": "theirs"})
+
+    async def told() -> dict[str, Any] | None:
+        page = (await world.strangers["admin"].get("/api/events")).json()
+        return page if page["items"] else None  # another may be putting it in order at this moment
+
+    found = await wait_until(told)
+    assert [event["id"] for event in found["items"]] == ["1"]
+    assert found["nextCursor"] == "1"
+    assert before > 1
+    assert LOCAL_ORG not in {event["baseId"] for event in found["items"]}
+
+
+async def test_equal_bytes_of_two_organisations_tell_nothing_of_each_other(world: World) -> None:
+    """The receipt of a deletion counts what is gone: it would tell that somebody else has the same."""
+    receipts: list[dict[str, int]] = []
+    bases: dict[str, str] = {}
+    for name, admin in (("ours", world.owners["admin"]), ("theirs", world.strangers["admin"])):
+        made = await admin.post("/api/knowledge-bases", json={"name": "twins"})
+        bases[name] = made.json()["id"]
+        sent = await admin.post(
+            f"/api/knowledge-bases/{bases[name]}/files", files={"files": ("same.txt", b"the same bytes")}
+        )
+        item = sent.json()["created"][0]["id"]
+
+        async def is_done(admin: httpx.AsyncClient = admin, item: str = item) -> bool:
+            return (await admin.get(f"/api/knowledge-items/{item}")).json()["status"] == "completed"
+
+        await wait_until(is_done)
+    for name, admin in (("ours", world.owners["admin"]), ("theirs", world.strangers["admin"])):
+        job = (await admin.delete(f"/api/knowledge-bases/{bases[name]}")).json()["jobId"]
+
+        async def is_gone(admin: httpx.AsyncClient = admin, job: str = job) -> bool:
+            return (await admin.get(f"/api/jobs/{job}")).json()["state"] == "done"
+
+        await wait_until(is_gone)
+        receipts.append((await admin.get(f"/api/jobs/{job}")).json()["result"])
+    assert receipts[0] == receipts[1]
+    assert receipts[0]["blobs"] == receipts[0]["contents"] == 1

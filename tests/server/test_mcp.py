@@ -1,0 +1,136 @@
+"""The tools, driven by the official client: over HTTP with keys of each role, and over standard input and output."""
+
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from mcp import ClientSession, StdioServerParameters
+from mcp.client.stdio import stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.types import TextContent
+from pydantic import AnyUrl
+
+from gristmill import app
+from gristmill.organisation import LOCAL_ORG
+from gristmill.server.mcp import mount
+from tests.gristmill_process import environment
+from tests.serve_api import serve_api
+from tests.server.clients import new_key
+from tests.wait_until import wait_until
+
+TOOLS = {
+    *("list_bases", "search", "read_content", "grep", "list_items", "status", "why_not"),
+    *("add_note", "add_url", "add_file", "delete_items", "reindex_items"),
+}
+
+
+@asynccontextmanager
+async def agent(url: str, key: str | None = None) -> AsyncGenerator[ClientSession]:
+    headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+    async with (
+        httpx.AsyncClient(headers=headers, trust_env=False) as http,
+        streamable_http_client(f"{url}/mcp", http_client=http) as (read, write, _),
+        ClientSession(read, write) as session,
+    ):
+        await session.initialize()
+        yield session
+
+
+async def use(session: ClientSession, tool: str, **given: Any) -> dict[str, Any]:
+    result = await session.call_tool(tool, given)
+    assert not result.isError, result.content
+    assert result.structuredContent is not None
+    return result.structuredContent
+
+
+async def refused(session: ClientSession, tool: str, **given: Any) -> str:
+    result = await session.call_tool(tool, given)
+    assert result.isError
+    (told,) = result.content
+    assert isinstance(told, TextContent)
+    return told.text
+
+
+async def test_an_agent_keeps_a_base_with_every_tool(mill: app.Gristmill) -> None:
+    async with mount(mill.api), serve_api(mill) as url, agent(url) as session:
+        assert {tool.name for tool in (await session.list_tools()).tools} == TOOLS
+        note = (await use(session, "add_note", base="notes", content="The mill wheel turns."))["created"][0]
+        await use(
+            session, "add_file", base="notes", name="river.txt", content="VGhlIHJpdmVy", encoding="base64"
+        )
+        page = await use(session, "add_url", base="notes", url="https://example.org/")
+        assert page["created"][0]["type"] == "url"
+
+        async def is_done() -> bool:
+            items = (await use(session, "status", base="notes"))["bases"][0]["items"]
+            return items.get("completed", 0) >= 2
+
+        await wait_until(is_done, every=0.2)
+        assert (await use(session, "list_bases"))["bases"][0]["name"] == "notes"
+        (hit,) = (await use(session, "search", query="wheel", bases=["notes"], mode="text"))["hits"]
+        assert hit["itemId"] == note["id"]
+        assert hit["citation"].endswith("characters 0-21")
+        part = await use(session, "read_content", item_id=note["id"], start=4, length=4)
+        assert (part["text"], part["total"]) == ("mill", 21)
+        read = await session.read_resource(AnyUrl(hit["resource"]))
+        assert getattr(read.contents[0], "text", None) == "The mill wheel turns."
+        (match,) = (await use(session, "grep", words="RIVER", base="notes"))["matches"]
+        assert (match["start"], match["context"]) == (4, "The river")
+        listed = await use(session, "list_items", base="notes", limit=2)
+        assert len(listed["items"]) == 2
+        assert listed["nextCursor"]
+        assert "reasons" in await use(session, "why_not", item_id=note["id"], query="ocean")
+        assert (await use(session, "reindex_items", base="notes", item_ids=[note["id"]]))["rootIds"]
+        assert (await use(session, "delete_items", base="notes", item_ids=[note["id"]]))["rootIds"]
+        assert "(item_not_found)" in await refused(session, "read_content", item_id=note["id"])
+        assert "is no id" in await refused(session, "read_content", item_id="../x")
+
+
+async def test_a_readers_agent_changes_nothing_and_sees_what_lists_allow(
+    mill: app.Gristmill, http: httpx.AsyncClient
+) -> None:
+    for name, acl in (("open", ["team:7"]), ("closed", [])):
+        base = (await http.post("/api/knowledge-bases", json={"name": name, "acl": acl})).json()["id"]
+        items = {"items": [{"type": "note", "content": f"a wheel, {name}"}]}
+        await http.post(f"/api/knowledge-bases/{base}/items", json=items)
+    _, key = await new_key(mill.db, LOCAL_ORG, "reader", teams=("7",))
+    async with mount(mill.api), serve_api(mill) as url, agent(url, key) as session:
+        assert [base["name"] for base in (await use(session, "list_bases"))["bases"]] == ["open"]
+
+        async def found() -> list[Any]:
+            return (await use(session, "search", query="wheel"))["hits"]
+
+        assert [hit["text"] for hit in await wait_until(found, every=0.2)] == ["a wheel, open"]
+        assert "(base_not_found)" in await refused(session, "list_items", base="closed")
+        for tool, given in (
+            ("add_note", {"content": "x"}),
+            ("add_url", {"url": "https://example.org"}),
+            ("add_file", {"name": "a.txt", "content": "x"}),
+            ("delete_items", {"item_ids": [str(LOCAL_ORG)]}),
+            ("reindex_items", {"item_ids": [str(LOCAL_ORG)]}),
+        ):
+            assert "(role_too_low)" in await refused(session, tool, base="open", **given), tool
+
+
+async def test_without_a_key_nobody_gets_in_from_elsewhere(mill: app.Gristmill) -> None:
+    async with mount(mill.api):
+        transport = httpx.ASGITransport(app=mill.api, client=("203.0.113.7", 1))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as stranger:
+            answer = await stranger.post("/mcp", json={"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
+    assert (answer.status_code, answer.json()["code"]) == (401, "no_key")
+
+
+@pytest.mark.filterwarnings("default")
+async def test_the_same_tools_over_standard_input_and_output(
+    database_url: str, data_dir: Path, cache_dir: Path
+) -> None:
+    env = environment(data_dir, cache_dir, database_url=database_url)
+    server = StdioServerParameters(command=sys.executable, args=["-m", "gristmill", "mcp"], env=dict(env))
+    async with stdio_client(server) as (read, write), ClientSession(read, write) as session:
+        await session.initialize()
+        assert {tool.name for tool in (await session.list_tools()).tools} == TOOLS
+        assert (await use(session, "add_note", base="b", content="x"))["created"]

@@ -1,0 +1,198 @@
+"""What the queue, its lanes, the workers and the embedders look like from outside; and a lane that is paused."""
+
+import asyncio
+from typing import Any
+
+import httpx
+
+from gristmill import app
+from gristmill.organisation import LOCAL_ORG
+from gristmill.server.api.routes.queue import STEPS
+from tests.server.clients import client_with_key, new_key, new_organisation
+from tests.wait_until import wait_until
+
+
+async def create_base(http: httpx.AsyncClient, name: str = "mill") -> str:
+    return (await http.post("/api/knowledge-bases", json={"name": name})).json()["id"]
+
+
+async def add_notes(http: httpx.AsyncClient, base_id: str, *contents: str) -> list[str]:
+    notes = [{"type": "note", "content": content} for content in contents]
+    added = await http.post(f"/api/knowledge-bases/{base_id}/items", json={"items": notes})
+    return [item["id"] for item in added.json()["created"]]
+
+
+async def item_counts(http: httpx.AsyncClient, base_id: str) -> dict[str, int]:
+    return (await http.get(f"/api/knowledge-bases/{base_id}")).json()["itemCounts"]
+
+
+async def find_lane(http: httpx.AsyncClient, base_id: str) -> dict[str, Any]:
+    queue = (await http.get("/api/queue")).json()
+    return next(one for one in queue["lanes"] if one["id"] == base_id)
+
+
+async def test_a_paused_base_starts_nothing_and_a_resumed_one_goes_on(http: httpx.AsyncClient) -> None:
+    """Another base's work passes it meanwhile."""
+    held, other = await create_base(http), await create_base(http, "other")
+    assert (await http.post(f"/api/knowledge-bases/{held}/queue/pause")).status_code == 204
+    await add_notes(http, held, "rye", "oats")
+    await add_notes(http, other, "wheat")
+
+    async def passed() -> bool:
+        return await item_counts(http, other) == {"completed": 1}
+
+    await wait_until(passed)
+    assert await item_counts(http, held) == {"processing": 2}
+    shown = await find_lane(http, held)
+    assert (shown["paused"], shown["waiting"], shown["running"]) == (True, 2, 0)
+    assert (await http.get(f"/api/knowledge-bases/{held}/queue")).json()["paused"] is True
+    assert (await http.get("/api/health/invariants")).json() == {"violations": []}
+    assert (await http.post(f"/api/knowledge-bases/{held}/queue/resume")).status_code == 204
+
+    async def done() -> bool:
+        return await item_counts(http, held) == {"completed": 2}
+
+    await wait_until(done)
+    assert (await find_lane(http, held))["paused"] is False
+
+
+async def test_a_paused_base_can_be_deleted_and_leaves_nothing(http: httpx.AsyncClient) -> None:
+    held = await create_base(http)
+    await http.post(f"/api/knowledge-bases/{held}/queue/pause")
+    await add_notes(http, held, "rye")
+    job = (await http.delete(f"/api/knowledge-bases/{held}")).json()["jobId"]
+
+    async def gone() -> bool:
+        return (await http.get(f"/api/jobs/{job}")).json()["state"] == "done"
+
+    await wait_until(gone)
+
+
+async def test_the_queue_tells_lane_by_lane_what_was_done_lately(http: httpx.AsyncClient) -> None:
+    one = await create_base(http)
+    await add_notes(http, one, *(f"grain {n}" for n in range(5)))
+
+    async def done() -> bool:
+        shown = (await http.get("/api/queue", params={"minutes": 15})).json()
+        return sum(shown["done"]) >= 5 and shown["waiting"] == 0
+
+    await wait_until(done)
+    shown = (await http.get("/api/queue", params={"minutes": 15})).json()
+    assert len(shown["done"]) == STEPS
+    assert shown["stepSeconds"] == 15
+    mine = await find_lane(http, one)
+    assert (mine["kind"], mine["name"], mine["etaSeconds"]) == ("base", "mill", 0)
+    assert mine["ratePerMinute"] >= 5
+    assert sum(mine["done"]) == sum(shown["done"])
+
+
+async def test_dead_jobs_are_retried_together_and_named_by_their_items(http: httpx.AsyncClient) -> None:
+    """Those whose cause is gone are done afterwards; whose is not, dead again."""
+    one = await create_base(http)
+    files = [("files", (f"{n}.bin", bytes([0, 1, 2, 255, n]) * 50)) for n in range(3)]
+    await http.post(f"/api/knowledge-bases/{one}/files", files=files)
+
+    async def dead() -> list[Any]:
+        found = (await http.get("/api/jobs", params={"state": "dead"})).json()["items"]
+        return found if len(found) == 3 else []
+
+    found = await wait_until(dead)
+    assert {job["title"] for job in found} == {"0.bin", "1.bin", "2.bin"}
+    alone = await http.get(f"/api/jobs/{found[0]['id']}")
+    assert alone.json()["title"] == found[0]["title"]
+    elsewhere = await http.post("/api/jobs/retry", json={"baseId": await create_base(http, "other")})
+    assert elsewhere.json() == {"retried": 0}
+    assert (await http.post("/api/jobs/retry")).json() == {"retried": 3}
+
+    async def dead_again() -> bool:
+        jobs = (await http.get("/api/jobs", params={"state": "dead"})).json()["items"]
+        return len([job for job in jobs if len(job["errors"]) == 2]) == 3
+
+    await wait_until(dead_again)
+
+
+async def test_two_who_retry_everything_at_once_queue_each_job_once(http: httpx.AsyncClient) -> None:
+    one = await create_base(http)
+    await http.post(
+        f"/api/knowledge-bases/{one}/files", files=[("files", ("a.bin", bytes([0, 1, 2, 255, 7]) * 50))]
+    )
+
+    async def dead() -> bool:
+        return bool((await http.get("/api/jobs", params={"state": "dead"})).json()["items"])
+
+    await wait_until(dead)
+    await http.post(f"/api/knowledge-bases/{one}/queue/pause")  # what is queued stays so, to be counted
+    answers = await asyncio.gather(*(http.post("/api/jobs/retry") for _ in range(4)))
+    assert sum(answer.json()["retried"] for answer in answers) == 1
+
+
+async def test_the_queue_and_the_retrying_are_of_one_organisation(
+    mill: app.Gristmill, http: httpx.AsyncClient
+) -> None:
+    one = await create_base(http)
+    await http.post(
+        f"/api/knowledge-bases/{one}/files", files=[("files", ("a.bin", bytes([0, 1, 2, 255, 7]) * 50))]
+    )
+
+    async def dead() -> bool:
+        return bool((await http.get("/api/jobs", params={"state": "dead"})).json()["items"])
+
+    await wait_until(dead)
+    theirs = await new_organisation(mill.db, "theirs")
+    assert theirs != LOCAL_ORG
+    async with client_with_key(mill, (await new_key(mill.db, theirs, "admin"))[1]) as admin:
+        seen = (await admin.get("/api/queue")).json()
+        assert (seen["lanes"], seen["dead"], sum(seen["done"])) == ([], 0, 0)
+        assert (await admin.post("/api/jobs/retry")).json() == {"retried": 0}
+        assert (await admin.post("/api/jobs/retry", json={"baseId": one})).json() == {"retried": 0}
+        assert (await admin.get("/api/workers")).json()["code"] == "operator_only"
+
+
+async def test_the_workers_are_told_with_what_they_run(http: httpx.AsyncClient) -> None:
+    async def there() -> list[Any]:
+        return (await http.get("/api/workers")).json()["items"]
+
+    (worker,) = await wait_until(there)
+    assert worker["alive"] is True
+    assert worker["pid"] > 0
+    assert worker["slots"] >= 1
+
+
+async def test_an_embedder_is_tried_and_says_what_is_wrong(http: httpx.AsyncClient) -> None:
+    known = (await http.get("/api/embedders")).json()["items"]
+    default = next(one for one in known if one["isDefault"])
+    assert default["name"] == "hashed"
+    tried = (await http.post("/api/embedders/test", json={"name": "hashed"})).json()
+    assert (tried["ok"], tried["dimensions"], tried["error"]) == (True, default["dimensions"], None)
+    assert tried["tookMs"] >= 0
+    unknown = await http.post("/api/embedders/test", json={"name": "none"})
+    assert (unknown.status_code, unknown.json()["code"]) == (422, "unknown_embedder")
+
+
+async def test_events_are_read_backwards_with_their_titles_until_the_beginning(
+    http: httpx.AsyncClient,
+) -> None:
+    one = await create_base(http)
+    (item,) = await add_notes(http, one, "rye")
+
+    async def done() -> bool:
+        return await item_counts(http, one) == {"completed": 1}
+
+    await wait_until(done)
+    forwards = (await http.get("/api/events", params={"limit": 500})).json()["items"]
+    backwards: list[Any] = []
+    before: str | None = str(2**63 - 1)
+    while before is not None:
+        page = (await http.get("/api/events", params={"before": before, "limit": 2})).json()
+        backwards += page["items"]
+        before = page["nextCursor"]
+    assert [event["id"] for event in backwards] == [event["id"] for event in reversed(forwards)]
+    assert (await http.get("/api/events", params={"before": 2**63 - 1})).json()["titles"] == {item: "rye"}
+
+
+async def test_every_kind_of_connector_tells_its_forms(http: httpx.AsyncClient) -> None:
+    kinds = {one["type"]: one for one in (await http.get("/api/connector-kinds")).json()["items"]}
+    assert set(kinds) == {"github", "gitlab", "jira", "confluence"}
+    token = kinds["gitlab"]["credentials"]["properties"]["token"]
+    assert token["writeOnly"] is True
+    assert kinds["gitlab"]["config"]["properties"]["projects"]["type"] == "array"

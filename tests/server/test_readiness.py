@@ -1,0 +1,93 @@
+"""`/readyz` tells what is missing, and a worker answers it on a port of its own."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import psycopg
+import pytest
+
+from gristmill import app
+from gristmill.operations import readiness as ready
+from gristmill.settings import Settings
+from tests.embedding.hashed import HashedEmbedder
+from tests.gristmill_process import environment
+
+
+async def readiness(http: httpx.AsyncClient) -> tuple[int, str, dict[str, str | None]]:
+    answer = await http.get("/readyz")
+    told = answer.json()
+    return answer.status_code, told["status"], {check["name"]: check["why"] for check in told["checks"]}
+
+
+async def test_all_is_well_with_a_worker(http: httpx.AsyncClient) -> None:
+    nothing = dict.fromkeys(["database", "schema", "workers", "embedder", "disk"])
+    assert await readiness(http) == (200, "ready", nothing)
+
+
+async def test_without_workers_or_room_on_disk_it_is_degraded_and_says_why(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ready, "MIN_FREE_BYTES", 1 << 62)
+    async with app.gristmill(settings, work=False, extra_embedders={"hashed": HashedEmbedder()}) as mill:
+        transport = httpx.ASGITransport(app=mill.api)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
+            status, told, whys = await readiness(http)
+    assert (status, told) == (200, "degraded")
+    assert "gristmill worker" in (whys["workers"] or "")
+    assert "free" in (whys["disk"] or "")
+
+
+async def test_an_embedder_that_fails_is_told_without_its_words(settings: Settings) -> None:
+    told = {"url": "http://127.0.0.1:9/secret-place", "model": "m", "dimensions": 8}
+    changed = settings.model_dump(exclude={"embedder", "embedders"}) | {
+        "database_url": settings.database_url,
+        "embedder": "gone",
+        "embedders": {"gone": told},
+    }
+    async with app.gristmill(Settings.model_validate(changed), work=False) as mill:
+        found = {check.name: check for check in await mill.context.readiness.run_checks()}
+    assert not found["embedder"].ok
+    assert "secret" not in (found["embedder"].why or "")
+
+
+async def test_a_schema_of_another_release_is_unavailable(http: httpx.AsyncClient, database_url: str) -> None:
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute("insert into schema_migration (number, name, checksum) values (9999, 'x', 'x')")
+    status, told, whys = await readiness(http)
+    assert (status, told) == (503, "unavailable")
+    assert "9999" in (whys["schema"] or "")
+
+
+def test_a_worker_answers_on_a_port_of_its_own(
+    database_url: str, data_dir: Path, cache_dir: Path, tmp_path: Path
+) -> None:
+    env = environment(data_dir, cache_dir, database_url=database_url, worker_port="0", access_log="true")
+    log = tmp_path / "log"
+    with log.open("w") as stderr:
+        worker = subprocess.Popen(
+            [sys.executable, "-m", "gristmill", "worker"],
+            env=env,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+        )
+    assert worker.stdout is not None
+    with worker.stdout:
+        try:
+            found = re.search(r"http://\S+?(?=;)", worker.stdout.readline())
+            assert found is not None, log.read_text()
+            with httpx.Client(base_url=found[0], timeout=30, trust_env=False) as client:
+                assert client.get("/healthz").json()["status"] == "ok"
+                assert client.get("/readyz").json()["status"] in ("ready", "degraded")  # it may still load
+                assert "gristmill_stage_seconds" in client.get("/metrics").text
+                assert client.get("/api/knowledge-bases").status_code == 404
+                assert client.get("/metrics", headers={"X-Forwarded-For": "203.0.113.7"}).status_code == 401
+            worker.terminate()
+            assert worker.wait(30) == 0
+        finally:
+            worker.kill()
+            worker.wait(10)
+    assert '"path": "/readyz"' in log.read_text()

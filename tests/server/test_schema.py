@@ -1,0 +1,61 @@
+"""`/openapi.json` tells all that may be answered."""
+
+import re
+from pathlib import Path
+
+from bench.schema import count_cases, run
+from gristmill import app
+from gristmill.server.api.access_rules import RULES, may_change
+from gristmill.server.api.error_codes import CODES
+from tests.docs.pages import read, rows
+from tests.gristmill_process import environment
+
+
+def test_the_schema_has_every_code_that_is_documented_and_no_other() -> None:
+    documented: dict[int, set[str]] = {400: {"request_refused"}}
+    for row in rows(read("docs/errors.md")):
+        if (
+            row[0].startswith("`") and "server/ui/" not in row[1]
+        ):  # files of the pages are no part of the schema
+            for status in re.findall(r"\d{3}", row[2]):
+                documented.setdefault(int(status), set()).add(row[0].strip("`"))
+    assert {status: set(codes) for status, codes in CODES.items()} == documented
+
+
+async def test_every_operation_tells_its_problems_and_how_to_come_in(mill: app.Gristmill) -> None:
+    schema = mill.api.openapi()
+    for path, methods in schema["paths"].items():
+        for method, operation in methods.items():
+            rule = RULES[method.upper(), path]
+            assert {"403", "422", "429", "500", "503"} <= set(operation["responses"]), path
+            if rule.audience != "anyone":
+                assert "401" in operation["responses"], path
+                assert operation["security"] == [{"key": []}, {}], path
+                named = {parameter["name"] for parameter in operation.get("parameters", ())}
+                assert ("Idempotency-Key" in named) is may_change(method.upper(), path), path
+            if method == "patch":
+                assert "412" in operation["responses"], path
+
+
+# As long as settings, releases and machines make them: always one page.
+WHOLE = {"/api/connector-kinds", "/api/embedders", "/api/workers"}
+
+
+async def test_every_list_is_paged_by_a_cursor(mill: app.Gristmill) -> None:
+    schema = mill.api.openapi()
+    for path, methods in schema["paths"].items():
+        for operation in methods.values():
+            answer = operation["responses"].get("200", {}).get("content", {}).get("application/json", {})
+            if "Page_" in str(answer.get("schema", {}).get("$ref", "")) and path not in WHOLE:
+                named = {parameter["name"] for parameter in operation["parameters"]}
+                assert {"limit", "after" if path == "/api/events" else "cursor"} <= named, path
+
+
+def test_every_answer_to_requests_made_from_the_schema_is_in_it(
+    database_url: str, data_dir: Path, cache_dir: Path, tmp_path: Path
+) -> None:
+    """The short form of `python -m bench.schema`."""
+    env = environment(data_dir, cache_dir, database_url=database_url)
+    ended = run(env, tmp_path, 4, "examples,fuzzing,stateful")
+    assert ended.returncode == 0, ended.stdout
+    assert count_cases(ended.stdout) > 100, ended.stdout

@@ -1,0 +1,101 @@
+"""Traces: what is told of requests, jobs, stages and providers, and what it costs when nobody wants it."""
+
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Generator
+
+import httpx
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from gristmill import app
+from gristmill.settings import Settings
+from gristmill.telemetry import traces
+from tests.acceptance.test_api import add_items, make_base
+from tests.embedding.endpoint import Endpoint, serve
+from tests.wait_until import wait_until
+
+
+@pytest.fixture
+def endpoint() -> Generator[Endpoint]:
+    with serve() as one:
+        yield one
+
+
+@pytest.fixture
+def settings(settings: Settings, endpoint: Endpoint) -> Settings:
+    provider = {"url": endpoint.url, "model": "hashed", "dimensions": 64}
+    return Settings.model_validate(
+        {
+            **settings.model_dump(exclude={"embedder", "embedders"}),
+            "database_url": settings.database_url,
+            "embedder": "provider",
+            "embedders": {"provider": provider},
+        }
+    )
+
+
+@pytest.fixture
+def spans() -> Generator[InMemorySpanExporter]:
+    exporter = InMemorySpanExporter()
+    end = traces.start_with_processor(SimpleSpanProcessor(exporter))
+    yield exporter
+    end()
+
+
+@pytest.fixture
+async def mill(settings: Settings, told: InMemorySpanExporter) -> AsyncGenerator[app.Gristmill]:
+    async with app.gristmill(settings, work=True) as running:
+        yield running
+
+
+def spans_named(told: InMemorySpanExporter, name: str) -> list[ReadableSpan]:
+    return [span for span in told.get_finished_spans() if span.name == name]
+
+
+async def test_requests_jobs_stages_and_calls_of_providers_are_told(
+    http: httpx.AsyncClient, told: InMemorySpanExporter
+) -> None:
+    base = await make_base(http)
+    await add_items(http, base, {"type": "note", "content": "the wheel turns"})
+
+    async def look() -> ReadableSpan | None:
+        return next(iter(spans_named(told, "job index_document")), None)
+
+    job = await wait_until(look)
+    assert job.attributes is not None
+    assert job.context is not None
+    assert (job.attributes["lane"], job.attributes["attempt"]) == (base, 1)
+    for stage in ("read", "embed", "write"):
+        (span,) = spans_named(told, f"stage {stage}")
+        assert span.parent is not None
+        assert span.parent.span_id == job.context.span_id
+    calls = spans_named(told, "POST 127.0.0.1")
+    assert {call.context.trace_id for call in calls if call.context} == {job.context.trace_id}
+    (request,) = spans_named(told, "POST /api/knowledge-bases/{base_id}/items")
+    assert request.attributes is not None
+    assert request.attributes["http.response.status_code"] == 202
+    assert all("wheel" not in str(span.attributes) for span in told.get_finished_spans())
+
+
+async def test_a_request_goes_on_with_the_trace_of_who_sent_it(
+    http: httpx.AsyncClient, told: InMemorySpanExporter
+) -> None:
+    sent = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
+    await http.get("/api/knowledge-bases", headers=sent)
+    (span,) = spans_named(told, "GET /api/knowledge-bases")
+    assert span.context is not None
+    assert f"{span.context.trace_id:032x}" == "0af7651916cd43dd8448eb211c80319c"
+
+
+def test_nothing_of_the_sdk_is_loaded_until_somebody_wants_traces() -> None:
+    code = (
+        "import sys, gristmill.app\n"
+        "from gristmill import traces\n"
+        "with traces.span('x') as tell: tell({'a': 1})\n"
+        "traces.past('y', 1.0)\n"
+        "assert not any(name.startswith('opentelemetry.sdk') for name in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
