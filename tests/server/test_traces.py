@@ -46,46 +46,46 @@ def spans() -> Generator[InMemorySpanExporter]:
 
 
 @pytest.fixture
-async def mill(settings: Settings, told: InMemorySpanExporter) -> AsyncGenerator[app.Gristmill]:
+async def mill(settings: Settings, spans: InMemorySpanExporter) -> AsyncGenerator[app.Gristmill]:
     async with app.gristmill(settings, work=True) as running:
         yield running
 
 
-def spans_named(told: InMemorySpanExporter, name: str) -> list[ReadableSpan]:
-    return [span for span in told.get_finished_spans() if span.name == name]
+def spans_named(spans: InMemorySpanExporter, name: str) -> list[ReadableSpan]:
+    return [span for span in spans.get_finished_spans() if span.name == name]
 
 
 async def test_requests_jobs_stages_and_calls_of_providers_are_told(
-    http: httpx.AsyncClient, told: InMemorySpanExporter
+    http: httpx.AsyncClient, spans: InMemorySpanExporter
 ) -> None:
     base = await make_base(http)
     await add_items(http, base, {"type": "note", "content": "the wheel turns"})
 
     async def look() -> ReadableSpan | None:
-        return next(iter(spans_named(told, "job index_document")), None)
+        return next(iter(spans_named(spans, "job index_document")), None)
 
     job = await wait_until(look)
     assert job.attributes is not None
     assert job.context is not None
     assert (job.attributes["lane"], job.attributes["attempt"]) == (base, 1)
     for stage in ("read", "embed", "write"):
-        (span,) = spans_named(told, f"stage {stage}")
+        (span,) = spans_named(spans, f"stage {stage}")
         assert span.parent is not None
         assert span.parent.span_id == job.context.span_id
-    calls = spans_named(told, "POST 127.0.0.1")
+    calls = spans_named(spans, "POST 127.0.0.1")
     assert {call.context.trace_id for call in calls if call.context} == {job.context.trace_id}
-    (request,) = spans_named(told, "POST /api/knowledge-bases/{base_id}/items")
+    (request,) = spans_named(spans, "POST /api/knowledge-bases/{base_id}/items")
     assert request.attributes is not None
     assert request.attributes["http.response.status_code"] == 202
-    assert all("wheel" not in str(span.attributes) for span in told.get_finished_spans())
+    assert all("wheel" not in str(span.attributes) for span in spans.get_finished_spans())
 
 
 async def test_a_request_goes_on_with_the_trace_of_who_sent_it(
-    http: httpx.AsyncClient, told: InMemorySpanExporter
+    http: httpx.AsyncClient, spans: InMemorySpanExporter
 ) -> None:
     sent = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
     await http.get("/api/knowledge-bases", headers=sent)
-    (span,) = spans_named(told, "GET /api/knowledge-bases")
+    (span,) = spans_named(spans, "GET /api/knowledge-bases")
     assert span.context is not None
     assert f"{span.context.trace_id:032x}" == "0af7651916cd43dd8448eb211c80319c"
 
@@ -93,7 +93,7 @@ async def test_a_request_goes_on_with_the_trace_of_who_sent_it(
 def test_nothing_of_the_sdk_is_loaded_until_somebody_wants_traces() -> None:
     code = (
         "import sys, gristmill.app\n"
-        "from gristmill import traces\n"
+        "from gristmill.telemetry import traces\n"
         "with traces.span('x') as tell: tell({'a': 1})\n"
         "traces.past('y', 1.0)\n"
         "assert not any(name.startswith('opentelemetry.sdk') for name in sys.modules)"

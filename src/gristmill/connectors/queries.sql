@@ -1,6 +1,6 @@
 -- name: streams
 -- How far the streams of a connector are.
-select scope, kind, mark_version, mark, listing, listed, lost, spoken from connector_stream where connector_id = %(connector)s;
+select scope, kind, mark_version as checkpoint_version, mark as checkpoint, listing, listed, lost, spoken as last_run_id from connector_stream where connector_id = %(connector)s;
 
 -- name: save_stream
 -- A run speaks of a stream: its mark moves on, its listing begins, goes on or is whole; the number of its listing.

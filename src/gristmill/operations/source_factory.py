@@ -46,7 +46,7 @@ class SourceFactory:
             case "file":
                 return self.file_source(Path(item.source["path"]))
             case "url" | "sitemap":
-                return replace(self.url_source(item.source["url"]), known=validators or {})
+                return replace(self.url_source(item.source["url"]), validators=validators or {})
             case "directory":
                 return FolderSource(Path(item.source["path"]))
             case "connector":

@@ -75,7 +75,7 @@ select c.id, c.item_id, c.base_id, c.version, c.index, c.no, c.text, c.start, c.
 
 -- name: segments
 -- The segments of a base, oldest first.
-select id, recipe, chunks, languages from segment where base_id = %(base)s order by id;
+select id, recipe as lexer_version, chunks, languages from segment where base_id = %(base)s order by id;
 
 -- name: segment_arrays
 -- What searching keeps of segments: of small ones their postings too.

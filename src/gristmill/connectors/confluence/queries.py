@@ -99,7 +99,7 @@ class ContentQuery:
         followed_rows = [
             row
             if row.document_ids or unread_since is None or row.updated_at >= unread_since
-            else replace(row, wanted=False)
+            else replace(row, is_followed=False)
             for row in rows
         ]
         return QueryPage(followed_rows, page.next_cursor, page.now)

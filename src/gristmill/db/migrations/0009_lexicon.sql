@@ -4,7 +4,7 @@
 drop table posting;
 
 alter table segment
-    add column lexicon bytea not null default '',   -- search/inverted_index.py tells the form of the three
+    add column lexicon bytea not null default '',   -- search/lexicon.py tells the form of the three
     add column places  bytea not null default '',
     add column counts  bytea not null default '';
 alter table segment alter lexicon set storage external, alter places set storage external,

@@ -3,7 +3,7 @@
 create table connector (
     id              uuid primary key default uuidv7(),
     name            text not null,
-    type            text not null,              -- a kind of connectors/registry.py
+    type            text not null,              -- a kind of connectors/kinds.py
     config          jsonb not null,
     credentials     bytea not null,             -- sealed by the vault
     schedule        text not null,              -- cron
