@@ -1,7 +1,8 @@
 """One PostgreSQL per run; per test a database cloned from a migrated template.
 
 Real PostgreSQL costs a test about 50 ms. The server runs without fsync: what tests kill is our processes,
-not the machine. Processes that tests start are told its address by GRISTMILL_DATABASE_URL.
+not the machine. Processes that tests start get its address in GRISTMILL_DATABASE_URL. A test that hangs is ended by
+`tests/watchdog.py`.
 """
 
 import asyncio
@@ -25,6 +26,7 @@ from gristmill.db.migrate import migrate
 from gristmill.settings import Settings
 from tests.database_clock import DatabaseClock
 from tests.embedding.hashed import HashedEmbedder
+from tests.watchdog import Watchdog, stack_folder, summarise
 
 NEVER = "0 0 29 2 *"  # the reconciler works when a test says so
 TEMPLATE = "template_gristmill"
@@ -40,7 +42,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Start the server once, in the process that hands out the tests."""
     for name in [name for name in os.environ if name.startswith("GRISTMILL_")]:
         del os.environ[name]
-    if hasattr(config, "workerinput"):
+    if (worker_input := getattr(config, "workerinput", None)) is not None:
+        config.pluginmanager.register(Watchdog(Path(worker_input["stacks"]), worker_input["server_url"]))
         return
     folder = Path(tempfile.mkdtemp(prefix="gristmill-tests-"))
     server = local_server.start(folder, extra_config=_FAST_CONFIG)
@@ -48,11 +51,19 @@ def pytest_configure(config: pytest.Config) -> None:
     with psycopg.connect(server.url, autocommit=True) as connection:
         connection.execute(sql.SQL("create database {}").format(sql.Identifier(TEMPLATE)))
     asyncio.run(migrate(make_conninfo(server.url, dbname=TEMPLATE)))
+    config.stash[_stacks] = stack_folder()
+    config.pluginmanager.register(Watchdog(config.stash[_stacks], server.url))
 
 
 def pytest_configure_node(node: Any) -> None:
-    """Tell an xdist worker where the server is."""
+    """Give an xdist worker the server's address and the folder for stacks."""
     node.workerinput["server_url"] = node.config.stash[_server].url
+    node.workerinput["stacks"] = str(node.config.stash[_stacks])
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Print where tests hung."""
+    summarise(config.stash[_stacks], terminalreporter)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -64,6 +75,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 _server = pytest.StashKey[local_server.LocalServer]()
 _folder = pytest.StashKey[Path]()
+_stacks = pytest.StashKey[Path]()
 
 
 @pytest.fixture(scope="session")
