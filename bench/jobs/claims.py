@@ -6,7 +6,7 @@ so that each sees the same queue; and with its commit, while another connection 
 adds as much again, so that the queue stays as long as it was. Last, every lane is filled to its cap and has more
 to do: what a claim costs that finds nothing.
 
-The commit of a claim that settles nothing is no fsync: `job_cycle` turns synchronous_commit off for it, because a
+The commit of a claim that settles nothing is no fsync: `job_complete_and_claim` turns synchronous_commit off for it, because a
 claim that a crash forgets was never made. "With its commit" is therefore not what a durable commit costs.
 """
 

@@ -42,16 +42,16 @@ async def test_an_upload_killed_on_its_way_can_be_done_again(
         assert server.process.wait(30) == -9
     (leftover,) = stored_names(data)
     with psycopg.connect(database_url, autocommit=True) as connection:
-        announced = connection.execute("select name from stray where not doomed").fetchall()
+        announced = connection.execute("select name from pending_blob_name where not deleting").fetchall()
         assert leftover in ("tmp", announced[0][0])
-        connection.execute("update stray set due_at = clock_now() - interval '1 second'")
+        connection.execute("update pending_blob_name set due_at = clock_now() - interval '1 second'")
         with run_serve(environment(data, cache_dir, **settings), log=tmp_path / "log") as server:
             (item,) = upload(server, base).json()["created"]
             with server.client() as http:
                 assert http.get(f"/api/knowledge-items/{item['id']}/original").content == RYE
             assert server.stop() == 0
         blob_names = connection.execute("select name from blob").fetchall()
-        assert connection.execute("select count(*) from stray").fetchone() == (0,)
+        assert connection.execute("select count(*) from pending_blob_name").fetchone() == (0,)
     assert stored_names(data) == sorted(["tmp"] * (leftover == "tmp") + [blob_names[0][0]])
 
 
@@ -86,5 +86,5 @@ async def test_a_removal_killed_on_its_way_is_finished_and_takes_nothing_new(
         assert server.stop() == 0
     with psycopg.connect(database_url) as connection:
         blob_names = connection.execute("select name from blob").fetchall()
-        assert connection.execute("select count(*) from stray").fetchone() == (0,)
+        assert connection.execute("select count(*) from pending_blob_name").fetchone() == (0,)
     assert stored_names(data) == [blob_names[0][0]]

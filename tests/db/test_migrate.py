@@ -24,6 +24,24 @@ def empty_url(server_url: str) -> Generator[str]:
         connection.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
 
 
+async def test_an_empty_database_gets_the_schema_and_counts_as_migrated(empty_url: str) -> None:
+    assert await migrate(empty_url) == len(known_migrations())
+    with psycopg.connect(empty_url) as connection:
+        recorded = connection.execute(
+            "select number, checksum from schema_migration order by number"
+        ).fetchall()
+        assert connection.execute("select name from organisation").fetchall() == [("local",)]
+    assert recorded == [(migration.number, migration.checksum) for migration in known_migrations()]
+
+
+async def test_a_later_migration_is_applied_to_a_database_that_was_created_from_the_schema(
+    empty_url: str,
+) -> None:
+    await migrate(empty_url)
+    later = Migration(len(known_migrations()) + 1, "later", "create table later ()")
+    assert await migrate(empty_url, [*known_migrations(), later]) == 1
+
+
 async def test_migrations_are_applied_once(empty_url: str) -> None:
     assert await migrate(empty_url, [FIRST]) == 1
     assert await migrate(empty_url, [FIRST, SECOND]) == 1
@@ -67,13 +85,3 @@ def test_the_files_are_numbered_without_a_gap() -> None:
     assert [migration.number for migration in known_migrations()] == list(
         range(1, len(known_migrations()) + 1)
     )
-
-
-async def test_blobs_from_before_names_were_written_down_keep_theirs(empty_url: str) -> None:
-    before = [migration for migration in known_migrations() if migration.number < 3]
-    await migrate(empty_url, before)
-    with psycopg.connect(empty_url, autocommit=True) as connection:
-        connection.execute("insert into blob values ('\\xab', 1, 'kept'), ('\\xcd', 1, 'removing')")
-        await migrate(empty_url)
-        assert connection.execute("select hash, name from blob").fetchall() == [(b"\xab", "ab")]
-        assert connection.execute("select name, doomed from stray").fetchall() == [("cd", True)]

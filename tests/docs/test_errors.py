@@ -44,7 +44,7 @@ def codes_of(node: ast.AST) -> Iterator[str]:
             for name, given in assigned_values(target, value):
                 if name == "code":
                     yield from strings(given)
-                elif name == "_MEANINGS" and isinstance(given, ast.Tuple):  # (phrase, code, message)
+                elif name == "_KNOWN_FAILURES" and isinstance(given, ast.Tuple):  # (phrase, code, message)
                     for entry in given.elts:
                         assert isinstance(entry, ast.Tuple)
                         yield from strings(entry.elts[1])

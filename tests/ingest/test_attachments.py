@@ -119,7 +119,7 @@ async def test_deleting_a_document_takes_all_that_was_inside(hand: ManualWorker,
     await hand.work()
     await delete.delete(hand.db, base.id, [item])
     await hand.work()
-    for table in ("item", "blob", "content", "embedded", "chunk", "stray"):
+    for table in ("item", "blob", "content", "attachment", "chunk", "pending_blob_name"):
         assert await hand.value(f"select count(*) from {table}") == 0, table
     assert [blob async for blob in hand.originals.blobs.list()] == []
     await hand.assert_healthy()
@@ -172,7 +172,7 @@ async def test_equal_documents_are_opened_once(hand: ManualWorker, base: Base) -
     data = archive(one_txt="rye")
     await upload(hand, base, "a.zip", data)
     await hand.work()
-    await hand.rows("update embedded set name = 'kept.txt' returning 1")
+    await hand.rows("update attachment set name = 'kept.txt' returning 1")
     await upload(hand, base, "b.zip", data)
     await hand.work()
     assert (await tree(hand))["kept.txt"] == ("completed", "b.zip")

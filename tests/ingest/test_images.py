@@ -175,7 +175,7 @@ async def test_a_newer_version_or_a_deletion_ends_the_analysis(
     await hand.run(newer)
     await hand.work()
     assert seer.requests == []
-    for table in ("asset", "content_asset", "blob", "stray", "chunk", "content"):
+    for table in ("asset", "content_asset", "blob", "pending_blob_name", "chunk", "content"):
         assert await hand.value(f"select count(*) from {table}") == 0, table
     await hand.assert_healthy()
 

@@ -102,7 +102,7 @@ async def test_what_somebody_waits_for_comes_first(
     base = await small(hand)
     await hand.add(base, note_to_add("large", paragraphs(2000)))
     (large,) = await hand.claim()
-    large.band = 1
+    large.priority = 1
     running = asyncio.ensure_future(hand.run(large))
     await embedder.called.wait()
     await hand.add(base, note_to_add("urgent", "oats"))

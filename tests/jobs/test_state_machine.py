@@ -81,16 +81,16 @@ class Engine(RuleBasedStateMachine):
 
     @rule(
         lane=st.sampled_from("abc"),
-        band=st.sampled_from(Priority),
+        priority=st.sampled_from(Priority),
         number=st.integers(1, 5),
         later=st.booleans(),
     )
-    def enqueue(self, lane: str, band: Priority, number: int, later: bool) -> None:
+    def enqueue(self, lane: str, priority: Priority, number: int, later: bool) -> None:
         delay = timedelta(seconds=5) if later else None
 
         async def go() -> None:
             async with self.db.transaction() as tx:
-                new = [NewJob(Plain(n), lane, priority=band, delay=delay) for n in range(number)]
+                new = [NewJob(Plain(n), lane, priority=priority, delay=delay) for n in range(number)]
                 self.enqueued |= {job.id for job in await enqueue(tx, *new)}
 
         self.run(go())

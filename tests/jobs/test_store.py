@@ -261,7 +261,7 @@ async def test_cancel_removes_what_waits_and_tells_what_runs(db: Database) -> No
         NewJob(Keyed("other", uuid4()), "a"),
     )
     async with db.transaction() as tx:
-        assert await store.cancel_by_subject(tx, [about]) == store.CancelCounts(removed=2, told=1)
+        assert await store.cancel_by_subject(tx, [about]) == store.CancelCounts(removed=2, signalled=1)
     async with db.connection() as tx:
         assert [held.cancelling for held in await store.running_jobs(tx, worker)] == [True]
     assert await counts(db) == {"queued": 1, "running": 1}

@@ -229,14 +229,14 @@ class ManualWorker:
         rows = await self.rows(
             "select 'items', count(*) from item union all select 'versions', count(*) from item_version"
             " union all select 'chunks', count(*) from chunk union all select 'contents', count(*) from content"
-            " union all select 'blobs', count(*) from blob union all select 'strays', count(*) from stray"
+            " union all select 'blobs', count(*) from blob union all select 'strays', count(*) from pending_blob_name"
             " union all select 'jobs', count(*) from job"
         )
         return {name: count for name, count in rows if count}
 
 
 async def underived_containers(tx: Tx) -> list[tuple[Any, ...]]:
-    """Containers that are not as their children say (the table above `item_settle`), told by another way of asking."""
+    """Containers that are not as their children say (the table above `item_derive_status`), told by another way of asking."""
     return await (
         await tx.execute(
             "with told as (select i.title, i.status, case"

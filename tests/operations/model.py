@@ -61,7 +61,7 @@ class Model(RuleBasedStateMachine):
             async with self.db.transaction() as tx:
                 await tx.execute("truncate job, job_history, worker, lane, schedule")
                 await tx.execute("delete from base")
-                await tx.execute("truncate content, blob, stray cascade")
+                await tx.execute("truncate content, blob, pending_blob_name cascade")
             self.hand = await ManualWorker.start(self.db, self.given)
             await self.new_base()
 

@@ -65,7 +65,7 @@ async def test_few_items_are_for_somebody_who_waits_and_many_are_an_import(db: D
     await add.add(db, base.id, notes(add.INTERACTIVE_BATCH + 1), WIDE)
     async with db.connection() as tx:
         rows = await (
-            await tx.execute("select band, count(*)::int from job group by 1 order by 1")
+            await tx.execute("select priority, count(*)::int from job group by 1 order by 1")
         ).fetchall()
     assert rows == [(0, add.INTERACTIVE_BATCH), (1, add.INTERACTIVE_BATCH + 1)]
 

@@ -371,7 +371,7 @@ EAGER = settings(
 
 PLANTED: dict[str, LiteralString] = {
     "tells no container how its children are": (
-        "create or replace function item_settle(p_item uuid) returns void language sql as 'select'"
+        "create or replace function item_derive_status(p_item uuid) returns void language sql as 'select'"
     ),
     "raises no version": (
         "create function stay() returns trigger language plpgsql as"

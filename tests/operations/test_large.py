@@ -115,7 +115,7 @@ async def test_a_large_folder_is_streamed_in_and_deleted_while_it_runs(
     drained = time.perf_counter() - began
     receipt = (await wait_for_job(http, gone.json()["jobId"]))["result"]
     cleaned = time.perf_counter() - began
-    for table in ("item", "item_version", "chunk", "content", "blob", "stray", "job"):
+    for table in ("item", "item_version", "chunk", "content", "blob", "pending_blob_name", "job"):
         assert await count(mill, f"select count(*) from {table}".encode()) == 0, table
     assert receipt["items"] == FILES + 1
     print(

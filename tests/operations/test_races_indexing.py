@@ -153,7 +153,7 @@ async def answers(hand: ManualWorker, base: Base) -> None:
     (name,) = await names(hand)
     assert await in_store(hand) == [name]
     assert await hand.originals.blobs.get(name, 100) == RYE
-    assert await hand.value("select count(*) from stray") == 0
+    assert await hand.value("select count(*) from pending_blob_name") == 0
 
 
 async def test_bytes_taken_into_use_while_their_last_item_is_removed_stay(
@@ -231,7 +231,7 @@ async def test_a_removal_that_ends_leaves_nothing_even_if_another_removes_the_sa
     async with paused_at("remove.names_found", hand.run(first)):
         await second.run(late)
         assert await in_store(hand) == []
-        assert await hand.value("select count(*) from stray") == 0
+        assert await hand.value("select count(*) from pending_blob_name") == 0
 
 
 async def test_an_upload_that_was_given_up_is_stored_again(
@@ -243,7 +243,7 @@ async def test_an_upload_that_was_given_up_is_stored_again(
             await clock.advance(timedelta(days=2))
             await remove_abandoned(hand.db, hand.originals.blobs)
             assert await in_store(hand) == []
-            assert await hand.value("select count(*) from stray") == 0
+            assert await hand.value("select count(*) from pending_blob_name") == 0
         await answers(hand, base)
         await delete.delete(
             hand.db, base.id, [item.id for item in (await items_by_title(hand, base)).values()]
@@ -269,9 +269,9 @@ async def test_equal_bytes_that_are_kept_already_are_removed_again(hand: ManualW
     before = await in_store(hand)
     async with paused_at("remove.bytes_gone", store(hand)):
         assert await in_store(hand) == before
-        assert await hand.value("select count(*) from stray where doomed") == 1
+        assert await hand.value("select count(*) from pending_blob_name where deleting") == 1
         await remove_abandoned(hand.db, hand.originals.blobs)
-        assert await hand.value("select count(*) from stray") == 0
+        assert await hand.value("select count(*) from pending_blob_name") == 0
     assert await in_store(hand) == before == await names(hand)
 
 

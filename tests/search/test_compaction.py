@@ -79,7 +79,7 @@ async def test_what_is_gone_leaves_the_index_too(working: app.Gristmill) -> None
         await catalog.mark_deleting(tx, [secret.id])
     await wait_until_compacted(db)
     assert await count(db, "segment where position('qwrt'::bytea in lexicon) > 0") == 0
-    assert await count(db, "chunk_gone") == 0
+    assert await count(db, "deleted_chunk") == 0
 
 
 async def test_an_attempt_that_fails_before_its_commit_changed_nothing(working: app.Gristmill) -> None:
@@ -102,9 +102,9 @@ async def test_chunks_without_words_are_lexed(working: app.Gristmill) -> None:
     before = await search_results(db, base)
     async with db.transaction() as tx:
         await tx.execute(
-            "update segment set recipe = 0, id = nextval('segment_id'), lengths = '', codes = '',"
-            " lexicon = '', places = '', counts = ''"
+            "update segment set lexer_version = 0, id = nextval('segment_id'), lengths = '', signs = '',"
+            " terms = '', ordinals = '', counts = ''"
         )
     await wait_until_compacted(db)
-    assert await count(db, "segment where recipe > 0") == 1
+    assert await count(db, "segment where lexer_version > 0") == 1
     assert await search_results(db, base) == before

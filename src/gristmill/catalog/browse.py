@@ -10,7 +10,7 @@ from datetime import datetime
 
 from gristmill.catalog.access import ADMIN, Viewer
 from gristmill.catalog.base import BaseId
-from gristmill.catalog.item import CONTAINERS, Item, ItemId
+from gristmill.catalog.item import Item, ItemId
 from gristmill.catalog.store import queries
 from gristmill.db import Tx
 
@@ -87,12 +87,7 @@ async def base_stats(tx: Tx, bases: Sequence[BaseId], viewer: Viewer = ADMIN) ->
     """The figures of each of the bases, as these eyes see them; what is being deleted does not count."""
     rows: dict[BaseId, list[_StatusCount]] = {base_id: [] for base_id in bases}
     for row in await queries.many(
-        tx,
-        _StatusCount,
-        "base_figures",
-        bases=list(bases),
-        eyes=viewer.principals,
-        containers=sorted(CONTAINERS),
+        tx, _StatusCount, "base_figures", bases=list(bases), eyes=viewer.principals
     ):
         rows[row.base_id].append(row)
     return {base_id: _aggregate(counts) for base_id, counts in rows.items()}

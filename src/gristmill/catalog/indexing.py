@@ -30,7 +30,7 @@ class DocumentToRead(Item):
     begun_content: bytes | None = None
     begun_recipe: str | None = None
     live_validators: dict[str, str] | None = None  # what tells whether a page changed since
-    filed_content: bytes | None = None  # whose embedded documents are its children
+    attachments_content: bytes | None = None  # whose embedded documents are its children
     holds: bool = False  # whether it has children at all
 
     @property

@@ -40,6 +40,7 @@ class Item:
     acl: list[str] | None = None  # its own list; None inherits
     metadata: dict[str, Any] = field(default_factory=dict[str, Any])
     acl_as_of: datetime | None = None  # records: when their tool was last asked who sees them
+    acl_from: ItemId | None = None  # the item whose list applies, where that was queried; None: its base's
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "status", ItemStatus(self.status))

@@ -9,15 +9,15 @@ returning *;
 
 -- name: take_turn
 -- Waits until nobody else changes the base, and keeps others out until the transaction ends.
-select base_turn(%(base)s);
+select base_lock(%(base)s);
 
 -- name: share_turn
 -- Waits until nobody changes the base; workers share this turn with each other.
-select base_turn_shared(%(base)s);
+select base_lock_shared(%(base)s);
 
 -- name: share_turns
 -- The same, of several bases, in the order of their ids.
-select base_turn_shared(u.id) from (select unnest(%(bases)s::uuid[]) as id order by 1) u;
+select base_lock_shared(u.id) from (select unnest(%(bases)s::uuid[]) as id order by 1) u;
 
 -- name: base
 -- A base that is not being deleted, for eyes that see it or something in it.
@@ -95,12 +95,12 @@ delete from base where id = %(id)s;
 
 -- name: base_figures
 -- Items of bases that eyes see, by status and whether they are leaves, with their chunks and how far they are in sum.
-select i.base_id, i.status, i.type <> all (%(containers)s::text[]) as is_leaf, count(*)::int as count,
+select i.base_id, i.status, not i.is_container as is_leaf, count(*)::int as count,
        coalesce(sum(i.chunk_count), 0)::bigint as chunks, max(i.updated_at) as changed_at,
        sum(case when i.status in ('completed', 'failed') then 100 else least(coalesce(p.percent, 0), 99) end)::float as percent
   from item i join base b on b.id = i.base_id left join item o on o.id = i.acl_from
   left join progress p on p.item_id = i.id and p.version = i.wanted_version and i.status not in ('completed', 'failed')
- where i.base_id = any (%(bases)s) and i.status <> 'deleting' and item_seen(%(eyes)s::text[], i.acl_from, o.acl, b.acl)
+ where i.base_id = any (%(bases)s) and i.status <> 'deleting' and item_is_visible(%(eyes)s::text[], i.acl_from, o.acl, b.acl)
  group by 1, 2, 3;
 
 -- name: insert_items
@@ -133,7 +133,7 @@ select u.n::int as place, i.id, i.status
 update item
    set title = %(title)s, source = %(source)s, blob_hash = %(blob)s, body = %(body)s, size_bytes = %(size)s,
        wanted_version = wanted_version + 1, error_code = null, error_message = null, updated_at = clock_now(),
-       status = case when type in ('directory', 'sitemap', 'connector') then 'preparing' else 'processing' end,
+       status = case when is_container then 'preparing' else 'processing' end,
        cause = %(cause)s
  where id = %(id)s and status <> 'deleting'
 returning id, base_id, parent_id, type, title, status, error_code, error_message, warnings, source, size_bytes,
@@ -147,7 +147,7 @@ update item i
        error_code = u.error_code, error_message = u.error_message, updated_at = clock_now(),
        cause = (select p.cause from item p where p.id = i.parent_id),
        status = case when u.error_code is not null then 'failed'
-                     when i.type in ('directory', 'sitemap', 'connector') then 'preparing' else 'processing' end
+                     when i.is_container then 'preparing' else 'processing' end
   from unnest(%(ids)s::uuid[], %(sizes)s::bigint[], %(codes)s::text[], %(messages)s::text[])
        u(id, size_bytes, error_code, error_message)
  where i.id = u.id and i.status <> 'deleting' and i.listed_version < %(version)s
@@ -165,17 +165,9 @@ select id from item
 
 -- name: item
 -- An item that eyes see, unless it or its base is being deleted.
-select i.id, i.base_id, i.parent_id, i.type, i.title, i.status, i.error_code, i.error_message, i.warnings, i.source,
-       i.size_bytes, i.wanted_version, i.live_version, i.chunk_count, i.left_out, i.created_at, i.updated_at, i.acl, i.metadata,
-       case when i.status = 'completed' then null
-            when i.type in ('directory', 'sitemap', 'connector') then item_progress(i.id)
-            else (select p.percent from progress p where p.item_id = i.id and p.version = i.wanted_version) end as percent,
-       case when i.status not in ('completed', 'failed', 'deleting') then
-            (select p.note from progress p where p.item_id = i.id and p.version = i.wanted_version) end as waiting_for,
-       item_acl_as_of(i) as acl_as_of
-  from item i join base b on b.id = i.base_id left join item o on o.id = i.acl_from
+select i.* from item_row i join base b on b.id = i.base_id left join item o on o.id = i.acl_from
  where i.id = %(id)s and i.status <> 'deleting' and b.status <> 'deleting' and (%(org)s::uuid is null or b.org_id = %(org)s)
-   and item_seen(%(eyes)s::text[], i.acl_from, o.acl, b.acl);
+   and item_is_visible(%(eyes)s::text[], i.acl_from, o.acl, b.acl);
 
 -- name: items_of
 -- These items, whatever their state; of one organisation, or of any.
@@ -188,18 +180,10 @@ select id, base_id, parent_id, type, title, status, error_code, error_message, w
 
 -- name: items
 -- Items of a base that eyes see, unless it is being deleted, after a cursor: all of them, or the roots, or the children of one.
-select i.id, i.base_id, i.parent_id, i.type, i.title, i.status, i.error_code, i.error_message, i.warnings, i.source,
-       i.size_bytes, i.wanted_version, i.live_version, i.chunk_count, i.left_out, i.created_at, i.updated_at, i.acl, i.metadata,
-       case when i.status in ('completed', 'deleting') then null
-            when i.type in ('directory', 'sitemap', 'connector') then item_progress(i.id)
-            else (select p.percent from progress p where p.item_id = i.id and p.version = i.wanted_version) end as percent,
-       case when i.status not in ('completed', 'failed', 'deleting') then
-            (select p.note from progress p where p.item_id = i.id and p.version = i.wanted_version) end as waiting_for,
-       item_acl_as_of(i) as acl_as_of
-  from item i join base b on b.id = i.base_id left join item o on o.id = i.acl_from
+select i.* from item_row i join base b on b.id = i.base_id left join item o on o.id = i.acl_from
  where i.base_id = %(base)s and (%(deleting)s or i.status <> 'deleting')
    and b.status <> 'deleting' and (%(org)s::uuid is null or b.org_id = %(org)s)
-   and item_seen(%(eyes)s::text[], i.acl_from, o.acl, b.acl)
+   and item_is_visible(%(eyes)s::text[], i.acl_from, o.acl, b.acl)
    and (%(everywhere)s or i.parent_id is not distinct from %(parent)s)
    and (%(status)s::text is null or i.status = %(status)s)
    and (%(type)s::text is null or i.type = %(type)s)
@@ -213,39 +197,32 @@ select i.id, i.base_id, i.parent_id, i.type, i.title, i.status, i.error_code, i.
 with chosen as (
     select i.id from item i join base b on b.id = i.base_id left join item o on o.id = i.acl_from
      where not %(flat)s and %(parent)s::uuid is null and i.base_id = %(base)s and i.parent_id is null
-       and i.status <> 'deleting' and item_seen(%(eyes)s::text[], i.acl_from, o.acl, b.acl)
+       and i.status <> 'deleting' and item_is_visible(%(eyes)s::text[], i.acl_from, o.acl, b.acl)
     union all
     select i.id from item i join base b on b.id = i.base_id left join item o on o.id = i.acl_from
      where not %(flat)s and i.base_id = %(base)s and i.parent_id = %(parent)s::uuid
-       and i.status <> 'deleting' and item_seen(%(eyes)s::text[], i.acl_from, o.acl, b.acl)
+       and i.status <> 'deleting' and item_is_visible(%(eyes)s::text[], i.acl_from, o.acl, b.acl)
     union all
     select i.id from item i join base b on b.id = i.base_id left join item o on o.id = i.acl_from
      where %(flat)s and i.base_id = %(base)s and i.status <> 'deleting'
        and (%(statuses)s::text[] is null or i.status = any (%(statuses)s::text[]))
        and (%(ids)s::uuid[] is null or i.id = any (%(ids)s::uuid[]))
        and (%(title)s::text is null or strpos(lower(i.title), lower(%(title)s)) > 0)
-       and not (%(leaves)s and i.type in ('directory', 'sitemap', 'connector'))
-       and item_seen(%(eyes)s::text[], i.acl_from, o.acl, b.acl)
+       and not (%(leaves)s and i.is_container)
+       and item_is_visible(%(eyes)s::text[], i.acl_from, o.acl, b.acl)
     order by 1 offset %(offset)s limit %(limit)s)
-select i.id, i.base_id, i.parent_id, i.type, i.title, i.status, i.error_code, i.error_message, i.warnings, i.source,
-       i.size_bytes, i.wanted_version, i.live_version, i.chunk_count, i.left_out, i.created_at, i.updated_at, i.acl, i.metadata,
-       case when i.status = 'completed' then null
-            when i.type in ('directory', 'sitemap', 'connector') then item_progress(i.id)
-            else (select p.percent from progress p where p.item_id = i.id and p.version = i.wanted_version) end as percent,
-       case when i.status not in ('completed', 'failed') then
-            (select p.note from progress p where p.item_id = i.id and p.version = i.wanted_version) end as waiting_for,
-       item_acl_as_of(i) as acl_as_of,
+select i.*,
        (select count(*)::int from item c left join item o on o.id = c.acl_from
          where c.parent_id = i.id and c.status <> 'deleting'
-           and item_seen(%(eyes)s::text[], c.acl_from, o.acl, b.acl)) as child_count,
+           and item_is_visible(%(eyes)s::text[], c.acl_from, o.acl, b.acl)) as child_count,
        case when i.parent_id is null then '{}' else array(
            with recursive up(title, parent_id, acl_from, height) as (
                select a.title, a.parent_id, a.acl_from, 1 from item a where a.id = i.parent_id
                union all
                select a.title, a.parent_id, a.acl_from, u.height + 1 from up u join item a on a.id = u.parent_id)
            select u.title from up u left join item o on o.id = u.acl_from
-            where item_seen(%(eyes)s::text[], u.acl_from, o.acl, b.acl) order by u.height desc) end as path
-  from chosen join item i on i.id = chosen.id join base b on b.id = i.base_id
+            where item_is_visible(%(eyes)s::text[], u.acl_from, o.acl, b.acl) order by u.height desc) end as path
+  from chosen join item_row i on i.id = chosen.id join base b on b.id = i.base_id
  order by i.id;
 
 -- name: tree_total
@@ -253,17 +230,17 @@ select i.id, i.base_id, i.parent_id, i.type, i.title, i.status, i.error_code, i.
 select (
     select count(*) from item i join base b on b.id = i.base_id left join item o on o.id = i.acl_from
      where not %(flat)s and %(parent)s::uuid is null and i.base_id = %(base)s and i.parent_id is null
-       and i.status <> 'deleting' and item_seen(%(eyes)s::text[], i.acl_from, o.acl, b.acl)) + (
+       and i.status <> 'deleting' and item_is_visible(%(eyes)s::text[], i.acl_from, o.acl, b.acl)) + (
     select count(*) from item i join base b on b.id = i.base_id left join item o on o.id = i.acl_from
      where not %(flat)s and i.base_id = %(base)s and i.parent_id = %(parent)s::uuid
-       and i.status <> 'deleting' and item_seen(%(eyes)s::text[], i.acl_from, o.acl, b.acl)) + (
+       and i.status <> 'deleting' and item_is_visible(%(eyes)s::text[], i.acl_from, o.acl, b.acl)) + (
     select count(*) from item i join base b on b.id = i.base_id left join item o on o.id = i.acl_from
      where %(flat)s and i.base_id = %(base)s and i.status <> 'deleting'
        and (%(statuses)s::text[] is null or i.status = any (%(statuses)s::text[]))
        and (%(ids)s::uuid[] is null or i.id = any (%(ids)s::uuid[]))
        and (%(title)s::text is null or strpos(lower(i.title), lower(%(title)s)) > 0)
-       and not (%(leaves)s and i.type in ('directory', 'sitemap', 'connector'))
-       and item_seen(%(eyes)s::text[], i.acl_from, o.acl, b.acl));
+       and not (%(leaves)s and i.is_container)
+       and item_is_visible(%(eyes)s::text[], i.acl_from, o.acl, b.acl));
 
 -- name: set_acl
 -- Gives an item a list of its own, or with null the one above it.
@@ -314,7 +291,7 @@ select i.id from unnest(%(ids)s::uuid[]) i(id)
 select u.id, u.title, u.status, r.id as root, u.whole
   from unnest(%(roots)s::uuid[]) r(id) cross join lateral (
     select i.id, i.title, i.status,
-           i.id = r.id and (i.type not in ('directory', 'sitemap', 'connector') or i.expanded_version < i.wanted_version)
+           i.id = r.id and (not i.is_container or i.expanded_version < i.wanted_version)
            as whole
       from item_subtree(array[r.id]) s join item i on i.id = s.id
      where i.status not in ('completed', 'failed')
@@ -329,13 +306,13 @@ returning i.id;
 
 -- name: settle_above
 -- Derives the containers above these items.
-select item_settle_above(%(ids)s::uuid[]);
+select item_derive_statuses_above(%(ids)s::uuid[]);
 
 -- name: want_anew
 -- completed | failed -> active, with a new version; what answers goes on answering.
 update item
    set wanted_version = wanted_version + 1, error_code = null, error_message = null, updated_at = clock_now(),
-       status = case when type in ('directory', 'sitemap', 'connector') then 'preparing' else 'processing' end,
+       status = case when is_container then 'preparing' else 'processing' end,
        cause = %(cause)s
  where id = any (%(ids)s::uuid[]) and status in ('completed', 'failed')
 returning id, base_id, parent_id, type, title, status, error_code, error_message, warnings, source, size_bytes,
@@ -394,7 +371,7 @@ returning id;
 
 -- name: settle
 -- Derives a container, and those above it.
-select item_settle(%(id)s);
+select item_derive_status(%(id)s);
 
 -- name: abandon
 -- An item gives up the version that is being made: whoever still makes it changes nothing any more.
@@ -416,7 +393,7 @@ moved as (
 select i.id, i.base_id, i.parent_id, i.type, i.title, i.status, i.error_code, i.error_message, i.warnings, i.source,
        i.size_bytes, i.wanted_version, i.live_version, i.chunk_count, i.left_out, i.created_at, i.updated_at, i.acl, i.metadata, i.body,
        (select b.name from blob b where b.hash = i.blob_hash) as blob_name, live.content_hash as live_content, live.recipe as live_recipe,
-       begun.content_hash as begun_content, begun.recipe as begun_recipe, i.filed_content,
+       begun.content_hash as begun_content, begun.recipe as begun_recipe, i.attachments_content,
        live.validators as live_validators,
        exists (select from item c where c.parent_id = i.id) as holds
   from moved i
@@ -554,15 +531,15 @@ delete from progress p
 
 -- name: keep_embedded
 -- Documents that were found inside contents.
-insert into embedded (content_hash, mark, number, name, blob_hash, size)
-select u.content, u.mark, u.number, u.name, u.blob, u.size
+insert into attachment (content_hash, fingerprint, number, name, blob_hash, size)
+select u.content, u.fingerprint, u.number, u.name, u.blob, u.size
   from unnest(%(contents)s::bytea[], %(marks)s::bytea[], %(numbers)s::int[], %(names)s::text[], %(blobs)s::bytea[],
-              %(sizes)s::bigint[]) u(content, mark, number, name, blob, size)
+              %(sizes)s::bigint[]) u(content, fingerprint, number, name, blob, size)
 on conflict do nothing;
 
 -- name: embedded_in
 -- Documents that were found inside a content, in order.
-select number, name, blob_hash as blob, size from embedded where content_hash = %(content)s order by number, mark;
+select number, name, blob_hash as blob, size from attachment where content_hash = %(content)s order by number, fingerprint;
 
 -- name: children_of
 -- The embedded documents that are filed below a document.
@@ -575,14 +552,14 @@ with recursive up(id, parent_id, height) as (
     select i.id, i.parent_id, 0 from item i where i.id = %(id)s
     union all
     select p.id, p.parent_id, u.height + 1 from up u join item p on p.id = u.parent_id
-     where p.type not in ('directory', 'sitemap', 'connector'))
+     where not p.is_container)
 select count(*)::int from item_subtree(array[(select u.id from up u order by u.height desc limit 1)]) s
   join item i on i.id = s.id
  where s.depth > 0 and i.status <> 'deleting' and i.parent_id <> %(id)s;
 
 -- name: filed_for
 -- Whether a version's embedded documents are filed, as this content has them.
-select id from item where id = %(id)s and filed_version = %(version)s and filed_content = %(content)s;
+select id from item where id = %(id)s and attachments_version = %(version)s and attachments_content = %(content)s;
 
 -- name: refile
 -- Embedded documents that their document's new version still has: given its bytes, and wanted anew.
@@ -601,7 +578,7 @@ update item set listed_version = %(version)s where id = any (%(ids)s::uuid[]);
 
 -- name: set_filed
 -- The embedded documents of a version are filed, as a content has them.
-update item set filed_version = %(version)s, filed_content = %(content)s where id = %(id)s;
+update item set attachments_version = %(version)s, attachments_content = %(content)s where id = %(id)s;
 
 -- name: keep_assets
 -- Images and tables that were found inside contents.
@@ -777,7 +754,7 @@ delete from content c
 
 -- name: blobs_inside
 -- What is kept of the insides of contents.
-select e.blob_hash from embedded e where e.content_hash = any (%(hashes)s::bytea[])
+select e.blob_hash from attachment e where e.content_hash = any (%(hashes)s::bytea[])
  union
 select a.blob_hash from content_asset a where a.content_hash = any (%(hashes)s::bytea[]) and a.blob_hash is not null;
 
@@ -791,21 +768,21 @@ select hash from blob where hash = any (%(hashes)s::bytea[]) order by hash for u
 
 -- name: touch_blob
 -- A blob that is about to be used stays for a while; its name in the store.
-update blob set kept_at = clock_now() where hash = %(hash)s returning name;
+update blob set touched_at = clock_now() where hash = %(hash)s returning name;
 
 -- name: doom_blobs
--- Blobs that nothing uses are none any more, and their names doomed.
+-- Blobs that nothing uses are none any more, and their names deleting.
 -- The caller has locked them: this snapshot is newer than the locks.
 with gone as (
     delete from blob b
-     where b.hash = any (%(hashes)s::bytea[]) and blob_unused(b.hash)
+     where b.hash = any (%(hashes)s::bytea[]) and blob_is_unused(b.hash)
     returning b.name)
-insert into stray (name, doomed) select name, true from gone;
+insert into pending_blob_name (name, deleting) select name, true from gone;
 
 -- name: unused_blobs
 -- Blobs that were stored long ago, and that nothing uses.
 select hash from blob b
- where b.kept_at < clock_now() - interval '30 minutes' and blob_unused(b.hash)
+ where b.touched_at < clock_now() - interval '30 minutes' and blob_is_unused(b.hash)
  limit 10000;
 
 -- name: hold_blobs
@@ -813,31 +790,31 @@ select hash from blob b
 select hash from blob where hash = any (%(hashes)s::bytea[]) order by hash for share;
 
 -- name: announce_name
--- () -> stray: bytes are about to get this name. A day is far more than that takes.
-insert into stray (name, doomed, due_at) values (%(name)s, false, clock_now() + interval '1 day');
+-- () -> pending_blob_name: bytes are about to get this name. A day is far more than that takes.
+insert into pending_blob_name (name, deleting, due_at) values (%(name)s, false, clock_now() + interval '1 day');
 
 -- name: claim_name
--- stray -> (): the caller's to keep, unless it is doomed.
-delete from stray where name = %(name)s and not doomed returning name;
+-- pending_blob_name -> (): the caller's to keep, unless it is deleting.
+delete from pending_blob_name where name = %(name)s and not deleting returning name;
 
 -- name: keep_blob
 -- () -> kept, under this name; under the one that it has when equal bytes are kept already.
 insert into blob (hash, size, name) values (%(hash)s, %(size)s, %(name)s)
-on conflict (hash) do update set kept_at = clock_now()
+on conflict (hash) do update set touched_at = clock_now()
 returning name;
 
 -- name: doom_name
--- () | doomed -> doomed.
-insert into stray (name, doomed) values (%(name)s, true) on conflict (name) do nothing;
+-- () | deleting -> deleting.
+insert into pending_blob_name (name, deleting) values (%(name)s, true) on conflict (name) do nothing;
 
 -- name: doom_due
--- stray -> doomed, for what was announced long ago: whoever wanted to keep it is gone, or comes too late.
-update stray set doomed = true, due_at = clock_now() where not doomed and due_at <= clock_now();
+-- pending_blob_name -> deleting, for what was announced long ago: whoever wanted to keep it is gone, or comes too late.
+update pending_blob_name set deleting = true, due_at = clock_now() where not deleting and due_at <= clock_now();
 
 -- name: doomed_names
 -- Names to take out of the store.
-select name from stray where doomed order by name limit %(limit)s;
+select name from pending_blob_name where deleting order by name limit %(limit)s;
 
 -- name: forget_names
--- doomed -> gone, once they are out of the store.
-delete from stray where name = any (%(names)s::text[]) and doomed;
+-- deleting -> gone, once they are out of the store.
+delete from pending_blob_name where name = any (%(names)s::text[]) and deleting;

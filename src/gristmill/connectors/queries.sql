@@ -1,23 +1,23 @@
 -- name: streams
 -- How far the streams of a connector are.
-select scope, kind, mark_version as checkpoint_version, mark as checkpoint, listing, listed, lost, spoken as last_run_id from connector_stream where connector_id = %(connector)s;
+select scope, kind, checkpoint_version, checkpoint, listing, listed, lost, last_run_id from connector_stream where connector_id = %(connector)s;
 
 -- name: save_stream
--- A run speaks of a stream: its mark moves on, its listing begins, goes on or is whole; the number of its listing.
-insert into connector_stream as s (connector_id, scope, kind, mark_version, mark, listing, listed, lost, spoken)
+-- A run speaks of a stream: its checkpoint moves on, its listing begins, goes on or is whole; the number of its listing.
+insert into connector_stream as s (connector_id, scope, kind, checkpoint_version, checkpoint, listing, listed, lost, last_run_id)
 values (%(connector)s, %(scope)s, %(kind)s, %(mark_version)s, %(mark)s::jsonb, (%(listing)s in ('begin', 'at_once'))::int,
         %(listing)s in ('whole', 'at_once'), %(lost)s, %(run)s)
 on conflict (connector_id, scope, kind) do update
-   set mark_version = coalesce(excluded.mark_version, s.mark_version), mark = coalesce(excluded.mark, s.mark),
+   set checkpoint_version = coalesce(excluded.checkpoint_version, s.checkpoint_version), checkpoint = coalesce(excluded.checkpoint, s.checkpoint),
        listing = s.listing + (%(listing)s in ('begin', 'at_once'))::int, listed = %(listing)s in ('whole', 'at_once'),
        lost = %(lost)s,
-       spoken = excluded.spoken, updated_at = clock_now()
+       last_run_id = excluded.last_run_id, updated_at = clock_now()
 returning listing;
 
 -- name: end_stream
 -- A stream that is followed no longer is forgotten, once it has no documents.
 delete from connector_stream s
- where s.connector_id = %(connector)s and (s.spoken is distinct from %(run)s or s.lost)
+ where s.connector_id = %(connector)s and (s.last_run_id is distinct from %(run)s or s.lost)
    and not exists (select from connector_document d
                     where d.connector_id = s.connector_id and d.scope = s.scope and d.kind = s.kind);
 
@@ -81,7 +81,7 @@ select d.source_id, d.scope, d.kind, d.locator, not coalesce(s.lost, false) as d
   from connector_document d
   left join connector_stream s on s.connector_id = d.connector_id and s.scope = d.scope and s.kind = d.kind
  where d.connector_id = %(connector)s
-   and (s.connector_id is null or s.lost or s.spoken is distinct from %(run)s or (s.listed and d.seen < s.listing))
+   and (s.connector_id is null or s.lost or s.last_run_id is distinct from %(run)s or (s.listed and d.seen < s.listing))
  order by d.source_id;
 
 -- name: all_known

@@ -1,13 +1,20 @@
-"""Brings a database to the present schema: numbered files, forward only, each applied once.
+"""Brings a database to the present schema.
 
-`migrations/NNNN_name.sql` are applied in order, each in one transaction with the row that records it.
-An advisory lock makes starting processes take turns: the first migrates, the others find it done. A file
-that changed after it was applied, or a database of a later release, stops the start before harm is done.
+    the database         what happens
+    is empty             the files of `schema/` and `functions/` are applied in one transaction, and every known migration
+                         is recorded as applied
+    has a history        the migrations that it lacks are applied in order, each in one transaction with its row
+    was changed by a     the start is refused before any harm is done: a recorded checksum differs, or a later release
+    different release    has migrated it
+
+`migrations/NNNN_name.sql` only go forward. `0001_baseline.sql` is the schema that the first release had; tests compare
+the baseline and all later migrations with `schema/` and `functions/`. An advisory lock serialises starting processes:
+the first one migrates, the others find it done.
 """
 
 import hashlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import resources
 
@@ -48,17 +55,29 @@ class AppliedMigration:
 
 def known_migrations() -> list[Migration]:
     """The migrations of this release, in order."""
-    files = resources.files("gristmill.db").joinpath("migrations").iterdir()
     return [
-        Migration(int(file.name[:4]), file.name[5:].removesuffix(".sql"), file.read_text(encoding="utf-8"))
-        for file in sorted(files, key=lambda file: file.name)
-        if file.name.endswith(".sql")
+        Migration(int(name[:4]), name[5:].removesuffix(".sql"), text)
+        for name, text in _sql_files("migrations")
     ]
 
 
+def schema_sql() -> str:
+    """The statements that make the schema in an empty database."""
+    return "\n".join(text for folder in ("schema", "functions") for _, text in _sql_files(folder))
+
+
+def _sql_files(folder: str) -> Iterator[tuple[str, str]]:
+    files = resources.files("gristmill.db").joinpath(folder).iterdir()
+    for file in sorted(files, key=lambda file: file.name):
+        if file.name.endswith(".sql"):
+            yield file.name, file.read_text(encoding="utf-8")
+
+
 async def migrate(url: str, migrations: Sequence[Migration] | None = None) -> int:
-    """Apply what is missing; how many were applied. `SetupError` when the database can't be used."""
-    migrations = known_migrations() if migrations is None else migrations
+    """Bring the database to the present schema; the number of migrations recorded. `SetupError` when it can't be used.
+
+    With `migrations` given, these are applied one by one, to an empty database too.
+    """
     try:
         connection = await psycopg.AsyncConnection.connect(url, autocommit=True, application_name="gristmill")
     except psycopg.OperationalError as error:
@@ -68,6 +87,9 @@ async def migrate(url: str, migrations: Sequence[Migration] | None = None) -> in
         await _check_server(connection)
         await connection.execute("select pg_advisory_lock(%s)", [_LOCK])
         applied = await _read_applied(connection)
+        if not applied and migrations is None:
+            return await _create_schema(connection)
+        migrations = known_migrations() if migrations is None else migrations
         _check_history(migrations, applied)
         pending = migrations[len(applied) :]
         for migration in pending:
@@ -87,7 +109,7 @@ async def _check_server(connection: psycopg.AsyncConnection) -> None:
     row = await cursor.fetchone()
     if row is None:
         raise SetupError(
-            "The PostgreSQL server lacks the extension pgvector: install its package for this server.",
+            "The PostgreSQL server lacks the extension pgvector. Install the pgvector package for this server.",
             code="pgvector_missing",
         )
     if tuple(int(part) for part in str(row[0]).split(".")[:2]) < OLDEST_VECTOR:
@@ -108,26 +130,40 @@ async def _read_applied(connection: psycopg.AsyncConnection) -> list[AppliedMigr
 
 
 def _check_history(migrations: Sequence[Migration], applied: Sequence[AppliedMigration]) -> None:
-    if len(applied) > len(migrations):
-        raise SetupError(
-            f"The database is at schema {applied[-1].number}, this Gristmill knows {migrations[-1].number}: "
-            "it belongs to a later release. Upgrade this installation.",
-            code="database_too_new",
-        )
     for migration, row in zip(migrations, applied, strict=False):
         if (migration.number, migration.checksum) != (row.number, row.checksum):
             raise SetupError(
-                f"Migration {row.number:04}_{row.name} is not the one that was applied to this database. "
-                "Reinstall the release that made it.",
+                f"Migration {row.number:04}_{row.name} of this database is not the one that this Gristmill has. "
+                "Reinstall the release that created the database.",
                 code="schema_differs",
             )
+    if len(applied) > len(migrations):
+        raise SetupError(
+            f"The database has schema {applied[-1].number}, and this Gristmill only knows {migrations[-1].number}: "
+            "a later release has migrated it. Upgrade this installation.",
+            code="database_too_new",
+        )
+
+
+async def _create_schema(connection: psycopg.AsyncConnection) -> int:
+    migrations = known_migrations()
+    async with connection.transaction():
+        await connection.execute(schema_sql().encode())
+        for migration in migrations:
+            await _record(connection, migration)
+    log.info("schema created", extra={"number": migrations[-1].number})
+    return len(migrations)
 
 
 async def _apply(connection: psycopg.AsyncConnection, migration: Migration) -> None:
     async with connection.transaction():
         await connection.execute(migration.sql.encode())
-        await connection.execute(
-            "insert into schema_migration (number, name, checksum) values (%s, %s, %s)",
-            [migration.number, migration.name, migration.checksum],
-        )
+        await _record(connection, migration)
     log.info("schema migrated", extra={"number": migration.number, "migration": migration.name})
+
+
+async def _record(connection: psycopg.AsyncConnection, migration: Migration) -> None:
+    await connection.execute(
+        "insert into schema_migration (number, name, checksum) values (%s, %s, %s)",
+        [migration.number, migration.name, migration.checksum],
+    )

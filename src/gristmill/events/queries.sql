@@ -5,7 +5,7 @@ with written as (
     select e.base, o.org_id, e.type, e.subject, coalesce(e.cause, i.cause), e.data
       from rows from (json_to_recordset(%(events)s::json) as (base uuid, type text, subject uuid, cause uuid, data jsonb))
            with ordinality as e(base, type, subject, cause, data, n)
-      left join owner o on o.lane = e.base::text
+      left join lane_owner o on o.lane = e.base::text
       left join item i on i.id = e.subject
      order by e.n)
 select pg_notify('event', '');
@@ -16,7 +16,7 @@ update base set ingested = false, busy_since = clock_now() where id = %(base)s a
 
 -- name: became_ready
 -- How many documents are completed and failed, if the base has just become ready.
-select completed, failed from base_became_ready(%(base)s);
+select completed, failed from base_mark_ready(%(base)s);
 
 -- name: sequence
 -- Puts in order what is committed by now.
@@ -24,21 +24,21 @@ select event_sequence(%(limit)s);
 
 -- name: events
 -- Events of an organisation after a place in its order.
-select seq, org_id, place, base_id, type, subject, cause, data, at from event
- where org_id = %(org)s and place > %(after)s and (%(base)s::uuid is null or base_id = %(base)s)
+select seq, org_id, position, base_id, type, subject, cause, data, at from event
+ where org_id = %(org)s and position > %(after)s and (%(base)s::uuid is null or base_id = %(base)s)
    and (%(types)s::text[] is null or type = any (%(types)s))
- order by place limit %(limit)s;
+ order by position limit %(limit)s;
 
 -- name: events_before
 -- Events of an organisation before a place in its order, newest first.
-select seq, org_id, place, base_id, type, subject, cause, data, at from event
- where org_id = %(org)s and place > %(after)s and place < %(before)s and (%(base)s::uuid is null or base_id = %(base)s)
+select seq, org_id, position, base_id, type, subject, cause, data, at from event
+ where org_id = %(org)s and position > %(after)s and position < %(before)s and (%(base)s::uuid is null or base_id = %(base)s)
    and (%(types)s::text[] is null or type = any (%(types)s))
- order by place desc limit %(limit)s;
+ order by position desc limit %(limit)s;
 
 -- name: news
 -- Events of all organisations after a number.
-select seq, org_id, place, base_id, type, subject, cause, data, at from event
+select seq, org_id, position, base_id, type, subject, cause, data, at from event
  where seq > %(after)s order by seq limit %(limit)s;
 
 -- name: head
@@ -47,13 +47,13 @@ select seq from event_head;
 
 -- name: heads
 -- The last place that each organisation was given, up to a number.
-select p.org_id, coalesce((select min(e.place) - 1 from event e where e.org_id = p.org_id and e.seq > %(upto)s), p.place)
-       as place
-  from event_place p;
+select p.org_id, coalesce((select min(e.position) - 1 from event e where e.org_id = p.org_id and e.seq > %(upto)s), p.position)
+       as position
+  from event_position p;
 
 -- name: oldest
 -- The first place of an organisation that is not swept yet.
-select min(place) from event where org_id = %(org)s;
+select min(position) from event where org_id = %(org)s;
 
 -- name: sweep
 -- Events that are older than they are kept.
@@ -62,7 +62,7 @@ delete from event where seq in (
 
 -- name: due_webhooks
 -- Active webhooks that want one of the events after a place: each is told how far to go.
-update webhook w set wanted = (select p.place from event_place p where p.org_id = w.org_id)
+update webhook w set wanted = (select p.position from event_position p where p.org_id = w.org_id)
  where w.status = 'active' and exists (
        select from event e where e.seq > %(after)s and e.seq <= %(head)s and e.org_id = w.org_id
           and (w.base_id is null or e.base_id = w.base_id) and (w.types is null or e.type = any (w.types)))
@@ -72,7 +72,7 @@ returning w.id;
 -- Creates a webhook at the present end of its organisation's order.
 insert into webhook (id, org_id, url, description, secret, base_id, types, cursor)
 select %(id)s, %(org)s, %(url)s, %(description)s, %(secret)s, %(base)s, %(types)s::text[],
-       coalesce((select p.place from event_place p where p.org_id = %(org)s), 0)
+       coalesce((select p.position from event_position p where p.org_id = %(org)s), 0)
 returning id, org_id, url, description, secret, base_id, types, status, cursor, attempts, failing_since, error_code,
           error_message, delivered, delivered_at, created_at, updated_at;
 
@@ -100,7 +100,7 @@ update webhook w
    set url = %(url)s, description = %(description)s, types = %(types)s::text[], status = %(status)s, attempts = 0,
        failing_since = null, error_code = null, error_message = null, updated_at = clock_now(),
        wanted = case when %(status)s = 'active' then greatest(w.wanted, (
-           select p.place from event_place p where p.org_id = w.org_id)) else w.wanted end
+           select p.position from event_position p where p.org_id = w.org_id)) else w.wanted end
  where w.id = %(id)s
 returning w.id, w.org_id, w.url, w.description, w.secret, w.base_id, w.types, w.status, w.cursor, w.attempts, w.failing_since,
           w.error_code, w.error_message, w.delivered, w.delivered_at, w.created_at, w.updated_at;
@@ -161,7 +161,7 @@ update dead_letter set outcome = 'redriven' where webhook_id = %(webhook)s and o
 update webhook w
    set status = 'active', cursor = %(cursor)s, attempts = 0, failing_since = null, error_code = null,
        error_message = null, updated_at = clock_now(),
-       wanted = greatest(w.wanted, (select p.place from event_place p where p.org_id = w.org_id))
+       wanted = greatest(w.wanted, (select p.position from event_position p where p.org_id = w.org_id))
  where w.id = %(id)s;
 
 -- name: forsaken

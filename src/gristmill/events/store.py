@@ -60,12 +60,12 @@ async def last_seq(tx: Tx) -> int:
 @dataclass(frozen=True)
 class _LastPosition:
     org_id: OrgId
-    place: int
+    position: int
 
 
 async def last_positions(tx: Tx, upto: int) -> dict[OrgId, int]:
     """The last place of each organisation, up to a number."""
-    return {row.org_id: row.place for row in await queries.many(tx, _LastPosition, "heads", upto=upto)}
+    return {row.org_id: row.position for row in await queries.many(tx, _LastPosition, "heads", upto=upto)}
 
 
 async def oldest_position(tx: Tx, org: OrgId) -> int | None:
@@ -85,7 +85,7 @@ class RecordedEvent:
 
     seq: int
     org_id: OrgId
-    place: int
+    position: int
     base_id: UUID | None
     type: str
     subject: UUID | None

@@ -271,8 +271,8 @@ class Broadcaster:
                     types=types,
                     base_id=stream_filter.base_id,
                 )
-            events = [event for event in page if event.place <= target]
-            position = events[-1].place if len(page) == _PAGE and len(events) == len(page) else target
+            events = [event for event in page if event.position <= target]
+            position = events[-1].position if len(page) == _PAGE and len(events) == len(page) else target
             if events:
                 yield StreamBatch(position, events)
 
@@ -323,7 +323,7 @@ class Broadcaster:
                 events = await store.read_all(tx, after=self._last_seq, limit=_PAGE)
             if events:
                 self._last_seq = events[-1].seq
-                positions = {event.org_id: event.place for event in events}
+                positions = {event.org_id: event.position for event in events}
                 self._positions |= positions
                 self._publish(StreamBatch(self._last_seq, events, positions=positions))
                 # What happens changes items: they are looked at as soon as they may be.

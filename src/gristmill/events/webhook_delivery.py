@@ -130,10 +130,10 @@ class WebhookDeliverer:
             if result.error is not None:
                 return await self._handle_refusal(job, hook, before, event, result.error)
             async with self._db.transaction() as tx:
-                if not await webhook_store.record_delivery(tx, hook, before, event.place):
+                if not await webhook_store.record_delivery(tx, hook, before, event.position):
                     break
                 await jobs.fence(tx, job)
-            before = event.place
+            before = event.position
         return Snooze(timedelta(0))
 
     async def _load_due(self, job: Job) -> tuple[Webhook | None, list[RecordedEvent]]:
@@ -158,7 +158,7 @@ class WebhookDeliverer:
                 await jobs.complete(tx, job)
                 log.error(
                     "webhook paused: an event was given up",
-                    extra={"webhook": hook.id, "event": event.place, "code": error.code},
+                    extra={"webhook": hook.id, "event": event.position, "code": error.code},
                 )
                 return Done()
             await jobs.fence(tx, job)
@@ -169,7 +169,7 @@ class WebhookDeliverer:
 
 def message_id(hook: Webhook, event: RecordedEvent) -> str:
     """By what a receiver knows an event again."""
-    return f"{hook.id.hex}_{event.place}"
+    return f"{hook.id.hex}_{event.position}"
 
 
 def event_body(event: RecordedEvent) -> bytes:
@@ -177,7 +177,7 @@ def event_body(event: RecordedEvent) -> bytes:
     body: dict[str, Any] = {
         "type": event.type,
         "timestamp": event.at.astimezone(UTC).isoformat().replace("+00:00", "Z"),
-        "id": str(event.place),
+        "id": str(event.position),
         "baseId": None if event.base_id is None else str(event.base_id),
         "subject": None if event.subject is None else str(event.subject),
         "correlationId": None if event.cause is None else str(event.cause),

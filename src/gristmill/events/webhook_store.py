@@ -150,7 +150,7 @@ async def record_refusal(tx: Tx, webhook: Webhook, before: int, code: str, messa
 
 async def give_up(tx: Tx, webhook_id: WebhookId, event: RecordedEvent) -> None:
     """active → paused, before an event that is a dead letter from now on."""
-    await queries.run(tx, "give_up", id=webhook_id, seq=event.place, type=event.type, base=event.base_id)
+    await queries.run(tx, "give_up", id=webhook_id, seq=event.position, type=event.type, base=event.base_id)
 
 
 async def dead_letters(tx: Tx, webhook_id: WebhookId, *, limit: int, before: int | None) -> list[DeadLetter]:

@@ -58,7 +58,7 @@ class AttachmentFiler:
                 return None
             if not await has_room(tx, base, self._limits):
                 return Snooze(_PAUSE)
-            if item.filed_content == document.digest:
+            if item.attachments_content == document.digest:
                 wanted = await self._retry_failed(tx, document, children)
             else:
                 wanted = await self._sync_children(tx, base, document, children, released_blobs)

@@ -104,7 +104,7 @@ class Document:
     @property
     def is_urgent(self) -> bool:
         """Whether somebody waits for it."""
-        return self.job.band == 0
+        return self.job.priority == 0
 
     @property
     def is_unchanged(self) -> bool:

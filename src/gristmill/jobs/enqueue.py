@@ -70,7 +70,7 @@ def _job_json(job: NewJob) -> str:
     fields = {
         "kind": work.kind,
         "lane": job.lane,
-        "band": int(_priority(job)),
+        "priority": int(_priority(job)),
         "workload": job.workload,
         "attempts": work.attempts,
         "key": work.key(),

@@ -81,7 +81,7 @@ class Job:
     id: JobId
     kind: str
     lane: str
-    band: int
+    priority: int
     payload: dict[str, Any]
     subject: UUID | None
     attempt: int

@@ -44,7 +44,7 @@ class WorkerRow:
     id: UUID
     info: dict[str, Any]
     started_at: datetime
-    beat_at: datetime
+    heartbeat_at: datetime
     alive: bool
     running: int
 

@@ -8,12 +8,12 @@ select uuidv7() from (select lane_wake(%(lanes)s::text[], %(urgent)s::text[]), p
 
 -- name: copy_jobs
 -- () -> queued, many at once; fails when a job lives under one of the keys.
-copy job (id, kind, lane, band, max_attempts, workload, key, subject, payload) from stdin;
+copy job (id, kind, lane, priority, max_attempts, workload, key, subject, payload) from stdin;
 
 -- name: cycle
 -- running -> done for what is finished, then queued -> running, fair across lanes, under the caps.
-select id, kind, lane, band, payload, subject, attempt, max_attempts, lease, interrupted
-  from job_cycle(%(done)s::uuid[], %(leases)s::uuid[], %(worker)s, %(limit)s::int, %(general)s::int, %(lane_cap)s::int,
+select id, kind, lane, priority, payload, subject, attempt, max_attempts, lease, interrupted
+  from job_complete_and_claim(%(done)s::uuid[], %(leases)s::uuid[], %(worker)s, %(limit)s::int, %(general)s::int, %(lane_cap)s::int,
                  %(global_cap)s::int);
 
 -- name: complete
@@ -56,7 +56,7 @@ update job set attempt = 1 where id = any (%(ids)s::uuid[]) and attempt > 1;
 
 -- name: postpone
 -- running -> delayed, or queued when the delay is zero; cancelled when that was asked meanwhile.
-select job_return(array[j.id], %(delay)s::interval, %(counted)s, %(error)s::jsonb)
+select job_requeue(array[j.id], %(delay)s::interval, %(counted)s, %(error)s::jsonb)
   from (select id from job where id = %(id)s and lease = %(lease)s and state = 'running' for update) j;
 
 -- name: bury
@@ -69,17 +69,17 @@ returning id;
 
 -- name: withdraw
 -- running -> cancelled, when the worker has stopped it.
-select job_end(array[j.id])
+select job_archive_cancelled(array[j.id])
   from (select id from job where id = %(id)s and lease = %(lease)s and state = 'running' for update) j;
 
 -- name: release_all
 -- running -> queued, all jobs of a worker that stops; the attempt is not counted.
-select job_return(array(select id from job where worker = %(worker)s and state = 'running' order by id for update),
+select job_requeue(array(select id from job where worker = %(worker)s and state = 'running' order by id for update),
                   '0', false, '{"code": "worker_stopped", "message": "The worker that ran this job was stopped."}');
 
 -- name: cancel
 -- queued | delayed -> cancelled; running jobs are told.
-select removed, told from job_cancel(%(ids)s::uuid[]);
+select removed, signalled from job_cancel(%(ids)s::uuid[]);
 
 -- name: of_subjects
 -- The living jobs about these subjects.
@@ -89,8 +89,8 @@ select id from job where subject = any (%(subjects)s::uuid[]) and state <> 'dead
 -- delayed -> queued, for jobs about these subjects.
 with due as (
     update job set state = 'queued', run_at = clock_now()
-     where subject = any (%(subjects)s::uuid[]) and state = 'delayed' returning lane, band)
-select lane_wake(array_agg(distinct lane), coalesce(array_agg(distinct lane) filter (where band = 0), '{}')),
+     where subject = any (%(subjects)s::uuid[]) and state = 'delayed' returning lane, priority)
+select lane_wake(array_agg(distinct lane), coalesce(array_agg(distinct lane) filter (where priority = 0), '{}')),
        pg_notify('job', '') from due having count(*) > 0;
 
 -- name: revive
@@ -99,9 +99,9 @@ with back as (
     update job j set state = 'queued', attempt = 0, run_at = clock_now()
      where j.id = any (%(ids)s::uuid[]) and j.state = 'dead'
        and not exists (select from job o where o.key = j.key and o.state <> 'dead')
-    returning j.id, j.lane, j.band),
+    returning j.id, j.lane, j.priority),
 woken as (
-    select lane_wake(array_agg(distinct lane), coalesce(array_agg(distinct lane) filter (where band = 0), '{}')),
+    select lane_wake(array_agg(distinct lane), coalesce(array_agg(distinct lane) filter (where priority = 0), '{}')),
            pg_notify('job', '') from back having count(*) > 0)
 select b.id from back b left join woken on true;
 
@@ -111,12 +111,12 @@ select id, cancelling from job where worker = %(worker)s and state = 'running';
 
 -- name: give_back
 -- running -> queued, for jobs that their worker knows nothing of; the attempt is not counted.
-select job_return(array(select id from job where id = any (%(ids)s::uuid[]) and worker = %(worker)s
+select job_requeue(array(select id from job where id = any (%(ids)s::uuid[]) and worker = %(worker)s
                            and state = 'running' order by id for update), '0', false, null);
 
 -- name: beat
 -- One statement renews every lease of a worker; no row when the worker was declared gone.
-update worker set beat_at = clock_now(), lease_until = clock_now() + %(lease)s::interval where id = %(worker)s returning id;
+update worker set heartbeat_at = clock_now(), lease_until = clock_now() + %(lease)s::interval where id = %(worker)s returning id;
 
 -- name: living_workers
 -- How many workers are believed to live.
@@ -158,7 +158,7 @@ select kind, state::text as state, count(*)::int as count, min(created_at) as ol
 -- Living jobs by lane, kind and state; lanes of other organisations than one are told as one.
 select case when o.org_id = %(org)s then j.lane else 'other' end as lane, j.kind, j.state::text as state,
        count(*)::int as count
-  from job j left join owner o on o.lane = j.lane group by 1, 2, 3 order by 1, 2, 3;
+  from job j left join lane_owner o on o.lane = j.lane group by 1, 2, 3 order by 1, 2, 3;
 
 -- name: recent
 -- Jobs done in the last minute, of one lane or of all.
@@ -173,38 +173,38 @@ select distinct subject from job where lane = %(lane)s and state = 'running' and
 -- name: list
 -- Living and finished jobs, newest first, after a cursor.
 select * from (
-    select id, kind, lane, state::text as state, band, subject, payload, attempt, max_attempts, errors, result, created_at,
+    select id, kind, lane, state::text as state, priority, subject, payload, attempt, max_attempts, errors, result, created_at,
            started_at, case when state = 'delayed' then run_at end as run_at, null::timestamptz as finished_at
       from job
     union all
-    select id, kind, lane, outcome, band, subject, '{}', attempt, max_attempts, errors, result, created_at, started_at,
+    select id, kind, lane, outcome, priority, subject, '{}', attempt, max_attempts, errors, result, created_at, started_at,
            null, finished_at
       from job_history) j
  where (%(state)s::text is null or state = %(state)s) and (%(kind)s::text is null or kind = %(kind)s)
    and (%(lane)s::text is null or lane = %(lane)s) and (%(subject)s::uuid is null or subject = %(subject)s)
-   and (%(org)s::uuid is null or lane in (select o.lane from owner o where o.org_id = %(org)s))
+   and (%(org)s::uuid is null or lane in (select o.lane from lane_owner o where o.org_id = %(org)s))
    and (%(before)s::uuid is null or id < %(before)s)
  order by id desc limit %(limit)s;
 
 -- name: one
 -- One job, living or finished.
 select * from (
-    select id, kind, lane, state::text as state, band, subject, payload, attempt, max_attempts, errors, result, created_at,
+    select id, kind, lane, state::text as state, priority, subject, payload, attempt, max_attempts, errors, result, created_at,
            started_at, case when state = 'delayed' then run_at end as run_at, null::timestamptz as finished_at
       from job
     union all
-    select id, kind, lane, outcome, band, subject, '{}', attempt, max_attempts, errors, result, created_at, started_at,
+    select id, kind, lane, outcome, priority, subject, '{}', attempt, max_attempts, errors, result, created_at, started_at,
            null, finished_at
       from job_history) j
  where id = %(id)s;
 
 -- name: own_lane
 -- A lane belongs to an organisation, for good.
-insert into owner (lane, org_id) values (%(lane)s, %(org)s) on conflict do nothing;
+insert into lane_owner (lane, org_id) values (%(lane)s, %(org)s) on conflict do nothing;
 
 -- name: owner
 -- Whose a lane is.
-select org_id from owner where lane = %(lane)s;
+select org_id from lane_owner where lane = %(lane)s;
 
 -- name: now
 -- The only clock.
@@ -212,11 +212,11 @@ select clock_now();
 
 -- name: put_schedule
 -- Creates or changes a schedule; its next time changes only with its cron expression.
-insert into schedule (name, cron, next_at, kind, lane, band, max_attempts, key, subject, payload)
-values (%(name)s, %(cron)s, %(next_at)s, %(kind)s, %(lane)s, %(band)s, %(attempts)s, %(key)s, %(subject)s,
+insert into schedule (name, cron, next_at, kind, lane, priority, max_attempts, key, subject, payload)
+values (%(name)s, %(cron)s, %(next_at)s, %(kind)s, %(lane)s, %(priority)s, %(attempts)s, %(key)s, %(subject)s,
         %(payload)s::text::jsonb)
 on conflict (name) do update
-   set cron = excluded.cron, kind = excluded.kind, lane = excluded.lane, band = excluded.band,
+   set cron = excluded.cron, kind = excluded.kind, lane = excluded.lane, priority = excluded.priority,
        max_attempts = excluded.max_attempts, key = excluded.key, subject = excluded.subject, payload = excluded.payload,
        next_at = case when schedule.cron = excluded.cron then schedule.next_at else excluded.next_at end;
 
@@ -234,9 +234,9 @@ select name, cron, clock_now() as now from schedule
 with fired as (
     update schedule set last_at = clock_now(), next_at = %(next_at)s where name = %(name)s returning *)
 select e.id from fired f, job_enqueue(
-    json_build_array(json_build_object('kind', f.kind, 'lane', f.lane, 'band', f.band, 'workload', 0, 'key', f.key,
+    json_build_array(json_build_object('kind', f.kind, 'lane', f.lane, 'priority', f.priority, 'workload', 0, 'key', f.key,
                                        'subject', f.subject, 'payload', f.payload, 'attempts', f.max_attempts)),
-    1, array[f.lane], case when f.band = 0 then array[f.lane] else '{}'::text[] end) e;
+    1, array[f.lane], case when f.priority = 0 then array[f.lane] else '{}'::text[] end) e;
 
 -- name: pause
 -- A lane starts no more jobs, or does so again; one that comes back starts level with the others, and wakes the workers.
@@ -244,7 +244,7 @@ with told as (
     insert into lane as l (lane, paused) values (%(lane)s, %(paused)s)
     on conflict (lane) do update
        set paused = excluded.paused,
-           served = greatest(l.served, (select min(b.served) from lane b where b.busy and not b.paused))
+           virtual_time = greatest(l.virtual_time, (select min(b.virtual_time) from lane b where b.busy and not b.paused))
      where l.paused is distinct from excluded.paused
     returning lane)
 select pg_notify('job', '') from told where not %(paused)s;
@@ -258,11 +258,11 @@ select paused from lane where lane = %(lane)s;
 with living as (
     select j.lane, count(*) filter (where j.state in ('queued', 'delayed'))::int as waiting,
            count(*) filter (where j.state = 'running')::int as running, count(*) filter (where j.state = 'dead')::int as dead
-      from job j join owner o on o.lane = j.lane and o.org_id = %(org)s group by j.lane),
+      from job j join lane_owner o on o.lane = j.lane and o.org_id = %(org)s group by j.lane),
 shown as (
     select l.lane, l.paused, l.cap, coalesce(v.waiting, 0) as waiting, coalesce(v.running, 0) as running,
            coalesce(v.dead, 0) as dead
-      from lane l join owner o on o.lane = l.lane and o.org_id = %(org)s left join living v on v.lane = l.lane
+      from lane l join lane_owner o on o.lane = l.lane and o.org_id = %(org)s left join living v on v.lane = l.lane
      order by 5 desc, 4 desc, 6 desc, 1 desc limit %(limit)s)
 select s.*, (select j.subject from job j where j.lane = s.lane and j.state = 'running' and j.subject is not null
               order by j.started_at limit 1) as subject
@@ -273,11 +273,11 @@ select s.*, (select j.subject from job j where j.lane = s.lane and j.state = 'ru
 select h.lane, least(%(steps)s - 1, floor(%(steps)s * extract(epoch from h.finished_at - s.since)
                      / extract(epoch from %(window)s::interval)))::int as step, count(*)::int as done
   from (select clock_now() - %(window)s::interval as since) s, job_history h
-  join owner o on o.lane = h.lane and o.org_id = %(org)s
+  join lane_owner o on o.lane = h.lane and o.org_id = %(org)s
  where h.finished_at > s.since and h.outcome = 'done' group by 1, 2;
 
 -- name: workers
 -- Every worker, with how much it runs, and whether its lease holds.
-select w.id, w.info, w.started_at, w.beat_at, w.lease_until > clock_now() as alive,
+select w.id, w.info, w.started_at, w.heartbeat_at, w.lease_until > clock_now() as alive,
        (select count(*)::int from job j where j.worker = w.id and j.state = 'running') as running
   from worker w order by w.started_at, w.id;

@@ -49,7 +49,7 @@ async def put_schedules(tx: Tx, *schedules: Schedule) -> None:
             next_at=next_time(schedule.cron, now),
             kind=schedule.work.kind,
             lane=schedule.lane,
-            band=int(schedule.work.priority if schedule.priority is None else schedule.priority),
+            priority=int(schedule.work.priority if schedule.priority is None else schedule.priority),
             attempts=schedule.work.attempts,
             key=schedule.work.key(),
             subject=schedule.work.subject(),

@@ -95,7 +95,7 @@ class CancelCounts:
     """How many jobs were removed from the queue, and how many that run were told to stop."""
 
     removed: int
-    told: int
+    signalled: int
 
 
 async def cancel(tx: Tx, ids: Sequence[JobId]) -> CancelCounts:
@@ -263,7 +263,7 @@ class JobRecord:
     kind: str
     lane: str
     state: str
-    band: int
+    priority: int
     subject: UUID | None
     payload: dict[str, Any]
     attempt: int

@@ -158,7 +158,7 @@ class Worker:
         """How many jobs may be claimed, and how many of them not interactive."""
         if self._stopping.is_set():
             return 0, 0
-        general_running = sum(1 for job, _ in self._running.values() if job.band != Priority.INTERACTIVE)
+        general_running = sum(1 for job, _ in self._running.values() if job.priority != Priority.INTERACTIVE)
         limit = min(CLAIM_BATCH, self._limits.slots - len(self._running))
         return limit, max(0, min(limit, self._limits.general_slots - general_running))
 

@@ -46,7 +46,7 @@ async def cancel(db: Database, job_id: JobId) -> JobRecord:
             )
         await catalog.lock_base(tx, BaseId(UUID(job.lane)))
         cancelled = await jobs.cancel(tx, [job_id])
-        if cancelled.removed + cancelled.told == 0:
+        if cancelled.removed + cancelled.signalled == 0:
             raise Conflict(f"The job is {job.state}: there is nothing to cancel.", code="job_not_active")
         if job.kind in _ITEM_JOB_KINDS and job.subject is not None:
             message = "Cancelled before it was searchable."

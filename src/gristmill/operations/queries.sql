@@ -8,7 +8,7 @@ select i.id, i.base_id from item i join base b on b.id = i.base_id
  where i.status in ('idle', 'preparing', 'processing', 'reading', 'embedding') and b.status <> 'deleting'
    and not exists (select from job j where j.subject = i.id and j.state <> 'dead'
                       and (j.payload ->> 'version')::int = i.wanted_version)
-   and not (i.type in ('directory', 'sitemap', 'connector') and i.expanded_version >= i.wanted_version and exists (
+   and not (i.is_container and i.expanded_version >= i.wanted_version and exists (
        select from item c where c.parent_id = i.id
           and c.status in ('idle', 'preparing', 'processing', 'reading', 'embedding')))
    and (%(base)s::uuid is null or i.base_id = %(base)s)
@@ -61,7 +61,7 @@ select b.id from base b
 -- name: unsettled
 -- Containers that are listed, and not as their children are.
 select i.id, i.base_id from item i join base b on b.id = i.base_id
- where i.type in ('directory', 'sitemap', 'connector') and i.status <> 'deleting' and b.status <> 'deleting'
+ where i.is_container and i.status <> 'deleting' and b.status <> 'deleting'
    and i.expanded_version >= i.wanted_version
    and i.status <> case
        when exists (select from item c where c.parent_id = i.id
@@ -100,7 +100,7 @@ gone as (
      where c.base_id = %(base)s and c.item_id = l.item_id and (i.id is null or c.version is distinct from i.live_version)
     returning c.base_id, c.no),
 told as (
-    insert into chunk_gone (base_id, no) select base_id, no from gone)
+    insert into deleted_chunk (base_id, no) select base_id, no from gone)
 select item_id from left_over;
 
 -- name: drop_unpublished
@@ -109,7 +109,7 @@ with gone as (
     delete from chunk c using item i
      where c.base_id = %(base)s and c.item_id = %(item)s and i.id = c.item_id and c.version is distinct from i.live_version
     returning c.base_id, c.no)
-insert into chunk_gone (base_id, no) select base_id, no from gone;
+insert into deleted_chunk (base_id, no) select base_id, no from gone;
 
 -- name: unheld_contents
 -- Contents that no version uses, older than a while.
@@ -143,9 +143,9 @@ select encode(c.hash, 'hex') from content c
    and not exists (select from item_version v where v.content_hash = c.hash)
  union all
 select encode(b.hash, 'hex') from blob b
- where b.kept_at < clock_now() - interval '1 hour' and blob_unused(b.hash)
+ where b.touched_at < clock_now() - interval '1 hour' and blob_is_unused(b.hash)
  union all
-select s.name from stray s where s.doomed and s.due_at < clock_now() - interval '1 hour'
+select s.name from pending_blob_name s where s.deleting and s.due_at < clock_now() - interval '1 hour'
  limit %(limit)s;
 
 -- name: running_for_deleted
@@ -240,7 +240,7 @@ delete from connector where id = %(id)s returning id;
 
 -- name: forget_marks
 -- The next run reads every stream from its beginning.
-update connector_stream set mark = null, mark_version = null where connector_id = %(id)s;
+update connector_stream set checkpoint = null, checkpoint_version = null where connector_id = %(id)s;
 
 -- name: begin_run
 -- () -> running; the connector shows it at once.
@@ -277,7 +277,7 @@ with ended as (
     update connector_run r
        set status = %(status)s, stage = 'ended', completed_at = clock_now(), error_code = %(code)s,
            error_message = %(message)s, rate_limited_until = null,
-           checkpoint = (select jsonb_agg(jsonb_build_object('scope', s.scope, 'kind', s.kind, 'mark', s.mark) order by s.scope, s.kind)
+           checkpoint = (select jsonb_agg(jsonb_build_object('scope', s.scope, 'kind', s.kind, 'mark', s.checkpoint) order by s.scope, s.kind)
                            from connector_stream s where s.connector_id = r.connector_id)
      where r.id = %(id)s and r.completed_at is null
     returning r.*),
@@ -333,7 +333,7 @@ select key from connector_audience where connector_id = %(connector)s and %(user
 
 -- name: spread
 -- Brings what audiences mean onto the records of every base; how many records that changed.
-select connector_spread(%(connector)s, %(keys)s::text[], %(sources)s::text[]);
+select connector_apply_audiences(%(connector)s, %(keys)s::text[], %(sources)s::text[]);
 
 -- name: spread_list
 -- The containers of a connector have its list, and the records none; or the containers an empty one, and records their own.

@@ -12,7 +12,7 @@ select nextval('chunk_no') from generate_series(1, %(count)s::int);
 
 -- name: insert_segment
 -- () -> written.
-insert into segment (base_id, recipe, chunks, tokens, languages, nos, items, lengths, codes, lexicon, places, counts)
+insert into segment (base_id, lexer_version, chunks, tokens, languages, nos, items, lengths, signs, terms, ordinals, counts)
 values (%(base)s, %(recipe)s, %(chunks)s, %(tokens)s, %(languages)s, %(nos)s, %(items)s, %(lengths)s, %(codes)s,
         %(lexicon)s, %(places)s, %(counts)s);
 
@@ -22,7 +22,7 @@ with gone as (
     delete from chunk c using item i
      where c.base_id = %(base)s and c.item_id = %(item)s and i.id = c.item_id and c.version is distinct from i.live_version
     returning c.base_id, c.no)
-insert into chunk_gone (base_id, no) select base_id, no from gone;
+insert into deleted_chunk (base_id, no) select base_id, no from gone;
 
 -- name: drop_other_versions
 -- Removes what does not answer, or no longer, of items that have just been published.
@@ -31,20 +31,20 @@ with gone as (
      where c.base_id = %(base)s and c.item_id = any (%(items)s::uuid[]) and i.id = c.item_id
        and c.version is distinct from i.live_version
     returning c.base_id, c.no)
-insert into chunk_gone (base_id, no) select base_id, no from gone;
+insert into deleted_chunk (base_id, no) select base_id, no from gone;
 
 -- name: drop_version
 -- Removes what was written of one version.
 with gone as (
     delete from chunk where base_id = %(base)s and item_id = %(item)s and version = %(version)s returning base_id, no)
-insert into chunk_gone (base_id, no) select base_id, no from gone;
+insert into deleted_chunk (base_id, no) select base_id, no from gone;
 
 -- name: cut_back
 -- Removes what was written of one version from a number on.
 with gone as (
     delete from chunk where base_id = %(base)s and item_id = %(item)s and version = %(version)s and index >= %(first)s
     returning base_id, no)
-insert into chunk_gone (base_id, no) select base_id, no from gone;
+insert into deleted_chunk (base_id, no) select base_id, no from gone;
 
 -- name: written
 -- Which chunks of a version are there.
@@ -59,7 +59,7 @@ select distinct on (text_hash) text_hash, embedding from chunk
 -- Removes every chunk of items.
 with gone as (
     delete from chunk where base_id = %(base)s and item_id = any (%(items)s::uuid[]) returning base_id, no)
-insert into chunk_gone (base_id, no) select base_id, no from gone;
+insert into deleted_chunk (base_id, no) select base_id, no from gone;
 
 -- name: list_chunks
 -- The chunks that answer, of an item and all below it, for these eyes, in order, after a cursor.
@@ -69,23 +69,23 @@ select c.id, c.item_id, c.base_id, c.version, c.index, c.no, c.text, c.start, c.
   join item i on i.id = s.id and i.status <> 'deleting'
   join base b on b.id = i.base_id left join item o on o.id = i.acl_from
   join chunk c on c.base_id = %(base)s and c.item_id = i.id and c.version = i.live_version
- where item_seen(%(eyes)s::text[], i.acl_from, o.acl, b.acl)
+ where item_is_visible(%(eyes)s::text[], i.acl_from, o.acl, b.acl)
    and (%(after_item)s::uuid is null or (c.item_id, c.index) > (%(after_item)s::uuid, %(after_index)s::int))
  order by c.item_id, c.index limit %(limit)s;
 
 -- name: segments
 -- The segments of a base, oldest first.
-select id, recipe as lexer_version, chunks, languages from segment where base_id = %(base)s order by id;
+select id, lexer_version, chunks, languages from segment where base_id = %(base)s order by id;
 
 -- name: segment_arrays
 -- What searching keeps of segments: of small ones their postings too.
-select id, nos, items, lengths, codes, lexicon,
-       case when chunks <= %(small)s then places else '' end, case when chunks <= %(small)s then counts else '' end
+select id, nos, items, lengths, signs, terms,
+       case when chunks <= %(small)s then ordinals else '' end, case when chunks <= %(small)s then counts else '' end
   from segment where base_id = %(base)s and id = any (%(ids)s::bigint[]);
 
 -- name: postings
 -- Stretches of segments' postings, in the order they were asked for: no more of a segment is read than that.
-select substring(s.places from 2 * w.start + 1 for 2 * w.size), substring(s.counts from w.start + 1 for w.size)
+select substring(s.ordinals from 2 * w.start + 1 for 2 * w.size), substring(s.counts from w.start + 1 for w.size)
   from unnest(%(segments)s::bigint[], %(starts)s::int[], %(sizes)s::int[]) with ordinality w(segment, start, size, place)
   left join segment s on s.base_id = %(base)s and s.id = w.segment
  order by w.place;
@@ -93,7 +93,7 @@ select substring(s.places from 2 * w.start + 1 for 2 * w.size), substring(s.coun
 -- name: scope
 -- The items that a search may answer from, at most so many.
 select i.id
-  from item_searched(%(base)s::uuid, %(eyes)s::text[], %(types)s::text[], %(under)s::uuid[], %(metadata)s::jsonb,
+  from item_searchable(%(base)s::uuid, %(eyes)s::text[], %(types)s::text[], %(under)s::uuid[], %(metadata)s::jsonb,
                      %(created_after)s::timestamptz, %(created_before)s::timestamptz,
                      %(updated_after)s::timestamptz, %(updated_before)s::timestamptz) i
  limit %(limit)s;
@@ -102,7 +102,7 @@ select i.id
 -- The chunks nearest to a vector, by cosine, among those that answer: all are looked at.
 select c.id, c.no, 1 - (c.embedding <=> %(vector)s::halfvec) as score
   from chunk c
-  join item_searched(%(base)s::uuid, %(eyes)s::text[], %(types)s::text[], %(under)s::uuid[], %(metadata)s::jsonb,
+  join item_searchable(%(base)s::uuid, %(eyes)s::text[], %(types)s::text[], %(under)s::uuid[], %(metadata)s::jsonb,
                      %(created_after)s::timestamptz, %(created_before)s::timestamptz,
                      %(updated_after)s::timestamptz, %(updated_before)s::timestamptz) i
     on i.id = c.item_id and i.live_version = c.version
@@ -113,7 +113,7 @@ select c.id, c.no, 1 - (c.embedding <=> %(vector)s::halfvec) as score
 -- name: nearest_of_items
 -- The same, among the chunks of these items.
 select c.id, c.no, 1 - (c.embedding <=> %(vector)s::halfvec) as score
-  from item_searched(%(base)s::uuid, %(eyes)s::text[], %(types)s::text[], %(under)s::uuid[], %(metadata)s::jsonb,
+  from item_searchable(%(base)s::uuid, %(eyes)s::text[], %(types)s::text[], %(under)s::uuid[], %(metadata)s::jsonb,
                      %(created_after)s::timestamptz, %(created_before)s::timestamptz,
                      %(updated_after)s::timestamptz, %(updated_before)s::timestamptz) i
   join chunk c on c.base_id = %(base)s and c.item_id = i.id and c.version = i.live_version
@@ -125,7 +125,7 @@ select c.id, c.no, 1 - (c.embedding <=> %(vector)s::halfvec) as score
 -- How near these chunks are to a vector, by cosine, those of them that answer.
 select c.id, c.no, 1 - (c.embedding <=> %(vector)s::halfvec) as score
   from chunk c
-  join item_searched(%(base)s::uuid, %(eyes)s::text[], %(types)s::text[], %(under)s::uuid[], %(metadata)s::jsonb,
+  join item_searchable(%(base)s::uuid, %(eyes)s::text[], %(types)s::text[], %(under)s::uuid[], %(metadata)s::jsonb,
                      %(created_after)s::timestamptz, %(created_before)s::timestamptz,
                      %(updated_after)s::timestamptz, %(updated_before)s::timestamptz) i
     on i.id = c.item_id and i.live_version = c.version
@@ -135,7 +135,7 @@ select c.id, c.no, 1 - (c.embedding <=> %(vector)s::halfvec) as score
 -- Those of these chunks that answer.
 select c.id, c.no, 0::float8 as score
   from chunk c
-  join item_searched(%(base)s::uuid, %(eyes)s::text[], %(types)s::text[], %(under)s::uuid[], %(metadata)s::jsonb,
+  join item_searchable(%(base)s::uuid, %(eyes)s::text[], %(types)s::text[], %(under)s::uuid[], %(metadata)s::jsonb,
                      %(created_after)s::timestamptz, %(created_before)s::timestamptz,
                      %(updated_after)s::timestamptz, %(updated_before)s::timestamptz) i
     on i.id = c.item_id and i.live_version = c.version
@@ -152,7 +152,7 @@ select c.no, c.item_id, i.title, c.headings, c.text
 select c.id, c.item_id, c.base_id, c.version, c.index, c.no, c.text, c.start, c."end", c.page, c.headings,
        i.title, i.type, i.source, i.metadata
   from chunk c
-  join item_searched(%(base)s::uuid, %(eyes)s::text[], %(types)s::text[], %(under)s::uuid[], %(metadata)s::jsonb,
+  join item_searchable(%(base)s::uuid, %(eyes)s::text[], %(types)s::text[], %(under)s::uuid[], %(metadata)s::jsonb,
                      %(created_after)s::timestamptz, %(created_before)s::timestamptz,
                      %(updated_after)s::timestamptz, %(updated_before)s::timestamptz) i
     on i.id = c.item_id and i.live_version = c.version
@@ -166,26 +166,26 @@ select n.item_id, n.index, n.text
               and n.index between m.index - %(around)s::int and m.index + %(around)s::int;
 
 -- name: untidy
--- Bases whose segments are many and small, were lexed by another recipe, or hold much that is gone, or gone for long.
+-- Bases whose segments are many and small, were lexed by another lexer_version, or hold much that is gone, or gone for long.
 select b.id from base b
  where b.status <> 'deleting'
    and (   (select count(*) from segment s where s.base_id = b.id and s.chunks <= %(small)s) >= %(many)s
-        or exists (select from segment s where s.base_id = b.id and s.recipe <> %(recipe)s)
-        or exists (select from chunk_gone g where g.base_id = b.id and g.gone_at < clock_now() - %(patience)s::interval)
-        or (select count(*) from chunk_gone g where g.base_id = b.id)
+        or exists (select from segment s where s.base_id = b.id and s.lexer_version <> %(recipe)s)
+        or exists (select from deleted_chunk g where g.base_id = b.id and g.deleted_at < clock_now() - %(patience)s::interval)
+        or (select count(*) from deleted_chunk g where g.base_id = b.id)
            > greatest(%(few_gone)s, (select sum(s.chunks) / 10 from segment s where s.base_id = b.id)));
 
 -- name: gone
 -- The numbers of chunks that are gone and still in segments.
-select no from chunk_gone where base_id = %(base)s order by no;
+select no from deleted_chunk where base_id = %(base)s order by no;
 
 -- name: gone_for_long
 -- Whether some are so for longer than anybody should wait.
-select exists (select from chunk_gone where base_id = %(base)s and gone_at < clock_now() - %(patience)s::interval);
+select exists (select from deleted_chunk where base_id = %(base)s and deleted_at < clock_now() - %(patience)s::interval);
 
 -- name: segment_words
 -- All postings of segments.
-select id, places, counts from segment where base_id = %(base)s and id = any (%(ids)s::bigint[]);
+select id, ordinals, counts from segment where base_id = %(base)s and id = any (%(ids)s::bigint[]);
 
 -- name: to_lex
 -- Chunks with all that their segment holds of them.
@@ -199,7 +199,7 @@ delete from segment where base_id = %(base)s and id = any (%(segments)s::bigint[
 
 -- name: forget_gone
 -- No segment holds these numbers any more.
-delete from chunk_gone where base_id = %(base)s and no = any (%(nos)s::bigint[]);
+delete from deleted_chunk where base_id = %(base)s and no = any (%(nos)s::bigint[]);
 
 -- name: effective_acl
 -- Who may see an item, as its own list, one above it, or its base's says.
@@ -215,7 +215,7 @@ select c.no from item i join chunk c on c.base_id = i.base_id and c.item_id = i.
 -- name: passes
 -- Whether an item is in a scope.
 select exists (
-    select from item_searched(%(base)s::uuid, %(eyes)s::text[], %(types)s::text[], %(under)s::uuid[], %(metadata)s::jsonb,
+    select from item_searchable(%(base)s::uuid, %(eyes)s::text[], %(types)s::text[], %(under)s::uuid[], %(metadata)s::jsonb,
                               %(created_after)s::timestamptz, %(created_before)s::timestamptz,
                               %(updated_after)s::timestamptz, %(updated_before)s::timestamptz) i
      where i.id = %(item)s);

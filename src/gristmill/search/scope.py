@@ -41,7 +41,7 @@ class Scope:
         return self.viewer.principals is None and self.filters == NO_FILTERS
 
     def parameters(self) -> dict[str, Any]:
-        """The parameters of the SQL function `item_searched`."""
+        """The parameters of the SQL function `item_searchable`."""
         filters = self.filters
         return {
             "eyes": self.viewer.principals,

@@ -48,7 +48,7 @@ class EventOut(ApiModel):
     def of(cls, event: RecordedEvent) -> Self:
         """Show `event`."""
         return cls(
-            id=str(event.place),
+            id=str(event.position),
             type=event.type,
             base_id=event.base_id,
             subject=event.subject,
@@ -88,7 +88,7 @@ async def list_events(
     is_last = before is not None and len(recorded_events) < limit
     return EventPage(
         items=[EventOut.of(event) for event in recorded_events],
-        next_cursor=end if not recorded_events or is_last else str(recorded_events[-1].place),
+        next_cursor=end if not recorded_events or is_last else str(recorded_events[-1].position),
         titles={item.id: item.title for item in items},
     )
 
@@ -157,7 +157,7 @@ def _encode_batch(batch: StreamBatch, event_filter: StreamFilter) -> bytes:
     if batch.gap is not None:
         frames.append(_frame("gap", json.dumps({"upTo": str(batch.gap)})))
     frames += [
-        _frame(event.type, EventOut.of(event).model_dump_json(by_alias=True), event.place)
+        _frame(event.type, EventOut.of(event).model_dump_json(by_alias=True), event.position)
         for event in batch.events
         if event_filter.matches_event(event)
     ]

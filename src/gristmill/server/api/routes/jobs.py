@@ -45,7 +45,7 @@ class JobOut(ApiModel):
     @classmethod
     def of(cls, job: jobs.JobRecord, title: str | None = None) -> Self:
         """Show `job`."""
-        return cls.model_validate({**vars(job), "band": PRIORITY_NAMES[job.band], "title": title})
+        return cls.model_validate({**vars(job), "band": PRIORITY_NAMES[job.priority], "title": title})
 
 
 class RetryAll(RequestModel):

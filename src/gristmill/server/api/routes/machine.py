@@ -63,7 +63,14 @@ async def list_workers(context: CurrentContext) -> Page[WorkerOut]:
         workers = await jobs.find_workers(tx)
     items = [
         WorkerOut.model_validate(
-            {"host": "", "pid": 0, **worker.info, **vars(worker), "slots": context.settings.worker_slots}
+            {
+                "host": "",
+                "pid": 0,
+                **worker.info,
+                **vars(worker),
+                "beat_at": worker.heartbeat_at,
+                "slots": context.settings.worker_slots,
+            }
         )
         for worker in workers
     ]

@@ -1,43 +1,49 @@
--- Connectors: tools of a team that are followed, what is known of their documents, and how each run went.
+-- Connectors: the tools of a team that are kept in sync, what is known of their documents, and how each run went.
 
+-- owner: connectors
+-- A connector feeds bases of its own organisation only.
 create table connector (
     id              uuid primary key default uuidv7(),
+    org_id          uuid not null default '00000000-0000-7000-8000-000000000001' references organisation,
     name            text not null,
-    type            text not null,              -- a kind of connectors/kinds.py
+    type            text not null,              -- one of the registry: github, gitlab, jira, confluence
     config          jsonb not null,
-    credentials     bytea not null,             -- sealed by the vault
+    credentials     bytea not null,             -- encrypted by the vault
     schedule        text not null,              -- cron
-    acl_schedule    text not null,              -- cron: permissions alone
+    acl_schedule    text not null,              -- cron: permissions only
     enabled         boolean not null default true,
-    acl             text[],                     -- null: who sees it there sees it here; else these, for all of it
+    acl             text[],                     -- null: the tool's permissions apply; else this list, for everything
     -- running → success | completed_with_errors | partial | failed | cancelled; null before the first run
     last_sync_status text,
     last_sync_at    timestamptz,
     last_sync_error_code text,
     last_sync_error text,
     rate_limited_until timestamptz,             -- while a run waits for the tool
-    acl_as_of       timestamptz,                -- when permissions were last resolved as a whole
+    acl_as_of       timestamptz,                -- when all permissions were last resolved
     created_at      timestamptz not null default clock_now(),
     updated_at      timestamptz not null default clock_now()
 );
-create unique index connector_name on connector (lower(name));
+create unique index connector_name on connector (org_id, lower(name));
+create index connector_org on connector (org_id, id);
 
--- Which bases it feeds; `item_id` is the container there, null until the first run.
+-- owner: connectors
+-- The bases that a connector feeds; `item_id` is the container there, null until the first run.
 create table connector_base (
     connector_id    uuid not null references connector on delete cascade,
     base_id         uuid not null references base on delete cascade,
     item_id         uuid references item on delete set null,
-    filled          boolean not null default false, -- whether a container was filed: one that is gone again was taken out
+    filled          boolean not null default false, -- a container was filed: if it is gone, a user deleted it
     primary key (connector_id, base_id)
 );
 create index connector_base_base on connector_base (base_id);
 create index connector_base_item on connector_base (item_id) where item_id is not null;
 
+-- owner: connectors
 -- () → running ⇄ partial → success | completed_with_errors | partial | failed | cancelled. At most one is open.
 create table connector_run (
     id              uuid primary key default uuidv7(),
     connector_id    uuid not null references connector on delete cascade,
-    job_id          uuid not null,              -- the job that makes it: without one, an open run is an orphan
+    job_id          uuid not null,              -- the job that runs it: an open run without a living job is an orphan
     trigger         text not null check (trigger in ('schedule', 'manual')),
     status          text not null default 'running' check (status in
         ('running', 'success', 'completed_with_errors', 'partial', 'failed', 'cancelled')),
@@ -60,11 +66,13 @@ create table connector_run (
     error_code      text,
     error_message   text,
     plan            jsonb,                      -- what a dry run would do
-    checkpoint      jsonb                       -- the marks at its end
+    checkpoint      jsonb                       -- of all streams, at its end
 );
 create unique index connector_run_open on connector_run (connector_id) where completed_at is null;
-create index connector_run_of on connector_run (connector_id, id);
+create index connector_run_connector on connector_run (connector_id, id);
 
+-- owner: connectors
+-- The log of a run.
 create table connector_run_line (
     run_id          uuid not null references connector_run on delete cascade,
     no              bigint generated always as identity,
@@ -74,29 +82,32 @@ create table connector_run_line (
     primary key (run_id, no)
 );
 
--- How far each stream has come. `listing` counts its listings: a document that the last whole one did not name is gone.
+-- owner: connectors
+-- How far each stream has been read. `listing` counts its listings: a document that the last complete one did not name is
+-- gone from the tool.
 create table connector_stream (
     connector_id    uuid not null references connector on delete cascade,
     scope           text collate "C" not null,
     kind            text collate "C" not null,
-    mark_version    int,
-    mark            jsonb,
+    checkpoint_version int,
+    checkpoint      jsonb,
     listing         int not null default 0,
-    listed          boolean not null default false, -- the listing is whole
-    lost            boolean not null default false, -- the scope is gone, or closed
-    spoken          uuid,                       -- the last run that spoke of it
+    listed          boolean not null default false, -- the listing is complete
+    lost            boolean not null default false, -- the scope is gone, or closed to us
+    last_run_id     uuid,                       -- the last run that reported on it
     updated_at      timestamptz not null default clock_now(),
     primary key (connector_id, scope, kind)
 );
 
--- What is known of each document of the tool. Its texts are items: one in each base.
+-- owner: connectors
+-- What is known of each document of the tool. Its texts are items, one in each base.
 create table connector_document (
     connector_id    uuid not null references connector on delete cascade,
     source_id       text collate "C" not null,
     scope           text collate "C" not null,
     kind            text collate "C" not null,
     locator         jsonb not null default '{}',
-    hash            bytea not null,             -- SHA-256 of all that is filed
+    hash            bytea not null,             -- SHA-256 of everything that is filed
     audience        text not null,
     seen            int not null default 0,     -- the stream's listing that last named it
     primary key (connector_id, source_id)
@@ -104,7 +115,8 @@ create table connector_document (
 create index connector_document_stream on connector_document (connector_id, scope, kind, seen);
 create index connector_document_audience on connector_document (connector_id, audience);
 
--- Documents that could not be read: asked for again by the next run.
+-- owner: connectors
+-- Documents that could not be read. The next run asks for them again.
 create table connector_failure (
     connector_id    uuid not null references connector on delete cascade,
     source_id       text collate "C" not null,
@@ -119,13 +131,14 @@ create table connector_failure (
     primary key (connector_id, source_id)
 );
 
--- Who may see documents, as the tool has it. `acl` is what that means here; empty while it is not `complete`.
+-- owner: connectors
+-- Who may see documents, as the tool reports it, and the list that follows for our items; empty while not `complete`.
 create table connector_audience (
     connector_id    uuid not null references connector on delete cascade,
     key             text collate "C" not null,
     everybody       boolean not null,
     emails          text[] not null,
-    users           text[] not null,            -- accounts whose address isn't known
+    users           text[] not null,            -- accounts without a known address
     groups          text[] not null,
     complete        boolean not null,
     acl             text[] not null,
@@ -133,7 +146,8 @@ create table connector_audience (
     primary key (connector_id, key)
 );
 
--- Accounts of the tool, and the address that somebody gave them here.
+-- owner: connectors
+-- Accounts of the tool, and the addresses that admins mapped them to.
 create table connector_identity (
     connector_id    uuid not null references connector on delete cascade,
     user_id         text collate "C" not null,
@@ -141,51 +155,3 @@ create table connector_identity (
     email           text,
     primary key (connector_id, user_id)
 );
-
--- One record a document in each container.
-create unique index item_record on item (parent_id, source_key) where type = 'record' and status <> 'deleting';
--- What a run asked for and is not done yet.
-create index item_cause_active on item (cause) where status in ('processing', 'reading', 'embedding');
-
--- What an audience means here: nothing unless it is complete; accounts by the addresses that people gave them.
-create function connector_acl(p_audience connector_audience) returns text[] language sql stable as $$
-    select case when not p_audience.complete then '{}'::text[] else array(
-        select 'org:*' where p_audience.everybody
-        union select 'user_email:' || lower(e) from unnest(p_audience.emails) e
-        union select 'user_email:' || lower(i.email) from connector_identity i
-               where i.connector_id = p_audience.connector_id and i.user_id = any (p_audience.users) and i.email is not null
-        union select 'group:' || g from unnest(p_audience.groups) g
-        order by 1) end
-$$;
-
--- Brings what audiences mean onto the records of every base, where it is not so yet; how many records that changed.
--- Of all their documents, or of some. The caller has or shares the turns of the bases. Chunks and vectors are not touched.
-create function connector_spread(p_connector uuid, p_keys text[], p_sources text[]) returns int language plpgsql as $$
-declare
-    v_changed int;
-begin
-    update connector_audience a set acl = connector_acl(a)
-     where a.connector_id = p_connector and a.key = any (p_keys) and a.acl is distinct from connector_acl(a);
-    if (select c.acl is not null from connector c where c.id = p_connector) then
-        return 0;   -- one list for all of it, on the containers
-    end if;
-    select count(item_set_acl(t.id, t.acl)) into v_changed from (
-        select i.id, a.acl from connector_audience a
-          join connector_document d on d.connector_id = a.connector_id and d.audience = a.key
-          join connector_base b on b.connector_id = a.connector_id
-          join item i on i.parent_id = b.item_id and i.type = 'record' and i.source_key = d.source_id
-                     and i.status <> 'deleting'
-         where a.connector_id = p_connector and a.key = any (p_keys) and i.acl is distinct from a.acl
-           and (p_sources is null or d.source_id = any (p_sources))
-         order by i.id for no key update of i) t;
-    return v_changed;
-end $$;
-
--- When the tool was last asked who sees a record; null for what no connector keeps in step, or keeps under a list of its own.
-create function item_acl_as_of(p_item item) returns timestamptz language sql stable as $$
-    select case when p_item.type = 'record' then (
-        select a.as_of from connector_document d
-          join connector c on c.id = d.connector_id and c.acl is null
-          join connector_audience a on a.connector_id = d.connector_id and a.key = d.audience
-         where d.connector_id = (p_item.source ->> 'connectorId')::uuid and d.source_id = p_item.source_key) end
-$$;
