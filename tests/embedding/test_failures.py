@@ -110,7 +110,7 @@ async def test_what_may_pass_is_tried_again_a_few_times_then_told_with_a_time(
         await embedder.embed_documents(["one"])
     assert paced.value.code == code
     assert paced.value.pause == timedelta(seconds=1)
-    assert "tried again in 1 s" in paced.value.message
+    assert "Next try in 1 s" in paced.value.message
     assert len(endpoint.requests) == 2
 
 

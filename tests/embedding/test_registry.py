@@ -50,10 +50,10 @@ async def test_an_unknown_name_is_answered_with_the_known_ones(tmp_path: Path) -
 
 
 def test_an_unknown_default_is_a_mistake_in_the_settings(tmp_path: Path) -> None:
-    with pytest.raises(SetupError, match="known are granite-30m-en"):
+    with pytest.raises(SetupError, match="Available: granite-30m-en"):
         Embedders(settings(tmp_path, embedder="granit"), tmp_path)
 
 
 def test_the_built_in_name_cannot_be_given_to_an_endpoint(tmp_path: Path) -> None:
-    with pytest.raises(SetupError, match="choose another"):
+    with pytest.raises(SetupError, match="Choose another"):
         Embedders(settings(tmp_path, embedders={"granite-30m-en": OLLAMA}), tmp_path)

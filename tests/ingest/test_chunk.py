@@ -1,4 +1,4 @@
-"""Cutting: the same exact pieces however the content comes, none too long, along what the document is made of."""
+"""Chunking: exact offsets, never too long, split along the document's structure, the same for any split into parts."""
 
 import random
 import time
@@ -20,7 +20,7 @@ GRANITE = pack.tokenizer(pack.find())
 
 
 def letters() -> Tokenizer:
-    """A tokenizer of letters, for which neighbouring words are more than each by itself."""
+    """A tokenizer of letters for which two neighbouring words have more tokens than each word alone."""
     made = Tokenizer(models.BPE({"<unk>": 0}, [], unk_token="<unk>", fuse_unk=False))
     made.normalizer = normalizers.Replace(Regex("[a-z] [a-z]"), "neighbours")  # pyright: ignore[reportAttributeAccessIssue] it has no types
     return made
@@ -105,57 +105,61 @@ def count(tokenizer: Tokenizer, text: str) -> int:
     return len(tokenizer.encode(text, add_special_tokens=False))
 
 
-def fed(text: str, sizes: list[int], tokenizer: Tokenizer, tokens: int, overlap: int = 0) -> list[TextChunk]:
-    """The pieces of `text` when it comes in parts of these sizes, over and over."""
+def chunk_in_parts(
+    text: str, sizes: list[int], tokenizer: Tokenizer, tokens: int, overlap: int = 0
+) -> list[TextChunk]:
+    """The chunks of `text` when it arrives in parts of these sizes, repeated."""
     chunker = Chunker(tokenizer, tokens, overlap)
-    pieces: list[TextChunk] = []
-    at = turn = 0
+    chunks: list[TextChunk] = []
+    at = step = 0
     while at < len(text):
-        size = sizes[turn % len(sizes)]
-        pieces += chunker.feed(text[at : at + size])
-        at, turn = at + size, turn + 1
-    return pieces + chunker.finish()
+        size = sizes[step % len(sizes)]
+        chunks += chunker.feed(text[at : at + size])
+        at, step = at + size, step + 1
+    return chunks + chunker.finish()
 
 
-def left_out(text: str, pieces: list[TextChunk]) -> str:
+def left_out(text: str, chunks: list[TextChunk]) -> str:
     covered = [False] * len(text)
-    for piece in pieces:
-        covered[piece.start : piece.end] = [True] * len(piece.text)
+    for chunk in chunks:
+        covered[chunk.start : chunk.end] = [True] * len(chunk.text)
     return "".join(c for c, seen in zip(text, covered, strict=True) if not seen)
 
 
 @given(documents, st.integers(16, 80), tokenizers, st.sampled_from([0, 0, 5, 30]))
 @settings(max_examples=120, deadline=None)
-def test_offsets_are_exact_nothing_is_lost_and_no_piece_is_too_long(
+def test_offsets_are_exact_nothing_is_lost_and_no_chunk_is_too_long(
     text: str, tokens: int, tokenizer: Tokenizer, overlap: int
 ) -> None:
-    pieces = fed(text, [1 << 20], tokenizer, tokens, overlap)
-    for piece in pieces:
-        assert text[piece.start : piece.end] == piece.text == piece.text.strip() != ""
-        assert count(tokenizer, piece.text) <= tokens
-    assert left_out(text, pieces).strip() == ""
-    assert [piece.index for piece in pieces] == list(range(len(pieces)))
-    assert all(one.start < two.start and one.end < two.end for one, two in pairwise(pieces))
+    chunks = chunk_in_parts(text, [1 << 20], tokenizer, tokens, overlap)
+    for chunk in chunks:
+        assert text[chunk.start : chunk.end] == chunk.text == chunk.text.strip() != ""
+        assert count(tokenizer, chunk.text) <= tokens
+    assert left_out(text, chunks).strip() == ""
+    assert [chunk.index for chunk in chunks] == list(range(len(chunks)))
+    assert all(first.start < second.start and first.end < second.end for first, second in pairwise(chunks))
     if not overlap:
-        assert all(one.end <= two.start for one, two in pairwise(pieces))
+        assert all(first.end <= second.start for first, second in pairwise(chunks))
 
 
 @given(documents, st.lists(st.integers(1, 200), min_size=1, max_size=5), st.integers(16, 80), tokenizers)
 @settings(max_examples=120, deadline=None)
-def test_the_pieces_are_the_same_whatever_the_parts(
+def test_chunks_do_not_depend_on_the_parts(
     text: str, sizes: list[int], tokens: int, tokenizer: Tokenizer
 ) -> None:
-    assert fed(text, sizes, tokenizer, tokens) == fed(text, [1 << 20], tokenizer, tokens)
+    assert chunk_in_parts(text, sizes, tokenizer, tokens) == chunk_in_parts(
+        text, [1 << 20], tokenizer, tokens
+    )
 
 
 @pytest.mark.parametrize("unit", ["x", "word ", "中文。", "Some sentence here. ", "ab\tc ", "é"])
-def test_a_line_too_long_to_hold_is_cut_the_same_whatever_the_parts(unit: str) -> None:
+def test_chunks_of_a_very_long_line_do_not_depend_on_the_parts(unit: str) -> None:
     text = "# Before\n" + unit * (3 * MAX_LINE // len(unit)) + "\n## After\n\n" + "last " * 90
-    whole = split(text, HASHED, 64)
-    assert fed(text, [999], HASHED, 64) == fed(text, [MAX_LINE], HASHED, 64) == whole
-    assert left_out(text, whole).strip() == ""
-    assert all(count(HASHED, piece.text) <= 64 for piece in whole)
-    assert whole[-1].headings == ("Before", "After")
+    expected = split(text, HASHED, 64)
+    assert chunk_in_parts(text, [999], HASHED, 64) == chunk_in_parts(text, [MAX_LINE], HASHED, 64) == expected
+    assert left_out(text, expected).strip() == ""
+    assert all(count(HASHED, chunk.text) <= 64 for chunk in expected)
+    assert expected[-1].headings == ("Before", "After")
 
 
 @pytest.mark.parametrize(
@@ -181,14 +185,14 @@ def test_a_line_too_long_to_hold_is_cut_the_same_whatever_the_parts(unit: str) -
         "> ",
     ],
 )
-def test_text_without_an_end_in_sight_takes_time_in_proportion(unit: str) -> None:
+def test_time_is_linear_for_text_without_breaks(unit: str) -> None:
     """Ten times the text may take some forty times as long on a busy machine; anything quadratic takes a hundred."""
 
     def seconds(size: int) -> float:
         text = unit * (size // len(unit))
         begun = time.process_time()
-        pieces = split(text, GRANITE, 256)
-        assert all(count(GRANITE, piece.text) <= 256 for piece in pieces[:20])
+        chunks = split(text, GRANITE, 256)
+        assert all(count(GRANITE, chunk.text) <= 256 for chunk in chunks[:20])
         return time.process_time() - begun
 
     seconds(1000)
@@ -213,9 +217,9 @@ def test_memory_does_not_grow_with_the_content() -> None:
     assert peak(30) < 1.3 * peak(3)
 
 
-def test_a_piece_knows_the_headings_it_stands_under() -> None:
-    pieces = split(DOCUMENT, HASHED, 12)
-    by_text = {piece.text: piece.headings for piece in pieces}
+def test_a_chunk_has_the_headings_above_it() -> None:
+    chunks = split(DOCUMENT, HASHED, 12)
+    by_text = {chunk.text: chunk.headings for chunk in chunks}
     assert next(path for text, path in by_text.items() if "pip install" in text) == ("Guide", "Install")
     assert next(path for text, path in by_text.items() if "保持真实" in text) == ("Guide", "使用")
     assert next(path for text, path in by_text.items() if "The end" in text) == ("Appendix",)
@@ -227,86 +231,86 @@ def test_every_form_of_heading_counts_and_nothing_else() -> None:
         "four five six\n\n### C# ###\n\nseven eight\n\n    # indented code\n\nnine ten\n\n~~~\n# shell\n~~~\n\n"
         "```` md\n```\n# still code\n````\n#hash\n\neleven twelve\n"
     )
-    paths = {piece.headings for piece in split(text, HASHED, 4)}
+    paths = {chunk.headings for chunk in split(text, HASHED, 4)}
     assert paths == {(), ("Top",), ("Top", "Sub ##"), ("Top", "Sub ##", "C#")}
 
 
-def test_a_heading_goes_with_what_follows_it() -> None:
+def test_a_heading_stays_with_the_text_below_it() -> None:
     text = "".join(f"## Section {n}\n\n" + f"text{n} " * 20 + "\n\n" for n in range(30))
-    pieces = split(text, HASHED, 32)
-    assert [piece.text.split("\n")[0] for piece in pieces] == [f"## Section {n}" for n in range(30)]
-    assert [piece.headings for piece in pieces] == [(f"Section {n}",) for n in range(30)]
+    chunks = split(text, HASHED, 32)
+    assert [chunk.text.split("\n")[0] for chunk in chunks] == [f"## Section {n}" for n in range(30)]
+    assert [chunk.headings for chunk in chunks] == [(f"Section {n}",) for n in range(30)]
 
 
-def test_small_neighbours_share_a_piece() -> None:
+def test_small_sections_share_a_chunk() -> None:
     text = "".join(f"## S{n}\n\nshort text\n\n" for n in range(40))
-    pieces = split(text, HASHED, 64)
-    assert len(pieces) <= 5
-    assert all(piece.text.startswith("## ") for piece in pieces)
+    chunks = split(text, HASHED, 64)
+    assert len(chunks) <= 5
+    assert all(chunk.text.startswith("## ") for chunk in chunks)
 
 
-def test_code_that_fits_is_kept_whole() -> None:
+def test_code_that_fits_is_not_split() -> None:
     code = "```py\n" + "call(a)\n\n" * 8 + "```"
     text = "Some words before it.\n\n" + "lorem " * 20 + "\n\n" + code + "\n\nAnd after it.\n"
-    assert sum(code in piece.text for piece in split(text, HASHED, 60)) == 1
+    assert sum(code in chunk.text for chunk in split(text, HASHED, 60)) == 1
 
 
 def test_longer_code_is_cut_at_its_lines() -> None:
     text = "```\n" + "".join(f"call({n}, {n})\n" for n in range(200)) + "```\n"
-    for piece in split(text, HASHED, 40):
-        assert all(line == "```" or line.endswith(")") for line in piece.text.splitlines())
+    for chunk in split(text, HASHED, 40):
+        assert all(line == "```" or line.endswith(")") for line in chunk.text.splitlines())
 
 
 def test_a_table_is_cut_between_its_rows() -> None:
     rows = [f"| row {n} | some cell | other. cell |" for n in range(60)]
     text = "Intro.\n\n| a | b | c |\n|---|:-:|--:|\n" + "\n".join(rows) + "\n\nOutro.\n"
-    pieces = split(text, HASHED, 50)
-    found = [line for piece in pieces for line in piece.text.splitlines() if line.startswith("|")]
-    assert found == ["| a | b | c |", "|---|:-:|--:|", *rows]
-    head = next(piece for piece in pieces if "| a | b |" in piece.text)
+    chunks = split(text, HASHED, 50)
+    table_lines = [line for chunk in chunks for line in chunk.text.splitlines() if line.startswith("|")]
+    assert table_lines == ["| a | b | c |", "|---|:-:|--:|", *rows]
+    head = next(chunk for chunk in chunks if "| a | b |" in chunk.text)
     assert "|---|" in head.text
 
 
 def test_lists_are_cut_between_their_items() -> None:
     text = "".join(f"- item {n} of a list\n  - with more\n" for n in range(50))
-    assert all(piece.text.startswith("- item") for piece in split(text, HASHED, 40))
+    assert all(chunk.text.startswith("- item") for chunk in split(text, HASHED, 40))
 
 
 def test_chinese_is_cut_at_the_ends_of_sentences() -> None:
     text = "知识库不会丢失任何文档！它会一直保持真实。“真的吗？”是的。" * 40
-    pieces = split(text, GRANITE, 128)
-    assert len(pieces) > 5
-    assert all(piece.text[-1] in "。！”" for piece in pieces)
+    chunks = split(text, GRANITE, 128)
+    assert len(chunks) > 5
+    assert all(chunk.text[-1] in "。！”" for chunk in chunks)
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_line_ends_of_any_system_make_the_same_pieces(end: str) -> None:
-    pieces = split(DOCUMENT.replace("\n", end), HASHED, 12)
+def test_line_ends_of_any_system_give_the_same_chunks(end: str) -> None:
+    chunks = split(DOCUMENT.replace("\n", end), HASHED, 12)
     expected = split(DOCUMENT, HASHED, 12)
-    assert [piece.text.replace(end, "\n") for piece in pieces] == [piece.text for piece in expected]
-    assert [piece.headings for piece in pieces] == [piece.headings for piece in expected]
+    assert [chunk.text.replace(end, "\n") for chunk in chunks] == [chunk.text for chunk in expected]
+    assert [chunk.headings for chunk in chunks] == [chunk.headings for chunk in expected]
 
 
-def test_a_piece_tells_the_page_it_begins_on() -> None:
+def test_a_chunk_has_the_page_it_starts_on() -> None:
     chunker = Chunker(HASHED, 16)
-    pieces: list[TextChunk] = []
+    chunks: list[TextChunk] = []
     for page in range(1, 6):
         for part in ("First words of a page. ", "And some more of them, twelve tokens or so.\n\n"):
-            pieces += chunker.feed(part, page)
-    pieces += chunker.finish()
-    assert [piece.page for piece in pieces] == sorted(piece.page or 0 for piece in pieces)
-    assert {piece.page for piece in pieces} == {1, 2, 3, 4, 5}
-    assert all(piece.page is None for piece in split("no pages here", HASHED, 16))
+            chunks += chunker.feed(part, page)
+    chunks += chunker.finish()
+    assert [chunk.page for chunk in chunks] == sorted(chunk.page or 0 for chunk in chunks)
+    assert {chunk.page for chunk in chunks} == {1, 2, 3, 4, 5}
+    assert all(chunk.page is None for chunk in split("no pages here", HASHED, 16))
 
 
-def test_overlap_repeats_the_end_of_the_piece_before() -> None:
+def test_overlap_repeats_the_end_of_the_chunk_before() -> None:
     text = "".join(f"Sentence number {n} is here. " for n in range(100))
-    pieces = fed(text, [500], HASHED, 40, overlap=10)
-    for one, two in pairwise(pieces):
-        assert one.start < two.start < one.end
-        assert count(HASHED, text[two.start : one.end]) <= 10
+    chunks = chunk_in_parts(text, [500], HASHED, 40, overlap=10)
+    for first, second in pairwise(chunks):
+        assert first.start < second.start < first.end
+        assert count(HASHED, text[second.start : first.end]) <= 10
 
 
 @pytest.mark.parametrize("text", ["", "   ", "\n\n", "\x1c\x85"])
-def test_nothing_gives_no_pieces(text: str) -> None:
+def test_blank_text_has_no_chunks(text: str) -> None:
     assert split(text, HASHED, 16) == []

@@ -1,17 +1,20 @@
-"""What the process beside ours is given comes back as if it had been done here, whatever becomes of the process."""
+"""Offloaded work gives the same results as work in this process, whatever happens to the subprocess."""
 
+import asyncio
 import os
 import signal
+import subprocess
+import threading
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 import numpy as np
 import psutil
 import pytest
 
-from gristmill.ingest import offload
-from gristmill.ingest.offload import MIN_BATCH, CpuOffload
+from gristmill.ingest.offload import MIN_BATCH, CpuOffload, chunk_documents
 from gristmill.readers.results import TextPart
 from gristmill.search import segment
 from gristmill.search.segment import ChunkText
@@ -25,15 +28,15 @@ WORDS = [
 CODES = segment.pack_signs(np.ones((MIN_BATCH, 64), np.float32))
 
 
-_others: set[int] = set()  # of tests before, until they find that nothing comes
+_others: set[int] = set()  # subprocesses of earlier tests, which stop when idle
 
 
 @pytest.fixture
-def hands() -> Iterator[CpuOffload]:
+def offload() -> Iterator[CpuOffload]:
     _others.update(child.pid for child in children())
-    made = CpuOffload()
-    yield made
-    made.close()
+    created = CpuOffload()
+    yield created
+    created.close()
 
 
 def children() -> list[psutil.Process]:
@@ -42,74 +45,99 @@ def children() -> list[psutil.Process]:
         for child in psutil.Process().children()
         if child.pid not in _others
         and child.status() != psutil.STATUS_ZOMBIE
-        and any("ingest.crew" in word for word in child.cmdline())
+        and any("ingest.offload" in word for word in child.cmdline())
     ]
 
 
-async def started(hands: CpuOffload) -> psutil.Process:
-    await hands.build_segment(WORDS, CODES)
+async def start_subprocess(offload: CpuOffload) -> psutil.Process:
+    await offload.build_segment(WORDS, CODES)
 
     async def ready() -> bool:
-        return hands.is_ready
+        return offload.is_ready
 
     await wait_until(ready)
     (child,) = children()
     return child
 
 
-def same(one: segment.Segment, other: segment.Segment) -> bool:
+def are_equal(first: segment.Segment, second: segment.Segment) -> bool:
     return (
-        one.index.terms.data == other.index.terms.data
-        and one.index.ordinals.tobytes() == other.index.ordinals.tobytes()
-        and one.index.counts.tobytes() == other.index.counts.tobytes()
-        and one.languages == other.languages
+        first.index.terms.data == second.index.terms.data
+        and first.index.ordinals.tobytes() == second.index.ordinals.tobytes()
+        and first.index.counts.tobytes() == second.index.counts.tobytes()
+        and first.languages == second.languages
     )
 
 
-async def test_a_large_batch_is_lexed_and_cut_there_as_it_is_here(hands: CpuOffload) -> None:
-    child = await started(hands)
+async def test_the_subprocess_lexes_and_chunks_as_this_process_does(offload: CpuOffload) -> None:
+    child = await start_subprocess(offload)
     before = child.cpu_times().user
     tokenizer = HashedEmbedder().tokenizer
     documents = [[TextPart(TEXT), TextPart("the end", 2)]] * 20
     for _ in range(3):
-        assert await hands.chunk_documents(tokenizer, 64, documents) == offload.chunk_documents(
-            tokenizer, 64, documents
-        )
-        assert same(await hands.build_segment(WORDS, CODES), segment.build(WORDS, CODES))
+        expected = chunk_documents(tokenizer, 64, documents)
+        assert await offload.chunk_documents(tokenizer, 64, documents) == expected
+        assert are_equal(await offload.build_segment(WORDS, CODES), segment.build(WORDS, CODES))
     assert child.cpu_times().user > before
 
 
-async def test_a_small_batch_starts_no_process(hands: CpuOffload) -> None:
-    found = await hands.build_segment(WORDS[:3], CODES[:, :3])
-    assert same(found, segment.build(WORDS[:3], CODES[:, :3]))
+async def test_a_small_batch_starts_no_process(offload: CpuOffload) -> None:
+    built = await offload.build_segment(WORDS[:3], CODES[:, :3])
+    assert are_equal(built, segment.build(WORDS[:3], CODES[:, :3]))
     assert not children()
 
 
-async def test_what_a_killed_process_was_asked_for_is_done_here_and_another_takes_its_place(
-    hands: CpuOffload,
+async def test_work_of_a_killed_subprocess_is_done_here_and_another_one_is_started(
+    offload: CpuOffload,
 ) -> None:
-    child = await started(hands)
+    child = await start_subprocess(offload)
     os.kill(child.pid, signal.SIGKILL)
-    assert same(await hands.build_segment(WORDS, CODES), segment.build(WORDS, CODES))
-    assert (await started(hands)).pid != child.pid
+    assert are_equal(await offload.build_segment(WORDS, CODES), segment.build(WORDS, CODES))
+    assert (await start_subprocess(offload)).pid != child.pid
 
 
-async def test_an_error_there_is_raised_here_and_the_process_goes_on(hands: CpuOffload) -> None:
-    child = await started(hands)
+async def test_an_error_in_the_subprocess_is_raised_here_and_it_keeps_running(offload: CpuOffload) -> None:
+    child = await start_subprocess(offload)
     with pytest.raises(AttributeError):
-        await hands.chunk_documents(HashedEmbedder().tokenizer, 64, [["no part"]])  # pyright: ignore[reportArgumentType]
-    assert same(await hands.build_segment(WORDS, CODES), segment.build(WORDS, CODES))
+        await offload.chunk_documents(HashedEmbedder().tokenizer, 64, [["no part"]])  # pyright: ignore[reportArgumentType]
+    assert are_equal(await offload.build_segment(WORDS, CODES), segment.build(WORDS, CODES))
     assert child.is_running()
 
 
-async def test_what_a_process_that_hangs_was_asked_for_is_done_here(hands: CpuOffload) -> None:
-    """Nothing is stuck: also not behind a process that is stopped."""
-    child = await started(hands)
-    hands.timeout = timedelta(seconds=0.5)
+async def test_work_of_a_hanging_subprocess_is_done_here(offload: CpuOffload) -> None:
+    """Promise 1: nothing hangs, not even behind a stopped process."""
+    child = await start_subprocess(offload)
+    offload.timeout = timedelta(seconds=0.5)
     os.kill(child.pid, signal.SIGSTOP)
-    assert same(await hands.build_segment(WORDS, CODES), segment.build(WORDS, CODES))
+    assert are_equal(await offload.build_segment(WORDS, CODES), segment.build(WORDS, CODES))
 
     async def gone() -> bool:
         return not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
 
     await wait_until(gone)
+
+
+async def test_closing_while_the_subprocess_starts_leaves_no_process(
+    offload: CpuOffload, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`close` comes before there is a process to kill."""
+    starting, proceed = threading.Event(), threading.Event()
+    processes: list[Any] = []
+    real = subprocess.Popen
+
+    def start_slowly(*args: Any, **kwargs: Any) -> Any:
+        starting.set()
+        assert proceed.wait(60)
+        processes.append(real(*args, **kwargs))
+        return processes[0]
+
+    monkeypatch.setattr("gristmill.ingest.offload.subprocess.Popen", start_slowly)
+    await offload.build_segment(WORDS, CODES)
+    assert await asyncio.to_thread(starting.wait, 60)
+    offload.close()
+    proceed.set()
+
+    async def is_gone() -> bool:
+        return bool(processes) and processes[0].returncode is not None
+
+    await wait_until(is_gone)

@@ -1,4 +1,4 @@
-"""Texts become vectors: the port, the local model, HTTP endpoints, and the register of them."""
+"""Embedding texts as vectors: the port, the local model, HTTP endpoints, and the registry of embedders."""
 
 from gristmill.embedding.bisect import embed_each
 from gristmill.embedding.embedder import Embedder, EmbedderPaused, TextRefused, Vectors

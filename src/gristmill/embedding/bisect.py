@@ -1,7 +1,8 @@
-"""Which of many texts is at fault: a batch that is refused is asked for again in halves.
+"""Find the bad text in a batch: a batch that the provider rejects is sent again in halves.
 
-One bad text among n costs about 2 log n further requests. What is about the provider and not about a text is not tried
-again: it would be the same for each. What may pass is raised whole, for nothing is known of any text then.
+One bad text among n costs about 2 log n more requests. An error about the provider rather than a text is not retried
+here, because every half would get the same error. A transient error is raised for the whole batch, because it says
+nothing about any single text.
 """
 
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from gristmill.errors import Permanent
 
 
 async def embed_each(embedder: Embedder, texts: Sequence[str]) -> list[Vectors | Permanent]:
-    """For each text its vector, or why it has none; `Transient` is raised."""
+    """For each text its vector, or the error that explains why it has none. Raises `Transient` errors."""
     if not texts:
         return []
     try:

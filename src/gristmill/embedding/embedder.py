@@ -1,19 +1,19 @@
-"""The port: texts in, vectors out, whoever computes them.
+"""The port: texts in, vectors out, whatever computes them.
 
-What holds for every embedder, and `tests/embedding/test_contract.py` checks for each:
+Every embedder guarantees this, and `tests/embedding/test_contract.py` checks it for each of them:
 
-- A vector has length 1, so that the dot product of two is their cosine.
-- `identity` changes whenever the vectors would, and never otherwise: vectors are kept and reused by it.
-- `name`, `identity`, `dimensions` and `max_tokens` cost nothing; only work loads a model.
-- The n-th vector belongs to the n-th text, however the work was cut and in whatever order it was done.
-- A cancelled call leaves the embedder as it was.
+- A vector has length 1, so that the dot product of two vectors is their cosine.
+- `identity` changes exactly when the vectors would change: it is the key under which vectors are stored and reused.
+- `name`, `identity`, `dimensions` and `max_tokens` are cheap; only embedding loads a model.
+- The n-th vector belongs to the n-th text, however the work is split and ordered.
+- Cancelling a call leaves the embedder usable.
 
-On failure: `SetupError` when the model can't be had, else
+On failure: `SetupError` when the model isn't available, else
 
-    Paced        a Transient that says when to come back: the provider asked for time, is over its limits or does not
-                 answer. Nothing is wrong with the work: whoever waits for it should sleep until then, and count nothing
-    TextRefused  a Permanent that is about a text, maybe one of many: the others may go well (bisect.py finds it)
-    Permanent    any other: about the provider and its settings, and so about every text
+    EmbedderPaused   a Transient that says when to retry: the provider asked for a pause, is at its limits or does not
+                     answer. Nothing is wrong with the texts, so the caller should wait and not count an attempt
+    TextRefused      a Permanent about a text, maybe one of many: the others may succeed (bisect.py finds the bad one)
+    Permanent        any other error: about the provider or its settings, and so about every text
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ Vectors: TypeAlias = NDArray[np.float32]
 
 
 class EmbedderPaused(Transient):
-    """Not now, and through no fault of the work: come back after `pause`."""
+    """The provider can't take the request now: retry after `pause`. Nothing is wrong with the texts."""
 
     code = "embedder_paced"
 
@@ -40,7 +40,7 @@ class EmbedderPaused(Transient):
 
 
 class TextRefused(Permanent):
-    """No vectors for these texts; with fewer of them it may be otherwise."""
+    """The provider rejected these texts; it may accept some of them on their own."""
 
     code = "embedder_refused"
 
@@ -50,12 +50,12 @@ class Embedder(Protocol):
 
     @property
     def name(self) -> str:
-        """What bases call it."""
+        """The name that bases use for it."""
         ...
 
     @property
     def identity(self) -> str:
-        """Names the vectors' space: two embedders of one identity give the same vectors. Holds no secret."""
+        """Identifies the vector space: two embedders with one identity give the same vectors. Contains no secret."""
         ...
 
     @property
@@ -65,46 +65,46 @@ class Embedder(Protocol):
 
     @property
     def max_tokens(self) -> int:
-        """Longest text that is embedded whole, as `count_tokens` counts."""
+        """Length of the longest text that is embedded without truncation, in tokens of `count_tokens`."""
         ...
 
     @property
     def english_only(self) -> bool:
-        """Whether texts in other languages get vectors that say nothing."""
+        """Whether texts in other languages get meaningless vectors."""
         ...
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """What `count_tokens` counts with, without truncation or padding; instant after `load`."""
+        """The tokenizer behind `count_tokens`, without truncation or padding; instant after `load`."""
         ...
 
     def count_tokens(self, text: str) -> int:
-        """Tokens of `text`, without those that the model puts around every text."""
+        """Number of tokens in `text`, without the special tokens that the model adds."""
         ...
 
     async def embed_documents(self, texts: Sequence[str]) -> Vectors:
-        """One row for each text, in their order."""
+        """One row for each text, in order."""
         ...
 
     async def embed_query(self, text: str) -> Vectors:
-        """The vector of one query; never waits behind documents."""
+        """The vector of one query. Queries never queue behind documents."""
         ...
 
     async def load(self) -> None:
-        """Get ready now what the first call would otherwise wait for."""
+        """Load now what the first call would otherwise have to wait for."""
         ...
 
     async def close(self) -> None:
-        """Let go of threads and connections, once what runs has ended; nothing can be embedded after."""
+        """Wait for running calls, then release threads and connections. Later calls fail."""
         ...
 
 
 def count_tokens(tokenizer: Tokenizer, text: str) -> int:
-    """Tokens of `text` alone."""
+    """Number of tokens in `text`, without special tokens."""
     return len(tokenizer.encode(text, add_special_tokens=False))
 
 
 def unit_vectors(vectors: Vectors) -> Vectors:
-    """The same directions at length 1; a vector of zeros has none and stays."""
+    """The vectors scaled to length 1. A zero vector has no direction and stays zero."""
     lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
     return (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)

@@ -1,20 +1,20 @@
-"""One governor per provider key: requests, tokens and concurrency, shared by all workers through PostgreSQL.
+"""Rate limiting per provider key: requests, tokens and concurrency, shared by all workers through PostgreSQL.
 
-    run(request) ─▶ a portion in hand? ── no ─▶ one short transaction: lock the provider, decide (pacing.py), hold
-                     │ yes                        │ Wait: sleep if it is short, else Paced
-                     ▼                            ▼
-                  the request ── Transient ─▶ the pause is written for everybody ─▶ again if it is short, else Paced
-                     │ answer
+    run(request) ─▶ portion left? ── no ─▶ one short transaction: lock the provider, decide (pacing.py), hold a portion
+                     │ yes                   │ Wait: sleep if it is short, else raise EmbedderPaused
+                     ▼                       ▼
+                  request ── Transient ─▶ save the pause for all workers ─▶ retry if it is short, else EmbedderPaused
+                     │ success
                      ▼
-                  counted, and told with the next transaction
+                  count it; the next transaction saves the count
 
-The database is not asked for each request: a process holds a portion, renews it while it is in use, and gives back what is
-left of it when it is idle. One that dies lets its portion run out after `_LASTS`, and what it took of the buckets is
-filled up again by time alone. The pause is the provider's own; the database's clock counts it.
+A process does not ask the database before each request. It holds a portion of the provider's limits, renews it while it is
+in use, and returns the rest when idle. The portion of a process that dies expires after `_PORTION_LIFETIME`, and the
+buckets refill with time. The provider chooses the pause; the database's clock measures it.
 
-A request that fails for a reason that may pass is tried again here, as long as the waits together stay within `patience`;
-beyond that the caller is told when to come back, and that nothing was wrong with its work. A query has little patience
-and never waits for documents. When the database can't be reached, `Unavailable` is raised, and nothing is sent.
+A request that fails with a transient error is retried here as long as all waits together stay within `patience`. After
+that the caller gets `EmbedderPaused`, which says when to retry. Queries have little patience and never wait for documents.
+When the database is unreachable, `DatabaseUnavailable` is raised and no request is sent.
 """
 
 import asyncio
@@ -38,10 +38,10 @@ from gristmill.telemetry import pipeline_metrics
 PATIENCE = timedelta(seconds=4)
 QUERY_PATIENCE = timedelta(seconds=2)
 
-# How long a portion may be used, and how often what is held of it is renewed. After that it is asked for anew, so
-# that those who came meanwhile get their share.
+# How long a process may use a portion before it has to ask for a new one, so that new processes get their share. Also
+# the interval at which the portion's expiry is renewed.
 _RENEW = timedelta(seconds=5)
-# Two renewals may fail before a portion is somebody else's.
+# Two renewals may fail before other processes may take the portion.
 _PORTION_LIFETIME = 3 * _RENEW
 
 log = logging.getLogger(__name__)
@@ -49,12 +49,12 @@ _T = TypeVar("_T")
 
 
 def provider_key(url: str, api_key: str | None) -> str:
-    """What all who use this endpoint with this API key share. It can't be read back."""
+    """The key under which all users of this endpoint and API key share limits. The API key can't be recovered from it."""
     return hashlib.sha256(json.dumps([url, api_key]).encode()).hexdigest()
 
 
 class Governor:
-    """This process's share of one provider; `told` is how the provider is called in messages."""
+    """This process's share of one provider; messages call the provider `provider_name`."""
 
     def __init__(
         self,
@@ -77,18 +77,18 @@ class Governor:
         self._valid_until = 0.0  # by the loop's clock
         self._running = 0
         self._waiting = 0
-        self._unsaved_successes = 0  # good ones, not told yet
+        self._unsaved_successes = 0  # requests that succeeded since the last transaction
         self._request_ended = asyncio.Event()
         self._renewal: asyncio.Task[None] | None = None
 
     async def run(self, request: Callable[[], Awaitable[_T]], *, tokens: int, query: bool = False) -> _T:
-        """The answer to `request`, sent when its turn comes, and again while it fails for a reason that passes."""
+        """Send `request` as soon as the limits allow, retry it on transient errors, and return its result."""
         patience = self._patience[query]
         while True:
             with pipeline_metrics.time_embedder_wait("queries" if query else "documents"):
                 patience -= await (self._wait_for_query if query else self._wait_for_slot)(tokens, patience)
             try:
-                answer = await request()
+                result = await request()
             except Transient as error:
                 if error.code == "embedder_closed":
                     raise
@@ -97,26 +97,26 @@ class Governor:
                     raise _paused_error(error.message, pause, error.code) from error
             else:
                 self._unsaved_successes += 1
-                return answer
+                return result
             finally:
                 if not query:
                     self._finish_request()
 
     async def close(self) -> None:
-        """Give back what is held."""
+        """Return the portion that this process holds."""
         if self._renewal is not None:
             await clock.cancel_tasks([self._renewal])
             self._renewal = None
             await self._release()
 
     async def _wait_for_slot(self, tokens: int, patience: float) -> float:
-        """Wait until a request for documents may be sent; how long that took of the patience."""
+        """Wait until a request for documents may be sent. Returns how many seconds that took."""
         waited = 0.0
         self._waiting += 1
         try:
             while not self._try_start(tokens):
                 if self._running and self._running >= self._portion.slots > 0 and self._is_valid():
-                    # Our own requests are in the way: ordinary backpressure, and no reason to send anybody away.
+                    # This process's own requests use all slots: ordinary backpressure, no reason to raise.
                     await self._request_ended.wait()
                     continue
                 async with self._acquire_lock:
@@ -124,8 +124,7 @@ class Governor:
                 if wait is None:
                     continue
                 if waited + wait.seconds > patience:
-                    message = f"{self._provider_name} is at its limits, or asked for time."
-                    raise _paused_error(message, wait.seconds, "embedder_paced")
+                    raise self._at_limits(wait)
                 waited += wait.seconds
                 await clock.pause(timedelta(seconds=wait.seconds))
         finally:
@@ -142,13 +141,16 @@ class Governor:
             if not isinstance(granted, Wait):
                 return waited
             if waited + granted.seconds > patience:
-                message = f"{self._provider_name} is at its limits, or asked for time."
-                raise _paused_error(message, granted.seconds, "embedder_paced")
+                raise self._at_limits(granted)
             waited += granted.seconds
             await clock.pause(timedelta(seconds=granted.seconds))
 
+    def _at_limits(self, wait: Wait) -> EmbedderPaused:
+        message = f"{self._provider_name} is at its rate limits or asked for a pause."
+        return _paused_error(message, wait.seconds, "embedder_paced")
+
     def _try_start(self, tokens: int) -> bool:
-        """Begin a request with what is in hand, if it is enough."""
+        """Start a request if this process's portion is enough for it."""
         if not self._can_start(tokens):
             return False
         portion = self._portion
@@ -172,9 +174,9 @@ class Governor:
         self._request_ended = asyncio.Event()
 
     async def _acquire_portion(self, tokens: int) -> Wait | None:
-        """Change the portion in hand for a new one that is enough for `tokens`, or learn how long to wait."""
+        """Exchange the portion for one that is enough for `tokens`. Returns how long to wait if there is none."""
         await faults.point("governor.asks")
-        # From before the question, so that we never believe longer in a portion than the database does.
+        # Taken before the transaction, so that this process never uses a portion longer than the database grants it.
         now = asyncio.get_running_loop().time()
         unused, self._portion = self._portion, Portion(self._portion.slots)
         successes, self._unsaved_successes = self._unsaved_successes, 0
@@ -187,7 +189,7 @@ class Governor:
             provider, granted = pacing.grant(provider, self.limits, others, slots=wanted, tokens=tokens)
             await store.save_provider(tx, self._key, provider)
             slots = 0 if isinstance(granted, Wait) else granted.slots
-            # What runs, runs: nobody else may have those slots yet.
+            # Running requests keep their slots, whatever was granted.
             await store.hold_portion(
                 tx, self._key, self._holder, max(slots, self._running), _PORTION_LIFETIME
             )
@@ -197,7 +199,7 @@ class Governor:
         return None
 
     async def _pause_provider(self, error: Transient) -> float:
-        """Pause everybody; for how long."""
+        """Pause the provider for all workers. Returns the pause in seconds."""
         requested = None if error.retry_after is None else error.retry_after.total_seconds()
         successes, self._unsaved_successes = self._unsaved_successes, 0
         async with self._db.transaction() as tx:
@@ -206,12 +208,14 @@ class Governor:
                 pacing.after_successes(provider, self.limits, successes), requested
             )
             await store.save_provider(tx, self._key, provider)
-        self._portion = replace(self._portion, requests=0.0)  # so that nobody here goes on without asking
+        self._portion = replace(
+            self._portion, requests=0.0
+        )  # the next request asks the database, and sees the pause
         log.info("an embedding provider is paused", extra={"seconds": provider.paused, "code": error.code})
         return provider.paused
 
     async def _renew_portion(self) -> None:
-        """Renew what is held while it is in use; let it go when it isn't."""
+        """Renew the portion while it is in use, and return it afterwards."""
         while self._running or self._waiting or self._is_valid():
             await clock.pause(_RENEW)
             try:
@@ -236,4 +240,4 @@ class Governor:
 
 def _paused_error(message: str, pause: float, code: str) -> EmbedderPaused:
     wait = timedelta(seconds=pause)
-    return EmbedderPaused(f"{message} It is tried again in {max(1, round(pause))} s.", pause=wait, code=code)
+    return EmbedderPaused(f"{message} Next try in {max(1, round(pause))} s.", pause=wait, code=code)

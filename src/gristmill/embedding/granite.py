@@ -1,19 +1,19 @@
 """granite-embedding-30m-english as an ONNX graph that onnxruntime runs fast on a CPU.
 
-A RoBERTa encoder: 6 layers of 12 heads, width 384; a text's vector is what its first token has become. The
-graph takes `ids` (texts, tokens), all of one length, and gives `vectors` (texts, 384) of length 1. It is
-written in its final form, so onnxruntime has nothing left to rearrange. What was measured, on two cores:
+A RoBERTa encoder: 6 layers of 12 heads, width 384; a text's vector is the last hidden state of its first token. The
+graph takes `ids` (texts, tokens), all of one length, and returns `vectors` (texts, 384) of length 1. It is
+written in its final form, so onnxruntime has nothing left to optimise. Design decisions, measured on two cores:
 
 - Matrices are int8, one scale per output column, and activations are quantised as they come, with one scale
-  per run. So a run holds one text: its vector then depends on nothing but itself, and padding it to share
-  a run with others gained nothing (48 texts/s alone, 48 in fours and eights, of 200 tokens).
+  per run. So a run takes one text: its vector then depends on that text alone, and batching padded texts
+  gained nothing (48 texts/s of 200 tokens, alone as well as in batches of four and eight).
 - 7 bits (±63), not 8: processors without VNNI add pairs of products in 16 bits, which 8 would overflow.
-- A handful of channels is kept out of the int8 product (`OUTLIERS`).
-- The word table stays as the pack has it, int8 in groups of 64: exact, and a quarter of float32's memory.
+- A few channels are left out of the int8 product (`OUTLIERS`).
+- The word table stays as it is in the pack, int8 in groups of 64: exact, and a quarter of float32's memory.
 - Add and LayerNormalization, not the fused SkipLayerNormalization, which takes four times as long.
-- The last layer works out the first token alone, the others only lend it their keys and values: 14 % less.
+- The last layer computes only the first token; the other tokens contribute keys and values: 14 % less work.
 
-Whoever changes what comes out of here raises `RECIPE` in local.py.
+A change that affects the vectors must increase `RECIPE` in local.py.
 """
 
 from collections.abc import Sequence
@@ -26,8 +26,8 @@ from onnx import TensorProto, helper, numpy_helper
 from gristmill.embedding.pack import Pack
 
 # Input channels that are huge for the first or the last token of any text (up to 257, where the others stay
-# below 8), found over English, Chinese, code and noise. With them inside, one scale for all leaves the others
-# no resolution: cosine to the exact vectors .957 on average and .87 at worst, without them .997 and .99.
+# below 8), measured over English, Chinese, code and noise. With them in the int8 product, the common scale leaves the
+# others no resolution: cosine to the exact vectors .957 on average and .87 at worst, without them .997 and .99.
 OUTLIERS = {"l0.f2": [573], "l1.f1": [334], "l2.f1": [334], "l3.f2": [768, 846]}
 
 _MAX_INT = 63
@@ -35,7 +35,7 @@ _MICROSOFT = "com.microsoft"
 
 
 def convert(pack: Pack, *, exact: bool = False) -> bytes:
-    """The serialised model; `exact` keeps the matrices in float32, to measure what int8 costs."""
+    """The serialised model; `exact` leaves the matrices in float32, to measure what int8 costs."""
     graph = _Graph(pack, exact=exact)
     x = graph.embed("ids")
     layers: int = pack.arch["layers"]
@@ -61,7 +61,7 @@ class _Graph:
         scales = self._add("Gather", [self._constant("word_scales", table.scales[:, :, np.newaxis]), ids])
         groups = self._add("Mul", [values, scales])
         words = self._add("Reshape", [groups, self._integers(0, 0, self._hidden)])
-        # All tokens are of type 0, and positions count from the offset: both are settled here.
+        # All tokens are of type 0, and positions start at the offset: both are constants of the graph.
         plain = self._pack.plain
         positions = plain["pos_emb"][self._pack.arch["position_offset"] :] + plain["type_emb"][0]
         length = self._add("Shape", [ids], start=1, end=2)
@@ -69,7 +69,7 @@ class _Graph:
         return self._norm(self._add("Add", [words, used]), "emb_ln")
 
     def layer(self, x: str, name: str, *, last: bool) -> str:
-        """One layer of the encoder; the last one gives the first token only."""
+        """One layer of the encoder; the last one returns only the first token."""
         if last:
             rest = self._hidden
             queried = self._add("Slice", [x, *(self._integers(number) for number in (0, 1, 1))])
@@ -84,12 +84,12 @@ class _Graph:
         )
         attended = self._add("Add", [queried, self._linear(attended, f"{name}.ao")])
         attended = self._norm(attended, f"{name}.aln")
-        # Microsoft's Gelu is the exact one, by erf, as the model was trained with.
+        # Microsoft's Gelu is the exact one (erf) that the model was trained with.
         inner = self._add("Gelu", [self._linear(attended, f"{name}.f1")], domain=_MICROSOFT)
         return self._norm(self._add("Add", [attended, self._linear(inner, f"{name}.f2")]), f"{name}.fln")
 
     def finish(self, x: str) -> bytes:
-        """Name the ends and serialise."""
+        """Name the inputs and outputs, and serialise."""
         pooled = self._add("Squeeze", [x, self._integers(1)])
         self._nodes.append(helper.make_node("LpNormalization", [pooled], ["vectors"], axis=-1, p=2))
         graph = helper.make_graph(
@@ -100,7 +100,7 @@ class _Graph:
             list(self._constants.values()),
         )
         opsets = [helper.make_opsetid("", 18), helper.make_opsetid(_MICROSOFT, 1)]
-        # The IR version is pinned, for a newer `onnx` would write one that an older onnxruntime refuses.
+        # The IR version is pinned, because a newer `onnx` would write one that an older onnxruntime rejects.
         return helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString()
 
     def _linear(self, x: str, name: str, rows: slice = slice(None), suffix: str = "") -> str:
@@ -117,7 +117,7 @@ class _Graph:
         rest = self._add("Mul", [x, self._constant(f"{name}.kept", mask)])
         outlier_inputs = self._add("Gather", [x, self._integers(*outliers)], axis=-1)
         product = self._add("MatMul", [outlier_inputs, self._constant(f"{name}.outliers", weights[outliers])])
-        # Zeroed in the weights too, so that they don't stretch the columns' scales.
+        # Zeroed in the weights too, so that they don't widen the columns' scales.
         rest = self._int8_product(rest, weights * mask[:, np.newaxis], bias, name)
         return self._add("Add", [rest, product])
 

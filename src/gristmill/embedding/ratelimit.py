@@ -1,11 +1,11 @@
-"""How long a server that refuses for now asks us to wait: `Retry-After`, or the headers of OpenAI's form.
+"""The pause that a rate-limiting server asks for, from `Retry-After` or OpenAI's rate-limit headers.
 
     Retry-After                     seconds, or a date
-    Retry-After-Ms                  milliseconds; wins, because it is finer
-    X-RateLimit-Reset-Requests …    as in `6m0s`, `1.5s`, `20ms` or plain seconds, together with what remains: those that
-                                    have nothing left count, all of them when no header says what is left
+    Retry-After-Ms                  milliseconds; preferred, because it is finer
+    X-RateLimit-Reset-Requests …    a duration such as `6m0s`, `1.5s`, `20ms` or plain seconds. Only the limits count whose
+                                    X-RateLimit-Remaining is 0, or those without such a header
 
-What can't be read counts as not there.
+Headers that can't be parsed are ignored.
 """
 
 import re
@@ -23,7 +23,7 @@ _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhd])?")
 
 
 def pause_from_headers(headers: httpx.Headers) -> timedelta | None:
-    """The pause that the server asks for, if it asks for one."""
+    """The pause that the response headers ask for, if any."""
     milliseconds = headers.get("Retry-After-Ms", "").strip()
     if milliseconds.isdecimal() and milliseconds.isascii():
         return min(timedelta(milliseconds=int(milliseconds[:12])), _MAX_PAUSE)

@@ -1,4 +1,4 @@
-"""The embedders of this process, each made once, by the names that bases use."""
+"""The registry: the embedders of this process by name, each created once."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -17,9 +17,9 @@ from gristmill.settings import EmbedderSettings, Settings
 
 
 class Embedders:
-    """The built-in embedder, those of the settings, and `extra` ones, which win over both.
+    """The built-in embedder, those of the settings, and `extra` ones, which override both.
 
-    With `db`, requests to endpoints are paced together with those of all other workers on that database.
+    With `db`, all workers on that database share the rate limits of the endpoints.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class Embedders:
     ) -> None:
         if local.NAME in settings.embedders:
             raise SetupError(
-                f"embedders.{local.NAME} is the name of the built-in embedder; choose another.",
+                f"embedders.{local.NAME}: this is the name of the built-in embedder. Choose another name.",
                 code="bad_setting",
             )
         self._governors = _make_governors(settings.embedders.values(), db) if db else {}
@@ -47,14 +47,14 @@ class Embedders:
         }
         if settings.embedder not in self._embedders:
             raise SetupError(
-                f"embedder: there is no embedder {settings.embedder}; known are {self._name_list()}.",
+                f"embedder: there is no embedder {settings.embedder}. Available: {self._name_list()}.",
                 code="bad_setting",
             )
         self._default = settings.embedder
 
     @property
     def default(self) -> Embedder:
-        """For bases that name none."""
+        """The embedder of bases that don't name one."""
         return self._embedders[self._default]
 
     def names(self) -> list[str]:
@@ -67,11 +67,11 @@ class Embedders:
             return self._embedders[name]
         except KeyError:
             raise Invalid(
-                f"There is no embedder {name}; known are {self._name_list()}.", code="unknown_embedder"
+                f"There is no embedder {name}. Available: {self._name_list()}.", code="unknown_embedder"
             ) from None
 
     async def close(self) -> None:
-        """Close them all."""
+        """Close all embedders and governors."""
         for embedder in self._embedders.values():
             await embedder.close()
         for governor in self._governors.values():
@@ -88,7 +88,7 @@ def _provider_of(settings: EmbedderSettings) -> str:
 
 
 def _make_governors(embedders: Iterable[EmbedderSettings], db: Database) -> dict[str, Governor]:
-    """One for each endpoint and key. Where several embedders share one, the least of their limits holds."""
+    """One governor per endpoint and API key. Embedders that share one get the lowest of their limits."""
     shared: dict[str, list[EmbedderSettings]] = {}
     for settings in embedders:
         shared.setdefault(_provider_of(settings), []).append(settings)
@@ -111,4 +111,4 @@ def _host(settings: EmbedderSettings) -> str:
     try:
         return httpx.URL(settings.url).host
     except httpx.InvalidURL:
-        return "an address that is none"  # refused by whoever makes the embedder
+        return "an invalid address"  # creating the embedder raises the error for it

@@ -1,4 +1,4 @@
-"""The tables of the governor: what is left of each provider's limits, and who holds a portion of it."""
+"""The governor's tables: what is left of each provider's limits, and which process holds a portion."""
 
 from datetime import timedelta
 from typing import NamedTuple
@@ -20,33 +20,33 @@ class _ProviderRow(NamedTuple):
 
 
 async def lock_provider(tx: Tx, key: str, limits: ProviderLimits) -> ProviderState:
-    """The provider as it is now, kept from others until the transaction ends; an unknown one is entered."""
-    row = await queries.maybe(tx, _ProviderRow, "provider_lock", key=key)
+    """Lock the provider until the transaction ends, and return its current state. A new one is inserted first."""
+    row = await queries.maybe(tx, _ProviderRow, "lock_provider", key=key)
     if row is None:
         initial = new_provider(limits)
         await queries.run(
             tx,
-            "provider_enter",
+            "insert_provider",
             key=key,
             requests=initial.requests,
             tokens=initial.tokens,
             concurrency=initial.concurrency,
         )
-        row = await queries.one(tx, _ProviderRow, "provider_lock", key=key)
+        row = await queries.one(tx, _ProviderRow, "lock_provider", key=key)
     provider = ProviderState(row.requests, row.tokens, row.concurrency, row.strikes, row.paused)
     return refill(provider, limits, row.elapsed)
 
 
 async def other_holders(tx: Tx, key: str, holder: UUID) -> OtherHolders:
-    """Who else uses the provider; read after it is locked."""
-    return await queries.one(tx, OtherHolders, "provider_others", key=key, holder=holder)
+    """The other processes that use the provider. The caller holds its lock."""
+    return await queries.one(tx, OtherHolders, "other_holders", key=key, holder=holder)
 
 
 async def save_provider(tx: Tx, key: str, provider: ProviderState) -> None:
-    """Write a locked provider back."""
+    """Save the state of a locked provider."""
     await queries.run(
         tx,
-        "provider_save",
+        "save_provider",
         key=key,
         requests=provider.requests,
         tokens=provider.tokens,
@@ -57,10 +57,10 @@ async def save_provider(tx: Tx, key: str, provider: ProviderState) -> None:
 
 
 async def hold_portion(tx: Tx, key: str, holder: UUID, slots: int, lifetime: timedelta) -> None:
-    """Hold `slots`, or wait for some with none, for as long as `lasts`."""
-    await queries.run(tx, "portion_save", key=key, holder=holder, slots=slots, lasts=lifetime)
+    """Hold `slots` for `lifetime`. A process that waits for slots holds 0."""
+    await queries.run(tx, "hold_portion", key=key, holder=holder, slots=slots, lifetime=lifetime)
 
 
 async def drop_portion(tx: Tx, key: str, holder: UUID) -> None:
-    """Hold nothing any more."""
-    await queries.run(tx, "portion_drop", key=key, holder=holder)
+    """Give up the portion."""
+    await queries.run(tx, "drop_portion", key=key, holder=holder)

@@ -1,15 +1,15 @@
-"""Lines of Markdown, and how well a piece may begin at each of them. Pure; one line at a time, with the next in sight.
+"""Rank Markdown lines by how well a chunk may start there. Pure; one line at a time, with a look at the next.
 
-    rank       a piece that begins here begins with …
+    rank       a chunk that starts here starts with …
     1 … 6      a heading of that level (ATX or setext)
     BLOCK      a paragraph, list, table or fence of the outermost level
-    PART       an item of a list, a block inside an item, what follows a blank line in code, a block announced by a colon
+    PART       a list item, a block inside an item, what follows a blank line in code, a block after a line with a colon
     LINE       a row of a table, a line of code or of a paragraph, a nested item
-    SENTENCE   a sentence; the ranks from here on are given by chunk.py
-    WORD       a word or clause; also: what belongs to the line before (below a heading, a table's rule, a fence's end)
+    SENTENCE   a sentence; the ranks from here on are assigned by chunk.py
+    WORD       a word or clause; also what belongs to the line before (below a heading, a table's rule, a fence's end)
     INSIDE     the middle of a word
 
-Whatever stands in a fence or in front matter is neither heading nor list. A fence that is never closed goes to the end.
+Text in a fence or in front matter is neither heading nor list. An unclosed fence extends to the end.
 """
 
 import re
@@ -34,20 +34,20 @@ Path = tuple[str, ...]
 
 
 class MarkdownStructure:
-    """What is known of the document so far: `path` is that of the last line that was ranked."""
+    """The structure of the document so far; `path` is the headings above the last ranked line."""
 
     def __init__(self) -> None:
         self.path: Path = ()
         self._levels: list[tuple[int, str]] = []
         self._fence: str | None = None
-        self._front_matter_left = 0  # lines of it that may still come
-        self._previous_kind = "start"  # the kind of the last line that was not blank
-        self._after_blank = True  # whether a blank line, or nothing, stands before
+        self._front_matter_left = 0  # how many more lines of it are allowed
+        self._previous_kind = "start"  # the kind of the last non-blank line
+        self._after_blank = True  # whether the line before is blank or missing
         self._in_list = False
         self._after_colon = False  # the last line ended with a colon
 
     def rank(self, line: str, following: str) -> int:
-        """How well a piece may begin with `line`; `following` is the line after it, empty at the end."""
+        """How well a chunk may start with `line`; `following` is the line after it, empty at the end."""
         if self._fence is not None or self._front_matter_left:
             return self._rank_verbatim(line)
         if self._previous_kind == "start" and _FRONT_MATTER.match(line) and _FIELD.match(following):
@@ -118,7 +118,7 @@ class MarkdownStructure:
             self._levels.append((level, title))
         self.path = tuple(above for _, above in self._levels)
         self._in_list = self._after_colon = False
-        # A heading right below another stays with it: nothing is said between them.
+        # A heading directly below another stays with it, because there is no text between them.
         return self._remember("setext" if setext else "heading", WORD if below_a_heading else level)
 
     def _is_underlined(self, following: str) -> bool:

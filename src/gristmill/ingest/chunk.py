@@ -1,16 +1,16 @@
-"""chunk: canonical content to pieces that an embedder takes, with exact offsets and their headings.
+"""Split content into chunks that fit an embedder, with exact offsets and their headings.
 
-    parts of any size ─▶ lines ─▶ atoms, each with its tokens and its rank (blocks.py) ─▶ window ─▶ pieces
+    parts of any size ─▶ lines ─▶ atoms, each with its tokens and its rank (blocks.py) ─▶ window ─▶ chunks
 
-The content may come in parts, and is never held whole: what is kept is the last part, a line (lines.py), and the atoms of one piece. An atom is a line, or, of a line that would fill half a piece, a sentence, some
-words, or a slice. They are packed until the next one doesn't fit; then the window is cut where its best rank is, so a
-piece ends before a heading rather than within a section, between blocks rather than within one, and a heading stays with
-what follows it.
+The content arrives in parts and is never held as a whole: the chunker keeps the last part, a line (lines.py), and the atoms
+of one chunk. An atom is a line; a line that would fill half a chunk is split into sentences, then words, then slices. Atoms
+are packed until the next one doesn't fit; then the window is split at its best rank, so that a chunk ends before a heading
+rather than within a section, between blocks rather than within one, and a heading stays with the text below it.
 
-What holds: `content[start:end] == text`; only white space is left out; the pieces are the same however the content was
-cut into parts; no piece has more than `max_tokens` by the tokenizer's own count, unless a single character has.
-Counts come from the words (tokens.py): whatever comes near the limit, or was cut inside a word, is counted again as it
-is, and cut shorter if need be. Time is linear in the content, whatever it holds.
+Guarantees: `content[start:end] == text`; only white space is left out; the chunks don't depend on how the content was split
+into parts; no chunk has more than `max_tokens` by the tokenizer's own count, unless a single character has. Counts are sums
+over words (tokens.py): a window near the limit, or split inside a word, is counted again as a whole, and shortened if
+necessary. Time is linear in the length of any content.
 """
 
 import re
@@ -27,9 +27,9 @@ from gristmill.ingest.lines import LineSplitter, TextLine
 from gristmill.ingest.tokens import token_counter
 
 DEFAULT_TOKENS = 256
-# Changes whenever the same content would be cut otherwise.
+# Must change whenever the same content would be split differently.
 RECIPE = "lines/1"
-# How full a piece must be to end before each rank; a heading that comes too early is a block like others.
+# How full a chunk must be to end before each rank; a heading that comes too early counts as a block.
 _MIN_FILL_AT_HEADING = 0.5
 _MIN_FILL = {
     **dict.fromkeys(range(1, BLOCK), _MIN_FILL_AT_HEADING),
@@ -40,22 +40,22 @@ _MIN_FILL = {
     WORD: 0.0625,
     INSIDE: 0.0,
 }
-# Sums beyond this share of the limit are counted again by the tokenizer itself.
+# Sums above this share of the limit are counted again by the tokenizer itself.
 _RECOUNT_ABOVE = 0.98
-# A token that stands for more says nothing: rows of signs, a tokenizer that takes any long word for one token.
+# Longer tokens carry no meaning: rows of symbols, or a tokenizer that counts any long word as one token.
 _CHARACTERS_PER_TOKEN = 32
-# What is counted at once: enough to spare calls, little enough to let other threads in.
+# Lines counted per call: enough to save calls, few enough to let other threads run.
 _LINES_PER_COUNT = 512
 _FEED_SIZE = 1 << 20
 
-# Bounded repeats: a row of dots must not be gone through again from each of them.
+# Bounded repeats: a row of dots must not be scanned again from each dot.
 _SENTENCE_END = re.compile(r"[。！？；…]{1,8}[\"'”’」』）】》]{0,4}|[.!?]{1,3}[\"'”’)\]]{0,4}(?=[ \t\r\n])")
 _CLAUSE_END = re.compile(r"[，、：]|(?<=[^ \t\r\n])(?=[ \t\r\n])")
 
 
 @dataclass(frozen=True)
 class TextChunk:
-    """A part of the content, in characters, the headings that it stands under, and the page it begins on."""
+    """A chunk without its vector: its place in the content in characters, the headings above it, its first page."""
 
     index: int
     text: str
@@ -74,19 +74,19 @@ class _Atom(NamedTuple):
 
 
 def token_limit(embedder: Embedder, chunking: dict[str, Any]) -> int:
-    """How many tokens a piece may have in a base: as it is set, and never more than the embedder takes."""
+    """How many tokens a chunk of a base may have: the setting, but at most the embedder's limit."""
     return min(int(chunking.get("maxTokens", DEFAULT_TOKENS)), embedder.max_tokens)
 
 
 def split(text: str, tokenizer: Tokenizer, tokens: int) -> list[TextChunk]:
-    """The pieces of a whole `text`, none of more than `tokens`."""
+    """The chunks of a complete `text`, of at most `tokens` tokens each."""
     chunker = Chunker(tokenizer, tokens)
     batches = [chunker.feed(text[at : at + _FEED_SIZE]) for at in range(0, len(text), _FEED_SIZE)]
-    return [piece for pieces in [*batches, chunker.finish()] for piece in pieces]
+    return [chunk for chunks in [*batches, chunker.finish()] for chunk in chunks]
 
 
 class Chunker:
-    """Cuts one document; `overlap` is how many tokens of a piece the next one may repeat, in whole atoms."""
+    """Splits one document; `overlap` is how many tokens of a chunk the next one may repeat, in whole atoms."""
 
     def __init__(self, tokenizer: Tokenizer, max_tokens: int, overlap: int = 0) -> None:
         self._counter = token_counter(tokenizer)
@@ -97,7 +97,7 @@ class Chunker:
         self._structure = MarkdownStructure()
         self._waiting: list[TextLine] = []  # the last line, until the one after it is seen
         self._window: list[_Atom] = []
-        self._repeated = 0  # how many atoms of the window the piece before has too
+        self._repeated = 0  # how many atoms of the window the chunk before contains too
         self._tokens = 0  # of the window
         self._characters = 0
         self._characters_fed = 0
@@ -106,7 +106,7 @@ class Chunker:
         self._count = 0
 
     def feed(self, text: str, page: int | None = None) -> list[TextChunk]:
-        """Take the next part of the content, which stands on `page`; the pieces that are complete with it."""
+        """Add the next part of the content, from page `page`, and return the chunks that it completes."""
         if text and (not self._pages or self._pages[-1][1] != page):
             self._pages.append((self._characters_fed, page))
         self._characters_fed += len(text)
@@ -115,15 +115,15 @@ class Chunker:
         return list(self._pack(lines))
 
     def finish(self) -> list[TextChunk]:
-        """The content has ended: the pieces that are left."""
+        """End the content, and return its last chunks."""
         lines = self._waiting + self._lines.finish()
-        pieces = list(self._pack([*lines, TextLine("", continues=False)]))
+        chunks = list(self._pack([*lines, TextLine("", continues=False)]))
         while len(self._window) > self._repeated:
-            pieces += self._cut(len(self._window))
-        return pieces
+            chunks += self._cut(len(self._window))
+        return chunks
 
     def _pack(self, lines: Sequence[TextLine]) -> Iterator[TextChunk]:
-        """Pack all lines but the last, which only tells what the one before it is."""
+        """Pack all lines but the last, which is only needed to rank the one before it."""
         for at in range(0, len(lines) - 1, _LINES_PER_COUNT):
             group = lines[at : at + _LINES_PER_COUNT + 1]
             counts = self._counter.counts([line.text for line in group[:-1]])
@@ -160,15 +160,15 @@ class Chunker:
         self._characters += len(atom.text)
 
     def _fits(self, tokens: int, text: str) -> bool:
-        """Whether the window can take one more atom."""
+        """Whether the window has room for one more atom."""
         return self._tokens + tokens <= self._limit and self._characters + len(text) <= self._max_characters
 
     def _is_small(self, tokens: int, text: str) -> bool:
-        """Whether a text can be an atom: two of them always fit into one piece."""
+        """Whether a text can be an atom: any two atoms must fit into one chunk."""
         return 2 * tokens <= self._limit and 2 * len(text) <= self._max_characters
 
     def _best_cut(self, upto: int, rank: int) -> int:
-        """How many atoms the next piece takes, at most `upto`; `rank` is what comes after those."""
+        """How many atoms the next chunk gets, at most `upto`; `rank` is that of the atom after those."""
         window, limit = self._window, self._limit
         fill = sum(atom.tokens for atom in window[:upto])
         best, best_rank = upto, INSIDE + 1
@@ -182,7 +182,7 @@ class Chunker:
         return best
 
     def _cut(self, atoms: int) -> Iterator[TextChunk]:
-        """Make a piece of the window's first `atoms`, or of fewer if they turn out to be too long."""
+        """Make a chunk of the window's first `atoms`, or of fewer if they are too long."""
         while self._is_too_long(atoms):
             if self._repeated:
                 atoms -= self._repeated
@@ -211,10 +211,10 @@ class Chunker:
         return self._counter.exact("".join(atom.text for atom in taken).strip()) > self._limit
 
     def _repeat(self, atoms: int) -> None:
-        """Go on after the window's first `atoms`, with as many of them as the next piece is to repeat."""
+        """Continue after the window's first `atoms`, with those that the next chunk repeats."""
         window = self._window
         at_heading = atoms < len(window) and window[atoms].rank < BLOCK
-        # The next piece begins later than this one, which begins with the first atom that says something.
+        # The next chunk must start after this one, which starts with its first non-blank atom.
         first = next((at for at, atom in enumerate(window) if not atom.text.isspace()), 0)
         keep, left = atoms, 0 if at_heading else self._overlap
         while left > 0 and keep > first + 1 and window[keep - 1].rank != INSIDE:
@@ -223,7 +223,7 @@ class Chunker:
         self._begin(window[keep:], repeated=atoms - keep)
 
     def _begin(self, atoms: list[_Atom], repeated: int = 0) -> None:
-        """Make `atoms` the window. The first one loses the space before it, and that may change its tokens."""
+        """Make `atoms` the window. The first one loses its leading space, which may change its tokens."""
         if atoms and atoms[0].text[0] in " \t":
             first = atoms[0]
             atoms[0] = first._replace(tokens=self._counter.count(first.text.lstrip()))
@@ -232,7 +232,7 @@ class Chunker:
         self._characters = sum(len(atom.text) for atom in atoms)
 
     def _split_atom(self, atom: _Atom, ends: re.Pattern[str], rank: int) -> Iterator[_Atom]:
-        """A long atom as sentences, those that are still long as words, and those as slices."""
+        """Split a long atom into sentences, long sentences into words, and long words into slices."""
         cuts = [match.end() for match in ends.finditer(atom.text)]
         bounds = [0, *(cut for cut in cuts if cut < len(atom.text)), len(atom.text)]
         texts = [atom.text[start:end] for start, end in pairwise(bounds)]
@@ -248,7 +248,7 @@ class Chunker:
                 yield from self._slices(part)
 
     def _group_neighbours(self, texts: list[str], limit: int) -> Iterator[tuple[str, int]]:
-        """Neighbours together, while they are no more than `most` tokens."""
+        """Join neighbours up to `limit` tokens."""
         group, size = "", 0
         for text, tokens in zip(texts, self._counter.counts(texts), strict=True):
             if group and size + tokens > limit:

@@ -1,18 +1,18 @@
-"""convert: documents that a file processor of their base reads, elsewhere. The job `check_file_processing_result`.
+"""Convert documents with the base's file processor: the job `check_file_processing_result`.
 
-    planned     `index_document` finds that the base's processor takes the file, and that nobody converted these bytes
-                before: it ends, and this job begins, in one transaction
-    start       written down that it is being started → uploaded → its remote id kept
-    poll        asked after, and postponed: no slot is held between two looks (conversion.py tells the pauses)
-    done        one fenced transaction: the markdown is kept as the content of these bytes, and `index_document` goes on
+    hand over   `index_document` finds that the base's processor accepts the file and that these bytes have not been
+                converted before. One transaction completes it and enqueues this job
+    start       record the start → upload → store the remote id
+    poll        check the state and snooze; no slot is occupied between two checks (processors/conversion.py)
+    done        one fenced transaction stores the markdown as the content of these bytes and enqueues `index_document`
 
     killed …                                   the next attempt
-    before the start was written down          starts
-    between that and the remote id             `conversion_uncertain`: it may have begun, and may cost again
-    later                                      asks after the same remote id
-    nobody wants the version any more          cancels the remote conversion
+    before the start was recorded              starts
+    before the remote id was stored            fails with `conversion_uncertain`: it may have started, and may cost again
+    later                                      polls the same remote id
+    (if the version is no longer wanted)       cancels the remote conversion
 
-A conversion whose item is deleted, or whose job is cancelled, is called off by a job of its own (`cancel_conversion`).
+If the item is deleted or the job is cancelled, a separate job (`cancel_conversion`) cancels the remote conversion.
 """
 
 import asyncio
@@ -36,23 +36,24 @@ from gristmill.sources import Source
 from gristmill.work import CancelConversion, CheckFileProcessing, IndexDocument
 
 Processors = Mapping[str, Processor]
-# Its own way of ending: nothing is left at the service to be cancelled.
+# After these errors the remote conversion has ended, and there is nothing to cancel.
 _REMOTE_ENDED = frozenset({"conversion_failed", "conversion_timeout"})
 
 
 class Converter:
-    """Has documents converted."""
+    """Converts documents with file processors."""
 
     def __init__(self, db: Database, originals: SourceFactory, processors: Processors) -> None:
         self._db, self._originals, self._processors = db, originals, processors
 
     async def check(self, job: Job) -> Outcome:
-        """Start the conversion, or look how it stands."""
+        """Start the conversion, or check its state."""
         work = CheckFileProcessing.of(job)
         processor = self._processors.get(work.processor)
         if processor is None:
             raise Permanent(
-                f"The file processor {work.processor!r} is not set up any more.",
+                f"The file processor {work.processor!r} is no longer configured. Configure it, or choose another one for "
+                "the base.",
                 code="unknown_file_processor",
             )
         opened = await self._open(job)
@@ -63,8 +64,7 @@ class Converter:
             return await self._start(job, processor, source)
         if row.remote_id is None:
             raise Permanent(
-                "The conversion was being started when work was interrupted, and may have begun. Re-index the item to "
-                "begin again.",
+                "Starting the conversion was interrupted, and it may have started. Re-index the item to start it again.",
                 code="conversion_uncertain",
             )
         result = await check_conversion(processor, _conversion(row, row.remote_id))
@@ -77,14 +77,14 @@ class Converter:
         return Snooze(pause_before_check(result))
 
     async def cancel(self, job: Job) -> Outcome:
-        """Tell a processor that nobody wants a conversion any more."""
+        """Cancel a remote conversion that is no longer wanted."""
         work = CancelConversion.of(job)
         if (processor := self._processors.get(work.processor)) is not None:
             await processor.cancel(work.remote_id)
         return Done()
 
     async def record_failure(self, tx: Tx, job: Job, error: GristmillError) -> None:
-        """The job is dead: say so on the item, and call off what may still run."""
+        """Mark the item as failed and cancel the conversion, in the transaction that buries the job."""
         work, base_id = CheckFileProcessing.of(job), base_of(job)
         await catalog.lock_base_shared(tx, base_id)
         await cancel_conversions(tx, [work.item_id], notify=error.code not in _REMOTE_ENDED)
@@ -96,7 +96,7 @@ class Converter:
     # ── steps ────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _open(self, job: Job) -> tuple[ConversionRow, Source | None] | None:
-        """What is known of the conversion, with the source when it has to be started; None when nobody wants it."""
+        """The conversion, with its source if it has to be started. None if the version is no longer wanted."""
         work = CheckFileProcessing.of(job)
         async with self._db.transaction() as tx:
             await catalog.lock_base_shared(tx, base_of(job))
@@ -107,7 +107,8 @@ class Converter:
                 return None
             if job.interrupted and base.on_restart == "park":
                 raise Permanent(
-                    "Converting was interrupted, and this base does not resume by itself: recover it when you like.",
+                    "Converting was interrupted, and this base does not resume automatically. Recover the base to "
+                    "continue.",
                     code="interrupted",
                 )
             row = await catalog.find_conversion(tx, work.item_id, work.version)
@@ -127,7 +128,7 @@ class Converter:
                 await jobs.fence(tx, job)
                 await catalog.drop_conversions(tx, [work.item_id])
             raise
-        if remote_id is None:  # other bytes by now: they are looked at again
+        if remote_id is None:  # the bytes have changed: index them again from the start
             await self._requeue_indexing(job)
             return Done()
         conversion = Conversion(remote_id)
@@ -159,11 +160,11 @@ class Converter:
                 original.path.unlink(missing_ok=True)
 
     async def _store_markdown(self, job: Job, markdown: str) -> None:
-        """The markdown is the content of these bytes, from now on for everybody."""
+        """Store the markdown as the content of these bytes, also for other items with the same bytes."""
         work = CheckFileProcessing.of(job)
         text = markdown.replace("\0", "").replace("\r\n", "\n")
         if not text.strip():
-            raise NoText("The file processor found no text in it.")
+            raise NoText("The file processor found no text in the file.")
         digest = bytes.fromhex(work.content)
         async with self._db.transaction() as tx:
             await catalog.lock_base_shared(tx, base_of(job))
@@ -195,7 +196,7 @@ class Converter:
         await jobs.enqueue(tx, NewJob(IndexDocument(work.item_id, work.version), lane=job.lane))
 
     async def _abandon(self, job: Job, processor: Processor) -> Outcome:
-        """Nobody wants it any more: the service is told, and the row goes."""
+        """Cancel the remote conversion and delete its row, because the version is no longer wanted."""
         work = CheckFileProcessing.of(job)
         async with self._db.connection() as tx:
             row = await catalog.find_conversion(tx, work.item_id, work.version)

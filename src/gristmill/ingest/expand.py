@@ -1,15 +1,16 @@
-"""Containers become children: the job `prepare_root`.
+"""List a container's source and create its children: the job `prepare_root`.
 
-    list        the source, in batches, outside any transaction
-    file        each batch in one fenced transaction, in the base's turn: the root is read again and must still be
-                wanted and not deleting; new children are filed, known ones wanted anew, each with its job. What was
-                never listed has no children that anybody works on: its batches share the turn
-    finish      children that the source no longer has are deleted; the container says what was left out, and is from
-                now on as its children are
+    list        list the source in batches, outside any transaction
+    file        one fenced transaction per batch, under the base's lock: check that the root is still wanted and not being
+                deleted, insert new children, request new versions of known ones, and enqueue their jobs. The lock is
+                exclusive, except for a container that has no children yet: nothing else works on them
+    finish      delete children that the source no longer has, and record what was left out. From now on the container's
+                status is derived from its children
 
-Where too many jobs wait already, it pauses until half of them are done, and then lists again: a batch is filed while
-there is any room, so that a listing always comes to its end. Killed anywhere: the next attempt lists again, and passes over what this version has listed already. So the first
-files are searchable while later ones are still being listed, and a listing of any size fits in memory.
+If the queue is full, the job pauses until half of it is done, and then lists again. A batch is filed whenever there is any
+room, so that a listing always finishes. Killed anywhere: the next attempt lists again and skips what this version has
+listed. So the first files become searchable while later ones are still being listed, and a listing of any size fits in
+memory.
 """
 
 from collections import Counter
@@ -31,7 +32,7 @@ from gristmill.sources.directory import DirectoryEntry, IgnoreRules, list_folder
 from gristmill.sources.sitemap import SitemapRules, list_sitemap
 from gristmill.work import PrepareRoot
 
-# As long as a caller who is refused is asked to wait.
+# The same pause as the API asks for when the queue is full.
 _PAUSE = timedelta(seconds=30)
 
 
@@ -42,7 +43,7 @@ class Expander:
         self._db, self._private, self._limits = db, private, limits
 
     async def prepare(self, job: Job) -> Outcome:
-        """File what the job's container holds, unless something newer is wanted."""
+        """Create the children of the job's container, unless a newer version is wanted."""
         opened = await self._open(job)
         if isinstance(opened, Outcome):
             return opened
@@ -59,7 +60,7 @@ class Expander:
         return Done()
 
     async def record_failure(self, tx: Tx, job: Job, error: GristmillError) -> None:
-        """The job is dead: the container failed, whatever became of the children it has."""
+        """Mark the container as failed, in the transaction that buries the job. Its children stay as they are."""
         await catalog.lock_base(tx, base_of(job))
         work = PrepareRoot.of(job)
         if await catalog.fail_version(tx, work.item_id, work.version, error.code, error.message):
@@ -68,8 +69,8 @@ class Expander:
             await events.announce_ready(tx, [base_of(job)])
 
     async def _open(self, job: Job) -> tuple[Item, IgnoreRules, bool] | Outcome:
-        """The container, what its listing leaves out beside what the source itself says, and whether it was never
-        listed; or why not now."""
+        """The container, its ignore rules, and whether a shared lock is enough because it has no children; or the outcome
+        if it can't be listed now."""
         async with self._db.transaction() as tx:
             locked = await self._lock_container(tx, job, shared=True)
             if locked is None:
@@ -77,19 +78,19 @@ class Expander:
             base, root = locked
             if job.interrupted and base.on_restart == "park":
                 raise Permanent(
-                    "Listing was interrupted, and this base does not resume by itself: recover it when you like.",
+                    "Listing was interrupted, and this base does not resume automatically. Recover the base to continue.",
                     code="interrupted",
                 )
             begun = root.status is ItemStatus.PROCESSING
             if not await has_room(tx, base, self._limits.half() if self._limits and begun else self._limits):
                 return Snooze(_PAUSE)
-            # The later of two patterns decides: those of the folder that was added are nearer than the base's.
+            # The last matching pattern decides: those of the added folder override the base's.
             folder_patterns = (await catalog.root_source(tx, root.id)).get("ignore", [])
             shared = not await catalog.has_children(tx, root.id)
             return root, IgnoreRules((*base.ignore, *folder_patterns), base.include_hidden), shared
 
     async def _lock_container(self, tx: Tx, job: Job, *, shared: bool = False) -> tuple[Base, Item] | None:
-        """The base's turn, and the root as it is then; None when it is gone, deleting or wanted otherwise."""
+        """Lock the base, and return it with the root's current row. None if the job's version is no longer wanted."""
         if shared:
             await catalog.lock_base_shared(tx, base_of(job))
             base = await catalog.find_base(tx, base_of(job))
@@ -105,7 +106,7 @@ class Expander:
     async def _list(
         self, root: Item, rules: IgnoreRules, left_out: Counter[str]
     ) -> AsyncGenerator[list[NewItem]]:
-        """What the source holds; `left_out` counts what it has beside that, once all is listed."""
+        """The source's entries in batches. `left_out` counts the skipped entries; it is complete after the last batch."""
         if root.type == "directory":
             top = Path(root.source.get("root", root.source["path"]))
             async with aclosing(list_folder(Path(root.source["path"]), rules, top, left_out)) as folder:
@@ -116,16 +117,16 @@ class Expander:
             async for pages in listing:
                 yield [NewItem("url", page.url[:500], page.url, source={"url": page.url}) for page in pages]
             left_out.update(listing.left_out)
-            del left_out["duplicate"]  # is listed, once
+            del left_out["duplicate"]  # listed once, so nothing was left out
         elif root.type == "connector":
-            return  # its runs file what is below it
+            return  # connector runs create its children
         else:
             raise Unsupported(f"Items of type {root.type!r} can't be listed yet.")
 
     async def _file_batch(
         self, job: Job, root: Item, listed: Sequence[NewItem], shared: bool
     ) -> Outcome | None:
-        """File a batch; an outcome when that was the last one, for now or for good."""
+        """Create the children of a batch. Returns an outcome if the listing has to stop or pause here."""
         async with self._db.transaction() as tx:
             locked = await self._lock_container(tx, job, shared=shared)
             if locked is None:
@@ -136,7 +137,7 @@ class Expander:
             known = await catalog.find_existing(tx, base.id, root.id, listed)
             if not (known and shared):
                 await self._insert_children(tx, base, root, listed, known)
-        if known and shared:  # somebody else filed some meanwhile, and they may be worked on
+        if known and shared:  # children were added in the meantime, and jobs may be working on them
             return await self._file_batch(job, root, listed, shared=False)
         return None
 
@@ -171,7 +172,7 @@ class Expander:
 
 
 def _new_item(entry: DirectoryEntry, top: Path) -> NewItem:
-    """A folder's entry as an item; a folder knows the top, whose ignore rules it stands under."""
+    """A folder's entry as an item. A subfolder remembers the topmost folder, whose ignore rules apply to it."""
     source = {"path": str(entry.path), **({"root": str(top)} if entry.kind == "directory" else {})}
     return NewItem(
         entry.kind, entry.name, str(entry.path), source=source, size_bytes=entry.size, error=entry.error

@@ -1,14 +1,14 @@
-"""What an image inside a document says: by OCR in a child, or by a vision model behind an OpenAI-compatible endpoint.
+"""Describe an image by OCR in a child process, or by a vision model behind an OpenAI-compatible endpoint.
 
-    local      costs nothing but time: may be tried again
-    vision     costs money: whatever may have been charged for is not asked again by itself
+    OCR              free of charge: may be retried
+    vision model     paid: a request that may have been charged is not retried automatically
 
-    429, 503, no connection               Transient: it was not taken up
-    no answer, or any other 5xx           Permanent vision_uncertain: it may have been charged for
-    401, 403                              Permanent vision_unauthorized
-    any other 4xx, or an odd answer       Permanent vision_refused
+    429, 503, no connection                    Transient: the request was not accepted
+    no response, or any other 5xx              Permanent vision_uncertain: it may have been charged
+    401, 403                                   Permanent vision_unauthorized
+    any other 4xx, or an unexpected response   Permanent vision_refused
 
-A description is kept by the image's hash and the analyst's identity (analyse.py).
+Descriptions are stored by the image's hash and the describer's identity (images.py).
 """
 
 import base64
@@ -28,6 +28,7 @@ from gristmill.readers import ReaderPool, ReadLimits, TextPart, read_file, reade
 _RESPONSE_LIMIT = 4 * 1024 * 1024
 _MAX_IMAGE_BYTES = 20 * 1024 * 1024
 _VISION_TYPES = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
+# Part of the describer's identity: another wording would have every image described, and paid for, again.
 _PROMPT = (
     "Describe this image from a document for somebody who searches for it. Write down any text in it word for word, "
     "tables as markdown tables; of charts and diagrams, say what they show, with their figures. No introduction."
@@ -35,41 +36,41 @@ _PROMPT = (
 
 
 class ImageDescriber(Protocol):
-    """Says what is on an image."""
+    """Describes images in words."""
 
     @property
     def identity(self) -> str:
-        """What names the maker of a description."""
+        """Identifies the describer: descriptions of the same image by the same identity are reused."""
         ...
 
     @property
     def is_paid(self) -> bool:
-        """Whether asking may cost money."""
+        """Whether a request may cost money."""
         ...
 
     async def describe(self, path: Path, media_type: str, scratch: Path) -> str:
-        """The text of the image; empty when there is none to tell."""
+        """The description of the image; empty if there is nothing to describe."""
         ...
 
 
 class OcrDescriber:
-    """OCR in a child of the pool."""
+    """Recognises the text in an image, in a child process of the reader pool."""
 
     def __init__(self, pool: ReaderPool, limits: ReadLimits) -> None:
         self._pool, self._limits = pool, limits
 
     @property
     def identity(self) -> str:
-        """What names the maker of a description."""
+        """The OCR reader and its limits."""
         return f"ocr/{reader_identity(self._limits)}"
 
     @property
     def is_paid(self) -> bool:
-        """Nothing but time."""
+        """OCR is free."""
         return False
 
     async def describe(self, path: Path, media_type: str, scratch: Path) -> str:
-        """The letters on the image."""
+        """The text in the image."""
         results = read_file(
             self._pool,
             path,
@@ -81,14 +82,14 @@ class OcrDescriber:
         try:
             async with contextlib.aclosing(results) as stream:
                 texts = [result.text async for result in stream if isinstance(result, TextPart)]
-        except (NoText, Unsupported):  # a photograph, or a drawing in a format that nothing here can draw
+        except (NoText, Unsupported):  # a photograph, or a drawing in a format that can't be rendered
             return ""
         return "".join(texts).strip()
 
 
 @dataclass(frozen=True)
 class VisionConfig:
-    """A model that sees, and where it is."""
+    """A vision model and its endpoint."""
 
     url: str
     model: str
@@ -106,12 +107,12 @@ class VisionDescriber:
 
     @property
     def identity(self) -> str:
-        """The model and what it was asked; where it runs makes no difference."""
+        """The model and the prompt. The endpoint doesn't matter."""
         return "vision/" + json.dumps([self._config.model, self._config.prompt], separators=(",", ":"))
 
     @property
     def is_paid(self) -> bool:
-        """It may."""
+        """A vision model may be paid."""
         return True
 
     async def close(self) -> None:
@@ -119,13 +120,13 @@ class VisionDescriber:
         await self._client.aclose()
 
     async def describe(self, path: Path, media_type: str, scratch: Path) -> str:
-        """What the model says of the image."""
+        """The model's description of the image."""
         if media_type not in _VISION_TYPES:
             return ""
-        data = path.read_bytes()  # noqa: ASYNC240  -- some megabytes at most, of our own scratch folder
+        data = path.read_bytes()  # noqa: ASYNC240  -- a few megabytes at most, in the scratch folder
         if len(data) > _MAX_IMAGE_BYTES:
             raise Unreadable(
-                f"The image has {len(data):,} bytes, too many for a model.", code="vision_refused"
+                f"The image has {len(data):,} bytes, too many for the vision model.", code="vision_refused"
             )
         return self._text(await self._post(data, media_type))
 
@@ -145,7 +146,7 @@ class VisionDescriber:
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise Transient("The vision model can't be reached.", code="vision_unavailable") from error
         except httpx.HTTPError as error:
-            message = "The vision model gave no answer; the request may have been charged for."
+            message = "The vision model did not answer, and may have charged for the request. Re-index the item to retry."
             raise Permanent(message, code="vision_uncertain") from error
         if not response.is_success:
             self._refuse(response, response_body)
@@ -161,7 +162,7 @@ class VisionDescriber:
         if response.status_code >= 500:
             raise Permanent(message, code="vision_uncertain")
         if response.status_code in (401, 403):
-            raise Permanent(f"{message} Check its key.", code="vision_unauthorized")
+            raise Permanent(f"{message} Check its API key.", code="vision_unauthorized")
         raise Permanent(message, code="vision_refused")
 
     def _text(self, body: bytes) -> str:
@@ -171,5 +172,5 @@ class VisionDescriber:
         except (ValueError, LookupError, TypeError):
             text = None
         if not isinstance(text, str):
-            raise Permanent("The vision model's answer holds no text.", code="vision_refused")
+            raise Permanent("The vision model's response contains no text.", code="vision_refused")
         return text.strip()

@@ -1,7 +1,7 @@
-"""Lines out of parts of any size: the same ones however the content is cut into parts.
+"""Split content that arrives in parts of any size into lines. The lines don't depend on the sizes of the parts.
 
-A line ends with `\\n`, which it keeps. One beyond `LONGEST` is given in fragments, each of them cut by what it holds
-itself, so that a file without a single line break is never held whole.
+A line includes its final `\\n`. A line longer than `MAX_LINE` is returned in fragments, each split by its own text alone,
+so that a file without line breaks is never held in memory as a whole.
 """
 
 import re
@@ -14,21 +14,21 @@ _SENTENCE_ENDS = ("。", "！", "？", ". ", "! ", "? ")
 
 
 class TextLine(NamedTuple):
-    """A line, or a fragment of one; `continues` a line whose beginning was given before."""
+    """A line, or a fragment of a line; `continues` if it isn't the first fragment of its line."""
 
     text: str
     continues: bool
 
 
 class LineSplitter:
-    """The lines of one document."""
+    """Splits one document."""
 
     def __init__(self) -> None:
-        self._pending = ""  # a beginning whose end hasn't come
-        self._is_continuation = False  # it is not the line's own beginning
+        self._pending = ""  # the start of a line whose end hasn't arrived
+        self._is_continuation = False  # whether that is not the line's first fragment
 
     def feed(self, text: str) -> list[TextLine]:
-        """The lines that are complete with `text`."""
+        """Add `text`, and return the lines that it completes."""
         self._pending += text
         lines: list[TextLine] = []
         end = self._pending.rfind("\n") + 1
@@ -42,12 +42,12 @@ class LineSplitter:
         return lines
 
     def finish(self) -> list[TextLine]:
-        """The last line, when nothing ended it."""
+        """End the content, and return its last line if no line break ended it."""
         last, self._pending = self._pending, ""
         return [TextLine(last, self._is_continuation)] if last else []
 
     def _split_fragments(self, text: str, at: int, end: int, lines: list[TextLine]) -> int:
-        """Cut fragments off until what is left is short; where that begins."""
+        """Split off fragments until the rest is short. Returns where the rest starts."""
         while end - at > MAX_LINE:
             cut = _fragment_end(text, at)
             lines.append(TextLine(text[at:cut], self._is_continuation))

@@ -1,11 +1,11 @@
-"""A process beside ours for pure work on many texts: cutting them into pieces, and lexing their words.
+"""Offload CPU-bound work on many texts, chunking and lexing, to a subprocess.
 
-Python runs one thread at a time, so that a fast embedder would wait for what prepares its batches. `Crew` gives large
-batches away; small ones, and everything while nobody is there to take it, are worked on in a thread. The process is
-started by the first batch that is worth it, and ends when nothing came for a minute, or with ours.
+Python runs one thread at a time, so a fast embedder would wait for the code that prepares its batches. `CpuOffload` sends
+large batches to a subprocess. Small batches, and all batches while the subprocess isn't ready, run in a thread. The first
+large batch starts the subprocess; it stops after a minute without work, or with this process.
 
-It holds nothing: when it dies, or does not answer for two minutes, what it was asked for is done here, and another one is
-started for the next batch.
+The subprocess has no state worth keeping: if it dies, or does not answer within two minutes, its work is done here, and the
+next large batch starts another one.
 """
 
 import asyncio
@@ -33,8 +33,8 @@ from gristmill.search import segment
 from gristmill.search.segment import ChunkText, Segment
 from gristmill.telemetry import memory
 
-MIN_BATCH = 64  # chunks in one batch: somebody embeds fast enough to wait for us
-_IDLE_SECONDS = 60.0  # seconds
+MIN_BATCH = 64  # chunks: batches grow this large only if the embedder is fast enough to wait for this process
+_IDLE_SECONDS = 60.0
 _LENGTH_BYTES = 4
 
 log = logging.getLogger(__name__)
@@ -42,20 +42,20 @@ Result = TypeVar("Result")
 
 
 class CpuOffload:
-    """Does pure work, in another process where that is faster."""
+    """Runs pure functions, in a subprocess where that is faster."""
 
     def __init__(self, timeout: timedelta = timedelta(minutes=2)) -> None:
         self.timeout = timeout
         self._subprocess: _Subprocess | None = None
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix="crew")
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="cpu-offload")
 
     @property
     def is_ready(self) -> bool:
-        """Whether somebody is there to take work."""
+        """Whether the subprocess takes work."""
         return self._subprocess is not None and self._subprocess.is_ready
 
     async def build_segment(self, words: Sequence[ChunkText], codes: NDArray[np.uint64]) -> Segment:
-        """The segment of chunks."""
+        """The search segment of these chunks."""
         if len(words) >= MIN_BATCH:
             self._start_subprocess()
         return await self._run(segment.build, words, codes)
@@ -63,11 +63,11 @@ class CpuOffload:
     async def chunk_documents(
         self, tokenizer: Tokenizer, limit: int, documents: Sequence[Sequence[TextPart]]
     ) -> list[list[TextChunk]]:
-        """The pieces of whole documents, of at most `limit` tokens."""
+        """The chunks of whole documents, of at most `limit` tokens each."""
         return await self._run(chunk_documents, tokenizer, limit, documents)
 
     def close(self) -> None:
-        """Let the process go."""
+        """Stop the subprocess."""
         if self._subprocess is not None:
             self._subprocess.stop()
         self._executor.shutdown(wait=False)
@@ -84,10 +84,10 @@ class CpuOffload:
             try:
                 return await asyncio.wait_for(asyncio.shield(call), self.timeout.total_seconds())
             except _SubprocessDied:
-                log.warning("the process beside this one is gone; its work is done here")
+                log.warning("the offload subprocess died: doing its work in this process")
             except TimeoutError:
-                log.warning("the process beside this one does not answer; its work is done here")
-                call.add_done_callback(lambda ended: ended.exception())  # looked at: its end is our doing
+                log.warning("the offload subprocess does not answer: doing its work in this process")
+                call.add_done_callback(lambda ended: ended.exception())  # stopping the subprocess fails it
                 await asyncio.to_thread(process.stop)
         return await asyncio.to_thread(work, *arguments)
 
@@ -95,16 +95,16 @@ class CpuOffload:
 def chunk_documents(
     tokenizer: Tokenizer, limit: int, documents: Sequence[Sequence[TextPart]]
 ) -> list[list[TextChunk]]:
-    """The pieces of whole documents, of at most `limit` tokens."""
-    documents_chunks: list[list[TextChunk]] = []
+    """The chunks of whole documents, of at most `limit` tokens each."""
+    results: list[list[TextChunk]] = []
     for parts in documents:
         chunker = Chunker(tokenizer, limit)
-        pieces = [piece for part in parts for piece in chunker.feed(part.text, part.page)]
-        documents_chunks.append([*pieces, *chunker.finish()])
-    return documents_chunks
+        chunks = [chunk for part in parts for chunk in chunker.feed(part.text, part.page)]
+        results.append([*chunks, *chunker.finish()])
+    return results
 
 
-# ── the other process ────────────────────────────────────────────────────────────────────────────────────
+# ── the subprocess ────────────────────────────────────────────────────────────────────────────────────────
 
 
 class _SubprocessDied(Exception):
@@ -112,7 +112,7 @@ class _SubprocessDied(Exception):
 
 
 class _Subprocess:
-    """The process, asked by one thread at a time."""
+    """A subprocess that runs functions; used by one thread at a time."""
 
     def __init__(self) -> None:
         self.is_ready = self.is_stopped = False
@@ -122,7 +122,7 @@ class _Subprocess:
         self._timer: threading.Timer | None = None
 
     def start(self) -> None:
-        """Have it run; until it says so, it is not asked."""
+        """Start it, and mark it ready when it says so."""
         if self.is_stopped:
             return
         self._process = subprocess.Popen(
@@ -130,32 +130,36 @@ class _Subprocess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
+        if self.is_stopped:  # while the process was being created, so `stop` could not kill it
+            self.stop()
+            return
         with contextlib.suppress(_SubprocessDied):
             self._receive()
-            self.is_ready = True
+            self.is_ready = not self.is_stopped
             self._stop_when_idle()
 
     def call(self, work: Callable[..., Result], arguments: tuple[Any, ...]) -> Result:
-        """Have work done there."""
+        """Run `work` there and return its result, or raise its error."""
         self._last_used = time.monotonic()
-        arguments = tuple(
-            self._tokenizer_ref(one) if isinstance(one, Tokenizer) else one for one in arguments
+        sent = tuple(
+            self._tokenizer_ref(argument) if isinstance(argument, Tokenizer) else argument
+            for argument in arguments
         )
-        self._send((work, arguments))
-        done, result = self._receive()
-        if not done:
+        self._send((work, sent))
+        succeeded, result = self._receive()
+        if not succeeded:
             raise result
         return result
 
     def _tokenizer_ref(self, tokenizer: Tokenizer) -> "_TokenizerRef":
-        """A tokenizer, which is sent once."""
+        """A reference to a tokenizer, which is sent only once."""
         if id(tokenizer) not in self._sent_tokenizers:
-            self._sent_tokenizers[id(tokenizer)] = tokenizer  # held, so that its id stays its own
+            self._sent_tokenizers[id(tokenizer)] = tokenizer  # referenced, so that its id is not reused
             self.call(_register_tokenizer, (id(tokenizer), tokenizer.to_str()))
         return _TokenizerRef(id(tokenizer))
 
     def stop(self) -> None:
-        """Let it go; what it is asked now is not answered."""
+        """Kill it. A running call fails."""
         self.is_ready, self.is_stopped = False, True
         if self._timer is not None:
             self._timer.cancel()
@@ -168,7 +172,7 @@ class _Subprocess:
                         pipe.close()
 
     def _stop_when_idle(self) -> None:
-        """End it when nothing came for a while."""
+        """Stop it after a while without work."""
         left = _IDLE_SECONDS - (time.monotonic() - self._last_used)
         if left <= 0:
             self.stop()
@@ -197,7 +201,7 @@ class _Subprocess:
 
 
 class _TokenizerRef:
-    """A tokenizer that was taught before."""
+    """Refers to a tokenizer that was sent before."""
 
     def __init__(self, key: int) -> None:
         self.key = key
@@ -211,17 +215,18 @@ def _register_tokenizer(key: int, tokenizer: str) -> None:
 
 
 def serve() -> None:
-    """Be that process: answer until the other one is gone."""
+    """Run as the subprocess: handle calls until the parent closes the pipe."""
     memory.return_freed_memory()
     niceness.lower_thread_priority()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is meant for the other one, which ends this one
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which stops this process
     pipes = sys.stdin.buffer, sys.stdout.buffer
     _write(pipes[1], None)
     with contextlib.suppress(EOFError, BrokenPipeError):
         while True:
             work, arguments = _read(pipes[0])
             arguments = tuple(
-                _tokenizers[one.key] if isinstance(one, _TokenizerRef) else one for one in arguments
+                _tokenizers[argument.key] if isinstance(argument, _TokenizerRef) else argument
+                for argument in arguments
             )
             try:
                 reply = True, work(*arguments)
@@ -242,4 +247,4 @@ def _read(pipe: IO[bytes]) -> Any:
     data = pipe.read(size)
     if len(header) < _LENGTH_BYTES or len(data) < size:
         raise EOFError
-    return pickle.loads(data)  # noqa: S301, it comes from our own process
+    return pickle.loads(data)  # noqa: S301, it comes from this program's own process

@@ -1,13 +1,14 @@
-"""Subtrees are wanted anew: the job `reindex_subtree`.
+"""Request new versions of whole subtrees: the job `reindex_subtree`.
 
-One fenced transaction in the base's turn. What became of a root since it was accepted:
+One fenced transaction under the base's exclusive lock. A root may have changed since the request was accepted:
 
-    something in it is being deleted     passed over: delete wins
-    it is being rebuilt as a whole       passed over, with `after` waited for
-    something below it is active         waited for, with `skip` passed over
-    too many jobs wait already           waited for, whatever was asked
+    something in it is being deleted        skip: delete wins
+    a re-index of the whole root is running skip; with `after`, wait
+    something below it is active            wait; with `skip`, skip
+    the queue is full                       wait, whatever was requested
 
-A container is listed anew, which brings up the children its source has; what people put below it is wanted anew here.
+A container is listed again, which re-indexes the children that its source has. Items that people added below it are
+re-indexed here.
 """
 
 from collections.abc import Sequence
@@ -22,31 +23,31 @@ from gristmill.operations.next_job import enqueue_next_jobs, has_room
 from gristmill.work import OnActive, ReindexSubtree
 
 _RECHECK_DELAY = timedelta(seconds=1)
-# As long as a caller who is refused is asked to wait.
+# The same pause as the API asks for when the queue is full.
 _PAUSE = timedelta(seconds=30)
 
 
 class Reindexer:
-    """Wants subtrees anew."""
+    """Requests new versions of subtrees."""
 
     def __init__(self, db: Database, limits: QueueLimits | None = None) -> None:
         self._db, self._limits = db, limits
 
     async def reindex(self, job: Job) -> Outcome:
-        """Make the roots that are at rest active, and queue their work."""
+        """Request new versions of the roots that are at rest, and enqueue their jobs."""
         work = ReindexSubtree.of(job)
         await faults.point("rebuild.begun")
         async with self._db.transaction() as tx:
             base = await catalog.lock_base(tx, base_of(job))
             await jobs.fence(tx, job)
             if base is not None:
-                unrested = await catalog.unfinished_items(tx, work.root_ids)
-                if _must_wait(unrested, work.on_active):
+                unfinished = await catalog.unfinished_items(tx, work.root_ids)
+                if _must_wait(unfinished, work.on_active):
                     return Snooze(_RECHECK_DELAY)
                 if not await has_room(tx, base, self._limits):
                     return Snooze(_PAUSE)
-                passed_over = {item.root for item in unrested}
-                roots = [root for root in work.root_ids if root not in passed_over]
+                skipped = {item.root for item in unfinished}
+                roots = [root for root in work.root_ids if root not in skipped]
                 requested = await catalog.request_version(
                     tx, await self._with_added_children(tx, roots), cause=job.id
                 )
@@ -63,10 +64,10 @@ class Reindexer:
         return item_ids
 
 
-def _must_wait(unrested: Sequence[UnfinishedItem], on_active: OnActive) -> bool:
-    """Whether a root is active in a way that ends with something left to rebuild."""
+def _must_wait(unfinished: Sequence[UnfinishedItem], on_active: OnActive) -> bool:
+    """Whether a root is active, and will still need a re-index when it is at rest."""
     if on_active == "skip":
         return False
-    deleting = {item.root for item in unrested if item.status == ItemStatus.DELETING}
-    rebuilt = {item.root for item in unrested if item.whole} if on_active == "reject" else set[ItemId]()
-    return any(item.root not in deleting | rebuilt for item in unrested)
+    deleting = {item.root for item in unfinished if item.status == ItemStatus.DELETING}
+    reindexing = {item.root for item in unfinished if item.whole} if on_active == "reject" else set[ItemId]()
+    return any(item.root not in deleting | reindexing for item in unfinished)

@@ -1,12 +1,12 @@
-"""The end of subtrees and bases: the jobs `delete_subtree` and `delete_base`.
+"""Remove subtrees and bases that are marked as deleting: the jobs `delete_subtree` and `delete_base`.
 
-    remove      batches of items that hold none, so from the leaves up; each with its jobs (those that wait are gone,
-                those that run are told), chunks, versions and unshared contents, in one fenced transaction
-                together with what the receipt says so far
-    blobs       those that nothing uses any more leave the store, then the table
+    remove      batches of items without children, so from the leaves up. One fenced transaction per batch removes the
+                items with their jobs (waiting ones are deleted, running ones are signalled), chunks, versions and
+                unshared contents, and adds to the receipt
+    blobs       blobs that nothing refers to are deleted from the store, then from the table
 
-Killed anywhere: the next attempt removes what is left, and the receipt goes on from where it was. Nothing here
-ever makes an item visible again: it is marked until its row is gone.
+Killed anywhere: the next attempt removes the rest, and continues the receipt. An item never becomes visible again: it stays
+marked until its row is deleted.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ _RETRY_DELAY = timedelta(milliseconds=200)
 
 
 class Remover:
-    """Removes what is marked as deleting."""
+    """Removes items and bases that are marked as deleting."""
 
     def __init__(self, db: Database, blobs: BlobStore) -> None:
         self._db, self._blobs = db, blobs
@@ -48,11 +48,11 @@ class Remover:
         return Done()
 
     async def remove_base(self, job: Job) -> Outcome:
-        """Remove a base that is marked as deleting, once nothing of it runs any more."""
+        """Remove a base that is marked as deleting, as soon as none of its jobs run."""
         base_id = DeleteBase.of(job).base_id
         async with self._db.transaction() as tx:
             await jobs.fence(tx, job)
-            # None: an earlier attempt got that far, and what comes after it is still to do.
+            # None if an earlier attempt dropped it; the steps below may still be missing.
             exists = await catalog.find_base_in_any_state(tx, base_id) is not None
             if exists and await jobs.has_other_running_jobs(tx, job):
                 return Snooze(_RETRY_DELAY)
@@ -68,7 +68,7 @@ class Remover:
         return Done()
 
     async def _cancel_waiting_jobs(self, job: Job) -> bool:
-        """All that waits goes first, rather than batch by batch: workers would take it up for nothing meanwhile."""
+        """Delete the waiting jobs before the first batch, so that workers don't claim them in the meantime."""
         async with self._db.transaction() as tx:
             await jobs.fence(tx, job)
             return await cancel_waiting_jobs(tx, job.lane, _STOP_BATCH)

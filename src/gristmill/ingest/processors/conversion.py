@@ -1,11 +1,11 @@
-"""One conversion: started once, asked after with growing pauses, given up when it stands still.
+"""One conversion: started once, polled with growing pauses, and given up when it makes no progress.
 
-    pauses        5 s, then half as long again each time, at most a minute; progress begins again at 5 s
+    pauses        5 s, then 1.5 times longer each time, at most a minute; progress resets the pause to 5 s
     deadline      30 minutes of pauses without progress: cancelled, `conversion_timeout`
-    failed        `conversion_failed`, with the service's own words
+    failed        `conversion_failed`, with the service's message
 
-A `Conversion` is all there is to remember, and has no clock in it: it counts the pauses it asked for. So a job can
-snooze between two checks and hold no slot meanwhile.
+A `Conversion` is all the state there is. It contains no clock: it sums up the pauses it asked for. So a job can snooze
+between two checks without occupying a slot.
 """
 
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ DEADLINE = timedelta(minutes=30)
 
 @dataclass(frozen=True)
 class Conversion:
-    """A conversion under way, as it is kept between two checks."""
+    """A running conversion, as it is stored between two checks."""
 
     remote_id: str
     checks: int = 0  # since the last progress
@@ -30,19 +30,19 @@ class Conversion:
 
 
 def pause_before_check(conversion: Conversion) -> timedelta:
-    """How long to wait before the next check."""
+    """The pause before the next check."""
     seconds = FIRST_PAUSE.total_seconds() * GROWTH ** min(conversion.checks, 20)
     return min(timedelta(seconds=seconds), MAX_PAUSE)
 
 
 async def check_conversion(processor: Processor, conversion: Conversion) -> Conversion | str:
-    """Ask once, after the pause: the markdown when it is done, else what to remember. Raises when it is over."""
+    """Poll once. Returns the markdown if the conversion is done, else its new state. Raises if it failed or timed out."""
     state = await processor.poll(conversion.remote_id)
     if state.kind == "done":
         return await processor.fetch(conversion.remote_id)
     if state.kind == "failed":
         raise Permanent(
-            f"The file processor could not convert it: {state.message or 'it does not say why'}.",
+            f"The file processor could not convert the file: {state.message or 'it gave no reason'}.",
             code="conversion_failed",
         )
     if state.progress > conversion.progress or state.position != conversion.position:
@@ -55,7 +55,8 @@ async def check_conversion(processor: Processor, conversion: Conversion) -> Conv
     if waited >= DEADLINE:
         await processor.cancel(conversion.remote_id)
         raise Permanent(
-            f"The file processor made no progress for {DEADLINE.total_seconds() / 60:g} minutes; it was given up.",
+            f"The file processor made no progress for {DEADLINE.total_seconds() / 60:g} minutes, and was stopped. "
+            "Re-index the item to try again.",
             code="conversion_timeout",
         )
     return replace(conversion, checks=conversion.checks + 1, waited=waited)

@@ -1,6 +1,6 @@
-"""docling-serve, by its asynchronous API (v1): upload, poll, fetch the markdown.
+"""docling-serve, through its asynchronous API (v1): upload, poll, fetch the markdown.
 
-It offers no way to cancel; each task is sent with a time limit of its own, after which it ends there.
+It can't cancel a task, so each task is sent with a time limit.
 """
 
 from collections.abc import Collection
@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from gristmill.ingest.processors.client import ProcessorClient
 from gristmill.ingest.processors.processor import ConversionState, ProcessorConfig
-from gristmill.ingest.processors.remote import ProcessorClient
 
 _EXTENSIONS = frozenset(
     [
@@ -48,20 +48,20 @@ _TIME_LIMIT = 2 * 60 * 60
 
 
 class DoclingServe:
-    """A docling-serve at an address."""
+    """A docling-serve instance."""
 
     def __init__(self, config: ProcessorConfig) -> None:
         headers = {"X-Api-Key": config.api_key} if config.api_key else {}
-        self._remote = ProcessorClient("docling-serve", config, headers)
+        self._client = ProcessorClient("docling-serve", config, headers)
 
     @property
     def identity(self) -> str:
-        """What names the maker of a content."""
+        """Identifies the converter in content digests."""
         return "docling-serve/v1/md"
 
     @property
     def extensions(self) -> Collection[str]:
-        """The endings of names that it takes."""
+        """The file extensions that it accepts."""
         return _EXTENSIONS
 
     async def start(self, path: Path, name: str) -> str:
@@ -73,18 +73,18 @@ class DoclingServe:
         }
         with path.open("rb") as file:
             files = {"files": (name, file)}
-            body = await self._remote.post("/v1/convert/file/async", begins=True, data=fields, files=files)
-        task = self._remote.json(body).get("task_id")
+            body = await self._client.post("/v1/convert/file/async", begins=True, data=fields, files=files)
+        task = self._client.json(body).get("task_id")
         if not isinstance(task, str) or not task:
-            raise self._remote.bad_response("names no task")
+            raise self._client.bad_response("has no task id")
         return task
 
     async def poll(self, remote_id: str) -> ConversionState:
-        """How the task stands."""
-        status = self._remote.json(await self._remote.get(f"/v1/status/poll/{quote(remote_id, safe='')}"))
+        """The state of the task."""
+        status = self._client.json(await self._client.get(f"/v1/status/poll/{quote(remote_id, safe='')}"))
         kind: Any = _STATES.get(str(status.get("task_status")))
         if kind is None:
-            raise self._remote.bad_response(f"has the unknown status {status.get('task_status')!r}")
+            raise self._client.bad_response(f"has the unknown status {status.get('task_status')!r}")
         meta: Any = status.get("task_meta") or {}
         done = float(meta.get("num_processed") or 0) + (0.5 if kind == "running" else 0)
         position = status.get("task_position")
@@ -93,19 +93,19 @@ class DoclingServe:
 
     async def fetch(self, remote_id: str) -> str:
         """The markdown of the task."""
-        body = await self._remote.get(
-            f"/v1/result/{quote(remote_id, safe='')}", max_bytes=self._remote.max_result_bytes
+        body = await self._client.get(
+            f"/v1/result/{quote(remote_id, safe='')}", max_bytes=self._client.max_result_bytes
         )
-        document: Any = self._remote.json(body).get("document") or {}
+        document: Any = self._client.json(body).get("document") or {}
         text = document.get("md_content")
         if not isinstance(text, str):
-            raise self._remote.bad_response("has no markdown")
+            raise self._client.bad_response("has no markdown")
         return text
 
     async def cancel(self, remote_id: str) -> bool:
-        """It can't be told to stop."""
+        """docling-serve can't cancel tasks."""
         return False
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._remote.close()
+        await self._client.close()

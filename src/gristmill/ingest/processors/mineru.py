@@ -1,6 +1,6 @@
-"""MinerU, by its API (v4): an address to upload to, then the batch is asked after, then an archive with the markdown.
+"""MinerU, through its API (v4): request an upload URL, upload, poll the batch, download an archive with the markdown.
 
-It offers no way to cancel. The addresses it gives are not its own: the key is not sent there.
+It can't cancel a batch. The upload and download URLs belong to other hosts, so the API key is not sent there.
 """
 
 import io
@@ -11,8 +11,8 @@ from typing import Any
 from urllib.parse import quote
 
 from gristmill.errors import Permanent
+from gristmill.ingest.processors.client import ProcessorClient
 from gristmill.ingest.processors.processor import ConversionState, ProcessorConfig
-from gristmill.ingest.processors.remote import ProcessorClient
 
 _EXTENSIONS = frozenset(["pdf", "doc", "docx", "ppt", "pptx", "png", "jpg", "jpeg"])
 _STATES = {"waiting-file": "waiting", "pending": "waiting", "converting": "running", "running": "running"} | {
@@ -24,79 +24,79 @@ _BLOCK = 256 * 1024
 
 
 class MinerU:
-    """MinerU's service, or one that speaks like it."""
+    """MinerU's service, or one with the same API."""
 
     def __init__(self, config: ProcessorConfig, model: str = "vlm") -> None:
         headers = {"Authorization": f"Bearer {config.api_key}"} if config.api_key else {}
-        self._remote, self._model = ProcessorClient("MinerU", config, headers), model
+        self._client, self._model = ProcessorClient("MinerU", config, headers), model
 
     @property
     def identity(self) -> str:
-        """What names the maker of a content."""
+        """Identifies the converter in content digests."""
         return f"mineru/v4/{self._model}"
 
     @property
     def extensions(self) -> Collection[str]:
-        """The endings of names that it takes."""
+        """The file extensions that it accepts."""
         return _EXTENSIONS
 
     async def start(self, path: Path, name: str) -> str:
-        """Ask for an address, and upload there; that begins the conversion."""
+        """Request an upload URL and upload there, which starts the conversion."""
         request = {"files": [{"name": name}], "model_version": self._model}
-        data = self._data(await self._remote.post("/api/v4/file-urls/batch", begins=False, json=request))
+        data = self._data(await self._client.post("/api/v4/file-urls/batch", begins=False, json=request))
         batch, addresses = data.get("batch_id"), data.get("file_urls")
         if not isinstance(batch, str) or not isinstance(addresses, list) or len(addresses) != 1:  # pyright: ignore[reportUnknownArgumentType]
-            raise self._remote.bad_response("has no batch with one address to upload to")
-        await self._remote.put(str(addresses[0]), _file_blocks(path))  # pyright: ignore[reportUnknownArgumentType]
+            raise self._client.bad_response("has no batch with one upload URL")
+        await self._client.put(str(addresses[0]), _file_blocks(path))  # pyright: ignore[reportUnknownArgumentType]
         return batch
 
     async def poll(self, remote_id: str) -> ConversionState:
-        """How the batch of one stands."""
+        """The state of the batch, which has one file."""
         result = await self._batch_result(remote_id)
         kind: Any = _STATES.get(str(result.get("state", "pending")))
         if kind is None:
-            raise self._remote.bad_response(f"has the unknown state {result.get('state')!r}")
+            raise self._client.bad_response(f"has the unknown state {result.get('state')!r}")
         progress: Any = result.get("extract_progress") or {}
         pages = float(progress.get("extracted_pages") or 0) + (0.5 if kind == "running" else 0)
         return ConversionState(kind, pages, message=str(result.get("err_msg") or ""))
 
     async def fetch(self, remote_id: str) -> str:
-        """The markdown in the archive that the batch became."""
+        """The markdown in the batch's result archive."""
         address = (await self._batch_result(remote_id)).get("full_zip_url")
         if not isinstance(address, str) or not address:
-            raise self._remote.bad_response("has no address of the result")
-        archive = await self._remote.download(address)
+            raise self._client.bad_response("has no URL of the result")
+        archive = await self._client.download(address)
         try:
             with zipfile.ZipFile(io.BytesIO(archive)) as opened:
                 names = [name for name in opened.namelist() if name.endswith(".md")]
                 name = next((name for name in names if name.endswith("full.md")), names[0] if names else "")
                 if not name or opened.getinfo(name).file_size > _MAX_MARKDOWN:
-                    raise self._remote.bad_response("holds no markdown, or too much of it")
+                    raise self._client.bad_response("contains no markdown, or too much of it")
                 return opened.read(name).decode("utf-8", "replace")
         except (zipfile.BadZipFile, OSError, ValueError) as error:
-            raise self._remote.bad_response("is no archive that can be opened") from error
+            raise self._client.bad_response("is not a readable archive") from error
 
     async def cancel(self, remote_id: str) -> bool:
-        """It can't be told to stop."""
+        """MinerU can't cancel batches."""
         return False
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._remote.close()
+        await self._client.close()
 
     async def _batch_result(self, remote_id: str) -> dict[str, Any]:
-        body = await self._remote.get(f"/api/v4/extract-results/batch/{quote(remote_id, safe='')}")
+        body = await self._client.get(f"/api/v4/extract-results/batch/{quote(remote_id, safe='')}")
         results: Any = self._data(body).get("extract_result") or [{}]
         return results[0] if isinstance(results, list) else results  # pyright: ignore[reportUnknownVariableType]
 
     def _data(self, body: bytes) -> dict[str, Any]:
-        response = self._remote.json(body)
+        response = self._client.json(body)
         if response.get("code") != 0:
             reason = str(response.get("msg") or response.get("msgCode") or "no reason given")[:300]
-            raise Permanent(f"MinerU refused: {reason}.", code="processor_refused")
+            raise Permanent(f"MinerU rejected the request: {reason}.", code="processor_refused")
         data = response.get("data")
         if not isinstance(data, dict):
-            raise self._remote.bad_response("has no data")
+            raise self._client.bad_response("has no data")
         return data  # pyright: ignore[reportUnknownVariableType]  -- JSON's objects have strings for keys
 
 

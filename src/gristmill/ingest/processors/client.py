@@ -1,13 +1,13 @@
-"""Speaking with a processor over HTTP: time-outs, size limits, and what an answer means.
+"""The HTTP client of the processors: timeouts, size limits, and how responses map to errors.
 
-    429, 503, 408, 425, 5xx; no connection       Transient; Retry-After is passed on
-    401, 403                                     Permanent processor_unauthorized
-    any other 4xx                                Permanent processor_refused, with the server's own words
-    no answer to what begins a conversion        Permanent conversion_uncertain: it may have begun, and beginning again
-                                                 may cost again
-    200 with something else than was promised    Permanent processor_bad_answer
+    408, 425, 429, 5xx; no connection              Transient, with the server's Retry-After
+    401, 403                                       Permanent processor_unauthorized
+    any other 4xx                                  Permanent processor_refused, with the server's message
+    no response to a request that starts a         Permanent conversion_uncertain: it may have started, and starting it
+    conversion                                     again may cost again
+    200 with an unexpected body                    Permanent processor_bad_answer
 
-The key travels in one header and nowhere else: what a server says is cleaned of it.
+The API key is sent in one header only, and is removed from the messages that a server returns.
 """
 
 import json
@@ -24,7 +24,7 @@ _SMALL_RESPONSE = 4 * 1024 * 1024
 
 
 class ProcessorClient:
-    """A processor's address, and requests to it."""
+    """Sends requests to one processor."""
 
     def __init__(self, name: str, config: ProcessorConfig, headers: dict[str, str]) -> None:
         self.config = config
@@ -38,32 +38,32 @@ class ProcessorClient:
             self._client = None
 
     async def get(self, path: str, *, max_bytes: int = _SMALL_RESPONSE) -> bytes:
-        """GET, which may be repeated."""
+        """Send a GET, which may be repeated."""
         return await self._request(
             "GET", self.config.url.rstrip("/") + path, max_bytes=max_bytes, begins=False
         )
 
     async def post(self, path: str, *, begins: bool, **options: Any) -> bytes:
-        """POST; what `begins` a conversion may not be repeated blindly."""
+        """Send a POST. One that `begins` a conversion must not be repeated blindly."""
         return await self._request(
             "POST", self.config.url.rstrip("/") + path, max_bytes=_SMALL_RESPONSE, begins=begins, **options
         )
 
     async def put(self, url: str, body: Any) -> None:
-        """Upload to an address that the service gave, which is not its own: the key stays here."""
+        """Upload to a URL that the service returned. It belongs to another host, so the API key is not sent."""
         await self._request("PUT", url, max_bytes=_SMALL_RESPONSE, begins=True, with_key=False, content=body)
 
     async def download(self, url: str) -> bytes:
-        """The file at an address that the service gave."""
+        """Download from a URL that the service returned, without the API key."""
         return await self._request("GET", url, max_bytes=self.max_result_bytes, begins=False, with_key=False)
 
     @property
     def max_result_bytes(self) -> int:
-        """The most bytes that a result may have."""
+        """The largest result that is accepted, in bytes."""
         return self.config.max_result_mb * 1024 * 1024
 
     def json(self, body: bytes) -> dict[str, Any]:
-        """The JSON object in an answer."""
+        """The JSON object in a response body."""
         try:
             response = json.loads(body)
         except ValueError:
@@ -73,8 +73,8 @@ class ProcessorClient:
         return response  # pyright: ignore[reportUnknownVariableType]  -- JSON's objects have strings for keys
 
     def bad_response(self, problem: str) -> Permanent:
-        """An answer that is not what the service promises."""
-        return Permanent(f"The answer of {self._name} {problem}.", code="processor_bad_answer")
+        """The error for a response that doesn't follow the service's API."""
+        return Permanent(f"The response of {self._name} {problem}.", code="processor_bad_answer")
 
     async def _request(
         self, method: str, url: str, *, max_bytes: int, begins: bool, with_key: bool = True, **options: Any
@@ -94,13 +94,12 @@ class ProcessorClient:
             raise Transient(f"{self._name} can't be reached.", code="processor_unreachable") from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             if begins:
-                message = (
-                    f"{self._name} gave no answer ({type(error).__name__}); it may have begun all the same."
-                )
                 raise Permanent(
-                    f"{message} Re-index the item to begin again.", code="conversion_uncertain"
+                    f"{self._name} did not answer ({type(error).__name__}), but may have started the conversion. "
+                    "Re-index the item to start it again.",
+                    code="conversion_uncertain",
                 ) from error
-            raise Transient(f"{self._name} gave no answer.", code="processor_unreachable") from error
+            raise Transient(f"{self._name} did not answer.", code="processor_unreachable") from error
 
     def _raise_for_status(self, response: httpx.Response, body: bytes) -> None:
         status = response.status_code
@@ -112,5 +111,5 @@ class ProcessorClient:
             wait = net.retry_after(response.headers)
             raise Transient(message, code="processor_unavailable", retry_after=wait)
         if status in (401, 403):
-            raise Permanent(f"{message} Check its key.", code="processor_unauthorized")
+            raise Permanent(f"{message} Check its API key.", code="processor_unauthorized")
         raise Permanent(message, code="processor_refused")
