@@ -84,7 +84,7 @@ class ProcessorSettings(BaseModel):
 
 
 class Settings(BaseSettings):
-    """Every setting of Gristmill; `docs/settings.md` is written from these descriptions."""
+    """Every setting of Gristmill; `docs/reference/settings.md` is written from these descriptions."""
 
     model_config = SettingsConfigDict(
         env_prefix=ENV_PREFIX,

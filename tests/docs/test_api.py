@@ -1,4 +1,4 @@
-"""docs/api.md has a section for every route, and none for a route that isn't there; its examples are true to the schema."""
+"""docs/reference/api.md has a section for every route, and none for a route that isn't there; its examples are true to the schema."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from gristmill import app
 from gristmill.catalog import ItemStatus
 from tests.docs.pages import SOURCE, blocks, headings, read, sections
 
-PAGE = "docs/api.md"
+PAGE = "docs/reference/api.md"
 
 Schema = Mapping[str, Any]
 

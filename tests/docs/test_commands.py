@@ -1,4 +1,4 @@
-"""docs/commands.md has a section for every command, with all that it takes and nothing else."""
+"""docs/reference/commands.md has a section for every command, with all that it takes and nothing else."""
 
 import re
 from typing import Any, cast
@@ -8,7 +8,7 @@ import typer.main
 from gristmill.cli.main import cli
 from tests.docs.pages import headings, read, sections
 
-PAGE = "docs/commands.md"
+PAGE = "docs/reference/commands.md"
 
 
 def commands() -> dict[str, list[str]]:
@@ -49,6 +49,6 @@ def test_every_documented_command_exists() -> None:
 
 def test_every_command_that_a_page_shows_exists() -> None:
     known = set(commands())
-    for page in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", PAGE, "docs/api.md", "docs/settings.md"):
+    for page in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", PAGE, "docs/reference/api.md", "docs/reference/settings.md"):
         for name in re.findall(r"`(?:uv run )?(gristmill [a-z]+(?: [a-z]+)?)", read(page)):
             assert name in known or name.rpartition(" ")[0] in known, f"{page}: {name}"

@@ -1,11 +1,11 @@
-"""docs/events.md has the reference that the classes give; `python -m tests.docs.test_events` writes it anew."""
+"""docs/reference/events.md has the reference that the classes give; `python -m tests.docs.test_events` writes it anew."""
 
 from dataclasses import fields
 
 from gristmill.events import EVENTS, Event
 from tests.docs.pages import ROOT, read
 
-PAGE = "docs/events.md"
+PAGE = "docs/reference/events.md"
 BEGIN, END = "<!-- reference -->\n", "<!-- end -->\n"
 
 

@@ -1,4 +1,4 @@
-"""docs/settings.md says of every setting what the code says of it."""
+"""docs/reference/settings.md says of every setting what the code says of it."""
 
 import re
 import types
@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 from gristmill.settings import CONFIG_VARIABLE, ENV_PREFIX, EmbedderSettings, ProcessorSettings, Settings
 from tests.docs.pages import blocks, read, rows
 
-PAGE = "docs/settings.md"
+PAGE = "docs/reference/settings.md"
 
 # Defaults that differ from machine to machine, in words.
 COMPUTED = {
@@ -91,7 +91,7 @@ def test_every_setting_is_documented_as_it_is() -> None:
 
 def test_every_variable_that_a_page_names_is_one() -> None:
     known = {ENV_PREFIX + name.upper() for name in Settings.model_fields} | {CONFIG_VARIABLE}
-    for page in ("README.md", "CONTRIBUTING.md", "docs/settings.md", "docs/commands.md", "docs/limits.md"):
+    for page in ("README.md", "CONTRIBUTING.md", "docs/reference/settings.md", "docs/reference/commands.md", "docs/limits.md"):
         for name in re.findall(rf"{ENV_PREFIX}[A-Z][A-Z_]*[A-Z]", read(page)):
             assert name.split("__")[0] in known, f"{page}: {name}"
 

@@ -13,7 +13,7 @@ from tests.gristmill_process import environment
 
 def test_the_schema_has_every_code_that_is_documented_and_no_other() -> None:
     documented: dict[int, set[str]] = {400: {"request_refused"}}
-    for row in rows(read("docs/errors.md")):
+    for row in rows(read("docs/reference/errors.md")):
         if (
             row[0].startswith("`") and "server/ui/" not in row[1]
         ):  # files of the pages are no part of the schema

@@ -180,7 +180,7 @@ def status(
 
 @cli.command()
 def doctor(as_json: AsJson = False, data_dir: DataDir = None) -> None:
-    """Check settings, disk, database, embedder and promises; say what to do. Settings are listed in docs/settings.md."""
+    """Check settings, disk, database, embedder and promises; say what to do. Settings are listed in docs/reference/settings.md."""
     from gristmill.cli.doctor import run_checks
 
     async def run() -> bool:

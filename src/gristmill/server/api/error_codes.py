@@ -1,4 +1,4 @@
-"""Every code that a problem document may have, by its status: what the schema promises, and `docs/errors.md` describes.
+"""Every code that a problem document may have, by its status: what the schema promises, and `docs/reference/errors.md` describes.
 
 A test holds the two against each other; a code that is answered and not here fails the test that sends requests made from the
 schema.

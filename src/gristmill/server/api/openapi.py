@@ -1,7 +1,7 @@
 """`/openapi.json`: what the framework knows of the routes, and what it does not: every problem that each may answer, how to
 come in, the headers that go with a change, and examples.
 
-A test holds the codes against `docs/errors.md`, and another sends thousands of requests made from this schema: an answer that
+A test holds the codes against `docs/reference/errors.md`, and another sends thousands of requests made from this schema: an answer that
 is not in it is a failure.
 """
 
