@@ -49,6 +49,13 @@ def test_every_documented_command_exists() -> None:
 
 def test_every_command_that_a_page_shows_exists() -> None:
     known = set(commands())
-    for page in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", PAGE, "docs/reference/api.md", "docs/reference/settings.md"):
+    for page in (
+        "README.md",
+        "ARCHITECTURE.md",
+        "CONTRIBUTING.md",
+        PAGE,
+        "docs/reference/api.md",
+        "docs/reference/settings.md",
+    ):
         for name in re.findall(r"`(?:uv run )?(gristmill [a-z]+(?: [a-z]+)?)", read(page)):
             assert name in known or name.rpartition(" ")[0] in known, f"{page}: {name}"

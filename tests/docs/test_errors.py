@@ -73,7 +73,11 @@ def codes() -> set[str]:
 
 def documented_codes() -> dict[str, list[str]]:
     """The rows of the page by code."""
-    entries = [(row[0].strip("`"), row[1:]) for row in rows(read("docs/reference/errors.md")) if row[0].startswith("`")]
+    entries = [
+        (row[0].strip("`"), row[1:])
+        for row in rows(read("docs/reference/errors.md"))
+        if row[0].startswith("`")
+    ]
     assert len(entries) == len(dict(entries)), "a code is documented twice"
     return dict(entries)
 

@@ -16,6 +16,7 @@ from tests.docs.pages import ROOT, SOURCE, anchor, headings, pages, prose, read,
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 _NAMED = re.compile(r"`([^`\n]+)`")
 _PATH = re.compile(r"[\w.-]+(/[\w.-]+)*(\.(py|sql|md|toml)|/)")
+EXPLANATION = "docs/explanation"
 _REQUIREMENT = re.compile(r"\b[SC]\d[\w-]*")
 
 
@@ -32,7 +33,10 @@ def test_every_relative_link_leads_somewhere(page: Path) -> None:
             assert fragment in {anchor(title) for title in titles}, link
 
 
-@pytest.mark.parametrize("page", ["ARCHITECTURE.md", "CONTRIBUTING.md"])
+@pytest.mark.parametrize(
+    "page",
+    ["ARCHITECTURE.md", "CONTRIBUTING.md", f"{EXPLANATION}/flows.md", f"{EXPLANATION}/data-model.md"],
+)
 def test_every_path_that_a_page_names_exists(page: str) -> None:
     for name in _NAMED.findall(prose(read(page))):
         if _PATH.fullmatch(name) is None or "NNNN" in name or name == "gristmill.toml":  # a user's, not ours
@@ -42,8 +46,12 @@ def test_every_path_that_a_page_names_exists(page: str) -> None:
         assert any(path.exists() for path in found), f"{page}: {name}"
 
 
-def test_every_test_that_architecture_names_exists() -> None:
-    named = {name for name in _NAMED.findall(read("ARCHITECTURE.md")) if re.fullmatch(r"test_\w+", name)}
+def test_every_test_that_guarantees_name_exists() -> None:
+    named = {
+        name
+        for name in _NAMED.findall(read(f"{EXPLANATION}/guarantees.md"))
+        if re.fullmatch(r"test_\w+", name)
+    }
     assert named, "guarantees name the tests that keep them"
     assert named <= {function.name for function in functions()}
 
@@ -57,12 +65,14 @@ def test_every_package_is_in_the_layers() -> None:
 
 def test_every_table_is_described() -> None:
     tables = set(re.findall(r"^create (?:unlogged )?table (\w+)", schema_sql(), re.MULTILINE))
-    described = set(re.findall(r"^\| `(\w+)`", read("ARCHITECTURE.md"), re.MULTILINE))
+    described = set(re.findall(r"^\| `(\w+)`", read(f"{EXPLANATION}/data-model.md"), re.MULTILINE))
     assert tables <= described
 
 
 def test_every_kind_of_work_is_described_as_it_is() -> None:
-    table = {row[0].strip("`"): row[1:] for row in rows(read("ARCHITECTURE.md")) if len(row) == 6}
+    table = {
+        row[0].strip("`"): row[1:] for row in rows(read(f"{EXPLANATION}/data-model.md")) if len(row) == 6
+    }
     kinds = [kind for kind in vars(work).values() if isinstance(kind, type) and issubclass(kind, Work)]
     described = {kind.kind: kind for kind in kinds if kind is not Work}
     assert described
@@ -84,11 +94,10 @@ def test_every_decision_has_its_number_and_title_and_is_linked() -> None:
         title, *parts = headings(page.read_text(encoding="utf-8"))
         assert title == f"{number}: {listed[f'[{number}](adr/{name})']}"
         assert [part for part in parts if part != "Figures"] == ["Context", "Decision", "Consequences"], name
-        assert f"(docs/adr/{name})" in read("ARCHITECTURE.md"), name
 
 
-def test_every_setting_that_architecture_names_as_a_number_has_it() -> None:
-    for name, said in re.findall(r"`(\w+)`(?: jobs)? \(([\d,]+)\)", read("ARCHITECTURE.md")):
+def test_every_setting_that_the_explanation_names_with_a_number_has_it() -> None:
+    for name, said in re.findall(r"`(\w+)`(?: jobs)? \(([\d,]+)\)", read(f"{EXPLANATION}/failures.md")):
         assert int(said.replace(",", "")) == Settings.model_fields[name].default, name
 
 

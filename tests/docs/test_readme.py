@@ -1,4 +1,4 @@
-"""The README shows what happens: its commands are run, and print what it says."""
+"""The README and the tutorial show what commands print: they are run here, and print just that."""
 
 import shlex
 import tempfile
@@ -13,10 +13,10 @@ from tests.gristmill_process import environment, run_command
 _PROMPT = "$ uv run gristmill "
 
 
-def shown_commands() -> list[tuple[list[str], str]]:
-    """The commands of the README's console blocks, each with what it prints."""
+def shown_commands(page: str) -> list[tuple[list[str], str]]:
+    """The commands of a page's console blocks, each with what it prints."""
     found: list[tuple[list[str], str]] = []
-    for block in blocks(read("README.md")):
+    for block in blocks(read(page)):
         if block.language != "console":
             continue
         for part in block.text.split(_PROMPT)[1:]:
@@ -36,10 +36,16 @@ def folder() -> Generator[Path]:
         yield Path(made)
 
 
-def test_the_commands_print_what_the_readme_shows(folder: Path, cache_dir: Path) -> None:
+@pytest.mark.parametrize(
+    ("page", "names"),
+    [("README.md", ["add", "search", "status"]), ("docs/tutorial/first-base.md", ["add", "search"])],
+)
+def test_the_commands_print_what_the_page_shows(
+    page: str, names: list[str], folder: Path, cache_dir: Path
+) -> None:
     env = environment(folder / "data", cache_dir)
-    commands = shown_commands()
-    assert [arguments[0] for arguments, _ in commands] == ["add", "search", "status"]
+    commands = shown_commands(page)
+    assert [arguments[0] for arguments, _ in commands] == names
     for arguments, printed in commands:
         run = run_command(env, *arguments)
         assert run.returncode == 0, run.stderr

