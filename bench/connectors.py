@@ -26,11 +26,12 @@ import httpx
 
 from gristmill import app
 from gristmill.catalog import BaseId, NewItem
-from gristmill.connectors.kind import ConnectorLimits
+from gristmill.connectors import admin, model
+from gristmill.connectors.model import ConnectorRun
+from gristmill.connectors.port import ConnectorLimits
 from gristmill.connectors.registry import KINDS
 from gristmill.jobs import QueueLimits
-from gristmill.operations import add, bases, connection, connections
-from gristmill.operations.connection import ConnectorRun
+from gristmill.operations import add, bases
 from gristmill.settings import Settings
 from gristmill.vault import Vault
 from tests.connectors.fakes.github import FakeGitHub
@@ -89,7 +90,7 @@ async def wait_for_run(mill: app.Gristmill, run: ConnectorRun) -> ConnectorRun:
     """A run, once it has ended."""
     while True:
         async with mill.db.connection() as tx:
-            current = await connection.find_run(tx, run.id)
+            current = await admin.find_run(tx, run.id)
         if current is not None and current.completed_at is not None:
             return current
         await asyncio.sleep(0.1)
@@ -98,7 +99,7 @@ async def wait_for_run(mill: app.Gristmill, run: ConnectorRun) -> ConnectorRun:
 async def run_sync(mill: app.Gristmill, connector: Any) -> tuple[float, ConnectorRun]:
     """One run: how long, and how it ended."""
     began = time.perf_counter()
-    _, run = await connections.start_sync(mill.db, connector.id)
+    _, run = await admin.start_sync(mill.db, connector.id)
     return time.perf_counter() - began, await wait_for_run(mill, run)
 
 
@@ -172,11 +173,11 @@ async def measure(url: str, folder: Path, *, connector_first: bool, free: bool) 
 async def _measure_connector(mill: app.Gristmill, url: str) -> float:
     base = await bases.create(mill.db, "issues", mill.embedders.default, {})
     config = {"baseUrl": url, "organizations": ["acme"], "files": [], "discussions": False}
-    new_connector = connections.NewConnector(
+    new_connector = model.NewConnector(
         "bench", "github", config, {"token": SECRET}, NEVER, NEVER, base_ids=[base.id], acl=["org:*"]
     )
     vault = Vault(None, mill.settings.data_dir)
-    connector = await connections.create(mill.db, vault, mill.connectors, new_connector)
+    connector = await admin.create(mill.db, vault, mill.connectors, new_connector)
     began = time.perf_counter()
     _, run = await run_sync(mill, connector)
     first = time.perf_counter() - began

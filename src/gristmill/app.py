@@ -16,9 +16,8 @@ from datetime import timedelta
 from fastapi import FastAPI
 
 from gristmill import __version__, clock, faults, jobs
-from gristmill.connectors.kind import ConnectorLimits
 from gristmill.connectors.permissions import PermissionSync
-from gristmill.connectors.registry import ConnectorRegistry
+from gristmill.connectors.registry import ConnectorLimits, ConnectorRegistry
 from gristmill.connectors.sync import Synchroniser
 from gristmill.db import Database, local_server
 from gristmill.db.listen import Listener

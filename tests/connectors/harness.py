@@ -5,9 +5,9 @@ from typing import Any, LiteralString
 
 from gristmill import app, jobs
 from gristmill.catalog import Base
-from gristmill.operations import bases, connection, connections, invariants
-from gristmill.operations.connection import ConnectorRow, ConnectorRun
-from gristmill.operations.connections import NewConnector
+from gristmill.connectors import admin
+from gristmill.connectors.model import ConnectorRow, ConnectorRun, NewConnector
+from gristmill.operations import bases, invariants
 from gristmill.vault import Vault
 from tests.connectors.fakes.confluence import FakeConfluence, FakeConfluenceDataCenter
 from tests.connectors.fakes.github import FakeGitHub
@@ -52,11 +52,11 @@ class ConnectorHarness:
             **options,
         )
         vault = Vault(mill.settings.secret_key, mill.settings.data_dir)
-        return cls(mill, tool, base, await connections.create(mill.db, vault, mill.connectors, new))
+        return cls(mill, tool, base, await admin.create(mill.db, vault, mill.connectors, new))
 
     async def start(self, **options: Any) -> ConnectorRun:
         """Begin a run."""
-        _, run = await connections.start_sync(self.mill.db, self.connector.id, **options)
+        _, run = await admin.start_sync(self.mill.db, self.connector.id, **options)
         return run
 
     async def sync(self, **options: Any) -> ConnectorRun:
@@ -69,7 +69,7 @@ class ConnectorHarness:
 
         async def look() -> ConnectorRun | None:
             async with self.mill.db.connection() as tx:
-                now = await connection.find_run(tx, run.id)
+                now = await admin.find_run(tx, run.id)
             assert now is not None
             return now if now.completed_at is not None else None
 
@@ -78,7 +78,7 @@ class ConnectorHarness:
     async def reload_run(self, run: ConnectorRun) -> ConnectorRun:
         """A run as it is now."""
         async with self.mill.db.connection() as tx:
-            current = await connection.find_run(tx, run.id)
+            current = await admin.find_run(tx, run.id)
         assert current is not None
         return current
 
@@ -118,4 +118,4 @@ class ConnectorHarness:
     async def log_text(self, run: ConnectorRun) -> str:
         """The log of a run."""
         async with self.mill.db.connection() as tx:
-            return "\n".join(line.message for line in await connection.find_log_lines(tx, run.id, limit=500))
+            return "\n".join(line.message for line in await admin.find_log_lines(tx, run.id, limit=500))

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from gristmill import app
-from gristmill.connectors import registry
-from gristmill.connectors.kind import ConnectorForm, ConnectorKind, ConnectorLimits, OpenConnector
+from gristmill.connectors import admin, model, registry
 from gristmill.connectors.port import (
     AccessUpdate,
     Account,
@@ -15,12 +14,16 @@ from gristmill.connectors.port import (
     Audience,
     Batch,
     Checkpoints,
+    Connector,
+    ConnectorForm,
+    ConnectorKind,
+    ConnectorLimits,
     Document,
     DocumentRef,
     Stream,
 )
 from gristmill.errors import SourceGone, Transient
-from gristmill.operations import bases, connections
+from gristmill.operations import bases
 from gristmill.organisation import LOCAL_ORG, OrgId
 from gristmill.vault import Vault
 from tests.connectors.fakes.tool import FakeTool
@@ -46,7 +49,7 @@ class Box:
         self.letters[key] = Document(DocumentRef(f"letter:{key}", STREAM), key, text, "all", attachments=hung)
 
 
-class BoxConnector(OpenConnector):
+class BoxConnector(Connector):
     """Reads a box."""
 
     def __init__(self, box: Box) -> None:
@@ -62,7 +65,7 @@ class BoxConnector(OpenConnector):
 
     async def sync(self, checkpoints: Checkpoints, finished: Collection[Stream] = ()) -> AsyncIterator[Batch]:
         letters = list(self.box.letters.values())
-        yield Batch(STREAM, documents=letters, audiences=[Audience("all", everybody=True)], listing="at_once")
+        yield Batch(STREAM, documents=letters, audiences=[Audience("all", everybody=True)], listing="single")
 
     async def fetch(self, ref: DocumentRef) -> Document:
         for letter in self.box.letters.values():
@@ -84,9 +87,7 @@ class BoxConnector(OpenConnector):
 def box(monkeypatch: pytest.MonkeyPatch) -> Box:
     made = Box()
 
-    def opened(
-        config: ConnectorForm, credentials: ConnectorForm, surroundings: ConnectorLimits
-    ) -> OpenConnector:
+    def opened(config: ConnectorForm, credentials: ConnectorForm, surroundings: ConnectorLimits) -> Connector:
         return BoxConnector(made)
 
     monkeypatch.setitem(registry.KINDS, "box", ConnectorKind("box", ConnectorForm, ConnectorForm, opened))
@@ -101,10 +102,10 @@ async def bench(mill: app.Gristmill, box: Box) -> ConnectorHarness:
 
 async def of_organisation(mill: app.Gristmill, org: OrgId) -> ConnectorHarness:
     base = await bases.create(mill.db, "b", HashedEmbedder(), {}, org=org)
-    new = connections.NewConnector("box", "box", {}, {}, NEVER, NEVER, base_ids=[base.id])
+    new = model.NewConnector("box", "box", {}, {}, NEVER, NEVER, base_ids=[base.id])
     vault = Vault(mill.settings.secret_key, mill.settings.data_dir)
     return ConnectorHarness(
-        mill, FakeTool(), base, await connections.create(mill.db, vault, mill.connectors, new, org)
+        mill, FakeTool(), base, await admin.create(mill.db, vault, mill.connectors, new, org)
     )
 
 

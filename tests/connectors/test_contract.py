@@ -6,9 +6,9 @@ from collections.abc import Callable
 import pytest
 
 from gristmill import faults, jobs
+from gristmill.connectors import admin
 from gristmill.connectors.listing.details import CONCURRENCY
 from gristmill.jobs import NewJob
-from gristmill.operations import connections
 from gristmill.work import SyncAccess
 from tests.connectors.fakes.tool import FakeCall, FakeTool, failing, rate_limited
 from tests.connectors.harness import ConnectorHarness
@@ -184,7 +184,7 @@ async def test_a_cancelled_run_stops_and_the_next_goes_on(bench: ConnectorHarnes
     with faults.watch("sync.saved", hold=True) as saved:
         run = await bench.start()
         await saved.passed.wait()
-        ended = await connections.cancel_sync(bench.mill.db, bench.connector.id)
+        ended = await admin.cancel_sync(bench.mill.db, bench.connector.id)
     assert ended.status == "cancelled"
 
     async def over() -> bool:

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from gristmill.connectors.github.connector import KIND
-from gristmill.connectors.kind import ConnectorLimits
+from gristmill.connectors.port import ConnectorLimits
 from gristmill.errors import Invalid
 from tests.connectors.fakes.github import FakeGitHub, iso
 from tests.connectors.fakes.tool import FakeCall, serve_fake
@@ -74,7 +74,7 @@ async def test_a_wiki_that_is_closed_to_the_token_costs_itself_alone(
     tool.add_rule(lambda call: ".wiki.git/" in call.path, lambda: tool.respond({}, 401), times=9)
     run = await bench.sync()
     assert run.status == "completed_with_errors"
-    assert "is not open to these credentials" in await bench.log_text(run)
+    assert "is closed to these credentials" in await bench.log_text(run)
     wiki = {key for key in tool.expected_documents() if key.startswith("wiki:")}
     assert set(await bench.indexed_documents()) == set(tool.expected_documents()) - wiki
 

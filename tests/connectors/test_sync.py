@@ -11,10 +11,11 @@ import pytest
 
 from gristmill import app, faults, jobs
 from gristmill.catalog import access
+from gristmill.connectors import admin, model
+from gristmill.connectors.model import ConnectorChanges
 from gristmill.errors import Conflict
 from gristmill.jobs import NewJob
-from gristmill.operations import bases, connections
-from gristmill.operations.connections import ConnectorChanges
+from gristmill.operations import bases
 from gristmill.operations.delete import delete
 from gristmill.operations.reconcile import Reconciler
 from gristmill.search import Searcher, SearchRequest, Target
@@ -40,7 +41,7 @@ def vault(mill: app.Gristmill) -> Vault:
 
 async def change(bench: ConnectorHarness, **given: Any) -> None:
     mill = bench.mill
-    bench.connector = await connections.change(
+    bench.connector = await admin.change(
         mill.db, vault(mill), mill.connectors, bench.connector.id, ConnectorChanges(**given)
     )
 
@@ -169,11 +170,11 @@ async def test_a_base_that_is_taken_away_is_emptied(bench: ConnectorHarness) -> 
 
 @pytest.mark.parametrize("on_delete", ["purge", "detach"])
 async def test_a_deleted_connector_takes_its_documents_along_or_leaves_them(
-    bench: ConnectorHarness, on_delete: connections.OnDelete
+    bench: ConnectorHarness, on_delete: model.OnDelete
 ) -> None:
     """S2-35, C20."""
     await bench.sync()
-    await connections.delete(bench.mill.db, bench.connector.id, on_delete)
+    await admin.delete(bench.mill.db, bench.connector.id, on_delete)
     if on_delete == "detach":
         assert set(await bench.indexed_documents()) == set(bench.tool.expected_documents())
     else:
@@ -230,9 +231,9 @@ async def test_an_account_without_an_address_sees_what_it_may_once_it_is_mapped(
     await bench.sync()
     private = {f"issue:{issue.id}" for issue in tool.repos[0].issues}
     assert not private & await seen_by(bench, "bob@example.org")
-    await connections.map_identity(bench.mill.db, bench.connector.id, "2", "Bob@example.org")
+    await admin.map_identity(bench.mill.db, bench.connector.id, "2", "Bob@example.org")
     assert private <= await seen_by(bench, "bob@example.org")
-    await connections.map_identity(bench.mill.db, bench.connector.id, "2", None)
+    await admin.map_identity(bench.mill.db, bench.connector.id, "2", None)
     assert not private & await seen_by(bench, "bob@example.org")
 
 

@@ -133,7 +133,7 @@ async def test_a_token_that_no_header_can_carry_is_refused_before_it_is_sent(
     http: Transport, site: Site, token: str
 ) -> None:
     http.set_header("Authorization", f"Bearer {token}")
-    with pytest.raises(CredentialsRejected, match="Give them anew") as refused:
+    with pytest.raises(CredentialsRejected, match="Enter them again") as refused:
         await http.get("/")
     assert token not in str(refused.value)
     assert site.requests == []

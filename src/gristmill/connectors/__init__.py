@@ -1,1 +1,1 @@
-"""Who does: the tools of a team, followed. `connector.py` is the port, `sync.py` one run."""
+"""Connectors keep bases in step with the tools of a team. `port.py` is the interface, `sync.py` one run."""

@@ -17,8 +17,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr
 
-from gristmill.connectors.kind import BaseUrl, ConnectorForm
-from gristmill.connectors.port import Audience
+from gristmill.connectors.port import Audience, BaseUrl, ConnectorForm
 from gristmill.errors import Unreadable
 
 Deployment = Literal["cloud", "data_center"]

@@ -1,12 +1,13 @@
-"""One batch of a run becomes records: everything of it in one fenced transaction, or nothing.
+"""Stores a batch of documents as records: all of it in one transaction under the job's lease, or nothing.
 
-    before      what of it is new or changed; attachments that are not filed yet go into the blob store
-    transaction the turns of all bases, by id → the lease → audiences → in each base: the container, records that are
-                missing or changed with their jobs, attachments that came or went → what is known of the documents → the
-                stream's mark → the run's counters
+    before       find out which documents are new or changed, and download attachments that are not stored yet
+    transaction  lock all bases, by id → check the lease → audiences → in each base: the container, records that are
+                 missing or changed, with their jobs, and attachments that came or went → what is known of the documents →
+                 the stream's checkpoint → the run's counters
 
-A document is read from its tool once, however many bases it goes to. One whose hash is known is skipped, unless a base has
-no record of it. Killed before the commit: the next attempt begins at the mark before. Killed after: behind it.
+A document is read from its tool once, however many bases it goes to. A document whose hash is known is skipped, unless a
+base has no record of it. Killed before the commit, the next attempt starts at the previous checkpoint; killed after it, at
+the new one.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -14,58 +15,60 @@ from dataclasses import dataclass, field
 
 from gristmill import catalog, events, faults, jobs
 from gristmill.catalog import Base, Item, ItemId, NewItem
-from gristmill.connectors import store
+from gristmill.connectors import document_store, store
+from gristmill.connectors.document_store import KnownDocument
+from gristmill.connectors.markup import strip_unstorable
+from gristmill.connectors.model import ConnectorContainer, ConnectorRow, ConnectorRun
 from gristmill.connectors.port import Attachment, Batch, Connector, Document, ReadFailure
-from gristmill.connectors.store import ContainerState, KnownDocument, RunProgress
+from gristmill.connectors.store import RunProgress
 from gristmill.connectors.transport import CredentialsRejected, RateLimited
 from gristmill.db import Database, Tx
 from gristmill.errors import Permanent, Transient
 from gristmill.jobs import Job, Priority
-from gristmill.operations import connection, uploads
-from gristmill.operations.connection import ConnectorRow as Row
-from gristmill.operations.connection import ConnectorRun
+from gristmill.operations import uploads
 from gristmill.operations.delete import mark_for_deletion
 from gristmill.operations.next_job import enqueue_next_jobs, record_filed_events
 from gristmill.sources.blobs import Blob, BlobStore
 
 _MAX_TITLE = 500
+_MAX_LOGGED = 20  # skipped or failed documents of a batch that are logged
 
 
 @dataclass
 class PreparedBatch:
-    """A batch, and what was found out about it before its transaction."""
+    """A batch, with what was known of its documents and the attachments that were downloaded."""
 
     batch: Batch
     known: dict[str, KnownDocument]
     blobs: dict[tuple[str, str], Blob] = field(default_factory=dict[tuple[str, str], Blob])
-    failures: list[ReadFailure] = field(default_factory=list[ReadFailure])  # attachments to ask for again
-    skipped: list[str] = field(default_factory=list[str])  # attachments that can't be had
+    failures: list[ReadFailure] = field(default_factory=list[ReadFailure])  # attachments to try again
+    skipped: list[str] = field(default_factory=list[str])  # attachments that can't be stored
 
     def is_changed(self, document: Document) -> bool:
-        """Whether it is not what is known."""
+        """Whether a document differs from what is known of it."""
         known = self.known.get(document.ref.source_id)
-        return known is None or known.hash != store.digest(document)
+        return known is None or known.hash != document_store.digest(document)
 
 
 class BatchWriter:
-    """Files batches for one run."""
+    """Writes batches into the bases that a connector feeds."""
 
     def __init__(self, db: Database, blobs: BlobStore, attachment_limit: int) -> None:
         self._db, self._blobs, self._attachment_limit = db, blobs, attachment_limit
 
-    async def prepare(self, connector: Connector, row: Row, batch: Batch) -> PreparedBatch:
-        """Find out what changed, and bring in the attachments of that."""
+    async def prepare(self, connector: Connector, row: ConnectorRow, batch: Batch) -> PreparedBatch:
+        """Find out what changed, and download the attachments of changed documents."""
         source_ids = [document.ref.source_id for document in batch.documents]
         async with self._db.connection() as tx:
             prepared = PreparedBatch(
-                batch, await store.find_documents(tx, row.id, source_ids) if source_ids else {}
+                batch, await document_store.find_documents(tx, row.id, source_ids) if source_ids else {}
             )
             changed = [
                 document
                 for document in batch.documents
                 if document.attachments and prepared.is_changed(document)
             ]
-            present = await store.find_attachments(
+            present = await document_store.find_attachments(
                 tx, row.id, [document.ref.source_id for document in changed]
             )
         for document in changed:
@@ -77,7 +80,7 @@ class BatchWriter:
     async def _download_attachment(
         self,
         connector: Connector,
-        row: Row,
+        row: ConnectorRow,
         document: Document,
         attachment: Attachment,
         prepared: PreparedBatch,
@@ -86,7 +89,7 @@ class BatchWriter:
         try:
             if attachment.size is not None and attachment.size > self._attachment_limit:
                 raise Permanent(
-                    f"{attachment.name} has {attachment.size:,} bytes; at most {self._attachment_limit:,} are taken.",
+                    f"{attachment.name} has {attachment.size:,} bytes; the limit is {self._attachment_limit:,}.",
                     code="attachment_too_large",
                 )
 
@@ -106,15 +109,21 @@ class BatchWriter:
             )
 
     async def save(
-        self, job: Job, row: Row, run: ConnectorRun, prepared: PreparedBatch, *, advance_stream: bool = True
+        self,
+        job: Job,
+        row: ConnectorRow,
+        run: ConnectorRun,
+        prepared: PreparedBatch,
+        *,
+        advance_stream: bool = True,
     ) -> bool:
-        """File it; False when the run has ended meanwhile. Unless `counted`, the stream is left as it is."""
+        """Store a batch; False when the run has ended meanwhile. Without `advance_stream`, checkpoint and listing stay."""
         batch = prepared.batch
         async with self._db.transaction() as tx:
             bases = {base_id: await catalog.lock_base(tx, base_id) for base_id in sorted(row.base_ids)}
             await jobs.fence(tx, job)
-            changed_keys = await store.save_audiences(tx, row.id, batch.audiences)
-            await connection.apply_audiences(tx, row.id, changed_keys)
+            changed_keys = await document_store.save_audiences(tx, row.id, batch.audiences)
+            await document_store.apply_audiences(tx, row.id, changed_keys)
             for target in await store.find_containers(tx, row.id):
                 base = bases.get(target.base_id)
                 if base is not None:
@@ -139,13 +148,15 @@ class BatchWriter:
         return is_open
 
     async def _record_documents(
-        self, tx: Tx, row: Row, run: ConnectorRun, prepared: PreparedBatch, *, advance_stream: bool
+        self, tx: Tx, row: ConnectorRow, run: ConnectorRun, prepared: PreparedBatch, *, advance_stream: bool
     ) -> None:
         batch = prepared.batch
         if advance_stream:
-            listing = await store.save_stream(tx, row.id, run.id, batch)
+            listing = await document_store.save_stream(tx, row.id, run.id, batch)
         else:
-            rows = {stream_row.stream: stream_row for stream_row in await store.streams(tx, row.id)}
+            rows = {
+                stream_row.stream: stream_row for stream_row in await document_store.find_streams(tx, row.id)
+            }
             listing = rows[batch.stream].listing if batch.stream in rows else 0
         moved_documents = [
             document
@@ -153,28 +164,36 @@ class BatchWriter:
             if (known := prepared.known.get(document.ref.source_id)) is not None
             and known.audience != document.audience
         ]
-        # One whose attachment is missing is asked for again: its hash must not say that all of it is here.
+        # A document without one of its attachments is read again: it gets no hash.
         incomplete = {failure.ref.source_id for failure in prepared.failures}
-        await store.save_documents(tx, row.id, batch.stream, batch.documents, listing, incomplete)
-        await store.mark_documents_seen(tx, row.id, batch.stream, batch.present_ids, listing)
-        await store.save_failures(tx, row.id, run.id, [*batch.failures, *prepared.failures])
+        await document_store.save_documents(tx, row.id, batch.stream, batch.documents, listing, incomplete)
+        await document_store.mark_documents_seen(tx, row.id, batch.stream, batch.present_ids, listing)
+        await document_store.save_failures(tx, row.id, run.id, [*batch.failures, *prepared.failures])
         if moved_documents:
             keys = sorted({document.audience for document in moved_documents})
             source_ids = [document.ref.source_id for document in moved_documents]
-            await connection.apply_audiences(tx, row.id, keys, source_ids)
+            await document_store.apply_audiences(tx, row.id, keys, source_ids)
 
     # ── one base ─────────────────────────────────────────────────────────────────────────────────────────
 
     async def _write_to_base(
-        self, tx: Tx, row: Row, run: ConnectorRun, base: Base, target: ContainerState, prepared: PreparedBatch
+        self,
+        tx: Tx,
+        row: ConnectorRow,
+        run: ConnectorRun,
+        base: Base,
+        target: ConnectorContainer,
+        prepared: PreparedBatch,
     ) -> None:
         documents = prepared.batch.documents
-        if target.taken_out or not documents:
+        if target.is_deleted or not documents:
             return
         container = target.item_id or await _create_container(tx, row, run, base)
         keys = sorted({document.audience for document in documents})
-        acl_by_audience = await store.audience_acls(tx, row.id, keys) if row.acl is None else {}
-        record_ids = await store.record_ids(tx, container, [document.ref.source_id for document in documents])
+        acl_by_audience = await document_store.audience_acls(tx, row.id, keys) if row.acl is None else {}
+        record_ids = await document_store.record_ids(
+            tx, container, [document.ref.source_id for document in documents]
+        )
         changed_items: list[Item] = []
         new_documents = [document for document in documents if document.ref.source_id not in record_ids]
         for document in documents:
@@ -204,10 +223,10 @@ class BatchWriter:
 async def _sync_attachments(
     tx: Tx, run: ConnectorRun, base: Base, record_ids: dict[str, ItemId], prepared: PreparedBatch
 ) -> None:
-    """Below each record that changed, the files that its document has now, and no others."""
+    """Give each changed record the attachments that its document has now: add new ones, delete the others."""
     changed = [document for document in prepared.batch.documents if prepared.is_changed(document)]
     files_by_record: dict[ItemId, dict[str, ItemId]] = {}
-    for file in await store.find_attached_files(
+    for file in await document_store.find_attached_files(
         tx, [record_ids[document.ref.source_id] for document in changed]
     ):
         files_by_record.setdefault(file.parent_id, {})[file.source_key] = file.id
@@ -236,8 +255,8 @@ async def _sync_attachments(
         await mark_for_deletion(tx, base, stale_files)
 
 
-async def _create_container(tx: Tx, row: Row, run: ConnectorRun, base: Base) -> ItemId:
-    """The connector as an item of a base. Nobody but admins sees what has no list of its own below it."""
+async def _create_container(tx: Tx, row: ConnectorRow, run: ConnectorRun, base: Base) -> ItemId:
+    """The connector as an item of a base. With an empty access list, only admins see children without a list of their own."""
     new = NewItem(
         "connector",
         row.name,
@@ -248,11 +267,11 @@ async def _create_container(tx: Tx, row: Row, run: ConnectorRun, base: Base) -> 
     (inserted,) = await catalog.insert_items(tx, base.id, None, [new], cause=run.id)
     await record_filed_events(tx, [inserted])
     await enqueue_next_jobs(tx, base, [inserted], Priority.NORMAL)
-    await store.queries.run(tx, "set_container", connector=row.id, base=base.id, item=inserted.id)
+    await store.set_container(tx, row.id, base.id, inserted.id)
     return inserted.id
 
 
-def _record_item(row: Row, document: Document, acl: list[str] | None) -> NewItem:
+def _record_item(row: ConnectorRow, document: Document, acl: list[str] | None) -> NewItem:
     source = {
         "connectorId": str(row.id),
         "sourceId": document.ref.source_id,
@@ -261,8 +280,8 @@ def _record_item(row: Row, document: Document, acl: list[str] | None) -> NewItem
         **({"url": document.url} if document.url else {}),
         **({"updatedAt": document.updated_at.isoformat()} if document.updated_at else {}),
     }
-    title = " ".join(_storable_text(document.title).split())[:_MAX_TITLE] or document.ref.source_id
-    body = _storable_text(document.body)
+    title = " ".join(strip_unstorable(document.title).split())[:_MAX_TITLE] or document.ref.source_id
+    body = strip_unstorable(document.body)
     return NewItem(
         "record",
         title,
@@ -286,43 +305,38 @@ def _attachment_item(attachment: Attachment, blob: Blob) -> NewItem:
     )
 
 
-def _storable_text(text: str) -> str:
-    """PostgreSQL holds no NUL, and no half of a surrogate pair."""
-    return text.replace("\0", "").encode("utf-8", "replace").decode()
-
-
 async def _log_outcome(tx: Tx, run: ConnectorRun, prepared: PreparedBatch) -> None:
     batch = prepared.batch
     if batch.note:
-        await connection.add_log_line(tx, run.id, batch.note)
+        await store.add_log_line(tx, run.id, batch.note)
     if batch.problem:
-        await connection.add_log_line(
+        await store.add_log_line(
             tx, run.id, f"{batch.stream.scope} {batch.stream.kind}: {batch.problem}", "warning"
         )
     if batch.lost:
-        await connection.add_log_line(
+        await store.add_log_line(
             tx, run.id, f"{batch.stream.scope} is gone, or closed to these credentials.", "warning"
         )
-    for message in prepared.skipped[:20]:
-        await connection.add_log_line(tx, run.id, f"Left out: {message}", "warning")
-    for failure in [*batch.failures, *prepared.failures][:20]:
+    for message in prepared.skipped[:_MAX_LOGGED]:
+        await store.add_log_line(tx, run.id, f"Skipped: {message}", "warning")
+    for failure in [*batch.failures, *prepared.failures][:_MAX_LOGGED]:
         message = f"{failure.ref.source_id} can't be read: {failure.message} ({failure.code})"
-        await connection.add_log_line(tx, run.id, message, "warning")
+        await store.add_log_line(tx, run.id, message, "warning")
 
 
 async def remove_documents(
-    tx: Tx, job: Job, row: Row, run: ConnectorRun, source_ids: Sequence[str], bases: Sequence[Base]
+    tx: Tx, job: Job, row: ConnectorRow, run: ConnectorRun, source_ids: Sequence[str], bases: Sequence[Base]
 ) -> None:
-    """Documents that the tool no longer has are hidden in every base, and removed like any deletion."""
+    """Delete documents that the tool no longer has from every base."""
     await jobs.fence(tx, job)
     by_id = {base.id: base for base in bases}
     for target in await store.find_containers(tx, row.id):
         base = by_id.get(target.base_id)
         if base is None or target.item_id is None:
             continue
-        records = await store.record_ids(tx, target.item_id, source_ids)
+        records = await document_store.record_ids(tx, target.item_id, source_ids)
         if records:
             await mark_for_deletion(tx, base, list(records.values()))
             await events.announce_ready(tx, [base.id])
-    await store.delete_documents(tx, row.id, source_ids)
+    await document_store.delete_documents(tx, row.id, source_ids)
     await store.add_progress(tx, row.id, run.id, RunProgress(pruned=len(source_ids)))

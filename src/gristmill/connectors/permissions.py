@@ -1,42 +1,41 @@
-"""Who may see what, asked of the tool without reading documents: the job `sync_access`, on a schedule of its own.
+"""Resolves who may see what, without reading documents: the job `sync_access`, on a schedule of its own.
 
-    an audience that is resolved            its records have its list from the next query on
-    one that is resolved only in part       nobody but admins sees its records: never guess
-    one that the tool says nothing of       the same
-    the tool does not answer                tried again; lists stay as they are, and `aclAsOf` tells their age
-    the credentials are refused             every audience is closed: whoever may look there no longer can't be asked
+    when …                                    then …
+    an audience is resolved                   its records have its access list from the next query on
+    an audience is resolved only in part      only admins see its records: never guess
+    the tool does not mention an audience     the same
+    the tool does not respond                 the job is retried; lists stay as they are, and `aclAsOf` shows their age
+    the credentials are rejected              every audience is closed: it can't be found out who may still look there
 
-Only lists are written, in shared turns of the bases; no chunk, vector or job of a document. Where the connector has a list
-of its own, there is nothing to ask.
+Only access lists are written, under shared locks of the bases; no chunk, no vector, no job of a document. A connector with
+an access list of its own has nothing to resolve.
 """
 
 from contextlib import aclosing
 
 from gristmill import catalog, faults, jobs
-from gristmill.connectors import store
+from gristmill.connectors import document_store, store
+from gristmill.connectors.model import ConnectorId, ConnectorRow
 from gristmill.connectors.port import AccessUpdate
-from gristmill.connectors.reading import closable
 from gristmill.connectors.registry import ConnectorRegistry
+from gristmill.connectors.streams import closable
 from gristmill.connectors.transport import CredentialsRejected, RateLimited
 from gristmill.db import Database, Tx
 from gristmill.jobs import Done, Job, Outcome, Snooze
-from gristmill.operations import connection
-from gristmill.operations.connection import ConnectorId
-from gristmill.operations.connection import ConnectorRow as Row
 from gristmill.work import SyncAccess
 
 
 class PermissionSync:
-    """Asks tools who may see what."""
+    """Handles `sync_access`: asks tools who may see what."""
 
     def __init__(self, db: Database, registry: ConnectorRegistry) -> None:
         self._db, self._registry = db, registry
 
     async def sync(self, job: Job) -> Outcome:
-        """Bring the lists of the job's connector up to date."""
+        """Bring the access lists of the job's connector up to date."""
         async with self._db.connection() as tx:
-            row = await connection.find_connector(tx, ConnectorId(SyncAccess.of(job).connector_id))
-            keys = [] if row is None else await store.queries.values(tx, "audience_keys", connector=row.id)
+            row = await store.find_connector(tx, ConnectorId(SyncAccess.of(job).connector_id))
+            keys = [] if row is None else await document_store.audience_keys(tx, row.id)
         if row is None or row.acl is not None or not keys:
             return Done()
         unresolved = set(keys)
@@ -56,32 +55,34 @@ class PermissionSync:
         await self._fail_closed(job, row, unresolved)
         async with self._db.transaction() as tx:
             await jobs.fence(tx, job)
-            await store.queries.run(tx, "resolved", connector=row.id)
+            await document_store.mark_access_resolved(tx, row.id)
             await jobs.complete(tx, job)
         return Done()
 
-    async def _save_update(self, job: Job, row: Row, update: AccessUpdate) -> None:
+    async def _save_update(self, job: Job, row: ConnectorRow, update: AccessUpdate) -> None:
         async with self._db.transaction() as tx:
             await self._lock_bases(tx, job, row)
-            changed_keys = await store.save_audiences(tx, row.id, update.audiences)
-            await connection.apply_audiences(tx, row.id, changed_keys)
+            changed_keys = await document_store.save_audiences(tx, row.id, update.audiences)
+            await document_store.apply_audiences(tx, row.id, changed_keys)
             if update.audience_by_source and (
-                moved_ids := await store.set_document_audiences(tx, row.id, update.audience_by_source)
+                moved_ids := await document_store.set_document_audiences(
+                    tx, row.id, update.audience_by_source
+                )
             ):
                 keys = sorted({update.audience_by_source[source] for source in moved_ids})
-                await connection.apply_audiences(tx, row.id, keys, moved_ids)
+                await document_store.apply_audiences(tx, row.id, keys, moved_ids)
             await jobs.reset_attempts(tx, [job])
             await faults.point("access.before_commit")
 
-    async def _fail_closed(self, job: Job, row: Row, keys: set[str]) -> None:
-        """Fail closed: nobody but admins, until it is known again."""
+    async def _fail_closed(self, job: Job, row: ConnectorRow, keys: set[str]) -> None:
+        """Let only admins see documents of these audiences, until they are resolved again."""
         if not keys:
             return
         async with self._db.transaction() as tx:
             await self._lock_bases(tx, job, row)
-            closed_keys = await store.queries.values(tx, "fail_closed", connector=row.id, keys=sorted(keys))
-            await connection.apply_audiences(tx, row.id, closed_keys)
+            closed_keys = await document_store.close_audiences(tx, row.id, sorted(keys))
+            await document_store.apply_audiences(tx, row.id, closed_keys)
 
-    async def _lock_bases(self, tx: Tx, job: Job, row: Row) -> None:
+    async def _lock_bases(self, tx: Tx, job: Job, row: ConnectorRow) -> None:
         await catalog.lock_bases_shared(tx, row.base_ids)
         await jobs.fence(tx, job)

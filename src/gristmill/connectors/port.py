@@ -1,52 +1,68 @@
-"""The port: a tool that holds documents of a team, and is followed.
+"""The interface that every connector implements, and the values that pass through it.
 
 A connector reads one tool (GitHub, GitLab, Jira, Confluence) and decides nothing: `sync.py` owns rows, hashes, pruning,
-schedules, budgets and permissions. It holds no state between calls but what the checkpoint says.
+schedules, time budgets and permissions. Between calls a connector keeps no state but what its checkpoints say.
 
-    check()               who the credentials are; Permanent when they are refused
-    estimate(marks)       about how many documents a run will look at; None when that can't be known cheaply
-    sync(marks, done)     batches, each of one stream; see below. `done` are streams that this run has read to their end
-                          already, before it was interrupted: they are passed over
-    fetch(ref)            one document by itself, as it is now; Gone when the tool no longer has it
-    access(audiences)     who may see what, resolved anew, without reading documents
-    download(attachment)  the bytes of one attachment
+    check()                     who the credentials belong to; Permanent when they are refused
+    estimate(checkpoints)       about how many documents a run will look at; None when that can't be known cheaply
+    sync(checkpoints, finished) batches, each of one stream; see below. `finished` are streams that this run has read to
+                                their end before it was interrupted: they are skipped
+    fetch(ref)                  one document as it is now; SourceGone when the tool no longer has it
+    resolve_access(keys)        who may see what, without reading documents
+    download(attachment)        the bytes of one attachment
 
-A **stream** is one kind of document in one scope: the issues of a repository, the pages of a space. Scopes, like
-documents, are named by ids that never change (a repository's number, not its name).
+A **stream** is one kind of document in one scope: the issues of a repository, the pages of a space. Scopes and documents
+are named by ids that never change (a repository's number, not its name).
 
-A **mark** is how far a stream has come: JSON that only the connector understands, with the version of its form. Marks are
-saved with the batch that carries them, in one transaction; the next run, or the next attempt after a kill, is given them
-back. So whatever a batch's mark passes over must be in that batch or an earlier one. A mark of another version than
-its kind's `mark_version` is not handed back: the stream begins anew, and unchanged documents are skipped by their hash.
+A **checkpoint** is how far a stream was read: JSON that only the connector understands, with the version of its format.
+Each is saved with the batch that carries it, in one transaction, and handed to the next run, or to the next attempt after
+a kill. So everything that a checkpoint passes must be in its batch or an earlier one. A checkpoint of another version than
+the kind's `checkpoint_version` is not handed back: the stream starts over, and unchanged documents are skipped by hash.
 
-What keeps a stream whole:
+What keeps a stream complete:
 
-    order           changes are read by updated-at, then id, oldest first; a page is asked for by that anchor, never by a
-                    page number: whatever is edited meanwhile moves to the end and is met again, nothing moves into a gap
-    watermark       the anchor that the next run begins at; it moves only when the stream was read to its end. An
-                    overlap is allowed and costs a fetch: equal documents are skipped by hash
-    listing         the ids of all that the stream has, in `present`; with `whole` the listing is told to be complete, and
-                    what it did not name is asked for once more with `fetch`, then pruned. A listing that goes on in a
-                    later attempt says so by its mark, and what was named before still counts. A listing begins where
-                    `listing` is "begin" and is given up by beginning another; the batch that says "whole" is the last of
-                    its stream in a run
-    every stream    a run speaks of each stream that is followed, if only to list it: one that it did not speak of when
-                    `sync` came to its end seems to be followed no longer: its documents are asked for once more with
-                    `fetch`, which raises Gone for what the configuration no longer covers, and pruned
-    failures        one document that can't be read is a `Failure`, and the stream goes on; it is asked for again with
-                    `fetch` in the next run, so the watermark may pass it
+    order           changes are read by updated-at, then id, oldest first. A page is requested by the last position read,
+                    never by a page number: a document edited meanwhile moves to the end and is met again, and no
+                    document moves into a gap
+    watermark       the position where the next run starts. It moves only when the stream was read to its end. An overlap
+                    is fine and costs a fetch: unchanged documents are skipped by hash
+    listing         the ids of all documents of the stream, in `present_ids`. Once a listing is complete, documents that it
+                    did not name are verified with `fetch`, then pruned. A listing may continue in a later attempt; then
+                    what was named before still counts. A new one starts with the step "begin", and the batch that completes
+                    it is the stream's last batch in a run
+    every stream    a run reports on each stream that is followed, if only to list it. Documents of a stream that it did
+                    not report on are verified with `fetch`, which raises SourceGone for what the configuration no longer covers
+    failures        a document that can't be read is a `ReadFailure`, and the stream goes on. The next run tries it again
+                    with `fetch`, so the watermark may pass it
 
-Errors: `transport.py` raises them. RateLimited (a run waits for it without holding a worker), Unauthorized (the run ends),
-Transient (the run is tried again from its marks), Gone and Unreadable of one document (catch them, make a Failure). A
-scope that is gone or closed is told with `Batch.lost`, and its documents are hidden or pruned by `sync.py`.
+Errors come from `transport.py`: RateLimited (the run waits without holding a worker), CredentialsRejected (the run ends),
+Transient (the run is retried from its checkpoints), SourceGone and Unreadable of one document (caught, and made a ReadFailure). A
+scope that is gone or closed is reported with `Batch.lost`; `sync.py` then prunes its documents.
 """
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any, Literal, NamedTuple, Protocol
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import AfterValidator, BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
+
+from gristmill.connectors.transport import Transport
+from gristmill.errors import Permanent, SourceGone
+from gristmill.sources.url import normalise
 
 Json = dict[str, Any]
+# "single" begins and completes a listing in one batch.
+ListingStep = Literal["begin", "continue", "complete", "single"]
+
+
+def listing_step(*, is_first: bool, is_last: bool) -> ListingStep:
+    """What a batch means for its stream's listing."""
+    if is_first:
+        return "single" if is_last else "begin"
+    return "complete" if is_last else "continue"
 
 
 class Stream(NamedTuple):
@@ -58,7 +74,7 @@ class Stream(NamedTuple):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """How far a stream has come: `position` is the connector's own, in the form that `version` names."""
+    """How far a stream was read: `position` is the connector's own, in the format that `version` names."""
 
     version: int
     position: Json
@@ -78,7 +94,7 @@ class DocumentRef:
 
 @dataclass(frozen=True)
 class Attachment:
-    """A file of a document: filed as a child, fetched only when it is new. `source_id` changes with its bytes."""
+    """A file of a document: stored as its child, downloaded only when it is new. `source_id` changes with its bytes."""
 
     source_id: str
     name: str
@@ -87,13 +103,21 @@ class Attachment:
     locator: Json = field(default_factory=dict[str, Any])
 
 
+class ToolUser(NamedTuple):
+    """An account of the tool, with its email address where that is known."""
+
+    id: str
+    name: str
+    email: str | None
+
+
 @dataclass(frozen=True)
 class Audience:
-    """Who may see the documents that name its `key`: whoever one of the entries names.
+    """Who may see the documents that name its `key`: everyone that one of the entries names.
 
-    `users` are accounts of the tool whose address isn't known, by their id with a name for people; they are looked up
-    among the mappings that somebody made by hand. `groups` are stable ids, told as `group:{id}`. Unless `complete`, some
-    part could not be resolved, and nobody but admins sees these documents until it can: never guess.
+    `users` are accounts of the tool whose email address isn't known, by id, with a name to show. They get access through
+    the mappings that admins make. `groups` are stable ids, written as `group:{id}`. Unless `complete`, some part could not
+    be resolved, and only admins see these documents until it can: never guess.
     """
 
     key: str
@@ -103,13 +127,24 @@ class Audience:
     groups: frozenset[str] = frozenset()
     complete: bool = True
 
+    @classmethod
+    def of_users(cls, key: str, users: Iterable[ToolUser], *, complete: bool = True) -> "Audience":
+        """These accounts: by email address where it is known, else by account id."""
+        accounts = list(users)
+        return cls(
+            key,
+            emails=frozenset(user.email for user in accounts if user.email),
+            users={user.id: user.name for user in accounts if not user.email},
+            complete=complete,
+        )
+
 
 @dataclass(frozen=True)
 class Document:
-    """One document, whole. `source_id` never changes and is unique within its connector, e.g. "issue:1296269".
+    """One whole document. `source_id` never changes and is unique within its connector, e.g. "issue:1296269".
 
-    `body` is markdown, comments and all; what is in `title`, `body`, `url`, `metadata` or `attachments` counts as a
-    change, so nothing that changes by itself belongs there (no "3 days ago", no counters of views, no signed links).
+    `body` is markdown with all comments. A difference in `title`, `body`, `url`, `metadata` or `attachments` counts as a
+    change, so nothing that changes by itself belongs there (no "3 days ago", no view counters, no signed links).
     """
 
     ref: DocumentRef
@@ -124,7 +159,7 @@ class Document:
 
 @dataclass(frozen=True)
 class ReadFailure:
-    """A document that can't be read at present, with a sentence that holds no secret."""
+    """A document that can't be read at present, with a message that contains no secret."""
 
     ref: DocumentRef
     code: str
@@ -133,9 +168,9 @@ class ReadFailure:
 
 @dataclass(frozen=True)
 class Batch:
-    """A step of one stream: at most some hundred documents. All of it is saved together with `mark`, or nothing.
+    """A step of one stream, of at most some hundred documents. All of it is saved together with `checkpoint`, or nothing.
 
-    `audiences` come with or before the documents that name them. `present` names ids that the tool has, for the listing.
+    `audiences` come with or before the documents that name them. `present_ids` are ids that the tool has, for the listing.
     """
 
     stream: Stream
@@ -144,55 +179,114 @@ class Batch:
     failures: Sequence[ReadFailure] = ()
     audiences: Sequence[Audience] = ()
     present_ids: Sequence[str] = ()
-    listing: Literal["begin", "goes_on", "whole", "at_once"] | None = None  # at_once: begins and is whole
+    listing: ListingStep | None = None
     lost: bool = False  # the scope is gone, or closed to these credentials
     note: str | None = None  # a line for the run's log
-    problem: str | None = (
-        None  # the stream can't be read: told, and counted; what was read of it before stays
-    )
+    problem: str | None = None  # why the stream can't be read: logged and counted; documents read before stay
+
+    @property
+    def is_listing_complete(self) -> bool:
+        """Whether this batch completes the stream's listing."""
+        return self.listing in ("complete", "single")
 
 
 @dataclass(frozen=True)
 class AccessUpdate:
-    """A step of resolving permissions: audiences as they are now, and documents that changed theirs."""
+    """A step of resolving permissions: audiences as they are now, and documents that got another one."""
 
     audiences: Sequence[Audience] = ()
-    audience_by_source: Mapping[str, str] = field(
-        default_factory=dict[str, str]
-    )  # source id → audience's key
+    audience_by_source: Mapping[str, str] = field(default_factory=dict[str, str])  # source id → audience key
 
 
 @dataclass(frozen=True)
 class Account:
-    """Who the credentials are, for people."""
+    """Who the credentials belong to, to show to people."""
 
     name: str
     detail: str = ""
 
 
-class Connector(Protocol):
-    """One tool, opened with a configuration and credentials."""
+class Connector(ABC):
+    """One tool, opened with a configuration and credentials. It has to be closed."""
 
+    def __init__(self, *transports: Transport) -> None:
+        self._transports = transports
+
+    async def close(self) -> None:
+        """Close its connections."""
+        for transport in self._transports:
+            await transport.close()
+
+    @abstractmethod
     async def check(self) -> Account:
         """Ask the tool who we are, and whether what is configured can be read."""
-        ...
 
     async def estimate(self, checkpoints: Checkpoints) -> int | None:
-        """About how many documents `sync` will look at."""
-        ...
+        """About how many documents `sync` will look at; None when that can't be known cheaply."""
+        del checkpoints
 
+    @abstractmethod
     def sync(self, checkpoints: Checkpoints, finished: Collection[Stream] = ()) -> AsyncIterator[Batch]:
-        """What changed since `marks`, and a complete listing of each stream that is not `done`."""
-        ...
+        """What changed since `checkpoints`, and a complete listing of each stream that is not `finished`."""
 
+    @abstractmethod
     async def fetch(self, ref: DocumentRef) -> Document:
-        """One document as it is now; Gone when it is no longer there."""
-        ...
+        """One document as it is now; SourceGone when it is no longer there."""
 
+    @abstractmethod
     def resolve_access(self, audience_keys: Sequence[str]) -> AsyncIterator[AccessUpdate]:
-        """Who may see what, for the audiences that documents name at present."""
-        ...
+        """Who may see what now, for the audiences that documents name."""
 
-    def download(self, attachment: Attachment) -> AsyncIterator[bytes]:
-        """The bytes of an attachment; the caller stops when they are too many."""
-        ...
+    async def download(self, attachment: Attachment) -> AsyncIterator[bytes]:
+        """The bytes of an attachment; the caller stops when there are too many. Not every tool has attachments."""
+        raise SourceGone(f"{attachment.name} is no longer there.")
+        yield b""
+
+
+# ── kinds ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _normalise_base_url(url: str) -> str:
+    try:
+        return normalise(url).rstrip("/")
+    except Permanent as error:
+        raise ValueError(error.message) from None
+
+
+# The address of a tool: http or https, without a user, and without a slash at its end.
+BaseUrl = Annotated[str, AfterValidator(_normalise_base_url)]
+
+
+class ConnectorForm(BaseModel):
+    """A configuration or credentials: camelCase in JSON, no unknown fields."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
+
+
+@dataclass(frozen=True)
+class ConnectorLimits:
+    """What this installation allows: private addresses, how long a request itself may wait for a rate limit to end, and
+    how large an attachment may be."""
+
+    allow_private: bool
+    max_wait: timedelta = timedelta(seconds=20)
+    attachment_limit: int = 64 << 20
+
+    def transport(self, base_url: str, headers: Mapping[str, str]) -> Transport:
+        """HTTP to a tool under these limits."""
+        return Transport(base_url, headers=headers, allow_private=self.allow_private, max_wait=self.max_wait)
+
+
+@dataclass(frozen=True)
+class ConnectorKind:
+    """A kind of connector: its name, the forms of its configuration and credentials, and how it is opened.
+
+    The configuration is stored and shown. The credentials are encrypted and never shown: every secret is a `SecretStr`.
+    A kind is added by a `ConnectorKind` in its package and a line in `registry.py`.
+    """
+
+    name: str
+    config: type[ConnectorForm]
+    credentials: type[ConnectorForm]
+    open: Callable[[Any, Any, ConnectorLimits], Connector]
+    checkpoint_version: int = 1  # raise it when checkpoints change their format: streams then start over

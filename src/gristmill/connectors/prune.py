@@ -1,27 +1,27 @@
-"""What the tool no longer has is hidden and removed; after a complete listing only, and never a mass of it unasked.
+"""Deletes documents that the tool no longer has: only after a complete listing, and never many at once without permission.
 
-    not named by its stream's complete listing    asked for once more: a listing by pages can step over one that is there
-    of a scope that is gone or closed             pruned
-    of a stream that was not spoken of            the same; the connector says Gone of what it no longer follows
+    a document …
+    that its stream's complete listing did not name   is verified: paging can step over a document that is there
+    of a scope that is gone or closed                 is pruned
+    of a stream that the run did not report on        is verified; the connector raises SourceGone when it no longer follows it
 
-The guard: when more than `MOST` documents and more than `SHARE` of all would go, none does, and the run says so. A tool that
-answers with half of what it has, or credentials that see less, must not empty a base. Whoever means it allows it.
+The guard: when more than `MASS_DELETION_COUNT` documents and more than `MASS_DELETION_SHARE` of all would be deleted, none
+is, and the run reports it. A tool that returns half of what it has, or credentials that see less, must not empty a base. A
+user who means it syncs with `allowDeletions`.
 """
 
 from collections.abc import Sequence
 
 from gristmill import catalog, faults
-from gristmill.connectors import batch_writer, store
+from gristmill.connectors import batch_writer, document_store, store
 from gristmill.connectors.batch_writer import BatchWriter
+from gristmill.connectors.document_store import StaleDocument
+from gristmill.connectors.model import ConnectorRow, ConnectorRun
 from gristmill.connectors.port import Batch, Connector, Document
-from gristmill.connectors.store import StaleDocument
 from gristmill.connectors.transport import CredentialsRejected, RateLimited
 from gristmill.db import Database
 from gristmill.errors import SourceGone, Unreadable
 from gristmill.jobs import Job
-from gristmill.operations import connection
-from gristmill.operations.connection import ConnectorRow as Row
-from gristmill.operations.connection import ConnectorRun
 
 MASS_DELETION_COUNT = 20
 MASS_DELETION_SHARE = 0.25
@@ -29,34 +29,37 @@ _BATCH_SIZE = 50
 
 
 def is_mass_deletion(stale: int, documents: int) -> bool:
-    """Whether so many would go that somebody has to say so."""
+    """Whether so many documents would be deleted that a user has to allow it."""
     return stale > MASS_DELETION_COUNT and stale > documents * MASS_DELETION_SHARE
 
 
 class Pruner:
-    """Prunes for one run."""
+    """Prunes the documents of a connector."""
 
     def __init__(self, db: Database, writer: BatchWriter) -> None:
         self._db, self._writer = db, writer
 
-    async def prune(self, job: Job, row: Row, run: ConnectorRun, connector: Connector) -> None:
-        """Remove what is gone. Killed in between, the next attempt finds the rest."""
+    async def prune(self, job: Job, row: ConnectorRow, run: ConnectorRun, connector: Connector) -> None:
+        """Delete what is gone. After a kill, the next attempt finds the rest."""
         async with self._db.connection() as tx:
-            stale = await store.find_stale_documents(tx, row.id, run.id)
-            total = await store.count_documents(tx, row.id)
+            stale = await document_store.find_stale_documents(tx, row.id, run.id)
+            total = await document_store.count_documents(tx, row.id)
         if is_mass_deletion(len(stale), total) and not run.allow_deletions:
             async with self._db.transaction() as tx:
-                await store.queries.run(tx, "hold_deletions", run=run.id, count=len(stale))
-                message = (
-                    f"{len(stale)} of {total} documents seem to be gone: not deleted, for that is a mass."
-                )
-                await connection.add_log_line(tx, run.id, message, "warning")
+                await store.hold_deletions(tx, run.id, len(stale))
+                message = f"{len(stale)} of {total} documents seem to be gone: not deleted, because they are so many."
+                await store.add_log_line(tx, run.id, message, "warning")
             return
         for start in range(0, len(stale), _BATCH_SIZE):
             await self._prune(job, row, run, connector, stale[start : start + _BATCH_SIZE])
 
     async def _prune(
-        self, job: Job, row: Row, run: ConnectorRun, connector: Connector, stale: Sequence[StaleDocument]
+        self,
+        job: Job,
+        row: ConnectorRow,
+        run: ConnectorRun,
+        connector: Connector,
+        stale: Sequence[StaleDocument],
     ) -> None:
         gone_ids: list[str] = []
         for candidate in stale:
@@ -64,7 +67,7 @@ class Pruner:
             if document is None:
                 gone_ids.append(candidate.ref.source_id)
             else:
-                # A listing that stepped over it: it is there, and as it is now.
+                # The listing stepped over it: store it as it is now.
                 prepared = await self._writer.prepare(
                     connector, row, Batch(document.ref.stream, documents=[document])
                 )
@@ -81,8 +84,8 @@ class Pruner:
 
 
 async def _fetch_again(connector: Connector, candidate: StaleDocument) -> Document | None:
-    """The document, if it is there after all."""
-    if not candidate.doubtful:
+    """The document, if the tool still has it."""
+    if not candidate.must_verify:
         return None
     try:
         return await connector.fetch(candidate.ref)

@@ -1,176 +1,145 @@
--- name: streams
--- How far the streams of a connector are.
-select scope, kind, checkpoint_version, checkpoint, listing, listed, lost, last_run_id from connector_stream where connector_id = %(connector)s;
+-- name: insert_connector
+-- Inserts a connector, unless its name is taken.
+insert into connector (id, org_id, name, type, config, credentials, schedule, acl_schedule, enabled, acl)
+values (%(id)s, %(org)s, %(name)s, %(type)s, %(config)s, %(credentials)s, %(schedule)s, %(acl_schedule)s, %(enabled)s,
+        %(acl)s::text[])
+on conflict do nothing
+returning *, array[]::uuid[] as base_ids;
 
--- name: save_stream
--- A run speaks of a stream: its checkpoint moves on, its listing begins, goes on or is whole; the number of its listing.
-insert into connector_stream as s (connector_id, scope, kind, checkpoint_version, checkpoint, listing, listed, lost, last_run_id)
-values (%(connector)s, %(scope)s, %(kind)s, %(mark_version)s, %(mark)s::jsonb, (%(listing)s in ('begin', 'at_once'))::int,
-        %(listing)s in ('whole', 'at_once'), %(lost)s, %(run)s)
-on conflict (connector_id, scope, kind) do update
-   set checkpoint_version = coalesce(excluded.checkpoint_version, s.checkpoint_version), checkpoint = coalesce(excluded.checkpoint, s.checkpoint),
-       listing = s.listing + (%(listing)s in ('begin', 'at_once'))::int, listed = %(listing)s in ('whole', 'at_once'),
-       lost = %(lost)s,
-       last_run_id = excluded.last_run_id, updated_at = clock_now()
-returning listing;
+-- name: connector
+-- One connector, with the bases that it feeds.
+select c.*, array(select b.base_id from connector_base b join base on base.id = b.base_id and base.status <> 'deleting'
+                   where b.connector_id = c.id order by b.base_id) as base_ids,
+       (select s.next_at from schedule s where s.name = 'connector:' || c.id) as next_sync_at
+  from connector c where c.id = %(id)s;
 
--- name: end_stream
--- A stream that is followed no longer is forgotten, once it has no documents.
-delete from connector_stream s
- where s.connector_id = %(connector)s and (s.last_run_id is distinct from %(run)s or s.lost)
-   and not exists (select from connector_document d
-                    where d.connector_id = s.connector_id and d.scope = s.scope and d.kind = s.kind);
+-- name: lock_connector
+-- Locks a connector's row until the transaction ends.
+select id from connector where id = %(id)s for no key update;
 
--- name: known
--- What is known of documents.
-select source_id, hash, audience from connector_document
- where connector_id = %(connector)s and source_id = any (%(sources)s::text[]);
+-- name: connectors
+-- Connectors of an organisation, oldest first, after a cursor; optionally of one name or one base.
+select c.*, array(select b.base_id from connector_base b join base on base.id = b.base_id and base.status <> 'deleting'
+                   where b.connector_id = c.id order by b.base_id) as base_ids,
+       (select s.next_at from schedule s where s.name = 'connector:' || c.id) as next_sync_at
+  from connector c
+ where c.org_id = %(org)s
+   and (%(after)s::uuid is null or c.id > %(after)s) and (%(name)s::text is null or lower(c.name) = lower(%(name)s))
+   and (%(base)s::uuid is null or exists (select from connector_base b where b.connector_id = c.id and b.base_id = %(base)s))
+ order by c.id limit %(limit)s;
 
--- name: keep_documents
--- Documents as they are from now on.
-insert into connector_document as d (connector_id, source_id, scope, kind, locator, hash, audience, seen)
-select %(connector)s, u.source_id, %(scope)s, %(kind)s, u.locator, u.hash, u.audience, %(seen)s
-  from unnest(%(sources)s::text[], %(locators)s::jsonb[], %(hashes)s::bytea[], %(audiences)s::text[])
-       u(source_id, locator, hash, audience)
- order by u.source_id
-on conflict (connector_id, source_id) do update
-   set scope = excluded.scope, kind = excluded.kind, locator = excluded.locator, hash = excluded.hash,
-       audience = excluded.audience, seen = excluded.seen;
+-- name: update_connector
+-- Changes what is given; no row when another connector has the name.
+update connector c
+   set name = coalesce(%(name)s, c.name), config = coalesce(%(config)s::jsonb, c.config),
+       credentials = coalesce(%(credentials)s::bytea, c.credentials), schedule = coalesce(%(schedule)s, c.schedule),
+       acl_schedule = coalesce(%(acl_schedule)s, c.acl_schedule), enabled = coalesce(%(enabled)s, c.enabled),
+       acl = case when %(acl_given)s then %(acl)s::text[] else c.acl end, updated_at = clock_now()
+ where c.id = %(id)s and not exists (
+     select from connector o where o.org_id = c.org_id and lower(o.name) = lower(%(name)s) and o.id <> c.id)
+returning id;
 
--- name: see_documents
--- A listing names documents.
-update connector_document set seen = %(seen)s
- where connector_id = %(connector)s and scope = %(scope)s and kind = %(kind)s and source_id = any (%(sources)s::text[])
-   and seen <> %(seen)s;
+-- name: delete_connector
+-- Deletes a connector with everything known about its documents and runs.
+delete from connector where id = %(id)s returning id;
 
--- name: place_documents
--- Documents have other audiences; the audiences that they have now.
-update connector_document d set audience = u.audience
-  from unnest(%(sources)s::text[], %(audiences)s::text[]) u(source_id, audience)
- where d.connector_id = %(connector)s and d.source_id = u.source_id and d.audience <> u.audience
-returning d.source_id;
+-- name: unscheduled_connectors
+-- Enabled connectors without a schedule.
+select c.id from connector c
+ where c.enabled and not exists (select from schedule s where s.name = 'connector:' || c.id) limit %(limit)s;
 
--- name: forget_documents
--- Documents that the tool no longer has.
-delete from connector_document where connector_id = %(connector)s and source_id = any (%(sources)s::text[]);
+-- name: attach_bases
+-- Has a connector feed these bases too; the bases that are new.
+insert into connector_base (connector_id, base_id) select %(id)s, unnest(%(bases)s::uuid[]) on conflict do nothing
+returning base_id;
 
--- name: keep_failures
--- Documents that can't be read at present.
-insert into connector_failure as f (connector_id, source_id, scope, kind, locator, run_id, error_code, error_message)
-select %(connector)s, u.source_id, u.scope, u.kind, u.locator, %(run)s, u.code, u.message
-  from unnest(%(sources)s::text[], %(scopes)s::text[], %(kinds)s::text[], %(locators)s::jsonb[], %(codes)s::text[],
-              %(messages)s::text[]) u(source_id, scope, kind, locator, code, message)
-on conflict (connector_id, source_id) do update
-   set run_id = excluded.run_id, attempts = f.attempts + 1, error_code = excluded.error_code,
-       error_message = excluded.error_message, locator = excluded.locator, failed_at = clock_now();
-
--- name: forget_failures
--- Documents that were read after all, or are gone.
-delete from connector_failure where connector_id = %(connector)s and source_id = any (%(sources)s::text[]);
-
--- name: old_failures
--- Documents that an earlier run could not read.
-select source_id, scope, kind, locator from connector_failure
- where connector_id = %(connector)s and run_id <> %(run)s order by source_id limit %(limit)s;
-
--- name: stale
--- Documents that the tool seems to have no more.
--- A whole listing did not name them, their scope is lost, or the run did not speak of their stream. `doubtful` ones are
--- asked for once more: all but those of a lost scope.
-select d.source_id, d.scope, d.kind, d.locator, not coalesce(s.lost, false) as doubtful
-  from connector_document d
-  left join connector_stream s on s.connector_id = d.connector_id and s.scope = d.scope and s.kind = d.kind
- where d.connector_id = %(connector)s
-   and (s.connector_id is null or s.lost or s.last_run_id is distinct from %(run)s or (s.listed and d.seen < s.listing))
- order by d.source_id;
-
--- name: all_known
--- The ids of all documents that are known.
-select source_id, scope, kind, locator from connector_document where connector_id = %(connector)s;
-
--- name: count_documents
--- How many documents are known.
-select count(*)::int from connector_document where connector_id = %(connector)s;
-
--- name: keep_audiences
--- Audiences as they are now; those whose meaning changed, which is yet to be spread.
-with given as (
-    select * from json_to_recordset(%(audiences)s::json)
-        as u(key text, everybody boolean, emails text[], users text[], groups text[], complete boolean)),
-kept as (
-    insert into connector_audience as a (connector_id, key, everybody, emails, users, groups, complete, acl)
-    select %(connector)s, g.key, g.everybody, g.emails, g.users, g.groups, g.complete, '{}' from given g order by g.key
-    on conflict (connector_id, key) do update
-       set everybody = excluded.everybody, emails = excluded.emails, users = excluded.users, groups = excluded.groups,
-           complete = excluded.complete, as_of = clock_now()
-    returning a.*)
-select k.key from kept k where k.acl is distinct from connector_acl(k.*::connector_audience);
-
--- name: audience_lists
--- What audiences mean here.
-select key, acl from connector_audience where connector_id = %(connector)s and key = any (%(keys)s::text[]);
-
--- name: audience_keys
--- The audiences that documents have.
-select distinct audience from connector_document where connector_id = %(connector)s order by 1;
-
--- name: fail_closed
--- Audiences that could not be resolved: nobody but admins, until they are.
-update connector_audience set complete = false, as_of = clock_now()
- where connector_id = %(connector)s and key = any (%(keys)s::text[]) and complete
-returning key;
-
--- name: drop_audiences
--- Audiences that no document has any more.
-delete from connector_audience a
- where a.connector_id = %(connector)s
-   and not exists (select from connector_document d where d.connector_id = a.connector_id and d.audience = a.key);
-
--- name: keep_accounts
--- Accounts that permissions name, with the names that they have there.
-insert into connector_identity as i (connector_id, user_id, name)
-select %(connector)s, u.id, u.name from unnest(%(users)s::text[], %(names)s::text[]) u(id, name) order by u.id
-on conflict (connector_id, user_id) do update set name = excluded.name where i.name <> excluded.name;
-
--- name: resolved
--- All permissions were resolved at this moment.
-update connector set acl_as_of = clock_now() where id = %(connector)s;
-
--- name: set_container
--- The container of a connector in a base.
-update connector_base set item_id = %(item)s, filled = true where connector_id = %(connector)s and base_id = %(base)s;
+-- name: detach_bases
+-- Has a connector no longer feed these bases; its containers there.
+delete from connector_base where connector_id = %(id)s and base_id = any (%(bases)s::uuid[]) returning base_id, item_id;
 
 -- name: containers
--- The containers of a connector; `taken_out` when there was one, and somebody deleted it.
-select b.base_id, i.id as item_id, b.filled and i.id is null as taken_out
+-- The containers of a connector; `is_deleted` when there was one and a user deleted it.
+select b.base_id, i.id as item_id, b.filled and i.id is null as is_deleted
   from connector_base b left join item i on i.id = b.item_id and i.status <> 'deleting'
  where b.connector_id = %(connector)s order by b.base_id;
 
--- name: drop_base
--- A base is fed no longer.
-delete from connector_base where connector_id = %(connector)s and base_id = %(base)s;
+-- name: set_container
+-- Records the container of a connector in a base.
+update connector_base set item_id = %(item)s, filled = true where connector_id = %(connector)s and base_id = %(base)s;
 
--- name: records
--- The records of documents below a container.
-select source_key, id, status from item
- where parent_id = %(container)s and type = 'record' and status <> 'deleting' and source_key = any (%(sources)s::text[]);
+-- name: forget_checkpoints
+-- Has the next run read every stream from its beginning.
+update connector_stream set checkpoint = null, checkpoint_version = null where connector_id = %(id)s;
 
--- name: attached
--- The files below records, that their tool attached.
-select i.parent_id, i.source_key, i.id from item i
- where i.parent_id = any (%(records)s::uuid[]) and i.type = 'file' and i.status <> 'deleting' and i.source ? 'attachmentId';
+-- name: begin_run
+-- () -> running; the connector shows it at once.
+with shown as (
+    update connector set last_sync_status = 'running', last_sync_error_code = null, last_sync_error = null,
+           updated_at = clock_now() where id = %(connector)s)
+insert into connector_run (connector_id, job_id, trigger, force, dry_run, allow_deletions)
+values (%(connector)s, %(job)s, %(trigger)s, %(force)s, %(dry_run)s, %(allow_deletions)s)
+returning *;
 
--- name: attachments_held
--- Which attachments of documents are filed wherever their document is.
-select r.source_key as document, f.source_key as attachment
-  from connector_base b join item r on r.parent_id = b.item_id and r.type = 'record' and r.status <> 'deleting'
-  join item f on f.parent_id = r.id and f.type = 'file' and f.status <> 'deleting'
- where b.connector_id = %(connector)s and r.source_key = any (%(sources)s::text[])
- group by 1, 2 having count(*) = (
-       select count(*) from connector_base c where c.connector_id = %(connector)s);
+-- name: open_run
+-- The run of a connector that has not ended.
+select * from connector_run where connector_id = %(connector)s and completed_at is null;
 
--- name: count_run
--- A run came further.
+-- name: run
+-- One run, with the number of its items that are not indexed yet.
+select r.*, case when r.completed_at is not null then 0 else (
+            select count(*) from item i where i.cause = r.id and i.status in ('processing', 'reading', 'embedding'))
+       end::int as pending
+  from connector_run r where r.id = %(id)s;
+
+-- name: runs
+-- Runs of a connector, newest first, before a cursor.
+select r.*, case when r.completed_at is not null then 0 else (
+            select count(*) from item i where i.cause = r.id and i.status in ('processing', 'reading', 'embedding'))
+       end::int as pending
+  from connector_run r
+ where r.connector_id = %(connector)s and (%(before)s::uuid is null or r.id < %(before)s)
+ order by r.id desc limit %(limit)s;
+
+-- name: end_run
+-- Ends an open run and shows on the connector how it ended; a dry run leaves the connector's last result as it was.
+with ended as (
+    update connector_run r
+       set status = %(status)s, stage = 'ended', completed_at = clock_now(), error_code = %(code)s,
+           error_message = %(message)s, rate_limited_until = null,
+           checkpoint = (select jsonb_agg(jsonb_build_object('scope', s.scope, 'kind', s.kind, 'mark', s.checkpoint) order by s.scope, s.kind)
+                           from connector_stream s where s.connector_id = r.connector_id)
+     where r.id = %(id)s and r.completed_at is null
+    returning r.*),
+shown as (
+    update connector c
+       set last_sync_status = case when e.dry_run then (
+               select p.status from connector_run p
+                where p.connector_id = c.id and p.id <> e.id and not p.dry_run order by p.id desc limit 1)
+               else e.status end,
+           last_sync_at = case when e.dry_run then c.last_sync_at else e.completed_at end,
+           last_sync_error_code = case when e.dry_run then c.last_sync_error_code else e.error_code end,
+           last_sync_error = case when e.dry_run then c.last_sync_error else e.error_message end,
+           rate_limited_until = null, updated_at = clock_now()
+      from ended e where c.id = e.connector_id)
+select id from ended;
+
+-- name: orphan_runs
+-- Open runs whose job is gone or dead.
+select r.id from connector_run r
+ where r.completed_at is null and not exists (select from job j where j.id = r.job_id and j.state <> 'dead')
+ order by r.id limit %(limit)s;
+
+-- name: add_log_line
+-- Writes a line into a run's log.
+insert into connector_run_line (run_id, level, message) values (%(run)s, %(level)s, %(message)s);
+
+-- name: log_lines
+-- The log of a run, after a cursor.
+select no, at, level, message from connector_run_line
+ where run_id = %(run)s and (%(after)s::bigint is null or no > %(after)s) order by no limit %(limit)s;
+
+-- name: add_progress
+-- Raises the counters of an open run.
 update connector_run
    set documents_processed = documents_processed + %(processed)s, documents_ingested = documents_ingested + %(ingested)s,
        documents_unchanged = documents_unchanged + %(unchanged)s, documents_pruned = documents_pruned + %(pruned)s,
@@ -179,42 +148,238 @@ update connector_run
  where id = %(run)s and completed_at is null
 returning id;
 
--- name: not_limited
+-- name: clear_rate_limit
 -- The connector no longer waits for its tool.
 update connector set rate_limited_until = null where id = %(connector)s and rate_limited_until is not null;
 
--- name: set_estimate
--- About how much a run will look at.
-update connector_run set total_items = greatest(%(total)s, documents_processed) where id = %(run)s;
-
--- name: set_run_stage
--- A run goes on to its next stage.
-update connector_run set stage = %(stage)s, status = 'running' where id = %(run)s and completed_at is null;
-
--- name: hold_deletions
--- The guard keeps a run from deleting so much at once.
-update connector_run set deletions_held = %(count)s where id = %(run)s;
-
--- name: continue_run
--- A run has used up its time, and goes on later: how often that was.
-update connector_run set status = 'partial', continuations = continuations + 1 where id = %(run)s and completed_at is null
-returning continuations;
-
--- name: limit_run
--- A run waits for its tool.
-with told as (
+-- name: record_rate_limit
+-- Shows on the run and on the connector until when they wait for the tool.
+with limited as (
     update connector_run set rate_limited_until = clock_now() + %(wait)s where id = %(run)s and completed_at is null)
 update connector set rate_limited_until = clock_now() + %(wait)s where id = %(connector)s returning rate_limited_until;
 
+-- name: set_estimate
+-- Records about how many documents a run will look at.
+update connector_run set total_items = greatest(%(total)s, documents_processed) where id = %(run)s;
+
+-- name: set_run_stage
+-- Moves an open run to its next stage.
+update connector_run set stage = %(stage)s, status = 'running' where id = %(run)s and completed_at is null;
+
+-- name: hold_deletions
+-- Records how many deletions the guard kept a run from.
+update connector_run set deletions_held = %(count)s where id = %(run)s;
+
+-- name: count_continuation
+-- A run has used up its time budget and continues later: how often that has happened.
+update connector_run set status = 'partial', continuations = continuations + 1 where id = %(run)s and completed_at is null
+returning continuations;
+
 -- name: save_plan
--- What a dry run found.
+-- Saves the result of a dry run.
 update connector_run set plan = %(plan)s, documents_processed = %(processed)s where id = %(run)s;
 
--- name: is_pending
--- Whether something that a run filed is not indexed yet.
+-- name: has_pending_items
+-- Whether something that a run stored is not indexed yet.
 select exists (select from item i where i.cause = %(run)s and i.status in ('processing', 'reading', 'embedding'));
 
--- name: failed_items
--- How much of what a run filed could not be indexed.
+-- name: count_failed_items
+-- How many of the documents that a run stored could not be indexed.
 select count(*)::int from connector_base b join item r on r.parent_id = b.item_id and r.type = 'record'
  where b.connector_id = %(connector)s and r.cause = %(run)s and r.status = 'failed';
+
+-- name: streams
+-- The streams of a connector, with their checkpoints.
+select scope, kind, checkpoint_version, checkpoint, listing, listed, lost, last_run_id
+  from connector_stream where connector_id = %(connector)s;
+
+-- name: save_stream
+-- A run reports on a stream: saves its checkpoint, begins, continues or completes its listing; the listing's number.
+insert into connector_stream as s (connector_id, scope, kind, checkpoint_version, checkpoint, listing, listed, lost, last_run_id)
+values (%(connector)s, %(scope)s, %(kind)s, %(version)s, %(checkpoint)s::jsonb, %(begins)s::int, %(completes)s, %(lost)s,
+        %(run)s)
+on conflict (connector_id, scope, kind) do update
+   set checkpoint_version = coalesce(excluded.checkpoint_version, s.checkpoint_version), checkpoint = coalesce(excluded.checkpoint, s.checkpoint),
+       listing = s.listing + %(begins)s::int, listed = %(completes)s, lost = %(lost)s,
+       last_run_id = excluded.last_run_id, updated_at = clock_now()
+returning listing;
+
+-- name: delete_unfollowed_streams
+-- Deletes streams that a run did not report on, or whose scope is lost, once they have no documents.
+delete from connector_stream s
+ where s.connector_id = %(connector)s and (s.last_run_id is distinct from %(run)s or s.lost)
+   and not exists (select from connector_document d
+                    where d.connector_id = s.connector_id and d.scope = s.scope and d.kind = s.kind);
+
+-- name: documents
+-- What is known of documents.
+select source_id, hash, audience from connector_document
+ where connector_id = %(connector)s and source_id = any (%(sources)s::text[]);
+
+-- name: save_documents
+-- Saves what is known of documents that were read.
+insert into connector_document as d (connector_id, source_id, scope, kind, locator, hash, audience, seen)
+select %(connector)s, u.source_id, %(scope)s, %(kind)s, u.locator, u.hash, u.audience, %(listing)s
+  from unnest(%(sources)s::text[], %(locators)s::jsonb[], %(hashes)s::bytea[], %(audiences)s::text[])
+       u(source_id, locator, hash, audience)
+ order by u.source_id
+on conflict (connector_id, source_id) do update
+   set scope = excluded.scope, kind = excluded.kind, locator = excluded.locator, hash = excluded.hash,
+       audience = excluded.audience, seen = excluded.seen;
+
+-- name: mark_documents_seen
+-- Records that a listing named documents.
+update connector_document set seen = %(listing)s
+ where connector_id = %(connector)s and scope = %(scope)s and kind = %(kind)s and source_id = any (%(sources)s::text[])
+   and seen <> %(listing)s;
+
+-- name: delete_documents
+-- Forgets documents that the tool no longer has.
+delete from connector_document where connector_id = %(connector)s and source_id = any (%(sources)s::text[]);
+
+-- name: stale_documents
+-- Documents that the tool no longer seems to have.
+-- A complete listing did not name them, their scope is lost, or the run did not report on their stream. All but those of a
+-- lost scope must be verified: the tool is asked for each of them.
+select d.source_id, d.scope, d.kind, d.locator, not coalesce(s.lost, false) as must_verify
+  from connector_document d
+  left join connector_stream s on s.connector_id = d.connector_id and s.scope = d.scope and s.kind = d.kind
+ where d.connector_id = %(connector)s
+   and (s.connector_id is null or s.lost or s.last_run_id is distinct from %(run)s or (s.listed and d.seen < s.listing))
+ order by d.source_id;
+
+-- name: document_refs
+-- All documents that are known.
+select source_id, scope, kind, locator from connector_document where connector_id = %(connector)s;
+
+-- name: count_documents
+-- How many documents are known.
+select count(*)::int from connector_document where connector_id = %(connector)s;
+
+-- name: save_failures
+-- Saves documents that could not be read.
+insert into connector_failure as f (connector_id, source_id, scope, kind, locator, run_id, error_code, error_message)
+select %(connector)s, u.source_id, u.scope, u.kind, u.locator, %(run)s, u.code, u.message
+  from unnest(%(sources)s::text[], %(scopes)s::text[], %(kinds)s::text[], %(locators)s::jsonb[], %(codes)s::text[],
+              %(messages)s::text[]) u(source_id, scope, kind, locator, code, message)
+on conflict (connector_id, source_id) do update
+   set run_id = excluded.run_id, attempts = f.attempts + 1, error_code = excluded.error_code,
+       error_message = excluded.error_message, locator = excluded.locator, failed_at = clock_now();
+
+-- name: delete_failures
+-- Forgets failures of documents that were read after all, or are gone.
+delete from connector_failure where connector_id = %(connector)s and source_id = any (%(sources)s::text[]);
+
+-- name: earlier_failures
+-- Documents that an earlier run could not read.
+select source_id, scope, kind, locator from connector_failure
+ where connector_id = %(connector)s and run_id <> %(run)s order by source_id limit %(limit)s;
+
+-- name: failures
+-- Documents that the last run that tried could not read, by id, after a cursor.
+select source_id, scope, kind, attempts, error_code, error_message, failed_at from connector_failure
+ where connector_id = %(connector)s and (%(after)s::text is null or source_id > %(after)s collate "C")
+ order by source_id limit %(limit)s;
+
+-- name: save_audiences
+-- Saves audiences as they are now; the keys of those whose access list has changed and is to be applied.
+with new as (
+    select * from json_to_recordset(%(audiences)s::json)
+        as u(key text, everybody boolean, emails text[], users text[], groups text[], complete boolean)),
+saved as (
+    insert into connector_audience as a (connector_id, key, everybody, emails, users, groups, complete, acl)
+    select %(connector)s, n.key, n.everybody, n.emails, n.users, n.groups, n.complete, '{}' from new n order by n.key
+    on conflict (connector_id, key) do update
+       set everybody = excluded.everybody, emails = excluded.emails, users = excluded.users, groups = excluded.groups,
+           complete = excluded.complete, as_of = clock_now()
+    returning a.*)
+select s.key from saved s where s.acl is distinct from connector_acl(s.*::connector_audience);
+
+-- name: audience_acls
+-- The access lists of audiences.
+select key, acl from connector_audience where connector_id = %(connector)s and key = any (%(keys)s::text[]);
+
+-- name: audience_keys
+-- The audiences that documents name.
+select distinct audience from connector_document where connector_id = %(connector)s order by 1;
+
+-- name: audiences_of_user
+-- The audiences that an account is part of.
+select key from connector_audience where connector_id = %(connector)s and %(user)s = any (users);
+
+-- name: set_document_audiences
+-- Gives documents other audiences; the ids of the documents that had others before.
+update connector_document d set audience = u.audience
+  from unnest(%(sources)s::text[], %(audiences)s::text[]) u(source_id, audience)
+ where d.connector_id = %(connector)s and d.source_id = u.source_id and d.audience <> u.audience
+returning d.source_id;
+
+-- name: apply_audiences
+-- Writes the access lists of audiences onto the records of every base; how many records changed.
+select connector_apply_audiences(%(connector)s, %(keys)s::text[], %(sources)s::text[]);
+
+-- name: apply_connector_acl
+-- Writes the access lists of containers and records after a change of the connector's own list.
+-- With a list of its own: that list onto containers, none onto records. Without one: an empty list onto containers, and the
+-- audience's list onto each record.
+select count(item_set_acl(t.id, t.acl))::int from (
+    select i.id, case when i.type = 'connector' then coalesce(c.acl, '{}') when c.acl is null then a.acl end as acl
+      from connector c join connector_base b on b.connector_id = c.id
+      join item i on (i.id = b.item_id or (i.parent_id = b.item_id and i.type = 'record')) and i.status <> 'deleting'
+      left join connector_document d on d.connector_id = c.id and d.source_id = i.source_key and i.type = 'record'
+      left join connector_audience a on a.connector_id = c.id and a.key = d.audience
+     where c.id = %(connector)s order by i.type <> 'connector', i.id) t;
+
+-- name: close_audiences
+-- Marks audiences as unresolved, so that only admins see their documents.
+update connector_audience set complete = false, as_of = clock_now()
+ where connector_id = %(connector)s and key = any (%(keys)s::text[]) and complete
+returning key;
+
+-- name: delete_unused_audiences
+-- Deletes audiences that no document names any more.
+delete from connector_audience a
+ where a.connector_id = %(connector)s
+   and not exists (select from connector_document d where d.connector_id = a.connector_id and d.audience = a.key);
+
+-- name: mark_access_resolved
+-- Records that all permissions were resolved just now.
+update connector set acl_as_of = clock_now() where id = %(connector)s;
+
+-- name: save_identities
+-- Saves the accounts that permissions name, with their names in the tool.
+insert into connector_identity as i (connector_id, user_id, name)
+select %(connector)s, u.id, u.name from unnest(%(users)s::text[], %(names)s::text[]) u(id, name) order by u.id
+on conflict (connector_id, user_id) do update set name = excluded.name where i.name <> excluded.name;
+
+-- name: identities
+-- Accounts of a connector's tool, by id, after a cursor.
+select user_id, name, email from connector_identity
+ where connector_id = %(connector)s and (%(after)s::text is null or user_id > %(after)s collate "C")
+   and (%(unmapped)s is false or email is null)
+ order by user_id limit %(limit)s;
+
+-- name: map_identity
+-- Maps an account to an email address, or removes the mapping.
+insert into connector_identity (connector_id, user_id, name, email) values (%(connector)s, %(user)s, '', %(email)s)
+on conflict (connector_id, user_id) do update set email = excluded.email
+returning user_id, name, email;
+
+-- name: records
+-- The records of documents below a container.
+select source_key, id from item
+ where parent_id = %(container)s and type = 'record' and status <> 'deleting' and source_key = any (%(sources)s::text[]);
+
+-- name: attached_files
+-- The files below records that came as attachments of their document.
+select i.parent_id, i.source_key, i.id from item i
+ where i.parent_id = any (%(records)s::uuid[]) and i.type = 'file' and i.status <> 'deleting' and i.source ? 'attachmentId';
+
+-- name: stored_attachments
+-- Attachments of documents that every base of the connector has.
+select r.source_key as document, f.source_key as attachment
+  from connector_base b join item r on r.parent_id = b.item_id and r.type = 'record' and r.status <> 'deleting'
+  join item f on f.parent_id = r.id and f.type = 'file' and f.status <> 'deleting'
+ where b.connector_id = %(connector)s and r.source_key = any (%(sources)s::text[])
+ group by 1, 2 having count(*) = (
+       select count(*) from connector_base c where c.connector_id = %(connector)s);

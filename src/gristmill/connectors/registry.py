@@ -1,4 +1,4 @@
-"""Every kind of connector by name, and how one is opened with what is stored of it."""
+"""All kinds of connectors by name; validates what users configure, and opens stored connectors."""
 
 import json
 from collections.abc import AsyncGenerator
@@ -11,19 +11,25 @@ from gristmill.connectors.confluence import connector as confluence
 from gristmill.connectors.github import connector as github
 from gristmill.connectors.gitlab import connector as gitlab
 from gristmill.connectors.jira import connector as jira
-from gristmill.connectors.kind import ConnectorForm, ConnectorKind, ConnectorLimits, OpenConnector
+from gristmill.connectors.model import ConnectorId, ConnectorRow
+from gristmill.connectors.port import Connector, ConnectorForm, ConnectorKind, ConnectorLimits
 from gristmill.errors import FieldError, Invalid, Permanent
-from gristmill.operations.connection import ConnectorRow as Row
-from gristmill.operations.connections import credentials_purpose
 from gristmill.vault import Vault
+
+__all__ = ["KINDS", "ConnectorLimits", "ConnectorRegistry", "credentials_purpose"]
 
 KINDS: dict[str, ConnectorKind] = {
     kind.name: kind for kind in (github.KIND, gitlab.KIND, jira.KIND, confluence.KIND)
 }
 
 
+def credentials_purpose(connector_id: ConnectorId) -> str:
+    """What a connector's credentials are encrypted for: they can't be decrypted as anything else."""
+    return f"connector:{connector_id}"
+
+
 class ConnectorRegistry:
-    """The tools that can be followed, in the surroundings of this installation."""
+    """The kinds of connectors, within the limits of this installation."""
 
     def __init__(self, vault: Vault, limits: ConnectorLimits) -> None:
         self._vault, self.limits = vault, limits
@@ -38,10 +44,12 @@ class ConnectorRegistry:
     def validate(
         self, kind: str, config: dict[str, Any], credentials: dict[str, Any] | None
     ) -> tuple[dict[str, Any], str | None]:
-        """The configuration as it is kept, and the credentials as they are sealed; `Invalid` when one is none."""
+        """The configuration to store, and the credentials to encrypt; `Invalid` when one of them is not valid."""
         connector_kind = KINDS.get(kind)
         if connector_kind is None:
-            message = f"There is no kind of connector named {kind!r}; there are {', '.join(sorted(KINDS))}."
+            message = (
+                f"There is no kind of connector named {kind!r}. Choose one of {', '.join(sorted(KINDS))}."
+            )
             raise Invalid(message, code="unknown_connector_type")
         valid_config = _validate(connector_kind.config, config, "config")
         valid_credentials = (
@@ -60,9 +68,8 @@ class ConnectorRegistry:
         }
 
     async def check(self, kind: str, config: dict[str, Any], credentials: str) -> str:
-        """Ask the tool who the credentials are."""
-        connector_kind = self.kind(kind)
-        connector = _open(connector_kind, config, credentials, self.limits)
+        """Ask the tool who the credentials belong to; a WorkError when it refuses them or can't be reached."""
+        connector = _open(self.kind(kind), config, credentials, self.limits)
         try:
             account = await connector.check()
         finally:
@@ -70,8 +77,8 @@ class ConnectorRegistry:
         return f"{account.name} ({account.detail})" if account.detail else account.name
 
     @asynccontextmanager
-    async def open_connector(self, row: Row) -> AsyncGenerator[OpenConnector]:
-        """The connector of a row, until the end of the block."""
+    async def open_connector(self, row: ConnectorRow) -> AsyncGenerator[Connector]:
+        """The connector of a row, open until the end of the block."""
         credentials = self._vault.open(row.credentials, credentials_purpose(row.id))
         connector = _open(self.kind(row.type), row.config, credentials, self.limits)
         try:
@@ -82,7 +89,7 @@ class ConnectorRegistry:
 
 def _open(
     kind: ConnectorKind, config: dict[str, Any], credentials: str, limits: ConnectorLimits
-) -> OpenConnector:
+) -> Connector:
     return kind.open(
         kind.config.model_validate(config), kind.credentials.model_validate_json(credentials), limits
     )
@@ -92,20 +99,20 @@ def _validate(form: type[ConnectorForm], values: dict[str, Any], field: str) -> 
     try:
         return form.model_validate(values)
     except ValidationError as error:
-        fields = [
+        field_errors = [
             FieldError(
                 ".".join([field, *(str(part) for part in problem["loc"])]),
                 problem["msg"].removeprefix("Value error, "),
             )
-            # Without what was given: it may be a secret.
+            # Without the input: it may be a secret.
             for problem in error.errors(include_url=False, include_input=False, include_context=False)
         ]
-        message = "; ".join(f"{field_error.field}: {field_error.message}" for field_error in fields)
-        raise Invalid(f"The connector's {field} can't be taken: {message}.", fields=fields) from None
+        reasons = "; ".join(f"{problem.field}: {problem.message}" for problem in field_errors)
+        raise Invalid(f"The connector's {field} is not valid: {reasons}.", fields=field_errors) from None
 
 
 def _plaintext_credentials(form: ConnectorForm) -> dict[str, Any]:
-    """Credentials in plain: to be sealed, and nothing else."""
+    """Credentials in plain text, only to be encrypted."""
     return {
         name: value.get_secret_value() if isinstance(value, SecretStr) else value
         for name, value in form

@@ -1,340 +1,154 @@
-"""What is known of a connector's streams, documents and audiences, in the caller's transaction."""
+"""Connectors, runs, run logs and identities in the database: one function per statement, in the caller's transaction.
 
-import hashlib
-import json
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+Locks are taken in this order: bases, jobs, items, lanes, then the rows of this package.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
 from psycopg.types.json import Jsonb
 
+from gristmill import jobs
 from gristmill.catalog import BaseId, ItemId
-from gristmill.connectors.port import (
-    Audience,
-    Batch,
-    Checkpoint,
-    Document,
-    DocumentRef,
-    ReadFailure,
-    Stream,
+from gristmill.connectors.model import (
+    ConnectorChanges,
+    ConnectorContainer,
+    ConnectorId,
+    ConnectorIdentity,
+    ConnectorRow,
+    ConnectorRun,
+    FailedDocument,
+    RunId,
+    RunLogLevel,
+    RunLogLine,
+    RunStage,
+    RunStatus,
 )
 from gristmill.db import Queries, Tx
-from gristmill.operations.connection import ConnectorId, RunId, RunStage
+from gristmill.jobs import JobId
+from gristmill.organisation import OrgId
 
 queries = Queries(__package__ or "gristmill.connectors")
 
-# ── streams ──────────────────────────────────────────────────────────────────────────────────────────────
+_MAX_LOG_LINE = 2000
+
+# ── connectors ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True)
-class StreamRow:
-    """A row of `connector_stream`."""
-
-    scope: str
-    kind: str
-    checkpoint_version: int | None
-    checkpoint: dict[str, Any] | None
-    listing: int
-    listed: bool
-    lost: bool
-    last_run_id: RunId | None
-
-    @property
-    def stream(self) -> Stream:
-        """Which stream it is."""
-        return Stream(self.scope, self.kind)
-
-
-async def streams(tx: Tx, connector: ConnectorId) -> list[StreamRow]:
-    """How far the streams are."""
-    return await queries.many(tx, StreamRow, "streams", connector=connector)
-
-
-def checkpoints_of(rows: Sequence[StreamRow], version: int) -> dict[Stream, Checkpoint]:
-    """The marks that are in the present form."""
-    return {
-        row.stream: Checkpoint(version, row.checkpoint)
-        for row in rows
-        if row.checkpoint is not None and row.checkpoint_version == version
-    }
-
-
-async def save_stream(tx: Tx, connector: ConnectorId, run: RunId, batch: Batch) -> int:
-    """Move a stream on; the number of its listing."""
-    checkpoint = batch.checkpoint
-    (listing,) = await queries.values(
+async def insert_connector(tx: Tx, connector: ConnectorRow) -> ConnectorRow | None:
+    """Insert a connector with its bases; None when the organisation has one of that name."""
+    inserted = await queries.maybe(
         tx,
-        "save_stream",
-        connector=connector,
-        run=run,
-        scope=batch.stream.scope,
-        kind=batch.stream.kind,
-        mark_version=None if checkpoint is None else checkpoint.version,
-        mark=None if checkpoint is None else Jsonb(checkpoint.position),
-        listing=batch.listing or "",
-        lost=batch.lost,
+        ConnectorRow,
+        "insert_connector",
+        id=connector.id,
+        org=connector.org_id,
+        name=connector.name,
+        type=connector.type,
+        config=Jsonb(connector.config),
+        credentials=connector.credentials,
+        schedule=connector.schedule,
+        acl_schedule=connector.acl_schedule,
+        enabled=connector.enabled,
+        acl=connector.acl,
     )
-    return listing
+    if inserted is None:
+        return None
+    await jobs.set_lane_owner(tx, inserted.lane, inserted.org_id)
+    await attach_bases(tx, inserted.id, connector.base_ids)
+    return replace(inserted, base_ids=sorted(connector.base_ids))
 
 
-async def delete_unfollowed_streams(tx: Tx, connector: ConnectorId, run: RunId) -> None:
-    """Forget streams that are followed no longer."""
-    await queries.run(tx, "end_stream", connector=connector, run=run)
-
-
-# ── documents ────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def digest(document: Document) -> bytes:
-    """What is compared: everything of a document that is filed."""
-    content = [
-        document.title,
-        document.body,
-        document.url,
-        document.metadata,
-        [[attachment.source_id, attachment.name] for attachment in document.attachments],
-    ]
-    return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).digest()
-
-
-@dataclass(frozen=True)
-class KnownDocument:
-    """What is known of a document."""
-
-    source_id: str
-    hash: bytes
-    audience: str
-
-
-async def find_documents(tx: Tx, connector: ConnectorId, sources: Sequence[str]) -> dict[str, KnownDocument]:
-    """What is known of these documents, by their ids."""
-    rows = await queries.many(tx, KnownDocument, "known", connector=connector, sources=list(sources))
-    return {row.source_id: row for row in rows}
-
-
-async def save_documents(
+async def update_connector(
     tx: Tx,
-    connector: ConnectorId,
-    stream: Stream,
-    documents: Sequence[Document],
-    listing: int,
-    incomplete: Collection[str] = (),
-) -> None:
-    """Documents are as they are, from now on, and no failures any more; `partial` ones count as changed again."""
-    if not documents:
-        return
-    sources = [document.ref.source_id for document in documents]
-    await queries.run(
+    connector_id: ConnectorId,
+    changes: ConnectorChanges,
+    config: dict[str, Any] | None,
+    credentials: bytes | None,
+    acl: list[str] | None,
+) -> bool:
+    """Change what is given; False when another connector has the name."""
+    updated = await queries.values(
         tx,
-        "keep_documents",
-        connector=connector,
-        scope=stream.scope,
-        kind=stream.kind,
-        seen=listing,
-        sources=sources,
-        locators=[Jsonb(document.ref.locator) for document in documents],
-        hashes=[b"" if document.ref.source_id in incomplete else digest(document) for document in documents],
-        audiences=[document.audience for document in documents],
+        "update_connector",
+        id=connector_id,
+        name=changes.name,
+        config=None if config is None else Jsonb(config),
+        credentials=credentials,
+        schedule=changes.schedule,
+        acl_schedule=changes.acl_schedule,
+        enabled=changes.enabled,
+        acl_given=changes.acl_given,
+        acl=acl,
     )
-    await queries.run(tx, "forget_failures", connector=connector, sources=sources)
+    return bool(updated)
 
 
-async def mark_documents_seen(
-    tx: Tx, connector: ConnectorId, stream: Stream, sources: Sequence[str], listing: int
-) -> None:
-    """A listing names documents."""
-    if sources:
-        await queries.run(
-            tx,
-            "see_documents",
-            connector=connector,
-            scope=stream.scope,
-            kind=stream.kind,
-            sources=list(sources),
-            seen=listing,
-        )
+async def lock_connector(tx: Tx, connector_id: ConnectorId) -> None:
+    """Keep others from changing the connector until the transaction ends."""
+    await queries.values(tx, "lock_connector", id=connector_id)
 
 
-async def delete_documents(tx: Tx, connector: ConnectorId, sources: Sequence[str]) -> None:
-    """The tool no longer has these documents."""
-    await queries.run(tx, "forget_documents", connector=connector, sources=list(sources))
-    await queries.run(tx, "forget_failures", connector=connector, sources=list(sources))
+async def delete_connector(tx: Tx, connector_id: ConnectorId) -> None:
+    """Delete a connector with everything known about its documents and runs."""
+    await queries.run(tx, "delete_connector", id=connector_id)
 
 
-async def count_documents(tx: Tx, connector: ConnectorId) -> int:
-    """How many documents are known."""
-    return (await queries.values(tx, "count_documents", connector=connector))[0]
+async def find_connector(tx: Tx, connector_id: ConnectorId) -> ConnectorRow | None:
+    """One connector."""
+    return await queries.maybe(tx, ConnectorRow, "connector", id=connector_id)
 
 
-@dataclass(frozen=True)
-class _RefRow:
-    source_id: str
-    scope: str
-    kind: str
-    locator: dict[str, Any]
-    doubtful: bool = True
-
-    @property
-    def ref(self) -> DocumentRef:
-        return DocumentRef(self.source_id, Stream(self.scope, self.kind), self.locator)
-
-
-@dataclass(frozen=True)
-class StaleDocument:
-    """A document that seems to be gone; a `doubtful` one is asked for once more."""
-
-    ref: DocumentRef
-    doubtful: bool
-
-
-async def find_stale_documents(tx: Tx, connector: ConnectorId, run: RunId) -> list[StaleDocument]:
-    """What the tool seems to have no more."""
-    rows = await queries.many(tx, _RefRow, "stale", connector=connector, run=run)
-    return [StaleDocument(row.ref, row.doubtful) for row in rows]
-
-
-async def find_document_refs(tx: Tx, connector: ConnectorId) -> list[DocumentRef]:
-    """Every document that is known."""
-    return [row.ref for row in await queries.many(tx, _RefRow, "all_known", connector=connector)]
-
-
-async def save_failures(tx: Tx, connector: ConnectorId, run: RunId, failures: Sequence[ReadFailure]) -> None:
-    """Ask for these again in the next run."""
-    if not failures:
-        return
-    latest = {failure.ref.source_id: failure for failure in failures}
-    ordered = [latest[source] for source in sorted(latest)]
-    await queries.run(
-        tx,
-        "keep_failures",
-        connector=connector,
-        run=run,
-        sources=[failure.ref.source_id for failure in ordered],
-        scopes=[failure.ref.stream.scope for failure in ordered],
-        kinds=[failure.ref.stream.kind for failure in ordered],
-        locators=[Jsonb(failure.ref.locator) for failure in ordered],
-        codes=[failure.code for failure in ordered],
-        messages=[failure.message[:2000] for failure in ordered],
+async def find_connectors(
+    tx: Tx,
+    org: OrgId,
+    *,
+    limit: int,
+    after: ConnectorId | None = None,
+    name: str | None = None,
+    base_id: BaseId | None = None,
+) -> list[ConnectorRow]:
+    """Connectors of an organisation, oldest first."""
+    return await queries.many(
+        tx, ConnectorRow, "connectors", org=org, limit=limit, after=after, name=name, base=base_id
     )
 
 
-async def find_earlier_failures(tx: Tx, connector: ConnectorId, run: RunId, limit: int) -> list[DocumentRef]:
-    """What earlier runs could not read."""
-    rows = await queries.many(tx, _RefRow, "old_failures", connector=connector, run=run, limit=limit)
-    return [row.ref for row in rows]
+async def find_unscheduled_connectors(tx: Tx, limit: int) -> list[ConnectorId]:
+    """Enabled connectors without a schedule."""
+    return await queries.values(tx, "unscheduled_connectors", limit=limit)
 
 
-# ── audiences ────────────────────────────────────────────────────────────────────────────────────────────
+async def forget_checkpoints(tx: Tx, connector_id: ConnectorId) -> None:
+    """Have the next run read every stream from its beginning."""
+    await queries.run(tx, "forget_checkpoints", id=connector_id)
 
 
-async def save_audiences(tx: Tx, connector: ConnectorId, audiences: Sequence[Audience]) -> list[str]:
-    """Audiences as they are now; the keys of those whose meaning is yet to be spread."""
-    if not audiences:
-        return []
-    users = {user: name for audience in audiences for user, name in audience.users.items()}
-    await queries.run(
-        tx,
-        "keep_accounts",
-        connector=connector,
-        users=list(users),
-        names=[name[:200] for name in users.values()],
-    )
-    rows = [
-        {
-            "key": audience.key,
-            "everybody": audience.everybody,
-            "emails": sorted(audience.emails),
-            "users": sorted(audience.users),
-            "groups": sorted(audience.groups),
-            "complete": audience.complete,
-        }
-        for audience in {audience.key: audience for audience in audiences}.values()
-    ]
-    return await queries.values(tx, "keep_audiences", connector=connector, audiences=json.dumps(rows))
+# ── bases and containers ─────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True)
-class _AudienceAcl:
-    key: str
-    acl: list[str]
+async def attach_bases(tx: Tx, connector_id: ConnectorId, bases: Sequence[BaseId]) -> list[BaseId]:
+    """Feed these bases too; the bases that were not fed before."""
+    return await queries.values(tx, "attach_bases", id=connector_id, bases=list(bases))
 
 
-async def audience_acls(tx: Tx, connector: ConnectorId, keys: Sequence[str]) -> dict[str, list[str]]:
-    """What audiences mean here; one that is not known is nobody."""
-    rows = await queries.many(tx, _AudienceAcl, "audience_lists", connector=connector, keys=list(keys))
-    return {key: [] for key in keys} | {row.key: row.acl for row in rows}
+async def detach_bases(
+    tx: Tx, connector_id: ConnectorId, bases: Sequence[BaseId]
+) -> list[ConnectorContainer]:
+    """Stop feeding these bases; the containers there."""
+    return await queries.many(tx, ConnectorContainer, "detach_bases", id=connector_id, bases=list(bases))
 
 
-async def set_document_audiences(
-    tx: Tx, connector: ConnectorId, audience_by_source: Mapping[str, str]
-) -> list[str]:
-    """Documents have these audiences now; those that had others."""
-    return await queries.values(
-        tx,
-        "place_documents",
-        connector=connector,
-        sources=list(audience_by_source),
-        audiences=list(audience_by_source.values()),
-    )
+async def find_containers(tx: Tx, connector_id: ConnectorId) -> list[ConnectorContainer]:
+    """The containers of a connector, by base."""
+    return await queries.many(tx, ConnectorContainer, "containers", connector=connector_id)
 
 
-# ── containers and records ───────────────────────────────────────────────────────────────────────────────
-
-
-@dataclass(frozen=True)
-class ContainerState:
-    """Where a connector files in a base; `taken_out` when somebody deleted the container there."""
-
-    base_id: BaseId
-    item_id: ItemId | None
-    taken_out: bool
-
-
-async def find_containers(tx: Tx, connector: ConnectorId) -> list[ContainerState]:
-    """Where it files, by base."""
-    return await queries.many(tx, ContainerState, "containers", connector=connector)
-
-
-@dataclass(frozen=True)
-class _RecordRow:
-    source_key: str
-    id: ItemId
-    status: str
-
-
-async def record_ids(tx: Tx, container: ItemId, sources: Sequence[str]) -> dict[str, ItemId]:
-    """The records of documents below a container."""
-    rows = await queries.many(tx, _RecordRow, "records", container=container, sources=list(sources))
-    return {row.source_key: row.id for row in rows}
-
-
-@dataclass(frozen=True)
-class AttachedFile:
-    """A file below a record."""
-
-    parent_id: ItemId
-    source_key: str
-    id: ItemId
-
-
-async def find_attached_files(tx: Tx, record_ids: Sequence[ItemId]) -> list[AttachedFile]:
-    """The files below these records."""
-    return await queries.many(tx, AttachedFile, "attached", records=list(record_ids))
-
-
-@dataclass(frozen=True)
-class _AttachmentKey:
-    document: str
-    attachment: str
-
-
-async def find_attachments(tx: Tx, connector: ConnectorId, sources: Sequence[str]) -> set[tuple[str, str]]:
-    """(document, attachment) of what is filed wherever it should be."""
-    rows = await queries.many(
-        tx, _AttachmentKey, "attachments_held", connector=connector, sources=list(sources)
-    )
-    return {(row.document, row.attachment) for row in rows}
+async def set_container(tx: Tx, connector_id: ConnectorId, base_id: BaseId, item_id: ItemId) -> None:
+    """The connector now has a container in the base."""
+    await queries.run(tx, "set_container", connector=connector_id, base=base_id, item=item_id)
 
 
 # ── runs ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -342,7 +156,7 @@ async def find_attachments(tx: Tx, connector: ConnectorId, sources: Sequence[str
 
 @dataclass(frozen=True)
 class RunProgress:
-    """How much further a run came."""
+    """What a run did since its counters were last raised."""
 
     processed: int = 0
     ingested: int = 0
@@ -352,33 +166,147 @@ class RunProgress:
     batches: int = 0
 
 
-async def add_progress(tx: Tx, connector: ConnectorId, run: RunId, progress: RunProgress) -> bool:
-    """A run came further; False when it had ended."""
-    await queries.run(tx, "not_limited", connector=connector)
-    return bool(await queries.values(tx, "count_run", run=run, **vars(progress)))
+async def begin_run(
+    tx: Tx,
+    connector_id: ConnectorId,
+    job_id: JobId,
+    *,
+    manual: bool,
+    force: bool = False,
+    dry_run: bool = False,
+    allow_deletions: bool = False,
+) -> ConnectorRun:
+    """Open a run."""
+    return await queries.one(
+        tx,
+        ConnectorRun,
+        "begin_run",
+        connector=connector_id,
+        job=job_id,
+        trigger="manual" if manual else "schedule",
+        force=force,
+        dry_run=dry_run,
+        allow_deletions=allow_deletions,
+    )
 
 
-async def set_stage(tx: Tx, run: RunId, stage: RunStage) -> None:
-    """A run goes on to its next stage."""
-    await queries.run(tx, "set_run_stage", run=run, stage=stage)
+async def find_open_run(tx: Tx, connector_id: ConnectorId) -> ConnectorRun | None:
+    """The run that has not ended, if there is one."""
+    return await queries.maybe(tx, ConnectorRun, "open_run", connector=connector_id)
 
 
-async def count_continuation(tx: Tx, run: RunId) -> int:
-    """A run has used up its time: how often that was."""
-    rows = await queries.values(tx, "continue_run", run=run)
-    return rows[0] if rows else 0
+async def find_run(tx: Tx, run_id: RunId) -> ConnectorRun | None:
+    """One run."""
+    return await queries.maybe(tx, ConnectorRun, "run", id=run_id)
 
 
-async def record_rate_limit(tx: Tx, connector: ConnectorId, run: RunId, wait: timedelta) -> None:
-    """A run waits for its tool."""
-    await queries.values(tx, "limit_run", connector=connector, run=run, wait=wait)
+async def find_runs(
+    tx: Tx, connector_id: ConnectorId, *, limit: int, before: RunId | None = None
+) -> list[ConnectorRun]:
+    """Runs of a connector, newest first."""
+    return await queries.many(tx, ConnectorRun, "runs", connector=connector_id, limit=limit, before=before)
 
 
-async def has_pending_items(tx: Tx, run: RunId) -> bool:
-    """Whether something that a run filed is not indexed yet."""
-    return (await queries.values(tx, "is_pending", run=run))[0]
+async def find_orphan_runs(tx: Tx, limit: int) -> list[RunId]:
+    """Open runs whose job is gone."""
+    return await queries.values(tx, "orphan_runs", limit=limit)
 
 
-async def count_failed_items(tx: Tx, connector: ConnectorId, run: RunId) -> int:
-    """How much of what a run filed could not be indexed."""
-    return (await queries.values(tx, "failed_items", connector=connector, run=run))[0]
+async def end_run(
+    tx: Tx, run_id: RunId, status: RunStatus, code: str | None = None, message: str | None = None
+) -> bool:
+    """End an open run; False when it had ended already."""
+    return bool(await queries.values(tx, "end_run", id=run_id, status=status, code=code, message=message))
+
+
+async def add_progress(tx: Tx, connector_id: ConnectorId, run_id: RunId, progress: RunProgress) -> bool:
+    """Raise a run's counters; False when it has ended."""
+    await queries.run(tx, "clear_rate_limit", connector=connector_id)
+    return bool(await queries.values(tx, "add_progress", run=run_id, **vars(progress)))
+
+
+async def set_estimate(tx: Tx, run_id: RunId, total: int) -> None:
+    """Record about how many documents a run will look at."""
+    await queries.run(tx, "set_estimate", run=run_id, total=total)
+
+
+async def set_stage(tx: Tx, run_id: RunId, stage: RunStage) -> None:
+    """Move a run to its next stage."""
+    await queries.run(tx, "set_run_stage", run=run_id, stage=stage)
+
+
+async def hold_deletions(tx: Tx, run_id: RunId, count: int) -> None:
+    """Record that the guard kept a run from deleting so many documents."""
+    await queries.run(tx, "hold_deletions", run=run_id, count=count)
+
+
+async def count_continuation(tx: Tx, run_id: RunId) -> int:
+    """A run has used up its time budget: how often so far."""
+    counts = await queries.values(tx, "count_continuation", run=run_id)
+    return counts[0] if counts else 0
+
+
+async def record_rate_limit(tx: Tx, connector_id: ConnectorId, run_id: RunId, wait: timedelta) -> None:
+    """Show until when a run waits for its tool."""
+    await queries.values(tx, "record_rate_limit", connector=connector_id, run=run_id, wait=wait)
+
+
+async def save_plan(tx: Tx, run_id: RunId, plan: dict[str, Any], processed: int) -> None:
+    """Save the result of a dry run."""
+    await queries.run(tx, "save_plan", run=run_id, plan=Jsonb(plan), processed=processed)
+
+
+async def has_pending_items(tx: Tx, run_id: RunId) -> bool:
+    """Whether something that a run stored is not indexed yet."""
+    return (await queries.values(tx, "has_pending_items", run=run_id))[0]
+
+
+async def count_failed_items(tx: Tx, connector_id: ConnectorId, run_id: RunId) -> int:
+    """How many of the documents that a run stored could not be indexed."""
+    return (await queries.values(tx, "count_failed_items", connector=connector_id, run=run_id))[0]
+
+
+async def add_log_line(tx: Tx, run_id: RunId, message: str, level: RunLogLevel = "info") -> None:
+    """Write a line into a run's log."""
+    await queries.run(tx, "add_log_line", run=run_id, level=level, message=message[:_MAX_LOG_LINE])
+
+
+async def find_log_lines(tx: Tx, run_id: RunId, *, limit: int, after: int | None = None) -> list[RunLogLine]:
+    """The log of a run."""
+    return await queries.many(tx, RunLogLine, "log_lines", run=run_id, limit=limit, after=after)
+
+
+# ── failures and identities ──────────────────────────────────────────────────────────────────────────────
+
+
+async def find_failures(
+    tx: Tx, connector_id: ConnectorId, *, limit: int, after: str | None = None
+) -> list[FailedDocument]:
+    """Documents that could not be read; the next run tries them again."""
+    return await queries.many(
+        tx, FailedDocument, "failures", connector=connector_id, limit=limit, after=after
+    )
+
+
+async def find_identities(
+    tx: Tx, connector_id: ConnectorId, *, limit: int, after: str | None = None, unmapped: bool = False
+) -> list[ConnectorIdentity]:
+    """Accounts of the tool that permissions name."""
+    return await queries.many(
+        tx,
+        ConnectorIdentity,
+        "identities",
+        connector=connector_id,
+        limit=limit,
+        after=after,
+        unmapped=unmapped,
+    )
+
+
+async def map_identity(
+    tx: Tx, connector_id: ConnectorId, user_id: str, email: str | None
+) -> ConnectorIdentity:
+    """Map an account to an email address, or remove the mapping."""
+    return await queries.one(
+        tx, ConnectorIdentity, "map_identity", connector=connector_id, user=user_id, email=email
+    )

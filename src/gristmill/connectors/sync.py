@@ -1,22 +1,23 @@
 """One run of a connector: the job `sync_connector`.
 
-    reading     what earlier runs could not read is asked for again; then batch after batch, each saved with its mark
-                (filing.py), until the connector has no more, the time is used up, or the tool asks to wait
-    pruning     what complete listings did not name is asked for once more, then hidden and removed (pruning.py)
-    indexing    the run waits, without holding a worker, until nothing that it filed is pending: completion is read from
+    reading     first the documents that earlier runs could not read; then batch after batch, each saved with its
+                checkpoint (batch_writer.py), until the connector has no more, the time budget is used up, or the tool
+                asks us to wait
+    pruning     documents that complete listings did not name are verified, then deleted (prune.py)
+    indexing    the run waits, without holding a worker, until everything it stored is indexed. Completion is read from
                 the items, never counted
-    ended       success; completed_with_errors when something could not be read or indexed
+    ended       success, or completed_with_errors when something could not be read or indexed
 
-    what happens …                               the run
-    9/10 of its time are used up                 partial; goes on from its marks in a moment, at most 50 times
-    the tool asks to wait longer than a moment   waits, shows `rateLimitedUntil`, and goes on from its marks
-    the credentials are refused                  failed, at once
-    too many jobs of a base wait already         waits until they are done, and goes on from its marks
-    the tool does not answer                     is tried again from its marks; failed after five attempts without progress
-    kill -9, anywhere                            is taken up from its marks by another worker
-    a cancel                                     cancelled; what is filed stays
+    when …                                   the run …
+    9/10 of its time budget are used up      is partial, and continues from its checkpoints in a moment, at most 50 times
+    the tool asks for a long wait            waits, shows `rateLimitedUntil`, and continues from its checkpoints
+    the credentials are rejected             fails at once
+    a base's queue is full                   waits until there is room, and continues from its checkpoints
+    the tool does not respond                is retried from its checkpoints; fails after five attempts without progress
+    the worker is killed                     is continued from its checkpoints by another worker
+    a user cancels it                        is cancelled; what it stored stays
 
-Every write proves the job's lease, so of two workers that hold a run for theirs, one writes.
+Every write checks the job's lease, so that only one of two workers that run the same job writes.
 """
 
 import logging
@@ -27,21 +28,18 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from gristmill import catalog, faults, jobs
-from gristmill.connectors import store
+from gristmill.connectors import document_store, store
 from gristmill.connectors.batch_writer import BatchWriter
 from gristmill.connectors.dry_run import dry_run
-from gristmill.connectors.kind import ConnectorKind, OpenConnector
-from gristmill.connectors.port import Batch, DocumentRef, ReadFailure
+from gristmill.connectors.model import ConnectorId, ConnectorRow, ConnectorRun
+from gristmill.connectors.port import Batch, Connector, ConnectorKind, DocumentRef, ReadFailure
 from gristmill.connectors.prune import Pruner
-from gristmill.connectors.reading import closable
 from gristmill.connectors.registry import ConnectorRegistry
+from gristmill.connectors.streams import closable
 from gristmill.connectors.transport import CredentialsRejected, RateLimited
 from gristmill.db import Database, Tx
 from gristmill.errors import GristmillError, Permanent, SourceGone, Unreadable
 from gristmill.jobs import Done, Job, Outcome, QueueLimits, Snooze
-from gristmill.operations import connection
-from gristmill.operations.connection import ConnectorId, ConnectorRun
-from gristmill.operations.connection import ConnectorRow as Row
 from gristmill.operations.next_job import has_room
 from gristmill.sources.blobs import BlobStore
 from gristmill.work import SyncConnector
@@ -49,22 +47,22 @@ from gristmill.work import SyncConnector
 log = logging.getLogger(__name__)
 
 MAX_CONTINUATIONS = 50
-_BUDGET_SHARE = 0.9  # of the time: what is left is for what is under way
+_BUDGET_SHARE = 0.9  # the rest is for finishing the batch under way
 _INDEXING_POLL = timedelta(milliseconds=300)
-# As long as a caller who is refused is asked to wait.
+# The same wait that a client gets with "queue full".
 _FULL_QUEUE_PAUSE = timedelta(seconds=30)
-_MAX_RETRIED_FAILURES = 1000  # failures of earlier runs that one run asks for again
+_MAX_RETRIED_FAILURES = 1000  # of earlier runs, in one run
 
 
 @dataclass(frozen=True)
 class _CurrentRun:
-    row: Row
+    row: ConnectorRow
     run: ConnectorRun
     kind: ConnectorKind
 
 
 class Synchroniser:
-    """Makes runs."""
+    """Handles `sync_connector`: runs connectors."""
 
     def __init__(
         self,
@@ -80,7 +78,7 @@ class Synchroniser:
         self._pruner = Pruner(db, self._writer)
 
     async def sync(self, job: Job) -> Outcome:
-        """Bring the job's connector up to date, as far as the time goes."""
+        """Run the job's connector, as far as the time budget goes."""
         current = await self._open_run(job)
         if current is None:
             return Done()
@@ -100,12 +98,12 @@ class Synchroniser:
         return Snooze(rate_limit.wait)
 
     async def record_failure(self, tx: Tx, job: Job, error: GristmillError) -> None:
-        """The job is dead: so is the run."""
+        """The job is dead: end its run as failed."""
         await jobs.fence(tx, job)
-        run = await connection.find_open_run(tx, ConnectorId(SyncConnector.of(job).connector_id))
+        run = await store.find_open_run(tx, ConnectorId(SyncConnector.of(job).connector_id))
         if run is not None:
-            await connection.add_log_line(tx, run.id, f"{error.message} ({error.code})", "error")
-            await connection.end_run(tx, run.id, "failed", error.code, error.message)
+            await store.add_log_line(tx, run.id, f"{error.message} ({error.code})", "error")
+            await store.end_run(tx, run.id, "failed", error.code, error.message)
 
     # ── open ─────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -113,25 +111,25 @@ class Synchroniser:
         connector_id = ConnectorId(SyncConnector.of(job).connector_id)
         async with self._db.transaction() as tx:
             await jobs.fence(tx, job)
-            row = await connection.find_connector(tx, connector_id)
+            row = await store.find_connector(tx, connector_id)
             if row is None:
                 await jobs.complete(tx, job)
                 return None
-            run = await connection.find_open_run(tx, connector_id)
+            run = await store.find_open_run(tx, connector_id)
             if run is not None and run.job_id != job.id:
-                # Its job is gone, or this one could not have been queued.
-                await connection.end_run(
+                # The job of that run is gone: otherwise this one could not have been queued.
+                await store.end_run(
                     tx, run.id, "failed", code="interrupted", message="The run was interrupted."
                 )
                 run = None
             if run is None:
-                run = await connection.begin_run(tx, connector_id, job.id, manual=False)
-                await connection.add_log_line(tx, run.id, "Started.")
+                run = await store.begin_run(tx, connector_id, job.id, manual=False)
+                await store.add_log_line(tx, run.id, "Started.")
         return _CurrentRun(row, run, self._registry.kind(row.type))
 
     @asynccontextmanager
     async def _catch_rate_limit(self, job: Job, current: _CurrentRun) -> AsyncGenerator["_RateLimit"]:
-        """A limit that is too long to wait for here ends the block: the run shows until when, and comes back then."""
+        """A long rate limit ends the block: the run shows until when it lasts, and continues then."""
         rate_limit = _RateLimit()
         try:
             yield rate_limit
@@ -140,15 +138,13 @@ class Synchroniser:
             async with self._db.transaction() as tx:
                 await jobs.fence(tx, job)
                 await store.record_rate_limit(tx, current.row.id, current.run.id, error.wait)
-                await connection.add_log_line(tx, current.run.id, error.message, "warning")
+                await store.add_log_line(tx, current.run.id, error.message, "warning")
                 await jobs.reset_attempts(tx, [job])
 
     # ── read ─────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _read_and_prune(
-        self, job: Job, current: _CurrentRun, connector: OpenConnector
-    ) -> Outcome | None:
-        """Read and prune; an outcome when that is not all for now."""
+    async def _read_and_prune(self, job: Job, current: _CurrentRun, connector: Connector) -> Outcome | None:
+        """Read and prune; an outcome when the run has to continue later."""
         row, run = current.row, current.run
         deadline = time.monotonic() + self._budget
         if run.stage == "reading":
@@ -160,21 +156,21 @@ class Synchroniser:
         await self._pruner.prune(job, row, run, connector)
         async with self._db.transaction() as tx:
             await jobs.fence(tx, job)
-            await store.delete_unfollowed_streams(tx, row.id, run.id)
-            await store.queries.run(tx, "drop_audiences", connector=row.id)
+            await document_store.delete_unfollowed_streams(tx, row.id, run.id)
+            await document_store.delete_unused_audiences(tx, row.id)
             if row.acl is None:
-                await store.queries.run(tx, "resolved", connector=row.id)
+                await document_store.mark_access_resolved(tx, row.id)
             await store.set_stage(tx, run.id, "indexing")
         return None
 
     async def _read_batches(
-        self, job: Job, current: _CurrentRun, connector: OpenConnector, deadline: float
+        self, job: Job, current: _CurrentRun, connector: Connector, deadline: float
     ) -> Outcome | None:
         row, run = current.row, current.run
         await self._retry_failures(job, current, connector)
         async with self._db.connection() as tx:
-            stream_rows = await store.streams(tx, row.id)
-        checkpoints = store.checkpoints_of(stream_rows, current.kind.checkpoint_version)
+            stream_rows = await document_store.find_streams(tx, row.id)
+        checkpoints = document_store.checkpoints_of(stream_rows, current.kind.checkpoint_version)
         finished = {
             stream_row.stream
             for stream_row in stream_rows
@@ -182,30 +178,30 @@ class Synchroniser:
         }
         if run.total_items is None and (total := await connector.estimate(checkpoints)) is not None:
             async with self._db.connection() as tx:
-                await store.queries.run(tx, "set_estimate", run=run.id, total=total)
+                await store.set_estimate(tx, run.id, total)
         async with aclosing(closable(connector.sync(checkpoints, finished))) as batches:
             async for batch in batches:
                 prepared = await self._writer.prepare(connector, row, batch)
                 if not await self._writer.save(job, row, run, prepared):
-                    return Done()  # cancelled meanwhile
-                # Only once it came further than where it began: else it would begin there again and again.
+                    return Done()  # the run was cancelled
+                # Only after some progress: else every continuation would start at the same place.
                 advanced = batch.checkpoint is not None and batch.checkpoint != checkpoints.get(batch.stream)
                 if batch.documents and not await self._has_room(row):
                     return Snooze(_FULL_QUEUE_PAUSE)
-                if time.monotonic() > deadline and (advanced or batch.listing in ("whole", "at_once")):
+                if time.monotonic() > deadline and (advanced or batch.is_listing_complete):
                     return await self._continue_later(job, run)
         return None
 
-    async def _has_room(self, row: Row) -> bool:
-        """Whether the queue takes more of every base that is fed."""
+    async def _has_room(self, row: ConnectorRow) -> bool:
+        """Whether the queue has room for every base that the connector feeds."""
         async with self._db.connection() as tx:
             bases = await catalog.find_bases(tx, row.base_ids)
             return all([await has_room(tx, base, self._queue_limits) for base in bases.values()])
 
-    async def _retry_failures(self, job: Job, current: _CurrentRun, connector: OpenConnector) -> None:
-        """Ask again for what earlier runs could not read."""
+    async def _retry_failures(self, job: Job, current: _CurrentRun, connector: Connector) -> None:
+        """Try again to read documents that earlier runs could not read."""
         async with self._db.connection() as tx:
-            refs = await store.find_earlier_failures(
+            refs = await document_store.find_earlier_failures(
                 tx, current.row.id, current.run.id, _MAX_RETRIED_FAILURES
             )
         for ref in refs:
@@ -222,43 +218,45 @@ class Synchroniser:
             await self._writer.save(job, current.row, current.run, prepared, advance_stream=False)
 
     async def _forget_failure(self, job: Job, current: _CurrentRun, ref: DocumentRef) -> None:
-        """It failed, and is gone now: no longer a failure. If it was filed, pruning will find it."""
+        """A failed document is gone from the tool. If it was stored, pruning finds it."""
         async with self._db.transaction() as tx:
             await jobs.fence(tx, job)
-            await store.queries.run(tx, "forget_failures", connector=current.row.id, sources=[ref.source_id])
+            await document_store.delete_failures(tx, current.row.id, [ref.source_id])
 
     async def _continue_later(self, job: Job, run: ConnectorRun) -> Outcome:
-        """The time is used up: go on in a moment, after whoever waits; not for ever."""
+        """The time budget is used up: continue behind the jobs that wait, up to a limit."""
         async with self._db.transaction() as tx:
             await jobs.fence(tx, job)
             continuations = await store.count_continuation(tx, run.id)
             if continuations <= MAX_CONTINUATIONS:
-                await connection.add_log_line(tx, run.id, f"The time is used up; going on ({continuations}).")
+                await store.add_log_line(
+                    tx, run.id, f"The time budget is used up; continuing ({continuations})."
+                )
                 return Snooze(timedelta(0))
-            message = f"Stopped after {MAX_CONTINUATIONS} continuations; the next run goes on from here."
-            await connection.add_log_line(tx, run.id, message, "warning")
-            await connection.end_run(tx, run.id, "partial", code="continuation_limit", message=message)
+            message = f"Stopped after {MAX_CONTINUATIONS} continuations. The next run continues from here."
+            await store.add_log_line(tx, run.id, message, "warning")
+            await store.end_run(tx, run.id, "partial", code="continuation_limit", message=message)
             await jobs.complete(tx, job)
         return Done()
 
     # ── finish ───────────────────────────────────────────────────────────────────────────────────────────
 
     async def _finish(self, job: Job, current: _CurrentRun) -> Outcome:
-        """End the run once nothing that it filed is pending; else look again in a moment."""
+        """End the run once everything it stored is indexed; else look again in a moment."""
         row, run = current.row, current.run
         async with self._db.transaction() as tx:
             await catalog.lock_bases_shared(tx, row.base_ids)
             await jobs.fence(tx, job)
             if await store.has_pending_items(tx, run.id):
                 return Snooze(_INDEXING_POLL)
-            latest = await connection.find_run(tx, run.id)
+            latest = await store.find_run(tx, run.id)
             if latest is None or latest.completed_at is not None:
                 await jobs.complete(tx, job)
                 return Done()
             failed_count = await store.count_failed_items(tx, row.id, run.id)
             if failed_count:
                 await store.add_progress(tx, row.id, run.id, store.RunProgress(errors=failed_count))
-                await connection.add_log_line(
+                await store.add_log_line(
                     tx, run.id, f"{failed_count} documents could not be indexed.", "warning"
                 )
             has_errors = failed_count or latest.item_errors or latest.deletions_held
@@ -266,8 +264,8 @@ class Synchroniser:
                 f"{latest.documents_processed} read, {latest.documents_ingested} new or changed, "
                 f"{latest.documents_pruned} pruned, {latest.item_errors + failed_count} failed."
             )
-            await connection.add_log_line(tx, run.id, summary)
-            await connection.end_run(
+            await store.add_log_line(tx, run.id, summary)
+            await store.end_run(
                 tx,
                 run.id,
                 "completed_with_errors" if has_errors else "success",
@@ -279,11 +277,14 @@ class Synchroniser:
 
 
 def _held_deletions_error(run: ConnectorRun) -> dict[str, str]:
-    """What a run says that was kept from deleting a mass."""
+    """The error of a run whose deletions were held back."""
     if not run.deletions_held:
         return {}
-    message = f"{run.deletions_held} documents seem to be gone from the tool. So many are deleted only when that is "
-    return {"code": "mass_deletion_held", "message": f"{message}allowed: sync with allowDeletions."}
+    message = (
+        f"{run.deletions_held} documents seem to be gone from the tool. They were not deleted, because they are so many. "
+        "To delete them, sync with allowDeletions."
+    )
+    return {"code": "mass_deletion_held", "message": message}
 
 
 @dataclass

@@ -1,19 +1,19 @@
-"""HTTP for connectors: one client a tool, with its limits kept, its errors in our words, and its secrets unseen.
+"""HTTP for connectors: one client per tool, which respects rate limits, translates errors and keeps secrets out of messages.
 
-    2xx                                    taken
-    401                                    Unauthorized     connector_unauthorized: the run ends
-    429, 403 with a limit's headers        waited for here if that is short, else RateLimited: the run waits
-    403                                    Unreadable       connector_forbidden
-    404 410                                Gone             source_gone
-    408 425 5xx, no connection, time-out   tried up to three times more, then Transient
-    any other                              Unreadable       connector_refused
-    a private address                      Permanent        private_address, by `net`
+    2xx                                    returned
+    401                                    CredentialsRejected  connector_unauthorized: the run ends
+    429, 403 with rate limit headers       a short limit is waited out here, a long one is RateLimited: the run waits
+    403                                    Unreadable           connector_forbidden
+    404 410                                SourceGone           source_gone
+    408 425 5xx, no connection, time-out   three more tries, then Transient
+    any other                              Unreadable           connector_refused
+    a private address                      Permanent            private_address, raised by `net`
     longer than the limit, not JSON        Unreadable
 
-When a limit ends is told by `Retry-After` (seconds or a date), `x-ratelimit-reset` or `ratelimit-reset` (an epoch, an
-instant, or seconds); by GitHub's secondary limits not at all: then a minute. Instants are compared with the server's own
-`Date`. This layer alone owns limits: whoever calls it doesn't wait for them again. No message holds a query, a header or a
-body: an address may carry a key, and an answer may repeat it.
+The end of a limit comes from `Retry-After` (seconds or a date), `x-ratelimit-reset` or `ratelimit-reset` (an epoch, an
+instant, or seconds). GitHub's secondary limits name no end: then we wait a minute. Instants are compared with the server's
+own `Date`. Only this layer waits for limits; its callers never do. No message contains a query, a header or a body: a URL
+may carry a key, and a response may repeat it.
 """
 
 import json
@@ -22,9 +22,10 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
+from pydantic import TypeAdapter, ValidationError
 
 from gristmill import clock, net
 from gristmill.errors import Permanent, SourceGone, Transient, Unreadable
@@ -35,15 +36,16 @@ _FIRST_DELAY, _MAX_DELAY = 1.0, 10.0  # seconds between them
 _MAX_RESPONSE_BYTES = 64 << 20
 # GitHub asks for at least a minute after a secondary limit that says nothing more.
 _DEFAULT_WAIT = timedelta(minutes=1)
-# A limit that is told to end now may end a moment later by the server's clock.
+# A limit that ends now may end a moment later by the server's clock.
 _MARGIN = timedelta(seconds=1)
 _CHUNK = 64 * 1024
 
 Params = Mapping[str, str | int | bool | None]
+Model = TypeVar("Model")
 
 
 class RateLimited(Transient):
-    """The tool asks to come back after `retry_after`, which is too long to wait here."""
+    """The tool asks us to come back after `retry_after`, too long to wait for within a request."""
 
     code = "connector_rate_limited"
 
@@ -53,30 +55,36 @@ class RateLimited(Transient):
 
 
 class CredentialsRejected(Permanent):
-    """The credentials are refused: no further request can go well."""
+    """The tool refuses the credentials: no further request can succeed."""
 
     code = "connector_unauthorized"
 
 
 @dataclass(frozen=True)
 class ApiResponse:
-    """What came back: its JSON, and the headers that say how to go on."""
+    """A response: its JSON, and the headers that say where the next page is."""
 
     data: Any
     headers: httpx.Headers
     url: httpx.URL  # after redirects
 
     def link(self, rel: str) -> str | None:
-        """The address that the header `Link` names as `rel`."""
+        """The address that the `Link` header names as `rel`."""
         for part in self.headers.get("link", "").split(","):
             address, _, rest = part.partition(";")
             if f'rel="{rel}"' in rest.replace(" ", ""):
                 return address.strip().removeprefix("<").removesuffix(">")
         return None
 
+    @property
+    def server_time(self) -> datetime:
+        """The tool's own time, from the `Date` header."""
+        return _server_time(self.headers)
+
 
 class Transport:
-    """Requests to one tool. `headers` go with each and are never told; `patience` is the longest wait for a limit here."""
+    """Requests to one tool. `headers` go with each and appear in no message; `max_wait` is the longest rate limit that a
+    request waits for."""
 
     def __init__(
         self,
@@ -96,25 +104,25 @@ class Transport:
         await self._client.aclose()
 
     def set_header(self, header: str, value: str) -> None:
-        """Send another value from now on: a token that was renewed."""
+        """Send another value from now on, such as a renewed token."""
         self._headers[header] = value
 
     def sent_header(self, header: str) -> str:
-        """The value that is sent at present."""
+        """The value that is currently sent."""
         return self._headers.get(header, "")
 
     async def get(self, path: str, params: Params | None = None, **headers: str) -> ApiResponse:
-        """The JSON at `path`, which is below the base URL, or a whole address of the same origin."""
+        """The JSON at `path`, which is below the base URL, or a complete URL of the same origin."""
         return await self._request_json("GET", path, params, None, headers)
 
     async def post(
         self, path: str, body: object, params: Params | None = None, **headers: str
     ) -> ApiResponse:
-        """The JSON that answers a posted one. Only for requests that change nothing: they may be sent again."""
+        """The JSON response to a posted body. Only for requests that change nothing: they may be sent again."""
         return await self._request_json("POST", path, params, body, headers)
 
     async def text(self, path: str, params: Params | None = None, *, accept: str, limit: int) -> str:
-        """The text at `path`, at most `limit` bytes of it; what isn't UTF-8 is replaced."""
+        """The text at `path`, at most `limit` bytes; bytes that aren't UTF-8 are replaced."""
         response, data = await self._request_bytes("GET", path, params, None, {"Accept": accept}, limit)
         del response
         return data.decode("utf-8", "replace")
@@ -129,12 +137,12 @@ class Transport:
         limit: int,
         **headers: str,
     ) -> bytes:
-        """The bytes that answer, at most `limit` of them. Only for requests that change nothing."""
+        """The bytes of the response, at most `limit`. Only for requests that change nothing."""
         _, data = await self._request_bytes(method, path, params, body, headers, limit)
         return data
 
     async def stream(self, path: str, params: Params | None = None, **headers: str) -> AsyncIterator[bytes]:
-        """The bytes at `path`, as they come. The status is checked first; a break in the middle is Transient."""
+        """The bytes at `path`, as they arrive. The status is checked first; an interruption is Transient."""
         request = self._build_request("GET", path, params, None, headers)
         try:
             response = await self._client.send(request, stream=True)
@@ -161,7 +169,7 @@ class Transport:
             return ApiResponse(json.loads(data), response.headers, response.url)
         except ValueError:
             raise Unreadable(
-                f"{_shown_url(response.request)} did not answer with JSON.", code="connector_refused"
+                f"{_shown_url(response.request)} did not return JSON.", code="connector_refused"
             ) from None
 
     async def _request_bytes(
@@ -210,10 +218,12 @@ class Transport:
     ) -> httpx.Request:
         url = httpx.URL(path if "://" in path else self._base_url + path)
         own_headers = {name.replace("_", "-"): value for name, value in headers.items()}
-        # A link that leads elsewhere is followed without the credentials.
+        # Credentials are never sent to another origin.
         credential_headers = self._headers if _origin(url) == _origin(httpx.URL(self._base_url)) else {}
         if not all(value.isascii() and value.isprintable() for value in credential_headers.values()):
-            raise CredentialsRejected("The credentials hold characters that no token has. Give them anew.")
+            raise CredentialsRejected(
+                "The credentials contain characters that no token has. Enter them again."
+            )
         query = {name: _query_value(value) for name, value in (params or {}).items() if value is not None}
         return self._client.build_request(
             method,
@@ -227,25 +237,27 @@ class Transport:
     def _refusal(self, response: httpx.Response, body: bytes = b"") -> Permanent | Transient:
         status, where = response.status_code, _shown_url(response.request)
         if (wait := rate_limit_wait(response, body)) is not None:
-            message = f"{where} asks to come back in {wait.total_seconds():.0f} seconds (status {status})."
+            message = f"{where} is rate limited; it asks us to come back in {wait.total_seconds():.0f} seconds (status {status})."
             return RateLimited(message, retry_after=wait)
         match status:
             case 401:
-                message = f"{where} refuses the credentials (status 401). Give new ones, then sync again."
+                message = f"{where} rejects the credentials (status 401). Enter new ones, then sync again."
                 return CredentialsRejected(message)
             case 404 | 410:
-                return SourceGone(f"{where} is not there, or not for these credentials (status {status}).")
+                return SourceGone(
+                    f"{where} does not exist, or these credentials can't see it (status {status})."
+                )
             case 403:
-                message = f"{where} is not open to these credentials (status 403)."
+                message = f"{where} is closed to these credentials (status 403)."
                 return Unreadable(message, code="connector_forbidden")
             case _ if status in (408, 425) or status >= 500:
-                return Transient(f"{where} answered with status {status}.", code="connector_unavailable")
+                return Transient(f"{where} returned status {status}.", code="connector_unavailable")
             case _:
-                return Unreadable(f"{where} answered with status {status}.", code="connector_refused")
+                return Unreadable(f"{where} returned status {status}.", code="connector_refused")
 
 
 def rate_limit_wait(response: httpx.Response, body: bytes = b"") -> timedelta | None:
-    """How long a limit lasts that this answer tells of; None when it tells of none."""
+    """How long the rate limit lasts that this response reports; None when it reports none."""
     headers, status = response.headers, response.status_code
     if status not in (403, 429, 503):
         return None
@@ -268,13 +280,24 @@ def _reset_wait(headers: httpx.Headers) -> timedelta | None:
     try:
         if not value.isdecimal():
             wait = datetime.fromisoformat(value.replace("Z", "+00:00")) - now
-        elif int(value) < 10_000_000:  # no epoch is that small: seconds from now
+        elif int(value) < 10_000_000:  # too small for an epoch: seconds from now
             wait = timedelta(seconds=int(value))
         else:
             wait = datetime.fromtimestamp(int(value), UTC) - now
     except (ValueError, TypeError, OverflowError, OSError):
         return None
     return min(max(wait, timedelta(0)), timedelta(days=1))
+
+
+def parse(model: type[Model], data: object, tool: str) -> Model:
+    """Part of a response as `model`; Unreadable when `tool` did not return what its API describes."""
+    try:
+        return TypeAdapter(model).validate_python(data)
+    except ValidationError as error:
+        fields = ", ".join(str(problem["loc"]) for problem in error.errors()[:3])
+        raise Unreadable(
+            f"{tool} returned something unexpected in {fields}.", code="connector_refused"
+        ) from None
 
 
 def _server_time(headers: httpx.Headers) -> datetime:
@@ -297,7 +320,7 @@ def _shown_url(request: httpx.Request) -> str:
 
 
 def _unreachable_error(request: httpx.Request, error: httpx.HTTPError) -> Transient:
-    reason = "did not answer in time" if isinstance(error, httpx.TimeoutException) else "can't be reached"
+    reason = "did not respond in time" if isinstance(error, httpx.TimeoutException) else "can't be reached"
     return Transient(
         f"{_shown_url(request)} {reason} ({type(error).__name__}).", code="connector_unavailable"
     )

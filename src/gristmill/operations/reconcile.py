@@ -27,19 +27,17 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from uuid import UUID
 
 from gristmill import catalog, events, faults, jobs
 from gristmill.catalog import Base, BaseId, ItemId, UnanalysedItem
 from gristmill.catalog.sweep import collect_contents
+from gristmill.connectors import admin
 from gristmill.db import Database, Tx
 from gristmill.errors import Invalid, SetupError
 from gristmill.events import Reconciled, webhook_store
 from gristmill.events.sequencer import enqueue_deliveries
 from gristmill.jobs import Done, Job, JobId, NewJob, Outcome, Priority, Schedule
-from gristmill.operations import connection, uploads
-from gristmill.operations.connection import RunId
-from gristmill.operations.connections import restore_schedule
+from gristmill.operations import uploads
 from gristmill.operations.conversions import cancel_conversions
 from gristmill.operations.invariants import queries
 from gristmill.operations.next_job import enqueue_next_jobs
@@ -64,12 +62,6 @@ class _Suspect:
 
 
 _ROW_TYPES: dict[str, type[_Suspect | UnanalysedItem]] = {"unanalysed": UnanalysedItem}
-
-
-@dataclass(frozen=True)
-class _OrphanRun:
-    id: RunId
-    connector_id: UUID
 
 
 def reconcile_schedule(cron: str) -> Schedule:
@@ -161,16 +153,7 @@ class Reconciler:
 
     async def _repair_connectors(self, repairs: Counter[str]) -> None:
         async with self._db.transaction() as tx:
-            orphans = await queries.many(tx, _OrphanRun, "orphan_runs", limit=BATCH_SIZE)
-            for orphan in orphans:
-                await connection.add_log_line(tx, orphan.id, "No job makes this run any more.", "error")
-                await connection.end_run(
-                    tx, orphan.id, "failed", code="interrupted", message="The run was interrupted."
-                )
-            unscheduled = await queries.values(tx, "unscheduled", limit=BATCH_SIZE)
-            for connector_id in unscheduled:
-                await restore_schedule(tx, connector_id)
-        repairs["connectors"] += len(orphans) + len(unscheduled)
+            repairs["connectors"] += await admin.repair(tx, BATCH_SIZE)
 
     async def _collect_garbage(self, repairs: Counter[str], thorough: bool) -> None:
         async with self._db.connection() as tx:

@@ -28,7 +28,6 @@ from gristmill.connectors.confluence.queries import (
     ContentQuery,
     measure_time_zone,
 )
-from gristmill.connectors.kind import ConnectorKind, ConnectorLimits, OpenConnector
 from gristmill.connectors.listing import by_id, by_updated_at
 from gristmill.connectors.listing.by_minute import ByMinuteListing, UserTimeZone
 from gristmill.connectors.port import (
@@ -39,11 +38,14 @@ from gristmill.connectors.port import (
     Batch,
     Checkpoint,
     Checkpoints,
+    Connector,
+    ConnectorKind,
+    ConnectorLimits,
     Document,
     DocumentRef,
     Stream,
 )
-from gristmill.connectors.reading import errors_as_problems
+from gristmill.connectors.streams import errors_as_problems
 from gristmill.connectors.transport import Transport
 from gristmill.errors import SourceGone
 
@@ -71,7 +73,7 @@ class ConfluenceConfig(AtlassianConfig):
         return self.base_url.removesuffix("/wiki") if self.is_cloud else self.base_url
 
 
-class ConfluenceConnector(OpenConnector):
+class ConfluenceConnector(Connector):
     """One Confluence, with what is followed of it."""
 
     def __init__(self, config: ConfluenceConfig, api: ConfluenceApi) -> None:

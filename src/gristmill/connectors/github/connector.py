@@ -28,7 +28,6 @@ from gristmill.connectors.github.api import (
 )
 from gristmill.connectors.github.discussions import Discussions
 from gristmill.connectors.github.wiki import WIKI, GitHubWiki, web_url
-from gristmill.connectors.kind import BaseUrl, ConnectorForm, ConnectorKind, ConnectorLimits, OpenConnector
 from gristmill.connectors.listing import by_git_tree, by_updated_at
 from gristmill.connectors.listing.by_updated_at import UpdatedEntry, UpdatedPage
 from gristmill.connectors.port import (
@@ -36,13 +35,18 @@ from gristmill.connectors.port import (
     Account,
     Attachment,
     Audience,
+    BaseUrl,
     Batch,
     Checkpoints,
+    Connector,
+    ConnectorForm,
+    ConnectorKind,
+    ConnectorLimits,
     Document,
     DocumentRef,
     Stream,
 )
-from gristmill.connectors.reading import errors_as_problems
+from gristmill.connectors.streams import errors_as_problems
 from gristmill.connectors.transport import Transport
 from gristmill.errors import SourceGone, Unreadable
 
@@ -98,7 +102,7 @@ class GitHubCredentials(ConnectorForm):
         return self
 
 
-class GitHubConnector(OpenConnector):
+class GitHubConnector(Connector):
     """One GitHub, with what is followed of it."""
 
     def __init__(self, config: GitHubConfig, api: GitHubApi, web: Transport, *, is_app: bool) -> None:
@@ -262,10 +266,10 @@ class GitHubConnector(OpenConnector):
         except Unreadable as error:
             if error.code != "connector_refused":  # 409: a repository without commits
                 raise
-            yield Batch(stream, audiences=audiences, listing="at_once")
+            yield Batch(stream, audiences=audiences, listing="single")
             return
         except SourceGone:
-            yield Batch(stream, audiences=audiences, listing="at_once")
+            yield Batch(stream, audiences=audiences, listing="single")
             return
         batches = by_git_tree.read(
             stream,
@@ -407,7 +411,7 @@ def _file_ref(repository: Repository, path: str, sha: str) -> DocumentRef:
     )
 
 
-def _open(config: GitHubConfig, credentials: GitHubCredentials, limits: ConnectorLimits) -> OpenConnector:
+def _open(config: GitHubConfig, credentials: GitHubCredentials, limits: ConnectorLimits) -> Connector:
     app = None
     request_headers = default_headers()
     if credentials.token is not None:

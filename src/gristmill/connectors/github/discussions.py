@@ -24,6 +24,7 @@ from gristmill.connectors.port import (
     DocumentRef,
     Json,
     Stream,
+    listing_step,
 )
 from gristmill.errors import SourceGone, Unreadable
 
@@ -144,7 +145,7 @@ class Discussions:
                 failures=result.failures,
                 audiences=audiences if first else (),
                 present_ids=[self._ref(entry).source_id for entry in entries],
-                listing=("at_once" if is_last else "begin") if first else ("whole" if is_last else "goes_on"),
+                listing=listing_step(is_first=first, is_last=is_last),
             )
             first = False
             if result.stopped_by is not None:

@@ -46,7 +46,7 @@ class GitHubWiki:
         try:
             head = await self._fetch_head()
         except SourceGone:
-            yield Batch(stream, checkpoint=Checkpoint(version, {}), audiences=audiences, listing="at_once")
+            yield Batch(stream, checkpoint=Checkpoint(version, {}), audiences=audiences, listing="single")
             return
         if position.get("commit") != head.commit:
             pages = await self._fetch_pages(head)
@@ -62,7 +62,7 @@ class GitHubWiki:
             checkpoint=Checkpoint(version, {"commit": head.commit, "pages": known_hashes}),
             audiences=audiences,
             present_ids=[self._ref(path).source_id for path in known_hashes],
-            listing="at_once",
+            listing="single",
         )
 
     async def fetch(self, ref: DocumentRef) -> Document:
@@ -79,7 +79,7 @@ class GitHubWiki:
             return await git.head(self._http, self._path)
         except CredentialsRejected:  # the API took the same token: it is this wiki alone that is closed
             raise Unreadable(
-                f"The wiki of {self._repository.full_name} is not open to these credentials.",
+                f"The wiki of {self._repository.full_name} is closed to these credentials.",
                 code="connector_forbidden",
             ) from None
 

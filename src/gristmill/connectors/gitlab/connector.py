@@ -34,7 +34,6 @@ from gristmill.connectors.gitlab.api import (
     WorkItem,
     WorkKind,
 )
-from gristmill.connectors.kind import BaseUrl, ConnectorForm, ConnectorKind, ConnectorLimits, OpenConnector
 from gristmill.connectors.listing import by_git_tree, by_updated_at
 from gristmill.connectors.listing.by_updated_at import UpdatedEntry, UpdatedPage
 from gristmill.connectors.port import (
@@ -42,14 +41,19 @@ from gristmill.connectors.port import (
     Account,
     Attachment,
     Audience,
+    BaseUrl,
     Batch,
     Checkpoint,
     Checkpoints,
+    Connector,
+    ConnectorForm,
+    ConnectorKind,
+    ConnectorLimits,
     Document,
     DocumentRef,
     Stream,
 )
-from gristmill.connectors.reading import errors_as_problems
+from gristmill.connectors.streams import errors_as_problems
 from gristmill.connectors.transport import Transport
 from gristmill.errors import SourceGone, Unreadable
 
@@ -86,7 +90,7 @@ class GitLabCredentials(ConnectorForm):
     token: SecretStr = Field(description="The token.")
 
 
-class GitLabConnector(OpenConnector):
+class GitLabConnector(Connector):
     """One GitLab, with what is followed of it."""
 
     def __init__(self, config: GitLabConfig, api: GitLabApi) -> None:
@@ -263,7 +267,7 @@ class GitLabConnector(OpenConnector):
             stream,
             documents=[_wiki_document(project, page) for page in pages],
             audiences=audiences,
-            listing="at_once",
+            listing="single",
         )
 
     async def _read_files(
@@ -272,7 +276,7 @@ class GitLabConnector(OpenConnector):
         try:
             head = await self._api.head(project.id, project.default_branch or "")
         except SourceGone:
-            yield Batch(stream, audiences=audiences, listing="at_once")
+            yield Batch(stream, audiences=audiences, listing="single")
             return
         batches = by_git_tree.read(
             stream,
@@ -405,7 +409,7 @@ def _file_ref(project: Project, path: str, sha: str) -> DocumentRef:
     return DocumentRef(f"file:{project.id}:{path}", Stream(project.scope, FILE), {"path": path})
 
 
-def _open(config: GitLabConfig, credentials: GitLabCredentials, limits: ConnectorLimits) -> OpenConnector:
+def _open(config: GitLabConfig, credentials: GitLabCredentials, limits: ConnectorLimits) -> Connector:
     http = Transport(
         f"{config.base_url}/api/v4",
         headers={"Authorization": f"Bearer {credentials.token.get_secret_value()}"},

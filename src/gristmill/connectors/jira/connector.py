@@ -19,7 +19,6 @@ from gristmill.connectors import markup
 from gristmill.connectors.atlassian import AtlassianConfig, AtlassianCredentials, as_dict, as_list
 from gristmill.connectors.jira.access import JiraAccess
 from gristmill.connectors.jira.api import FIELDS, IDS_PAGE_SIZE, PAGE_SIZE, JiraApi, parse_time
-from gristmill.connectors.kind import ConnectorKind, ConnectorLimits, OpenConnector
 from gristmill.connectors.listing import by_updated_at
 from gristmill.connectors.listing.by_minute import (
     ByMinuteListing,
@@ -36,11 +35,14 @@ from gristmill.connectors.port import (
     Batch,
     Checkpoint,
     Checkpoints,
+    Connector,
+    ConnectorKind,
+    ConnectorLimits,
     Document,
     DocumentRef,
     Stream,
 )
-from gristmill.connectors.reading import errors_as_problems
+from gristmill.connectors.streams import errors_as_problems
 from gristmill.connectors.transport import Transport
 from gristmill.errors import SourceGone, Unreadable
 
@@ -81,7 +83,7 @@ class JiraConfig(AtlassianConfig):
         return jql.strip()
 
 
-class JiraConnector(OpenConnector):
+class JiraConnector(Connector):
     """One Jira, with what is followed of it."""
 
     def __init__(self, config: JiraConfig, api: JiraApi) -> None:

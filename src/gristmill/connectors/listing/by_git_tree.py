@@ -82,5 +82,5 @@ async def read(
         checkpoint=Checkpoint(version, {"tree": head}),
         audiences=audiences if first else (),
         present_ids=[ref_of(path, digest).source_id for path, digest in new_tree.items()],
-        listing="at_once",
+        listing="single",
     )

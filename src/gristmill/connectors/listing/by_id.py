@@ -123,7 +123,7 @@ async def read(
             documents=result.documents,
             failures=result.failures,
             present_ids=[*unchanged_ids, *sorted({failure.ref.source_id for failure in result.failures})],
-            listing="begin" if first else "goes_on",
+            listing="begin" if first else "continue",
         )
         first = False
         if result.stopped_by is not None:
@@ -163,7 +163,7 @@ async def _read_late_changes(
         checkpoint=Checkpoint(version, _final_position(state) if is_complete else _resume_position(state)),
         documents=result.documents,
         failures=result.failures,
-        listing="whole" if is_complete else "goes_on",
+        listing="complete" if is_complete else "continue",
     )
     if result.stopped_by is not None:
         raise result.stopped_by

@@ -21,7 +21,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, Protocol
 
 from gristmill.connectors.listing.details import fetch_all
-from gristmill.connectors.port import Audience, Batch, Checkpoint, Document, DocumentRef, Stream
+from gristmill.connectors.port import (
+    Audience,
+    Batch,
+    Checkpoint,
+    Document,
+    DocumentRef,
+    Stream,
+    listing_step,
+)
 
 OVERLAP = timedelta(seconds=60)
 _STABLE_AFTER = timedelta(seconds=2)
@@ -133,7 +141,7 @@ async def _read_changes(
             documents=result.documents,
             failures=result.failures,
             present_ids=[*unchanged_ids, *sorted({failure.ref.source_id for failure in result.failures})],
-            listing=_listing_step(is_first=first, is_last=is_last),
+            listing=listing_step(is_first=first, is_last=is_last),
         )
         first = False
         if result.stopped_by is not None:
@@ -167,7 +175,7 @@ async def _read_listing(
             stream,
             checkpoint=Checkpoint(version, position),
             present_ids=present_ids,
-            listing="whole" if is_last else "goes_on",
+            listing="complete" if is_last else "continue",
         )
         if is_last:
             return
@@ -224,12 +232,6 @@ def _advance(state: _UpdatedPass, entries: Sequence[UpdatedEntry], now: datetime
     if state.read_up_to is not None:
         start = state.read_up_to - OVERLAP
         state.recent = {key: stamp for key, stamp in state.recent.items() if stamp >= start}
-
-
-def _listing_step(*, is_first: bool, is_last: bool) -> Literal["begin", "goes_on", "whole", "at_once"]:
-    if is_first:
-        return "at_once" if is_last else "begin"
-    return "whole" if is_last else "goes_on"
 
 
 # ── positions ────────────────────────────────────────────────────────────────────────────────────────────

@@ -19,10 +19,11 @@ from fastapi import Request
 
 from gristmill import catalog, identity, jobs
 from gristmill.catalog import BaseId
+from gristmill.connectors import admin
 from gristmill.db import Tx
 from gristmill.errors import Forbidden, NotFound
 from gristmill.events import webhook_store
-from gristmill.operations import connection, connections, guards
+from gristmill.operations import guards
 from gristmill.organisation import LOCAL_ORG
 from gristmill.server.api import caller as callers
 from gristmill.server.api.access_rules import RULES, Rule, route_path
@@ -116,14 +117,14 @@ async def _check_webhook(tx: Tx, caller: Caller, text: str) -> None:
 
 
 async def _check_connector(tx: Tx, caller: Caller, text: str) -> None:
-    connector = await connection.find_connector(tx, await parse_connector_id(text))
+    connector = await admin.find_connector(tx, await parse_connector_id(text))
     if connector is None or connector.org_id != caller.org:
         raise NotFound(f"There is no connector {text!r}.", code="connector_not_found")
 
 
 async def _check_run(tx: Tx, caller: Caller, text: str) -> None:
-    run = await connection.find_run(tx, await parse_run_id(text))
-    if run is None or (await connections.require_connector(tx, run.connector_id)).org_id != caller.org:
+    run = await admin.find_run(tx, await parse_run_id(text))
+    if run is None or (await admin.require_connector(tx, run.connector_id)).org_id != caller.org:
         raise NotFound(f"There is no run {text!r}.", code="run_not_found")
 
 

@@ -10,6 +10,8 @@ from fastapi import Depends, Request
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gristmill.catalog import BaseId, ItemId, Viewer, access
+from gristmill.connectors.model import ConnectorId, RunId
+from gristmill.connectors.registry import ConnectorRegistry
 from gristmill.db import Database
 from gristmill.embedding import Embedders
 from gristmill.errors import Forbidden, Invalid, NotAuthenticated, NotFound
@@ -18,7 +20,6 @@ from gristmill.events.webhook_delivery import WebhookSender
 from gristmill.events.webhook_store import WebhookId
 from gristmill.identity import KeyId
 from gristmill.jobs import JobId, QueueLimits
-from gristmill.operations.connection import ConnectorId, Kinds, RunId
 from gristmill.operations.readiness import Readiness
 from gristmill.operations.source_factory import SourceFactory
 from gristmill.organisation import LOCAL_ORG, OrgId
@@ -44,7 +45,7 @@ class ApiContext:
     broadcaster: Broadcaster
     vault: Vault
     sender: WebhookSender
-    connector_registry: Kinds
+    connector_registry: ConnectorRegistry
     readiness: Readiness
     metrics: ServerMetrics = field(default_factory=ServerMetrics)
 

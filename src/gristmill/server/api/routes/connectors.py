@@ -11,10 +11,10 @@ from fastapi import APIRouter, Body, Query, Response
 from pydantic import SecretStr
 
 from gristmill.catalog import BaseId
+from gristmill.connectors import admin
+from gristmill.connectors.model import ConnectorChanges, ConnectorId, NewConnector, RunId
+from gristmill.connectors.registry import credentials_purpose
 from gristmill.errors import Conflict, WorkError
-from gristmill.operations import connection, connections
-from gristmill.operations.connection import ConnectorId, RunId
-from gristmill.operations.connections import ConnectorChanges, NewConnector
 from gristmill.server.api.context import CurrentCaller, CurrentContext, PathConnector, PathRun
 from gristmill.server.api.etags import IfMatch, check_if_match, set_etag
 from gristmill.server.api.schemas.common import ErrorBody, JsonObject, Limit, Page
@@ -78,7 +78,7 @@ async def create_connector(
         acl=body.acl,
     )
     return ConnectorOut.of(
-        await connections.create(context.db, context.vault, context.connector_registry, new, caller.org)
+        await admin.create(context.db, context.vault, context.connector_registry, new, caller.org)
     )
 
 
@@ -93,7 +93,7 @@ async def list_connectors(
 ) -> Page[ConnectorOut]:
     """Connectors of the organisation, oldest first."""
     async with context.db.connection() as tx:
-        page_connectors = await connection.find_connectors(
+        page_connectors = await admin.find_connectors(
             tx,
             caller.org,
             limit=limit,
@@ -113,7 +113,7 @@ async def get_connector(
 ) -> ConnectorOut:
     """One connector."""
     async with context.db.connection() as tx:
-        connector = await connections.require_connector(tx, connector_id)
+        connector = await admin.require_connector(tx, connector_id)
     set_etag(response, connector.updated_at)
     return ConnectorOut.of(connector)
 
@@ -140,7 +140,7 @@ async def change_connector(
         acl_given="acl" in body.model_fields_set,
         on_detach=body.on_detach,
     )
-    changed = await connections.change(
+    changed = await admin.change(
         context.db,
         context.vault,
         context.connector_registry,
@@ -164,7 +164,7 @@ async def delete_connector(
             "Say what becomes of its documents: onDelete=purge removes them, onDelete=detach keeps them.",
             code="on_delete_missing",
         )
-    await connections.delete(context.db, connector_id, on_delete)
+    await admin.delete(context.db, connector_id, on_delete)
     return DeletedOut(id=connector_id, on_delete=on_delete)
 
 
@@ -172,9 +172,9 @@ async def delete_connector(
 async def check_connector(connector_id: PathConnector, context: CurrentContext) -> CheckOut:
     """Ask the tool who the credentials are, now and once."""
     async with context.db.connection() as tx:
-        connector = await connections.require_connector(tx, connector_id)
+        connector = await admin.require_connector(tx, connector_id)
     try:
-        credentials = context.vault.open(connector.credentials, connections.credentials_purpose(connector.id))
+        credentials = context.vault.open(connector.credentials, credentials_purpose(connector.id))
     except WorkError as error:
         return CheckOut(ok=False, account=None, error=ErrorBody.of(error))
     return await _check_account(context, connector.type, connector.config, credentials)
@@ -187,7 +187,7 @@ async def sync_connector(
     body: Annotated[SyncIn, Body(default_factory=SyncIn)],
 ) -> SyncOut:
     """Run a connector now; 409 while a run of it is queued or running."""
-    job_id, run = await connections.start_sync(
+    job_id, run = await admin.start_sync(
         context.db,
         connector_id,
         force=body.force,
@@ -200,7 +200,7 @@ async def sync_connector(
 @router.post("/{connector_id}/cancel", status_code=202)
 async def cancel_sync(connector_id: PathConnector, context: CurrentContext) -> RunOut:
     """End the run that is open; what it filed stays."""
-    return RunOut.of(await connections.cancel_sync(context.db, connector_id))
+    return RunOut.of(await admin.cancel_sync(context.db, connector_id))
 
 
 @router.post("/{connector_id}/pause", status_code=202)
@@ -208,7 +208,7 @@ async def pause_connector(connector_id: PathConnector, context: CurrentContext) 
     """Run it no longer by itself."""
     changes = ConnectorChanges(enabled=False)
     return ConnectorOut.of(
-        await connections.change(context.db, context.vault, context.connector_registry, connector_id, changes)
+        await admin.change(context.db, context.vault, context.connector_registry, connector_id, changes)
     )
 
 
@@ -217,7 +217,7 @@ async def resume_connector(connector_id: PathConnector, context: CurrentContext)
     """Run it by its schedules again."""
     changes = ConnectorChanges(enabled=True)
     return ConnectorOut.of(
-        await connections.change(context.db, context.vault, context.connector_registry, connector_id, changes)
+        await admin.change(context.db, context.vault, context.connector_registry, connector_id, changes)
     )
 
 
@@ -227,8 +227,8 @@ async def list_runs(
 ) -> Page[RunOut]:
     """Runs of a connector, newest first."""
     async with context.db.connection() as tx:
-        await connections.require_connector(tx, connector_id)
-        page_runs = await connection.find_runs(
+        await admin.require_connector(tx, connector_id)
+        page_runs = await admin.find_runs(
             tx, connector_id, limit=limit, before=RunId(cursor) if cursor else None
         )
     return Page(
@@ -246,8 +246,8 @@ async def list_failures(
 ) -> Page[FailureOut]:
     """Documents that could not be read, by their ids."""
     async with context.db.connection() as tx:
-        await connections.require_connector(tx, connector_id)
-        page_failures = await connection.find_failures(tx, connector_id, limit=limit, after=cursor)
+        await admin.require_connector(tx, connector_id)
+        page_failures = await admin.find_failures(tx, connector_id, limit=limit, after=cursor)
     return Page(
         items=[FailureOut.of(failure) for failure in page_failures],
         next_cursor=page_failures[-1].source_id if len(page_failures) == limit else None,
@@ -264,8 +264,8 @@ async def list_identities(
 ) -> Page[IdentityOut]:
     """Accounts of the tool that permissions name and whose address it doesn't tell."""
     async with context.db.connection() as tx:
-        await connections.require_connector(tx, connector_id)
-        page_identities = await connection.find_identities(
+        await admin.require_connector(tx, connector_id)
+        page_identities = await admin.find_identities(
             tx, connector_id, limit=limit, after=cursor, unmapped=unmapped
         )
     return Page(
@@ -279,14 +279,14 @@ async def map_identity(
     connector_id: PathConnector, user_id: str, body: IdentityIn, context: CurrentContext
 ) -> IdentityOut:
     """Say which address an account has here; who sees what follows at once."""
-    return IdentityOut.of(await connections.map_identity(context.db, connector_id, user_id, body.email))
+    return IdentityOut.of(await admin.map_identity(context.db, connector_id, user_id, body.email))
 
 
 @runs.get("/{run_id}")
 async def get_run(run_id: PathRun, context: CurrentContext) -> RunOut:
     """One run, with how far it is."""
     async with context.db.connection() as tx:
-        return RunOut.of(await connections.require_run(tx, run_id))
+        return RunOut.of(await admin.require_run(tx, run_id))
 
 
 @runs.get("/{run_id}/logs")
@@ -298,8 +298,8 @@ async def list_lines(
 ) -> Page[LineOut]:
     """What a run has to tell, in order."""
     async with context.db.connection() as tx:
-        await connections.require_run(tx, run_id)
-        page_lines = await connection.find_log_lines(tx, run_id, limit=limit, after=cursor)
+        await admin.require_run(tx, run_id)
+        page_lines = await admin.find_log_lines(tx, run_id, limit=limit, after=cursor)
     return Page(
         items=[LineOut.of(line) for line in page_lines],
         next_cursor=str(page_lines[-1].no) if len(page_lines) == limit else None,

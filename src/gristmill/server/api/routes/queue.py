@@ -8,8 +8,8 @@ from fastapi import APIRouter, Query
 
 from gristmill import catalog, jobs
 from gristmill.catalog import BaseId, ItemId
+from gristmill.connectors import admin
 from gristmill.db import Tx
-from gristmill.operations import connection
 from gristmill.server.api.caller import Caller
 from gristmill.server.api.context import CurrentCaller, CurrentContext
 from gristmill.server.api.schemas.common import ApiModel
@@ -115,7 +115,7 @@ def _lane_out(
 async def _lane_owners(tx: Tx, caller: Caller, lanes: list[jobs.LaneStatus]) -> dict[str, _LaneOwner]:
     """What lanes stand for; one whose base or connector is gone is left out."""
     bases = await catalog.find_bases(tx, [BaseId(id_) for lane in lanes if (id_ := _parse_uuid(lane.lane))])
-    connectors = await connection.find_connectors(tx, caller.org, limit=jobs.MOST_LANES)
+    connectors = await admin.find_connectors(tx, caller.org, limit=jobs.MOST_LANES)
     owners: dict[str, _LaneOwner] = {base.lane: ("base", base.id, base.name) for base in bases.values()}
     owners |= {connector.lane: ("connector", connector.id, connector.name) for connector in connectors}
     for lane in lanes:

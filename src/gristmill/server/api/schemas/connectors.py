@@ -6,14 +6,15 @@ from uuid import UUID
 
 from pydantic import Field, SecretStr, StringConstraints
 
-from gristmill.operations.connection import (
+from gristmill.connectors.model import (
+    ACL_SCHEDULE,
+    SCHEDULE,
     ConnectorIdentity,
     ConnectorRow,
     ConnectorRun,
     FailedDocument,
     RunLogLine,
 )
-from gristmill.operations.connections import ACL_SCHEDULE, SCHEDULE
 from gristmill.server.api.schemas.common import (
     Acl,
     ApiModel,

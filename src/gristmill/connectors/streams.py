@@ -1,4 +1,4 @@
-"""Reading what a connector yields, to its end or not."""
+"""Helpers around the async iterators that connectors yield batches with."""
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import TypeVar
@@ -11,8 +11,8 @@ Step = TypeVar("Step")
 
 
 async def errors_as_problems(stream: Stream, batches: AsyncIterator[Batch]) -> AsyncGenerator[Batch]:
-    """The batches of a stream. One that is closed to the credentials, or not as described, is a problem of its own: the
-    run goes on with the next."""
+    """The batches of a stream. If the stream is closed to the credentials, or the tool returns something unexpected, its
+    last batch says so, and the run goes on with the next stream."""
     try:
         async for batch in batches:
             yield batch
@@ -23,7 +23,7 @@ async def errors_as_problems(stream: Stream, batches: AsyncIterator[Batch]) -> A
 
 
 async def closable(steps: AsyncIterator[Step]) -> AsyncGenerator[Step]:
-    """The same as a generator that can be closed, so that leaving early lets go of what the connector has open."""
+    """The same steps as a generator that can be closed: leaving it early closes what the connector has open."""
     try:
         async for step in steps:
             yield step

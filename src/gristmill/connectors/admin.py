@@ -1,106 +1,108 @@
-"""Making, changing, syncing, cancelling and deleting connectors.
+"""Create, change, sync, cancel and delete connectors: what the server and the reconciler use of this package.
 
-    create, change      the configuration is checked by its kind; credentials are sealed before they are stored
-    sync                one transaction: no other run is open → the job → the run, shown as running; else 409
-    cancel              the run ends now, its job is told to stop; what it filed stays, and the next run goes on from there
-    delete              purge: what it filed is hidden and removed like any deletion; detach: it stays, and is followed
-                        no longer
+    create, change      the registry validates configuration and credentials; credentials are encrypted before they are stored
+    start_sync          one transaction: no other run is open → the job → the run, shown as running; else 409
+    cancel_sync         the run ends at once and its job is told to stop; what it stored stays, and the next run continues
+    delete              purge: what it stored is marked for deletion, like any deletion; detach: it stays and is no longer
+                        updated
 
-A connector is of one organisation, and feeds bases of that one alone.
+A connector belongs to one organisation and feeds bases of that organisation only.
 
-Each is one transaction in the turns of the bases that are concerned. Killed before the commit: nothing was asked; after it:
-job, schedule, run and rows are there.
+Each of these is one transaction under the locks of the bases concerned. Killed before the commit, nothing happened; killed
+after it, job, schedule, run and rows are there.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Literal
 from uuid import uuid4
 
 import psycopg
-from psycopg.types.json import Jsonb
 
 from gristmill import catalog, events, faults, jobs
 from gristmill.catalog import Base, BaseId
 from gristmill.catalog.access import parse_acl
-from gristmill.db import Database, Tx
-from gristmill.errors import Conflict, NotFound
-from gristmill.jobs import JobId, NewJob, Priority, Schedule
-from gristmill.operations import connection
-from gristmill.operations.connection import (
+from gristmill.connectors import document_store, store
+from gristmill.connectors.model import (
+    ConnectorChanges,
     ConnectorContainer,
     ConnectorId,
     ConnectorIdentity,
     ConnectorRow,
     ConnectorRun,
-    Kinds,
+    NewConnector,
+    OnDelete,
     RunId,
 )
+from gristmill.connectors.registry import ConnectorRegistry, credentials_purpose
+from gristmill.connectors.store import (
+    find_connector,
+    find_connectors,
+    find_failures,
+    find_identities,
+    find_log_lines,
+    find_run,
+    find_runs,
+)
+from gristmill.db import Database, Tx
+from gristmill.errors import Conflict, NotFound
+from gristmill.jobs import JobId, NewJob, Priority, Schedule
 from gristmill.operations.delete import mark_for_deletion
-from gristmill.operations.invariants import queries
 from gristmill.organisation import LOCAL_ORG, OrgId
 from gristmill.vault import Vault
 from gristmill.work import SyncAccess, SyncConnector
 
-SCHEDULE = "0 */6 * * *"
-ACL_SCHEDULE = "*/30 * * * *"
-
-OnDelete = Literal["purge", "detach"]
-
-
-@dataclass(frozen=True)
-class NewConnector:
-    """What is asked for."""
-
-    name: str
-    type: str
-    config: dict[str, Any]
-    credentials: dict[str, Any]
-    schedule: str = SCHEDULE
-    acl_schedule: str = ACL_SCHEDULE
-    enabled: bool = True
-    base_ids: Sequence[BaseId] = ()
-    acl: Sequence[str] | None = None
-
-
-@dataclass(frozen=True)
-class ConnectorChanges:
-    """What is to be changed; None stays as it is. `acl` counts when `acl_given`, for None means the tool's own."""
-
-    name: str | None = None
-    config: dict[str, Any] | None = None
-    credentials: dict[str, Any] | None = None
-    schedule: str | None = None
-    acl_schedule: str | None = None
-    enabled: bool | None = None
-    base_ids: Sequence[BaseId] | None = None
-    acl: Sequence[str] | None = None
-    acl_given: bool = False
-    on_detach: OnDelete = field(default="purge")
-
-
-def credentials_purpose(connector_id: ConnectorId) -> str:
-    """What its credentials are sealed for."""
-    return f"connector:{connector_id}"
+__all__ = [
+    "cancel_sync",
+    "change",
+    "create",
+    "delete",
+    "find_connector",
+    "find_connectors",
+    "find_failures",
+    "find_identities",
+    "find_log_lines",
+    "find_run",
+    "find_runs",
+    "map_identity",
+    "repair",
+    "require_connector",
+    "require_run",
+    "start_sync",
+]
 
 
 async def create(
-    db: Database, vault: Vault, registry: Kinds, new: NewConnector, org: OrgId = LOCAL_ORG
+    db: Database, vault: Vault, registry: ConnectorRegistry, new: NewConnector, org: OrgId = LOCAL_ORG
 ) -> ConnectorRow:
-    """A connector of `org` that runs by its schedule from now on."""
+    """Create a connector of `org`; its schedules start at once."""
     config, credentials = registry.validate(new.type, new.config, new.credentials)
     _check_crons(new.schedule, new.acl_schedule)
     connector_id = ConnectorId(uuid4())
     now = datetime.now(UTC)
     row = ConnectorRow(
-        connector_id, new.name, new.type, config, vault.seal(credentials or "", credentials_purpose(connector_id)), new.schedule,
-        new.acl_schedule, new.enabled, None if new.acl is None else parse_acl(new.acl), None, None, None, None, None,
-        None, now, now, sorted(set(new.base_ids)), org,
-    )  # fmt: skip
+        id=connector_id,
+        name=new.name,
+        type=new.type,
+        config=config,
+        credentials=vault.seal(credentials or "", credentials_purpose(connector_id)),
+        schedule=new.schedule,
+        acl_schedule=new.acl_schedule,
+        enabled=new.enabled,
+        acl=None if new.acl is None else parse_acl(new.acl),
+        last_sync_status=None,
+        last_sync_at=None,
+        last_sync_error_code=None,
+        last_sync_error=None,
+        rate_limited_until=None,
+        acl_as_of=None,
+        created_at=now,
+        updated_at=now,
+        base_ids=sorted(set(new.base_ids)),
+        org_id=org,
+    )
     async with db.transaction() as tx:
         await _require_bases(tx, row.base_ids, org)
-        created = await connection.insert_connector(tx, row)
+        created = await store.insert_connector(tx, row)
         if created is None:
             raise _name_taken(new.name)
         await _put_schedules(tx, created)
@@ -111,45 +113,43 @@ async def create(
 async def change(
     db: Database,
     vault: Vault,
-    registry: Kinds,
+    registry: ConnectorRegistry,
     connector_id: ConnectorId,
     changes: ConnectorChanges,
     precondition: Callable[[datetime], None] | None = None,
 ) -> ConnectorRow:
-    """Change a connector. With another configuration, or other bases, the next run reads everything anew, and what is
-    there already is skipped by its hash."""
+    """Change a connector. After a change of its configuration or bases the next run reads everything again; documents
+    that did not change are skipped by their hash."""
     _check_crons(*filter(None, (changes.schedule, changes.acl_schedule)))
     wanted_bases = None if changes.base_ids is None else set(changes.base_ids)
     async with db.connection() as tx:
         old = await require_connector(tx, connector_id)
-        await _require_bases(
-            tx, wanted_bases or (), old.org_id
-        )  # before the turn of another organisation's is waited for
+        # Before any lock: a base of another organisation must not be waited for.
+        await _require_bases(tx, wanted_bases or (), old.org_id)
     config, credentials = None, None
     if changes.config is not None or changes.credentials is not None:
         config, credentials = registry.validate(old.type, changes.config or old.config, changes.credentials)
-    sealed_credentials = (
-        None if credentials is None else vault.seal(credentials, credentials_purpose(connector_id))
-    )
+    sealed = None if credentials is None else vault.seal(credentials, credentials_purpose(connector_id))
     try:
         async with db.transaction() as tx:
             locked_bases = await _lock_bases(tx, {*old.base_ids, *(wanted_bases or ())})
-            await queries.values(tx, "lock_connector", id=connector_id)
+            await store.lock_connector(tx, connector_id)
             old = await require_connector(tx, connector_id)
             if precondition is not None:
                 precondition(old.updated_at)
-            if not await _update_row(tx, old, changes, config, sealed_credentials):
+            acl = None if changes.acl is None else parse_acl(changes.acl)
+            if not await store.update_connector(tx, connector_id, changes, config, sealed, acl):
                 raise _name_taken(changes.name)
             if wanted_bases is not None:
                 await _set_bases(tx, old, wanted_bases, locked_bases, changes.on_detach)
             if config is not None and config != old.config:
-                await queries.run(tx, "forget_marks", id=connector_id)
+                await store.forget_checkpoints(tx, connector_id)
             if changes.acl_given:
-                await queries.values(tx, "spread_list", connector=connector_id)
+                await document_store.apply_connector_acl(tx, connector_id)
             updated = await require_connector(tx, connector_id)
             await _put_schedules(tx, updated)
             await faults.point("connector.before_commit")
-    except psycopg.errors.UniqueViolation:  # another got the name at this moment
+    except psycopg.errors.UniqueViolation:  # another connector got the name at this moment
         raise _name_taken(changes.name) from None
     return updated
 
@@ -168,16 +168,16 @@ async def start_sync(
             connector = await require_connector(tx, connector_id)
             if not connector.base_ids:
                 raise Conflict(
-                    "The connector feeds no knowledge base; give it one, then sync.",
+                    "The connector feeds no knowledge base. Give it one, then sync.",
                     code="connector_without_base",
                 )
             job = NewJob(SyncConnector(connector_id), lane=connector.lane, priority=Priority.INTERACTIVE)
             (queued,) = await jobs.enqueue(tx, job)
-            if not queued.created or await connection.find_open_run(tx, connector_id) is not None:
+            if not queued.created or await store.find_open_run(tx, connector_id) is not None:
                 raise _sync_running(connector)
             if force:
-                await queries.run(tx, "forget_marks", id=connector_id)
-            run = await connection.begin_run(
+                await store.forget_checkpoints(tx, connector_id)
+            run = await store.begin_run(
                 tx,
                 connector_id,
                 queued.id,
@@ -188,26 +188,26 @@ async def start_sync(
             )
             await faults.point("connector.before_commit")
     except psycopg.errors.UniqueViolation:
-        raise Conflict("A sync of this connector just began.", code="sync_running") from None
+        raise Conflict("A sync of this connector has just started.", code="sync_running") from None
     return queued.id, run
 
 
 async def cancel_sync(db: Database, connector_id: ConnectorId) -> ConnectorRun:
-    """End the open run. What it filed stays; what it did not read is read by the next one."""
+    """End the open run. What it stored stays; the next run reads the rest."""
     async with db.transaction() as tx:
         connector = await require_connector(tx, connector_id)
         await jobs.cancel_by_subject(tx, [connector_id])
-        run = await connection.find_open_run(tx, connector_id)
-        if run is None or not await connection.end_run(tx, run.id, "cancelled"):
+        run = await store.find_open_run(tx, connector_id)
+        if run is None or not await store.end_run(tx, run.id, "cancelled"):
             raise Conflict(f"No sync of {connector.name!r} is running.", code="sync_not_running")
-        await connection.add_log_line(tx, run.id, "Cancelled.", "warning")
-        ended = await connection.find_run(tx, run.id)
+        await store.add_log_line(tx, run.id, "Cancelled.", "warning")
+        ended = await find_run(tx, run.id)
     assert ended is not None
     return ended
 
 
 async def delete(db: Database, connector_id: ConnectorId, on_delete: OnDelete) -> None:
-    """Forget a connector, its credentials and runs; with `purge`, what it filed is gone from every list and search."""
+    """Delete a connector with its credentials and runs; `purge` also removes what it stored from every list and search."""
     async with db.connection() as tx:
         bases = (await require_connector(tx, connector_id)).base_ids
     async with db.transaction() as tx:
@@ -215,9 +215,9 @@ async def delete(db: Database, connector_id: ConnectorId, on_delete: OnDelete) -
         connector = await require_connector(tx, connector_id)
         await jobs.cancel_by_subject(tx, [connector_id])
         if on_delete == "purge":
-            await _purge(tx, locked_bases, await connection.find_containers(tx, connector_id))
+            await _purge(tx, locked_bases, await store.find_containers(tx, connector_id))
         await jobs.remove_schedules(tx, _schedule_names(connector_id))
-        await queries.run(tx, "delete_connector", id=connector_id)
+        await store.delete_connector(tx, connector_id)
         await jobs.clear_lane(tx, connector.lane)
         await faults.point("connector.before_commit")
 
@@ -225,24 +225,22 @@ async def delete(db: Database, connector_id: ConnectorId, on_delete: OnDelete) -
 async def map_identity(
     db: Database, connector_id: ConnectorId, user_id: str, email: str | None
 ) -> ConnectorIdentity:
-    """Say which address an account has here; who sees what follows at once."""
+    """Map an account of the tool to an email address; access follows at once."""
     if email is not None:
         (entry,) = parse_acl([f"user_email:{email}"], field="email")
         email = entry.partition(":")[2]
     async with db.transaction() as tx:
         connector = await require_connector(tx, connector_id)
         await catalog.lock_bases_shared(tx, connector.base_ids)
-        identity = await queries.one(
-            tx, ConnectorIdentity, "map_identity", connector=connector_id, user=user_id, email=email
-        )
-        keys = await queries.values(tx, "audiences_of_user", connector=connector_id, user=user_id)
-        await connection.apply_audiences(tx, connector_id, keys)
+        identity = await store.map_identity(tx, connector_id, user_id, email)
+        keys = await document_store.audiences_of_user(tx, connector_id, user_id)
+        await document_store.apply_audiences(tx, connector_id, keys)
     return identity
 
 
 async def require_connector(tx: Tx, connector_id: ConnectorId) -> ConnectorRow:
     """The connector of this id, or NotFound."""
-    connector = await connection.find_connector(tx, connector_id)
+    connector = await find_connector(tx, connector_id)
     if connector is None:
         raise NotFound(f"There is no connector {connector_id}.", code="connector_not_found")
     return connector
@@ -250,70 +248,57 @@ async def require_connector(tx: Tx, connector_id: ConnectorId) -> ConnectorRow:
 
 async def require_run(tx: Tx, run_id: RunId) -> ConnectorRun:
     """The run of this id, or NotFound."""
-    run = await connection.find_run(tx, run_id)
+    run = await find_run(tx, run_id)
     if run is None:
         raise NotFound(f"There is no run {run_id}.", code="run_not_found")
     return run
 
 
-async def restore_schedule(tx: Tx, connector_id: ConnectorId) -> None:
-    """Give a connector its schedules back, for the reconciler."""
-    connector = await connection.find_connector(tx, connector_id)
-    if connector is not None:
-        await _put_schedules(tx, connector)
+async def repair(tx: Tx, limit: int) -> int:
+    """For the reconciler: end runs whose job is gone, and give connectors back their schedules; how many of both."""
+    orphans = await store.find_orphan_runs(tx, limit)
+    for run_id in orphans:
+        await store.add_log_line(tx, run_id, "The job of this run is gone.", "error")
+        await store.end_run(tx, run_id, "failed", code="interrupted", message="The run was interrupted.")
+    unscheduled = await store.find_unscheduled_connectors(tx, limit)
+    for connector_id in unscheduled:
+        connector = await find_connector(tx, connector_id)
+        if connector is not None:
+            await _put_schedules(tx, connector)
+    return len(orphans) + len(unscheduled)
 
 
 # ── parts ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _update_row(
+async def _set_bases(
     tx: Tx,
     old: ConnectorRow,
-    changes: ConnectorChanges,
-    config: dict[str, Any] | None,
-    sealed_credentials: bytes | None,
-) -> bool:
-    return bool(
-        await queries.values(
-            tx,
-            "change_connector",
-            id=old.id,
-            name=changes.name,
-            config=None if config is None else Jsonb(config),
-            credentials=sealed_credentials,
-            schedule=changes.schedule,
-            acl_schedule=changes.acl_schedule,
-            enabled=changes.enabled,
-            acl_given=changes.acl_given,
-            acl=None if changes.acl is None else parse_acl(changes.acl),
-        )
-    )
-
-
-async def _set_bases(
-    tx: Tx, old: ConnectorRow, base_ids: set[BaseId], locked_bases: dict[BaseId, Base], on_detach: OnDelete
+    base_ids: set[BaseId],
+    locked_bases: dict[BaseId, Base],
+    on_detach: OnDelete,
 ) -> None:
     """Feed exactly these bases from now on."""
     await _require_bases(tx, base_ids, old.org_id)
-    detached = await connection.detach_bases(tx, old.id, sorted(set(old.base_ids) - base_ids))
+    detached = await store.detach_bases(tx, old.id, sorted(set(old.base_ids) - base_ids))
     if on_detach == "purge":
         await _purge(tx, locked_bases, detached)
-    if await connection.attach_bases(tx, old.id, sorted(base_ids)):
-        await queries.run(tx, "forget_marks", id=old.id)
+    if await store.attach_bases(tx, old.id, sorted(base_ids)):
+        await store.forget_checkpoints(tx, old.id)
 
 
 async def _purge(tx: Tx, locked_bases: dict[BaseId, Base], containers: Sequence[ConnectorContainer]) -> None:
     for container in containers:
         base = locked_bases.get(container.base_id)
-        if base is None or container.id is None:
+        if base is None or container.item_id is None:
             continue
-        if await catalog.find_item(tx, container.id) is not None:
-            job_id = await mark_for_deletion(tx, base, [container.id])
+        if await catalog.find_item(tx, container.item_id) is not None:
+            job_id = await mark_for_deletion(tx, base, [container.item_id])
             await events.announce_ready(tx, [base.id], cause=job_id)
 
 
 async def _lock_bases(tx: Tx, bases: Sequence[BaseId] | set[BaseId]) -> dict[BaseId, Base]:
-    """The turns of bases, in the order of their ids; those that are not being deleted."""
+    """Lock bases in the order of their ids; those that are not being deleted."""
     locked: dict[BaseId, Base] = {}
     for base_id in sorted(bases):
         base = await catalog.lock_base(tx, base_id)
@@ -323,7 +308,7 @@ async def _lock_bases(tx: Tx, bases: Sequence[BaseId] | set[BaseId]) -> dict[Bas
 
 
 async def _put_schedules(tx: Tx, connector: ConnectorRow) -> None:
-    """Have it run by its schedules while it is enabled, and not otherwise."""
+    """Schedule an enabled connector; remove the schedules of a paused one."""
     sync_name, acl_name = _schedule_names(connector.id)
     if not connector.enabled:
         await jobs.remove_schedules(tx, [sync_name, acl_name])
@@ -357,5 +342,5 @@ def _name_taken(name: str | None) -> Conflict:
 
 def _sync_running(connector: ConnectorRow) -> Conflict:
     return Conflict(
-        f"A sync of {connector.name!r} is queued or running; wait for it, or cancel it.", code="sync_running"
+        f"A sync of {connector.name!r} is queued or running. Wait for it, or cancel it.", code="sync_running"
     )

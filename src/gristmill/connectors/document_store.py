@@ -1,0 +1,371 @@
+"""What is known of a connector's streams, documents and audiences: one function per statement, in the caller's transaction."""
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from psycopg.types.json import Jsonb
+
+from gristmill.catalog import ItemId
+from gristmill.connectors.model import ConnectorId, RunId
+from gristmill.connectors.port import (
+    Audience,
+    Batch,
+    Checkpoint,
+    Document,
+    DocumentRef,
+    ReadFailure,
+    Stream,
+)
+from gristmill.connectors.store import queries
+from gristmill.db import Tx
+
+_MAX_NAME = 200
+_MAX_MESSAGE = 2000
+
+# ── streams ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class StreamRow:
+    """A row of `connector_stream`. `listing` is the number of its last listing, `listed` whether that is complete."""
+
+    scope: str
+    kind: str
+    checkpoint_version: int | None
+    checkpoint: dict[str, Any] | None
+    listing: int
+    listed: bool
+    lost: bool
+    last_run_id: RunId | None
+
+    @property
+    def stream(self) -> Stream:
+        """The stream of the row."""
+        return Stream(self.scope, self.kind)
+
+
+async def find_streams(tx: Tx, connector: ConnectorId) -> list[StreamRow]:
+    """The streams of a connector, with their checkpoints."""
+    return await queries.many(tx, StreamRow, "streams", connector=connector)
+
+
+def checkpoints_of(rows: Sequence[StreamRow], version: int) -> dict[Stream, Checkpoint]:
+    """The checkpoints that have the current format."""
+    return {
+        row.stream: Checkpoint(version, row.checkpoint)
+        for row in rows
+        if row.checkpoint is not None and row.checkpoint_version == version
+    }
+
+
+async def save_stream(tx: Tx, connector: ConnectorId, run: RunId, batch: Batch) -> int:
+    """Save a stream's checkpoint and the state of its listing; the number of the listing."""
+    checkpoint = batch.checkpoint
+    (listing,) = await queries.values(
+        tx,
+        "save_stream",
+        connector=connector,
+        run=run,
+        scope=batch.stream.scope,
+        kind=batch.stream.kind,
+        version=None if checkpoint is None else checkpoint.version,
+        checkpoint=None if checkpoint is None else Jsonb(checkpoint.position),
+        begins=batch.listing in ("begin", "single"),
+        completes=batch.is_listing_complete,
+        lost=batch.lost,
+    )
+    return listing
+
+
+async def delete_unfollowed_streams(tx: Tx, connector: ConnectorId, run: RunId) -> None:
+    """Delete streams that the run did not report on, or whose scope is lost, once they have no documents."""
+    await queries.run(tx, "delete_unfollowed_streams", connector=connector, run=run)
+
+
+# ── documents ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def digest(document: Document) -> bytes:
+    """A hash over everything of a document that is stored: another hash means that it changed."""
+    content = [
+        document.title,
+        document.body,
+        document.url,
+        document.metadata,
+        [[attachment.source_id, attachment.name] for attachment in document.attachments],
+    ]
+    return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).digest()
+
+
+@dataclass(frozen=True)
+class KnownDocument:
+    """What is known of a document."""
+
+    source_id: str
+    hash: bytes
+    audience: str
+
+
+async def find_documents(tx: Tx, connector: ConnectorId, sources: Sequence[str]) -> dict[str, KnownDocument]:
+    """What is known of these documents, by source id."""
+    rows = await queries.many(tx, KnownDocument, "documents", connector=connector, sources=list(sources))
+    return {row.source_id: row for row in rows}
+
+
+async def save_documents(
+    tx: Tx,
+    connector: ConnectorId,
+    stream: Stream,
+    documents: Sequence[Document],
+    listing: int,
+    incomplete: Collection[str] = (),
+) -> None:
+    """Save what is known of documents that were read. `incomplete` ones get no hash, so that they count as changed the next
+    time."""
+    if not documents:
+        return
+    sources = [document.ref.source_id for document in documents]
+    await queries.run(
+        tx,
+        "save_documents",
+        connector=connector,
+        scope=stream.scope,
+        kind=stream.kind,
+        listing=listing,
+        sources=sources,
+        locators=[Jsonb(document.ref.locator) for document in documents],
+        hashes=[b"" if document.ref.source_id in incomplete else digest(document) for document in documents],
+        audiences=[document.audience for document in documents],
+    )
+    await delete_failures(tx, connector, sources)
+
+
+async def mark_documents_seen(
+    tx: Tx, connector: ConnectorId, stream: Stream, sources: Sequence[str], listing: int
+) -> None:
+    """Record that a listing named these documents."""
+    if sources:
+        await queries.run(
+            tx,
+            "mark_documents_seen",
+            connector=connector,
+            scope=stream.scope,
+            kind=stream.kind,
+            sources=list(sources),
+            listing=listing,
+        )
+
+
+async def delete_documents(tx: Tx, connector: ConnectorId, sources: Sequence[str]) -> None:
+    """Forget documents that the tool no longer has."""
+    await queries.run(tx, "delete_documents", connector=connector, sources=list(sources))
+    await delete_failures(tx, connector, sources)
+
+
+async def count_documents(tx: Tx, connector: ConnectorId) -> int:
+    """How many documents are known."""
+    return (await queries.values(tx, "count_documents", connector=connector))[0]
+
+
+@dataclass(frozen=True)
+class _RefRow:
+    source_id: str
+    scope: str
+    kind: str
+    locator: dict[str, Any]
+    must_verify: bool = True
+
+    @property
+    def ref(self) -> DocumentRef:
+        return DocumentRef(self.source_id, Stream(self.scope, self.kind), self.locator)
+
+
+@dataclass(frozen=True)
+class StaleDocument:
+    """A document that seems to be gone; with `must_verify` the tool is asked for it before it is pruned."""
+
+    ref: DocumentRef
+    must_verify: bool
+
+
+async def find_stale_documents(tx: Tx, connector: ConnectorId, run: RunId) -> list[StaleDocument]:
+    """Documents that the tool no longer seems to have."""
+    rows = await queries.many(tx, _RefRow, "stale_documents", connector=connector, run=run)
+    return [StaleDocument(row.ref, row.must_verify) for row in rows]
+
+
+async def find_document_refs(tx: Tx, connector: ConnectorId) -> list[DocumentRef]:
+    """Every document that is known."""
+    return [row.ref for row in await queries.many(tx, _RefRow, "document_refs", connector=connector)]
+
+
+async def save_failures(tx: Tx, connector: ConnectorId, run: RunId, failures: Sequence[ReadFailure]) -> None:
+    """Save documents that could not be read, for the next run to try again."""
+    if not failures:
+        return
+    latest = {failure.ref.source_id: failure for failure in failures}
+    ordered = [latest[source] for source in sorted(latest)]
+    await queries.run(
+        tx,
+        "save_failures",
+        connector=connector,
+        run=run,
+        sources=[failure.ref.source_id for failure in ordered],
+        scopes=[failure.ref.stream.scope for failure in ordered],
+        kinds=[failure.ref.stream.kind for failure in ordered],
+        locators=[Jsonb(failure.ref.locator) for failure in ordered],
+        codes=[failure.code for failure in ordered],
+        messages=[failure.message[:_MAX_MESSAGE] for failure in ordered],
+    )
+
+
+async def find_earlier_failures(tx: Tx, connector: ConnectorId, run: RunId, limit: int) -> list[DocumentRef]:
+    """Documents that earlier runs could not read."""
+    rows = await queries.many(tx, _RefRow, "earlier_failures", connector=connector, run=run, limit=limit)
+    return [row.ref for row in rows]
+
+
+async def delete_failures(tx: Tx, connector: ConnectorId, sources: Sequence[str]) -> None:
+    """Forget failures of documents that were read after all, or are gone."""
+    await queries.run(tx, "delete_failures", connector=connector, sources=list(sources))
+
+
+# ── audiences ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def save_audiences(tx: Tx, connector: ConnectorId, audiences: Sequence[Audience]) -> list[str]:
+    """Save audiences as they are now; the keys of those whose access list has changed and is to be applied."""
+    if not audiences:
+        return []
+    users = {user: name for audience in audiences for user, name in audience.users.items()}
+    await queries.run(
+        tx,
+        "save_identities",
+        connector=connector,
+        users=list(users),
+        names=[name[:_MAX_NAME] for name in users.values()],
+    )
+    rows = [
+        {
+            "key": audience.key,
+            "everybody": audience.everybody,
+            "emails": sorted(audience.emails),
+            "users": sorted(audience.users),
+            "groups": sorted(audience.groups),
+            "complete": audience.complete,
+        }
+        for audience in {audience.key: audience for audience in audiences}.values()
+    ]
+    return await queries.values(tx, "save_audiences", connector=connector, audiences=json.dumps(rows))
+
+
+@dataclass(frozen=True)
+class _AudienceAcl:
+    key: str
+    acl: list[str]
+
+
+async def audience_acls(tx: Tx, connector: ConnectorId, keys: Sequence[str]) -> dict[str, list[str]]:
+    """The access lists of audiences; an unknown audience has an empty one."""
+    rows = await queries.many(tx, _AudienceAcl, "audience_acls", connector=connector, keys=list(keys))
+    return {key: [] for key in keys} | {row.key: row.acl for row in rows}
+
+
+async def audience_keys(tx: Tx, connector: ConnectorId) -> list[str]:
+    """The audiences that documents name."""
+    return await queries.values(tx, "audience_keys", connector=connector)
+
+
+async def audiences_of_user(tx: Tx, connector: ConnectorId, user_id: str) -> list[str]:
+    """The audiences that an account is part of."""
+    return await queries.values(tx, "audiences_of_user", connector=connector, user=user_id)
+
+
+async def set_document_audiences(
+    tx: Tx, connector: ConnectorId, audience_by_source: Mapping[str, str]
+) -> list[str]:
+    """Give documents these audiences; the ids of the documents that had others."""
+    return await queries.values(
+        tx,
+        "set_document_audiences",
+        connector=connector,
+        sources=list(audience_by_source),
+        audiences=list(audience_by_source.values()),
+    )
+
+
+async def apply_audiences(
+    tx: Tx, connector: ConnectorId, keys: Sequence[str], sources: Sequence[str] | None = None
+) -> int:
+    """Write the access lists of audiences onto records, of all documents or of `sources`; how many records changed."""
+    source_list = None if sources is None else list(sources)
+    changed = await queries.values(
+        tx, "apply_audiences", connector=connector, keys=list(keys), sources=source_list
+    )
+    return changed[0]
+
+
+async def apply_connector_acl(tx: Tx, connector: ConnectorId) -> None:
+    """Write the connector's own access list, or its audiences' lists if it has none, onto containers and records."""
+    await queries.values(tx, "apply_connector_acl", connector=connector)
+
+
+async def close_audiences(tx: Tx, connector: ConnectorId, keys: Sequence[str]) -> list[str]:
+    """Mark audiences as unresolved, so that only admins see their documents; the keys of those that were resolved."""
+    return await queries.values(tx, "close_audiences", connector=connector, keys=list(keys))
+
+
+async def delete_unused_audiences(tx: Tx, connector: ConnectorId) -> None:
+    """Delete audiences that no document names any more."""
+    await queries.run(tx, "delete_unused_audiences", connector=connector)
+
+
+async def mark_access_resolved(tx: Tx, connector: ConnectorId) -> None:
+    """Record that all permissions were resolved just now."""
+    await queries.run(tx, "mark_access_resolved", connector=connector)
+
+
+# ── records ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class _RecordRow:
+    source_key: str
+    id: ItemId
+
+
+async def record_ids(tx: Tx, container: ItemId, sources: Sequence[str]) -> dict[str, ItemId]:
+    """The records of documents below a container, by source id."""
+    rows = await queries.many(tx, _RecordRow, "records", container=container, sources=list(sources))
+    return {row.source_key: row.id for row in rows}
+
+
+@dataclass(frozen=True)
+class AttachedFile:
+    """A file below a record."""
+
+    parent_id: ItemId
+    source_key: str
+    id: ItemId
+
+
+async def find_attached_files(tx: Tx, record_ids: Sequence[ItemId]) -> list[AttachedFile]:
+    """The attachments below these records."""
+    return await queries.many(tx, AttachedFile, "attached_files", records=list(record_ids))
+
+
+@dataclass(frozen=True)
+class _AttachmentKey:
+    document: str
+    attachment: str
+
+
+async def find_attachments(tx: Tx, connector: ConnectorId, sources: Sequence[str]) -> set[tuple[str, str]]:
+    """(document, attachment) of the attachments that every base of the connector has."""
+    rows = await queries.many(
+        tx, _AttachmentKey, "stored_attachments", connector=connector, sources=list(sources)
+    )
+    return {(row.document, row.attachment) for row in rows}
