@@ -1,4 +1,4 @@
-"""Documents that are there at once: filed, written and published as a worker would, without one."""
+"""Creates published documents directly, without a worker."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -50,7 +50,7 @@ async def file_note(
     acl: list[str] | None = None,
     metadata: dict[str, Any] | None = None,
 ) -> Item:
-    """A note of these chunks, searchable."""
+    """Create a published note with these chunks."""
     body = "\n".join(texts)
     new = NewItem("note", title, title, body=body, acl=acl, metadata=metadata or {})
     (item,) = await catalog.insert_items(tx, base.id, parent, [new])
@@ -62,7 +62,7 @@ async def file_note(
 async def write(
     tx: Tx, base: Base, batch: Sequence[tuple[Item, int, Sequence[Chunk]]], content: str | None = None
 ) -> None:
-    """Chunks of versions that don't answer yet, with their content if it is given."""
+    """Write chunks of versions that are not live yet, with their content if it is given."""
     for item, version, _ in batch if content is not None else ():
         digest = item.id.bytes * 2
         await catalog.ensure_contents(tx, [digest])
@@ -74,14 +74,14 @@ async def write(
 
 
 async def publish_version(tx: Tx, items: Sequence[Item], version: int, chunks: int) -> None:
-    """A version of each item answers from now on."""
+    """Make a version of each item live."""
     await catalog.publish(tx, [FinishedVersion(item.id, version, chunks, [], None, {}) for item in items])
 
 
 async def file_folder(
     tx: Tx, base: Base, title: str, parent: ItemId | None = None, acl: list[str] | None = None
 ) -> Item:
-    """A container that is listed."""
+    """Create an expanded folder."""
     new = NewItem("directory", title, title, acl=acl)
     (item,) = await catalog.insert_items(tx, base.id, parent, [new])
     await catalog.mark_expanded(tx, item.id, 1, {})

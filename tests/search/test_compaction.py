@@ -1,4 +1,4 @@
-"""Segments are brought together, and nothing that searches see changes by it."""
+"""Compaction merges segments without changing the results of searches."""
 
 from collections.abc import AsyncGenerator
 from typing import Any
@@ -36,8 +36,8 @@ async def search_results(db: Database, base: Base) -> list[Any]:
     legs: list[tuple[Mode, HashedEmbedder | None]] = [("text", None), ("vector", HashedEmbedder())]
     for mode, embedder in legs:
         for query in ("wheel 7", "mill", "stone number"):
-            ask = SearchRequest(query, limit=50, mode=mode)
-            hits = await Searcher(db, cache_bytes=2**20).search([Target(base, embedder)], ask)
+            request = SearchRequest(query, limit=50, mode=mode)
+            hits = await Searcher(db, cache_bytes=2**20).search([Target(base, embedder)], request)
             results.append([(hit.chunk_id, hit.score) for hit in hits])
     return results
 
@@ -58,8 +58,8 @@ async def wait_until_compacted(db: Database) -> None:
     await wait_until(is_compacted)
 
 
-async def test_small_segments_become_one_and_answers_stay_the_same(working: app.Gristmill) -> None:
-    db = working.db
+async def test_small_segments_are_merged_and_results_stay_the_same(mill_with_worker: app.Gristmill) -> None:
+    db = mill_with_worker.db
     base = await fill(db)
     before = await search_results(db, base)
     assert await count(db, "segment") in (1, NOTES)
@@ -67,9 +67,9 @@ async def test_small_segments_become_one_and_answers_stay_the_same(working: app.
     assert await search_results(db, base) == before
 
 
-async def test_what_is_gone_leaves_the_index_too(working: app.Gristmill) -> None:
-    """Promise 3: no word of a deleted document stays."""
-    db = working.db
+async def test_deleted_chunks_leave_the_index(mill_with_worker: app.Gristmill) -> None:
+    """Promise 3: no word of a deleted document remains in the index."""
+    db = mill_with_worker.db
     base = await fill(db)
     async with db.transaction() as tx:
         secret = await file_note(tx, base, "secret", "qwrt")
@@ -82,8 +82,10 @@ async def test_what_is_gone_leaves_the_index_too(working: app.Gristmill) -> None
     assert await count(db, "deleted_chunk") == 0
 
 
-async def test_an_attempt_that_fails_before_its_commit_changed_nothing(working: app.Gristmill) -> None:
-    db = working.db
+async def test_an_attempt_that_fails_before_its_commit_changes_nothing(
+    mill_with_worker: app.Gristmill,
+) -> None:
+    db = mill_with_worker.db
     faults.arm("tidy.before_commit=fail@1")
     try:
         base = await fill(db)
@@ -94,9 +96,9 @@ async def test_an_attempt_that_fails_before_its_commit_changed_nothing(working: 
         faults.arm("")
 
 
-async def test_chunks_without_words_are_lexed(working: app.Gristmill) -> None:
-    """What was written before segments were, or by another lexer, is found after the base's next tidying."""
-    db = working.db
+async def test_segments_of_another_lexer_version_are_lexed_again(mill_with_worker: app.Gristmill) -> None:
+    """Chunks without a lexed segment, or of another lexer version, are found after the next compaction."""
+    db = mill_with_worker.db
     base = await fill(db)
     await wait_until_compacted(db)
     before = await search_results(db, base)

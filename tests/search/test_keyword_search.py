@@ -1,4 +1,4 @@
-"""The text leg, on real tables: what is found, and in which order."""
+"""Keyword search on real tables: which documents are found, and in which order."""
 
 from uuid import uuid4
 
@@ -37,7 +37,7 @@ async def test_a_rare_word_counts_more_than_a_common_one(
     assert (await titles(searcher, base, "the quern"))[0] == "rare"
 
 
-async def test_a_document_named_after_what_is_asked_comes_first(
+async def test_a_document_titled_after_the_query_comes_first(
     db: Database, base: Base, searcher: Searcher
 ) -> None:
     async with db.transaction() as tx:
@@ -46,10 +46,10 @@ async def test_a_document_named_after_what_is_asked_comes_first(
     assert (await titles(searcher, base, "wheel"))[0] == "Wheels"
 
 
-async def test_words_are_found_the_moment_they_are_published_and_not_before(
+async def test_words_are_found_once_they_are_published_and_not_before(
     db: Database, base: Base, searcher: Searcher
 ) -> None:
-    """S0-32: nothing half there is found, nor what was replaced or deleted."""
+    """S0-32: a search finds no half-written, replaced or deleted version."""
     async with db.transaction() as tx:
         item = await file_note(tx, base, "note", "oaken wheel")
     assert await titles(searcher, base, "oaken") == ["note"]
@@ -68,7 +68,7 @@ async def test_words_are_found_the_moment_they_are_published_and_not_before(
 
 
 @pytest.mark.parametrize(
-    ("query", "found"),
+    ("query", "expected"),
     [
         ('"mill stone"', {"next"}),
         ("mill -stone", {"wheel"}),
@@ -89,8 +89,8 @@ async def test_words_are_found_the_moment_they_are_published_and_not_before(
         ("haus", {"german"}),
     ],
 )
-async def test_a_question_finds_what_it_asks_for(
-    db: Database, base: Base, searcher: Searcher, query: str, found: set[str]
+async def test_query_syntax(
+    db: Database, base: Base, searcher: Searcher, query: str, expected: set[str]
 ) -> None:
     notes = {
         "next": "the mill stone lies here",
@@ -104,37 +104,39 @@ async def test_a_question_finds_what_it_asks_for(
     async with db.transaction() as tx:
         for title, text in notes.items():
             await file_note(tx, base, title, text)
-    assert set(await titles(searcher, base, query)) == found
+    assert set(await titles(searcher, base, query)) == expected
 
 
-async def test_nobody_gets_fewer_hits_than_there_are(db: Database, base: Base, searcher: Searcher) -> None:
-    """What is dead, and ranks first, takes no place."""
+async def test_a_search_never_returns_fewer_hits_than_exist(
+    db: Database, base: Base, searcher: Searcher
+) -> None:
+    """Deleted chunks that would rank first do not reduce the number of hits."""
     async with db.transaction() as tx:
-        gone = [await file_note(tx, base, f"gone {n}", "wheel wheel wheel") for n in range(300)]
+        deleted = [await file_note(tx, base, f"deleted {n}", "wheel wheel wheel") for n in range(300)]
         for n in range(30):
             await file_note(tx, base, f"kept {n}", "one wheel among many other words of the mill")
-        await catalog.mark_deleting(tx, [item.id for item in gone])
-    found = await titles(searcher, base, "wheel", limit=30)
-    assert sorted(found) == sorted(f"kept {n}" for n in range(30))
+        await catalog.mark_deleting(tx, [item.id for item in deleted])
+    hits = await titles(searcher, base, "wheel", limit=30)
+    assert sorted(hits) == sorted(f"kept {n}" for n in range(30))
 
 
-async def test_filters_hold_together(db: Database, base: Base, searcher: Searcher) -> None:
+async def test_filters_are_combined(db: Database, base: Base, searcher: Searcher) -> None:
     async with db.transaction() as tx:
         await file_note(tx, base, "a", "wheel", metadata={"team": "ops", "year": 1900})
         await file_note(tx, base, "b", "wheel", metadata={"team": "ops"})
         await file_note(tx, base, "c", "wheel")
 
-    async def found(filters: Filters) -> set[str]:
-        ask = SearchRequest("wheel", mode="text", filters=filters)
-        return {hit.title for hit in await searcher.search([Target(base, None)], ask)}
+    async def titles_for(filters: Filters) -> set[str]:
+        request = SearchRequest("wheel", mode="text", filters=filters)
+        return {hit.title for hit in await searcher.search([Target(base, None)], request)}
 
-    assert await found(Filters(metadata={"team": "ops"})) == {"a", "b"}
-    assert await found(Filters(metadata={"team": "ops", "year": 1900})) == {"a"}
-    assert await found(Filters(types=("note",))) == {"a", "b", "c"}
-    assert await found(Filters(types=("url",), metadata={"team": "ops"})) == set()
+    assert await titles_for(Filters(metadata={"team": "ops"})) == {"a", "b"}
+    assert await titles_for(Filters(metadata={"team": "ops", "year": 1900})) == {"a"}
+    assert await titles_for(Filters(types=("note",))) == {"a", "b", "c"}
+    assert await titles_for(Filters(types=("url",), metadata={"team": "ops"})) == set()
 
 
-async def test_a_question_of_any_length_is_answered(http: httpx.AsyncClient) -> None:
+async def test_a_query_of_any_length_or_syntax_is_accepted(http: httpx.AsyncClient) -> None:
     base = (await http.post("/api/knowledge-bases", json={"name": "b"})).json()
     for query in ("a " * 4000, '"' * 50, "-" * 50, "*", '"unclosed', "\u0000".replace("\0", " ") + "x"):
         answer = await http.post(f"/api/knowledge-bases/{base['id']}/search", json={"query": query})

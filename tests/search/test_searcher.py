@@ -1,4 +1,4 @@
-"""What an answer tells, through the API."""
+"""Search results, through the API."""
 
 from typing import Any
 from uuid import UUID
@@ -20,7 +20,7 @@ async def search_hits(http: httpx.AsyncClient, url: str, **body: Any) -> list[di
     return answer.json()["hits"]
 
 
-async def test_a_hit_explains_itself_and_cites_a_place_that_stays(
+async def test_a_hit_has_an_explanation_and_a_stable_citation(
     mill: app.Gristmill, http: httpx.AsyncClient
 ) -> None:
     base = await new_base(mill.db)
@@ -32,16 +32,18 @@ async def test_a_hit_explains_itself_and_cites_a_place_that_stays(
     content = (await http.get(f"/api/knowledge-items/{item.id}/content")).text
     assert content[hit["source"]["start"] : hit["source"]["end"]] == hit["text"]
     assert hit["version"] == 1
-    told = hit["explain"]
-    assert {term["term"]: term["count"] for term in told["terms"]} == {"wheel": 1, "turn": 1}
-    assert sum(term["score"] for term in told["terms"]) == pytest.approx(told["textScore"], rel=0.02)
-    assert told["vectorWeight"] == 0.6
-    assert told["similarity"] == pytest.approx(1.0, abs=0.2)
+    explanation = hit["explain"]
+    assert {term["term"]: term["count"] for term in explanation["terms"]} == {"wheel": 1, "turn": 1}
+    assert sum(term["score"] for term in explanation["terms"]) == pytest.approx(
+        explanation["textScore"], rel=0.02
+    )
+    assert explanation["vectorWeight"] == 0.6
+    assert explanation["similarity"] == pytest.approx(1.0, abs=0.2)
     (plain, *_) = await search_hits(http, url, query="wheel turns")
     assert plain["explain"] is None
 
 
-async def test_context_brings_what_stands_around(mill: app.Gristmill, http: httpx.AsyncClient) -> None:
+async def test_context_returns_the_neighbouring_chunks(mill: app.Gristmill, http: httpx.AsyncClient) -> None:
     base = await new_base(mill.db)
     async with mill.db.transaction() as tx:
         await file_note(tx, base, "n", "one", "two", "three", "four", "five")
@@ -50,7 +52,7 @@ async def test_context_brings_what_stands_around(mill: app.Gristmill, http: http
     assert hit["context"] == {"before": ["two", "three"], "after": ["five"]}
 
 
-async def test_hits_that_say_the_same_are_put_behind_the_best(
+async def test_near_duplicate_hits_are_grouped_under_the_best(
     mill: app.Gristmill, http: httpx.AsyncClient
 ) -> None:
     base = await new_base(mill.db)
@@ -68,29 +70,29 @@ async def test_bases_of_different_embedders_are_searched_together(
     mill: app.Gristmill, http: httpx.AsyncClient
 ) -> None:
     """C19: vectors of two spaces are never compared."""
-    one = await new_base(mill.db, "one")
+    first = await new_base(mill.db, "one")
     async with mill.db.transaction() as tx:
         other = await catalog.insert_base(
             tx, name="two", embedder="granite-30m-en", embedder_identity="x", dimensions=384, chunking={}
         )
         assert other is not None
-        await file_note(tx, one, "first", "a wheel of oak")
+        await file_note(tx, first, "first", "a wheel of oak")
     hits = await search_hits(http, "/api/search", query="wheel of oak", mode="text")
     assert [hit["title"] for hit in hits] == ["first"]
     small = HashedEmbedder("small", dimensions=32)
     third = await _base_of(mill, "three", small)
-    targets = [Target(one, HashedEmbedder()), Target(third, small)]
+    targets = [Target(first, HashedEmbedder()), Target(third, small)]
     async with mill.db.transaction() as tx:
         await _note_of(tx, third, small, "second", "a wheel of iron")
-    found = await mill.searcher.search(targets, SearchRequest("wheel of iron"))
-    assert [hit.title for hit in found] == ["second", "first"]
-    named = await http.post("/api/search", json={"query": "x", "baseIds": [str(UUID(int=1))]})
-    assert named.status_code == 404
+    hits = await mill.searcher.search(targets, SearchRequest("wheel of iron"))
+    assert [hit.title for hit in hits] == ["second", "first"]
+    response = await http.post("/api/search", json={"query": "x", "baseIds": [str(UUID(int=1))]})
+    assert response.status_code == 404
 
 
 async def _base_of(mill: app.Gristmill, name: str, embedder: HashedEmbedder) -> catalog.Base:
     async with mill.db.transaction() as tx:
-        made = await catalog.insert_base(
+        base = await catalog.insert_base(
             tx,
             name=name,
             embedder=embedder.name,
@@ -98,8 +100,8 @@ async def _base_of(mill: app.Gristmill, name: str, embedder: HashedEmbedder) -> 
             dimensions=embedder.dimensions,
             chunking={},
         )
-    assert made is not None
-    return made
+    assert base is not None
+    return base
 
 
 async def _note_of(tx: Any, base: catalog.Base, embedder: HashedEmbedder, title: str, text: str) -> None:
@@ -111,33 +113,36 @@ async def _note_of(tx: Any, base: catalog.Base, embedder: HashedEmbedder, title:
     await publish_version(tx, [item], 1, 1)
 
 
-async def test_a_reranker_has_the_last_word_and_a_broken_one_has_none(mill: app.Gristmill) -> None:
+async def test_a_reranker_reorders_hits_and_a_failing_one_is_ignored(mill: app.Gristmill) -> None:
     base = await new_base(mill.db)
     async with mill.db.transaction() as tx:
         await file_note(tx, base, "often", "wheel wheel wheel")
         await file_note(tx, base, "best", "a wheel is what they asked for")
 
-    def prefer(asked: EmbeddingRequest) -> CannedResponse:
-        scores = [0.9 if "best" in text else 0.1 for text in asked.body["documents"]]
+    def prefer_best(request: EmbeddingRequest) -> CannedResponse:
+        scores = [0.9 if "best" in text else 0.1 for text in request.body["documents"]]
         results = [{"index": n, "relevance_score": score} for n, score in enumerate(scores)]
         return CannedResponse(200, {"results": results[::-1]})
 
     with endpoint.serve() as server:
         reranker = HttpReranker(f"{server.url}/rerank", "some-model", "key")
         searcher = Searcher(mill.db, cache_bytes=2**20, reranker=reranker)
-        server.respond = prefer
-        ask = SearchRequest("wheel", mode="text")
-        assert [hit.title for hit in await searcher.search([Target(base, None)], ask)] == ["best", "often"]
+        server.respond = prefer_best
+        request = SearchRequest("wheel", mode="text")
+        assert [hit.title for hit in await searcher.search([Target(base, None)], request)] == [
+            "best",
+            "often",
+        ]
         assert server.requests[0].headers["Authorization"] == "Bearer key"
         broken: list[tuple[int, Any]] = [(500, "x"), (200, {"results": []}), (200, "nonsense")]
         for status, body in broken:
             server.always_respond(status, body)
-            hits = await searcher.search([Target(base, None)], ask)
+            hits = await searcher.search([Target(base, None)], request)
             assert [hit.title for hit in hits] == ["often", "best"]
         await reranker.close()
 
 
-async def test_a_question_is_embedded_once(mill: app.Gristmill) -> None:
+async def test_a_repeated_query_is_embedded_once(mill: app.Gristmill) -> None:
     base = await new_base(mill.db)
     calls: list[str] = []
 
@@ -164,7 +169,7 @@ async def test_a_question_is_embedded_once(mill: app.Gristmill) -> None:
         ("empty", {"query": "wheel"}, {}, {"no_text"}),
     ],
 )
-async def test_why_not_tells_what_keeps_an_item_out(
+async def test_why_not_explains_why_an_item_is_missing(
     mill: app.Gristmill,
     http: httpx.AsyncClient,
     title: str,
@@ -187,7 +192,7 @@ async def test_why_not_tells_what_keeps_an_item_out(
     item = items.get(title, broken)
     answer = await http.post(f"/api/knowledge-items/{item.id}/why-not", json=body, headers=headers)
     assert answer.status_code == 200, answer.text
-    told = answer.json()
-    assert codes <= {reason["code"] for reason in told["reasons"]}
-    assert (told["rank"] is None) is bool(codes)
-    assert told["acl"] == ["user_email:ann@x.org"]
+    body = answer.json()
+    assert codes <= {reason["code"] for reason in body["reasons"]}
+    assert (body["rank"] is None) is bool(codes)
+    assert body["acl"] == ["user_email:ann@x.org"]

@@ -1,4 +1,4 @@
-"""The vector leg: exact where it can be, by signs where there are many; never fewer hits than there are."""
+"""Vector search: exact for few chunks, by sign bits for many; never fewer hits than exist."""
 
 import numpy as np
 import pytest
@@ -15,56 +15,56 @@ ITEMS, EACH = 60, 10
 
 @pytest.fixture
 async def base(db: Database) -> Base:
-    """Vectors in all directions; every tenth item is for a team."""
-    made = await new_base(db)
-    dice = np.random.default_rng(5)
+    """Random vectors; every tenth item is visible to a team only."""
+    base = await new_base(db)
+    rng = np.random.default_rng(5)
     async with db.transaction() as tx:
         new = [NewItem("note", f"{n}", f"{n}", acl=["team:1"] if n % 10 == 0 else None) for n in range(ITEMS)]
-        items = await catalog.insert_items(tx, made.id, None, new)
-        vectors = dice.standard_normal((ITEMS * EACH, EMBEDDER.dimensions)).astype(np.float32)
+        items = await catalog.insert_items(tx, base.id, None, new)
+        vectors = rng.standard_normal((ITEMS * EACH, EMBEDDER.dimensions)).astype(np.float32)
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
         batch = [
             (item, 1, [Chunk(k, f"text {n} {k}", 0, 1, (), vectors[n * EACH + k]) for k in range(EACH)])
             for n, item in enumerate(items)
         ]
-        await write(tx, made, batch)
+        await write(tx, base, batch)
         await publish_version(tx, items, 1, EACH)
-    return made
+    return base
 
 
 @pytest.mark.parametrize("exact", [0, 100_000])
 @pytest.mark.parametrize("viewer", [Viewer(None), Viewer(frozenset({"team:1"})), Viewer(frozenset())])
-async def test_both_ways_give_the_same_as_comparing_all_that_the_caller_sees(
+async def test_both_methods_return_the_same_as_comparing_every_visible_chunk(
     db: Database, base: Base, monkeypatch: pytest.MonkeyPatch, exact: int, viewer: Viewer
 ) -> None:
-    """Promise 7, and recall: hidden chunks neither show nor take places."""
+    """Promise 7, and recall: hidden chunks are not returned, and do not reduce the number of hits."""
     monkeypatch.setattr(vector_search, "MAX_EXACT_CHUNKS", exact)
     scope = Scope(viewer)
-    vector = EMBEDDER.vector("a question")
+    vector = EMBEDDER.vector("a query")
     async with store.read_transaction(db) as tx:
-        reached = await selectivity.measure_selectivity(tx, base.id, scope)
+        measured = await selectivity.measure_selectivity(tx, base.id, scope)
         expected = [row.no for row in await store.nearest_chunks(tx, base.id, scope, vector, 10)]
-    found = await vector_search.search(db, SegmentCache(2**20), base.id, scope, reached, vector, 10)
-    assert [hit.no for hit in found] == expected
-    assert len(found) == (10 if viewer.entries is None or viewer.entries else 0)
+    hits = await vector_search.search(db, SegmentCache(2**20), base.id, scope, measured, vector, 10)
+    assert [hit.no for hit in hits] == expected
+    assert len(hits) == (10 if viewer.entries is None or viewer.entries else 0)
 
 
-async def test_where_many_can_be_seen_batches_grow_until_enough_answer(
+async def test_batches_grow_until_enough_chunks_are_visible(
     db: Database, base: Base, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vector_search, "MAX_EXACT_CHUNKS", 0)
     monkeypatch.setattr(vector_search, "FIRST_BATCH", 4)
     scope = Scope(Viewer(frozenset({"team:1"})))
-    vector = EMBEDDER.vector("a question")
-    found = await vector_search.search(
+    vector = EMBEDDER.vector("a query")
+    hits = await vector_search.search(
         db, SegmentCache(2**20), base.id, scope, selectivity.UNRESTRICTED, vector, ITEMS
     )
-    assert len(found) == ITEMS // 10 * EACH
+    assert len(hits) == ITEMS // 10 * EACH
 
 
-async def test_what_does_not_fit_into_memory_is_read_again(db: Database, base: Base) -> None:
-    shelf, scope, vector = SegmentCache(1), Scope(), EMBEDDER.vector("a question")
-    first = await vector_search.search(db, shelf, base.id, scope, selectivity.UNRESTRICTED, vector, 10)
+async def test_segments_that_do_not_fit_into_the_cache_are_read_again(db: Database, base: Base) -> None:
+    cache, scope, vector = SegmentCache(1), Scope(), EMBEDDER.vector("a query")
+    first = await vector_search.search(db, cache, base.id, scope, selectivity.UNRESTRICTED, vector, 10)
     assert (
-        await vector_search.search(db, shelf, base.id, scope, selectivity.UNRESTRICTED, vector, 10) == first
+        await vector_search.search(db, cache, base.id, scope, selectivity.UNRESTRICTED, vector, 10) == first
     )

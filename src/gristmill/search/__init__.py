@@ -1,4 +1,4 @@
-"""What is searchable: published chunks, and the way from a question to hits."""
+"""Search: the index of published chunks, and the path from a query to hits."""
 
 from gristmill.search.binary_copy import Chunk
 from gristmill.search.model import Hit, HitContext, HitExplanation, Mode, SearchRequest, Target

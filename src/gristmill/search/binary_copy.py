@@ -1,4 +1,4 @@
-"""Chunks as PostgreSQL's binary COPY takes them: no text in between, neither for vectors nor for arrays."""
+"""Encodes chunks for PostgreSQL's binary COPY, without a detour over text for vectors and arrays."""
 
 import hashlib
 import struct
@@ -31,12 +31,12 @@ class Chunk:
 
 
 def text_hash(text: str) -> bytes:
-    """What two equal texts share: their vectors are the same."""
+    """A hash of the text: equal texts have the same vector."""
     return hashlib.sha256(text.encode()).digest()[:16]
 
 
 def encode_chunk(base_id: UUID, item_id: UUID, version: int, no: int, chunk: Chunk) -> bytes:
-    """One row of `chunk`."""
+    """One row of the table `chunk`."""
     return encode_row(
         base_id.bytes,
         item_id.bytes,
@@ -54,14 +54,14 @@ def encode_chunk(base_id: UUID, item_id: UUID, version: int, no: int, chunk: Chu
 
 
 def encode_row(*fields: bytes | None) -> bytes:
-    """A row of these fields."""
+    """One row with these encoded fields."""
     return struct.pack(">h", len(fields)) + b"".join(
         _NULL if field is None else struct.pack(">i", len(field)) + field for field in fields
     )
 
 
 def decode_vector(data: bytes) -> NDArray[np.float32]:
-    """A vector as PostgreSQL sends it in binary."""
+    """Decode a vector in PostgreSQL's binary format."""
     return np.frombuffer(data, ">f2", offset=4).astype(np.float32)
 
 

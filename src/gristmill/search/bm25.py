@@ -1,8 +1,9 @@
-"""BM25 over segments. Pure: postings in, a score for every chunk out.
+"""BM25 scores over segments. Pure functions: postings in, a score for every chunk out.
 
-Lucene's form of it, with idf = ln(1 + (N − n + ½) / (n + ½)), which is never negative. N, n and the mean length are those
-of the whole base at this moment. What is dead or not live yet counts in them until it is tidied away; it is never shown.
-A chunk's place is its place among the chunks of all segments, one segment after the other.
+The formula is Lucene's, with idf = ln(1 + (N − n + ½) / (n + ½)), which is never negative. N, n and the mean length are
+taken over the whole base at the time of the search. Deleted and unpublished chunks count in them until compaction removes
+them from the segments; such chunks are never returned.
+A chunk's ordinal is its position among the chunks of all segments, in the order of the segments.
 """
 
 import math
@@ -17,27 +18,27 @@ from gristmill.search.segment import Mask, Numbers
 
 K1 = 1.8
 B = 0.75
-SIBLING_WEIGHT = 0.1  # of the mean of an item's other chunks
+SIBLING_WEIGHT = 0.1  # weight of the mean score of the item's other chunks
 
 Scores = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
 class TermPostings:
-    """How often one term stands where; a term of several names is counted over all of them."""
+    """The postings of one query term. A term with several lexemes has the sum of their counts."""
 
     weight: float
     postings: Postings
 
     @property
     def chunks(self) -> int:
-        """How many chunks hold it."""
+        """The number of chunks that contain the term."""
         return len(self.postings.ordinals)
 
 
 def combine_postings(weight: float, parts: Sequence[tuple[int, Postings]], total: int) -> TermPostings:
-    """A term out of its postings in segments, each with the place where the segment begins; where it has several
-    names, parts may meet at a place."""
+    """Combine a term's postings from all segments. Each part comes with the first ordinal of its segment; a term with
+    several lexemes can have several parts of one segment."""
     if not parts:
         return TermPostings(weight, Postings(np.empty(0, np.int32), np.empty(0, np.uint8)))
     ordinals = np.concatenate([np.add(postings.ordinals, start, dtype=np.int32) for start, postings in parts])
@@ -50,12 +51,12 @@ def combine_postings(weight: float, parts: Sequence[tuple[int, Postings]], total
 
 
 def idf(chunks: int, of: int) -> float:
-    """How much a term says that stands in `chunks` of `of`."""
+    """The inverse document frequency of a term that is in `chunks` of `of` chunks."""
     return math.log(1 + (of - chunks + 0.5) / (chunks + 0.5))
 
 
 def score(terms: Sequence[TermPostings], lengths: NDArray[np.uint16]) -> Scores:
-    """The score of every chunk; 0 where no term stands."""
+    """The score of every chunk; 0 for chunks without any of the terms."""
     total = len(lengths)
     scores = np.zeros(total, np.float32)
     if not total:
@@ -72,20 +73,22 @@ def score(terms: Sequence[TermPostings], lengths: NDArray[np.uint16]) -> Scores:
 
 
 def with_siblings(scores: Scores, chunk_counts: Numbers, sums: NDArray[np.float64]) -> Scores:
-    """Chunks' scores, each with a little of what the rest of its document has: what a document says is spread over its
-    chunks. `chunks` tells how many each one's item has, `sums` what they have together."""
+    """Chunks' scores with a small share of the scores of their items' other chunks, because the content of a document is
+    spread over its chunks. `chunk_counts` and `sums` are the number of chunks of each item and the sum of their
+    scores."""
     return (scores + SIBLING_WEIGHT * (sums - scores) / np.maximum(1, chunk_counts - 1)).astype(np.float32)
 
 
 def term_mask(term: TermPostings, total: int) -> Mask:
-    """Which chunks hold the term."""
+    """Marks the chunks that contain the term."""
     mask = np.zeros(total, bool)
     mask[term.postings.ordinals] = True
     return mask
 
 
 def top_ordinals(scores: Scores, limit: int) -> Numbers:
-    """The places of the best scores above 0, best first; ties go by place, so that a ranking is repeatable."""
+    """The ordinals of the best scores above 0, best first. Ties are ordered by ordinal, so that rankings are
+    repeatable."""
     limit = min(limit, int(np.count_nonzero(scores)))
     if limit == 0:
         return np.empty(0, np.int64)

@@ -1,7 +1,7 @@
-"""Which hits say the same. Pure.
+"""Finds near-duplicate hits. Pure functions.
 
-Two texts do when of the pairs of neighbouring words in both, nine of ten are in each: copies of a document, its versions
-under other names, the same notice at the end of every page.
+Two texts are near-duplicates when they share nine tenths of their pairs of neighbouring words (Jaccard similarity):
+copies of a document, the same document under another name, the same footer on every page.
 """
 
 import itertools
@@ -14,7 +14,7 @@ MIN_OVERLAP = 0.9
 
 
 def duplicate_groups(texts: Sequence[str]) -> list[list[int]]:
-    """The places of the texts, those alike together; each group and all of them in the order of their first."""
+    """Groups of positions of near-duplicate texts. A group is ordered by position, and groups by their first text."""
     word_pairs = [_word_pairs(text) for text in texts]
     groups: list[list[int]] = []
     for position, pairs in enumerate(word_pairs):

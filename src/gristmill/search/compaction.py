@@ -1,11 +1,12 @@
-"""Keeps segments few: the job `tidy_base`.
+"""Compacts the segments of a base: the job `tidy_base`.
 
-    small ones          are merged; each chunk is merged some log₂ times on its way into segments of 16,384
-    words of another    lexer's recipe, or none: the chunks are lexed anew
-    what is gone        is left out of whatever is merged; where it is much, or gone for an hour, its segments are rewritten
+    small segments                      are merged; a chunk is merged about log₂ times until its segment has 16,384
+    segments of another lexer version   are built again from the chunks' texts
+    deleted chunks                      are dropped in every merge; a segment is rewritten for them alone if a tenth of
+                                        it is deleted, or chunks were deleted more than an hour ago
 
-What is read can't change meanwhile. The new segment takes the place of the old ones in one fenced transaction, only if all
-of them are still there: a search sees either. Killed anywhere before that, nothing happened.
+Segments don't change while they are read. The new segment replaces the old ones in one fenced transaction, and only if
+all of them still exist: a search sees either the old or the new ones. If the job is killed before that, nothing changed.
 """
 
 import asyncio
@@ -29,7 +30,7 @@ from gristmill.search.store import SegmentRow
 from gristmill.telemetry import memory
 from gristmill.work import CompactBase
 
-MIN_SMALL_SEGMENTS = 16  # small segments that are worth a merge
+MIN_SMALL_SEGMENTS = 16  # fewer are not worth a merge
 SMALL_SEGMENT_CHUNKS = MAX_CHUNKS // 2
 MIN_DELETED_CHUNKS = 1000
 MAX_DELETED_AGE = timedelta(hours=1)
@@ -37,7 +38,7 @@ _LEX_BATCH = 5000
 
 
 async def queue_compactions(db: Database) -> int:
-    """Queue the tidying of every base that needs it; how many. Cheap enough to be asked every few seconds."""
+    """Queue the compaction of every base that needs it; returns how many. Cheap enough to run every few seconds."""
     async with db.transaction() as tx:
         base_ids = await compaction_store.bases_to_compact(
             tx,
@@ -54,13 +55,13 @@ async def queue_compactions(db: Database) -> int:
 
 
 class Compactor:
-    """Tidies bases."""
+    """Runs the compaction jobs."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
 
     async def compact(self, job: Job) -> Outcome:
-        """Do all that is to be done for a base."""
+        """Compact a base, one step at a time, until nothing is left to do."""
         base_id = CompactBase.of(job).base_id
         while await self._step(job, base_id):
             await asyncio.to_thread(memory.trim)
@@ -86,7 +87,7 @@ class Compactor:
         return await self._replace(job, base_id, chosen, new_segments, dropped_numbers)
 
     async def _segment_with_deletions(self, base_id: BaseId, rows: Sequence[SegmentRow]) -> list[SegmentRow]:
-        """A segment with so much gone that it is worth to be rewritten by itself."""
+        """A segment with enough deleted chunks to be rewritten by itself, in a list; empty if there is none."""
         async with self._db.connection() as tx:
             deleted = np.array(await compaction_store.deleted_numbers(tx, base_id), np.int64)
             if not len(deleted):
@@ -97,7 +98,7 @@ class Compactor:
                 deleted_count = int(np.isin(np.frombuffer(stored.nos, ">i8"), deleted).sum())
                 if deleted_count and (is_overdue or deleted_count * 10 >= row.chunks):
                     return [row]
-            if is_overdue:  # numbers that no segment holds
+            if is_overdue:  # no segment contains these numbers
                 await compaction_store.forget_deleted(tx, base_id, deleted.tolist())
         return []
 
@@ -147,7 +148,7 @@ class Compactor:
         async with self._db.transaction(large=True) as tx:
             await jobs.fence(tx, job)
             if await compaction_store.drop_segments(tx, base_id, [row.id for row in old]) != len(old):
-                raise LookupError("a segment was replaced by somebody else")
+                raise LookupError("another worker replaced a segment")
             for new_segment in new_segments:
                 await store.insert_segment(tx, base_id, new_segment)
             await compaction_store.forget_deleted(tx, base_id, dropped_numbers)
@@ -156,7 +157,8 @@ class Compactor:
 
 
 def segments_to_merge(rows: Sequence[SegmentRow]) -> list[SegmentRow]:
-    """The segments to merge next: from the smallest up, as long as the next is no larger than all before it."""
+    """The segments to merge next, from the smallest up, as long as the next one is no larger than all before it
+    together."""
     if sum(row.chunks <= SMALL_SEGMENT_CHUNKS for row in rows) < MIN_SMALL_SEGMENTS:
         return []
     selected: list[SegmentRow] = []
@@ -176,7 +178,7 @@ def merge_segments(
     deleted: NDArray[np.int64],
     languages: frozenset[str],
 ) -> Segment:
-    """One segment of what is left of several, one after the other."""
+    """Merge segments into one, without deleted chunks."""
     nos = np.concatenate([arrays.nos for arrays, _ in parts])
     is_left = np.isin(nos, deleted, invert=True)
     new_ordinals = np.where(is_left, np.cumsum(is_left) - 1, -1)

@@ -1,12 +1,12 @@
-"""One ranking out of two legs, of one base or several. Pure.
+"""Fuses the results of keyword and vector search, of one or several bases, into one ranking. Pure functions.
 
-A convex combination of the legs' scores, each normalised to [0, 1]: a leg that is sure of its first hit keeps that, where
-ranks alone would forget by how much. A chunk that one leg did not find has 0 there. Words are normalised over all bases
-together, vectors over the bases whose vectors can be compared. How much the vector leg weighs:
+The fused score is a convex combination of both scores, each normalised to [0, 1]. Unlike rank fusion, it keeps the
+distance between the first hit and the second. A chunk that one search did not find has 0 there. Keyword scores are
+normalised over all bases, vector scores over the bases that share an embedder. The weight of the vector score:
 
-    the embedder knows many languages, or the question is English      0.6
-    English only, and another language in Latin letters                0.2    names and loan words still say something
-    English only, and another script                                   0      its neighbours are noise
+    multilingual embedder, or English query              0.6
+    English embedder, other language in Latin script     0.2    names and loan words still match
+    English embedder, other script                       0      the nearest neighbours are noise
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,12 +17,12 @@ from gristmill.search.language_detection import ENGLISH, detect_language
 
 VECTOR_WEIGHT = 0.6
 FOREIGN_WEIGHT = 0.2
-_MIN_NORMALISED = 0.05  # the last of a list is still a hit: it keeps a little over what was not found at all
+_MIN_NORMALISED = 0.05  # for the last of a list, so that it still ranks above chunks that were not found
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A chunk that one leg found, with that leg's score; higher is better. Numbers are unique over all bases."""
+    """A chunk that one of the searches found, with its score (higher is better). Numbers are unique over all bases."""
 
     id: UUID
     no: int
@@ -31,7 +31,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class LegResults:
-    """What both legs found in one base; `space` names what its vectors can be compared with."""
+    """The candidates of both searches in one base. Vectors are comparable between bases with the same `space`."""
 
     vector: Sequence[Candidate]
     text: Sequence[Candidate]
@@ -41,8 +41,8 @@ class LegResults:
 
 @dataclass(frozen=True, slots=True)
 class FusedHit:
-    """A chunk's place in the fused ranking, and the base it is of, by place; a rank is None where the leg did not find
-    it."""
+    """A chunk in the fused ranking. `target_index` says which search target it belongs to; a rank or score is None if
+    that search did not find the chunk."""
 
     target_index: int
     no: int
@@ -54,7 +54,7 @@ class FusedHit:
 
 
 def fuse(legs: Sequence[LegResults]) -> list[FusedHit]:
-    """The union of all lists, best first; ties go by number, so that a ranking is repeatable."""
+    """The union of all candidates, best first. Ties are ordered by number, so that rankings are repeatable."""
     by_text = normalise_scores(candidate for results in legs for candidate in results.text)
     by_vector: dict[int, float] = {}
     for space in {results.space for results in legs}:
@@ -75,7 +75,7 @@ def fuse(legs: Sequence[LegResults]) -> list[FusedHit]:
 
 
 def vector_weight(query: str, *, english_only: bool) -> float:
-    """How much the vector leg weighs for a question."""
+    """The weight of the vector score for a query."""
     if not english_only:
         return VECTOR_WEIGHT
     letters = [character for character in query if character.isalpha()]
@@ -85,7 +85,7 @@ def vector_weight(query: str, *, english_only: bool) -> float:
 
 
 def normalise_scores(candidates: Iterable[Candidate]) -> dict[int, float]:
-    """Scores from 0 to 1, by number."""
+    """The candidates' scores scaled to 0..1, by chunk number."""
     scores = {candidate.no: candidate.score for candidate in candidates}
     if not scores:
         return {}

@@ -1,11 +1,11 @@
-"""Which parts of a text are what was asked for. Pure; by the same lexer as index and question."""
+"""Finds the parts of a text that match the query, with the lexer that index and query share. Pure functions."""
 
 from gristmill.search.lexer import matching_ranges
 from gristmill.search.query_syntax import ParsedQuery
 
 
 def highlight_ranges(text: str, parsed_query: ParsedQuery) -> list[tuple[int, int]]:
-    """Ranges of characters, in order, apart from each other."""
+    """The character ranges to highlight, in order and without overlaps."""
     words, prefixes = parsed_query.names, parsed_query.prefixes
     merged: list[tuple[int, int]] = []
 

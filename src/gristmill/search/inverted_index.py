@@ -1,11 +1,12 @@
-"""The words of a segment: each lexeme with the chunks that hold it, and how often. Pure, and the same in memory as stored.
+"""The inverted index of a segment: for each lexeme, the chunks that contain it and how often. Pure functions; the format
+is the same in memory and in the table.
 
-    lexicon   how many lexemes; where the name of each ends, and where its postings end; the names, in the order of their
-              bytes, without anything between. Whole in memory: a name is found by halving
-    places    the chunks that hold each lexeme, lexeme by lexeme, as places in the segment, rising; two bytes each
-    counts    how often, one byte each: BM25 has long stopped growing where a count above 255 is 255
+    terms      the number of lexemes; the end offset of each name; the end offset of each lexeme's postings; then the
+               names, sorted by their bytes, without separators. Always entirely in memory; searched by bisection
+    ordinals   the chunks of each lexeme, lexeme by lexeme, as ascending ordinals in the segment; two bytes each
+    counts     the occurrences, one byte each, capped at 255: BM25 is saturated long before
 
-The postings of one lexeme are one stretch of `places` and of `counts`, which is read from the table alone.
+The postings of one lexeme are one range of `ordinals` and `counts`, which can be read from the table by itself.
 """
 
 import bisect
@@ -21,14 +22,14 @@ from numpy.typing import NDArray
 Ends = NDArray[np.uint32]
 Ordinals = NDArray[np.uint16]
 Counts = NDArray[np.uint8]
-Keys = NDArray[Any]  # of unsigned integers, as wide as they must be
+Keys = NDArray[Any]  # uint32 where it is wide enough, else uint64
 
 MAX_COUNT = 255
 
 
 @dataclass(frozen=True, slots=True)
 class Postings:
-    """Places, rising, and the count at each."""
+    """The ascending ordinals of the chunks that contain a lexeme, and the count in each."""
 
     ordinals: NDArray[Any]
     counts: Counts
@@ -36,13 +37,13 @@ class Postings:
 
 @dataclass(frozen=True, eq=False)
 class TermDictionary:
-    """Which lexemes there are, and where the postings of each are."""
+    """The lexemes of a segment, and the range of each one's postings."""
 
     data: bytes
 
     @classmethod
     def from_names(cls, names: Sequence[str], ends: NDArray[Any]) -> Self:
-        """Of names in the order of their bytes, and where the postings of each end."""
+        """Build from names sorted by their bytes, and the end offset of each one's postings."""
         encoded_names = [name.encode() for name in names]
         name_ends = np.fromiter(itertools.accumulate(map(len, encoded_names)), "<u4", len(encoded_names))
         size = np.array([len(encoded_names)], "<u4")
@@ -52,12 +53,12 @@ class TermDictionary:
 
     @functools.cached_property
     def size(self) -> int:
-        """How many lexemes."""
+        """The number of lexemes."""
         return int.from_bytes(self.data[:4], "little") if self.data else 0
 
     @functools.cached_property
     def _name_ends(self) -> Sequence[int]:
-        """Read one by one, which of an array would take five times as long."""
+        """A memoryview: single elements are read five times as fast as from an array."""
         return memoryview(self.data)[4 : 4 + 4 * self.size].cast("I")
 
     @functools.cached_property
@@ -66,7 +67,7 @@ class TermDictionary:
 
     @property
     def ends(self) -> Ends:
-        """Where the postings of each lexeme end."""
+        """The end offset of each lexeme's postings."""
         return (
             np.frombuffer(self.data, "<u4", self.size, 4 + 4 * self.size)
             if self.size
@@ -75,7 +76,7 @@ class TermDictionary:
 
     @property
     def sizes(self) -> NDArray[np.int64]:
-        """How many postings each lexeme has."""
+        """The number of postings of each lexeme."""
         return np.diff(self.ends.astype(np.int64), prepend=0)
 
     def names(self) -> list[str]:
@@ -87,13 +88,13 @@ class TermDictionary:
         ]
 
     def find(self, lexeme: str) -> tuple[int, int] | None:
-        """Where the postings of a lexeme begin and end."""
+        """The start and end of a lexeme's postings."""
         name = lexeme.encode()
         position = self._first(name)
         return self._postings(position) if position < self.size and self._name(position) == name else None
 
     def with_prefix(self, prefix: str) -> Iterator[tuple[str, int]]:
-        """The lexemes that begin so, each with the number of chunks that hold it."""
+        """The lexemes that begin with `prefix`, each with the number of chunks that contain it."""
         encoded_prefix = prefix.encode()
         position = self._first(encoded_prefix)
         while position < self.size and (name := self._name(position)).startswith(encoded_prefix):
@@ -102,7 +103,7 @@ class TermDictionary:
             position += 1
 
     def _first(self, name: bytes) -> int:
-        """The place of the first name that is not before this one."""
+        """The position of the first name that is not less than this one."""
         return bisect.bisect_left(range(self.size), name, key=self._name)
 
     def _name(self, position: int) -> bytes:
@@ -118,7 +119,7 @@ class TermDictionary:
 
 @dataclass(frozen=True, eq=False)
 class InvertedIndex:
-    """All words of a segment."""
+    """The lexemes of a segment and all their postings."""
 
     terms: TermDictionary
     ordinals: Ordinals
@@ -126,7 +127,7 @@ class InvertedIndex:
 
     @classmethod
     def load(cls, lexicon: bytes, ordinals: bytes, counts: bytes) -> Self:
-        """As stored."""
+        """Load from the columns of the table."""
         return cls(TermDictionary(lexicon), np.frombuffer(ordinals, "<u2"), np.frombuffer(counts, np.uint8))
 
     def postings_of(self, lexeme: str) -> Postings | None:
@@ -140,8 +141,9 @@ class InvertedIndex:
 def build_index(
     lexeme_numbers: Mapping[str, int], tokens: NDArray[Any], lengths: NDArray[np.int64]
 ) -> InvertedIndex:
-    """The words of chunks: the number of each lexeme, and the tokens of all chunks one after the other, by number."""
-    names = sorted(lexeme_numbers)  # by code points, which is the order of their bytes
+    """Build the index of chunks from the number of each lexeme and the lexeme numbers of all chunks, concatenated in
+    the order of the chunks; `lengths` says how many each chunk has."""
+    names = sorted(lexeme_numbers)  # by code points, which is also the order of their UTF-8 bytes
     sorted_positions = np.empty(len(names), np.int64)
     sorted_positions[np.fromiter(map(lexeme_numbers.__getitem__, names), np.int64, len(names))] = np.arange(
         len(names)
@@ -154,12 +156,13 @@ def build_index(
 
 
 def merge_indexes(parts: Sequence[tuple[InvertedIndex, NDArray[np.int64]]]) -> InvertedIndex:
-    """The words of several segments as those of one, whose chunks are theirs one after the other. Each part brings the
-    new place of its chunks, rising, -1 for those that are gone.
+    """Merge the indexes of several segments into one. Each part comes with the new ordinals of its chunks, ascending,
+    and -1 for deleted chunks.
 
-    One part at a time, straight to where its postings belong: what it takes beside the result is small."""
-    remaining = [_remaining_postings(part, moved) for part, moved in parts]
-    # The names of one part at a time: all of them at once would be the most that merging takes.
+    Each part's postings are written directly to their final position, so that merging needs little memory besides
+    the result."""
+    remaining = [_remaining_postings(part, new_ordinals) for part, new_ordinals in parts]
+    # One part at a time: the names of all parts together would be the peak of the memory use.
     all_names: set[str] = set()
     for part in remaining:
         all_names.update(part.terms.names())
@@ -173,7 +176,7 @@ def merge_indexes(parts: Sequence[tuple[InvertedIndex, NDArray[np.int64]]]) -> I
     for positions, part in zip(term_positions, remaining, strict=True):
         sizes[positions] += part.terms.sizes
     ends = np.cumsum(sizes)
-    next_free = ends - sizes  # where the next posting of each lexeme goes
+    next_free = ends - sizes  # the position of each lexeme's next posting
     ordinals = np.empty(int(ends[-1]) if len(ends) else 0, "<u2")
     counts = np.empty(len(ordinals), np.uint8)
     for positions, part in zip(term_positions, remaining, strict=True):
@@ -186,7 +189,7 @@ def merge_indexes(parts: Sequence[tuple[InvertedIndex, NDArray[np.int64]]]) -> I
 
 
 def _remaining_postings(part: InvertedIndex, new_ordinals: NDArray[np.int64]) -> InvertedIndex:
-    """What is left of a part, at its new places."""
+    """The index of a part without deleted chunks, with the new ordinals."""
     ordinals = new_ordinals[part.ordinals]
     is_remaining = ordinals >= 0
     if is_remaining.all():
@@ -202,7 +205,7 @@ def _remaining_postings(part: InvertedIndex, new_ordinals: NDArray[np.int64]) ->
 
 
 def _keys(lexemes: NDArray[np.int64], ordinals: NDArray[Any], names: int, chunks: int) -> Keys:
-    """Lexeme and place as one number: a sort brings equal lexemes together, and within them the chunks in order."""
+    """Lexeme and ordinal combined into one number: sorting orders by lexeme, then by chunk."""
     dtype = np.uint32 if names * max(1, chunks) < 1 << 32 else np.uint64
     keys = lexemes.astype(dtype)
     keys *= dtype(max(1, chunks))
@@ -211,7 +214,7 @@ def _keys(lexemes: NDArray[np.int64], ordinals: NDArray[Any], names: int, chunks
 
 
 def _index_from_keys(names: list[str], keys: Keys, counts: Counts, chunks: int) -> InvertedIndex:
-    """Sorted keys, taken apart."""
+    """Split sorted keys into lexemes and ordinals."""
     lexemes, ordinals = np.divmod(keys, keys.dtype.type(max(1, chunks)))
     sizes = np.bincount(lexemes.astype(np.int64), minlength=len(names))
     return InvertedIndex(TermDictionary.from_names(names, np.cumsum(sizes)), ordinals.astype("<u2"), counts)

@@ -1,15 +1,15 @@
-"""The text leg: BM25 over the words of a base, for these eyes.
+"""Keyword search: the visible chunks that match the query best, by BM25.
 
-    ask       segments and postings, in one snapshot: what was published a moment ago is among them
-    score     every chunk that holds a word, in a thread
-    check     the best ones against the table, batch by batch, until enough of them answer
+    read      segments and postings, in one snapshot: chunks published a moment ago are included
+    score     every chunk that contains a term, in a thread
+    check     the best ones against the table, batch by batch, until enough of them are visible
 
-A batch that is mostly hidden from the caller is followed by a larger one; where few items can answer, only their chunks
-are scored. So nobody gets fewer hits than there are.
+If most of a batch is hidden from the viewer, the next batch is larger; if few items are in scope, only their chunks are
+scored. So a search never returns fewer hits than exist.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -18,13 +18,14 @@ import numpy as np
 from gristmill.db import Database, Tx
 from gristmill.search import bm25, store
 from gristmill.search.fuse import Candidate
+from gristmill.search.inverted_index import Postings
 from gristmill.search.query_syntax import ParsedQuery, Term, parse
 from gristmill.search.scope import Scope
 from gristmill.search.segment import Mask
 from gristmill.search.segment_cache import SegmentCache, Snapshot
 from gristmill.search.selectivity import Selectivity
 
-MAX_PREFIX_EXPANSIONS = 64  # lexemes that one prefix stands for
+MAX_PREFIX_EXPANSIONS = 64  # lexemes that one prefix expands to
 _FIRST_BATCH = 200
 _GROWTH = 4
 _PHRASE_BATCH = 200
@@ -32,7 +33,7 @@ _PHRASE_BATCH = 200
 
 @dataclass(frozen=True)
 class TermContribution:
-    """What one term adds to a chunk's score."""
+    """The contribution of one term to a chunk's score."""
 
     term: str
     count: int
@@ -42,7 +43,7 @@ class TermContribution:
 
 @dataclass(frozen=True)
 class KeywordResults:
-    """What the leg found, and what it knows of every other chunk."""
+    """The candidates, and the scores of all chunks to explain them."""
 
     candidates: list[Candidate]
     parsed_query: ParsedQuery
@@ -51,16 +52,16 @@ class KeywordResults:
     scores: bm25.Scores = field(default_factory=lambda: np.zeros(0, np.float32), repr=False)
 
     def scores_of(self, nos: Sequence[int]) -> dict[int, float]:
-        """The scores of chunks, found or not."""
+        """The scores of chunks, whether they are candidates or not."""
         ordinals = self.snapshot.ordinals_of(nos)
         return {no: float(self.scores[ordinal]) for no, ordinal in ordinals.items()}
 
     def rank_of(self, score: float) -> int:
-        """Where a score would stand among all chunks, hidden ones included."""
+        """The rank of a score among all chunks, including hidden ones."""
         return int(np.count_nonzero(self.scores > score)) + 1
 
     def explain(self, no: int) -> list[TermContribution]:
-        """What each term adds to a chunk's score."""
+        """The contribution of each term to a chunk's score."""
         ordinal = self.snapshot.ordinals_of([no]).get(no)
         if ordinal is None:
             return []
@@ -89,32 +90,24 @@ async def search(
     query: str,
     limit: int,
 ) -> KeywordResults:
-    """The best `wanted` chunks for a question, best first."""
+    """The best `limit` chunks for a query, best first."""
     async with store.read_transaction(db) as tx:
         snapshot = _lexed_segments(await cache.open(tx, base_id))
         parsed_query = parse(query, snapshot.languages)
         terms_to_find = [*parsed_query.terms, *parsed_query.excluded]
-        names = {term: _lexemes_of_term(snapshot, term) for term in terms_to_find}
-        lexemes = sorted({name for known in names.values() for name in known})
+        lexemes_by_term = {term: _lexemes_of_term(snapshot, term) for term in terms_to_find}
+        lexemes = sorted({lexeme for of_term in lexemes_by_term.values() for lexeme in of_term})
         postings = await cache.find_postings(tx, base_id, lexemes, snapshot) if lexemes else {}
-    postings_by_term = {
-        term: bm25.combine_postings(
-            term.weight, [part for name in names[term] for part in postings.get(name, ())], len(snapshot.nos)
-        )
-        for term in terms_to_find
-    }
-    terms = [(term, postings_by_term[term]) for term in parsed_query.terms]
-    scores = await asyncio.to_thread(bm25.score, [count for _, count in terms], snapshot.lengths)
-    mask = await asyncio.to_thread(_allowed_mask, parsed_query, postings_by_term, snapshot, selectivity)
-    ranked = scores if mask is None else np.where(mask, scores, np.float32(0))
-    results = KeywordResults([], parsed_query, snapshot, terms, scores)
+    results, ranked = await asyncio.to_thread(
+        _score, parsed_query, lexemes_by_term, postings, snapshot, selectivity
+    )
     async with store.read_transaction(db) as tx:
         results.candidates.extend(await _visible_candidates(tx, base_id, scope, results, ranked, limit))
     return results
 
 
 async def parse_for_base(db: Database, cache: SegmentCache, base_id: UUID, query: str) -> KeywordResults:
-    """The question alone, as this base's languages take it: nothing is looked for."""
+    """Only parse the query for the base's languages, without searching: highlights need it."""
     async with store.read_transaction(db) as tx:
         snapshot = await cache.open(tx, base_id)
     return KeywordResults([], parse(query, snapshot.languages), snapshot)
@@ -125,13 +118,37 @@ def _lexemes_of_term(snapshot: Snapshot, term: Term) -> list[str]:
 
 
 def _lexed_segments(snapshot: Snapshot) -> Snapshot:
-    """Without segments that have no words yet."""
+    """The snapshot without segments that have not been lexed yet."""
     if all(row.lexer_version > 0 for row in snapshot.rows):
         return snapshot
     positions = [position for position, row in enumerate(snapshot.rows) if row.lexer_version > 0]
     return Snapshot(
-        [snapshot.rows[position] for position in positions], [snapshot.segments[place] for place in positions]
+        [snapshot.rows[position] for position in positions],
+        [snapshot.segments[position] for position in positions],
     )
+
+
+def _score(
+    parsed_query: ParsedQuery,
+    lexemes_by_term: Mapping[Term, Sequence[str]],
+    postings: Mapping[str, Sequence[tuple[int, Postings]]],
+    snapshot: Snapshot,
+    selectivity: Selectivity,
+) -> tuple[KeywordResults, bm25.Scores]:
+    """Results without candidates yet, and the scores to rank by: 0 for chunks that can't be hits."""
+    postings_by_term = {
+        term: bm25.combine_postings(
+            term.weight,
+            [part for lexeme in lexemes for part in postings.get(lexeme, ())],
+            len(snapshot.nos),
+        )
+        for term, lexemes in lexemes_by_term.items()
+    }
+    terms = [(term, postings_by_term[term]) for term in parsed_query.terms]
+    scores = bm25.score([term_postings for _, term_postings in terms], snapshot.lengths)
+    mask = _allowed_mask(parsed_query, postings_by_term, snapshot, selectivity)
+    ranked = scores if mask is None else np.where(mask, scores, np.float32(0))
+    return KeywordResults([], parsed_query, snapshot, terms, scores), ranked
 
 
 def _allowed_mask(
@@ -180,7 +197,7 @@ async def _visible_candidates(
 async def _matching_phrases(
     tx: Tx, base_id: UUID, parsed_query: ParsedQuery, chunk_ids: dict[int, UUID]
 ) -> dict[int, UUID]:
-    """Those whose text, or title or headings, has every phrase that it must, and none that it must not."""
+    """The chunks whose text, title or headings contain every required phrase and no excluded one."""
     texts = await store.chunk_texts(tx, base_id, list(chunk_ids))
 
     def matching_numbers() -> set[int]:

@@ -1,11 +1,11 @@
-"""Which language a text is in, as far as stemming needs to know. Pure.
+"""Guesses the language of a text, as far as stemming needs it. Pure functions.
 
-    script tells           Cyrillic → russian, Greek → greek, Arabic → arabic, Devanagari → hindi …
-    Latin letters          the language whose commonest small words stand there most often
-    too few of them        english, which code, tables and names are mostly mixed with
+    non-Latin script       by script: Cyrillic → russian, Greek → greek, Arabic → arabic, Devanagari → hindi …
+    Latin script           the language with the most stop words in the text
+    too few stop words     english, the most common language around code, tables and names
 
-A wrong guess costs little: a question is stemmed for every language that its base holds, so that a text which was
-taken for another language is still found by the forms that it uses.
+A wrong guess costs little: a query is stemmed for every language of its base, so that it still matches a text that
+was stemmed for the wrong language.
 """
 
 import itertools
@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 ENGLISH = "english"
 
-# The commonest words that tell a language from its neighbours; those that many share are left out.
+# Frequent words that distinguish a language from similar ones; words that many languages share are left out.
 _STOP_WORDS = {
     ENGLISH: "the of and to is that for with are this was it be which by not have from or",
     "german": "der die das und ist nicht ein eine den mit auf dem zu von sich werden wird auch im für",
@@ -52,15 +52,15 @@ _SCRIPTS = (
     ("armenian", re.compile("[\u0530-\u058f]")),
     ("yiddish", re.compile("[\u0590-\u05ff]")),
 )
-_ANY_SCRIPT = re.compile("[\u0370-\u06ff\u0900-\u097f\u0b80-\u0bff\u1f00-\u1fff]")  # any of them
+_ANY_SCRIPT = re.compile("[\u0370-\u06ff\u0900-\u097f\u0b80-\u0bff\u1f00-\u1fff]")  # any of the above
 _WORD = re.compile(r"[^\W\d_]+")
-_SAMPLE_CHARACTERS = 1000  # characters
+_SAMPLE_CHARACTERS = 1000
 _SAMPLE_WORDS = 200
-_MIN_VOTES = 3  # small words below which a guess is no better than english
+_MIN_VOTES = 3  # with fewer stop words, a guess is no better than english
 
 
 def detect_language(text: str, words: Sequence[str] | None = None) -> str:
-    """The language whose stemmer fits `text` best; who has its words already may bring them."""
+    """The language whose stemmer fits `text` best. Callers that have split the text already can pass its `words`."""
     if not text.isascii() and (language := _language_of_script(text[:_SAMPLE_CHARACTERS])) is not None:
         return language
     if words is None:

@@ -1,13 +1,13 @@
-"""Words, for index and query alike: PostgreSQL's own parser never sees the text.
+"""Splits texts into lexemes, for index and query alike; PostgreSQL's text search is not used.
 
-    a word                       NFKC, lower case, its language's stem, without accents   "Läufer"     → lauf
-    an identifier                whole, and its parts                                     "parseHTTP2" → parsehttp2, pars, http2
-                                                                                          "max_size"   → max_size, max, size
-    Chinese, Japanese, Korean,   every character and every pair                           "知识库"      → 知, 识, 库, 知识, 识库
+    a word                       NFKC, lower case, stemmed, without accents      "Läufer"     → lauf
+    an identifier                as it is, and its parts                         "parseHTTP2" → parsehttp2, pars, http2
+                                                                                 "max_size"   → max_size, max, size
+    Chinese, Japanese, Korean,   every character and every pair of neighbours    "知识库"      → 知, 识, 库, 知识, 识库
     Thai, Lao, Khmer, Burmese
 
-The pairs are what finds a two-character word inside a clause that has no spaces. A change here that changes lexemes
-raises `RECIPE`: what was lexed by another recipe is lexed again (`tidy.py`).
+The pairs match a two-character word inside a clause that has no spaces. A change that produces different lexemes must
+raise `LEXER_VERSION`: compaction then lexes the chunks of older segments again (`compaction.py`).
 """
 
 import functools
@@ -25,7 +25,7 @@ import Stemmer
 from gristmill.search.language_detection import ENGLISH, detect_language
 
 LEXER_VERSION = 1
-MAX_LEXEME_LENGTH = 64  # characters of one lexeme; what is longer is no word that anybody searches for
+MAX_LEXEME_LENGTH = 64  # characters; longer strings are not words that people search for
 
 _UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
@@ -33,12 +33,11 @@ _UNSPACED = (
 )
 _MARKS = "\u0300-\u036f\u064b-\u065f\u0670\u0900-\u0903\u093a-\u094f\u0962\u0963\u0981-\u0983\u09bc-\u09cd\u0b82\u0bbe-\u0bcd"
 _LETTERS = rf"[^\W_{_UNSPACED}](?:[^\W_{_UNSPACED}]|[{_MARKS}])*"
-# A word, or words tied by an underscore or a dot: `snake_case`, `os.path.join`, `3.14`.
+# A word, or words joined by an underscore or a dot: `snake_case`, `os.path.join`, `3.14`.
 _WORD = re.compile(rf"[{_UNSPACED}]+|{_LETTERS}(?:[._]{_LETTERS})*")
-# The same where all is ASCII: split where neither letter, digit, dot nor underscore stands, which is six times as fast,
-# and then what was split.
+# For ASCII texts: replacing separators by spaces and splitting there is six times as fast as the regular expression.
 _SEPARATORS_TO_SPACES = {code: " " for code in range(128) if not (chr(code).isalnum() or chr(code) in "._")}
-_TYPOGRAPHIC_SIGNS = "\u2019\u2018\u201c\u201d\u2014\u2013\u2026\u2022\u00a0\u2192\u00b7\u00d7"  # that stand in texts which are ASCII else
+_TYPOGRAPHIC_SIGNS = "\u2019\u2018\u201c\u201d\u2014\u2013\u2026\u2022\u00a0\u2192\u00b7\u00d7"  # common in texts that are otherwise ASCII
 _ASCII_WORD = re.compile(r"[A-Za-z0-9]+(?:[._][A-Za-z0-9]+)*")
 _IS_UNSPACED = re.compile(rf"[{_UNSPACED}]")
 _JOINER = re.compile("[._]")
@@ -50,7 +49,7 @@ _CJK = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A lexeme, its place among the words, and where in the text it stands."""
+    """A lexeme, its word position, and its character range in the text."""
 
     lexeme: str
     position: int
@@ -59,7 +58,8 @@ class Token:
 
 
 def lex(text: str, language: str | None = None) -> Iterator[Token]:
-    """The tokens of `text`, in order, stemmed for its own language unless one is given; several may share a place."""
+    """The tokens of `text`, in order, stemmed for `language` or else for the detected one. Several tokens can share a
+    position."""
     language = language or detect_language(text, split_words(text))
     position = 0
     for word in _WORD.finditer(text):
@@ -78,7 +78,8 @@ def lex(text: str, language: str | None = None) -> Iterator[Token]:
 
 
 def matching_ranges(text: str, matches: Callable[[str], bool]) -> Iterator[tuple[int, int]]:
-    """Where lexemes stand that match, in order: as `lex` would tell, but only words that hold one are looked into."""
+    """The character ranges of matching lexemes, in order: the same as with `lex`, but only words that contain a match
+    are lexed in full."""
     language = detect_language(text, split_words(text))
     for match in (_ASCII_WORD if text.isascii() else _WORD).finditer(text):
         word, start = match.group(), match.start()
@@ -89,7 +90,7 @@ def matching_ranges(text: str, matches: Callable[[str], bool]) -> Iterator[tuple
 
 
 def query_tokens(text: str, languages: Collection[str]) -> Iterator[tuple[Token, tuple[str, ...]]]:
-    """The tokens of a question, each with all that it may be called in texts of these languages."""
+    """The tokens of a query, each with the lexemes that it becomes in these languages."""
     tokens: dict[tuple[int, int, int], tuple[Token, dict[str, None]]] = {}
     for language in sorted(languages) or [ENGLISH]:
         for token in lex(text, language):
@@ -100,8 +101,8 @@ def query_tokens(text: str, languages: Collection[str]) -> Iterator[tuple[Token,
 
 
 def split_words(text: str) -> list[str]:
-    """What stands between the spaces and signs of `text`, in order: words, and stretches without spaces. Where all is
-    ASCII, with the dots and underscores around them."""
+    """The words of `text`, in order: what is between spaces and punctuation. In an ASCII text, words keep the dots and
+    underscores around them."""
     if not text.isascii():
         for sign in _TYPOGRAPHIC_SIGNS:
             if sign in text:
@@ -110,12 +111,12 @@ def split_words(text: str) -> list[str]:
 
 
 def lexemes(text: str, language: str) -> Iterator[str]:
-    """The lexemes of `text` alone: no places, and several times as fast."""
+    """The lexemes of `text` without positions: several times as fast as `lex`."""
     return itertools.chain.from_iterable(map(lexemes_of_word, split_words(text), itertools.repeat(language)))
 
 
 def lexemes_of_word(raw_word: str, language: str) -> Sequence[str]:
-    """The lexemes of one of the `runs`."""
+    """The lexemes of one word from `split_words`."""
     if raw_word.isascii():
         parts = (raw_word,) if raw_word.isalnum() else _ASCII_WORD.findall(raw_word)
     elif _IS_UNSPACED.match(raw_word):
@@ -128,13 +129,13 @@ def lexemes_of_word(raw_word: str, language: str) -> Sequence[str]:
     return [lexeme for part in parts for lexeme, _, _ in _lexemes(part, language)]
 
 
-_MAX_CACHED_WORDS = 40_000  # runs, of all languages, whose lexemes are remembered: some 12 MB
+_MAX_CACHED_WORDS = 40_000  # of all languages together: some 12 MB
 _MAX_CACHED_LENGTH = 32
 _lexeme_cache: defaultdict[str, dict[str, Sequence[str]]] = defaultdict(dict)
 
 
 def cached_lexemes(word: str, language: str) -> Sequence[str]:
-    """The same as `of_run`, from memory where it was asked for before."""
+    """The same as `lexemes_of_word`, with a cache."""
     lexemes = _lexeme_cache[language].get(word)
     if lexemes is None:
         lexemes = lexemes_of_word(word, language)
@@ -153,7 +154,7 @@ def is_mostly_cjk(text: str) -> bool:
 
 @functools.lru_cache(maxsize=5_000)
 def _lexemes(word: str, language: str) -> tuple[tuple[str, int, int], ...]:
-    """A word's lexemes, each with the part of the word that it stands for; the whole comes first."""
+    """A word's lexemes, each with the character range in the word; the lexeme of the entire word comes first."""
     if word.isalpha() and (word.islower() or word.istitle() or word.isupper()):
         return ((_stem(fold(word), language), 0, len(word)),)
     parts = list(_identifier_parts(word))
@@ -188,7 +189,7 @@ def _is_camel(part: str) -> bool:
 
 
 def fold(word: str) -> str:
-    """A word in one spelling: case, width and ligatures don't count."""
+    """The word with case, character width and ligatures normalised."""
     if word.isascii():
         return word.lower()[:MAX_LEXEME_LENGTH].replace("\0", "")
     return unicodedata.normalize("NFKC", word).casefold()[:MAX_LEXEME_LENGTH].replace("\0", "")
@@ -196,25 +197,25 @@ def fold(word: str) -> str:
 
 def _stem(word: str, language: str) -> str:
     if not word.isalpha() and word.isascii():
-        return word  # with digits: a name, a number
+        return word  # has digits: a name or a number
     stem = _stemmer(language).stemWord(word)
     return stem if stem.isascii() else _without_accents(stem)
 
 
 def _without_accents(word: str) -> str:
-    """Latin letters without their accents; in other scripts a mark makes another letter."""
+    """The word without accents, if it is Latin; in other scripts a mark makes a different letter."""
     decomposed = unicodedata.normalize("NFD", word)
     if all(c < "\u0250" or unicodedata.combining(c) for c in decomposed):
         return "".join(c for c in decomposed if not unicodedata.combining(c))
     return word
 
 
-_NO_CACHE = 0  # words are remembered elsewhere
+_NO_CACHE = 0  # `cached_lexemes` caches already
 _stemmers = threading.local()  # a Stemmer is not safe to share between threads
 
 
 class _Stemmer(Protocol):
-    """What we use of PyStemmer, which has no types."""
+    """The part of PyStemmer that we use; the library has no type hints."""
 
     def stemWord(self, word: str, /) -> str: ...  # noqa: N802
 

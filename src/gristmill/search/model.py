@@ -1,4 +1,4 @@
-"""What an answer is made of."""
+"""The values of a search: the request, its targets and the hits."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,8 +15,9 @@ Mode = Literal["hybrid", "vector", "text"]
 
 @dataclass(frozen=True)
 class SearchRequest:
-    """What to look for, how, where and for whose eyes. `context` is how many chunks around each hit come with it;
-    `collapse` puts hits that say the same behind the best of them; `rerank` has a configured reranker look again."""
+    """A search: the query, the mode, the filters and the viewer. `context` is the number of chunks to return on either
+    side of each hit; `collapse` groups near-duplicate hits under the best of them; `rerank` allows a configured reranker
+    to reorder the hits."""
 
     query: str
     limit: int = 10
@@ -30,13 +31,13 @@ class SearchRequest:
 
     @property
     def scope(self) -> Scope:
-        """What may answer."""
+        """The viewer and filters that hits must pass."""
         return Scope(self.viewer, self.filters)
 
 
 @dataclass(frozen=True)
 class Target:
-    """A base to search, with what embeds questions for it; None where words alone are asked."""
+    """A base to search and the embedder for its queries; None for keyword search only."""
 
     base: Base
     embedder: Embedder | None
@@ -44,7 +45,7 @@ class Target:
 
 @dataclass(frozen=True)
 class HitContext:
-    """What stands before and after a hit in its document."""
+    """The texts before and after a hit in its document."""
 
     before: list[str]
     after: list[str]
@@ -52,7 +53,7 @@ class HitContext:
 
 @dataclass(frozen=True)
 class HitExplanation:
-    """Why a hit stands where it does: the legs' own scores, how they were weighed, and what each word added."""
+    """Why a hit ranks where it does: both scores, their weights, and the contribution of each term."""
 
     vector_weight: float
     similarity: float | None
@@ -63,7 +64,7 @@ class HitExplanation:
 
 @dataclass(frozen=True)
 class Hit:
-    """A chunk that answers; `highlights` are character ranges of `text`, `duplicates` chunks that say the same."""
+    """A chunk that matches. `highlights` are character ranges of `text`; `duplicates` are near-duplicate chunks."""
 
     chunk_id: UUID
     item_id: UUID

@@ -1,15 +1,15 @@
-"""Makes versions searchable: chunks are written beside what answers, then one transaction switches.
+"""Publishes versions of items: chunks are written next to the live version, then one transaction switches to the new one.
 
-    written   which chunks of a version an earlier attempt has written
-    vectors   what was embedded before, by the hash of the text
-    to_lex    what of writing needs no transaction: the segment that the chunks' words and vectors are built into
-    write     rows of any number of documents of a base, which share a segment
-    publish   items → completed with their new versions, the old versions' rows gone, the jobs done, their events: all
-              or nothing
-    discard   the version will not come: what is there of it goes
+    written_chunk_indexes   the chunks of a version that an earlier attempt has written
+    reusable_vectors        vectors of texts that were embedded before, by the hash of the text
+    prepare_write           build the segment of the chunks; needs no transaction
+    write                   insert the chunks of any number of documents of a base, which share a segment
+    publish                 items → completed with their new versions, old chunks deleted, jobs completed, events
+                            recorded: all or nothing
+    discard_unpublished     delete the chunks of a version that failed
 
-The caller brings a transaction that shares the bases' turns and has proved the jobs' leases. Killed anywhere
-before publish: the old version answers, and the next attempt goes on after what is written.
+The caller passes a transaction that holds the bases' shared locks and has checked the jobs' leases. If the process is
+killed before `publish`, the old version stays live, and the next attempt continues after the chunks already written.
 """
 
 from collections.abc import Sequence
@@ -53,36 +53,37 @@ __all__ = [
 
 
 async def written_chunk_indexes(tx: Tx, base_id: BaseId, item_id: ItemId, version: int) -> set[int]:
-    """Which chunks of a version are there already."""
+    """The indexes of the chunks of a version that are written already."""
     return await store.written_indexes(tx, base_id, item_id, version)
 
 
 async def discard_version(tx: Tx, base_id: BaseId, item_id: ItemId, version: int) -> None:
-    """Remove what was written of a version that is made otherwise by now."""
+    """Delete the chunks of a version, because it is now built with other settings."""
     await store.drop_version(tx, base_id, item_id, version)
 
 
 async def discard_from_index(
     tx: Tx, base_id: BaseId, item_id: ItemId, version: int, first_index: int
 ) -> None:
-    """Remove what was written of a version from a chunk on: what follows is another by now."""
+    """Delete the chunks of a version from `first_index` on, because their text has changed."""
     await store.drop_from_index(tx, base_id, item_id, version, first_index)
 
 
 async def reusable_vectors(
     tx: Tx, bases: Sequence[UUID], hashes: Sequence[bytes]
 ) -> dict[bytes, NDArray[np.float32]]:
-    """The vectors that texts have in any of the bases, which must be of one embedder, by the texts' hashes."""
+    """Existing vectors by text hash, from any of the bases, which must have the same embedder."""
     return await store.find_vectors(tx, bases, hashes) if hashes else {}
 
 
 async def write(tx: Tx, base_id: BaseId, prepared: PreparedWrite) -> None:
-    """Write chunks under versions that do not answer yet."""
+    """Write chunks of versions that are not live yet."""
     await store.write(tx, base_id, prepared)
 
 
 async def publish(tx: Tx, finished: Sequence[tuple[BaseId, Job, FinishedVersion]]) -> None:
-    """Switch to these versions and complete their jobs. The documents are still wanted, and locked."""
+    """Make these versions live and complete their jobs. The caller has locked the items and checked that these versions
+    are still wanted."""
     replaced_items = await catalog.publish(tx, [completed for _, _, completed in finished])
     for base_id in sorted(
         {base_id for base_id, _, completed in finished if completed.item_id in replaced_items}
@@ -100,7 +101,7 @@ async def publish(tx: Tx, finished: Sequence[tuple[BaseId, Job, FinishedVersion]
 
 
 async def finish_unchanged(tx: Tx, finished: Sequence[tuple[BaseId, Job, FinishedVersion]]) -> None:
-    """Leave what answers as it is, for documents that would become just that, and complete their jobs."""
+    """Keep the live versions of documents whose new versions would be identical, and complete their jobs."""
     await catalog.finish_unchanged(
         tx, [(completed.item_id, completed.version) for _, _, completed in finished]
     )
@@ -116,7 +117,7 @@ def _completion_events(base_id: BaseId, completed: FinishedVersion) -> list[Even
         DocumentChunkingCompleted(base_id, item_id, version, chunks),
         DocumentIndexingCompleted(base_id, item_id, version, chunks),
     ]
-    if not completed.waiting_assets:  # else whoever describes the last image tells the rest
+    if not completed.waiting_assets:  # otherwise the job that describes the last image records the rest
         if completed.assets:
             completion_events.append(AllAssetsAnalyzed(base_id, item_id, version, len(completed.assets), 0))
         completion_events.append(
@@ -126,10 +127,10 @@ def _completion_events(base_id: BaseId, completed: FinishedVersion) -> list[Even
 
 
 async def discard_unpublished(tx: Tx, base_id: BaseId, item_id: ItemId) -> None:
-    """Remove what does not answer, of an item whose version failed."""
+    """Delete the unpublished chunks of an item whose version failed."""
     await store.drop_unpublished(tx, base_id, item_id)
 
 
 async def remove_items(tx: Tx, base_id: BaseId, item_ids: Sequence[ItemId]) -> int:
-    """Remove every chunk of these items; how many there were."""
+    """Delete every chunk of these items; returns how many there were."""
     return await store.drop_items(tx, base_id, item_ids)

@@ -1,11 +1,12 @@
-"""A question in words, taken apart. Pure.
+"""Parses the syntax of keyword queries. Pure functions.
 
-    wheel stones       any of the words; more and rarer ones count more
-    "mill stone"       these words, next to each other; a hit must have them
-    -water  -"a b"     a hit must not have it
-    grind*             any word that begins so, from two characters on
+    wheel stones       any of the words; more matches and rarer words score higher
+    "mill stone"       a phrase that every hit must contain
+    -water  -"a b"     a word or phrase that no hit may contain
+    grind*             any word with this prefix of at least two characters
 
-A minus counts only before a letter or a quotation mark, and after a space: `-40 °C` and `high-speed` are what they say.
+A minus excludes only after a space and before a letter or a quotation mark, so that `-40 °C` and `high-speed` are plain
+words.
 """
 
 import re
@@ -17,14 +18,14 @@ from gristmill.search.lexer import Token, fold, lex, query_tokens
 _PART = re.compile(
     r'(?P<minus>(?:^|(?<=\s))-(?=["“]|[^\W\d_]))?(?:["“](?P<phrase>[^"“”]+)["”]|(?P<prefix>[^\W_]{2,})\*|(?P<words>[^\s"“”]+))'
 )
-MAX_TERMS = 64  # a longer question is a document: what comes after this adds cost, and no meaning
+MAX_TERMS = 64  # a longer query is a document: further terms add cost but no meaning
 
 Names = tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Term:
-    """One thing to look for: by all its names, or by how they begin; `weight` is how often it was asked."""
+    """One search term: its lexemes in the languages of the base, or a prefix. `weight` is how often the query has it."""
 
     names: Names
     weight: float = 1.0
@@ -33,12 +34,12 @@ class Term:
 
 @dataclass(frozen=True)
 class Phrase:
-    """Words that stand next to each other, each by all its names."""
+    """Adjacent words, each given by its possible lexemes."""
 
     words: tuple[Names, ...]
 
     def is_in(self, text: str) -> bool:
-        """Whether `text` has the phrase."""
+        """Whether `text` contains the phrase."""
         lexemes_at: dict[int, set[str]] = {}
         for token in lex(text):
             lexemes_at.setdefault(token.position, set()).add(token.lexeme)
@@ -53,7 +54,7 @@ class Phrase:
 
 @dataclass(frozen=True)
 class ParsedQuery:
-    """What to look for, what must be there, what must not."""
+    """The terms to score by, and the phrases and terms that hits must or must not contain."""
 
     terms: tuple[Term, ...]
     phrases: tuple[Phrase, ...] = ()
@@ -62,17 +63,17 @@ class ParsedQuery:
 
     @property
     def names(self) -> frozenset[str]:
-        """All that is looked for, but for prefixes."""
+        """The lexemes of all terms except prefixes."""
         return frozenset(name for term in self.terms if not term.prefix for name in term.names)
 
     @property
     def prefixes(self) -> tuple[str, ...]:
-        """How words may begin."""
+        """The prefixes to match."""
         return tuple(name for term in self.terms if term.prefix for name in term.names)
 
 
 def parse(text: str, languages: Collection[str]) -> ParsedQuery:
-    """Take `text` apart, for texts of these languages."""
+    """Parse a query for a base with texts in these languages."""
     weights: dict[tuple[Names, bool], float] = {}
     phrases: list[Phrase] = []
     excluded: list[Term] = []
@@ -103,7 +104,7 @@ def parse(text: str, languages: Collection[str]) -> ParsedQuery:
 
 
 def without_syntax(text: str) -> str:
-    """The question as a sentence, for the embedder: what is excluded says nothing about what is meant."""
+    """The query as plain text for the embedder, without operators and excluded parts."""
     parts = [
         part["phrase"] or part["prefix"] or part["words"]
         for part in _PART.finditer(text)

@@ -1,10 +1,10 @@
-"""The port for a second look at the best hits, and the one that asks an endpoint of Cohere's form.
+"""The reranker port, and an adapter for endpoints with Cohere's API.
 
     POST {url}   {"model", "query", "documents": [text, …], "top_n"}
-    answer       {"results": [{"index", "relevance_score"}, …]}
+    response     {"results": [{"index", "relevance_score"}, …]}
 
-Cohere, Jina, Voyage-like servers, vLLM, TEI behind a proxy and llama.cpp speak it. A reranker is a refinement: when it
-does not answer in time, or answers something else, the search is answered without it, and the log says so.
+Cohere, Jina, Voyage-like servers, vLLM, TEI behind a proxy and llama.cpp have this API. A reranker is optional: if it
+times out or its response is invalid, the search returns the hits in their fused order and logs a warning.
 """
 
 import logging
@@ -17,22 +17,22 @@ from pydantic import BaseModel, ValidationError
 
 from gristmill import net
 
-RERANKED_HITS = 50  # hits
+RERANKED_HITS = 50
 _TIMEOUT = timedelta(seconds=10)
-_MAX_TEXT_LENGTH = 8000  # characters of a text; rerankers cut there or earlier
+_MAX_TEXT_LENGTH = 8000  # characters; rerankers truncate there or earlier
 
 log = logging.getLogger(__name__)
 
 
 class Reranker(Protocol):
-    """Says how well texts answer a question."""
+    """Scores how well texts match a query."""
 
     async def scores(self, query: str, texts: Sequence[str]) -> list[float] | None:
-        """A score for each text, higher is better; None when none can be had."""
+        """A score for each text, higher is better; None if the reranker failed."""
         ...
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
         ...
 
 
@@ -46,7 +46,7 @@ class _RerankResponse(BaseModel):
 
 
 class HttpReranker:
-    """A reranker behind an endpoint."""
+    """A reranker behind an HTTP endpoint."""
 
     def __init__(self, url: str, model: str | None, api_key: str | None) -> None:
         self._url, self._model = url, model
@@ -55,7 +55,7 @@ class HttpReranker:
         self._http.headers.update(headers)
 
     async def scores(self, query: str, texts: Sequence[str]) -> list[float] | None:
-        """A score for each text; None when the endpoint does not give one for each."""
+        """A score for each text; None if the endpoint fails or does not score every text."""
         body = {"query": query, "documents": [text[:_MAX_TEXT_LENGTH] for text in texts], "top_n": len(texts)}
         if self._model is not None:
             body["model"] = self._model

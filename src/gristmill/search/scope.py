@@ -1,4 +1,4 @@
-"""What a search may answer from: whose eyes ask, and under which conditions."""
+"""The scope of a search: the viewer and the filters that hits must pass."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,8 +13,8 @@ from gristmill.catalog import ADMIN, Viewer
 
 @dataclass(frozen=True)
 class Filters:
-    """Conditions on the items that hits belong to; what is None or empty holds for all. `under` are containers, or
-    documents with others inside, and stand for all that is below them; a connector is one."""
+    """Conditions on the items of hits; None or empty means no condition. `under` lists containers (a connector is one)
+    or documents with attachments, and includes everything below them."""
 
     types: tuple[str, ...] = ()
     under: tuple[UUID, ...] = ()
@@ -30,14 +30,14 @@ NO_FILTERS = Filters()
 
 @dataclass(frozen=True)
 class Scope:
-    """Eyes and conditions, as every reading statement takes them."""
+    """The viewer and the filters, as parameters of every statement that reads chunks."""
 
     viewer: Viewer = ADMIN
     filters: Filters = NO_FILTERS
 
     @property
     def is_everything(self) -> bool:
-        """Whether nothing that answers is left out."""
+        """Whether every live item is in scope."""
         return self.viewer.principals is None and self.filters == NO_FILTERS
 
     def parameters(self) -> dict[str, Any]:

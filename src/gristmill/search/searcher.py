@@ -1,7 +1,7 @@
-"""From a question to hits: embed it, ask both legs of every base, fuse, look again, show.
+"""Runs a search: embed the query, search every base by keyword and by vector, fuse, load, rerank, return hits.
 
-Nothing is written. What was published, deleted or taken from these eyes between two steps is looked at again by the last
-one, which reads what is shown: it shows only what answers then.
+Nothing is written. Items can be published, deleted or hidden between two steps; the step that loads the hits checks
+again, and returns only chunks that are live and visible at that moment.
 """
 
 import asyncio
@@ -23,14 +23,14 @@ from gristmill.search.segment_cache import SegmentCache
 from gristmill.search.selectivity import measure_selectivity
 from gristmill.search.store import ChunkRow
 
-CANDIDATES_PER_LEG = 100  # of each leg
-_MAX_PARALLEL_BASES = 4  # bases, so that one search over many leaves connections for others
+CANDIDATES_PER_LEG = 100
+_MAX_PARALLEL_BASES = 4  # so that a search over many bases leaves database connections for others
 _MAX_CACHED_QUERY_VECTORS = 1000
 
 
 @dataclass(frozen=True)
 class BaseResults:
-    """What one base answered."""
+    """The results of one base."""
 
     legs: fuse.LegResults
     keyword: KeywordResults
@@ -38,7 +38,7 @@ class BaseResults:
 
 @dataclass(frozen=True)
 class _LoadedHit:
-    """A fused hit with what it shows."""
+    """A fused hit with its row."""
 
     fused: fuse.FusedHit
     row: ChunkRow
@@ -46,7 +46,7 @@ class _LoadedHit:
 
 
 class Searcher:
-    """Searches bases; keeps what it has read of them, and the vectors of the last questions."""
+    """Searches bases; caches their segments and the vectors of recent queries."""
 
     def __init__(self, db: Database, *, cache_bytes: int, reranker: Reranker | None = None) -> None:
         self._db, self._reranker = db, reranker
@@ -54,7 +54,7 @@ class Searcher:
         self._query_vectors: OrderedDict[tuple[str, str], store.Vector] = OrderedDict()
 
     async def search(self, targets: Sequence[Target], request: SearchRequest) -> list[Hit]:
-        """The best chunks of all targets, best first."""
+        """The best hits of all targets, best first."""
         slots = asyncio.Semaphore(_MAX_PARALLEL_BASES)
 
         async def search_target(target: Target) -> BaseResults:
@@ -67,28 +67,28 @@ class Searcher:
         loaded = await self._rerank(request, loaded)
         return await self._to_hits(targets, request, results, loaded)
 
-    async def search_base(self, target: Target, ask: SearchRequest) -> BaseResults:
-        """Both legs of one base."""
+    async def search_base(self, target: Target, request: SearchRequest) -> BaseResults:
+        """Search one base by keyword and by vector."""
         base, embedder = target.base, target.embedder
         _check_embedder(target)
-        weight = _vector_weight(ask, embedder)
-        limit = max(CANDIDATES_PER_LEG, ask.limit)
+        weight = _vector_weight(request, embedder)
+        limit = max(CANDIDATES_PER_LEG, request.limit)
         async with store.read_transaction(self._db) as tx:
-            selectivity = await measure_selectivity(tx, base.id, ask.scope)
+            selectivity = await measure_selectivity(tx, base.id, request.scope)
 
         async def by_vector() -> list[fuse.Candidate]:
             if embedder is None or weight == 0:
                 return []
-            vector = await self.query_vector(embedder, ask.query)
+            vector = await self.query_vector(embedder, request.query)
             return await vector_search.search(
-                self._db, self._cache, base.id, ask.scope, selectivity, vector, limit
+                self._db, self._cache, base.id, request.scope, selectivity, vector, limit
             )
 
         async def by_keyword() -> KeywordResults:
-            if weight == 1 and not ask.explain:
-                return await keyword_search.parse_for_base(self._db, self._cache, base.id, ask.query)
+            if weight == 1 and not request.explain:
+                return await keyword_search.parse_for_base(self._db, self._cache, base.id, request.query)
             return await keyword_search.search(
-                self._db, self._cache, base.id, ask.scope, selectivity, ask.query, limit
+                self._db, self._cache, base.id, request.scope, selectivity, request.query, limit
             )
 
         candidates, keyword_results = await asyncio.gather(by_vector(), by_keyword())
@@ -98,7 +98,7 @@ class Searcher:
         )
 
     async def query_vector(self, embedder: Embedder, query: str) -> store.Vector:
-        """The question's vector, kept for who asks the same again."""
+        """The query's vector, from a cache if the query was embedded recently."""
         key = (embedder.identity, without_syntax(query))
         vector = self._query_vectors.get(key)
         if vector is None:
@@ -112,7 +112,7 @@ class Searcher:
     async def _load_hits(
         self, targets: Sequence[Target], request: SearchRequest, fused: Sequence[fuse.FusedHit]
     ) -> list[_LoadedHit]:
-        """As many as are looked at, with what they show; in order."""
+        """The first hits that are still live and visible, with their rows: as many as the steps after this one need."""
         depth = request.limit
         if request.collapse:
             depth = 3 * request.limit
@@ -120,7 +120,7 @@ class Searcher:
             depth = max(depth, rerank.RERANKED_HITS)
         loaded: list[_LoadedHit] = []
         offset = 0
-        # Some may be gone by now: those behind them move up.
+        # Some may have been deleted or hidden since: the hits after them move up.
         while len(loaded) < depth and offset < len(fused):
             batch = fused[offset : offset + depth]
             rows = await self._load_rows(targets, request, batch)
@@ -189,8 +189,8 @@ class Searcher:
 def _check_embedder(target: Target) -> None:
     if target.embedder is not None and target.embedder.identity != target.base.embedder_identity:
         raise Invalid(
-            f"The embedder {target.base.embedder!r} is not the one that made this base's vectors; search with mode "
-            "text, or restore the embedder's settings.",
+            f"The embedder {target.base.embedder!r} has changed since this base was indexed, so its vectors can't be "
+            "compared. Search with mode `text`, or restore the embedder's settings.",
             code="embedder_changed",
         )
 

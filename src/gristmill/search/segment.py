@@ -1,10 +1,10 @@
-"""A segment: what search keeps of chunks that were written together. Pure; it never changes once it is stored.
+"""A segment: the search data of chunks that were written together. Pure functions; a stored segment never changes.
 
-    arrays      one entry for each chunk: number, item, length in tokens, the vector's signs
-    words       lexeme → the chunks that hold it (`lexicon.py`)
+    arrays      one entry per chunk: number, item key, length in lexemes, sign bits of the vector
+    index       lexeme → the chunks that contain it (`inverted_index.py`)
 
-The words of a chunk are those of its text and headings, and three times those of its item's title: a document that is named
-after what is asked for comes first.
+A chunk is indexed by its text, its headings, and its item's title with triple weight, so that a document titled after
+the query comes first.
 """
 
 import functools
@@ -22,7 +22,7 @@ from gristmill.search.language_detection import detect_language
 from gristmill.search.lexer import LEXER_VERSION, split_words
 from gristmill.search.term_counts import TermCounter
 
-MAX_CHUNKS = 1 << 14  # chunks of one segment: places fit two bytes, and merging it takes some 100 MB
+MAX_CHUNKS = 1 << 14  # so that ordinals fit into two bytes, and merging takes some 100 MB
 TITLE_WEIGHT = 3
 _MAX_LENGTH = 0xFFFF
 
@@ -32,7 +32,7 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class ChunkText:
-    """What is searched of a chunk by words."""
+    """The texts of a chunk that keyword search indexes."""
 
     no: int
     item_id: UUID
@@ -43,16 +43,16 @@ class ChunkText:
 
 @dataclass(frozen=True, eq=False)
 class SegmentArrays:
-    """The part of a segment that searching keeps in memory."""
+    """The per-chunk data of a segment, kept in memory for searches."""
 
     nos: Numbers
     items: Numbers
     lengths: NDArray[np.uint16]
-    signs: NDArray[np.uint64]  # one row for each 64 signs, one column a chunk
+    signs: NDArray[np.uint64]  # one row per 64 dimensions, one column per chunk
 
     @property
     def size(self) -> int:
-        """Bytes in memory."""
+        """The memory use in bytes."""
         return self.nos.nbytes + 3 * self.items.nbytes + self.lengths.nbytes + self.signs.nbytes
 
     @functools.cached_property
@@ -61,7 +61,7 @@ class SegmentArrays:
         return order, self.items[order]
 
     def ordinals_of_items(self, keys: Numbers) -> tuple[Numbers, Numbers]:
-        """The places of the chunks of items, each with the place of its item among the keys."""
+        """The ordinals of the items' chunks, and for each one the position of its item in `keys` (returned first)."""
         order, items = self._by_item
         low, high = np.searchsorted(items, keys, "left"), np.searchsorted(items, keys, "right")
         counts = high - low
@@ -80,17 +80,17 @@ class Segment:
     lexer_version: int = LEXER_VERSION
 
     def with_numbers(self, nos: Sequence[int]) -> Self:
-        """The same, with the numbers that its chunks were given."""
+        """The same segment with these chunk numbers."""
         return replace(self, arrays=replace(self.arrays, nos=np.array(nos, np.int64)))
 
     @property
     def tokens(self) -> int:
-        """The sum of its chunks' lengths."""
+        """The sum of the chunks' lengths."""
         return int(self.arrays.lengths.sum(dtype=np.int64))
 
 
 def build(chunks: Sequence[ChunkText], signs: NDArray[np.uint64]) -> Segment:
-    """The segment of these chunks, in their order; a column of `codes` each."""
+    """Build the segment of these chunks, in this order. `signs` has one column per chunk."""
     counter = TermCounter()
     languages: set[str] = set()
     for chunk in chunks:
@@ -113,13 +113,13 @@ def build(chunks: Sequence[ChunkText], signs: NDArray[np.uint64]) -> Segment:
 
 
 def item_key(item_id: UUID) -> int:
-    """Eight bytes that stand for an item: those of its id that are chance. Two items that share them cost a look at the
-    table, nothing more: what is shown is always checked there."""
+    """An eight-byte key of an item: the random half of its UUIDv7. A collision of two items does no harm: hits are always
+    checked against the table."""
     return int.from_bytes(item_id.bytes[8:], "big", signed=True)
 
 
 def pack_signs(vectors: Iterable[NDArray[np.float32]]) -> NDArray[np.uint64]:
-    """The signs of vectors, a bit each, in whole words of 64; a column each, so that a scan goes word by word."""
+    """The sign bits of vectors, packed into 64-bit words; one column per vector, so that a scan goes word by word."""
     stacked = list(vectors)
     if not stacked:
         return np.empty((0, 0), np.uint64)
@@ -128,12 +128,12 @@ def pack_signs(vectors: Iterable[NDArray[np.float32]]) -> NDArray[np.uint64]:
     return np.ascontiguousarray(packed.view(np.uint64).T)
 
 
-# ── as stored ────────────────────────────────────────────────────────────────────────────────────────────
+# ── stored format ────────────────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True)
 class StoredArrays:
-    """The arrays as columns of `segment`."""
+    """The arrays as columns of the table `segment`."""
 
     nos: bytes
     items: bytes
@@ -142,7 +142,7 @@ class StoredArrays:
 
 
 def encode_arrays(arrays: SegmentArrays) -> StoredArrays:
-    """As the table takes them."""
+    """Encode the arrays for the table."""
     return StoredArrays(
         arrays.nos.astype(">i8").tobytes(),
         arrays.items.astype(">i8").tobytes(),
@@ -152,7 +152,7 @@ def encode_arrays(arrays: SegmentArrays) -> StoredArrays:
 
 
 def decode_arrays(nos: bytes, items: bytes, lengths: bytes, sign_bytes: bytes) -> SegmentArrays:
-    """As searching wants them; lengths and codes may be missing, of what was not lexed yet."""
+    """Decode the arrays from the table; lengths and sign bits are empty for a segment that has not been lexed yet."""
     numbers = np.frombuffer(nos, ">i8").astype(np.int64)
     sign_words = np.frombuffer(sign_bytes, np.uint64)
     return SegmentArrays(

@@ -1,8 +1,8 @@
-"""What searching keeps in memory: arrays and lexicons of segments, and postings of common words.
+"""Caches segments in memory: their arrays and term dictionaries, and the postings of frequent terms.
 
-Segments never change, so that what is kept is right for as long as its segment exists; which ones exist is asked of the
-database for every search. What was used longest ago goes when there is more than `limit` bytes. Lost with the process,
-and read again when it is needed.
+Segments never change, so a cached segment stays valid as long as it exists; every search asks the database which segments
+exist. When the cache exceeds `limit` bytes, the least recently used entries are evicted. A new process starts with an
+empty cache.
 """
 
 import functools
@@ -23,14 +23,14 @@ from gristmill.search.inverted_index import InvertedIndex, Postings
 from gristmill.search.segment import Mask, Numbers, SegmentArrays
 from gristmill.search.store import PostingRange
 
-# Shorter lists are read again as quickly as they are found here.
+# Shorter posting lists are read from the database as quickly as from here.
 _MIN_CACHED_POSTINGS = 2048
-_MAX_SNAPSHOTS = 16  # bases whose segments are kept as they were joined for the last search
+_MAX_SNAPSHOTS = 16  # bases whose last snapshot is kept, with its concatenated arrays
 
 
 @dataclass(frozen=True, eq=False)
 class CachedSegment:
-    """A segment in memory: its lexicon whole, its postings only where they are few."""
+    """A segment in memory, with all its terms; its postings only if the segment is small."""
 
     arrays: SegmentArrays
     index: InvertedIndex
@@ -50,39 +50,39 @@ class Snapshot:
 
     @property
     def chunks(self) -> int:
-        """How many chunks they hold, dead ones included."""
+        """The number of chunks, including deleted ones."""
         return sum(row.chunks for row in self.rows)
 
     @functools.cached_property
     def first_ordinals(self) -> dict[int, int]:
-        """The place among all chunks where each segment begins, by its id."""
+        """The ordinal of each segment's first chunk among all chunks, by segment id."""
         sizes = itertools.accumulate((row.chunks for row in self.rows), initial=0)
         return {row.id: start for row, start in zip(self.rows, sizes, strict=False)}
 
     @functools.cached_property
     def nos(self) -> Numbers:
-        """The numbers of all chunks, by place."""
+        """The numbers of all chunks, by ordinal."""
         return _concatenate([arrays.nos for arrays in self.arrays], np.int64)
 
     @functools.cached_property
     def items(self) -> Numbers:
-        """What stands for their items, by place."""
+        """The item keys of all chunks, by ordinal."""
         return _concatenate([arrays.items for arrays in self.arrays], np.int64)
 
     @functools.cached_property
     def lengths(self) -> NDArray[np.uint16]:
-        """Their lengths, by place."""
+        """The lengths of all chunks, by ordinal."""
         return _concatenate([arrays.lengths for arrays in self.arrays], np.uint16)
 
     def mask_of_items(self, keys: Numbers) -> Mask:
-        """Which chunks are of these items."""
+        """Marks the chunks of these items."""
         mask = np.zeros(len(self.nos), bool)
         for row, arrays in zip(self.rows, self.arrays, strict=True):
             mask[self.first_ordinals[row.id] + arrays.ordinals_of_items(keys)[1]] = True
         return mask
 
     def sums_by_item(self, keys: Numbers, values: NDArray[np.float32]) -> tuple[Numbers, NDArray[np.float64]]:
-        """How many chunks each of these items has, and the sum of their values."""
+        """The number of chunks of each item, and the sum of their values."""
         counts = np.zeros(len(keys), np.int64)
         sums = np.zeros(len(keys), np.float64)
         for row, arrays in zip(self.rows, self.arrays, strict=True):
@@ -94,20 +94,20 @@ class Snapshot:
         return counts, sums
 
     def ordinals_of(self, nos: Sequence[int]) -> dict[int, int]:
-        """Where chunks stand among all, those that are there."""
+        """The ordinals of chunks by number, for those that are in the snapshot."""
         numbers = np.array(nos, np.int64)
         ordinals = np.flatnonzero(np.isin(self.nos, numbers))
         return {int(self.nos[ordinal]): int(ordinal) for ordinal in ordinals}
 
     def find_posting_ranges(self, lexemes: Iterable[str]) -> Iterator[tuple[str, PostingRange]]:
-        """Where the postings of lexemes are."""
+        """The ranges of the lexemes' postings in each segment."""
         for lexeme in lexemes:
             for row, cached in zip(self.rows, self.segments, strict=True):
                 if (bounds := cached.index.terms.find(lexeme)) is not None:
                     yield lexeme, PostingRange(row.id, *bounds)
 
     def postings_in_memory(self, posting_range: PostingRange) -> Postings | None:
-        """The postings of a stretch, of a segment that is held whole."""
+        """The postings of a range, if the cache has all postings of its segment."""
         index = self._indexes[posting_range.segment_id]
         if not len(index.ordinals):
             return None
@@ -121,7 +121,7 @@ class Snapshot:
         return {row.id: cached.index for row, cached in zip(self.rows, self.segments, strict=True)}
 
     def with_prefix(self, prefix: str, limit: int) -> list[str]:
-        """The commonest lexemes that begin so."""
+        """The most frequent lexemes with this prefix."""
         chunk_counts: Counter[str] = Counter()
         for cached in self.segments:
             for lexeme, chunks in cached.index.terms.with_prefix(prefix):
@@ -135,22 +135,22 @@ class Snapshot:
 
     @property
     def languages(self) -> frozenset[str]:
-        """The languages that their words were stemmed for."""
+        """The languages for which the segments' texts were stemmed."""
         return frozenset(language for row in self.rows for language in row.languages)
 
 
 class SegmentCache:
-    """The memory of one process."""
+    """The segments that one process has cached."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._segment_bytes = 0
+        self._used_bytes = 0
         self._snapshots: OrderedDict[UUID, Snapshot] = OrderedDict()
         self._segments: OrderedDict[int, CachedSegment] = OrderedDict()
         self._postings: OrderedDict[tuple[str, int], Postings] = OrderedDict()
 
     async def open(self, tx: Tx, base_id: UUID) -> Snapshot:
-        """The segments of a base, as the transaction sees them."""
+        """The segments of a base that the transaction sees."""
         rows = await store.list_segments(tx, base_id)
         snapshot = self._snapshots.get(base_id)
         if snapshot is not None and [row.id for row in snapshot.rows] == [row.id for row in rows]:
@@ -171,7 +171,7 @@ class SegmentCache:
     async def find_postings(
         self, tx: Tx, base_id: UUID, lexemes: Sequence[str], snapshot: Snapshot
     ) -> dict[str, list[tuple[int, Postings]]]:
-        """Where lexemes stand: the postings of each, with the place where their segment begins."""
+        """The postings of each lexeme by segment, each with the segment's first ordinal."""
         ranges = list(snapshot.find_posting_ranges(lexemes))
         known = {
             key: snapshot.postings_in_memory(key[1]) or self._postings.get((key[0], key[1].segment_id))
@@ -206,23 +206,23 @@ class SegmentCache:
 
     def _store_segment(self, key: int, cached: CachedSegment) -> None:
         if key not in self._segments:
-            self._segment_bytes += _segment_bytes(cached)
+            self._used_bytes += _segment_bytes(cached)
         self._segments[key] = cached
         self._segments.move_to_end(key)
         self._evict()
 
     def _store_postings(self, key: tuple[str, int], postings: Postings) -> None:
         if key not in self._postings:
-            self._segment_bytes += _postings_bytes(postings)
+            self._used_bytes += _postings_bytes(postings)
         self._postings[key] = postings
         self._postings.move_to_end(key)
         self._evict()
 
     def _evict(self) -> None:
-        while self._segment_bytes > self._limit and self._postings:
-            self._segment_bytes -= _postings_bytes(self._postings.popitem(last=False)[1])
-        while self._segment_bytes > self._limit and self._segments:
-            self._segment_bytes -= _segment_bytes(self._segments.popitem(last=False)[1])
+        while self._used_bytes > self._limit and self._postings:
+            self._used_bytes -= _postings_bytes(self._postings.popitem(last=False)[1])
+        while self._used_bytes > self._limit and self._segments:
+            self._used_bytes -= _segment_bytes(self._segments.popitem(last=False)[1])
 
 
 def _concatenate(arrays: Sequence[NDArray[Any]], dtype: type[Any]) -> NDArray[Any]:

@@ -1,8 +1,8 @@
-"""How much a search may answer from, which decides how it is done.
+"""Measures how many items are in the scope of a search, which decides how the search runs.
 
-everything        an admin without filters: nothing is asked
-few items         they are known by id: only their chunks are looked at
-many items        the best chunks are looked at first, and checked, until enough of them answer
+all items         an admin without filters: nothing to check
+few items         listed by id: only their chunks are scored
+many items        all chunks are scored, then checked from the best down until enough are visible
 """
 
 from collections.abc import Sequence
@@ -17,12 +17,12 @@ from gristmill.search import store
 from gristmill.search.scope import Scope
 from gristmill.search.segment import item_key
 
-MAX_LISTED_ITEMS = 5000  # items; a list of them is read in some milliseconds, whatever the size of the base
+MAX_LISTED_ITEMS = 5000  # a list of this length is read in a few milliseconds, whatever the size of the base
 
 
 @dataclass(frozen=True)
 class Selectivity:
-    """The items that can answer, when they are few; None when they are many, or all."""
+    """The ids and keys of the items in scope if they are few; None if they are many or all."""
 
     items: Sequence[UUID] | None = None
     keys: NDArray[np.int64] | None = None
@@ -32,7 +32,7 @@ UNRESTRICTED = Selectivity()
 
 
 async def measure_selectivity(tx: Tx, base_id: UUID, scope: Scope) -> Selectivity:
-    """How much of a base is in scope."""
+    """List the items of a base that are in scope, if they are few."""
     if scope.is_everything:
         return UNRESTRICTED
     items = await store.items_in_scope(tx, base_id, scope, MAX_LISTED_ITEMS + 1)

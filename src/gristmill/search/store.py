@@ -1,4 +1,4 @@
-"""The tables of search, one function per question or change, in the caller's transaction."""
+"""The tables of search: one function per statement, in the caller's transaction."""
 
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -19,15 +19,15 @@ from gristmill.search.segment import ChunkText, Segment
 queries = Queries(__package__ or "gristmill.search")
 
 Vector = NDArray[np.float32]
-MAX_INLINE_POSTINGS_CHUNKS = 4096  # chunks of a segment whose postings are read whole: some 2 MB
-_COPY_BUFFER = 256 * 1024  # bytes that a COPY sends together
+MAX_INLINE_POSTINGS_CHUNKS = 4096  # segments up to this size are read with all their postings: some 2 MB
+_COPY_BUFFER = 256 * 1024  # bytes
 
 # ── writing ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True)
 class VersionChunks:
-    """Chunks of one version of an item, to be written."""
+    """The chunks of one version of an item."""
 
     item_id: UUID
     title: str
@@ -37,14 +37,14 @@ class VersionChunks:
 
 @dataclass(frozen=True)
 class PreparedWrite:
-    """The same, lexed: all that can be done before a transaction begins."""
+    """Chunks and their segment, ready to be written: everything that needs no transaction is done."""
 
     versions: Sequence[VersionChunks]
     segment: Segment
 
 
 def segment_input(versions: Sequence[VersionChunks]) -> tuple[list[ChunkText], NDArray[np.uint64]]:
-    """What the segment of these chunks is built from (`segment.build`)."""
+    """The arguments of `segment.build` for these chunks."""
     texts = [
         ChunkText(0, version.item_id, version.title, chunk.headings, chunk.text)
         for version in versions
@@ -54,12 +54,12 @@ def segment_input(versions: Sequence[VersionChunks]) -> tuple[list[ChunkText], N
 
 
 def prepare_write(versions: Sequence[VersionChunks]) -> PreparedWrite:
-    """Chunks, ready to be written."""
+    """Build the segment of these chunks."""
     return PreparedWrite(versions, segment.build(*segment_input(versions)))
 
 
 async def write(tx: Tx, base_id: UUID, prepared: PreparedWrite) -> None:
-    """Append chunks to versions that do not answer yet: their rows, and one segment for all of them."""
+    """Insert chunks of versions that are not live yet, and one segment for all of them."""
     entries = [(version, chunk) for version in prepared.versions for chunk in version.chunks]
     if not entries:
         return
@@ -108,14 +108,14 @@ async def insert_segment(tx: Tx, base_id: UUID, new: Segment) -> None:
 
 
 async def written_indexes(tx: Tx, base_id: UUID, item_id: UUID, version: int) -> set[int]:
-    """Which chunks of a version are there."""
+    """The indexes of the chunks of a version."""
     return set(await queries.values(tx, "written", base=base_id, item=item_id, version=version))
 
 
 async def find_vectors(
     tx: Tx, bases: Sequence[UUID], hashes: Sequence[bytes]
 ) -> dict[bytes, NDArray[np.float32]]:
-    """The vectors that these texts have in any of the bases, by the texts' hashes."""
+    """Vectors of these texts from any of the bases, by text hash."""
     digests = [UUID(bytes=digest) for digest in hashes]
     async with tx.cursor(binary=True) as cursor:
         await cursor.execute(queries["vectors"], {"bases": list(bases), "hashes": digests})
@@ -123,27 +123,27 @@ async def find_vectors(
 
 
 async def drop_unpublished(tx: Tx, base_id: UUID, item_id: UUID) -> None:
-    """Remove what was written under versions that do not answer."""
+    """Delete the chunks of versions that are not live."""
     await queries.run(tx, "drop_unpublished", base=base_id, item=item_id)
 
 
 async def drop_other_versions(tx: Tx, base_id: UUID, item_ids: Sequence[UUID]) -> None:
-    """Remove every version of these items but the one that answers."""
+    """Delete the chunks of all versions of these items except the live one."""
     await queries.run(tx, "drop_other_versions", base=base_id, items=list(item_ids))
 
 
 async def drop_version(tx: Tx, base_id: UUID, item_id: UUID, version: int) -> None:
-    """Remove what was written of one version."""
+    """Delete the chunks of one version."""
     await queries.run(tx, "drop_version", base=base_id, item=item_id, version=version)
 
 
 async def drop_from_index(tx: Tx, base_id: UUID, item_id: UUID, version: int, first_index: int) -> None:
-    """Remove what was written of one version, from the chunk of this number on."""
+    """Delete the chunks of one version from `first_index` on."""
     await queries.run(tx, "cut_back", base=base_id, item=item_id, version=version, first=first_index)
 
 
 async def drop_items(tx: Tx, base_id: UUID, item_ids: Sequence[UUID]) -> int:
-    """Remove every chunk of these items; how many there were."""
+    """Delete every chunk of these items; returns how many there were."""
     return await queries.run(tx, "drop_items", base=base_id, items=list(item_ids))
 
 
@@ -152,7 +152,7 @@ async def drop_items(tx: Tx, base_id: UUID, item_ids: Sequence[UUID]) -> int:
 
 @dataclass(frozen=True)
 class SegmentRow:
-    """A segment, without its arrays."""
+    """A segment without its data."""
 
     id: int
     lexer_version: int
@@ -162,7 +162,7 @@ class SegmentRow:
 
 @dataclass(frozen=True)
 class ArraysRow:
-    """The arrays of a segment and its lexicon, as stored; of a small one its postings too, else they are empty."""
+    """The arrays and terms of a segment, as stored; the postings only of a small segment, otherwise empty."""
 
     id: int
     nos: bytes
@@ -176,7 +176,7 @@ class ArraysRow:
 
 @dataclass(frozen=True)
 class PostingRange:
-    """Postings of a segment, from one up to another."""
+    """A range of a segment's postings."""
 
     segment_id: int
     start: int
@@ -185,7 +185,7 @@ class PostingRange:
 
 @dataclass(frozen=True)
 class ScoredChunk:
-    """A chunk that answers."""
+    """A visible chunk with its score."""
 
     id: UUID
     no: int
@@ -194,7 +194,7 @@ class ScoredChunk:
 
 @asynccontextmanager
 async def read_transaction(db: Database) -> AsyncGenerator[Tx]:
-    """A transaction for searching: all its statements see the same moment, each is planned for its own values."""
+    """A read-only transaction with one snapshot; PostgreSQL plans each statement for its actual parameters."""
     async with db.transaction() as tx:
         await queries.run(tx, "one_snapshot")
         await queries.run(tx, "plan_each")
@@ -207,7 +207,7 @@ async def list_segments(tx: Tx, base_id: UUID) -> list[SegmentRow]:
 
 
 async def read_segment_arrays(tx: Tx, base_id: UUID, ids: Sequence[int]) -> list[ArraysRow]:
-    """What searching keeps of segments."""
+    """The arrays and terms of segments."""
     async with tx.cursor(binary=True) as cursor:
         await cursor.execute(
             queries["segment_arrays"],
@@ -217,7 +217,7 @@ async def read_segment_arrays(tx: Tx, base_id: UUID, ids: Sequence[int]) -> list
 
 
 async def read_postings(tx: Tx, base_id: UUID, ranges: Sequence[PostingRange]) -> list[Postings]:
-    """The postings of these stretches, in their order; of a segment that is gone meanwhile none."""
+    """The postings of these ranges, in this order; empty for a segment that has been replaced in the meantime."""
     async with tx.cursor(binary=True) as cursor:
         await cursor.execute(
             queries["postings"],
@@ -235,14 +235,14 @@ async def read_postings(tx: Tx, base_id: UUID, ranges: Sequence[PostingRange]) -
 
 
 async def items_in_scope(tx: Tx, base_id: UUID, scope: Scope, limit: int) -> list[UUID]:
-    """The items that a search may answer from, at most `limit`."""
+    """The items in scope, at most `limit`."""
     return await queries.values(tx, "scope", base=base_id, limit=limit, **scope.parameters())
 
 
 async def nearest_chunks(
     tx: Tx, base_id: UUID, scope: Scope, vector: Vector, limit: int
 ) -> list[ScoredChunk]:
-    """The nearest of all chunks that answer, best first."""
+    """The nearest visible chunks, best first."""
     return await queries.many(
         tx,
         ScoredChunk,
@@ -257,7 +257,7 @@ async def nearest_chunks(
 async def nearest_chunks_of_items(
     tx: Tx, base_id: UUID, scope: Scope, vector: Vector, items: Sequence[UUID], limit: int
 ) -> list[ScoredChunk]:
-    """The nearest of these items' chunks, best first."""
+    """The nearest visible chunks of these items, best first."""
     return await queries.many(
         tx,
         ScoredChunk,
@@ -273,7 +273,7 @@ async def nearest_chunks_of_items(
 async def similarities(
     tx: Tx, base_id: UUID, scope: Scope, vector: Vector, nos: Sequence[int]
 ) -> list[ScoredChunk]:
-    """Those of the chunks that answer, with how near they are."""
+    """The visible ones of these chunks, scored by similarity."""
     return await queries.many(
         tx,
         ScoredChunk,
@@ -286,7 +286,7 @@ async def similarities(
 
 
 async def visible_chunk_ids(tx: Tx, base_id: UUID, scope: Scope, nos: Sequence[int]) -> dict[int, UUID]:
-    """Those of the chunks that answer: number and id."""
+    """The ids of the visible ones of these chunks, by number."""
     binary_copy = await queries.many(
         tx, ScoredChunk, "answering", base=base_id, nos=list(nos), **scope.parameters()
     )
@@ -294,21 +294,21 @@ async def visible_chunk_ids(tx: Tx, base_id: UUID, scope: Scope, nos: Sequence[i
 
 
 async def chunk_texts(tx: Tx, base_id: UUID, nos: Sequence[int]) -> list[ChunkText]:
-    """What is searched of chunks by words."""
+    """The texts of chunks that keyword search indexes."""
     return await queries.many(tx, ChunkText, "texts", base=base_id, nos=list(nos))
 
 
 def vector_literal(vector: Vector) -> str:
-    """A vector as a parameter takes it."""
+    """A vector as an SQL parameter."""
     return "[" + ",".join(f"{value:.5g}" for value in vector.tolist()) + "]"
 
 
-# ── showing ──────────────────────────────────────────────────────────────────────────────────────────────
+# ── hits ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True)
 class ChunkRow:
-    """A chunk that answers, with what its item adds."""
+    """A live chunk with the columns of its item that hits show."""
 
     id: UUID
     item_id: UUID
@@ -328,7 +328,7 @@ class ChunkRow:
 
 
 async def visible_chunks(tx: Tx, base_id: UUID, scope: Scope, nos: Sequence[int]) -> dict[int, ChunkRow]:
-    """The chunks of these numbers that answer at this moment, by number."""
+    """The visible ones of these chunks, by number."""
     binary_copy = await queries.many(
         tx, ChunkRow, "chunks", base=base_id, nos=list(nos), **scope.parameters()
     )
@@ -337,7 +337,7 @@ async def visible_chunks(tx: Tx, base_id: UUID, scope: Scope, nos: Sequence[int]
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A chunk beside a hit."""
+    """A chunk next to a hit."""
 
     item_id: UUID
     index: int
@@ -347,7 +347,7 @@ class Neighbour:
 async def neighbour_texts(
     tx: Tx, base_id: UUID, middles: Sequence[ChunkRow], around: int
 ) -> dict[tuple[UUID, int], str]:
-    """The texts of the chunks around these, by item and place; the caller may see the items."""
+    """The texts of the chunks around these, by item and index. The caller has checked that the items are visible."""
     binary_copy = await queries.many(
         tx,
         Neighbour,
@@ -370,7 +370,7 @@ async def list_chunks(
     after: tuple[UUID, int] | None = None,
     viewer: Viewer = ADMIN,
 ) -> list[ChunkRow]:
-    """The chunks that answer, of an item and all below it, in order."""
+    """The live chunks of an item and of all items below it, in order."""
     after_item, after_index = after or (None, None)
     return await queries.many(
         tx,

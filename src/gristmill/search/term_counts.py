@@ -1,4 +1,4 @@
-"""Counts the words of many chunks at once: each different word is lexed once, the rest is arithmetic. Pure."""
+"""Counts the lexemes of many chunks at once: each distinct word is lexed once, the rest is array arithmetic."""
 
 import itertools
 from collections import defaultdict
@@ -13,10 +13,10 @@ Numbers = NDArray[np.int64]
 
 
 class TermCounter:
-    """The tokens of chunks, one chunk after the other."""
+    """Collects the words of chunks, one chunk after the other, and turns them into lexeme numbers."""
 
     def __init__(self) -> None:
-        self.lexemes: defaultdict[str, int] = defaultdict(itertools.count().__next__)  # each has a number
+        self.lexemes: defaultdict[str, int] = defaultdict(itertools.count().__next__)  # lexeme → number
         self._words: defaultdict[str, defaultdict[str, int]] = defaultdict(self._new_word_numbers)
         self._next_number = itertools.count().__next__
         self._word_numbers: list[int] = []
@@ -26,27 +26,27 @@ class TermCounter:
         return defaultdict(self._next_number)
 
     def add(self, words: Sequence[str], language: str, times: int = 1) -> None:
-        """Count the runs of a text, so many times."""
+        """Add words of a text to the current chunk, `times` times."""
         self._word_numbers.extend([*map(self._words[language].__getitem__, words)] * times)
 
     def end_chunk(self) -> None:
-        """What was added since the last end is one chunk."""
+        """Finish the current chunk."""
         self._chunk_ends.append(len(self._word_numbers))
 
     def tokens(self) -> tuple[Numbers, Numbers]:
-        """The numbers of all lexemes, one after the other, and how many each chunk has."""
+        """The lexeme numbers of all chunks, concatenated, and how many each chunk has."""
         starts, sizes, lexemes = self._lexemes_by_word()
         word_numbers = np.array(self._word_numbers, np.int64)
         lexeme_counts = sizes[word_numbers]
         ends = np.cumsum(lexeme_counts)
-        # Word by word: where its lexemes begin, then one after the other.
+        # For each word: the start of its lexemes, plus 0, 1, 2 …
         within = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - lexeme_counts, lexeme_counts)
         tokens = lexemes[np.repeat(starts[word_numbers], lexeme_counts) + within]
         chunk_ends = np.concatenate([[0], ends])[np.array(self._chunk_ends, np.int64)]
         return tokens, np.diff(chunk_ends, prepend=0)
 
     def _lexemes_by_word(self) -> tuple[Numbers, Numbers, Numbers]:
-        """For each word, by its number, where its lexemes begin among all, and how many it has; and all of them."""
+        """For each word number, the start and the count of its lexemes in the last array, which holds all of them."""
         lexemes: list[int] = []
         numbers: list[int] = []
         ends: list[int] = []

@@ -1,10 +1,10 @@
-"""The vector leg: the nearest chunks by cosine, for these eyes.
+"""Vector search: the visible chunks that are nearest to the query by cosine similarity.
 
-    few chunks can answer      every vector is compared, in one statement
-    many                       the signs of all vectors in memory, then the nearest of those by their whole vectors
+    few chunks in scope      compare every vector, in one statement
+    many                     compare the sign bits of all vectors in memory, then the full vectors of the nearest ones
 
-The signs are a bit for each dimension: a scan of 200,000 takes some milliseconds, leaves out what the caller may not see,
-and costs nothing to keep up. Batches grow until enough of them answer, so that nobody gets fewer hits than there are.
+The sign bits are one bit per dimension: a scan of 200,000 chunks takes a few milliseconds and skips chunks that the viewer
+can't see. Batches grow until enough of their chunks are visible, so that a search never returns fewer hits than exist.
 """
 
 import asyncio
@@ -21,8 +21,8 @@ from gristmill.search.segment import pack_signs
 from gristmill.search.segment_cache import SegmentCache, Snapshot
 from gristmill.search.selectivity import Selectivity
 
-MAX_EXACT_CHUNKS = 25_000  # chunks that are compared one by one
-FIRST_BATCH = 1000  # of the nearest by signs, by their whole vectors
+MAX_EXACT_CHUNKS = 25_000  # up to this many chunks, all vectors are compared
+FIRST_BATCH = 1000  # the number of nearest chunks by sign bits whose full vectors are compared first
 _GROWTH = 4
 
 
@@ -35,11 +35,11 @@ async def search(
     vector: store.Vector,
     limit: int,
 ) -> list[Candidate]:
-    """The nearest `wanted` chunks, best first."""
+    """The nearest `limit` chunks, best first."""
     async with store.read_transaction(db) as tx:
         snapshot = await cache.open(tx, base_id)
     width = -(-len(vector) // 64)
-    # Segments of before the signs were kept have none, until they are tidied.
+    # Segments that were written before sign bits were introduced have none until compaction rewrites them.
     if snapshot.chunks <= MAX_EXACT_CHUNKS or any(
         arrays.signs.shape[0] != width for arrays in snapshot.arrays if len(arrays.nos)
     ):
@@ -59,18 +59,10 @@ async def search(
     return await _rerank_by_vector(db, base_id, scope, snapshot, distances, vector, limit)
 
 
-async def similarities_of(
-    db: Database, base_id: UUID, scope: Scope, vector: store.Vector, nos: list[int]
-) -> list[Candidate]:
-    """How near these chunks are, those that answer."""
-    async with store.read_transaction(db) as tx:
-        return _candidates(await store.similarities(tx, base_id, scope, vector, nos))
-
-
 def _hamming_distances(
     snapshot: Snapshot, vector: store.Vector, mask: NDArray[np.bool_] | None
 ) -> NDArray[np.uint16]:
-    """In how many signs each chunk differs; the most of all for those that can't answer."""
+    """The number of sign bits in which each chunk differs from the query; the maximum for chunks outside the mask."""
     query_bits = pack_signs([vector])[:, 0]
     parts: list[NDArray[np.uint16]] = []
     for arrays in snapshot.arrays:
@@ -104,7 +96,8 @@ async def _rerank_by_vector(
                     tx, base_id, scope, vector, [int(no) for no in snapshot.nos[batch_ordinals]]
                 )
             )
-        # Where much is hidden, as many must answer as would be compared otherwise: else the best may be among the next.
+        # Where many chunks are hidden, continue until as many visible ones were compared as usual: the best match may
+        # be in the next batch.
         if len(compared) >= max(FIRST_BATCH // 2, limit):
             break
         offset, batch = end, batch * _GROWTH
@@ -112,7 +105,7 @@ async def _rerank_by_vector(
 
 
 def _nearest_ordinals(distances: NDArray[np.uint16], count: int) -> NDArray[np.int64]:
-    """The places of the `count` smallest distances, nearest first, ties by place."""
+    """The ordinals of the `count` smallest distances, nearest first, ties in the order of the ordinals."""
     if count < len(distances):
         threshold = np.partition(distances, count - 1)[count - 1]
         ordinals = np.flatnonzero(distances <= threshold)

@@ -1,29 +1,31 @@
-"""Why an item is not among the hits of a question, or where it is.
+"""Explains why an item is not among the hits of a search, or where it ranks.
 
-    what keeps it out          its state, its text that was never extracted, these eyes, each filter by itself
-    what it is to the legs     its best chunk's score and rank by words and by vector, among all chunks of the base
-    what it lacks              words that are not in it, phrases, words that were excluded
+    exclusion    its status, a failed extraction, the viewer's permissions, each filter by itself
+    ranking      the score and rank of its best chunk among all chunks of the base, by keyword and by vector
+    query        terms that it lacks, required phrases, excluded words
 
-For people who may see the item anyway: it says that it exists, and who may see it.
+Only for callers who can see the item: the explanation reveals that it exists and who has access.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from uuid import UUID
 
 from gristmill.catalog import ADMIN, Item, ItemStatus
 from gristmill.db import Database, Tx
-from gristmill.search import compaction_store, store
+from gristmill.search import store
 from gristmill.search.keyword_search import KeywordResults, TermContribution
 from gristmill.search.model import SearchRequest, Target
 from gristmill.search.scope import NO_FILTERS, Filters, Scope
 from gristmill.search.searcher import Searcher
+from gristmill.search.store import Vector, queries, vector_literal
 
 SEARCH_DEPTH = 100
 
 
 @dataclass(frozen=True)
 class Reason:
-    """One thing that keeps an item out, or puts it behind others."""
+    """One reason why an item is excluded or ranks low."""
 
     code: str
     message: str
@@ -31,7 +33,8 @@ class Reason:
 
 @dataclass(frozen=True)
 class WhyNot:
-    """Where the item stands, for these eyes and filters; ranks are those of its best chunk, None where it has none."""
+    """The item's rank for the viewer and filters, and the reasons. The other ranks and scores are those of its best
+    chunk; None if it has none."""
 
     rank: int | None
     reasons: Sequence[Reason]
@@ -43,20 +46,28 @@ class WhyNot:
     acl: Sequence[str]
 
 
+@dataclass(frozen=True)
+class _NearestRank:
+    """The similarity of an item's nearest chunk, and its rank among all chunks."""
+
+    rank: int
+    similarity: float
+
+
 async def explain_missing(
     db: Database, searcher: Searcher, target: Target, request: SearchRequest, item: Item
 ) -> WhyNot:
-    """Tell why `item` is not found."""
+    """Explain why a search does not find `item`."""
     deep_request = replace(request, limit=SEARCH_DEPTH, explain=True, rerank=False, collapse=False)
     hits = await searcher.search([target], deep_request)
     items = list(dict.fromkeys(hit.item_id for hit in hits))
     rank = items.index(item.id) + 1 if item.id in items else None
     async with store.read_transaction(db) as tx:
-        acl = await compaction_store.effective_acl(tx, item.id)
-        nos = await compaction_store.chunk_numbers_of_item(tx, item.base_id, item.id)
+        acl = await _effective_acl(tx, item.id)
+        nos = await _chunk_numbers_of_item(tx, item.base_id, item.id)
         visibility = await _visibility_reasons(tx, request, item, acl)
     reasons = [*_state_reasons(item), *visibility]
-    # How it would rank if everybody saw it.
+    # Its rank if the item were visible and no filter applied.
     unrestricted = await searcher.search_base(target, replace(deep_request, viewer=ADMIN, filters=NO_FILTERS))
     best, score = _best_chunk(unrestricted.keyword, nos)
     text_rank = unrestricted.keyword.rank_of(score) if best is not None and score > 0 else None
@@ -80,34 +91,32 @@ def _state_reasons(item: Item) -> list[Reason]:
     if item.live_version is not None and item.chunk_count:
         return []
     if item.is_container:
-        return [Reason("is_container", f"A {item.type} has no text of its own; ask about what is in it.")]
+        return [Reason("is_container", f"A {item.type} has no text of its own. Check the items inside it.")]
     if item.status is ItemStatus.FAILED:
         return [
             Reason(
                 "never_extracted",
-                f"Its text was never extracted: {item.error_code}: {item.error_message}",
+                f"Its text could not be extracted ({item.error_code}): {item.error_message}",
             )
         ]
     if item.live_version is None:
-        return [Reason("not_ready", f"It is {item.status}; nothing of it is searchable yet.")]
-    return [Reason("no_text", "It was read and has no text: " + ", ".join(item.warnings or ["empty"]) + ".")]
+        return [Reason("not_ready", f"It is not searchable yet: its status is {item.status}.")]
+    return [Reason("no_text", "It contains no text (" + ", ".join(item.warnings or ["empty"]) + ").")]
 
 
 async def _visibility_reasons(tx: Tx, request: SearchRequest, item: Item, acl: Sequence[str]) -> list[Reason]:
     reasons: list[Reason] = []
     if not request.viewer.sees(acl):
-        principals = ", ".join(acl) if acl else "nobody"
-        reasons.append(Reason("acl", f"It may be seen by {principals}; none of these names who asks."))
+        principals = ", ".join(acl) if acl else "no one"
+        reasons.append(Reason("acl", f"The viewer has no access. Visible to: {principals}."))
     for name, scope in _single_filters(request.filters):
-        if item.live_version is not None and not await compaction_store.is_in_scope(
-            tx, item.base_id, item.id, scope
-        ):
-            reasons.append(Reason("filter", f"The filter {name} leaves it out."))
+        if item.live_version is not None and not await _is_in_scope(tx, item.base_id, item.id, scope):
+            reasons.append(Reason("filter", f"The filter {name} excludes it."))
     return reasons
 
 
 def _single_filters(filters: Filters) -> list[tuple[str, Scope]]:
-    """Every condition by itself."""
+    """A scope for each filter by itself."""
     filters_by_name = {
         "types": replace(NO_FILTERS, types=filters.types),
         "under": replace(NO_FILTERS, under=filters.under),
@@ -134,34 +143,34 @@ def _best_chunk(keyword: KeywordResults, nos: Sequence[int]) -> tuple[int | None
 
 async def _vector_rank(
     db: Database, searcher: Searcher, target: Target, request: SearchRequest, nos: Sequence[int]
-) -> compaction_store.NearestRank | None:
+) -> _NearestRank | None:
     if target.embedder is None or not nos:
         return None
     vector = await searcher.query_vector(target.embedder, request.query)
     async with store.read_transaction(db) as tx:
-        return await compaction_store.nearest_rank(tx, target.base.id, vector, nos)
+        return await _nearest_rank(tx, target.base.id, vector, nos)
 
 
 def _ranking_reasons(
     keyword: KeywordResults,
     terms: Sequence[TermContribution],
     text_rank: int | None,
-    vector_rank: compaction_store.NearestRank | None,
+    vector_rank: _NearestRank | None,
 ) -> list[Reason]:
     reasons: list[Reason] = []
     missing = [term.term for term in terms if not term.count]
     if terms and len(missing) == len(terms):
-        reasons.append(Reason("no_words", "None of the question's words is in it."))
+        reasons.append(Reason("no_words", "It contains none of the query's words."))
     elif missing:
-        reasons.append(Reason("missing_words", "Its best chunk lacks: " + ", ".join(missing) + "."))
+        reasons.append(
+            Reason("missing_words", "Its best chunk does not contain: " + ", ".join(missing) + ".")
+        )
     parsed_query = keyword.parsed_query
     if parsed_query.phrases or parsed_query.excluded or parsed_query.excluded_phrases:
         reasons.append(
-            Reason(
-                "syntax", "The question demands a phrase, or excludes words; without that it may be found."
-            )
+            Reason("syntax", "The query requires a phrase or excludes words. Without that, it may be found.")
         )
-    ranks = [f"{text_rank} by words"] if text_rank else []
+    ranks = [f"{text_rank} by keyword"] if text_rank else []
     if vector_rank is not None:
         ranks.append(f"{vector_rank.rank} by vector")
     if ranks:
@@ -169,7 +178,33 @@ def _ranking_reasons(
         reasons.append(
             Reason(
                 "ranked_below",
-                f"Its best chunk ranks {rank_text}; the best {SEARCH_DEPTH} of each are taken.",
+                f"Its best chunk ranks {rank_text}; only the best {SEARCH_DEPTH} of each are considered.",
             )
         )
     return reasons
+
+
+# ── statements ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def _effective_acl(tx: Tx, item_id: UUID) -> list[str]:
+    """The ACL that applies to an item: its own, an ancestor's or the base's."""
+    values = await queries.values(tx, "effective_acl", item=item_id)
+    return (values[0] if values else None) or []
+
+
+async def _chunk_numbers_of_item(tx: Tx, base_id: UUID, item_id: UUID) -> list[int]:
+    """The numbers of an item's live chunks."""
+    return await queries.values(tx, "nos_of_item", base=base_id, item=item_id)
+
+
+async def _is_in_scope(tx: Tx, base_id: UUID, item_id: UUID, scope: Scope) -> bool:
+    """Whether an item is in a scope."""
+    return (await queries.values(tx, "passes", base=base_id, item=item_id, **scope.parameters()))[0]
+
+
+async def _nearest_rank(tx: Tx, base_id: UUID, vector: Vector, nos: Sequence[int]) -> _NearestRank | None:
+    """The similarity and rank of the nearest of these chunks."""
+    return await queries.maybe(
+        tx, _NearestRank, "near", base=base_id, vector=vector_literal(vector), nos=list(nos)
+    )
