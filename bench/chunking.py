@@ -1,7 +1,7 @@
-"""How fast text is cut: `uv run python bench/chunking.py FOLDER...`, folders of Markdown files.
+"""Speed of chunking: `uv run python bench/chunking.py FOLDER...`, folders of Markdown files.
 
-Prints MB of text per second of CPU time, in one thread, with the default embedder's tokenizer and with one of words:
-the first time, when all words are new; again; and what one bare pass of the tokenizer takes.
+Prints MB of text per second of CPU time in one thread, with the default embedder's tokenizer and with a tokenizer of
+words: for the first run, when all words are new, for a second run, and for the tokenizer alone.
 """
 
 import sys
@@ -17,7 +17,7 @@ from gristmill.ingest.chunk import DEFAULT_TOKENS, split
 
 
 def word_tokenizer() -> Tokenizer:
-    """Words, and Chinese, Japanese and Korean characters one by one."""
+    """A tokenizer whose tokens are words, and single Chinese, Japanese and Korean characters."""
     tokenizer = Tokenizer(models.WordLevel({"<unk>": 0}, unk_token="<unk>"))
     single = pre_tokenizers.Split(Regex(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"), "isolated")
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Whitespace(), single])

@@ -1,16 +1,16 @@
-"""Whether connectors ask what tools take: `uv run --group bench python -m bench.conformity CALLS KIND DESCRIPTION…`.
+"""Checks requests of connectors against OpenAPI descriptions: `uv run --group bench python -m bench.conformity CALLS KIND DESCRIPTION…`.
 
 Compares requests that connectors made with a tool's published OpenAPI description (JSON or YAML, version 2 or 3; it is not
-part of this project): the path and its parameters are there, each parameter is known and of its type, none that is required
-is missing, and a body is as its schema says. `CALLS` is a folder that the tests fill:
+part of this project): the path exists, each parameter is known and has its type, no required parameter is missing, and the
+body matches its schema. `CALLS` is a folder that the tests fill:
 
     mkdir calls && RECORD_CALLS=$PWD/calls uv run pytest tests/connectors
     uv run --group bench python -m bench.conformity calls jira swagger-v3.v3.json
     uv run --group bench python -m bench.conformity calls github api.github.com.json --but /graphql --but /repositories/
 
-A path that no description has is told, and how many requests there were of each; exit code 1 when anything does not conform.
-`--but` leaves out what is described elsewhere, or was asked for because the tool sent us there. `jiradatacenter` and
-`confluencedatacenter` are recorded apart: there is no such description of them.
+Prints the number of requests for each path, and the paths that no description has. The exit code is 1 when a request does
+not conform. `--but` excludes paths that are described elsewhere, or that the tool itself linked to. `jiradatacenter` and
+`confluencedatacenter` are recorded separately: they have no such description.
 """
 
 import argparse
@@ -29,29 +29,29 @@ import yaml
 
 Json = dict[str, Any]
 _METHODS = ("get", "post", "put", "patch", "delete")
-# What each tool's address may begin with, before the paths of its description.
+# Prefixes that a tool's URL may have before the paths of its description.
 _PREFIXES = ("", "/api/v3", "/wiki/api/v2", "/wiki", "/api/v4")
 
 
 @dataclass(frozen=True)
 class Operation:
-    """One method of one path."""
+    """One method of one path in a description."""
 
     pattern: re.Pattern[str]
     method: str
     template: str
     parameters: Mapping[tuple[str, str], Json]
     body: Json | None
-    description: Json  # the description, for what is referred to
+    description: Json  # resolves references
 
     @property
     def weight(self) -> int:
-        """Paths with fewer places to fill come first, as tools route them."""
+        """The number of placeholders: paths with fewer are matched first, as tools route them."""
         return self.template.count("{")
 
 
 def load_operations(path: Path) -> list[Operation]:
-    """All operations of a description."""
+    """Load all operations of a description."""
     text = path.read_text(encoding="utf-8")
     description = cast(Json, json.loads(text) if path.suffix == ".json" else yaml.safe_load(text))
     operations: list[Operation] = []
@@ -97,7 +97,7 @@ def _resolve_reference(description: Json, entry: Json) -> Json:
 
 
 def check_call(call: Json, operations: Sequence[Operation]) -> tuple[str, list[str]]:
-    """The path that a request is for, and what is wrong with it."""
+    """The operation that a request calls, and its faults."""
     path, method = str(urlsplit(str(call["path"])).path), call["method"].lower()
     for operation in operations:
         for prefix in _PREFIXES:
@@ -118,11 +118,11 @@ def _parameter_faults(call: Json, operation: Operation) -> Iterator[str]:
             yield f"{name}={text!r} is not {json.dumps(parameter.get('schema', parameter))[:120]}"
     for (location, name), parameter in operation.parameters.items():
         if location == "query" and parameter.get("required") and name not in call["params"]:
-            yield f"misses {name}"
+            yield f"missing {name}"
 
 
 def _matches_type(text: str, schema: Json, description: Json) -> bool:
-    """Whether the text of a parameter is of its type; lists may be given with commas."""
+    """Whether the text of a parameter has its type; lists may be separated by commas."""
     schema = _resolve_reference(description, schema)
     kind = schema.get("type")
     if kind == "array":
@@ -147,13 +147,13 @@ def _body_faults(call: Json, operation: Operation) -> Iterator[str]:
 
 
 def main() -> None:
-    """Compare, and tell."""
+    """Compare, and print the result."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("calls", type=Path)
     parser.add_argument("kind")
     parser.add_argument("description", type=Path, nargs="+")
     parser.add_argument(
-        "--but", action="append", default=[], metavar="PATH", help="paths that begin so are left out"
+        "--but", action="append", default=[], metavar="PATH", help="exclude paths that contain this"
     )
     options = parser.parse_args()
     operations = [operation for path in options.description for operation in load_operations(path)]

@@ -1,13 +1,13 @@
-"""How a connector keeps in step: `uv run --group bench python -m bench.connectors [--issues 5000]`.
+"""The cost of connector runs: `uv run --group bench python -m bench.connectors [--issues 5000]`.
 
-    first     the first run over a GitHub double with so many issues and their comments, until all is searchable, against the
-              same texts added as notes: what a connector costs beside indexing
-    again     a run in which nothing changed: seconds, and texts embedded
-    one       a run in which one issue changed: documents that are indexed again
+    first     the first run over a fake GitHub with many issues and comments, until all is searchable, compared with the
+              same texts added as notes: the cost of a connector beyond indexing
+    again     a run in which nothing changed: seconds, and chunks written
+    one       a run in which one issue changed: documents that were indexed again
 
-With `--free` the embedder costs nothing, and what is left is our own cost.
+With `--free` the embedder costs nothing, and only our own cost remains.
 
-The double is a process of its own, so that it takes none of our time but the machine's. Ratios count: the machine is shared.
+The fake GitHub is a separate process, so that it uses none of our processor time. Compare ratios: the machine is shared.
 """
 
 import argparse
@@ -45,7 +45,7 @@ _WORDS = Path(__file__).read_text(encoding="utf-8").split()
 
 
 class BenchGitHub(FakeGitHub):
-    """A repository with many issues of some hundred words, and a switch to change one."""
+    """A fake repository with many issues of about a hundred words, and an endpoint that changes one of them."""
 
     cap = 100
 
@@ -65,7 +65,7 @@ class BenchGitHub(FakeGitHub):
         self.route("GET", "/control/edit", self._change)
 
     def authorise(self, call: FakeCall) -> None:
-        """The switch takes no token."""
+        """The control endpoint needs no token."""
         if not call.path.startswith("/control"):
             super().check_authorization(call)
 
@@ -79,7 +79,7 @@ class BenchGitHub(FakeGitHub):
 
 
 def serve(issues: int) -> None:
-    """Be the double until killed."""
+    """Run the fake GitHub until killed."""
     with serve_fake(BenchGitHub(issues)) as double:
         assert double.site is not None
         print(double.site.url, flush=True)
@@ -87,7 +87,7 @@ def serve(issues: int) -> None:
 
 
 async def wait_for_run(mill: app.Gristmill, run: ConnectorRun) -> ConnectorRun:
-    """A run, once it has ended."""
+    """Wait until a run has ended."""
     while True:
         async with mill.db.connection() as tx:
             current = await admin.find_run(tx, run.id)
@@ -97,14 +97,14 @@ async def wait_for_run(mill: app.Gristmill, run: ConnectorRun) -> ConnectorRun:
 
 
 async def run_sync(mill: app.Gristmill, connector: Any) -> tuple[float, ConnectorRun]:
-    """One run: how long, and how it ended."""
+    """Run a sync: its duration and its result."""
     began = time.perf_counter()
     _, run = await admin.start_sync(mill.db, connector.id)
     return time.perf_counter() - began, await wait_for_run(mill, run)
 
 
 async def read_texts(url: str) -> list[tuple[str, str]]:
-    """Title and body of every issue, as the connector makes them."""
+    """Title and body of every issue, as the connector builds them."""
     kind = KINDS["github"]
     config = kind.config.model_validate(
         {"baseUrl": url, "organizations": ["acme"], "files": [], "discussions": False}
@@ -120,7 +120,7 @@ async def read_texts(url: str) -> list[tuple[str, str]]:
 
 
 async def index_as_notes(mill: app.Gristmill, documents: list[tuple[str, str]]) -> float:
-    """The same texts as notes, until all are searchable."""
+    """Add the same texts as notes, and wait until all are searchable."""
     base = await bases.create(mill.db, "notes", mill.embedders.default, {})
     began = time.perf_counter()
     for start in range(0, len(documents), 100):
@@ -134,7 +134,7 @@ async def index_as_notes(mill: app.Gristmill, documents: list[tuple[str, str]]) 
 
 
 async def wait_until_idle(mill: app.Gristmill, base_id: BaseId) -> None:
-    """Until nothing of a base is active."""
+    """Wait until no item of a base is active."""
     active = "select count(*) from item where base_id = %s and status not in ('completed', 'failed')"
     while True:
         async with mill.db.connection() as tx:
@@ -145,7 +145,7 @@ async def wait_until_idle(mill: app.Gristmill, base_id: BaseId) -> None:
 
 
 async def count_chunks_written(mill: app.Gristmill) -> int:
-    """How many chunks were ever written."""
+    """The number of chunks that were ever written."""
     async with mill.db.connection() as tx:
         row = await (await tx.execute("select last_value from chunk_no")).fetchone()
     assert row is not None
@@ -153,7 +153,7 @@ async def count_chunks_written(mill: app.Gristmill) -> int:
 
 
 async def measure(url: str, folder: Path, *, connector_first: bool, free: bool) -> None:
-    """Both ways in one database each, for equal texts are embedded once."""
+    """Measure both ways, each in its own database, because equal texts are embedded only once."""
     times: dict[str, float] = {}
     for name in ("connector", "notes") if connector_first else ("notes", "connector"):
         overrides: dict[str, Any] = {"embedder": "hashed"} if free else {}
@@ -187,7 +187,7 @@ async def _measure_connector(mill: app.Gristmill, url: str) -> float:
     _, run = await run_sync(mill, connector)
     again = time.perf_counter() - began
     print(
-        f"again: {again:.2f} s, {run.documents_ingested} documents, {await count_chunks_written(mill) - chunks_before} chunks made"
+        f"again: {again:.2f} s, {run.documents_ingested} documents, {await count_chunks_written(mill) - chunks_before} chunks written"
     )
     async with httpx.AsyncClient() as client:
         await client.get(f"{url}/control/edit")
@@ -198,10 +198,10 @@ async def _measure_connector(mill: app.Gristmill, url: str) -> float:
 
 
 def main() -> None:
-    """Measure."""
+    """Parse the arguments, and measure."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--issues", type=int, default=5000)
-    parser.add_argument("--double", action="store_true", help="be the double")
+    parser.add_argument("--double", action="store_true", help="run the fake GitHub")
     parser.add_argument("--notes-first", action="store_true")
     parser.add_argument("--free", action="store_true", help="an embedder that costs nothing")
     options = parser.parse_args()

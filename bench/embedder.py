@@ -1,7 +1,7 @@
-"""How fast the default embedder is, and how good: `python bench/embedder.py [--ir FOLDER]`.
+"""Speed and quality of the default embedder: `python bench/embedder.py [--ir FOLDER]`.
 
-Prints the time to convert and to load the model, texts per second of about 200 tokens on one and two threads
-beside a baseline in the same run (the same model in float32, onnxruntime's own threads, padded batches of 32),
+Prints the time to convert and to load the model, texts of about 200 tokens per second on one and two threads,
+compared with a baseline in the same run (the same model in float32, onnxruntime's own threads, padded batches of 32),
 the resident memory, and with `--ir` the nDCG@10 of the vectors alone over a corpus in BEIR's layout:
 corpus.jsonl, queries.jsonl, qrels.tsv or qrels/test.tsv.
 """
@@ -69,7 +69,7 @@ async def main() -> None:
         await two_threads.load()
         await two_threads.embed_documents(sample_texts(32))
         print(
-            f"resident memory           {resident_megabytes():8.0f} MB, {started:.0f} before the model was touched"
+            f"resident memory           {resident_megabytes():8.0f} MB, {started:.0f} before the model was loaded"
         )
         await measure_throughput(one_thread, two_threads, sample_texts(options.texts), options.rounds)
         await measure_latency(two_threads)
@@ -80,7 +80,7 @@ async def main() -> None:
 
 
 def measure_loading(folder: Path) -> None:
-    """Time the first load, which converts, and a later one, each in a process of its own, imports included."""
+    """Time the first load, which converts the model, and a later one, each in a new process, with imports."""
     for label in ("first load, converting", "later loads"):
         command = [sys.executable, "-c", LOAD, str(folder)]
         print(
@@ -91,7 +91,7 @@ def measure_loading(folder: Path) -> None:
 async def measure_throughput(
     one_thread: Embedder, two_threads: Embedder, texts: list[str], rounds: int
 ) -> None:
-    """All contenders in every round, so that what else the machine does hits them alike; medians."""
+    """Run all contenders in every round, so that other load on the machine affects them alike; print medians."""
     baseline = Baseline()
     tokens = statistics.mean(one_thread.count_tokens(text) for text in texts)
     print(f"{len(texts)} texts of {tokens:.0f} tokens, {rounds} rounds:")
@@ -113,7 +113,7 @@ async def measure_throughput(
 
 
 async def measure_latency(embedder: Embedder) -> None:
-    """How long a query takes, alone and while documents keep all threads busy."""
+    """Time queries alone, and while documents keep all threads busy."""
     await measure_queries(embedder, "a query, idle")
     documents = asyncio.create_task(embedder.embed_documents(sample_texts(5000)))
     await measure_queries(embedder, "a query, busy")
@@ -132,7 +132,7 @@ async def measure_queries(embedder: Embedder, label: str) -> None:
 
 
 class Baseline:
-    """The same model as one would run it without further thought."""
+    """The same model, run without optimisation."""
 
     def __init__(self) -> None:
         self._tokenizer = pack.tokenizer(pack.find())
@@ -140,7 +140,7 @@ class Baseline:
         self._session = open_session(granite.convert(pack.read(pack.find()), exact=True), threads=0)
 
     def embed(self, texts: list[str]) -> None:
-        """Embed, for the time it takes: padding is not masked, so padded vectors are not the model's."""
+        """Embed, for timing only: padding is not masked, so padded vectors are wrong."""
         for start in range(0, len(texts), BATCH):
             rows = [encoded.ids for encoded in self._tokenizer.encode_batch(texts[start : start + BATCH])]
             ids = np.full((len(rows), max(map(len, rows))), PADDING, np.int64)
@@ -190,7 +190,7 @@ def read_judgements(folder: Path) -> dict[str, dict[str, int]]:
 
 
 def resident_megabytes() -> float:
-    """Megabytes of this process in memory now (Linux; 0 elsewhere)."""
+    """Resident memory of this process in megabytes (Linux; 0 elsewhere)."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
     except OSError:

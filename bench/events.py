@@ -1,12 +1,12 @@
-"""Following along, measured: `python -m bench.events [--only stream,reconcile,chaos]`.
+"""Cost and guarantees of events: `python -m bench.events [--only stream,reconcile,chaos]`.
 
-    stream      a server with 200 streams: what they cost in memory, and how late updates of items come while 500 items a
-                second change; first with 10 that watch and 190 that don't, then with all 200 watching
-    reconcile   a light and a thorough pass over many items at rest
+    stream      a server with 200 streams: their memory, and the delay of item updates while 500 items a second change;
+                first with 10 clients that watch the changing base and 190 that don't, then with all 200 watching
+    reconcile   a light and a thorough pass over many idle items
     chaos       1,000 documents while workers, the server and a webhook's receiver are killed: what a poller, a stream and
-                a webhook have seen
+                a webhook receive
 
-Prints every figure and every requirement, and ends with 1 when one does not hold.
+Prints every figure and every requirement. The exit code is 1 when a requirement does not hold.
 """
 
 import argparse
@@ -47,13 +47,13 @@ _CACHE = Path(tempfile.gettempdir()) / "gristmill-bench-cache"
 
 
 class RequirementChecks:
-    """What has to hold, and whether it did."""
+    """Prints requirements, and remembers whether all of them hold."""
 
     def __init__(self) -> None:
         self.all_hold = True
 
     def check(self, what: str, holds: bool) -> None:
-        """Tell it."""
+        """Print one requirement."""
         self.all_hold = self.all_hold and holds
         print(f"  {'holds' if holds else 'DOES NOT HOLD'}: {what}")
 
@@ -62,16 +62,18 @@ class RequirementChecks:
 
 
 class SseClient:
-    """One stream, read as cheaply as can be: what is measured is the server."""
+    """One stream, read as cheaply as possible, so that the server is measured."""
 
     def __init__(self, *, timing: bool) -> None:
         self.delays: list[float] = []
         self.bytes = 0
         self.connected = asyncio.Event()
-        self._timing = timing  # else it only takes what comes: reading a million lines would be measured too
+        self._timing = (
+            timing  # otherwise it only discards data: parsing a million lines would be measured too
+        )
 
     async def follow(self, url: str, query: str) -> None:
-        """Follow until cancelled; the title of an item is when it was changed."""
+        """Follow until cancelled; the title of an item is the time of its change."""
         address = urlsplit(url)
         reader, writer = await asyncio.open_connection(address.hostname, address.port, limit=2**22)
         writer.write(f"GET /api/events/stream?{query} HTTP/1.1\r\nHost: {address.netloc}\r\n\r\n".encode())
@@ -91,13 +93,13 @@ class SseClient:
 
 
 def pss_megabytes(pid: int) -> float:
-    """Memory of a process in MB, shared pages by their share."""
+    """Memory of a process in MB; shared pages count by their share."""
     text = Path(f"/proc/{pid}/smaps_rollup").read_text()
     return int(text.partition("Pss:")[2].split()[0]) / 1024
 
 
 async def change_items(url: str, base: str) -> None:
-    """Change items of a base, so many a second, in 20 transactions a second."""
+    """Change `RATE` items of a base a second, in 20 transactions a second."""
     batch_size = RATE // 20
     async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
         rows = await (await connection.execute("select id from item where base_id = %s", [base])).fetchall()
@@ -114,7 +116,7 @@ async def change_items(url: str, base: str) -> None:
 
 
 async def measure_stream(checks: RequirementChecks, folder: Path) -> None:
-    """Memory of idle streams, and how late updates come."""
+    """Measure the memory of idle streams, and the delay of updates."""
     server = local_server.start(folder / "db")
     await migrate(server.url)
     env = environment(folder / "data", _CACHE, database_url=server.url, log_level="warning")
@@ -133,7 +135,7 @@ async def measure_stream(checks: RequirementChecks, folder: Path) -> None:
                 " select %s, 'note', 'note', 'completed', n::text, 1 from generate_series(1, 5000) n",
                 [bases[0]],
             )
-        await asyncio.sleep(5)  # until the embedder is loaded: its memory is not the streams'
+        await asyncio.sleep(5)  # until the embedder is loaded: its memory does not count
         for watching in (WATCHERS, CLIENTS):
             await _measure_round(checks, daemon, server.url, url, bases, watching)
     finally:
@@ -172,8 +174,8 @@ async def _measure_round(
     checks.check(f"{CLIENTS} idle streams cost less than 150 MB", idle - before < 150)
     if watching == WATCHERS:
         checks.check("updates come within 500 ms (p95)", delays[int(len(delays) * 0.95)] < 0.5)
-    expected = WATCHERS * RATE * SECONDS * 0.9  # one that changes again within 300 ms is told once
-    checks.check("every watcher was told", len(delays) > expected)
+    expected = WATCHERS * RATE * SECONDS * 0.9  # an item that changes again within 300 ms is sent once
+    checks.check("every watcher received the updates", len(delays) > expected)
 
 
 def _cpu_seconds(pid: int) -> float:
@@ -211,7 +213,7 @@ FILL = (
 
 
 async def measure_reconcile(checks: RequirementChecks, folder: Path, items: int) -> None:
-    """How long a pass takes where there is nothing to do."""
+    """Measure passes that find nothing to repair."""
     server = local_server.start(folder / "db")
     await migrate(server.url)
     db = Database(server.url)
@@ -228,7 +230,7 @@ async def measure_reconcile(checks: RequirementChecks, folder: Path, items: int)
                 started = time.perf_counter()
                 repairs = await reconciler.run_pass(thorough=thorough)
                 durations.append(time.perf_counter() - started)
-                checks.check("it finds nothing", sum(repairs.values()) == 0)
+                checks.check("it finds nothing to repair", sum(repairs.values()) == 0)
             print(
                 f"  {'thorough' if thorough else 'light'}: {statistics.median(durations):.2f} s (median of 3)"
             )
@@ -241,7 +243,7 @@ async def measure_reconcile(checks: RequirementChecks, folder: Path, items: int)
 
 
 async def measure_chaos(checks: RequirementChecks, folder: Path, documents: int, kills: int) -> None:
-    """Kills on every side."""
+    """Kill processes on every side."""
     server = local_server.start(folder / "db")
     try:
         env = environment(
@@ -277,7 +279,7 @@ async def measure_chaos(checks: RequirementChecks, folder: Path, documents: int,
                 f" receiver {kills_by_role[1]}, workers {kills_by_role[2]}; the stream connected {field.reconnects:,} times;"
                 f" the webhook was sent {len(received):,} requests"
             )
-            checks.check("places have no holes", places == list(range(1, len(places) + 1)))
+            checks.check("positions have no gaps", places == list(range(1, len(places) + 1)))
             for name, seen in (
                 ("poller", field.polled),
                 ("stream", field.streamed),
@@ -285,10 +287,10 @@ async def measure_chaos(checks: RequirementChecks, folder: Path, documents: int,
             ):
                 checks.check(f"the {name} saw every event, in order", first_seen(seen) == places)
             violations = aggregate_errors(events)
-            checks.check("aggregates came once, and never early", not violations)
+            checks.check("aggregates came exactly once, and never early", not violations)
             print("".join(f"    {violation}\n" for violation in violations[:10]), end="")
             invariants = await field.request("GET", "/api/health/invariants")
-            checks.check("the promises hold", invariants == {"violations": []})
+            checks.check("the invariants hold", invariants == {"violations": []})
         db = Database(server.url)
         await db.open()
         repairs = await Reconciler(db, BlobStore.open(None, folder), timedelta(days=30)).run_pass()
@@ -299,12 +301,12 @@ async def measure_chaos(checks: RequirementChecks, folder: Path, documents: int,
 
 
 def main() -> None:
-    """The command."""
+    """Parse the arguments, and run the measurements."""
     parser = argparse.ArgumentParser(prog="python -m bench.events", description=__doc__)
     parser.add_argument("--only", default="stream,reconcile,chaos", help="measurements, with commas")
-    parser.add_argument("--items", type=int, default=200_000, help="that the reconciler passes over")
-    parser.add_argument("--documents", type=int, default=1_000, help="of chaos")
-    parser.add_argument("--kills", type=int, default=15, help="of chaos")
+    parser.add_argument("--items", type=int, default=200_000, help="items that the reconciler checks")
+    parser.add_argument("--documents", type=int, default=1_000, help="for chaos")
+    parser.add_argument("--kills", type=int, default=15, help="for chaos")
     options = parser.parse_args()
     measurements: dict[str, Callable[[RequirementChecks, Path], Awaitable[None]]] = {
         "stream": measure_stream,

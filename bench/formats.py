@@ -1,7 +1,7 @@
-"""How the readers do over a folder of real files: `python -m bench.formats DIR [--all]`.
+"""Results of the readers over a folder of real files: `python -m bench.formats DIR [--all]`.
 
-DIR holds MANIFEST.tsv (path, expect, note) with expect one of text, embedded, encrypted, corrupt, hostile. Every file is
-read through the pool as a worker would; the table tells, for each expectation, how many were met, and each that was not.
+DIR contains MANIFEST.tsv (path, expect, note) with expect one of text, embedded, encrypted, corrupt, hostile. Every file is
+read through the pool, as a worker would. The table shows how many expectations of each kind were met, and each that was not.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""An embedder that costs nothing: a vector out of a digest of the text. Nothing is near anything."""
+"""An embedder that costs nothing: the vector is a digest of the text, so no text is near another."""
 
 import hashlib
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from tests.embedding.hashed import HashedEmbedder
 
 
 class FreeEmbedder(HashedEmbedder):
-    """Its tokens are words; one vector takes some microseconds."""
+    """Its tokens are words; a vector takes a few microseconds."""
 
     def __init__(self, *, dimensions: int = 384) -> None:
         super().__init__("free", dimensions=dimensions)

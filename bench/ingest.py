@@ -1,14 +1,14 @@
-"""How fast documents become searchable: `uv run --group bench python -m bench.ingest CORPUS`.
+"""Speed, memory and crash safety of ingestion: `uv run --group bench python -m bench.ingest CORPUS`.
 
-    pace     wall time of the default embedder over a corpus, against a bare loop that reads, cuts and embeds the same text
-             with the same model and threads, without any database; then the same corpus added again, and re-indexed
-    free     files a second with an embedder that costs nothing, against LlamaIndex's IngestionPipeline with PGVectorStore
-             and against CocoIndex, each on the same database server, with chunks of the same size
+    pace     wall time with the default embedder over a corpus, compared with a bare loop that reads, chunks and embeds the
+             same text with the same model and threads, without a database; then the same corpus added again
+    free     files a second with an embedder that costs nothing, compared with LlamaIndex's IngestionPipeline with
+             PGVectorStore and with CocoIndex, on the same database server, with chunks of the same size
     memory   the peak of a worker process above its idle state: one text file of 1 GB, 100,000 notes
-    kills    500 files, kill -9 at random moments: the index equals that of an undisturbed run, and how many chunks more
-             were embedded
+    kills    500 files with kill -9 at random moments: whether the index equals that of an undisturbed run, and how many
+             more chunks were embedded
 
-Ratios count: the machine is shared. Rounds are interleaved, and medians are told.
+Compare ratios: the machine is shared. Rounds are interleaved, and medians are printed.
 """
 
 import argparse
@@ -33,7 +33,7 @@ UNLIMITED_QUEUE = QueueLimits(lane=10_000_000, total=10_000_000)
 
 
 def corpus_files(corpus: Path, limit: int) -> list[Path]:
-    """The corpus's text files, in a fixed order, at most so many."""
+    """The text files of the corpus in a fixed order, at most `limit`."""
     return [path for path in sorted(corpus.rglob("*")) if path.suffix in (".md", ".txt")][:limit]
 
 
@@ -41,7 +41,7 @@ def corpus_files(corpus: Path, limit: int) -> list[Path]:
 
 
 async def run_bare_loop(paths: list[Path], embedder: Embedder) -> tuple[float, int]:
-    """Read, cut and embed, and nothing else: seconds, and chunks. Equal texts are embedded once, as in the pipeline."""
+    """Only read, chunk and embed: seconds, and chunks. Equal texts are embedded once, as in the pipeline."""
     await embedder.load()
     started = time.perf_counter()
     seen: set[str] = set()
@@ -63,11 +63,11 @@ async def run_bare_loop(paths: list[Path], embedder: Embedder) -> tuple[float, i
     return time.perf_counter() - started, count
 
 
-# ── ours ─────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Gristmill ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def wait_until_ready(mill: app.Gristmill, base_id: BaseId) -> None:
-    """Wait until nothing of the base is active."""
+    """Wait until no item of the base is active."""
     while True:
         async with mill.db.connection() as tx:
             row = await (await tx.execute("select ingested from base where id = %s", [base_id])).fetchone()
@@ -77,7 +77,7 @@ async def wait_until_ready(mill: app.Gristmill, base_id: BaseId) -> None:
 
 
 async def ingest_folder(mill: app.Gristmill, name: str, folder: Path) -> tuple[float, int, BaseId]:
-    """Add a folder to a new base and wait until all of it is searchable: seconds, chunks, the base."""
+    """Add a folder to a new base, and wait until all of it is searchable: seconds, chunks, the base."""
     base = await bases.create(mill.db, name, mill.embedders.default, {})
     started = time.perf_counter()
     entry = add.ItemToAdd(
@@ -94,7 +94,7 @@ async def ingest_folder(mill: app.Gristmill, name: str, folder: Path) -> tuple[f
 
 
 async def add_folder_again(mill: app.Gristmill, base_id: BaseId, folder: Path) -> float:
-    """The same folder, added once more in place of the first: seconds."""
+    """Add the same folder again in place of the first: seconds."""
     started = time.perf_counter()
     entry = add.ItemToAdd(
         NewItem("directory", "again", str(folder), source={"path": str(folder)}), FolderSource(folder)
@@ -105,7 +105,7 @@ async def add_folder_again(mill: app.Gristmill, base_id: BaseId, folder: Path) -
 
 
 def copy_files(paths: list[Path], corpus: Path, target_folder: Path) -> Path:
-    """The files in a folder of their own, so that both sides read just these."""
+    """Copy the files to a new folder, so that both sides read only these."""
     for path in paths:
         target = target_folder / path.relative_to(corpus)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -114,14 +114,14 @@ def copy_files(paths: list[Path], corpus: Path, target_folder: Path) -> Path:
 
 
 def settings(folder: Path, **more: object) -> Settings:
-    """Settings of a Gristmill of its own."""
+    """Settings of a separate Gristmill."""
     return Settings.model_validate(
         {"data_dir": folder / "data", "cache_dir": folder.parent / "cache", **more}
     )
 
 
 async def measure_pace(corpus: Path, limit: int, rounds: int) -> None:
-    """The default embedder: the pipeline against the bare loop."""
+    """Compare the pipeline with the bare loop, with the default embedder."""
     paths = corpus_files(corpus, limit)
     with TemporaryDirectory() as name:
         top = Path(name)
@@ -146,7 +146,7 @@ async def measure_pace(corpus: Path, limit: int, rounds: int) -> None:
 
 
 async def measure_free(corpus: Path, limit: int, rounds: int, peers: list[str]) -> None:
-    """An embedder that costs nothing: files a second, ours and the peers'."""
+    """Compare files a second with the peers, with an embedder that costs nothing."""
     from bench import ingest_peers
 
     paths = corpus_files(corpus, limit)
@@ -183,7 +183,7 @@ async def _run_gristmill(mill: app.Gristmill, folder: Path) -> tuple[float, int]
 def _rotate(
     runs: dict[str, Callable[[], Awaitable[tuple[float, int]]]], number: int
 ) -> Iterator[tuple[str, Callable[[], Awaitable[tuple[float, int]]]]]:
-    """Who begins changes with each round."""
+    """Another engine begins in each round."""
     names = list(runs)
     for offset in range(len(names)):
         name = names[(offset + number) % len(names)]
@@ -191,15 +191,17 @@ def _rotate(
 
 
 def main() -> None:
-    """Run what is asked for."""
+    """Parse the arguments, and run the measurements."""
     parser = argparse.ArgumentParser(prog="python -m bench.ingest", description=__doc__)
     parser.add_argument("corpus", type=Path)
     parser.add_argument("--only", choices=["pace", "free", "memory", "kills"], action="append")
-    parser.add_argument("--files", type=int, default=1_000_000, help="at most so many files of the corpus")
+    parser.add_argument(
+        "--files", type=int, default=1_000_000, help="use at most this many files of the corpus"
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--peers", default="llamaindex,cocoindex")
-    parser.add_argument("--megabytes", type=int, default=1024, help="of the large text of `memory`")
-    parser.add_argument("--notes", type=int, default=100_000, help="of `memory`")
+    parser.add_argument("--megabytes", type=int, default=1024, help="size of the text file of `memory`")
+    parser.add_argument("--notes", type=int, default=100_000, help="number of notes of `memory`")
     parser.add_argument("--kills", type=int, default=50)
     options = parser.parse_args()
     chosen = options.only or ["pace", "free", "memory", "kills"]

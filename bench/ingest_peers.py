@@ -1,15 +1,15 @@
-"""The peers of the pipeline's benchmark. The only module that imports them, and only when they are asked for.
+"""The peers of the ingestion benchmark. Only this module imports them, and only on demand.
 
-They are an optional dependency group and untyped here: what is imported is `Any`. Each gets a database of its own on the
-given server, and the embedder that costs nothing. Timed from the first file to the last commit; imports, the database
-and its extension are made before.
+They are an optional dependency group and untyped here: what is imported is `Any`. Each gets its own database on the given
+server, and the embedder that costs nothing. Timed from the first file to the last commit; imports, the database and its
+extension are prepared before.
 
     llamaindex   IngestionPipeline: SentenceSplitter with our tokenizer, then PGVectorStore, without docstore and cache.
                  All documents in one run, embedded 512 at a time, added in one transaction, over psycopg2. Over asyncpg and
                  in portions of 100 documents it took 3 % longer, with two worker processes twice as long
     cocoindex    the flow of its own first example: a component for each file, memoised, RecursiveSplitter for markdown,
-                 rows into a table with a vector column and no vector index. It cuts by bytes: `BYTES`, with which it
-                 makes about as many chunks as the others
+                 rows into a table with a vector column and no vector index. It splits by bytes: with `BYTES` it makes
+                 about as many chunks as the others
 """
 
 import asyncio
@@ -39,7 +39,7 @@ BYTES = 1_200
 
 
 async def run(peer: str, url: str, folder: Path) -> tuple[float, int]:
-    """Have `peer` ingest the text files of `folder` into a database of its own: seconds, and chunks."""
+    """Let `peer` ingest the text files of `folder` into its own database: seconds, and chunks."""
     run_peer = {"llamaindex": _llamaindex, "cocoindex": _cocoindex}[peer]
     async with _peer_database(url) as peer_url:
         elapsed = await run_peer(peer_url, folder)
@@ -75,8 +75,8 @@ def _files(folder: Path) -> list[Path]:
 
 async def _llamaindex(url: str, folder: Path) -> float:
     with TemporaryDirectory() as name:
-        # It splits sentences with data in its wheel. uv installs files as hard links, which nltk does not read, for a
-        # link may lead anywhere; so it is given a copy.
+        # It splits sentences with data in its wheel. uv installs files as hard links, which nltk refuses to read; so it gets a
+        # copy.
         core = Path(_import("llama_index.core").__file__).parent
         os.environ["NLTK_DATA"] = shutil.copytree(core / "_static/nltk_cache", f"{name}/nltk")
         try:
@@ -103,7 +103,7 @@ def _llamaindex_run(url: str, folder: Path) -> float:
         disable_cache=True,
     )
     started = time.perf_counter()
-    # A path that is part of the text that is embedded would make the chunks smaller.
+    # If the path were part of the embedded text, the chunks would be smaller.
     metadata_options = {"excluded_embed_metadata_keys": ["path"], "excluded_llm_metadata_keys": ["path"]}
     documents = [
         core.Document(text=path.read_text(encoding="utf-8"), metadata={"path": str(path)}, **metadata_options)
@@ -160,7 +160,7 @@ def _free_embedding_class(free: FreeEmbedder) -> Any:
 
 async def _cocoindex(url: str, folder: Path) -> float:
     os.environ["COCOINDEX_DISABLE_USAGE_TRACKING"] = (
-        "1"  # else it calls home when it is imported, and at each update
+        "1"  # otherwise it sends usage data on import and at each update
     )
     coco, asyncpg = _import("cocoindex"), _import("asyncpg")
     postgres = _import("cocoindex.connectors.postgres")
@@ -170,7 +170,7 @@ async def _cocoindex(url: str, folder: Path) -> float:
             host=parts["host"], port=parts.get("port"), user=parts.get("user"), database=parts["dbname"]
         ) as pool:
             provider = _import("cocoindex._internal.context_keys").ContextProvider()
-            # The key is known to the whole process: each run has its own.
+            # The key is global to the process, so each run has its own.
             key = coco.ContextKey(f"database_{uuid4().hex}")
             provider.provide(key, pool)
             environment = coco.Environment(

@@ -1,11 +1,11 @@
-"""What the pipeline survives, and what it needs: memory of a worker process, and kills. Part of `bench.ingest`.
+"""Memory of a worker process, and recovery from kills. Part of `bench.ingest`.
 
     memory   a worker process with the embedder that costs nothing: one text file, and many notes; its peak above the idle
              state, sampled every 50 ms, with its child processes. PSS counts shared pages by their share
-    kills    an undisturbed run of some files, then one whose worker is killed at random moments: whether the index is the
-             same, and how many texts more were embedded
+    kills    an undisturbed run over some files, then one whose worker is killed at random moments: whether the index is
+             the same, and how many more texts were embedded
 
-PostgreSQL runs beside the worker, not below it, and is not counted.
+PostgreSQL is not a child of the worker, and is not counted.
 """
 
 import asyncio
@@ -63,13 +63,13 @@ def _create_database(url: str, name: str) -> str:
 
 @dataclass
 class MemoryPeak:
-    """The most that a process and its children were seen to hold, in MB."""
+    """The peak memory of a process and its children, in MB."""
 
     pss: float = 0.0
     rss: float = 0.0
 
     def sample(self, process: psutil.Process) -> None:
-        """Look once."""
+        """Take one sample."""
         pss = rss = 0
         for member in [process, *process.children(recursive=True)]:
             try:
@@ -80,14 +80,14 @@ class MemoryPeak:
         self.pss, self.rss = max(self.pss, pss / 2**20), max(self.rss, rss / 2**20)
 
     async def sample_until_cancelled(self, process: psutil.Process) -> None:
-        """Look until cancelled."""
+        """Take samples until cancelled."""
         while True:
             await asyncio.to_thread(self.sample, process)
             await asyncio.sleep(_SAMPLE_INTERVAL)
 
 
 async def measure_memory(megabytes: int = 1024, notes: int = 100_000) -> None:
-    """Print what a worker needs beyond its idle state."""
+    """Print the memory of a worker above its idle state."""
     with TemporaryDirectory() as name:
         top = Path(name)
         async with _local_server(top) as url:
@@ -110,7 +110,7 @@ def _note_entry(number: int) -> add.ItemToAdd:
 
 
 def _write_text(path: Path, megabytes: int) -> int:
-    """Paragraphs of random words, no two alike."""
+    """Write paragraphs of random words, no two alike."""
     rng = random.Random(5)
     words = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(2, 9))) for _ in range(20_000)]
     with path.open("w") as file:
@@ -138,7 +138,7 @@ async def _measure(url: str, top: Path, label: str, calls: list[list[add.ItemToA
         await worker.start()
         assert worker.process is not None
         process = psutil.Process(worker.process.pid)
-        await asyncio.sleep(3)  # until nothing of its start is under way
+        await asyncio.sleep(3)  # until the worker has started completely
         idle, peak = MemoryPeak(), MemoryPeak()
         idle.sample(process)
         sampling = asyncio.create_task(peak.sample_until_cancelled(process))
@@ -162,7 +162,7 @@ async def _measure(url: str, top: Path, label: str, calls: list[list[add.ItemToA
 
 
 async def _wait_until_ready(db: Database, base_id: BaseId) -> int:
-    """Wait until nothing of the base is active; its chunks."""
+    """Wait until no item of the base is active, and return its chunks."""
     while True:
         async with db.connection() as tx:
             row = await (
@@ -184,7 +184,7 @@ async def _wait_until_ready(db: Database, base_id: BaseId) -> int:
 
 
 async def measure_kills(corpus: Path, limit: int = 500, kill_count: int = 50, seconds: float = 60.0) -> None:
-    """Print what became of an index whose worker was killed so often, of so many files, in a run of about `seconds`."""
+    """Print the state of an index whose worker was killed `kill_count` times in a run of about `seconds`."""
     paths = corpus_files(corpus, limit)
     with TemporaryDirectory() as name:
         top = Path(name)
@@ -211,7 +211,7 @@ async def measure_kills(corpus: Path, limit: int = 500, kill_count: int = 50, se
         reembedded = killed.embedded - calm.embedded
         differing = differing_items(calm.index, killed.index)
         print(
-            f"kills: {killed.kills} kills, items {killed.statuses}, promises broken {killed.violations};"
+            f"kills: {killed.kills} kills, items {killed.statuses}, invariant violations {killed.violations};"
             f" {len(differing)} of {len(calm.index)} items differ; {reembedded:,} texts embedded twice,"
             f" {reembedded / max(1, killed.kills):.1f} for each kill"
         )

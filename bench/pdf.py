@@ -1,8 +1,8 @@
-"""How fast pages are read: `python -m bench.pdf FILE [--pages N]`, end to end through the pool against PDFium alone.
+"""Speed of reading PDF pages: `python -m bench.pdf FILE [--pages N]`, end to end through the pool, compared with PDFium alone.
 
-With `--pages` the file's pages are repeated into one document of that many; with `--mill` it is indexed by a whole Gristmill,
-and the server's memory told. Prints pages a second of both, the most
-memory that this process took above its idle state, and the most of any child.
+With `--pages`, the pages are repeated into one document of that length; with `--mill`, a whole Gristmill indexes it, and the
+server's memory is printed. Prints pages a second of both, the peak memory of this process above its idle state, and the peak
+of any child process.
 """
 
 import argparse
@@ -58,7 +58,7 @@ async def sample_memory(pool: ReaderPool, peaks: list[int]) -> None:
 
 
 async def measure_mill(path: Path, folder: Path) -> None:
-    """The same document through a whole Gristmill, with an embedder that costs nothing: pages a second and memory."""
+    """Index the document with a whole Gristmill and an embedder that costs nothing: pages a second and memory."""
     corpus = folder / "corpus"
     corpus.mkdir()
     shutil.copyfile(path, corpus / "long.pdf")

@@ -1,10 +1,10 @@
-"""Reading beside ingesting, measured: `python -m bench.reads CORPUS [--rate 500] [--seconds 20] [--free] [--idle]`.
+"""Latency of reads during ingestion: `python -m bench.reads CORPUS [--rate 500] [--seconds 20] [--free] [--idle]`.
 
 A `gristmill serve` with 2,000 notes ingests the folder CORPUS. Meanwhile another process (`bench/reads_load.py`) reads from it
-with a reader's key, over HTTP on loopback: four of five requests are one item, one is a page of twenty.
+with a reader's key, over HTTP on loopback: four of five requests are for one item, one is for a page of twenty.
 
-`--idle` leaves the ingesting out; `--free` takes an embedder that costs nothing, so that all else of the pipeline runs as fast as
-it can. Prints the times, and ends with 1 when p95 is 30 ms or more, a request failed, or the ingesting ended before the load did.
+`--idle` skips the ingestion; `--free` uses an embedder that costs nothing, so that the rest of the pipeline runs as fast as it
+can. Prints the times. The exit code is 1 when p95 is 30 ms or more, a request failed, or the ingestion ended before the load.
 """
 
 import argparse
@@ -32,7 +32,7 @@ _CACHE = Path(tempfile.gettempdir()) / "gristmill-bench-cache"
 
 
 async def serve_free_embedder() -> None:
-    """A server with an embedder that costs nothing."""
+    """Run a server with an embedder that costs nothing."""
     settings = load(embedder="free")
     embedders = {"free": FreeEmbedder()}
     async with (
@@ -45,7 +45,7 @@ async def serve_free_embedder() -> None:
 
 
 async def create_filled_base(mill: Client) -> tuple[str, list[str]]:
-    """A base with notes, all searchable."""
+    """Create a base with notes, and wait until all are searchable."""
     base = (await mill.create_base("read", acl=["org:*"]))["id"]
     notes = [
         {"type": "note", "content": f"Note {n}: the wheel turned {n} times.", "metadata": {"number": n}}
@@ -59,13 +59,13 @@ async def create_filled_base(mill: Client) -> tuple[str, list[str]]:
 
 
 async def count_completed(mill: Client, base: str) -> int:
-    """Documents that were ingested so far."""
+    """The number of documents ingested so far."""
     counts: dict[str, int] = (await mill.call("GET", f"/knowledge-bases/{base}"))["itemCounts"]
     return counts.get("completed", 0)
 
 
 async def measure(options: argparse.Namespace, folder: Path) -> bool:
-    """One run; whether what must hold held."""
+    """Measure once; whether all requirements hold."""
     env = environment(
         folder / "data", _CACHE, key_requests_per_minute=str(10**6), log_level="warning", port="0"
     )
@@ -123,7 +123,7 @@ def _report(result: dict[str, Any], still_ingesting: bool) -> bool:
     requirements = {
         "p95 is below 30 ms": p95 < P95_LIMIT,
         "no request failed": list(result["statuses"]) == ["200"],
-        "the ingesting went on until the end": still_ingesting,
+        "the ingestion went on until the end": still_ingesting,
     }
     for what, holds in requirements.items():
         print(f"  {'holds' if holds else 'DOES NOT HOLD'}: {what}")
@@ -140,7 +140,7 @@ def _cpu(pid: int) -> float:
 
 
 def main() -> None:
-    """Measure."""
+    """Parse the arguments, and measure."""
     parser = argparse.ArgumentParser(prog="bench.reads", description=__doc__)
     parser.add_argument("corpus", type=Path)
     parser.add_argument("--rate", type=float, default=500)

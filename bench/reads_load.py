@@ -1,7 +1,7 @@
-"""A load of reads, in a process of its own: `python -m bench.reads_load < told.json`, which prints what it saw as JSON.
+"""The read load of `bench.reads`, in a separate process: `python -m bench.reads_load < config.json` prints its result as JSON.
 
-Requests come when they come (a Poisson process), whether the ones before were answered or not, and the time of each runs from
-when it was due: a server that stands still makes all of them late, and none is left out.
+Requests arrive at random (a Poisson process), whether or not earlier ones have finished, and each is timed from when it was
+due: a server that stalls makes all of them late, and none is left out.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ PAGE, WARM_UP, REQUEST_TIMEOUT = 20, 3.0, 30
 
 
 class KeptConnection:
-    """A connection that is kept open; one request at a time."""
+    """A persistent connection; one request at a time."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
@@ -27,7 +27,7 @@ class KeptConnection:
         return self._reader.at_eof()
 
     async def send(self, request: bytes) -> int:
-        """The status of the answer, once all of it was read."""
+        """Send a request, read the whole response, and return its status."""
         self._writer.write(request)
         head = await self._reader.readuntil(b"\r\n\r\n")
         length = int(head.lower().partition(b"content-length:")[2].partition(b"\r\n")[0])
@@ -36,17 +36,17 @@ class KeptConnection:
 
 
 class Load:
-    """Requests that come when they come."""
+    """Requests at random times, and their latencies."""
 
     def __init__(self, host: str, port: int, requests: Sequence[bytes]) -> None:
         self._address, self._requests = (host, port), requests
         self._idle: list[KeptConnection] = []
         self.latencies: list[float] = []
-        self.send_delays: list[float] = []  # how late we were ourselves: the load's own share of the times
+        self.send_delays: list[float] = []  # how late the load itself sent each request
         self.statuses: dict[int, int] = {}
 
     async def run(self, rate: float, seconds: float) -> None:
-        """Send `rate` requests a second for so long after the warm-up, which is not counted."""
+        """Send `rate` requests a second for `seconds` after the warm-up, which is not counted."""
         rng = random.Random(7)
         started = time.perf_counter()
         due, tasks = 0.0, set[asyncio.Task[None]]()
@@ -67,14 +67,14 @@ class Load:
             status = await asyncio.wait_for(connection.send(request), REQUEST_TIMEOUT)
             self._idle.append(connection)
         except (OSError, asyncio.IncompleteReadError, TimeoutError):
-            pass  # told as status 0
+            pass  # counted as status 0
         if counted:
             self.latencies.append(time.perf_counter() - due)
             self.send_delays.append(sent - due)
             self.statuses[status] = self.statuses.get(status, 0) + 1
 
     async def _connection(self) -> KeptConnection:
-        """The connection that was used last, or a new one; the server closes those that were idle for long."""
+        """The connection that was used last, or a new one: the server closes idle ones."""
         while self._idle:
             connection = self._idle.pop()
             if not connection.is_closed:
@@ -83,7 +83,7 @@ class Load:
 
 
 def build_requests(config: dict[str, Any]) -> list[bytes]:
-    """One item four times of five, else a page of twenty."""
+    """Four of five requests are for one item, one is for a page of twenty."""
 
     def request(path: str) -> bytes:
         return (
@@ -99,7 +99,7 @@ def build_requests(config: dict[str, Any]) -> list[bytes]:
 
 
 async def main() -> None:
-    """Be the load."""
+    """Run the load."""
     config = json.load(sys.stdin)
     load = Load(config["host"], config["port"], build_requests(config))
     await load.run(config["rate"], config["seconds"])

@@ -1,11 +1,11 @@
-"""How good the hits are: `uv run --group bench python -m bench.relevance DIR...`, each a corpus in BEIR's layout.
+"""Search quality: `uv run --group bench python -m bench.relevance DIR...`, each a corpus in BEIR's layout.
 
     corpus.jsonl, queries.jsonl, qrels.tsv or qrels/test.tsv
 
-Every document becomes a note of a base with the default embedder, in a Gristmill of its own, and every query that has
-judgements is asked in the modes text, vector and hybrid. Printed is nDCG@10 (a document counts where its best chunk
-stands) beside that of bm25s in the same run: over the same titles and texts, with its English stemmer, with and without
-its stop words; for Chinese, Japanese and Korean over characters and pairs of them.
+Every document becomes a note of a base with the default embedder, in a separate Gristmill, and every query that has
+judgements runs in the modes text, vector and hybrid. Prints nDCG@10 (a document ranks by its best chunk) and that of bm25s
+in the same run: over the same titles and texts, with its English stemmer, with and without its stop words; for Chinese,
+Japanese and Korean over characters and pairs of characters.
 """
 
 import argparse
@@ -32,13 +32,13 @@ from gristmill.search.lexer import is_mostly_cjk
 from gristmill.settings import Settings
 
 BATCH = 500
-DEPTH = 50  # chunks that are asked for, so that ten documents come of them
+DEPTH = 50  # chunks requested, so that they contain ten documents
 _PIECES = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+|[a-z0-9]+")
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """Documents with title and text, questions, and which document answers which how well."""
+    """Documents with title and text, questions, and how well each document answers each question."""
 
     name: str
     documents: Mapping[str, tuple[str, str]]
@@ -47,7 +47,7 @@ class Corpus:
 
 
 def load(folder: Path, max_questions: int) -> Corpus:
-    """Read a corpus; of more questions than asked for, every n-th."""
+    """Read a corpus; of too many questions, every n-th."""
     judgements: dict[str, dict[str, int]] = defaultdict(dict)
     file = next(path for path in (folder / "qrels.tsv", folder / "qrels" / "test.tsv") if path.exists())
     with file.open(encoding="utf-8") as file:
@@ -78,7 +78,7 @@ def ndcg(ranked: Sequence[str], judgements: Mapping[str, int]) -> float:
 
 
 def score_bm25s(corpus: Corpus) -> dict[str, float]:
-    """bm25s over the same corpus."""
+    """Score bm25s over the same corpus."""
     module, stemmer = (
         cast(Any, import_module("bm25s")),
         cast(Any, import_module("Stemmer")).Stemmer("english"),
@@ -127,7 +127,7 @@ def _tokenize_cjk(texts: Sequence[str]) -> list[list[str]]:
 
 
 async def index_corpus(http: httpx.AsyncClient, corpus: Corpus) -> tuple[str, dict[str, str]]:
-    """A base with the documents; its id, and which item is which document."""
+    """Index the documents in a new base; its id, and the document of each item."""
     base = (await http.post("/api/knowledge-bases", json={"name": corpus.name})).json()["id"]
     items: dict[str, str] = {}
     documents = [(key, title, text) for key, (title, text) in corpus.documents.items() if text.strip()]
@@ -154,7 +154,7 @@ def _printable_title(text: str) -> str:
 async def measure_mode(
     mill: app.Gristmill, base_id: str, items: Mapping[str, str], corpus: Corpus, mode: Mode
 ) -> tuple[float, float]:
-    """nDCG@10 of a mode, and the median time of a search in milliseconds."""
+    """nDCG@10 of a mode, and the median search time in milliseconds."""
     async with mill.db.connection() as tx:
         base = next(
             candidate for candidate in await catalog.list_bases(tx, limit=100) if str(candidate.id) == base_id
@@ -193,8 +193,8 @@ async def run(folders: Sequence[Path], max_questions: int, data_dir: Path) -> No
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("folders", type=Path, nargs="+")
-    parser.add_argument("--questions", type=int, default=1500, help="at most so many of a corpus")
-    parser.add_argument("--data-dir", type=Path, help="keep what was indexed here")
+    parser.add_argument("--questions", type=int, default=1500, help="at most this many of a corpus")
+    parser.add_argument("--data-dir", type=Path, help="keep the indexed data here")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="gristmill-relevance-") as temporary:
         asyncio.run(run(options.folders, options.questions, options.data_dir or Path(temporary) / "data"))

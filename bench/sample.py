@@ -1,5 +1,5 @@
-"""A server with something in it, for pictures and measurements: this project's own documents, tools that are followed,
-things that failed, and work that is under way."""
+"""A server with sample data for screenshots and measurements: this project's documents, connectors, failures, and work in
+progress."""
 
 import re
 import time
@@ -25,7 +25,7 @@ _NEVER = "0 0 29 2 *"
 
 @dataclass(frozen=True)
 class Sample:
-    """The server, what it holds by name, and the hand that filled it."""
+    """The server, its API, and the ids of its data by name."""
 
     server: ServeProcess
     setup: ServerSetup
@@ -35,7 +35,7 @@ class Sample:
     webhook: str
 
     def slow_down(self, seconds: float) -> None:
-        """Have the embedder take its time from now on."""
+        """Make the embedder slow from now on."""
 
         def answer_slowly(request: EmbeddingRequest) -> CannedResponse:
             time.sleep(seconds)
@@ -46,7 +46,7 @@ class Sample:
 
 @contextmanager
 def sample() -> Generator[Sample]:
-    """The sample, until the end of the block."""
+    """A server with sample data, for the length of the block."""
     with ExitStack() as stack:
         setup = stack.enter_context(server_setup(None, CACHE))
         server = stack.enter_context(run_serve(setup.env, log=setup.log))
@@ -87,7 +87,7 @@ def sample() -> Generator[Sample]:
 
 
 def write_documents(folder: Path) -> None:
-    """This project's pages, a file for each section, a folder for each page."""
+    """Write this project's documentation: a folder for each page, a file for each section."""
     for page in sorted([*ROOT.glob("docs/*.md"), ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"]):
         page_folder = folder / page.stem.lower()
         page_folder.mkdir(parents=True, exist_ok=True)
@@ -98,17 +98,17 @@ def write_documents(folder: Path) -> None:
 
 
 def add_item(api: ApiHelper, base: str, item: dict[str, Any]) -> None:
-    """One item."""
+    """Add one item."""
     api.http.post(f"/api/knowledge-bases/{base}/items", json={"items": [item]}).raise_for_status()
 
 
 def create_tools() -> list[FakeTool]:
-    """The tools that are followed."""
+    """Fake tools for the connectors."""
     return [FakeGitHub(), FakeJira(), FakeConfluence(), FakeGitLab()]
 
 
 def create_synced_connector(api: ApiHelper, stack: ExitStack, double: FakeTool, bases: dict[str, str]) -> str:
-    """A connector that has run; GitLab's has a key that is refused."""
+    """Create a connector and run it; the one of GitLab has a token that is rejected."""
     stack.enter_context(serve_fake(double))
     names = {"github": "Engineering", "jira": "Tickets", "confluence": "Wiki", "gitlab": "Infrastructure"}
     schedules = {"github": "0 */6 * * *", "jira": "*/30 * * * *", "confluence": "0 2 * * *"}
@@ -133,12 +133,12 @@ def create_synced_connector(api: ApiHelper, stack: ExitStack, double: FakeTool, 
 
 
 def wait_for_run(api: ApiHelper, connector: str) -> None:
-    """Wait for the end of the open run."""
+    """Wait until the current run has ended."""
     while not api.http.get(f"/api/connectors/{connector}/runs").json()["items"][0]["completedAt"]:
         time.sleep(0.1)
 
 
 def wait_until_idle(api: ApiHelper) -> None:
-    """Wait until nothing is under way."""
+    """Wait until no job is running or waiting."""
     while any(api.http.get("/api/queue").json()[name] for name in ("running", "waiting")):
         time.sleep(0.2)

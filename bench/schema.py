@@ -1,10 +1,10 @@
-"""Requests made from `/openapi.json`, by schemathesis, against a real server: examples, borders, chance, and sequences.
+"""Requests generated from `/openapi.json` by schemathesis, against a real server: examples, edge cases, random, sequences.
 
     uv run python -m bench.schema [--examples N] [--phases …]
 
-Every answer must be one that the schema tells, with a body of its schema, and none a failure of the server. The caller is an
-admin of an organisation of its own, so that no path of this machine's disk is read. `positive_data_acceptance` is left out:
-the schema does not tell that a path has to be absolute or a name free. The stream is left out: it never ends.
+Every response must be in the schema, with a body that matches it, and none may be a server error. The caller is an admin of
+a separate organisation, so that no path of this machine's disk is read. `positive_data_acceptance` is excluded: the schema
+can't say that a path has to be absolute or a name unique. The event stream is excluded: it never ends.
 """
 
 import argparse
@@ -19,10 +19,10 @@ from tests.gristmill_process import environment, run_command, run_serve
 
 
 def main() -> int:
-    """Run, print what schemathesis says, and end as it does."""
+    """Run schemathesis, print its output, and return its exit code."""
     parser = argparse.ArgumentParser()
     parser.add_argument(
-        "--examples", type=int, default=6, help="Requests by chance, for each operation and phase."
+        "--examples", type=int, default=6, help="Random requests for each operation and phase."
     )
     parser.add_argument("--phases", default="examples,coverage,fuzzing,stateful")
     arguments = parser.parse_args()
@@ -35,7 +35,7 @@ def main() -> int:
 
 
 def run(env: dict[str, str], folder: Path, examples: int, phases: str) -> "subprocess.CompletedProcess[str]":
-    """schemathesis, against a server of its own."""
+    """Run schemathesis against a new server."""
     env = {**env, "GRISTMILL_KEY_REQUESTS_PER_MINUTE": "10000000"}
     key = run_command(env, "keys", "create", "schema", "--role", "admin", "--org", "schema").stdout.strip()
     with run_serve(env, log=folder / "log") as server:
@@ -58,7 +58,7 @@ def run(env: dict[str, str], folder: Path, examples: int, phases: str) -> "subpr
 
 
 def count_cases(output: str) -> int:
-    """How many requests a run says that it made."""
+    """The number of requests that a run reports."""
     match = re.search(r"(\d+) generated", output)
     return int(match.group(1)) if match else 0
 

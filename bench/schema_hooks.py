@@ -1,6 +1,6 @@
-"""What schemathesis is told beside the schema: a fresh `Idempotency-Key` for each request, as clients send them.
+"""A hook for schemathesis: a fresh `Idempotency-Key` for each request, as clients send them.
 
-With the few that it makes up itself, most requests would only meet the answer of another.
+With the few keys that it generates itself, most requests would only repeat the response of another.
 """
 
 from typing import Any, cast
@@ -13,7 +13,7 @@ _hook = cast(Any, schemathesis).hook  # it has no types
 
 @_hook
 def map_headers(_context: Any, headers: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Give each request a key of its own."""
+    """Give each request its own key."""
     if headers and "Idempotency-Key" in headers:
         headers["Idempotency-Key"] = str(uuid4())
     return headers

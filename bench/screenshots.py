@@ -1,4 +1,4 @@
-"""Pictures of every page, at both sizes and in both themes, over a server with something in it.
+"""Screenshots of every page, at both sizes and in both themes, over a server with sample data.
 
 uv run --group dev python -m bench.screenshots --out DIR [--only WORD] [--language zh-CN]
 """
@@ -16,7 +16,7 @@ THEMES: tuple[Theme, Theme] = ("light", "dark")
 
 
 def page_paths(sample_server: Sample) -> dict[str, str]:
-    """Every page by a name."""
+    """The path of every page by name."""
     handbook, reports = sample_server.bases["Mill handbook"], sample_server.bases["Field reports"]
     response = sample_server.api.http.get(
         f"/api/knowledge-bases/{handbook}/items", params={"parentId": "*", "type": "file", "limit": 50}
@@ -51,14 +51,14 @@ def page_paths(sample_server: Sample) -> dict[str, str]:
 def take_screenshot(page: Page, url: str, file: Path) -> None:
     page.goto(url)
     page.locator("main > *").first.wait_for()
-    page.wait_for_timeout(900)  # what is fetched has to be painted; a picture is no test
+    page.wait_for_timeout(900)  # until everything is painted; a screenshot is not a test
     page.screenshot(path=file)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--only", default="", help="pages whose name holds this word")
+    parser.add_argument("--only", default="", help="pages whose name contains this word")
     parser.add_argument("--language", default="en-US")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
@@ -67,11 +67,11 @@ def main() -> None:
         sample_server.slow_down(0.6)
         handbook = sample_server.bases["Mill handbook"]
         roots = sample_server.api.http.get(f"/api/knowledge-bases/{handbook}/items").json()["items"]
-        for n in range(60):  # new texts, so that something is under way
+        for n in range(60):  # new texts, so that work is in progress
             sample_server.api.add_notes(
                 sample_server.bases["Support macros"], f"# Macro {n + 100}\n\nA new answer, number {n}."
             )
-        print(f"{len(roots)} roots; pictures go to {options.out}")
+        print(f"{len(roots)} roots; screenshots go to {options.out}")
         for size_name, size in SIZES.items():
             for theme in THEMES:
                 with profile(browser, size, theme, options.language) as tabs:

@@ -1,14 +1,14 @@
-"""How fast and how complete searching is: `uv run python -m bench.search [--chunks N] [--rounds N]`.
+"""Speed and recall of search: `uv run python -m bench.search [--chunks N] [--rounds N]`.
 
-A base of N chunks is written into a PostgreSQL of its own: texts of words that are as common as words are (Zipf), ten chunks
-a document, vectors of 384 dimensions in clusters that overlap. Of the documents one in a thousand, one in a hundred and one
-in ten is for the groups `few`, `some` and `many`. Printed, from interleaved rounds in one run:
+A base of N chunks is written into a new PostgreSQL: texts of words with natural frequencies (Zipf), ten chunks a document,
+vectors of 384 dimensions in overlapping clusters. One document in a thousand, one in a hundred and one in ten is visible to
+the groups `few`, `some` and `many`. Prints, from interleaved rounds in one run:
 
-    vectors     recall@10 against comparing all, and p95 beside the bare SQL statement that compares all
-    words       p95 for ordinary questions, and for the five commonest words
-    hybrid      p95 with the default embedder, the embedding of the question included
-    eyes        recall@10 for callers who see 0.1, 1 and 10 % of the documents, against comparing all that they see
-    ingest      p95 of the same searches while a worker embeds and writes notes, beside idle
+    vectors     recall@10 against an exact search, and p95 compared with the bare SQL statement of an exact search
+    words       p95 for ordinary questions, and for the five most common words
+    hybrid      p95 with the default embedder, including the embedding of the question
+    visible     recall@10 for callers who see 0.1, 1 and 10 % of the documents, against an exact search of what they see
+    ingest      p95 of the same searches while a worker embeds and writes notes, compared with idle
 """
 
 import argparse
@@ -54,7 +54,7 @@ Work = Callable[[], Awaitable[object]]
 
 
 class Synthetic:
-    """Texts, questions and vectors out of one seed."""
+    """Texts, questions and vectors, generated from one seed."""
 
     def __init__(self, seed: int = 7) -> None:
         self._rng = np.random.default_rng(seed)
@@ -67,7 +67,7 @@ class Synthetic:
         return [word(int(rank)) for rank in ranks]
 
     def question(self) -> str:
-        """Six words, as people take them: a common one, and rarer ones."""
+        """Six words, as in typical questions: a common one, and rarer ones."""
         ranks = [int(self._rng.integers(0, 50)), *(int(10 ** self._rng.uniform(2, 4.5)) for _ in range(5))]
         return " ".join(word(rank) for rank in ranks)
 
@@ -78,7 +78,7 @@ class Synthetic:
 
 
 def word(rank: int) -> str:
-    """The word of a rank: letters alone, and no ending that a stemmer would take off."""
+    """The word of a rank: only letters, and no ending that a stemmer would remove."""
     letters = ""
     rank += 26
     while rank:
@@ -120,7 +120,7 @@ async def fill(db: Database, base: Base, chunks: int, synthetic: Synthetic) -> N
 
 
 async def wait_until_compacted(mill: app.Gristmill) -> None:
-    """Wait until nothing is left to tidy."""
+    """Wait until compaction has nothing left to do."""
     while True:
         requested = await compaction.queue_compactions(mill.db)
         async with mill.db.connection() as tx:
@@ -145,7 +145,7 @@ async def time_call(work: Work) -> float:
 
 
 async def run_interleaved(calls: dict[str, Sequence[Work]]) -> dict[str, list[float]]:
-    """Run the n-th of every kind, then the next: what disturbs one disturbs all."""
+    """Run the n-th call of every kind, then the next, so that other load affects all alike."""
     times: dict[str, list[float]] = {name: [] for name in calls}
     for row in zip(*calls.values(), strict=True):
         for name, work in zip(calls, row, strict=True):
@@ -154,7 +154,7 @@ async def run_interleaved(calls: dict[str, Sequence[Work]]) -> dict[str, list[fl
 
 
 class SearchBench:
-    """The searches that are measured."""
+    """The measured searches."""
 
     def __init__(self, mill: app.Gristmill, base: Base, synthetic: Synthetic, rounds: int) -> None:
         self.mill, self.base, self.rounds = mill, base, rounds
@@ -167,7 +167,7 @@ class SearchBench:
         return lambda: self.mill.searcher.search([Target(self.base, None)], SearchRequest(query, mode="text"))
 
     def hybrid_search(self, query: str) -> Work:
-        # A searcher that remembers no questions: what is measured has to be embedded.
+        # A new question, so that it is not in the cache and has to be embedded.
         target = Target(self.base, self.mill.embedders.default)
         return lambda: self.mill.searcher.search([target], SearchRequest(query + " ?"))
 
@@ -181,7 +181,7 @@ class SearchBench:
         return run
 
     def bare_sql(self, vector: Vectors) -> Work:
-        """What somebody would write who has the table and no search."""
+        """The plain SQL statement over the table."""
         literal = store.vector_literal(vector)
 
         async def run() -> object:
@@ -223,7 +223,7 @@ async def measure(bench: SearchBench) -> None:
             "vectors": [bench.vector_search(vector, Scope()) for vector in bench.vectors],
             "bare SQL": [bench.bare_sql(vector) for vector in bench.vectors],
             "words": [bench.keyword_search(query) for query in bench.questions],
-            "five commonest words": [bench.keyword_search(bench.common)] * bench.rounds,
+            "five most common words": [bench.keyword_search(bench.common)] * bench.rounds,
             "hybrid, embedding included": [bench.hybrid_search(query) for query in bench.questions],
         }
     )
@@ -234,11 +234,13 @@ async def measure(bench: SearchBench) -> None:
         recall, samples, fewest = await bench.measure_recall(
             Scope(Viewer(frozenset({f"group:{group}"}))), bench.rounds // 2
         )
-        print(f"eyes of {group:20}  {format_times(samples)}   recall@10 {recall:.3f}, fewest of ten {fewest}")
+        print(
+            f"visible to {group:17}  {format_times(samples)}   recall@10 {recall:.3f}, fewest of ten {fewest}"
+        )
 
 
 async def during_ingest(bench: SearchBench) -> None:
-    """The same hybrid searches, idle and while notes are embedded."""
+    """Run the same hybrid searches idle, and while notes are embedded."""
     questions = [bench.hybrid_search(f"{query} again") for query in bench.questions]
     idle = [await time_call(work) for work in questions]
     transport = httpx.ASGITransport(app=bench.mill.api)
@@ -277,7 +279,7 @@ async def run(chunks: int, rounds: int, data_dir: Path) -> None:
         await wait_until_compacted(mill)
         async with mill.db.connection() as tx:
             await tx.execute("vacuum analyze")
-        print(f"… tidied after {time.perf_counter() - started:.0f} s", flush=True)
+        print(f"… compacted after {time.perf_counter() - started:.0f} s", flush=True)
         bench = SearchBench(mill, base, synthetic, rounds)
         await measure(bench)
         await during_ingest(bench)

@@ -1,4 +1,4 @@
-"""A base of 100,000 items in the browser: how soon its first row is seen, and what scrolling through it costs.
+"""A base of 100,000 items in the browser: the time to its first row, and the cost of scrolling.
 
 uv run --group dev python -m bench.tree [--items 100000] [--opens 5]
 """
@@ -18,7 +18,7 @@ from gristmill.db import local_server
 from tests.gristmill_process import run_serve
 from tests.ui.harness import ApiHelper, chromium, profile, server_setup
 
-# One in 97 failed, so that rows differ in height.
+# One item in 97 has failed, so that rows differ in height.
 _FILL = """
 insert into item (base_id, type, title, status, source, source_key, live_version, expanded_version, chunk_count,
                   error_code, error_message)
@@ -29,10 +29,10 @@ select %s, 'file', 'sheaf-' || lpad(n::text, 6, '0') || '.md', case when n %% 97
 """
 _OBSERVE = """
 window.long = [];
-new PerformanceObserver((list) => { for (const one of list.getEntries()) window.long.push(one.duration); })
+new PerformanceObserver((list) => { for (const entry of list.getEntries()) window.long.push(entry.duration); })
   .observe({ type: "longtask", buffered: true });
 """
-# A hand on the wheel, then a flick, then the scrollbar pulled through everything.
+# Slow scrolling, then fast, then dragging the scrollbar through everything.
 _SCROLL = """async () => {
   const box = document.querySelector("[role=treegrid]");
   window.long.length = 0;
@@ -54,11 +54,11 @@ class ScrollSample:
     frames: list[float]
     long: list[float]
     rows: int
-    cpu: float  # of the longest task; on a machine that others use, the time on the clock is theirs too
+    cpu: float  # processor time of the longest task; wall time includes other load on the machine
 
 
 def measure_opening(browser: Browser, url: str) -> tuple[float, ScrollSample]:
-    """Seconds to the first row of a cold profile, and what scrolling took."""
+    """Seconds to the first row in a fresh profile, and the cost of scrolling."""
     with profile(browser) as tabs:
         page = tabs.context.new_page()
         page.add_init_script(_OBSERVE)
@@ -66,7 +66,7 @@ def measure_opening(browser: Browser, url: str) -> tuple[float, ScrollSample]:
         page.goto(url, wait_until="commit")
         page.locator("[role=row][id]").first.wait_for()
         seconds = time.monotonic() - started
-        page.wait_for_timeout(500)  # what else a page fetches at its start is over
+        page.wait_for_timeout(500)  # until the page has loaded its other data
         browser.start_tracing(page=page, categories=["toplevel", "devtools.timeline"])
         raw = page.evaluate(_SCROLL)
         return seconds, ScrollSample(
@@ -100,7 +100,7 @@ def main() -> None:
         server.client() as http,
     ):
         base = ApiHelper(http).create_base("Large")
-        database = local_server.start(setup.folder / "data")  # the server's own: one more user of it
+        database = local_server.start(setup.folder / "data")  # the server's own PostgreSQL
         with psycopg.connect(database.url, autocommit=True) as connection:
             connection.execute(_FILL, (base, options.items))
             connection.execute("analyze item")
@@ -115,7 +115,7 @@ def main() -> None:
     print(f"frames: median {frames[len(frames) // 2]:.0f} ms, p95 {frames[int(len(frames) * 0.95)]:.0f} ms")
     cpu = max(scrolled.cpu for _, scrolled in samples)
     print(
-        f"longest task while scrolling: {max(longest):.0f} ms, {cpu:.0f} ms of them its own; rows in the document: {samples[0][1].rows}"
+        f"longest task while scrolling: {max(longest):.0f} ms, {cpu:.0f} ms of them processor time; rows in the document: {samples[0][1].rows}"
     )
 
 

@@ -1,12 +1,12 @@
-"""How the pages bear load: what is written, until it is painted; the first row, cold; a base of 100,000 items.
+"""Pages under load: the delay from a write to its paint, the first row with a cold cache, and a base of 100,000 items.
 
 uv run --group dev python -m bench.ui [--only changes,cold,large] [--seconds 10] [--items 100000]
 
-    changes   200 rows of a base change a second; of each, the time from its commit until the frame that shows it
-    cold      a browser that knows nothing opens a base; until its first row is painted, of 5
-    large     a base of many items is opened, and scrolled through; long tasks meanwhile
+    changes   200 rows of a base change a second; the time from each commit until the frame that shows it
+    cold      a browser with an empty cache opens a base; the time until its first row is painted, median of 5
+    large     a base of many items is opened and scrolled; the longest task meanwhile
 
-Ends with 1 when a requirement does not hold. The clock is that of this machine for writer and page alike.
+The exit code is 1 when a requirement does not hold. Writer and page use the same clock.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from gristmill.db import local_server
 from tests.gristmill_process import run_serve
 from tests.ui.harness import ApiHelper, chromium, profile, server_setup
 
-# A row's title is written as `change <time>`; what is painted is told by the frame after the text changed.
+# A row's title is `change <time>`; it counts as painted in the frame after its text changed.
 _WATCH = """() => {
   window.painted = [];
   const seen = new WeakMap();
@@ -41,7 +41,7 @@ _WATCH = """() => {
   new MutationObserver((all) => { for (const one of all) { const e = one.target.nodeType === 1 ? one.target : one.target.parentElement; const row = e?.closest("[role=row]"); if (row) look(row); } })
     .observe(document.querySelector("main"), { subtree: true, childList: true, characterData: true });
 }"""
-# When the first row of a tree is painted, since the navigation began. The page tells: who asks from outside asks too seldom.
+# The time from navigation to the first painted row, measured in the page: polling from outside would be too coarse.
 _FIRST = """() => {
   const watch = new MutationObserver(() => {
     if (!document.querySelector("[role=row] [role=gridcell] .title, [role=row][aria-level]")) return;
@@ -55,7 +55,7 @@ _LONG = """() => { window.longest = 0; new PerformanceObserver((list) => { for (
 
 @dataclass(frozen=True)
 class Figure:
-    """A measurement, and how much of it is allowed."""
+    """A measurement and its limit."""
 
     name: str
     value: float
@@ -68,7 +68,7 @@ class Figure:
 
 
 def insert_rows(url: str, base: str, count: int, title: str = "row") -> list[str]:
-    """Items at rest, by SQL: what is measured is the page."""
+    """Insert finished items by SQL, because only the page is measured."""
     with psycopg.connect(url, autocommit=True) as connection:
         inserted = connection.execute(
             """insert into item (base_id, type, title, source_key, body, status, live_version)
@@ -86,7 +86,7 @@ def percentile(values: list[float], share: float) -> float:
 
 def measure_changes(url: str, api: ApiHelper, page: Page, server: str, seconds: float) -> Iterator[Figure]:
     base = api.create_base("changes")
-    ids = insert_rows(url, base, 20)  # all of them in sight
+    ids = insert_rows(url, base, 20)  # all of them visible
     page.goto(f"{server}/b/{base}")
     page.get_by_text("row 20", exact=True).wait_for()
     page.evaluate(_WATCH)
@@ -104,7 +104,7 @@ def measure_changes(url: str, api: ApiHelper, page: Page, server: str, seconds: 
 
 
 def write_changes(url: str, ids: list[str], stop: threading.Event) -> None:
-    """200 changes a second, each a transaction of its own; the title is the time of its writing."""
+    """Write 200 changes a second, each in its own transaction; the title is the time of the write."""
     with psycopg.connect(url, autocommit=True) as connection:
         started, n = time.monotonic(), 0
         while not stop.is_set():
@@ -147,12 +147,12 @@ def measure_large(url: str, api: ApiHelper, page: Page, server: str, items: int)
         page.mouse.wheel(0, 400 + 4000 * (step % 7))
         page.wait_for_timeout(30)
     page.wait_for_timeout(500)
-    yield Figure("longest task while it is scrolled", page.evaluate("window.longest"), 100)
+    yield Figure("longest task while scrolling", page.evaluate("window.longest"), 100)
 
 
 @contextmanager
 def server_and_browser() -> Generator[tuple[str, str, ApiHelper, Browser]]:
-    """A server on an embedded database, and a browser."""
+    """A server with a local database, and a browser."""
     with (
         server_setup(None, CACHE) as setup,
         run_serve(setup.env, log=setup.log) as server,

@@ -1,10 +1,10 @@
-"""The job engine, measured beside its peers and put through faults: `python -m bench.jobs`.
+"""Benchmarks of the job engine, compared with its peers and under faults: `python -m bench.jobs`.
 
-machine.py      the server, fresh databases, what the machine is, who used how much processor time
-engine.py       what is asked of every engine, and ours;  peers.py  procrastinate, PgQueuer, DBOS
-agent.py        one process with one engine in it, told what to do;  remote.py  who tells it
-crew.py         a worker process of ours whose jobs leave exactly-once effects;  effects.py  and their record
+server.py           the database server, fresh databases, a description of the machine, processor times
+engine.py           the interface of every engine, and ours;  peers.py  procrastinate, PgQueuer, DBOS
+agent.py            a process with one engine, controlled by JSON lines;  agent_client.py  its client
+worker_process.py   a worker process of ours whose jobs leave exactly-once effects;  effects.py  counts them
 throughput.py fairness.py pickup.py                   every engine, interleaved
-claiming.py caps.py takeover.py chaos.py              ours
-report.py       figures and requirements, as text or markdown
+claims.py caps.py takeover.py chaos.py                ours
+report.py           figures and requirements, as text or markdown
 """

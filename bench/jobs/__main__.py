@@ -1,4 +1,4 @@
-"""`python -m bench.jobs`: measure everything, print the figures, exit 1 when a requirement does not hold."""
+"""`python -m bench.jobs`: run all measurements, print the figures, and exit with 1 when a requirement does not hold."""
 
 import argparse
 import asyncio
@@ -23,13 +23,13 @@ Measurement = Callable[[BenchServer, BenchReport], Awaitable[None]]
 
 
 def main() -> None:
-    """The command."""
+    """Parse the arguments, and run the measurements."""
     options = _parser().parse_args()
     measurements = _measurements(options)
     chosen = list(measurements) if options.only is None else str(options.only).split(",")
     if unknown := set(chosen) - set(measurements):
         sys.exit(f"No such measurement: {', '.join(sorted(unknown))}. There are: {', '.join(measurements)}.")
-    logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)  # chaos takes the server away on purpose
+    logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)  # chaos stops the server on purpose
     report = asyncio.run(_run({name: measurements[name] for name in chosen}))
     print(report.markdown() if options.markdown else report.text())
     sys.exit(0 if report.holds else 1)
@@ -37,12 +37,12 @@ def main() -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench.jobs", description=__doc__)
-    parser.add_argument("--only", help="measurements, with commas; all unless given")
+    parser.add_argument("--only", help="measurements, separated by commas; the default is all")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--jobs", type=int, default=20_000, help="how many are enqueued and drained")
-    parser.add_argument("--queued", type=int, default=1_000_000, help="the long queue that is claimed from")
-    parser.add_argument("--seconds", type=float, default=60, help="how long chaos lasts")
-    parser.add_argument("--seed", type=int, help="of chaos; by chance unless given")
+    parser.add_argument("--jobs", type=int, default=20_000, help="number of jobs to enqueue and drain")
+    parser.add_argument("--queued", type=int, default=1_000_000, help="length of the long queue for claims")
+    parser.add_argument("--seconds", type=float, default=60, help="duration of chaos")
+    parser.add_argument("--seed", type=int, help="for chaos; random by default")
     parser.add_argument("--peers", default="pgqueuer,pgqueuer-asyncpg,procrastinate,dbos", help="'' for none")
     parser.add_argument("--markdown", action="store_true", help="for docs/benchmarks.md")
     return parser
@@ -56,7 +56,7 @@ def _measurements(options: argparse.Namespace) -> dict[str, Measurement]:
         "drain": partial(measure_drain, engines=engines, rounds=rounds, count=jobs),
         "fairness": partial(measure_fairness, engines=engines, rounds=rounds),
         "pickup": partial(measure_pickup, engines=engines, rounds=rounds),
-        "claim": partial(measure_claims, many=int(options.queued)),
+        "claim": partial(measure_claims, long_queue=int(options.queued)),
         "caps": measure_caps,
         "takeover": partial(measure_takeover, rounds=rounds),
         "chaos": partial(measure_chaos, seconds=float(options.seconds), seed=options.seed),
@@ -69,7 +69,7 @@ def _engines(names: Sequence[str]) -> list[JobEngine]:
         if peers.is_installed(name):
             engines.append(peers.engine_by_name(name))
         else:
-            print(f"{name} is not installed, and left out: uv run --group bench …", file=sys.stderr)
+            print(f"{name} is not installed, and is skipped: uv run --group bench …", file=sys.stderr)
     return engines
 
 
@@ -81,7 +81,7 @@ async def _run(measurements: dict[str, Measurement]) -> BenchReport:
             print(f"… {name}", file=sys.stderr)
             before = len(report.tables)
             await measurement(server, report)
-            # At once, and again with all the others at the end: a long run that is broken off has not been for nothing.
+            # Printed now, and again at the end: an interrupted long run keeps its results.
             for table in report.tables[before:]:
                 print(table.text(), file=sys.stderr)
         return report

@@ -1,18 +1,18 @@
-"""One process with one engine in it, which does what it is told: a line of JSON in, a line of JSON out.
+"""A process with one engine, controlled by lines of JSON: one command in, one response out.
 
     open                            connect the engine's client
     add     lane, first, count      add jobs                            began, ended, cpu
     work    concurrency, seconds,   start the worker; a job sleeps
             expect                  for `seconds` (0: it does nothing)
-    settle                          wait until `expect` jobs ran and    began, ended, client, server
+    drain                           wait until `expect` jobs ran and    began, ended, client, server
                                     none is left in the database
     ran                             how many jobs ran                   count
     marks                           what ran when                       marks: lane, number, began, ended
     (end of input)                  stop
 
-Times are of the monotonic clock, which all processes of a machine share. A drain is timed from the start of
-its first job, so that what an engine does when it starts is nobody's loss, until the database holds none that
-waits or runs; the last look costs every engine the same query.
+Times are from the monotonic clock, which all processes of a machine share. A drain is timed from the start of its
+first job, so that the start-up of an engine does not count, until the database has no waiting or running job; the last
+check costs every engine the same query.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ def client_cpu() -> float:
 
 
 class Agent:
-    """Holds the engine's client and worker until the end of its input."""
+    """Keeps the engine's client and worker open until the end of its input."""
 
     def __init__(self, engine: str, url: str, postmaster: int) -> None:
         self._engine, self._url, self._postmaster = engine_by_name(engine), url, postmaster
@@ -54,13 +54,13 @@ class Agent:
             "open": self._open,
             "add": self._add,
             "work": self._work,
-            "settle": self._wait_until_drained,
+            "drain": self._wait_until_drained,
             "ran": self._count_ran,
             "marks": self._list_marks,
         }
 
     async def serve(self) -> None:
-        """Answer until the input ends."""
+        """Respond to commands until the input ends."""
         async with self._stack:
             while line := await asyncio.to_thread(sys.stdin.readline):
                 command = cast(dict[str, Any], json.loads(line))
@@ -93,9 +93,7 @@ class Agent:
             await asyncio.sleep(self._seconds)
         self._marks.append((lane, number, began, time.monotonic()))
         if len(self._marks) == self._expect:
-            self._loop.call_soon_threadsafe(
-                self._all_ran.set
-            )  # an engine may run jobs in a thread of its own
+            self._loop.call_soon_threadsafe(self._all_ran.set)  # an engine may run jobs in its own thread
 
     async def _wait_until_drained(self) -> dict[str, Any]:
         await self._all_ran.wait()

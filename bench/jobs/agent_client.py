@@ -1,4 +1,4 @@
-"""Processes that the benchmark starts and talks to, and ends by their pid only."""
+"""Starts processes of the benchmark, sends them commands, and stops them by their pid."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ _LINE_LIMIT = 1 << 26
 
 
 async def spawn(module: str, *arguments: str, log: Path | None = None) -> Process:
-    """A Python process of `module`, with pipes; its errors go to ours, or to `log`."""
+    """Start a Python process of `module` with pipes; its stderr goes to ours, or to `log`."""
     with contextlib.nullcontext() if log is None else log.open("ab") as errors:
         return await asyncio.create_subprocess_exec(
             sys.executable,
@@ -32,7 +32,7 @@ async def spawn(module: str, *arguments: str, log: Path | None = None) -> Proces
 
 
 async def stop_process(process: Process, timeout: float = 15) -> None:
-    """Close its input, which asks it to stop; kill it when it does not."""
+    """Close its input, which asks it to stop; kill it if it does not."""
     if process.stdin is not None:
         process.stdin.close()
     try:
@@ -45,25 +45,25 @@ async def stop_process(process: Process, timeout: float = 15) -> None:
 
 
 class AgentClient:
-    """Another process's agent."""
+    """The agent of another process."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
 
     async def request(self, do: str, **arguments: Any) -> dict[str, Any]:
-        """Have it do something, and wait for the answer."""
+        """Send a command, and wait for the response."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps({"do": do, **arguments}).encode() + b"\n")
         line = await self._process.stdout.readline()
         if not line:
-            raise RuntimeError(f"an agent ended while it was to {do}")
+            raise RuntimeError(f"an agent exited during {do}")
         return json.loads(line)
 
 
 @asynccontextmanager
 async def start_agent(engine: str, url: str, postmaster: int) -> AsyncGenerator[AgentClient]:
-    """An agent for `engine`, until the end of the block."""
+    """An agent for `engine`, for the length of the block."""
     process = await spawn("bench.jobs.agent", engine, url, str(postmaster))
     try:
         yield AgentClient(process)

@@ -1,9 +1,8 @@
-"""Whether caps hold across worker processes, by the database's own record.
+"""Whether concurrency caps hold across worker processes, checked in the database.
 
-Three worker processes with more slots than the caps allow, eight lanes with many short jobs each, a cap of two a
-lane; then the same under a cap of five over all, with two slots each: with eight, one
-worker was seen to run all the jobs. A cap that is never reached proves nothing, nor does one worker
-that did everything, so these are looked at as well.
+Three worker processes with more slots than the caps allow, eight lanes with many short jobs each, and a cap of two per
+lane; then the same with a global cap of five, and two slots each: with eight slots, one worker sometimes ran all jobs.
+A cap that is never reached proves nothing, nor does a single worker that ran everything, so both are checked as well.
 """
 
 import random
@@ -29,7 +28,7 @@ LANE_CAP, GLOBAL_CAP = 2, 5
 
 
 async def measure_caps(server: BenchServer, report: BenchReport) -> None:
-    """Once with a cap per lane, once with one over all besides."""
+    """Measure once with a cap per lane, and once with a global cap as well."""
     rows = list[list[str]]()
     for cap in (None, GLOBAL_CAP):
         config = WorkerConfig(slots=SLOTS if cap is None else FEW_SLOTS, lane_cap=LANE_CAP, global_cap=cap)
@@ -38,7 +37,7 @@ async def measure_caps(server: BenchServer, report: BenchReport) -> None:
             sampler, rng = Sampler(url), random.Random(3)
             effects = [Effect(number, rng.uniform(0.002, 0.02)) for number in range(JOBS)]
             async with sampler.sampling(), start_workers(url, config, WORKERS, log):
-                # Only now, or the first worker would be through before the last has started.
+                # Only now, or the first worker would finish before the last has started.
                 await enqueue_effects(db, ((f"lane {effect.number % LANES}", effect) for effect in effects))
                 counts = await wait_until_finished(db, timeout=120)
             lane, total = await peak_concurrency(db)

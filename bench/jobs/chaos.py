@@ -1,15 +1,15 @@
-"""Everything at once: workers killed and frozen, connections cut, the server stopped and crashed, under load.
+"""All faults together under load: workers killed and frozen, connections cut, the server stopped and crashed.
 
-Four worker processes work off what is being added all the while; every effect is written in its job's completing
-transaction. Faults come by chance, from a seed that is told:
+Four worker processes run jobs that are added continuously; every effect is written in its job's completing transaction.
+Faults are random, from a seed that is printed:
 
-    kill       kill -9 of a worker process; another takes its place
+    kill       kill -9 of a worker process; another replaces it
     freeze     SIGSTOP, for up to twice the lease, so that it wakes as a zombie
     cut        pg_terminate_backend of some sessions
     restart    the server is stopped and started again         at 1/4 and 3/4 of the time
     crash      kill -9 of one backend: PostgreSQL ends them all and recovers      at 1/2
 
-Then the faults end, and within two minutes every job that was asked for must have had its effect, exactly once.
+Then the faults end, and within two minutes every enqueued job must have had its effect exactly once.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ DRAIN_TIMEOUT = 120.0
 
 
 async def measure_chaos(server: BenchServer, report: BenchReport, seconds: float, seed: int | None) -> None:
-    """`seconds` of faults, then the reckoning."""
+    """Inject faults for `seconds`, then check the effects."""
     seed = random.randrange(10**6) if seed is None else seed
     log = server.folder / "chaos.log"
     async with effects_database(server) as url, open_database(url) as db:
@@ -107,16 +107,16 @@ async def measure_chaos(server: BenchServer, report: BenchReport, seconds: float
         lane <= CONFIG.lane_cap and total <= (CONFIG.global_cap or 0),
     )
     report.check(
-        "Chaos: no worker process ends by itself",
+        "Chaos: no worker process exits by itself",
         f"{exited + injector.exited} did",
         exited + injector.exited == 0,
     )
 
 
 async def _enqueue_load(db: Database, rng: random.Random, until: float) -> None:
-    """Add jobs until the time is over, a little less than can be done after a start that is ahead of it.
+    """Add jobs until the deadline: a large first batch, then a little less than the workers can do.
 
-    What fails is not tried again: only what committed was asked for.
+    A batch that fails is not retried: only committed batches count as requested.
     """
     number = 0
     while time.monotonic() < until:
@@ -131,7 +131,7 @@ async def _enqueue_load(db: Database, rng: random.Random, until: float) -> None:
 
 
 class _FaultInjector:
-    """Makes the faults, and puts right what does not come right by itself."""
+    """Injects the faults, and replaces worker processes that have exited."""
 
     def __init__(
         self, server: BenchServer, url: str, workers: list[WorkerProcess], rng: random.Random, log: Path
@@ -142,7 +142,7 @@ class _FaultInjector:
         self.exited = 0
 
     async def inject(self, seconds: float) -> None:
-        """Faults for `seconds`; at the end every worker process is there and awake."""
+        """Inject faults for `seconds`; at the end every worker process is running."""
         started = time.monotonic()
         scheduled = [(seconds / 4, "restart"), (seconds / 2, "crash"), (seconds * 3 / 4, "restart")]
         while (elapsed := time.monotonic() - started) < seconds:

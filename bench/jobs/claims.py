@@ -1,13 +1,13 @@
-"""What a claim costs, when little is queued and when very much is.
+"""The cost of a claim with a short queue and with a very long one.
 
-Jobs are spread over 1,000 lanes, 1,000 of them (one each) or 1,000,000, put there by `jobs.enqueue`, then
-ANALYZEd. A claim is for 16 jobs. It is timed twice, on the client: alone, in a transaction that is rolled back,
-so that each sees the same queue; and with its commit, while another connection finishes what was claimed and
-adds as much again, so that the queue stays as long as it was. Last, every lane is filled to its cap and has more
-to do: what a claim costs that finds nothing.
+1,000 or 1,000,000 jobs are spread over 1,000 lanes by `jobs.enqueue`, then ANALYZEd. A claim is for 16 jobs. It is
+timed twice on the client: in a transaction that is rolled back, so that each claim sees the same queue; and with its
+commit, while another connection finishes the claimed jobs and adds as many, so that the queue keeps its length. Last,
+every lane is at its cap and has more jobs: the cost of a claim that finds nothing.
 
-The commit of a claim that settles nothing is no fsync: `job_complete_and_claim` turns synchronous_commit off for it, because a
-claim that a crash forgets was never made. "With its commit" is therefore not what a durable commit costs.
+The commit of a claim that records no outcome does not wait for the disk: `job_complete_and_claim` turns
+synchronous_commit off, because losing an uncommitted claim in a crash does no harm. "With its commit" is therefore not the cost of a
+durable commit.
 """
 
 import statistics
@@ -50,11 +50,11 @@ class _ClaimCost:
         ]
 
 
-async def measure_claims(server: BenchServer, report: BenchReport, many: int) -> None:
-    """The short queue, the long one, and the full lanes."""
+async def measure_claims(server: BenchServer, report: BenchReport, long_queue: int) -> None:
+    """Measure the short queue, the long queue, and full lanes."""
     rows = list[list[str]]()
     rolled_back, committed = dict[int, _ClaimCost](), dict[int, _ClaimCost]()
-    for queued in (LANES, many):
+    for queued in (LANES, long_queue):
         async with _filled_queue(server, queued) as (db, worker):
             rolled_back[queued] = await _measure_rolled_back(db, worker)
             committed[queued] = await _measure_committed(db, worker)
@@ -64,14 +64,14 @@ async def measure_claims(server: BenchServer, report: BenchReport, many: int) ->
         rows.append(["every lane at its cap", *(await _measure_saturated(db, worker)).cells()])
     report.add(
         f"A claim of {BATCH} over {LANES:,} lanes",
-        f"{CLAIMS} claims each, in milliseconds; a claim that settles nothing commits without waiting for the disk",
+        f"{CLAIMS} claims each, in milliseconds; a claim that records no outcome commits without waiting for the disk",
         ["case", "median", "p95", "backend CPU"],
         rows,
     )
     for name, costs in (("rolled back", rolled_back), ("with its commit", committed)):
-        ratio = costs[many].median / costs[LANES].median
+        ratio = costs[long_queue].median / costs[LANES].median
         report.check(
-            f"A claim with {many:,} queued takes at most {LIMIT:.0f} × one with {LANES:,} ({name})",
+            f"A claim with {long_queue:,} queued takes at most {LIMIT:.0f} × one with {LANES:,} ({name})",
             f"{ratio:.2f} ×",
             ratio <= LIMIT,
         )
@@ -97,7 +97,7 @@ async def _enqueue(db: Database, lanes: Sequence[str]) -> None:
 
 
 async def _claim(tx: Tx, worker: UUID, limit: int, cap: int) -> list[Job]:
-    """The worker's statement, with nothing to settle: the one place that knows how a claim is made."""
+    """Run the worker's statement without outcomes: the only place that knows how to claim."""
     return await store.complete_and_claim(
         tx, worker, [], limit=limit, non_interactive_limit=limit, lane_cap=cap, global_cap=None
     )
@@ -143,7 +143,7 @@ async def _measure_saturated(db: Database, worker: UUID) -> _ClaimCost:
 
 
 class _ClaimTimer:
-    """Times what is done inside it; the first few times are forgotten."""
+    """Times its block; the first few samples are dropped."""
 
     def __init__(self, tx: Tx) -> None:
         self._pid = tx.info.backend_pid

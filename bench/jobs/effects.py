@@ -1,13 +1,13 @@
-"""What the jobs of a crew leave behind, and what it proves.
+"""The effects of the jobs of worker processes, and what they prove.
 
-    feed      the jobs that were asked for, written in the transaction that enqueued them
+    feed      the requested jobs, written in the transaction that enqueued them
     begun     every start of a handler, committed at once
-    effect    what a job is for, written in one transaction with `jobs.complete`; nothing keeps it unique but that
-    refused   every attempt to write an effect that was turned away because the lease was lost
+    effect    the effect of a job, written in one transaction with `jobs.complete`; nothing else keeps it unique
+    refused   every attempt to write an effect that failed because the lease was lost
 
-`began` is read after the claim has committed and `ended` before the completion does, on the database's clock, so
-that the span between them lies within the time in which the job ran: spans that overlap are jobs that did run
-at once. The sampler sees the same from the other side, as counts of running jobs in one snapshot each.
+`began` is read after the claim has committed and `ended` before the completion commits, on the database's clock, so the
+span between them lies within the time in which the job ran: overlapping spans are jobs that ran at once. The sampler
+checks the same independently, by counting running jobs in snapshots.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ select coalesce(max(level), 0) from (
 
 @dataclass(frozen=True)
 class Effect(Work):
-    """Takes its time, then leaves its number behind; never given up, however often its worker dies."""
+    """Sleeps, then records its number; retried however often its worker dies."""
 
     kind = "effect"
     attempts = 10_000
@@ -66,7 +66,7 @@ class Effect(Work):
 
 @dataclass(frozen=True)
 class EffectCounts:
-    """What became of all that was asked for."""
+    """Counts of requested jobs and their effects."""
 
     requested: int
     lost: int
@@ -79,13 +79,13 @@ class EffectCounts:
 
     @property
     def exactly_once(self) -> bool:
-        """Every job had its effect, none had it twice, and nothing is left over."""
+        """Whether every job had its effect exactly once, and nothing is left over."""
         return not (self.lost or self.duplicated or self.unrequested or self.dead or self.unfinished)
 
 
 @asynccontextmanager
 async def effects_database(server: BenchServer) -> AsyncGenerator[str]:
-    """A fresh database of ours, with the tables above."""
+    """A fresh database of ours with the tables above."""
     engine = GristmillEngine()
     async with server.database(engine.name, engine.install) as url:
         async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
@@ -94,7 +94,7 @@ async def effects_database(server: BenchServer) -> AsyncGenerator[str]:
 
 
 async def enqueue_effects(db: Database, effects: Iterable[tuple[str, Effect]]) -> None:
-    """Enqueue jobs, by lane, and note that they were asked for: both or neither."""
+    """Enqueue jobs and record the request, in one transaction."""
     effects = list(effects)
     async with db.transaction() as tx:
         await tx.execute(
@@ -104,7 +104,7 @@ async def enqueue_effects(db: Database, effects: Iterable[tuple[str, Effect]]) -
 
 
 async def count_effects(db: Database) -> EffectCounts:
-    """The state of affairs."""
+    """Count the effects so far."""
     async with db.connection() as tx:
         row = await (await tx.execute(_EFFECT_COUNTS)).fetchone()
     assert row is not None
@@ -112,7 +112,7 @@ async def count_effects(db: Database) -> EffectCounts:
 
 
 async def wait_until_finished(db: Database, timeout: float) -> EffectCounts:
-    """Wait until nothing waits or runs any more, or patience ends."""
+    """Wait until no job waits or runs, or until the timeout."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(timeout):
             while True:
@@ -124,7 +124,7 @@ async def wait_until_finished(db: Database, timeout: float) -> EffectCounts:
 
 
 async def peak_concurrency(db: Database) -> tuple[int, int]:
-    """The most jobs that ran at once, of any one lane and of all, by the effects' own spans."""
+    """The most jobs that ran at once, in any lane and in all, by the spans of the effects."""
     async with db.connection() as tx:
         lane = await (await tx.execute(_LANE_PEAK)).fetchone()
         total = await (await tx.execute(_PEAK)).fetchone()
@@ -141,7 +141,7 @@ async def effects_per_worker(db: Database) -> list[int]:
 
 
 class Sampler:
-    """Looks at the running jobs again and again, through lost connections."""
+    """Counts the running jobs again and again, and survives lost connections."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -149,7 +149,7 @@ class Sampler:
 
     @asynccontextmanager
     async def sampling(self) -> AsyncGenerator[None]:
-        """Look for as long as the block lasts."""
+        """Take samples for the length of the block."""
         task = asyncio.create_task(self._run(), name="sampler")
         try:
             yield

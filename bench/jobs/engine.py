@@ -1,9 +1,9 @@
-"""What the benchmark asks of every engine, and our own behind it.
+"""The interface of every engine, and our own engine behind it.
 
-Engines are used as their documentation says, each with its best bulk insert and the worker it ships, over
-psycopg and the same Unix socket, with default durability. Each declares how many jobs its worker runs at once
-when it drains no-ops: of three or four values tried in turn, three times each, the one with the best median on the
-machine this was written on. The values lay within each other's spread: tune again before making much of a few percent.
+Engines are used as their documentation says, each with its best bulk insert and its own worker, over psycopg and the
+same Unix socket, with default durability. Each declares how many jobs its worker runs at once when it drains no-ops: the
+value with the best median of three or four that were tried three times each, on one machine. The values lay within each
+other's spread: tune again before trusting a difference of a few percent.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from gristmill.db.listen import Listener
 from gristmill.db.migrate import migrate
 from gristmill.jobs import Done, Handler, Job, NewJob, Outcome, Work, Worker, WorkerLimits
 
-# Is given the lane and the number of a job, and returns when the job is done.
+# Gets the lane and the number of a job, and returns when the job is done.
 RunJob = Callable[[str, int], Awaitable[None]]
 
 
@@ -27,11 +27,11 @@ class Producer(Protocol):
     """Adds jobs; returns when they are committed."""
 
     async def enqueue_one(self, lane: str, number: int) -> None:
-        """One job, by the engine's call for one."""
+        """Enqueue one job, with the engine's call for one."""
         ...
 
     async def enqueue_many(self, lane: str, first: int, count: int) -> None:
-        """`count` jobs, by the engine's best call for many."""
+        """Enqueue `count` jobs, with the engine's best call for many."""
         ...
 
 
@@ -41,10 +41,10 @@ class JobEngine(Protocol):
     name: str
     concurrency: int
     uvloop: bool  # whether its own command runs it on uvloop
-    unfinished: LiteralString  # SQL: how many jobs wait or run
+    unfinished: LiteralString  # SQL: the number of waiting and running jobs
 
     async def install(self, url: str) -> None:
-        """Make its tables."""
+        """Create its tables."""
         ...
 
     def producer(self, url: str) -> AbstractAsyncContextManager[Producer]:
@@ -52,13 +52,13 @@ class JobEngine(Protocol):
         ...
 
     def worker(self, url: str, run: RunJob, concurrency: int) -> AbstractAsyncContextManager[None]:
-        """Its worker, for as long as the block lasts; it knows the lanes `a` and `b`."""
+        """Its worker, for the length of the block; it knows the lanes `a` and `b`."""
         ...
 
 
 @dataclass(frozen=True)
 class NumberedWork(Work):
-    """A job that is only a number."""
+    """A job that has only a number."""
 
     kind = "numbered"
 
@@ -81,7 +81,7 @@ class _GristmillProducer:
 
 
 class GristmillEngine:
-    """Ours: caps out of the way, so that one lane may fill the worker."""
+    """Our engine, without caps, so that one lane can fill the worker."""
 
     name = "gristmill"
     concurrency = 256
@@ -115,7 +115,7 @@ class GristmillEngine:
 
 @asynccontextmanager
 async def open_database(url: str) -> AsyncGenerator[Database]:
-    """Our pool, open."""
+    """Our connection pool, open for the length of the block."""
     db = Database(url)
     await db.open()
     try:
@@ -128,7 +128,7 @@ async def open_database(url: str) -> AsyncGenerator[Database]:
 async def run_worker(
     db: Database, handlers: dict[str, Handler], limits: WorkerLimits
 ) -> AsyncGenerator[Worker]:
-    """One of our workers with its listener, for as long as the block lasts."""
+    """One of our workers with its listener, for the length of the block."""
     listener = Listener(db.url)
     worker = Worker(db, listener, handlers, limits)
     listener.start()

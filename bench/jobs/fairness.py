@@ -1,12 +1,12 @@
-"""Whether a small lane waits behind somebody's bulk import.
+"""Whether a small lane waits behind a bulk import in another.
 
-5,000 jobs of 5 ms are in lane A, and one worker is at them, eight at a time; then 10 come into lane B. B's time
-is from the call that adds its jobs until the last of them is done, A's from the start of its first job until the
-end of its last. No engine is given a cap on A, so that A may use the whole worker while it is alone. Who is not
-through in a minute is shown as that, and left out of the rounds that follow.
+5,000 jobs of 5 ms are in lane A, and one worker runs eight of them at a time; then 10 jobs are added to lane B. B's time
+is from the call that adds its jobs until the last of them is done, A's from the start of its first job until the end of
+its last. No engine has a cap on A, so that A may use the whole worker while it is alone. An engine that takes more than a
+minute is shown as such, and skipped in later rounds.
 
-Lanes are what each engine has for the purpose. Of DBOS that is a queue each, which has eight places of its own: B
-does not share A's there, as it does with the others.
+Lanes are what each engine offers for the purpose. For DBOS that is a queue each, with eight slots of its own: there, B
+does not share A's slots, as it does with the others.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ LIMIT = 0.03
 async def measure_fairness(
     server: BenchServer, report: BenchReport, engines: Sequence[JobEngine], rounds: int
 ) -> None:
-    """Engines take turns."""
+    """Measure all engines, in turn."""
     times: dict[str, list[tuple[float, float]]] = defaultdict(list)
     timed_out = set[str]()
     for _ in range(rounds):
@@ -77,7 +77,7 @@ async def _measure_round(server: BenchServer, engine: JobEngine) -> tuple[float,
                 break
             await asyncio.sleep(0.02)
         call = await client.request("add", lane="b", first=0, count=FEW)
-        await worker.request("settle")
+        await worker.request("drain")
         marks = (await worker.request("marks"))["marks"]
     ends = {lane: max(mark[3] for mark in marks if mark[0] == lane) for lane in ("a", "b")}
     return ends["b"] - call["began"], ends["a"] - min(mark[2] for mark in marks)

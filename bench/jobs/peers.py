@@ -1,4 +1,4 @@
-"""The peers, behind the same door as ours. The only module that imports them, and only when they are asked for.
+"""The peers, behind the same interface as our engine. Only this module imports them, and only on demand.
 
 They are an optional dependency group and untyped here: what is imported is `Any`.
 
@@ -6,7 +6,7 @@ They are an optional dependency group and untyped here: what is imported is `Any
     PgQueuer        enqueue of lists; its QueueManager with its largest useful batch, on uvloop as its own command
                     does; lanes are entrypoints; once over psycopg, once over asyncpg
     DBOS            its SQL function enqueue_workflow over an array (its Python calls take one at a time); lanes are
-                    its queues, polled every 10 ms because they know no notification (its default is a second)
+                    its queues, polled every 10 ms because they have no notification (its default is a second)
 """
 
 import asyncio
@@ -61,7 +61,7 @@ class ProcrastinateEngine:
 
     @asynccontextmanager
     async def producer(self, url: str) -> AsyncGenerator[Producer]:
-        """Its deferrer."""
+        """Its client."""
         app = self._app(url)
         task = self._task(app)
 
@@ -78,7 +78,7 @@ class ProcrastinateEngine:
 
     @asynccontextmanager
     async def worker(self, url: str, run: RunJob, concurrency: int) -> AsyncGenerator[None]:
-        """Its worker; finished jobs are kept, as by default and as ours keeps a history."""
+        """Its worker; finished jobs are kept, as by default, and as ours keeps a history."""
         app = self._app(url)
         self._task(app, run)
         logging.getLogger("procrastinate").setLevel(logging.ERROR)
@@ -129,7 +129,7 @@ class PgQueuerEngine:
 
     @asynccontextmanager
     async def worker(self, url: str, run: RunJob, concurrency: int) -> AsyncGenerator[None]:
-        """Its queue manager; a batch is half of what may run at once, which is the most it allows."""
+        """Its queue manager; a batch is half of the concurrency, the most that it allows."""
         async with self._queries(url) as queries:
             manager = _import("pgqueuer.qm").QueueManager(queries)
 
@@ -148,7 +148,7 @@ class PgQueuerEngine:
 
 
 class PgQueuerAsyncpgEngine(PgQueuerEngine):
-    """The same over asyncpg, the driver it suggests: not the same kind of connection, so shown apart."""
+    """The same over asyncpg, the driver it suggests: another kind of connection, so it is shown separately."""
 
     name = "pgqueuer-asyncpg"
     concurrency = 500
@@ -254,12 +254,12 @@ PEERS: tuple[JobEngine, ...] = (
 
 
 def engine_by_name(name: str) -> JobEngine:
-    """The engine of this name."""
+    """The engine with this name."""
     return next(engine for engine in (GristmillEngine(), *PEERS) if engine.name == name)
 
 
 def version(name: str) -> str:
-    """The installed version of the package an engine comes in."""
+    """The installed version of an engine's package."""
     return importlib.metadata.version(name.split("-")[0])
 
 

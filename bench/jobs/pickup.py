@@ -1,10 +1,9 @@
-"""How soon an idle worker starts a job.
+"""How fast an idle worker starts a job.
 
-One process adds a job by the engine's call for one, another runs the worker. Jobs come 100 to 150 ms apart, by
-chance, so that the worker has finished everything about the one before and does not fall into step with it.
-"From commit" counts from the return of the call, and may be less than nothing: the worker is sometimes quicker
-than the answer to the client. Our claim of a job that finds the worker idle commits without waiting for the disk
-(see claiming.py), by the engine's own choice; the peers' claims are left as they ship, too.
+One process adds a job with the engine's call for one job, another runs the worker. Jobs are 100 to 150 ms apart, at
+random, so that the worker has finished the previous one and does not fall into step. "From commit" counts from the return
+of the call, and may be negative: the worker is sometimes faster than the response to the client. An idle worker of ours
+claims without waiting for the disk (see claims.py), by design; the peers' claims are as they ship.
 """
 
 import asyncio
@@ -26,7 +25,7 @@ LIMIT = 0.020
 async def measure_pickup(
     server: BenchServer, report: BenchReport, engines: Sequence[JobEngine], rounds: int
 ) -> None:
-    """Engines take turns; the 200 jobs are spread over the rounds."""
+    """Measure all engines, in turn; the 200 jobs are spread over the rounds."""
     waits: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for _ in range(rounds):
         for engine in engines:
@@ -56,12 +55,12 @@ async def _measure_round(server: BenchServer, engine: JobEngine, jobs: int) -> l
     ):
         await client.request("open")
         await worker.request("work", concurrency=engine.concurrency, seconds=0, expect=jobs)
-        await asyncio.sleep(2)  # past whatever an engine does when it starts
+        await asyncio.sleep(2)  # past the start-up of the engine
         calls = list[dict[str, float]]()
         for number in range(jobs):
             await asyncio.sleep(random.uniform(0.10, 0.15))
             calls.append(await client.request("add", lane="a", first=number, count=1))
-        await worker.request("settle")
+        await worker.request("drain")
         marks = (await worker.request("marks"))["marks"]
     started = {mark[1]: mark[2] for mark in marks}
     return [

@@ -1,4 +1,4 @@
-"""Figures and requirements, as plain text or as markdown that docs/benchmarks.md can take over."""
+"""Figures and requirements, as plain text or as markdown for docs/benchmarks.md."""
 
 import statistics
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Table:
-    """One measurement: what it is, and a row per engine or case."""
+    """One measurement: its title and method, and a row per engine or case."""
 
     title: str
     method: str
@@ -21,7 +21,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Requirement:
-    """One line of the "must hold" list, with the figure that decides it."""
+    """A requirement, with the figure that decides it."""
 
     text: str
     figure: str
@@ -30,24 +30,24 @@ class Requirement:
 
 @dataclass
 class BenchReport:
-    """What a run gave."""
+    """The results of a run."""
 
     machine: str
     tables: list[Table] = field(default_factory=list[Table])
     requirements: list[Requirement] = field(default_factory=list[Requirement])
 
     def check(self, text: str, figure: str, holds: bool) -> None:
-        """Note whether a requirement holds."""
+        """Record whether a requirement holds."""
         self.requirements.append(Requirement(text, figure, holds))
 
     def add(self, title: str, method: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Note a table."""
+        """Record a table."""
         assert all(len(row) == len(columns) for row in rows), title
         self.tables.append(Table(title, method, columns, rows))
 
     @property
     def holds(self) -> bool:
-        """Whether every requirement that was looked at holds."""
+        """Whether every checked requirement holds."""
         return all(requirement.holds for requirement in self.requirements)
 
     def text(self) -> str:
@@ -82,7 +82,7 @@ class BenchReport:
 
 
 def spread(values: Sequence[float], digits: int = 0) -> str:
-    """Median, and in brackets the least and the most."""
+    """The median, with minimum and maximum in brackets."""
     middle, least, most = statistics.median(values), min(values), max(values)
     if len(values) == 1:
         return f"{middle:,.{digits}f}"
@@ -90,7 +90,7 @@ def spread(values: Sequence[float], digits: int = 0) -> str:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The value below which `share` of them lie."""
+    """The value below which `share` of the values lie."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 

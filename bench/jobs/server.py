@@ -1,7 +1,7 @@
-"""The server that is measured on: the embedded PostgreSQL with its default durability, in a temporary folder.
+"""The database server of the benchmarks: a local PostgreSQL with default durability, in a temporary folder.
 
-Every measurement gets a database of its own, cloned from a template in which its engine was installed once,
-after a checkpoint, so that no engine pays for the pages that another one left dirty.
+Every measurement gets a new database, cloned from a template in which its engine was installed once, after a
+checkpoint, so that no engine pays for dirty pages of another.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ _TICK = os.sysconf("SC_CLK_TCK")
 
 
 class BenchServer:
-    """The server, until `close`."""
+    """The database server, until `close`."""
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="gristmill-bench-"))
@@ -37,18 +37,18 @@ class BenchServer:
     def close(self) -> None:
         """Stop the server and remove its files."""
         self._server.close()
-        for _ in range(20):  # the server's keeper may make a lock file anew while it ends
+        for _ in range(20):  # the server's keeper may recreate a lock file while it exits
             shutil.rmtree(self.folder, ignore_errors=True)
             time.sleep(0.1)
             if not self.folder.exists():
                 return
 
     def stop_server(self) -> None:
-        """Stop PostgreSQL, as an administrator would: sessions are ended, what is committed stays."""
+        """Stop PostgreSQL as an administrator would: sessions end, committed data stays."""
         self._server.close()
 
     def start_server(self) -> None:
-        """Start it again, on the same files."""
+        """Start it again on the same files."""
         self._server = local_server.start(self.folder)
 
     @property
@@ -70,13 +70,13 @@ class BenchServer:
                 await asyncio.sleep(0.05)
 
     async def admin(self) -> psycopg.AsyncConnection:
-        """A connection to no engine's database."""
+        """A connection to the `postgres` database."""
         url = make_conninfo(self._server.url, dbname="postgres")
         return await psycopg.AsyncConnection.connect(url, autocommit=True)
 
     @asynccontextmanager
     async def database(self, engine: str, install: Callable[[str], Awaitable[None]]) -> AsyncGenerator[str]:
-        """The address of a fresh database in which `engine` is installed; dropped at the end."""
+        """The URL of a fresh database in which `engine` is installed; dropped at the end."""
         name = f"bench_{uuid4().hex}"
         async with await self.admin() as admin:
             if engine not in self._templates:
@@ -95,14 +95,14 @@ class BenchServer:
         name = f"template_{engine}"
         await _create_database(admin, name, "template1")
         await install(make_conninfo(self._server.url, dbname=name))
-        # An engine's own threads may let go of their connections a moment after it was told to stop.
+        # An engine's threads may close their connections a moment after it was stopped.
         await admin.execute(
             "select pg_terminate_backend(pid, 5000) from pg_stat_activity where datname = %s", [name]
         )
         return name
 
     async def describe(self) -> str:
-        """What was measured on, in one line."""
+        """The machine and the server, in one line."""
         async with await self.admin() as admin:
             row = await (await admin.execute("select current_setting('server_version')")).fetchone()
             durable = await (
@@ -142,24 +142,24 @@ def _cpu_model() -> str:
 
 
 def server_cpu(postmaster: int) -> float:
-    """Processor seconds that the whole server has used: backends, writers, vacuum, living and gone; Linux only."""
+    """Processor seconds of the whole server: backends, writers, vacuum, also of exited processes; Linux only."""
     total = 0.0
     for folder in _PROC.glob("[0-9]*"):
         try:
-            # The name in brackets may hold spaces; what follows it does not.
+            # The name in brackets may contain spaces; what follows does not.
             fields = (folder / "stat").read_text().rsplit(")", 1)[1].split()
-        except OSError:  # gone in the meantime
+        except OSError:  # exited in the meantime
             continue
         pid, parent = int(folder.name), int(fields[1])
         if pid == postmaster:
-            total += sum(int(value) for value in fields[11:15])  # its own, and of its children that are gone
+            total += sum(int(value) for value in fields[11:15])  # its own, and that of its exited children
         elif parent == postmaster:
             total += sum(int(value) for value in fields[11:13])
     return total / _TICK
 
 
 def backend_cpu(pid: int) -> float:
-    """Processor seconds that one backend has used, to the nanosecond; Linux only, 0 elsewhere."""
+    """Processor seconds of one backend, to the nanosecond; Linux only, 0 elsewhere."""
     try:
         return int((_PROC / str(pid) / "schedstat").read_text().split()[0]) / 1e9
     except OSError:

@@ -1,10 +1,10 @@
-"""What happens to the jobs of a worker that dies, and to one that only seemed to.
+"""What happens to the jobs of a worker that dies, or that only seems to be dead.
 
-One worker process with a lease of two seconds runs eight jobs of three seconds; a second one idles. The first is
-killed with -9, or frozen (SIGSTOP) for longer than its lease and let go again: while the second runs the same
-jobs, or after it has finished them. Timed on the database's clock from just before the signal until the last of
-the jobs has started elsewhere. Every job must have its effect exactly once, also where both workers came to
-the end of it; and the frozen one must have tried to write its own, and been refused.
+One worker process with a lease of two seconds runs eight jobs of three seconds; a second one is idle. The first is
+killed with kill -9, or frozen (SIGSTOP) for longer than its lease and resumed: while the second runs the same jobs, or
+after it has finished them. Timed on the database's clock, from just before the signal until the last of the jobs has
+started elsewhere. Every job must have its effect exactly once, also where both workers finished it; and the frozen one
+must have tried to write its effect, and been refused.
 """
 
 import asyncio
@@ -25,12 +25,12 @@ LIMIT = LEASE + 2
 TIMEOUT = 30.0
 
 KILLED = "kill -9"
-RESUMED_WHILE_RUNNING = "frozen, let go while the other runs the jobs"
-RESUMED_AFTER = "frozen, let go after the other finished them"
+RESUMED_WHILE_RUNNING = "frozen, resumed while the other runs the jobs"
+RESUMED_AFTER = "frozen, resumed after the other finished them"
 
 
 async def measure_takeover(server: BenchServer, report: BenchReport, rounds: int) -> None:
-    """Each case, again and again."""
+    """Measure each case several times."""
     rows = list[list[str]]()
     for case in (KILLED, RESUMED_WHILE_RUNNING, RESUMED_AFTER):
         rounds_taken = [
@@ -94,7 +94,7 @@ async def _measure_round(server: BenchServer, case: str) -> tuple[float, EffectC
                 first.signal(signal.SIGCONT)
             await wait_until_finished(db, TIMEOUT)
             first.signal(signal.SIGCONT)
-            # Time for one that comes too late to do its worst.
+            # Time for a late write of the resumed worker.
             await asyncio.sleep(1)
             counts = await wait_until_finished(db, TIMEOUT)
             return await _last_start_time(db, second) - signalled_at, counts

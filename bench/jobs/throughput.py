@@ -1,9 +1,8 @@
-"""How many jobs a second go in, and how many one worker process gets done, beside the peers.
+"""Jobs enqueued a second, and jobs that one worker process finishes a second, compared with the peers.
 
-Engines take turns, round by round, each in a fresh database: what else the machine does hits all of them. The
-20,000 jobs are in one lane (queue, entrypoint), carry a small payload and do nothing, so that only the engine
-is measured. Client processor time is the worker process's own; the server's is that of all its processes,
-writers and vacuum included.
+Engines run in turn, round by round, each in a fresh database, so that other load affects all of them alike. The 20,000
+jobs are in one lane (queue, entrypoint), have a small payload and do nothing, so that only the engine is measured. Client
+processor time is that of the worker process; the server's is that of all its processes, with writers and vacuum.
 """
 
 import statistics
@@ -27,7 +26,7 @@ class _Figures:
 async def measure_enqueue(
     server: BenchServer, report: BenchReport, engines: Sequence[JobEngine], rounds: int, count: int
 ) -> None:
-    """Bulk insert."""
+    """Measure bulk inserts."""
     figures: dict[str, _Figures] = defaultdict(_Figures)
     for _ in range(rounds):
         for engine in engines:
@@ -36,7 +35,7 @@ async def measure_enqueue(
                 start_agent(engine.name, url, server.postmaster) as client,
             ):
                 await client.request("open")
-                # The first call prepares statements and imports what is imported late.
+                # The first call prepares statements and runs lazy imports.
                 await client.request("add", lane="a", first=0, count=100)
                 timing = await client.request("add", lane="a", first=100, count=count)
                 engine_figures = figures[engine.name]
@@ -58,7 +57,7 @@ async def measure_enqueue(
 async def measure_drain(
     server: BenchServer, report: BenchReport, engines: Sequence[JobEngine], rounds: int, count: int
 ) -> None:
-    """One worker process, no-op jobs."""
+    """Measure one worker process with no-op jobs."""
     figures: dict[str, _Figures] = defaultdict(_Figures)
     for _ in range(rounds):
         for engine in engines:
@@ -68,7 +67,7 @@ async def measure_drain(
                     await client.request("add", lane="a", first=0, count=count)
                 async with start_agent(engine.name, url, server.postmaster) as worker:
                     await worker.request("work", concurrency=engine.concurrency, seconds=0, expect=count)
-                    timing = await worker.request("settle")
+                    timing = await worker.request("drain")
             engine_figures = figures[engine.name]
             engine_figures.rate.append(count / (timing["ended"] - timing["began"]))
             engine_figures.client.append(timing["client"] / count * 1e6)

@@ -1,6 +1,6 @@
-"""A worker process of ours whose jobs leave effects; killed, stopped and starved by those who start it.
+"""A worker process of ours whose jobs leave effects; the benchmarks kill and freeze it.
 
-It says `ready` when it works, and comes to an end when its input does. What it logs goes to its errors.
+It prints `ready` when it runs, and stops when its input ends. It logs to stderr.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from gristmill.jobs import Done, Handler, Job, Outcome, WorkerLimits
 
 @dataclass(frozen=True)
 class WorkerConfig:
-    """How a member of the crew works."""
+    """The limits of a worker process."""
 
     slots: int
     lane_cap: int
@@ -35,7 +35,7 @@ class WorkerConfig:
     lease: float = 15.0
 
     def limits(self) -> WorkerLimits:
-        """The same, as the worker takes it; no slot is kept for the interactive band, which is not used here."""
+        """The same as the worker's own type. No slot is reserved for interactive jobs, which are not used here."""
         return WorkerLimits(
             slots=self.slots,
             reserved=0,
@@ -54,16 +54,16 @@ class WorkerProcess:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """The process id."""
         return self._process.pid
 
     @property
     def exit_code(self) -> int | None:
-        """How it ended, if it did."""
+        """The exit code, or None while it runs."""
         return self._process.returncode
 
     def signal(self, signal_number: signal.Signals) -> None:
-        """Send it a signal; nothing when it is gone."""
+        """Send a signal, unless the process has exited."""
         if self._process.returncode is None:
             self._process.send_signal(signal_number)
 
@@ -79,7 +79,7 @@ class WorkerProcess:
 
 
 async def start_worker(url: str, config: WorkerConfig, log: Path) -> WorkerProcess:
-    """Start a worker process, and return when it works."""
+    """Start a worker process, and return when it runs."""
     process = await spawn("bench.jobs.worker_process", url, json.dumps(vars(config)), log=log)
     assert process.stdout is not None
     if (await process.stdout.readline()).strip() != b"ready":
@@ -91,7 +91,7 @@ async def start_worker(url: str, config: WorkerConfig, log: Path) -> WorkerProce
 async def start_workers(
     url: str, config: WorkerConfig, count: int, log: Path
 ) -> AsyncGenerator[list[WorkerProcess]]:
-    """Several, for as long as the block lasts; the list may be changed."""
+    """Several worker processes, for the length of the block; the list may be changed."""
     workers = [await start_worker(url, config, log) for _ in range(count)]
     try:
         yield workers
@@ -100,10 +100,10 @@ async def start_workers(
 
 
 class _UncancellableHandler:
-    """A handler that no cancel reaches, like one whose work is done in a thread.
+    """A handler that ignores cancellation, like one whose work runs in a thread.
 
-    A worker that finds itself declared gone cancels what it runs. Were that heeded here, a zombie would seldom
-    come to write anything, and nothing would be shown about what happens when it does.
+    A worker that lost its lease cancels its jobs. If that worked here, a zombie would rarely get to write anything, and
+    the benchmark would not show that its writes are refused.
     """
 
     def __init__(self, db: Database) -> None:
@@ -120,7 +120,7 @@ class _UncancellableHandler:
     def _forget(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # told to the worker already, unless it no longer listens
+            task.exception()  # the worker has seen it already, unless it has stopped
 
     async def _work(self, job: Job) -> None:
         effect, pid = Effect.of(job), os.getpid()
@@ -145,7 +145,7 @@ class _UncancellableHandler:
 
 
 async def main() -> None:
-    """`crew.py URL TERMS`."""
+    """`worker_process.py URL CONFIG`."""
     url, config = sys.argv[1], WorkerConfig(**json.loads(sys.argv[2]))
     logging.basicConfig(level=logging.WARNING, format=f"%(asctime)s {os.getpid()} %(levelname)s %(message)s")
     async with (

@@ -1,4 +1,4 @@
-"""An embedder that waits: texts that say so are answered when the test lets them, so that indexing can be looked at midway."""
+"""Makes the fake embedder wait on marked texts until the test releases them, so that tests can look at indexing midway."""
 
 import threading
 from collections.abc import Generator
@@ -6,13 +6,13 @@ from contextlib import contextmanager
 
 from tests.embedding.endpoint import CannedResponse, EmbeddingRequest, Endpoint, hashed_vectors
 
-HELD_MARKER = "until the gate opens"
-_LIMIT = 60.0  # that only a defect reaches
+HELD_MARKER = "until it is released"
+_LIMIT = 60.0  # only a defect takes this long
 
 
 @contextmanager
 def hold_embedding(embedder: Endpoint) -> Generator[threading.Event]:
-    """Hold every text that says `HELD` until the event is set, or the block ends."""
+    """Hold every text that contains `HELD_MARKER` until the event is set, or the block ends."""
     released = threading.Event()
 
     def answer(request: EmbeddingRequest) -> CannedResponse:

@@ -1,4 +1,4 @@
-"""One server for the tests of a process, and a browser for each test. What a page's console tells as an error fails the test."""
+"""One server for all tests of a process, and a browser for each test. An error in a page's console fails the test."""
 
 from collections.abc import Generator
 from pathlib import Path
@@ -9,33 +9,33 @@ from playwright.sync_api import Browser, Page, expect
 from tests.gristmill_process import ServeProcess, run_serve
 from tests.ui.harness import CHROMIUM, ApiHelper, ServerSetup, Tabs, chromium, profile, server_setup
 
-expect.set_options(timeout=20_000)  # that only a defect reaches, also on a busy machine
+expect.set_options(timeout=20_000)  # only a defect takes this long, even on a busy machine
 
 
 @pytest.fixture(scope="session")
-def ui_surroundings(server_url: str, cache_dir: Path) -> Generator[ServerSetup]:
-    """What the shared server runs on."""
+def ui_setup(server_url: str, cache_dir: Path) -> Generator[ServerSetup]:
+    """The database, embedder and folder of the shared server."""
     with server_setup(server_url, cache_dir) as setup:
         yield setup
 
 
 @pytest.fixture(scope="session")
-def mill_served(ui_surroundings: ServerSetup) -> Generator[ServeProcess]:
-    """A `gristmill serve`, for all tests of this process: each makes bases of its own."""
-    with run_serve(ui_surroundings.env, log=ui_surroundings.log) as server:
+def ui_server(ui_setup: ServerSetup) -> Generator[ServeProcess]:
+    """A `gristmill serve` for all tests of this process; each test creates its own bases."""
+    with run_serve(ui_setup.env, log=ui_setup.log) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
-def mill_url(mill_served: ServeProcess) -> str:
-    """Its address."""
-    return mill_served.url
+def ui_url(ui_server: ServeProcess) -> str:
+    """The URL of the shared server."""
+    return ui_server.url
 
 
 @pytest.fixture
-def hand(mill_served: ServeProcess) -> Generator[ApiHelper]:
-    """What is done by the API rather than by the page."""
-    with mill_served.client() as client:
+def api(ui_server: ServeProcess) -> Generator[ApiHelper]:
+    """The API of the shared server."""
+    with ui_server.client() as client:
         yield ApiHelper(client)
 
 
@@ -43,14 +43,14 @@ def hand(mill_served: ServeProcess) -> Generator[ApiHelper]:
 def browser() -> Generator[Browser]:
     """The system's Chromium."""
     if CHROMIUM is None:
-        pytest.skip("no Chromium is installed: `apt-get install chromium`, or any that is on the PATH")
+        pytest.skip("Chromium is not installed: run `apt-get install chromium`, or put one on the PATH")
     with chromium() as browser:
         yield browser
 
 
 @pytest.fixture
 def tabs(browser: Browser) -> Generator[Tabs]:
-    """Windows of one profile; an error in any of them fails the test."""
+    """Tabs of one profile; an error in any of them fails the test."""
     with profile(browser) as tabs:
         yield tabs
         assert tabs.errors == []
@@ -58,5 +58,5 @@ def tabs(browser: Browser) -> Generator[Tabs]:
 
 @pytest.fixture
 def page(tabs: Tabs) -> Page:
-    """One of them."""
+    """A new tab."""
     return tabs.context.new_page()

@@ -1,16 +1,16 @@
 // @ts-check
-/** Tests of the reactive core that need no page; `html` and `each` are tested in a browser. */
+/** Tests of the reactive core without a page; `html` and `each` are tested in a browser. */
 
-import { computed, effect, signal } from "../../src/gristmill/doors/ui/static/js/core.js";
+import { computed, effect, signal } from "../../src/gristmill/server/ui/static/js/core.js";
 
-/** @param {unknown} got @param {unknown} wanted */
-function equal(got, wanted) {
-  const [a, b] = [got, wanted].map((one) => JSON.stringify(one));
+/** @param {unknown} actual @param {unknown} expected */
+function assertEqual(actual, expected) {
+  const [a, b] = [actual, expected].map((value) => JSON.stringify(value));
   if (a !== b) throw new Error(`${a} is not ${b}`);
 }
-const settled = () => new Promise((resolve) => setTimeout(resolve, 0));
+const nextTask = () => new Promise((resolve) => setTimeout(resolve, 0));
 
-Deno.test("an effect runs again after what it read changed, once for many changes", async () => {
+Deno.test("an effect runs again after a change, once for many changes", async () => {
   const [a, b] = [signal(1), signal(2)];
   /** @type {number[]} */ const seen = [];
   effect(() => {
@@ -18,12 +18,12 @@ Deno.test("an effect runs again after what it read changed, once for many change
   });
   a.value = 10;
   b.value = 20;
-  equal(seen, [3]);
-  await settled();
-  equal(seen, [3, 30]);
+  assertEqual(seen, [3]);
+  await nextTask();
+  assertEqual(seen, [3, 30]);
 });
 
-Deno.test("an equal value wakes nobody", async () => {
+Deno.test("setting an equal value triggers nothing", async () => {
   const a = signal("x");
   let runs = 0;
   effect(() => {
@@ -31,24 +31,24 @@ Deno.test("an equal value wakes nobody", async () => {
     runs++;
   });
   a.value = "x";
-  await settled();
-  equal(runs, 1);
+  await nextTask();
+  assertEqual(runs, 1);
 });
 
-Deno.test("a computed value is made when it is asked for, and only when something changed", () => {
+Deno.test("a computed value is computed on demand, and only after a change", () => {
   const a = signal(2);
-  let made = 0;
+  let computations = 0;
   const double = computed(() => {
-    made++;
+    computations++;
     return a.value * 2;
   });
-  equal(made, 0);
-  equal([double.value, double.value, made], [4, 4, 1]);
+  assertEqual(computations, 0);
+  assertEqual([double.value, double.value, computations], [4, 4, 1]);
   a.value = 3;
-  equal([double.peek(), made], [6, 2]);
+  assertEqual([double.peek(), computations], [6, 2]);
 });
 
-Deno.test("an effect does not run when a computed value came out the same", async () => {
+Deno.test("an effect does not run when a computed value stays the same", async () => {
   const n = signal(1);
   const odd = computed(() => n.value % 2 === 1);
   let runs = 0;
@@ -57,14 +57,14 @@ Deno.test("an effect does not run when a computed value came out the same", asyn
     runs++;
   });
   n.value = 3;
-  await settled();
-  equal(runs, 1);
+  await nextTask();
+  assertEqual(runs, 1);
   n.value = 4;
-  await settled();
-  equal(runs, 2);
+  await nextTask();
+  assertEqual(runs, 2);
 });
 
-Deno.test("a diamond is seen whole, never half", async () => {
+Deno.test("an effect never sees a half-updated diamond", async () => {
   const n = signal(1);
   const left = computed(() => n.value + 1);
   const right = computed(() => n.value * 10);
@@ -73,11 +73,11 @@ Deno.test("a diamond is seen whole, never half", async () => {
     seen.push(`${left.value} ${right.value}`);
   });
   n.value = 2;
-  await settled();
-  equal(seen, ["2 10", "3 20"]);
+  await nextTask();
+  assertEqual(seen, ["2 10", "3 20"]);
 });
 
-Deno.test("what is read only in one branch is forgotten in the other", async () => {
+Deno.test("a signal that is no longer read is no longer tracked", async () => {
   const [which, a] = [signal(true), signal(0)];
   let runs = 0;
   effect(() => {
@@ -85,13 +85,13 @@ Deno.test("what is read only in one branch is forgotten in the other", async () 
     if (which.value) void a.value;
   });
   which.value = false;
-  await settled();
+  await nextTask();
   a.value = 5;
-  await settled();
-  equal(runs, 2);
+  await nextTask();
+  assertEqual(runs, 2);
 });
 
-Deno.test("an effect ends with the one that made it, and cleans up", async () => {
+Deno.test("an effect is disposed with the effect that created it", async () => {
   const [outer, inner] = [signal(0), signal(0)];
   /** @type {string[]} */ const log = [];
   const end = effect(() => {
@@ -102,16 +102,16 @@ Deno.test("an effect ends with the one that made it, and cleans up", async () =>
     });
   });
   outer.value = 1;
-  await settled();
+  await nextTask();
   inner.value = 1;
-  await settled();
+  await nextTask();
   end();
   inner.value = 2;
-  await settled();
-  equal(log, ["run 0.0", "end 0", "run 1.0", "end 1", "run 1.1", "end 1"]);
+  await nextTask();
+  assertEqual(log, ["run 0.0", "end 0", "run 1.0", "end 1", "run 1.1", "end 1"]);
 });
 
-Deno.test("what `react` reads wakes nobody", async () => {
+Deno.test("reads in `react` are not tracked", async () => {
   const [watched, other] = [signal(1), signal(1)];
   /** @type {number[]} */ const seen = [];
   effect(
@@ -121,10 +121,10 @@ Deno.test("what `react` reads wakes nobody", async () => {
     },
   );
   other.value = 5;
-  await settled();
+  await nextTask();
   watched.value = 2;
-  await settled();
-  equal(seen, [2, 7]);
+  await nextTask();
+  assertEqual(seen, [2, 7]);
 });
 
 Deno.test("an effect that throws is reported, and the others go on", async () => {
@@ -142,14 +142,14 @@ Deno.test("an effect that throws is reported, and the others go on", async () =>
       runs++;
     });
     a.value = 1;
-    await settled();
-    equal([reported, runs], [["broken"], 2]);
+    await nextTask();
+    assertEqual([reported, runs], [["broken"], 2]);
   } finally {
     globalThis.reportError = before;
   }
 });
 
-Deno.test("effects that wake each other for ever are stopped", async () => {
+Deno.test("effects that trigger each other endlessly are stopped", async () => {
   const [a, b] = [signal(0), signal(0)];
   /** @type {string[]} */ const thrown = [];
   const catcher = (/** @type {ErrorEvent} */ event) => {
@@ -165,8 +165,8 @@ Deno.test("effects that wake each other for ever are stopped", async () => {
       a.value = b.value + 1;
     }),
   ];
-  await settled();
+  await nextTask();
   removeEventListener("error", catcher);
   for (const end of ends) end();
-  equal(thrown, ["effects wake each other without end"]);
+  assertEqual(thrown, ["effects trigger each other endlessly"]);
 });

@@ -1,12 +1,12 @@
 // @ts-check
-/** Cron expressions in plain words. */
+/** Tests of the descriptions of cron expressions. */
 
 /** @type {any} */ (globalThis).localStorage ??= { getItem: () => null };
-const { inWords, isCron } = await import("../../src/gristmill/doors/ui/static/js/cron.js");
+const { describeCron, isCron } = await import("../../src/gristmill/server/ui/static/js/cron.js");
 
-Deno.test("what people write most is told in words", () => {
+Deno.test("common expressions are described in words", () => {
   /** @type {[string, string][]} */
-  const told = [
+  const descriptions = [
     ["* * * * *", "Every minute"],
     ["*/15 * * * *", "Every 15 minutes"],
     ["0 * * * *", "Every hour"],
@@ -19,12 +19,16 @@ Deno.test("what people write most is told in words", () => {
     ["5 0 1 * *", "On day 1 of every month at 00:05 UTC"],
     ["1-5 0 1 1 *", "Minute 1-5, hour 0, day 1, month 1, weekday * (UTC)"],
   ];
-  for (const [cron, words] of told) if (inWords(cron) !== words) throw new Error(`${cron}: ${inWords(cron)}`);
+  for (const [cron, words] of descriptions) {
+    if (describeCron(cron) !== words) throw new Error(`${cron}: ${describeCron(cron)}`);
+  }
 });
 
-Deno.test("what is no cron expression is told as that", () => {
-  for (const text of ["", "* * * *", "60 * * * *", "* 24 * * *", "0 0 0 * *", "*/0 * * * *", "a b c d e", "* * * * * *"]) {
+Deno.test("other texts are not cron expressions", () => {
+  for (
+    const text of ["", "* * * *", "60 * * * *", "* 24 * * *", "0 0 0 * *", "*/0 * * * *", "a b c d e", "* * * * * *"]
+  ) {
     if (isCron(text)) throw new Error(text);
-    if (!inWords(text).startsWith("Not a cron expression")) throw new Error(text);
+    if (!describeCron(text).startsWith("Not a cron expression")) throw new Error(text);
   }
 });

@@ -1,7 +1,7 @@
-"""A real server, a real browser, and what a page must never do: fail in its console, or break the policy.
+"""Helpers of the UI tests: a real server, a real browser, and a record of console errors and policy violations.
 
-The browser is the system's own Chromium. Each test has a fresh profile; servers are `gristmill serve` processes with an
-embedder that costs nothing.
+The browser is the system's Chromium. Each test has a fresh profile; servers are `gristmill serve` processes with a fake
+embedder that responds at once.
 """
 
 import json
@@ -37,13 +37,13 @@ Theme = Literal["light", "dark"]
 
 @dataclass
 class Tabs:
-    """Windows of one profile, and what went wrong in them."""
+    """Tabs of one browser profile, and the errors in them."""
 
     context: BrowserContext
     errors: list[str] = field(default_factory=list[str])
 
     def open(self, url: str = "about:blank") -> Page:
-        """A new tab."""
+        """Open a new tab."""
         page = self.context.new_page()
         page.goto(url)
         return page
@@ -51,7 +51,7 @@ class Tabs:
 
 @contextmanager
 def chromium() -> Generator[Browser]:
-    """The system's browser. Not kept between tests: its loop would be in the way of theirs."""
+    """The system's browser. It is not shared between tests: its event loop would interfere with theirs."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=_ARGUMENTS)
         try:
@@ -64,8 +64,8 @@ def chromium() -> Generator[Browser]:
 def profile(
     browser: Browser, size: tuple[int, int] = WIDE, theme: Theme = "light", language: str = "en-US"
 ) -> Generator[Tabs]:
-    """A fresh profile. Errors of its pages, refusals of the policy among them, are collected; those of the network are the
-    tests' own doing."""
+    """A fresh profile. It collects the errors of its pages, also policy violations. Network errors are ignored: tests cause
+    them on purpose."""
     context = browser.new_context(
         viewport={"width": size[0], "height": size[1]}, color_scheme=theme, locale=language
     )
@@ -88,7 +88,7 @@ def profile(
 
 
 def violations(page: Page) -> list[str]:
-    """What keeps people out of a page, by axe's rules."""
+    """The accessibility violations that axe finds on a page."""
     axe = cast("Any", Axe())  # it has no types
     violations_found: list[dict[str, Any]] = axe.run(page).response["violations"]
     return [
@@ -100,7 +100,7 @@ def violations(page: Page) -> list[str]:
 
 @contextmanager
 def fresh_database(server_url: str | None) -> Generator[str | None]:
-    """A migrated database of somebody's own; None stays so."""
+    """A migrated database, dropped afterwards; None stays None."""
     if server_url is None:
         yield None
         return
@@ -117,7 +117,7 @@ def fresh_database(server_url: str | None) -> Generator[str | None]:
 
 @dataclass(frozen=True)
 class ServerSetup:
-    """What a server needs: its environment, the embedder behind it, a folder for its log."""
+    """What a server needs: its environment, its embedder, and a folder for its log."""
 
     env: dict[str, str]
     embedder: Endpoint
@@ -125,14 +125,14 @@ class ServerSetup:
 
     @property
     def log(self) -> Path:
-        """Where the server's log goes."""
+        """The path of the server's log."""
         return self.folder / "log"
 
 
 @contextmanager
 def server_setup(server_url: str | None, cache_dir: Path, **settings: str) -> Generator[ServerSetup]:
-    """A database, a data dir and an embedder for a server, until the end of the block. Without a server of databases, the
-    one that is embedded."""
+    """A database, a data directory and an embedder for a server, for the length of the block. Without `server_url`, the
+    server starts its own PostgreSQL."""
     with (
         fresh_database(server_url) as database,
         endpoint.serve() as embedder,
@@ -160,25 +160,25 @@ def server_setup(server_url: str | None, cache_dir: Path, **settings: str) -> Ge
 
 @dataclass(frozen=True)
 class ApiHelper:
-    """What tests do by the API rather than by the page."""
+    """What tests do by the API instead of the page."""
 
     http: httpx.Client
 
     def create_base(self, name: str, **options: Any) -> str:
-        """A new base."""
+        """Create a base, and return its id."""
         response = self.http.post("/api/knowledge-bases", json={"name": name, **options})
         assert response.status_code == 201, response.text
         return response.json()["id"]
 
     def add_notes(self, base: str, *contents: str) -> list[str]:
-        """Notes in a base."""
+        """Add notes to a base, and return their ids."""
         items = [{"type": "note", "content": content} for content in contents]
         response = self.http.post(f"/api/knowledge-bases/{base}/items", json={"items": items})
         assert response.status_code == 202, response.text
         return [item["id"] for item in response.json()["created"]]
 
     def add_unreadable_files(self, base: str, *names: str) -> None:
-        """Files that nothing reads: their jobs die."""
+        """Add files that no reader understands: their jobs die."""
         files = [("files", (name, bytes([0, 1, 2, 255, n % 250]) * 50)) for n, name in enumerate(names)]
         response = self.http.post(f"/api/knowledge-bases/{base}/files", files=files)
         assert response.status_code == 202, response.text

@@ -1,4 +1,4 @@
-"""Pages that follow what happens: all tabs by one stream, through restarts and kills, and with a key where one is needed."""
+"""Live pages: one stream for all tabs, through restarts and kills; and sign-in where a key is required."""
 
 import asyncio
 import re
@@ -17,42 +17,40 @@ from tests.server.clients import new_key
 from tests.ui.harness import ApiHelper, Tabs, profile, server_setup
 
 
-def open_streams(hand: ApiHelper) -> float:
-    """How many follow the server."""
-    match = re.search(r"^gristmill_streams ([\d.]+)", hand.http.get("/metrics").text, re.MULTILINE)
+def open_streams(api: ApiHelper) -> float:
+    """How many streams the server has open."""
+    match = re.search(r"^gristmill_streams ([\d.]+)", api.http.get("/metrics").text, re.MULTILINE)
     assert match is not None
     return float(match[1])
 
 
-def test_seven_tabs_share_one_stream_and_all_of_them_follow(
-    tabs: Tabs, mill_url: str, hand: ApiHelper
-) -> None:
-    """A browser opens six connections to a host: seven streams would leave none."""
-    base = hand.create_base("seven tabs")
-    before = open_streams(hand)
-    pages = [tabs.open(f"{mill_url}/events?base={base}") for _ in range(7)]
+def test_seven_tabs_share_one_stream_and_all_of_them_follow(tabs: Tabs, ui_url: str, api: ApiHelper) -> None:
+    """A browser opens at most six connections to a host, so seven streams would block each other."""
+    base = api.create_base("seven tabs")
+    before = open_streams(api)
+    pages = [tabs.open(f"{ui_url}/events?base={base}") for _ in range(7)]
     for page in pages:
-        expect(page.get_by_text("was made")).to_be_visible()
-    assert open_streams(hand) - before <= 1
-    hand.add_notes(base, "told to all")
+        expect(page.get_by_text("was created")).to_be_visible()
+    assert open_streams(api) - before <= 1
+    api.add_notes(base, "sent to all")
     for page in pages:
         page.bring_to_front()
-        expect(page.get_by_role("link", name="told to all").first).to_be_visible()
-    assert open_streams(hand) - before <= 1
+        expect(page.get_by_role("link", name="sent to all").first).to_be_visible()
+    assert open_streams(api) - before <= 1
 
 
-def test_a_restart_shows_a_quiet_banner_and_the_page_catches_up(
+def test_a_restart_shows_a_banner_and_the_page_catches_up(
     browser: Browser, server_url: str, cache_dir: Path
 ) -> None:
-    """What happened while the server was away is shown afterwards, and nothing has to be loaded again."""
+    """Changes during the outage appear afterwards without a reload of the page."""
     with server_setup(server_url, cache_dir) as setup, profile(browser) as tabs:
         with run_serve(setup.env, log=setup.log) as server, server.client() as http:
             port = server.url.rpartition(":")[2]
             base = ApiHelper(http).create_base("restarted")
             page = tabs.open(f"{server.url}/events?base={base}")
-            expect(page.get_by_text("was made")).to_be_visible()
+            expect(page.get_by_text("was created")).to_be_visible()
             server.kill()
-            banner = page.get_by_text("The server can't be reached. Connecting again …")
+            banner = page.get_by_text("The server can't be reached. Reconnecting …")
             expect(banner).to_be_visible()
         page.evaluate("window.same = true")
         with run_serve(setup.env, log=setup.log, port=port) as server, server.client() as http:
@@ -63,12 +61,12 @@ def test_a_restart_shows_a_quiet_banner_and_the_page_catches_up(
         assert tabs.errors == []
 
 
-def test_a_worker_that_is_killed_is_seen_to_be_replaced_and_all_gets_done(
+def test_the_page_shows_the_work_of_a_killed_worker_being_finished(
     browser: Browser, server_url: str, cache_dir: Path
 ) -> None:
-    """kill -9 of the process that indexes: the page shows the rest being done by the next one, without a hand."""
+    """After kill -9 of the indexing process, the page shows the next one finishing the work."""
     with server_setup(server_url, cache_dir) as setup, profile(browser) as tabs:
-        setup.embedder.respond = lambda _: None  # nothing gets done yet
+        setup.embedder.respond = lambda _: None  # nothing is finished yet
         with run_serve(setup.env, log=setup.log) as server, server.client() as http:
             port = server.url.rpartition(":")[2]
             base = ApiHelper(http).create_base("killed")
@@ -86,8 +84,8 @@ def test_a_worker_that_is_killed_is_seen_to_be_replaced_and_all_gets_done(
 
 
 @pytest.fixture(scope="module")
-def locked(server_url: str, cache_dir: Path) -> Generator[tuple[str, str, str]]:
-    """A server that asks everybody for a key, and two keys."""
+def keyed_server(server_url: str, cache_dir: Path) -> Generator[tuple[str, str, str]]:
+    """A server that requires a key, an admin key and a reader key."""
     with server_setup(server_url, cache_dir, require_key="true") as setup:
         admin, reader = asyncio.run(create_admin_and_reader_keys(setup.env["GRISTMILL_DATABASE_URL"]))
         with run_serve(setup.env, log=setup.log) as server:
@@ -102,9 +100,11 @@ async def create_admin_and_reader_keys(database_url: str) -> list[str]:
     return secrets
 
 
-def test_who_has_no_key_is_asked_for_one_and_led_back(page: Page, locked: tuple[str, str, str]) -> None:
-    """The key becomes a cookie that no script reads; signing out ends it."""
-    url, admin, _ = locked
+def test_a_visitor_without_a_key_signs_in_and_returns_to_the_page(
+    page: Page, keyed_server: tuple[str, str, str]
+) -> None:
+    """The key becomes a cookie that scripts can't read; signing out ends the session."""
+    url, admin, _ = keyed_server
     page.goto(f"{url}/settings/keys")
     expect(page.get_by_role("heading", name="Sign in to Gristmill")).to_be_visible()
     page.get_by_label("API key").fill("gm_" + "x" * 43)
@@ -121,15 +121,13 @@ def test_who_has_no_key_is_asked_for_one_and_led_back(page: Page, locked: tuple[
     assert httpx.get(f"{url}/api/session", trust_env=False).status_code == 401
 
 
-def test_who_may_not_follow_the_stream_sees_changes_by_looking(
-    page: Page, locked: tuple[str, str, str]
-) -> None:
+def test_pages_without_access_to_the_stream_poll(page: Page, keyed_server: tuple[str, str, str]) -> None:
     """A reader's pages poll: the stream is for admins."""
-    url, admin, reader = locked
+    url, admin, reader = keyed_server
     page.goto(url)
     page.get_by_label("API key").fill(reader)
     page.keyboard.press("Enter")
-    expect(page.get_by_text("Looking every few seconds")).to_be_visible()
+    expect(page.get_by_text("Refreshing every few seconds")).to_be_visible()
     headers = {"Authorization": f"Bearer {admin}"}
     response = httpx.post(
         f"{url}/api/knowledge-bases",

@@ -1,4 +1,4 @@
-"""How the pages are served: one version at a time, kept for ever, under a strict policy, beside every other door."""
+"""How pages and assets are served: versioned, cached, under a strict policy, and without hiding the API."""
 
 import gzip
 import re
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("path", ["/", "/b/01a1de95", "/connectors", "/settings/keys", "/no/such/page"])
-async def test_every_path_that_people_see_is_the_page(http: httpx.AsyncClient, path: str) -> None:
+async def test_every_page_path_returns_the_index_page(http: httpx.AsyncClient, path: str) -> None:
     answer = await http.get(path, headers=HTML)
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
@@ -29,7 +29,7 @@ async def test_every_path_that_people_see_is_the_page(http: httpx.AsyncClient, p
     assert "unsafe" not in policy
 
 
-async def test_the_page_names_the_present_version_and_stands_without_inline_code(
+async def test_the_page_names_the_current_version_and_has_no_inline_code(
     http: httpx.AsyncClient,
 ) -> None:
     page = (await http.get("/", headers=HTML)).text
@@ -43,7 +43,7 @@ async def test_the_page_names_the_present_version_and_stands_without_inline_code
     assert not re.search(r"<style|\son\w+=|\sstyle=|<script(?![^>]*\bsrc=)", page)
 
 
-async def test_every_file_has_its_type_and_comes_zipped_to_who_takes_that(http: httpx.AsyncClient) -> None:
+async def test_every_file_has_its_type_and_is_gzipped_on_request(http: httpx.AsyncClient) -> None:
     files = load()
     types = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
     for name, file in files.assets.items():
@@ -60,14 +60,14 @@ async def test_every_file_has_its_type_and_comes_zipped_to_who_takes_that(http: 
             assert zipped.content == file.plain
 
 
-async def test_a_file_of_another_version_or_none_is_not_found(http: httpx.AsyncClient) -> None:
+async def test_a_file_of_another_version_is_not_found(http: httpx.AsyncClient) -> None:
     name = next(iter(load().assets))
     for path in (f"/assets/0123456789/{name}", f"{load().prefix}nothing.js", "/assets/"):
         answer = await http.get(path, headers=HTML)
         assert (answer.status_code, answer.json()["code"]) == (404, "file_not_found")
 
 
-async def test_the_pages_hide_no_other_door(http: httpx.AsyncClient) -> None:
+async def test_pages_do_not_hide_other_endpoints(http: httpx.AsyncClient) -> None:
     for path in (
         "/healthz",
         "/readyz",
@@ -85,14 +85,14 @@ async def test_the_pages_hide_no_other_door(http: httpx.AsyncClient) -> None:
     assert (await http.get("/", headers={**HTML, "host": "evil.example"})).json()["code"] == "foreign_host"
 
 
-async def test_nobody_needs_a_key_for_the_pages_and_everybody_for_what_they_show(mill: app.Gristmill) -> None:
-    async with client_with_key(mill, None) as nobody:
-        assert (await nobody.get("/", headers=HTML)).status_code == 200
-        assert (await nobody.get(load().prefix + next(iter(load().assets)))).status_code == 200
-        assert (await nobody.get("/api/knowledge-bases", headers=HTML)).status_code == 401
+async def test_pages_need_no_key_but_their_data_does(mill: app.Gristmill) -> None:
+    async with client_with_key(mill, None) as http:
+        assert (await http.get("/", headers=HTML)).status_code == 200
+        assert (await http.get(load().prefix + next(iter(load().assets)))).status_code == 200
+        assert (await http.get("/api/knowledge-bases", headers=HTML)).status_code == 401
 
 
-def test_a_change_of_one_byte_is_another_version() -> None:
+def test_a_change_of_one_byte_changes_the_version() -> None:
     files = _files_with_script(b"export const a = 1;")
     assert (
         files.prefix
@@ -102,7 +102,7 @@ def test_a_change_of_one_byte_is_another_version() -> None:
     assert files.prefix in files.page.plain.decode()
 
 
-def test_the_modules_that_the_page_needs_are_fetched_at_once() -> None:
+def test_the_modules_of_the_page_are_preloaded() -> None:
     page = _files_with_script(b'import { b } from "./b/b.js";\nimport("./later.js");').page.plain.decode()
     assert [
         name.rpartition("assets/")[2][11:] for name in re.findall(r'modulepreload" href="([^"]+)"', page)
@@ -112,7 +112,7 @@ def test_the_modules_that_the_page_needs_are_fetched_at_once() -> None:
     ]
 
 
-def test_each_page_has_its_own_modules_fetched_ahead() -> None:
+def test_each_page_preloads_its_own_modules() -> None:
     table = b'{ paths: ["/x", "/x/:id"], load: () => import("./pages/x.js") },\n'
     pages = {
         "js/pages.js": table,
@@ -150,7 +150,7 @@ def _files_with_script(script: bytes) -> StaticFiles:
     return build({"index.html": PAGE, "js/app.js": script, "js/b/b.js": b"", "js/later.js": b""})
 
 
-def test_what_is_zipped_is_the_file() -> None:
+def test_gzipped_content_equals_the_file() -> None:
     for file in load().assets.values():
         assert file.gzipped is None or gzip.decompress(file.gzipped) == file.plain
 
@@ -166,4 +166,4 @@ def test_the_files_are_in_the_wheel(tmp_path: Path) -> None:
     (wheel,) = tmp_path.glob("*.whl")
     packed_files = set(zipfile.ZipFile(wheel).namelist())
     for name in ("index.html", *load().assets):
-        assert f"gristmill/doors/ui/static/{name}" in packed_files
+        assert f"gristmill/server/ui/static/{name}" in packed_files

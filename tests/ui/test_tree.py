@@ -1,4 +1,4 @@
-"""The tree: windowed, moved through by keys, opened level by level, and never running what it shows."""
+"""The tree: virtual scrolling, keyboard navigation, expanding folders, and escaping of titles."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 from tests.ui.harness import ApiHelper, ServerSetup
 
 _ITEM_COUNT = 20_000
-# As failed ones: they keep every promise without a job, a version or a chunk.
+# Failed items satisfy every invariant without a job, a version or a chunk.
 _FILL = """
 insert into item (base_id, type, title, status, source, source_key, expanded_version, error_code, error_message)
 select %s, 'file', 'sheaf-' || lpad(n::text, 6, '0'), 'failed', '{"name": "x"}', 'upload:' || n, 1, 'unreadable', 'It is wet.'
@@ -17,13 +17,13 @@ select %s, 'file', 'sheaf-' || lpad(n::text, 6, '0'), 'failed', '{"name": "x"}',
 """
 
 
-def test_of_many_thousand_rows_only_those_in_sight_are_in_the_document(
-    page: Page, mill_url: str, hand: ApiHelper, ui_surroundings: ServerSetup
+def test_only_the_visible_rows_of_a_large_tree_are_in_the_document(
+    page: Page, ui_url: str, api: ApiHelper, ui_setup: ServerSetup
 ) -> None:
-    base = hand.create_base("Many")
-    with psycopg.connect(ui_surroundings.env["GRISTMILL_DATABASE_URL"], autocommit=True) as database:
+    base = api.create_base("Many")
+    with psycopg.connect(ui_setup.env["GRISTMILL_DATABASE_URL"], autocommit=True) as database:
         database.execute(_FILL, (base, _ITEM_COUNT))
-    page.goto(f"{mill_url}/b/{base}")
+    page.goto(f"{ui_url}/b/{base}")
     tree = page.get_by_role("treegrid")
     expect(page.get_by_role("row", name=re.compile("sheaf-000001"))).to_be_visible()
     expect(tree).to_have_attribute("aria-rowcount", str(_ITEM_COUNT))
@@ -38,18 +38,18 @@ def test_of_many_thousand_rows_only_those_in_sight_are_in_the_document(
 
 
 def test_a_folder_is_opened_and_left_by_arrow_keys(
-    page: Page, mill_url: str, hand: ApiHelper, tmp_path: Path
+    page: Page, ui_url: str, api: ApiHelper, tmp_path: Path
 ) -> None:
-    """The state is in the address: a reload shows the same."""
+    """The state is in the URL: a reload shows the same."""
     for name in ("rye", "wheat"):
         (tmp_path / "grain").mkdir(exist_ok=True)
         (tmp_path / "grain" / f"{name}.md").write_text(f"{name} is sown in autumn")
-    base = hand.create_base("Keys")
-    hand.http.post(
+    base = api.create_base("Keys")
+    api.http.post(
         f"/api/knowledge-bases/{base}/items",
         json={"items": [{"type": "directory", "path": str(tmp_path / "grain"), "title": "Grain"}]},
     )
-    page.goto(f"{mill_url}/b/{base}")
+    page.goto(f"{ui_url}/b/{base}")
     folder = page.get_by_role("row", name=re.compile("Grain"))
     expect(folder).to_contain_text("Indexed")
     expect(folder).to_have_attribute("aria-expanded", "false")
@@ -72,29 +72,29 @@ def test_a_folder_is_opened_and_left_by_arrow_keys(
     expect(rye).to_have_count(0)
 
 
-def test_a_title_that_looks_like_markup_is_text(page: Page, mill_url: str, hand: ApiHelper) -> None:
+def test_a_title_that_looks_like_markup_is_text(page: Page, ui_url: str, api: ApiHelper) -> None:
     title = '<img src=x onerror="document.title=1">${1}'
-    base = hand.create_base(f"{title} base")
-    hand.http.post(
+    base = api.create_base(f"{title} base")
+    api.http.post(
         f"/api/knowledge-bases/{base}/items",
         json={"items": [{"type": "note", "title": title, "content": f"says {title}"}]},
     )
-    page.goto(f"{mill_url}/b/{base}")
+    page.goto(f"{ui_url}/b/{base}")
     expect(page.get_by_role("row", name=re.compile("onerror"))).to_contain_text("Indexed")
     page.get_by_role("searchbox", name="Search this base").fill("says")
     expect(page.locator(".hit-text")).to_contain_text(title)
     expect(page.locator("main img")).to_have_count(0)
 
 
-def test_rows_of_a_list_stay_the_same_elements_while_their_key_is_listed(page: Page, mill_url: str) -> None:
-    """The core in a real document: keyed rows, in place, and data that no attribute runs."""
-    page.goto(mill_url)
+def test_rows_of_a_list_stay_the_same_elements_while_their_key_is_listed(page: Page, ui_url: str) -> None:
+    """The reactive core in a real document: keyed rows stay in place, and data never executes."""
+    page.goto(ui_url)
     result = page.evaluate(
         """async () => {
         const core = new URL("core.js", document.querySelector("script[type=module]").src);
         const { each, html, signal } = await import(core);
         const list = signal([{ id: 1, name: "a" }, { id: 2, name: "b" }, { id: 3, name: "c" }]);
-        const box = html`<ul>${each(() => list.value, (one) => one.id, (one) => html`<li>${() => one.value.name}</li>`)}</ul>`;
+        const box = html`<ul>${each(() => list.value, (item) => item.id, (item) => html`<li>${() => item.value.name}</li>`)}</ul>`;
         const before = [...box.children];
         list.value = [{ id: 3, name: "C" }, { id: 1, name: "a" }, { id: 4, name: "d" }];
         await null;
@@ -102,7 +102,7 @@ def test_rows_of_a_list_stay_the_same_elements_while_their_key_is_listed(page: P
         const link = html`<a href="${"javascript:alert(1)"}" title="${'"><b>'}">${"<b>"}</a>`;
         let refused = "";
         try { html`<a onclick=${"alert(1)"}>x</a>`; } catch (error) { refused = error.message; }
-        return [after.map((one) => one.textContent).join(""), after[0] === before[2], after[1] === before[0],
+        return [after.map((node) => node.textContent).join(""), after[0] === before[2], after[1] === before[0],
                 link.hasAttribute("href"), link.title, link.textContent, refused];
       }"""
     )

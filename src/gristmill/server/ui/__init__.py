@@ -1,4 +1,4 @@
-"""The pages: static files of this package that speak to the API, and to nothing else."""
+"""The web UI: static files that use only the public API, and the middleware that serves them."""
 
 from gristmill.server.ui.middleware import UiMiddleware
 

@@ -1,12 +1,12 @@
-"""What a browser is given: the page for every path that people see, and its files; everything else goes on to the API.
+"""Serves the UI: the index page for every path that people visit, and its files. All other requests go on to the API.
 
-    GET /assets/<version>/…                    that file, to be kept for ever; 404 when there is none
-    GET, accepts HTML, a path of no other door the page; it finds out by itself what the path means
-    everything else                            as if this were not here
+    GET /assets/<version>/…                    that file, cached without expiry; 404 if there is none
+    GET, accepts HTML, not an API path         the index page; its script shows what the path names
+    everything else                            passed on
 
-They hold nothing of anybody's, so that nobody is asked for a key: what the page shows comes by the API, which asks. Neither
-needs the database: while it is away, the page comes and says so. The policy allows our own files alone: no script or style
-stands in the page, and none of another site is loaded.
+The files contain no user data, so no key is needed for them: the page loads its data from the API, which checks the key.
+Serving them does not need the database: during an outage the page loads and reports it. The content security policy allows
+only our own files: the page contains no inline script or style, and loads nothing from another site.
 """
 
 from collections.abc import Iterable
@@ -35,19 +35,19 @@ POLICY = "; ".join(
     )
 )
 _ASSETS = "/assets/"
-# Doors of their own, and what is below them.
+# These paths, and all paths below them, are not pages.
 _OTHER_ENDPOINTS = ("/api", "/mcp", "/docs")
 _IMMUTABLE = "public, max-age=31536000, immutable"
 
 
 class UiMiddleware:
-    """Answers browsers, and passes on what is not for them."""
+    """Serves pages and assets, and passes other requests on."""
 
     def __init__(self, app: ASGIApp, files: StaticFiles | None = None) -> None:
         self._app, self._files = app, files or load()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or pass it on."""
+        """Respond, or pass the request on."""
         if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):
             await self._app(scope, receive, send)
             return
@@ -67,14 +67,14 @@ class UiMiddleware:
             return problem(
                 404,
                 "file_not_found",
-                "There is no such file. Load the page again: yours is of another version.",
+                "File not found. Your page is from another version: reload it.",
             )
-        # A worker goes by the policy of its own file, not by that of the page.
+        # A web worker has the policy of its own file, not that of the page.
         return _file_response(file, headers, {"cache-control": _IMMUTABLE, "content-security-policy": POLICY})
 
 
 def _is_page(path: str) -> bool:
-    """Whether a path is for people: no route has it, and no other door."""
+    """Whether a path is a page: no API route and no other endpoint has it."""
     is_below_endpoint = any(path == prefix or path.startswith(f"{prefix}/") for prefix in _OTHER_ENDPOINTS)
     return path == "/" or not (is_below_endpoint or allowed_methods(path))
 
@@ -90,7 +90,7 @@ def _file_response(file: StaticFile, headers: Headers, extra_headers: dict[str, 
 
 
 def _accepts(header: str, value: str) -> bool:
-    """Whether a header with choices takes `wanted`; not when it gives it no weight."""
+    """Whether an Accept header lists `value` with a weight above zero."""
     return any(_matches(choice.split(";"), value) for choice in header.lower().split(","))
 
 

@@ -1,11 +1,10 @@
-"""The files of the pages, read once: each with its type and its gzipped form, all under one name that changes with them.
+"""The static files of the UI, read once per process: each with its content type and its gzipped form.
 
-The name is made of every byte, so that a browser may keep what it got for ever, and modules that import each other by
-relative paths are always of one version. The page itself is not kept: it says which version is the present one. A file that
-is not there is a mistake in the package, and told when the server starts.
+All files are below one prefix that contains a hash of every byte. A browser can therefore cache them without asking again,
+and modules that import each other by relative paths always belong to one version. The page itself is not cached: it names
+the current version. A missing file is a mistake in the package, and is reported when the server starts.
 
-Comments and indents are for those who read the sources, and a fifth of what would be sent: they are left out. Lines stay where
-they are, so that an error's place is that in the source.
+Files are served as they are in the repository, byte for byte.
 """
 
 import gzip
@@ -28,22 +27,19 @@ _TYPES = {
     ".webmanifest": "application/manifest+json",
 }
 INDEX = "index.html"
-# In the sources, the page names its files below this; the version takes its place.
+# In the source, the page names its files below this prefix. The versioned prefix replaces it.
 _PREFIX_PLACEHOLDER = "/assets/dev/"
 _ENTRY_SCRIPT = re.compile(r'<script[^>]*\bsrc="/assets/dev/([^"]+)"')
 _IMPORT = re.compile(r"""^\s*(?:import|export)\s(?:[^;]*?\bfrom\s+)?["'](\.[^"']+)["']""", re.MULTILINE)
-# The table of pages: the addresses of each, and its module.
+# The table of pages: the paths of each page, and its module.
 _PAGE_TABLE = "js/pages.js"
 _PAGE_TABLE_ENTRY = re.compile(r'paths: \[([^\]]+)\].*?import\("\.(/[^"]+)"\)', re.DOTALL)
-# Documentation, and what stands on a line by itself: neither is found in a string or a pattern of ours, which a test checks.
-_COMMENTS = re.compile(r"/\*[*!]? .*?\*/|^[ \t]*/\*\*\n.*?\*/|^[ \t]*//[^\n]*", re.MULTILINE | re.DOTALL)
-_INDENTS = re.compile(r"^[ \t]+", re.MULTILINE)
 _PRELOAD_PLACEHOLDER = re.compile(r"[ \t]*<!-- modulepreload -->\n?")
 
 
 @dataclass(frozen=True)
 class StaticFile:
-    """A file as it is sent. `zipped` is None where that would not make it smaller."""
+    """A file as it is sent. `gzipped` is None where compression does not make it smaller."""
 
     type: str
     plain: bytes
@@ -52,8 +48,10 @@ class StaticFile:
 
 @dataclass(frozen=True)
 class StaticFiles:
-    """All of them: a page for every path that people see, the rest below `prefix`. Pages differ in what they have fetched ahead;
-    `page` is that of paths that nobody has."""
+    """The index page for every path that people visit, and the assets below `prefix`.
+
+    The index pages differ in the modules that they preload; `page` is the one for unknown paths.
+    """
 
     prefix: str
     page: StaticFile
@@ -61,23 +59,19 @@ class StaticFiles:
     pages: Sequence[tuple[re.Pattern[str], StaticFile]] = ()
 
     def page_of(self, path: str) -> StaticFile:
-        """The page for a path."""
+        """The index page for a path."""
         return next((page for pattern, page in self.pages if pattern.fullmatch(path)), self.page)
 
 
 @cache
 def load() -> StaticFiles:
     """The files of this package."""
-    return build(
-        {
-            name: entry.read_bytes()
-            for name, entry in _list_files(resources.files("gristmill.server.ui") / "static")
-        }
-    )
+    folder = resources.files("gristmill.server.ui") / "static"
+    return build({name: file.read_bytes() for name, file in _list_files(folder)})
 
 
 def build(files: Mapping[str, bytes]) -> StaticFiles:
-    """The same, of any files by their paths."""
+    """Prepare any files, given by their paths, for serving."""
     digest = hashlib.sha256()
     for name in sorted(files):
         digest.update(f"{name}\0{len(files[name])}\0".encode() + files[name])
@@ -85,7 +79,7 @@ def build(files: Mapping[str, bytes]) -> StaticFiles:
     return StaticFiles(
         prefix,
         _index_page(files, prefix),
-        {name: _static_file(name, bare(name, data)) for name, data in files.items() if name != INDEX},
+        {name: _static_file(name, data) for name, data in files.items() if name != INDEX},
         [
             (re.compile(re.sub(r":\w+", "[^/]+", path)), page)
             for paths, module in _PAGE_TABLE_ENTRY.findall(files.get(_PAGE_TABLE, b"").decode())
@@ -97,18 +91,8 @@ def build(files: Mapping[str, bytes]) -> StaticFiles:
 
 def _index_page(files: Mapping[str, bytes], prefix: str, module: str | None = None) -> StaticFile:
     links = _preload_links(files, module)
-    page = _PRELOAD_PLACEHOLDER.sub(lambda _: links, files[INDEX].decode(), count=1).replace(
-        _PREFIX_PLACEHOLDER, prefix
-    )
-    return _static_file(INDEX, page.encode())
-
-
-def bare(name: str, data: bytes) -> bytes:
-    """A module or a style sheet without comments and indents."""
-    if not name.endswith((".js", ".css")):
-        return data
-    told = _COMMENTS.sub(lambda found: "\n" * found[0].count("\n"), data.decode())
-    return _INDENTS.sub("", told).encode()
+    page = _PRELOAD_PLACEHOLDER.sub(lambda _: links, files[INDEX].decode(), count=1)
+    return _static_file(INDEX, page.replace(_PREFIX_PLACEHOLDER, prefix).encode())
 
 
 def _list_files(folder: Traversable, prefix: str = "") -> list[tuple[str, Traversable]]:
@@ -129,7 +113,7 @@ def _static_file(name: str, data: bytes) -> StaticFile:
 
 
 def _preload_links(files: Mapping[str, bytes], module: str | None) -> str:
-    """A link for each module that a page needs before it shows anything: fetched at once, not one after the other."""
+    """A link for each module that a page needs, so that the browser fetches them at once and not one after the other."""
     script = _ENTRY_SCRIPT.search(files[INDEX].decode())
     if script is None:
         return ""

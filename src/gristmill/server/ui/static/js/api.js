@@ -1,16 +1,17 @@
 // @ts-check
 /**
- * Talks to the public JSON API. A refusal is a `Refused` with the server's code and words; no answer at all is one with
- * the code `offline`. Every change carries an `Idempotency-Key`, so that sending it again is safe.
+ * The client of the public JSON API. An error response becomes an `ApiError` with the server's code and message; a
+ * request that gets no response becomes one with the code `offline`. Every change carries an `Idempotency-Key`, so it
+ * can be retried.
  */
 
 import { t } from "./i18n.js";
 
-/** What the server refused, or that it could not be asked. */
-export class Refused extends Error {
+/** An error response of the server, or the lack of a response. */
+export class ApiError extends Error {
   /** @param {number} status @param {{code?: string, detail?: string, title?: string, errors?: any[]}} problem */
   constructor(status, problem) {
-    super(problem.detail || problem.title || t("The server answered {status}.", { status }));
+    super(problem.detail || problem.title || t("The server returned {status}.", { status }));
     this.status = status;
     this.code = problem.code ?? "unknown";
     this.errors = problem.errors ?? [];
@@ -18,115 +19,121 @@ export class Refused extends Error {
   }
 }
 
-/** @typedef {{query?: Record<string, unknown>, match?: string, signal?: AbortSignal}} Asking */
+/** @typedef {{query?: Record<string, unknown>, match?: string, signal?: AbortSignal}} RequestOptions */
 
-/** @type {Set<(error: Refused) => void>} */ const listeners = new Set();
+/** @type {Set<(error: ApiError) => void>} */ const unauthorizedListeners = new Set();
 
-/** @param {(error: Refused) => void} listener Is told of every 401, so that the shell can ask for a key. */
-export function onLockedOut(listener) {
-  listeners.add(listener);
+/** @param {(error: ApiError) => void} listener Called with every 401 response, so that the shell can ask for a key. */
+export function onUnauthorized(listener) {
+  unauthorizedListeners.add(listener);
 }
 
-/** @param {string} path @param {Record<string, unknown>} [query] A list is sent as so many parameters of its name. */
-function address(path, query) {
+/** @param {string} path @param {Record<string, unknown>} [query] A list becomes one parameter per value. */
+function apiUrl(path, query) {
   const search = new URLSearchParams();
   for (const [name, value] of Object.entries(query ?? {})) {
-    for (const one of Array.isArray(value) ? value : [value]) {
-      if (one !== undefined && one !== null && one !== "") search.append(name, String(one));
+    for (const item of Array.isArray(value) ? value : [value]) {
+      if (item !== undefined && item !== null && item !== "") search.append(name, String(item));
     }
   }
   return `/api${path}${search.size ? `?${search}` : ""}`;
 }
 
-/** @param {number} status @param {string} body @returns {Refused} */
-function refusal(status, body) {
+/** @param {number} status @param {string} body @returns {ApiError} */
+function errorFrom(status, body) {
   /** @type {Record<string, any>} */ let problem = {};
   try {
     problem = JSON.parse(body);
   } catch {
     problem = { code: "unknown" };
   }
-  const error = new Refused(status, problem);
-  if (status === 401) for (const listener of listeners) listener(error);
+  const error = new ApiError(status, problem);
+  if (status === 401) { for (const listener of unauthorizedListeners) listener(error); }
   return error;
 }
 
-const offline = () => new Refused(0, { code: "offline", detail: t("The server can't be reached. Try again in a moment.") });
+const offlineError = () =>
+  new ApiError(0, { code: "offline", detail: t("The server can't be reached. Try again in a moment.") });
 
-/** @param {string} method @param {string} path @param {unknown} body @param {Asking} asking @returns {Promise<{data: any, etag: string | null}>} */
-async function send(method, path, body, asking) {
+/**
+ * @param {string} method @param {string} path @param {unknown} body @param {RequestOptions} options
+ * @returns {Promise<{data: any, etag: string | null}>}
+ */
+async function send(method, path, body, options) {
   /** @type {Record<string, string>} */
   const headers = { Accept: "application/json" };
   if (body !== undefined) headers["Content-Type"] = "application/json";
   if (method !== "GET") headers["Idempotency-Key"] = crypto.randomUUID();
-  if (asking.match) headers["If-Match"] = asking.match;
-  /** @type {Response} */ let answer;
+  if (options.match) headers["If-Match"] = options.match;
+  /** @type {Response} */ let response;
   try {
-    answer = await fetch(address(path, asking.query), {
+    response = await fetch(apiUrl(path, options.query), {
       method,
       headers,
       body: body === undefined ? undefined : JSON.stringify(body),
-      signal: asking.signal,
+      signal: options.signal,
       credentials: "same-origin",
     });
   } catch (error) {
-    if (asking.signal?.aborted) throw error;
-    throw offline();
+    if (options.signal?.aborted) throw error;
+    throw offlineError();
   }
-  const text = await answer.text();
-  if (!answer.ok) throw refusal(answer.status, text);
-  const json = (answer.headers.get("Content-Type") ?? "").includes("json");
-  return { data: text ? (json ? JSON.parse(text) : text) : null, etag: answer.headers.get("ETag") };
+  const text = await response.text();
+  if (!response.ok) throw errorFrom(response.status, text);
+  const isJson = (response.headers.get("Content-Type") ?? "").includes("json");
+  return { data: text ? (isJson ? JSON.parse(text) : text) : null, etag: response.headers.get("ETag") };
 }
 
-/** The verbs; each answers the parsed body. `tagged` answers `{data, etag}`, for a later `match`. */
+/** The HTTP methods; each returns the parsed body. `getWithEtag` returns `{data, etag}`, for a later `match`. */
 export const api = {
-  /** @param {string} path @param {Record<string, unknown>} [query] @param {AbortSignal} [signal] @returns {Promise<any>} */
+  /**
+   * @param {string} path @param {Record<string, unknown>} [query] @param {AbortSignal} [signal] @returns {Promise<any>}
+   */
   get: async (path, query, signal) => (await send("GET", path, undefined, { query, signal })).data,
   /** @param {string} path */
-  tagged: (path) => send("GET", path, undefined, {}),
-  /** @param {string} path @param {unknown} [body] @param {Asking} [asking] @returns {Promise<any>} */
-  post: async (path, body, asking) => (await send("POST", path, body, asking ?? {})).data,
-  /** @param {string} path @param {unknown} body @param {Asking} [asking] @returns {Promise<any>} */
-  patch: async (path, body, asking) => (await send("PATCH", path, body, asking ?? {})).data,
-  /** @param {string} path @param {unknown} body @param {Asking} [asking] @returns {Promise<any>} */
-  put: async (path, body, asking) => (await send("PUT", path, body, asking ?? {})).data,
-  /** @param {string} path @param {Asking} [asking] @returns {Promise<any>} */
-  delete: async (path, asking) => (await send("DELETE", path, undefined, asking ?? {})).data,
+  getWithEtag: (path) => send("GET", path, undefined, {}),
+  /** @param {string} path @param {unknown} [body] @param {RequestOptions} [options] @returns {Promise<any>} */
+  post: async (path, body, options) => (await send("POST", path, body, options ?? {})).data,
+  /** @param {string} path @param {unknown} body @param {RequestOptions} [options] @returns {Promise<any>} */
+  patch: async (path, body, options) => (await send("PATCH", path, body, options ?? {})).data,
+  /** @param {string} path @param {unknown} body @param {RequestOptions} [options] @returns {Promise<any>} */
+  put: async (path, body, options) => (await send("PUT", path, body, options ?? {})).data,
+  /** @param {string} path @param {RequestOptions} [options] @returns {Promise<any>} */
+  delete: async (path, options) => (await send("DELETE", path, undefined, options ?? {})).data,
 };
 
 /**
- * All pages of a list, at most `most` of its entries.
- * @param {string} path @param {Record<string, unknown>} [query] @param {number} [most] @returns {Promise<any[]>}
+ * Fetches all pages of a list, up to about `limit` items.
+ * @param {string} path @param {Record<string, unknown>} [query] @param {number} [limit] @returns {Promise<any[]>}
  */
-export async function all(path, query = {}, most = 1000) {
-  /** @type {any[]} */ const found = [];
+export async function fetchAll(path, query = {}, limit = 1000) {
+  /** @type {any[]} */ const items = [];
   /** @type {string | null} */ let cursor = null;
   do {
     const page = await api.get(path, { limit: 500, ...query, cursor });
-    found.push(...page.items);
+    items.push(...page.items);
     cursor = page.nextCursor;
-  } while (cursor && found.length < most);
-  return found;
+  } while (cursor && items.length < limit);
+  return items;
 }
 
 /**
- * Sends a form with files; tells how many bytes have left.
+ * Sends a form with files, and reports how many bytes were sent.
  * @param {string} path @param {FormData} form @param {(sent: number, total: number) => void} progress
  * @param {AbortSignal} [signal] @returns {Promise<any>}
  */
 export function upload(path, form, progress, signal) {
   return new Promise((resolve, reject) => {
     const request = new XMLHttpRequest();
-    request.open("POST", address(path));
+    request.open("POST", apiUrl(path));
     request.setRequestHeader("Accept", "application/json");
     request.setRequestHeader("Idempotency-Key", crypto.randomUUID());
     request.upload.onprogress = (event) => progress(event.loaded, event.total);
-    request.onerror = () => reject(offline());
+    request.onerror = () => reject(offlineError());
     request.onabort = () => reject(new DOMException("aborted", "AbortError"));
     request.onload = () => {
       if (request.status >= 200 && request.status < 300) resolve(JSON.parse(request.responseText || "null"));
-      else reject(refusal(request.status, request.responseText));
+      else reject(errorFrom(request.status, request.responseText));
     };
     signal?.addEventListener("abort", () => request.abort());
     request.send(form);

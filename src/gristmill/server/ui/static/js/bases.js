@@ -1,51 +1,55 @@
 // @ts-check
 /**
- * The bases that the sidebar, the pages and the palette show: fetched once, then each anew when something happens in it,
- * at most once a second. While the server can't be asked, the last figures stay.
+ * The bases that the sidebar, the pages and the palette show. The list is fetched once; then each base is fetched again
+ * when something changes in it, at most once a second. While the server can't be reached, the last figures stay.
  */
 
-import { all, api } from "./api.js";
+import { api, fetchAll } from "./api.js";
 import { computed, signal } from "./core.js";
 import { live } from "./live.js";
 
-/** @typedef {{id: string, name: string, status: string, error: {code: string, message: string} | null, embedder: string,
- *   dimensions: number, chunking: {maxTokens?: number}, onRestart: string, settings: any, fileProcessorId: string | null,
- *   acl: string[], itemCounts: Record<string, number>, leafCounts: Record<string, number>, chunkCount: number,
- *   progress: number, changedAt: string, createdAt: string, updatedAt: string}} Base */
+/** @import { Tone } from "./components/status.js" */
+
+/**
+ * @typedef {{id: string, name: string, status: string, error: {code: string, message: string} | null, embedder: string,
+ *   dimensions: number, chunking: {maxTokens?: number}, onRestart: string, settings: any,
+ *   fileProcessorId: string | null, acl: string[], itemCounts: Record<string, number>, leafCounts: Record<string,
+ *   number>, chunkCount: number, progress: number, changedAt: string, createdAt: string, updatedAt: string}} Base
+ */
 
 export const bases = signal(/** @type {Base[] | null} */ (null));
-/** Why there is no list, when there is none. */
+/** Why the last fetch failed, or null. */
 export const basesError = signal(/** @type {Error | null} */ (null));
-const REST = 1000; // between two looks, and ten times as long as one takes
-/** @type {Set<string>} */ const changed = new Set();
-let everything = true;
-let resting = false;
+const REFRESH_INTERVAL = 1000; // milliseconds; longer where a fetch takes more than a tenth of it
+/** @type {Set<string>} */ const changedIds = new Set();
+let mustRefreshAll = true;
+let isWaiting = false;
 
 /** @param {string | null} [id] The base that changed; null for all of them. */
-export async function renewBases(id = null) {
-  if (id) changed.add(id);
-  else everything = true;
-  if (resting) return;
-  resting = true;
-  const began = performance.now();
-  const [whole, some] = [everything, [...changed]];
-  everything = false;
-  changed.clear();
+export async function refreshBases(id = null) {
+  if (id) changedIds.add(id);
+  else mustRefreshAll = true;
+  if (isWaiting) return;
+  isWaiting = true;
+  const started = performance.now();
+  const [refreshAll, ids] = [mustRefreshAll, [...changedIds]];
+  mustRefreshAll = false;
+  changedIds.clear();
   try {
-    if (whole || !bases.peek()) bases.value = await all("/knowledge-bases");
-    else await Promise.all(some.map(renewOne));
+    if (refreshAll || !bases.peek()) bases.value = await fetchAll("/knowledge-bases");
+    else await Promise.all(ids.map(refreshBase));
     basesError.value = null;
   } catch (error) {
     basesError.value = /** @type {Error} */ (error);
   }
   setTimeout(() => {
-    resting = false;
-    if (everything || changed.size) renewBases(everything ? null : [...changed][0]);
-  }, Math.max(REST, 10 * (performance.now() - began)));
+    isWaiting = false;
+    if (mustRefreshAll || changedIds.size) refreshBases(mustRefreshAll ? null : [...changedIds][0]);
+  }, Math.max(REFRESH_INTERVAL, 10 * (performance.now() - started)));
 }
 
 /** @param {string} id */
-async function renewOne(id) {
+async function refreshBase(id) {
   try {
     putBase(await api.get(`/knowledge-bases/${id}`));
   } catch (error) {
@@ -54,44 +58,51 @@ async function renewOne(id) {
   }
 }
 
-/** @param {Base} base Shows it as it is now. */
+/** @param {Base} base Adds the base to the list, or replaces its old state. */
 export function putBase(base) {
-  const known = bases.peek() ?? [];
-  const at = known.findIndex((one) => one.id === base.id);
-  bases.value = at < 0 ? [...known, base] : known.with(at, base);
+  const list = bases.peek() ?? [];
+  const index = list.findIndex((other) => other.id === base.id);
+  bases.value = index < 0 ? [...list, base] : list.with(index, base);
 }
 
 /** @param {string} id */
 export function dropBase(id) {
-  bases.value = (bases.peek() ?? []).filter((one) => one.id !== id);
+  bases.value = (bases.peek() ?? []).filter((base) => base.id !== id);
 }
 
-/** Starts following; for the shell, once. */
-export function followBases() {
-  renewBases();
+/** Starts to follow changes. The shell calls this once. */
+export function watchBases() {
+  refreshBases();
   live.on({}, (changes) => {
     for (const change of changes) {
-      const id = change.type === "item" ? change.item.baseId : change.type === "event" ? change.event.baseId : change.base;
-      const listed = change.type !== "event" || !/^Base/.test(change.event.type);
-      renewBases(listed ? id : null);
+      const id = change.type === "item"
+        ? change.item.baseId
+        : change.type === "event"
+        ? change.event.baseId
+        : change.base;
+      const isInsideBase = change.type !== "event" || !/^Base/.test(change.event.type);
+      refreshBases(isInsideBase ? id : null);
     }
   });
 }
 
 /** @param {() => string} id */
-export const baseOf = (id) => computed(() => bases.value?.find((one) => one.id === id()) ?? null);
+export const baseById = (id) => computed(() => bases.value?.find((base) => base.id === id()) ?? null);
 
 const ACTIVE = ["preparing", "processing", "reading", "embedding"];
 /** @param {Record<string, number>} counts @param {string[]} statuses */
-export const sum = (counts, statuses) => statuses.reduce((n, one) => n + (counts[one] ?? 0), 0);
-/** @param {Base} base Leaves, whatever their status. */
-export const total = (base) => Object.values(base.leafCounts).reduce((n, one) => n + one, 0);
-/** @param {Base} base Items that are not done. */
-export const active = (base) => sum(base.itemCounts, ACTIVE);
+export const countOf = (counts, statuses) => statuses.reduce((n, status) => n + (counts[status] ?? 0), 0);
+/** @param {Base} base Leaf items of any status. */
+export const leafCount = (base) => Object.values(base.leafCounts).reduce((n, count) => n + count, 0);
+/** @param {Base} base Items that are queued or being processed. */
+export const activeCount = (base) => countOf(base.itemCounts, ACTIVE);
 
-/** @param {Base} base @returns {import("./parts/status.js").Tone} */
+/** @param {Base} base @returns {Tone} */
 export function toneOf(base) {
   if (base.status === "failed") return "failed";
-  if (active(base)) return "running";
+  if (activeCount(base)) return "running";
   return base.leafCounts.failed ? "failed" : "ok";
 }
+
+/** @param {string} id The name of a base; empty while it is unknown. */
+export const baseName = (id) => bases.value?.find((base) => base.id === id)?.name ?? "";

@@ -1,65 +1,67 @@
 // @ts-check
 /**
- * Words in the user's language: English, or Simplified Chinese. The English sentence is the key; what a language lacks is
- * shown in English. The choice is kept in the browser; without one its preferences decide.
+ * Messages in the user's language: English or Simplified Chinese. The English message is the key, and is shown where a
+ * translation is missing. The browser remembers the user's choice; without one, the browser's languages decide.
  */
 
-import { words as english } from "./words/en.js";
+import { messages as english } from "./locales/en.js";
 
-/** @typedef {Record<string, string | {one: string, other: string}>} Words */
+/** @typedef {Record<string, string | {one: string, other: string}>} Messages */
 
 export const LANGUAGES = /** @type {const} */ ({ en: "English", zh: "简体中文" });
-const KEPT = "gristmill.language";
+const STORAGE_KEY = "gristmill.language";
 
 /** @returns {"en" | "zh"} */
-function choose() {
-  const kept = localStorage.getItem(KEPT);
-  if (kept === "en" || kept === "zh") return kept;
-  for (const one of navigator.languages ?? []) {
-    if (/^zh/i.test(one)) return "zh";
-    if (/^en/i.test(one)) return "en";
+function chooseLanguage() {
+  const stored = localStorage.getItem(STORAGE_KEY);
+  if (stored === "en" || stored === "zh") return stored;
+  for (const preferred of navigator.languages ?? []) {
+    if (/^zh/i.test(preferred)) return "zh";
+    if (/^en/i.test(preferred)) return "en";
   }
   return "en";
 }
 
-export const language = choose();
-/** @type {Words} */
-const words = language === "zh" ? (await import("./words/zh-contents.js")).words : english;
+export const language = chooseLanguage();
+/** @type {Messages} */
+const messages = language === "zh" ? (await import("./locales/zh-common.js")).messages : english;
 const locale = language === "zh" ? "zh-CN" : "en-US";
-const numbers = new Intl.NumberFormat(locale);
-const plural = new Intl.PluralRules(locale);
-const relative = new Intl.RelativeTimeFormat(locale, { numeric: "auto", style: "short" });
-const moment = new Intl.DateTimeFormat(locale, { dateStyle: "medium", timeStyle: "short" });
-const day = new Intl.DateTimeFormat(locale, { weekday: "long", day: "numeric", month: "long" });
-const clock = new Intl.DateTimeFormat(locale, { timeStyle: "medium" });
+const numberFormat = new Intl.NumberFormat(locale);
+const pluralRules = new Intl.PluralRules(locale);
+const relativeFormat = new Intl.RelativeTimeFormat(locale, { numeric: "auto", style: "short" });
+const dateTimeFormat = new Intl.DateTimeFormat(locale, { dateStyle: "medium", timeStyle: "short" });
+const dayFormat = new Intl.DateTimeFormat(locale, { weekday: "long", day: "numeric", month: "long" });
+const timeFormat = new Intl.DateTimeFormat(locale, { timeStyle: "medium" });
 
-/** @param {"en" | "zh"} chosen Keeps the choice, and starts the page again in it. */
-export function setLanguage(chosen) {
-  localStorage.setItem(KEPT, chosen);
+/** @param {"en" | "zh"} code Stores the choice, and reloads the page in it. */
+export function setLanguage(code) {
+  localStorage.setItem(STORAGE_KEY, code);
   location.reload();
 }
 
 /**
- * `sentence` in the user's language, with `{name}` filled in; `{n}` decides between one and many.
+ * `sentence` in the user's language, with each `{name}` filled in; `{n}` chooses between singular and plural.
  * @param {string} sentence @param {Record<string, unknown>} [values]
  */
 export function t(sentence, values = {}) {
-  const found = words[sentence] ?? sentence;
-  const form = typeof found === "string" ? found : found[plural.select(Number(values.n)) === "one" ? "one" : "other"];
-  return form.replace(/\{(\w+)\}/g, (_, name) => {
+  const message = messages[sentence] ?? sentence;
+  const template = typeof message === "string"
+    ? message
+    : message[pluralRules.select(Number(values.n)) === "one" ? "one" : "other"];
+  return template.replace(/\{(\w+)\}/g, (_, name) => {
     const value = values[name];
-    return typeof value === "number" ? number(value) : String(value ?? "");
+    return typeof value === "number" ? formatNumber(value) : String(value ?? "");
   });
 }
 
-/** @param {Words} more Words of pages that bring their own. */
-export const learn = (more) => void Object.assign(words, more);
+/** @param {Messages} additional Messages of a page that loads its own. */
+export const addMessages = (additional) => void Object.assign(messages, additional);
 
 /** @param {number} value */
-export const number = (value) => numbers.format(value);
+export const formatNumber = (value) => numberFormat.format(value);
 
 /** @param {number | null | undefined} value */
-export function bytes(value) {
+export function formatBytes(value) {
   if (value === null || value === undefined) return "–";
   const units = ["B", "kB", "MB", "GB", "TB"];
   let i = 0;
@@ -67,22 +69,22 @@ export function bytes(value) {
     value /= 1000;
     i++;
   }
-  return `${numbers.format(Number(value.toFixed(value < 10 && i ? 1 : 0)))} ${units[i]}`;
+  return `${numberFormat.format(Number(value.toFixed(value < 10 && i ? 1 : 0)))} ${units[i]}`;
 }
 
 /** @param {string | Date} when @param {number} [now] */
-export function ago(when, now = Date.now()) {
+export function formatRelative(when, now = Date.now()) {
   const seconds = (new Date(when).getTime() - now) / 1000;
-  const size = Math.abs(seconds);
-  if (size < 10) return t("now");
-  if (size < 60) return relative.format(Math.round(seconds), "second");
-  if (size < 3600) return relative.format(Math.round(seconds / 60), "minute");
-  if (size < 86400) return relative.format(Math.round(seconds / 3600), "hour");
-  return relative.format(Math.round(seconds / 86400), "day");
+  const distance = Math.abs(seconds);
+  if (distance < 10) return t("now");
+  if (distance < 60) return relativeFormat.format(Math.round(seconds), "second");
+  if (distance < 3600) return relativeFormat.format(Math.round(seconds / 60), "minute");
+  if (distance < 86400) return relativeFormat.format(Math.round(seconds / 3600), "hour");
+  return relativeFormat.format(Math.round(seconds / 86400), "day");
 }
 
-/** @param {number} seconds A length of time, roughly: `40 s`, `6 min`, `3 h`. */
-export function duration(seconds) {
+/** @param {number} seconds A rough duration: `40 s`, `6 min`, `3 h`. */
+export function formatDuration(seconds) {
   if (seconds < 1) return t("{ms} ms", { ms: Math.round(seconds * 1000) });
   if (seconds < 90) return t("{s} s", { s: Math.round(seconds) });
   if (seconds < 5400) return t("{m} min", { m: Math.round(seconds / 60) });
@@ -90,8 +92,8 @@ export function duration(seconds) {
 }
 
 /** @param {string | Date} when */
-export const full = (when) => moment.format(new Date(when));
+export const formatDateTime = (when) => dateTimeFormat.format(new Date(when));
 /** @param {string | Date} when */
-export const dayOf = (when) => day.format(new Date(when));
+export const formatDay = (when) => dayFormat.format(new Date(when));
 /** @param {string | Date} when */
-export const timeOf = (when) => clock.format(new Date(when));
+export const formatTime = (when) => timeFormat.format(new Date(when));

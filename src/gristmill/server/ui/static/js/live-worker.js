@@ -1,60 +1,63 @@
 // @ts-check
 /**
- * One stream for all tabs: a browser opens six connections to a host and no more, and each stream keeps one.
+ * One stream for all tabs: a browser opens at most six connections to a host, and each stream occupies one.
  *
- * A tab that is hidden is told nothing, and a `reload` when it is seen again. While no tab is seen for a while the stream is
- * closed. A tab that went without a word costs nothing: what is sent to it is dropped by the browser.
+ * Hidden tabs get no changes; they get a `reload` when they become visible again. When no tab has been visible for a
+ * while, the stream is closed. A tab that disappeared without notice costs nothing: the browser drops messages to it.
  */
 
-import { follow } from "./stream.js";
+import { followStream } from "./stream.js";
 
-/** @typedef {{visible: boolean, missed: boolean, isNew: boolean}} Tab `isNew`: it is fetching what it shows */
+/** @import { Change, State } from "./stream.js" */
+
+/** @typedef {{visible: boolean, missed: boolean, isNew: boolean}} Tab `isNew`: the page is still loading its data */
 /** @type {Map<MessagePort, Tab>} */ const tabs = new Map();
-/** @type {import("./stream.js").State} */ let state = "live";
-/** @type {(() => void) | null} */ let stop = null;
-/** @type {ReturnType<typeof setTimeout> | undefined} */ let closing;
+/** @type {State} */ let state = "live";
+/** @type {(() => void) | null} */ let stopStream = null;
+/** @type {ReturnType<typeof setTimeout> | undefined} */ let closeTimer;
 let wasClosed = false;
-const LINGER = 20_000;
-const SETTLE = 1000; // a page that opens is told to look again when it has shown something, and once
+const CLOSE_DELAY = 20_000;
+const OPENING_DELAY = 1000; // a new page gets its first `reload` only after it has loaded its data
 const RELOAD = { type: "reload", base: null };
 
-/** @param {import("./stream.js").Change[]} batch */
-function spread(batch) {
+/** @param {Change[]} batch */
+function broadcast(batch) {
   for (const [port, tab] of tabs) {
-    const told = tab.isNew ? batch.filter((change) => change.type !== "reload") : batch;
-    if (tab.visible && told.length) port.postMessage({ changes: told });
-    if (!tab.visible || told.length < batch.length) tab.missed = true;
+    const changes = tab.isNew ? batch.filter((change) => change.type !== "reload") : batch;
+    if (tab.visible && changes.length) port.postMessage({ changes: changes });
+    if (!tab.visible || changes.length < batch.length) tab.missed = true;
   }
 }
 
-/** @param {import("./stream.js").State} next */
-function tellState(next) {
+/** @param {State} next */
+function broadcastState(next) {
   state = next;
   for (const port of tabs.keys()) port.postMessage({ state });
 }
 
-/** Opens the stream while somebody looks, and closes it some time after nobody does. */
-function mind() {
-  clearTimeout(closing);
+/** Opens the stream while a tab is visible, and closes it some time after none is. */
+function openOrCloseStream() {
+  clearTimeout(closeTimer);
   if ([...tabs.values()].some((tab) => tab.visible)) {
-    if (!stop && wasClosed) for (const tab of tabs.values()) tab.missed = true;
-    stop ??= follow({ changes: spread, state: tellState });
+    if (!stopStream && wasClosed) { for (const tab of tabs.values()) tab.missed = true; }
+    stopStream ??= followStream({ changes: broadcast, state: broadcastState });
   } else {
-    closing = setTimeout(() => {
-      stop?.();
-      stop = null;
+    closeTimer = setTimeout(() => {
+      stopStream?.();
+      stopStream = null;
       wasClosed = true;
-    }, LINGER);
+    }, CLOSE_DELAY);
   }
 }
 
-/** @param {MessagePort} port @param {any} said */
-function hear(port, said) {
-  const tab = tabs.get(port) ?? { visible: false, missed: true, isNew: false }; // one that comes back has missed something
+/** @param {MessagePort} port @param {any} message */
+function handleMessage(port, message) {
+  // a tab that returns has missed something
+  const tab = tabs.get(port) ?? { visible: false, missed: true, isNew: false };
   tabs.set(port, tab);
-  tab.visible = Boolean(said.visible);
-  if (said.bye) tabs.delete(port);
-  mind();
+  tab.visible = Boolean(message.visible);
+  if (message.bye) tabs.delete(port);
+  openOrCloseStream();
   catchUp(port, tab);
 }
 
@@ -67,12 +70,13 @@ function catchUp(port, tab) {
 
 globalThis.addEventListener("connect", (event) => {
   const [port] = /** @type {MessageEvent} */ (event).ports;
-  /** @type {Tab} */ const tab = { visible: false, missed: true, isNew: true }; // it may have fetched something before this
+  /** @type {Tab} */
+  const tab = { visible: false, missed: true, isNew: true }; // it may have loaded data before it connected
   tabs.set(port, tab);
   setTimeout(() => {
     tab.isNew = false;
     catchUp(port, tab);
-  }, SETTLE);
-  port.onmessage = (message) => hear(port, message.data);
+  }, OPENING_DELAY);
+  port.onmessage = (message) => handleMessage(port, message.data);
   port.postMessage({ state });
 });

@@ -1,31 +1,32 @@
 // @ts-check
 /**
- * What happens, as it happens. `live.on` calls its handler with batches of what is wanted; `live.state` tells whether
- * changes arrive at once. After a gap every handler gets a `reload`: what it shows has to be fetched anew.
+ * Live changes. `live.on` calls its handler with batches of the changes it subscribes to; `live.state` says whether
+ * changes arrive immediately. After a gap, every handler gets a `reload`: it has to fetch its data again.
  *
- * All tabs share one stream (`live-worker.js`); where a browser has no shared workers, each tab that is seen has its own. A
- * handler that throws is reported, and the others are called.
+ * All tabs share one stream (`live-worker.js`). Without shared workers, each visible tab opens its own. A handler that
+ * throws is reported, and the others are called.
  */
 
 import { signal } from "./core.js";
-import { follow } from "./stream.js";
+import { followStream } from "./stream.js";
 
-/** @typedef {import("./stream.js").Change} Change */
-/** @typedef {{base?: string, topic?: "item" | "event"}} Wanted `reload` comes with either topic. */
+/** @import { Change, State } from "./stream.js" */
 
-/** @type {Map<{wanted: Wanted}, (changes: Change[]) => void>} */ const handlers = new Map();
+/** @typedef {{base?: string, topic?: "item" | "event"}} Subscription `reload` is delivered for either topic. */
 
-/** @param {Wanted} wanted @param {Change} change */
-export function concerns(wanted, change) {
-  if (change.type === "reload") return !wanted.base || !change.base || change.base === wanted.base;
-  if (wanted.topic && change.type !== wanted.topic) return false;
-  return !wanted.base || (change.type === "item" ? change.item : change.event).baseId === wanted.base;
+/** @type {Map<{subscription: Subscription}, (changes: Change[]) => void>} */ const handlers = new Map();
+
+/** @param {Subscription} subscription @param {Change} change */
+export function matches(subscription, change) {
+  if (change.type === "reload") return !subscription.base || !change.base || change.base === subscription.base;
+  if (subscription.topic && change.type !== subscription.topic) return false;
+  return !subscription.base || (change.type === "item" ? change.item : change.event).baseId === subscription.base;
 }
 
 /** @param {Change[]} batch */
-function tell(batch) {
-  for (const [{ wanted }, handler] of [...handlers]) {
-    const changes = batch.filter((change) => concerns(wanted, change));
+function dispatch(batch) {
+  for (const [{ subscription }, handler] of [...handlers]) {
+    const changes = batch.filter((change) => matches(subscription, change));
     if (!changes.length) continue;
     try {
       handler(changes);
@@ -35,31 +36,31 @@ function tell(batch) {
   }
 }
 
-const state = signal(/** @type {import("./stream.js").State} */ ("live"));
-const isSeen = () => document.visibilityState === "visible";
-let started = false;
+const state = signal(/** @type {State} */ ("live"));
+const isVisible = () => document.visibilityState === "visible";
+let isStarted = false;
 
-function share() {
+function useSharedWorker() {
   const worker = new SharedWorker(new URL("./live-worker.js", import.meta.url), { type: "module", name: "gristmill" });
   worker.port.onmessage = ({ data }) => {
     if (data.state) state.value = data.state;
-    if (data.changes) tell(data.changes);
+    if (data.changes) dispatch(data.changes);
   };
-  const say = () => worker.port.postMessage({ visible: isSeen() });
-  say();
-  document.addEventListener("visibilitychange", say);
-  addEventListener("pageshow", say);
+  const reportVisibility = () => worker.port.postMessage({ visible: isVisible() });
+  reportVisibility();
+  document.addEventListener("visibilitychange", reportVisibility);
+  addEventListener("pageshow", reportVisibility);
   addEventListener("pagehide", () => worker.port.postMessage({ bye: true }));
-  worker.onerror = alone; // it could not be loaded
+  worker.onerror = useOwnStream; // the worker could not be loaded
 }
 
-/** A stream of this tab's own, while it is seen. */
-function alone() {
+/** Opens a stream for this tab alone, while it is visible. */
+function useOwnStream() {
   /** @type {(() => void) | null} */ let stop = null;
-  const mind = () => {
-    if (isSeen()) {
-      stop ??= follow({
-        changes: tell,
+  const openOrClose = () => {
+    if (isVisible()) {
+      stop ??= followStream({
+        changes: dispatch,
         state: (next) => {
           state.value = next;
         },
@@ -69,23 +70,23 @@ function alone() {
       stop = null;
     }
   };
-  mind();
-  document.addEventListener("visibilitychange", mind);
+  openOrClose();
+  document.addEventListener("visibilitychange", openOrClose);
 }
 
 function start() {
-  if (started) return;
-  started = true;
-  if ("SharedWorker" in globalThis) share();
-  else alone();
+  if (isStarted) return;
+  isStarted = true;
+  if ("SharedWorker" in globalThis) useSharedWorker();
+  else useOwnStream();
 }
 
 export const live = {
   state,
-  /** @param {Wanted} wanted @param {(changes: Change[]) => void} handler @returns {() => void} stops it */
-  on(wanted, handler) {
+  /** @param {Subscription} subscription @param {(changes: Change[]) => void} handler @returns {() => void} stops it */
+  on(subscription, handler) {
     start();
-    const key = { wanted };
+    const key = { subscription };
     handlers.set(key, handler);
     return () => void handlers.delete(key);
   },

@@ -1,8 +1,14 @@
 // @ts-check
-/** Where the page begins: the theme, the shell, and the page that the address names. */
+/**
+ * The entry point: starts the shell, and sends visitors without a valid key to the sign-in page and back afterwards.
+ */
 
-import { leadToSignIn } from "./locked.js";
+import { onUnauthorized } from "./api.js";
+import { go } from "./router.js";
 import { start } from "./shell.js";
 
-leadToSignIn();
+onUnauthorized(() => {
+  if (location.pathname === "/sign-in") return;
+  go(`/sign-in?next=${encodeURIComponent(location.pathname + location.search)}`, { replace: true });
+});
 start();

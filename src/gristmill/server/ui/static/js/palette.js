@@ -1,37 +1,38 @@
 // @ts-check
-/** ⌘K: goes to a page or a base, or searches all bases; and the list of keys. */
+/** ⌘K: goes to a page or a base, or searches all bases. Also the list of keyboard shortcuts. */
 
 import { api } from "./api.js";
 import { bases } from "./bases.js";
-import { effect, each, html, signal } from "./core.js";
+import { each, effect, html, signal } from "./core.js";
 import { t } from "./i18n.js";
-import { places } from "./pages.js";
-import { dialog } from "./parts/dialog.js";
-import { icon } from "./parts/icon.js";
+import { navItems } from "./pages.js";
+import { dialog } from "./components/dialog.js";
+import { icon } from "./components/icon.js";
 import { go } from "./router.js";
 
+/** @import { Signal } from "./core.js" */
 /** @typedef {{id: string, icon: string, label: string, hint: string, to: string}} Choice */
-const PAUSE = 180; // after the last key, before the server is asked
-let open = false;
+const SEARCH_DELAY = 180; // milliseconds after the last key, before the server is asked
+let isOpen = false;
 
 /** @param {string} typed @returns {Choice[]} */
-function known(typed) {
-  const wanted = typed.toLowerCase();
-  const fits = (/** @type {string} */ label) => label.toLowerCase().includes(wanted);
-  const found = (bases.peek() ?? []).filter((base) => fits(base.name)).slice(0, 8);
+function localChoices(typed) {
+  const needle = typed.toLowerCase();
+  const matches = (/** @type {string} */ label) => label.toLowerCase().includes(needle);
+  const matching = (bases.peek() ?? []).filter((base) => matches(base.name)).slice(0, 8);
   return [
-    ...found.map((base) => ({ id: base.id, icon: "base", label: base.name, hint: t("Base"), to: `/b/${base.id}` })),
-    ...places
-      .filter((place) => fits(t(place.label)))
-      .map((place) => ({ id: place.to, icon: place.icon, label: t(place.label), hint: t("Page"), to: place.to })),
+    ...matching.map((base) => ({ id: base.id, icon: "base", label: base.name, hint: t("Base"), to: `/b/${base.id}` })),
+    ...navItems
+      .filter((item) => matches(t(item.label)))
+      .map((item) => ({ id: item.to, icon: item.icon, label: t(item.label), hint: t("Page"), to: item.to })),
   ];
 }
 
 /** @param {string} typed @param {AbortSignal} signal @returns {Promise<Choice[]>} */
-async function searched(typed, signal) {
+async function searchChoices(typed, signal) {
   const names = new Map((bases.peek() ?? []).map((base) => [base.id, base.name]));
-  const answer = await api.post("/search", { query: typed, limit: 6 }, { signal });
-  return answer.hits.map((/** @type {any} */ hit) => ({
+  const response = await api.post("/search", { query: typed, limit: 6 }, { signal });
+  return response.hits.map((/** @type {any} */ hit) => ({
     id: hit.chunkId,
     icon: "search",
     label: hit.title,
@@ -41,16 +42,16 @@ async function searched(typed, signal) {
 }
 
 export function openPalette() {
-  if (open) return;
-  open = true;
+  if (isOpen) return;
+  isOpen = true;
   const typed = signal("");
-  const choices = signal(known(""));
-  const at = signal(0);
+  const choices = signal(localChoices(""));
+  const selected = signal(0);
   dialog(
     t("Go to"),
     (close) => {
       /** @param {Choice | undefined} choice */
-      const take = (choice) => {
+      const choose = (choice) => {
         if (!choice) return;
         close();
         go(choice.to);
@@ -58,67 +59,110 @@ export function openPalette() {
       effect(
         () => typed.value.trim(),
         (text) => {
-          choices.value = known(text);
-          at.value = 0;
+          choices.value = localChoices(text);
+          selected.value = 0;
           if (text.length < 2) return;
-          const stop = new AbortController();
+          const abort = new AbortController();
           const timer = setTimeout(async () => {
             try {
-              const hits = await searched(text, stop.signal);
-              choices.value = [...known(text), ...hits];
+              const hits = await searchChoices(text, abort.signal);
+              choices.value = [...localChoices(text), ...hits];
             } catch {
-              // typed on meanwhile, or the server is away: what is known stays
+              // the text changed meanwhile, or the server can't be reached: the local choices stay
             }
-          }, PAUSE);
+          }, SEARCH_DELAY);
           return () => {
             clearTimeout(timer);
-            stop.abort();
+            abort.abort();
           };
         },
       );
-      return html`<div class="palette-body"><div class="search-box">${icon("search")}<input type="text" role="combobox" aria-expanded="true" aria-controls="palette-list"
-        aria-label="${t("Go to a base or a page, or search everywhere")}" aria-activedescendant=${() => `palette-${at.value}`}
-        placeholder="${t("Go to a base or a page, or search everywhere")}" autofocus @input=${(/** @type {Event} */ event) => {
-          typed.value = /** @type {HTMLInputElement} */ (event.target).value;
-        }} @keydown=${(/** @type {KeyboardEvent} */ event) => {
-          const n = choices.peek().length;
-          if (event.key === "ArrowDown") at.value = (at.peek() + 1) % n;
-          else if (event.key === "ArrowUp") at.value = (at.peek() + n - 1) % n;
-          else if (event.key === "Enter") take(choices.peek()[at.peek()]);
-          else return;
-          event.preventDefault();
-        }}></div>
-        <ul id="palette-list" role="listbox" aria-label="${t("Go to")}">${each(
-          () => choices.value.map((choice, i) => ({ ...choice, i })),
-          (choice) => choice.id,
-          (choice) => html`<li role="option" id="${() => `palette-${choice.value.i}`}" aria-selected="${() => String(choice.value.i === at.value)}" @click=${() =>
-            take(choice.peek())} @mousemove=${() => {
-            at.value = choice.peek().i;
-          }}>${icon(choice.peek().icon)}<span class="cut">${() => choice.value.label}</span><span class="dim cut small-text grow">${() => choice.value.hint}</span></li>`,
-        )}</ul></div>`;
+      const oninput = (/** @type {Event} */ event) => {
+        typed.value = /** @type {HTMLInputElement} */ (event.target).value;
+      };
+      const onkeydown = (/** @type {KeyboardEvent} */ event) => {
+        const count = choices.peek().length;
+        if (event.key === "ArrowDown") selected.value = (selected.peek() + 1) % count;
+        else if (event.key === "ArrowUp") selected.value = (selected.peek() + count - 1) % count;
+        else if (event.key === "Enter") choose(choices.peek()[selected.peek()]);
+        else return;
+        event.preventDefault();
+      };
+      const rows = each(
+        () => choices.value.map((choice, index) => ({ ...choice, index })),
+        (choice) => choice.id,
+        (choice) => choiceRow(choice, selected, () => choose(choice.peek())),
+      );
+      const label = t("Go to a base or page, or search everything");
+      return html`
+        <div class="palette-body">
+          <div class="search-box">
+            ${icon("search")}
+            <input
+              type="text"
+              role="combobox"
+              aria-expanded="true"
+              aria-controls="palette-list"
+              aria-label="${label}"
+              aria-activedescendant=${() => `palette-${selected.value}`}
+              placeholder="${label}"
+              autofocus
+              @input=${oninput}
+              @keydown=${onkeydown}
+            >
+          </div>
+          <ul id="palette-list" role="listbox" aria-label="${t("Go to")}">${rows}</ul>
+        </div>
+      `;
     },
     {
       kind: "wide palette",
       onclose: () => {
-        open = false;
+        isOpen = false;
       },
     },
   );
 }
 
-export function openKeys() {
+/** @param {Signal<Choice & {index: number}>} choice @param {Signal<number>} selected @param {() => void} onclick */
+function choiceRow(choice, selected, onclick) {
+  const onmousemove = () => {
+    selected.value = choice.peek().index;
+  };
+  return html`
+    <li
+      role="option"
+      id="${() => `palette-${choice.value.index}`}"
+      aria-selected="${() => String(choice.value.index === selected.value)}"
+      @click=${onclick}
+      @mousemove=${onmousemove}
+    >
+      ${icon(choice.peek().icon)}
+      <span class="cut">${() => choice.value.label}</span>
+      <span class="dim cut small-text grow">${() => choice.value.hint}</span>
+    </li>
+  `;
+}
+
+export function openKeyboardHelp() {
   /** @type {[string, string][]} */
-  const list = [
-    ["⌘K, Ctrl K", t("Go to a base or a page, or search everywhere")],
+  const shortcuts = [
+    ["⌘K, Ctrl K", t("Go to a base or page, or search everything")],
     ["/", t("Search in this base")],
     ["g b, c, q, e, s", t("Go to bases, connectors, queue, events, settings")],
-    ["↑ ↓ ← →", t("Move in the tree; open and close")],
-    ["Enter", t("Open the item")],
+    ["↑ ↓ ← →", t("Move in the tree, expand and collapse")],
+    ["Enter", t("Open item")],
     ["Space", t("Select")],
     ["r", t("Reindex")],
     ["Delete", t("Delete")],
     ["a", t("Add content")],
-    ["?", t("These keys")],
+    ["?", t("Show keyboard shortcuts")],
   ];
-  dialog(t("Keyboard"), () => html`<dl class="dialog-body keys">${list.map(([key, does]) => html`<dt><kbd>${key}</kbd></dt><dd>${does}</dd>`)}</dl>`);
+  const rows = shortcuts.map(([key, description]) =>
+    html`
+      <dt><kbd>${key}</kbd></dt>
+      <dd>${description}</dd>
+    `
+  );
+  dialog(t("Keyboard shortcuts"), () => html`<dl class="dialog-body keys">${rows}</dl>`);
 }

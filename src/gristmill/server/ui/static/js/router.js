@@ -1,63 +1,73 @@
 // @ts-check
 /**
- * Which page is shown, by the address. `route.value` is the page's entry with its parameters; `query` the state that a
- * page keeps in the address, so that a reload, a link and the back button bring it back.
+ * Shows the page that the URL names. `route.value` has the parameters of the path; `query` holds the state that a page
+ * keeps in the URL, so that a reload, a link and the back button restore it.
  */
 
 import { computed, effect, signal } from "./core.js";
 
-/** @typedef {{params: Record<string, string>, query: URLSearchParams, path: string}} Route */
-/** @typedef {import("./core.js").Computed<Route>} LiveRoute */
-/** @typedef {{page: (route: LiveRoute) => Node}} PageModule */
-/** @typedef {{paths: string[], load: () => Promise<PageModule>, key?: (params: Record<string, string>) => string, nav?: string}} Entry
- * `key` names what the page is built for: while it stays the same, only `route` changes and the page lives on. */
+/** @import { Computed, Signal } from "./core.js" */
 
-const here = () => new URL(location.href);
-const url = signal(here());
+/** @typedef {{params: Record<string, string>, query: URLSearchParams, path: string}} Route */
+/** @typedef {Computed<Route>} LiveRoute */
+/** @typedef {{page: (route: LiveRoute) => Node}} PageModule */
+/**
+ * @typedef {{paths: string[], load: () => Promise<PageModule>, key?: (params: Record<string, string>) => string,
+ *   nav?: string}} PageEntry `key` identifies what the page is built for: while it stays the same, the page stays and
+ *   only `route` changes.
+ */
+
+const currentUrl = () => new URL(location.href);
+const url = signal(currentUrl());
 
 addEventListener("popstate", () => {
-  url.value = here();
+  url.value = currentUrl();
 });
 
 /** @param {string} pattern @param {string} path @returns {Record<string, string> | null} */
 export function match(pattern, path) {
-  const [wanted, given] = [pattern, path].map((one) => one.split("/").filter(Boolean));
-  if (wanted.length !== given.length) return null;
+  const [patternParts, pathParts] = [pattern, path].map((text) => text.split("/").filter(Boolean));
+  if (patternParts.length !== pathParts.length) return null;
   /** @type {Record<string, string>} */ const params = {};
-  for (const [i, part] of wanted.entries()) {
-    if (part.startsWith(":")) params[part.slice(1)] = decodeURIComponent(given[i]);
-    else if (part !== given[i]) return null;
+  for (const [i, part] of patternParts.entries()) {
+    if (part.startsWith(":")) params[part.slice(1)] = decodeURIComponent(pathParts[i]);
+    else if (part !== pathParts[i]) return null;
   }
   return params;
 }
 
-/** The address as pages see it. */
+/** The path and the query of the current URL. */
 export const path = computed(() => url.value.pathname);
 export const query = computed(() => url.value.searchParams);
 
-/** @param {string} to @param {{replace?: boolean}} [how] Goes there, without loading anything twice. */
-export function go(to, how = {}) {
+/** @param {string} to @param {{replace?: boolean}} [options] Navigates without reloading the page. */
+export function go(to, options = {}) {
   const next = new URL(to, location.href);
   if (next.href === location.href) return;
-  if (how.replace) history.replaceState(null, "", next);
+  if (options.replace) history.replaceState(null, "", next);
   else history.pushState(null, "", next);
-  url.value = here();
+  url.value = currentUrl();
 }
 
-/** @param {Record<string, string | null | undefined>} changes @param {{push?: boolean}} [how] Changes the query; null removes. */
-export function setQuery(changes, how = {}) {
-  const next = here();
+/**
+ * @param {Record<string, string | null | undefined>} changes
+ * @param {{push?: boolean}} [options] Changes the query; null removes a parameter.
+ */
+export function setQuery(changes, options = {}) {
+  const next = currentUrl();
   for (const [name, value] of Object.entries(changes)) {
     if (value === null || value === undefined || value === "") next.searchParams.delete(name);
     else next.searchParams.set(name, value);
   }
-  go(next.href, { replace: !how.push });
+  go(next.href, { replace: !options.push });
 }
 
-/** Clicks on links of ours are turns of the page, unless the user asks the browser for something else. */
-export function catchLinks() {
+/** Handles clicks on internal links, unless a modifier key asks the browser for something else. */
+export function interceptLinks() {
   document.addEventListener("click", (event) => {
-    if (event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
+    if (event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) {
+      return;
+    }
     const link = /** @type {Element} */ (event.target).closest("a[href]");
     if (!(link instanceof HTMLAnchorElement) || link.target || link.download || link.origin !== location.origin) return;
     if (/^\/(api|docs|openapi|metrics|mcp|assets)\b/.test(link.pathname)) return;
@@ -67,13 +77,13 @@ export function catchLinks() {
 }
 
 /**
- * Shows the entry that the address names in `place`.
- * @param {Entry[]} entries @param {Element} place @param {() => Node} lost what is shown for an address that nobody has
- * @param {() => Node} old what is shown when its module is no longer there: the server is of another version
- * @param {import("./core.js").Signal<Entry | null>} current
+ * Shows the entry that the URL names in `container`.
+ * @param {PageEntry[]} entries @param {Element} container @param {() => Node} notFound the page for an unknown URL
+ * @param {() => Node} outdated the page for a module that can't be loaded: the server was updated
+ * @param {Signal<PageEntry | null>} current
  */
-export function show(entries, place, lost, old, current) {
-  const found = computed(() => {
+export function mountRouter(entries, container, notFound, outdated, current) {
+  const matched = computed(() => {
     for (const entry of entries) {
       for (const pattern of entry.paths) {
         const params = match(pattern, path.value);
@@ -82,35 +92,41 @@ export function show(entries, place, lost, old, current) {
     }
     return null;
   });
-  const shown = computed(() => {
-    const one = found.value;
-    return one ? `${entries.indexOf(one.entry)} ${one.entry.key?.(one.params) ?? JSON.stringify(one.params)}` : "";
+  const pageKey = computed(() => {
+    const current = matched.value;
+    return current
+      ? `${entries.indexOf(current.entry)} ${current.entry.key?.(current.params) ?? JSON.stringify(current.params)}`
+      : "";
   });
   effect(
-    () => shown.value,
+    () => pageKey.value,
     () => {
-      const one = found.peek();
-      current.value = one?.entry ?? null;
-      let over = false;
-      /** @type {(() => void) | undefined} */ let end;
-      const loading = one ? one.entry.load().catch(() => ({ page: old })) : Promise.resolve({ page: lost });
+      const target = matched.peek();
+      current.value = target?.entry ?? null;
+      let isLeft = false;
+      /** @type {(() => void) | undefined} */ let dispose;
+      const loading = target
+        ? target.entry.load().catch(() => ({ page: outdated }))
+        : Promise.resolve({ page: notFound });
       loading.then((module) => {
-        if (over) return;
-        /** @type {Route} */ let last = { params: one?.params ?? {}, query: query.peek(), path: path.peek() };
+        if (isLeft) return;
+        /** @type {Route} */ let last = { params: target?.params ?? {}, query: query.peek(), path: path.peek() };
         const route = computed(() => {
-          const now = found.value;
-          if (now?.entry === one?.entry) last = { params: now?.params ?? {}, query: query.value, path: path.value };
-          return last; // while the page is being left, its route stays as it was
+          const latest = matched.value;
+          if (latest?.entry === target?.entry) {
+            last = { params: latest?.params ?? {}, query: query.value, path: path.value };
+          }
+          return last; // while the user leaves the page, its route stays as it was
         });
-        end = effect(
+        dispose = effect(
           () => null,
-          () => place.replaceChildren(module.page(route)),
+          () => container.replaceChildren(module.page(route)),
         );
-        place.scrollTop = 0;
+        container.scrollTop = 0;
       });
       return () => {
-        over = true;
-        end?.();
+        isLeft = true;
+        dispose?.();
       };
     },
   );

@@ -1,55 +1,73 @@
 // @ts-check
-/** What is around every page: sidebar, phone bar, banner, toasts, the palette and the keys that work everywhere. */
+/** The frame around every page: sidebar, bar on phones, banner, toasts, palette and global keyboard shortcuts. */
 
-import { active, bases, followBases, toneOf, total } from "./bases.js";
+import { activeCount, bases, leafCount, toneOf, watchBases } from "./bases.js";
 import { computed, each, effect, html, signal } from "./core.js";
-import { language, number, t } from "./i18n.js";
+import { formatNumber, language, t } from "./i18n.js";
 import { live } from "./live.js";
-import { pages, places } from "./pages.js";
-import { button, iconButton } from "./parts/button.js";
-import { icon } from "./parts/icon.js";
-import { dot, empty } from "./parts/status.js";
-import { toasts } from "./parts/toast.js";
-import { catchLinks, go, path, show } from "./router.js";
+import { navItems, pages } from "./pages.js";
+import { button, iconButton } from "./components/button.js";
+import { icon } from "./components/icon.js";
+import { dot, emptyState, status } from "./components/status.js";
+import { toasts } from "./components/toast.js";
+import { go, interceptLinks, mountRouter, path } from "./router.js";
 import { isDark, theme } from "./theme.js";
 
-const entry = signal(/** @type {import("./router.js").Entry | null} */ (null));
-/** Jobs that wait or run, shown beside "Queue"; null while unknown. */
-const waiting = computed(() => bases.value?.reduce((n, base) => n + active(base), 0) ?? 0);
+/** @import { Base } from "./bases.js" */
+/** @import { Signal } from "./core.js" */
+/** @import { PageEntry } from "./router.js" */
+
+const currentEntry = signal(/** @type {PageEntry | null} */ (null));
+/** Items that are queued or being processed, shown next to "Queue". */
+const activeItems = computed(() => bases.value?.reduce((n, base) => n + activeCount(base), 0) ?? 0);
 
 /** @param {string} to */
-function isHere(to) {
-  const at = entry.value?.nav ?? path.value;
+function isCurrent(to) {
+  const currentPath = currentEntry.value?.nav ?? path.value;
   const root = `/${to.split("/")[1]}`;
-  return to === "/" ? at === "/" : at === root || at.startsWith(`${root}/`);
+  return to === "/" ? currentPath === "/" : currentPath === root || currentPath.startsWith(`${root}/`);
 }
 
 function navigation() {
-  return places.map(
-    (place) => html`<a href="${place.to}" aria-current=${() => (isHere(place.to) ? "page" : null)}>${icon(place.icon)}<span>${t(place.label)}</span>${() =>
-      place.to === "/queue" && waiting.value ? html`<span class="count">${number(waiting.value)}</span>` : null}</a>`,
+  const count = () => activeItems.value ? html`<span class="count">${formatNumber(activeItems.value)}</span>` : null;
+  return navItems.map(({ to, icon: name, label }) =>
+    html`
+      <a href="${to}" aria-current=${() => (isCurrent(to) ? "page" : null)}>
+        ${icon(name)}<span>${t(label)}</span>${to === "/queue" ? count : null}
+      </a>
+    `
   );
 }
 
 function sidebar() {
-  return html`<aside class="side" aria-label="Gristmill">
-    <a class="brand" href="/"><span class="logo">${icon("mill")}</span>Gristmill</a>
-    <nav class="nav" aria-label="${t("Pages")}">${navigation()}</nav>
-    <h2 id="side-bases">${t("Bases")}</h2>
-    <nav class="nav bases" aria-labelledby="side-bases">${each(
-      () => bases.value ?? [],
-      (base) => base.id,
-      (base) => html`<a href="${() => `/b/${base.value.id}`}" aria-current=${() => (path.value.startsWith(`/b/${base.value.id}`) ? "page" : null)}>${dot(() =>
-        toneOf(base.value),
-      )}<span class="cut">${() => base.value.name}</span><span class="count">${() => number(total(base.value))}</span></a>`,
-    )}</nav>
-    <footer>${health()}${() => themeButton()}</footer>
-  </aside>`;
+  return html`
+    <aside class="side" aria-label="Gristmill">
+      <a class="brand" href="/"><span class="logo">${icon("mill")}</span>Gristmill</a>
+      <nav class="nav" aria-label="${t("Pages")}">${navigation()}</nav>
+      <h2 id="side-bases">${t("Bases")}</h2>
+      <nav class="nav bases" aria-labelledby="side-bases">
+        ${each(() => bases.value ?? [], (base) => base.id, baseLink)}
+      </nav>
+      <footer>${connectionStatus()}${() => themeButton()}</footer>
+    </aside>
+  `;
 }
 
-function health() {
-  return html`<span class="status">${dot(() => (live.state.value === "live" ? "ok" : "warn"))}<span>${() =>
-    ({ live: t("Live"), reconnecting: t("Connecting"), polling: t("Looking every few seconds") })[live.state.value]}</span></span>`;
+/** @param {Signal<Base>} base */
+function baseLink(base) {
+  const url = () => `/b/${base.value.id}`;
+  return html`
+    <a href="${url}" aria-current=${() => (path.value.startsWith(url()) ? "page" : null)}>
+      ${dot(() => toneOf(base.value))}
+      <span class="cut">${() => base.value.name}</span>
+      <span class="count">${() => formatNumber(leafCount(base.value))}</span>
+    </a>
+  `;
+}
+
+function connectionStatus() {
+  const labels = { live: t("Live"), reconnecting: t("Connecting"), polling: t("Refreshing every few seconds") };
+  return status(() => ({ tone: live.state.value === "live" ? "ok" : "warn", word: labels[live.state.value] }));
 }
 
 function themeButton() {
@@ -59,17 +77,28 @@ function themeButton() {
   });
 }
 
-const lost = () =>
-  html`<div class="page"><h1 class="sr">${t("Nothing is here")}</h1>${empty("search", t("Nothing is here"), t("The address leads nowhere. It may have been deleted."), html`<a class="button line" href="/">${t("All bases")}</a>`)}</div>`;
+function notFoundPage() {
+  const link = html`<a class="button line" href="/">${t("All bases")}</a>`;
+  const text = t("There is nothing at this address. It may have been deleted.");
+  return html`
+    <div class="page">
+      <h1 class="sr">${t("Page not found")}</h1>
+      ${emptyState("search", t("Page not found"), text, link)}
+    </div>
+  `;
+}
+
+function outdatedPage() {
+  const reload = button(t("Reload"), () => location.reload());
+  const text = t("The server is unavailable or was updated. Reload the page.");
+  return html`<div class="page">${emptyState("retry", t("Can't load this page"), text, reload)}</div>`;
+}
 
 const openPalette = async () => (await import("./palette.js")).openPalette();
-const openKeys = async () => (await import("./palette.js")).openKeys();
-
-const old = () =>
-  html`<div class="page">${empty("retry", t("This page can't be loaded"), t("The server is away, or was renewed. Load the page again."), button(t("Load again"), () => location.reload()))}</div>`;
+const openKeyboardHelp = async () => (await import("./palette.js")).openKeyboardHelp();
 
 /** @param {KeyboardEvent} event */
-function keys(event) {
+function handleKey(event) {
   if ((event.metaKey || event.ctrlKey) && event.key.toLowerCase() === "k") {
     event.preventDefault();
     openPalette();
@@ -77,52 +106,68 @@ function keys(event) {
   }
   const target = /** @type {HTMLElement} */ (event.target);
   if (event.metaKey || event.ctrlKey || event.altKey || target.closest?.("input, textarea, select, dialog")) return;
-  if (event.key === "?") openKeys();
+  if (event.key === "?") openKeyboardHelp();
   else if (event.key === "/") {
     const field = document.querySelector("[data-key='/']");
     if (field instanceof HTMLElement) {
       event.preventDefault();
       field.focus();
     } else openPalette();
-  } else if (event.key === "g") leap();
+  } else if (event.key === "g") awaitPageKey();
 }
 
 /** After `g`, the next key goes to a page: b, c, q, e, s. */
-function leap() {
-  const to = /** @type {Record<string, string>} */ ({ b: "/", c: "/connectors", q: "/queue", e: "/events", s: "/settings/general" });
-  const next = (/** @type {KeyboardEvent} */ event) => {
+function awaitPageKey() {
+  const pageKeys = /** @type {Record<string, string>} */ ({
+    b: "/",
+    c: "/connectors",
+    q: "/queue",
+    e: "/events",
+    s: "/settings/general",
+  });
+  const onNextKey = (/** @type {KeyboardEvent} */ event) => {
     clearTimeout(timer);
-    if (to[event.key]) {
+    if (pageKeys[event.key]) {
       event.preventDefault();
       event.stopPropagation();
-      go(to[event.key]);
+      go(pageKeys[event.key]);
     }
   };
-  addEventListener("keydown", next, { once: true, capture: true });
-  const timer = setTimeout(() => removeEventListener("keydown", next, { capture: true }), 1000);
+  addEventListener("keydown", onNextKey, { once: true, capture: true });
+  const timer = setTimeout(() => removeEventListener("keydown", onNextKey, { capture: true }), 1000);
 }
 
-/** Puts the shell on the page, and starts it. */
+/** Builds the shell and starts it. */
 export function start() {
   document.documentElement.lang = language === "zh" ? "zh-CN" : "en";
   const main = document.createElement("main");
   main.id = "main";
   main.className = "page";
   main.tabIndex = -1;
-  document.body.replaceChildren(
-    html`<div class="shell"><a class="skip" href="#main" @click=${(/** @type {Event} */ event) => {
-      event.preventDefault();
-      main.focus();
-    }}>${t("Skip to the page")}</a>${sidebar()}
-    <div class="main"><div aria-live="polite">${() =>
-      live.state.value === "reconnecting" ? html`<div class="notice">${t("The server can't be reached. Connecting again …")}</div>` : null}</div>${main}</div>
-    <nav class="bottom" aria-label="${t("Pages")}">${navigation()}</nav></div>`,
-    toasts(),
-  );
-  document.addEventListener("keydown", keys);
-  catchLinks();
-  followBases();
-  show(pages, main, lost, old, entry);
+  const skip = (/** @type {Event} */ event) => {
+    event.preventDefault();
+    main.focus();
+  };
+  const notice = () =>
+    live.state.value === "reconnecting"
+      ? html`<div class="notice">${t("The server can't be reached. Reconnecting …")}</div>`
+      : null;
+  const shell = html`
+    <div class="shell">
+      <a class="skip" href="#main" @click=${skip}>${t("Skip to content")}</a>
+      ${sidebar()}
+      <div class="main">
+        <div aria-live="polite">${notice}</div>
+        ${main}
+      </div>
+      <nav class="bottom" aria-label="${t("Pages")}">${navigation()}</nav>
+    </div>
+  `;
+  document.body.replaceChildren(shell, toasts());
+  document.addEventListener("keydown", handleKey);
+  interceptLinks();
+  watchBases();
+  mountRouter(pages, main, notFoundPage, outdatedPage, currentEntry);
   effect(
     () => path.value,
     () => main.focus({ preventScroll: true }),

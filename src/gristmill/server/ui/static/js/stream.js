@@ -1,66 +1,70 @@
 // @ts-check
 /**
- * The stream of events and item updates, kept open: read, resumed behind its last event when it breaks, and told in batches
- * at least 50 ms apart, of each item only its newest state.
+ * Keeps the stream of events and item updates open: it resumes after the last event when the connection breaks, and
+ * delivers batches at least 50 ms apart, with only the newest state of each item.
  *
- * Guarantees: no event is missed while the server keeps it; where updates of items may have been missed, a `reload` is told.
- * It is read by `fetch`, not by `EventSource`, which tells neither a refusal's status nor types that were not named before.
- * What comes through no more is tried again, later each time; who may not follow, or is behind something that holds streams
- * back, is told `polling` and a `reload` every few seconds.
+ * Guarantees: no event is missed while the server keeps it; where item updates may have been missed, a `reload` is
+ * delivered. It uses `fetch`, not `EventSource`, which hides the status of an error and drops event types without a
+ * listener. A broken connection is retried with growing delays. Where the stream is forbidden, or a proxy holds it
+ * back, the state is `polling`, with a `reload` every few seconds.
  */
 
 /** @typedef {{type: "item", item: any} | {type: "reload", base: string | null} | {type: "event", event: any}} Change */
 /** @typedef {"live" | "reconnecting" | "polling"} State */
-/** @typedef {{changes: (batch: Change[]) => void, state: (state: State) => void}} Told */
+/** @typedef {{changes: (batch: Change[]) => void, state: (state: State) => void}} StreamHandlers */
 
-const APART = 50;
-const SILENCE = 40_000; // the server says something every 15 s
-const FIRST_WORD = 10_000; // it speaks at once; who hears nothing is behind something that holds it back
-const POLL = 5_000;
-const AGAIN = [300, 700, 1500, 3000, 5000];
-const TRY_STREAM = 60_000; // while polling
+const MIN_BATCH_INTERVAL = 50;
+const SILENCE_TIMEOUT = 40_000; // the server sends something every 15 s
+const FIRST_BYTE_TIMEOUT = 10_000; // the server sends something at once; a proxy that buffers would hold it back
+const POLL_INTERVAL = 5_000;
+const RECONNECT_DELAYS = [300, 700, 1500, 3000, 5000];
+const POLLING_PERIOD = 60_000; // then the stream is tried again
 
-/** Tells changes at once, but batches never closer than `APART`. */
-export class Batches {
-  /** @param {(batch: Change[]) => void} tell @param {() => number} [now] */
-  constructor(tell, now = () => performance.now()) {
-    this.tell = tell;
+/** Delivers the first change immediately, and batches at least `MIN_BATCH_INTERVAL` apart. */
+export class ChangeBatcher {
+  /** @param {(batch: Change[]) => void} deliver @param {() => number} [now] */
+  constructor(deliver, now = () => performance.now()) {
+    this.deliver = deliver;
     this.now = now;
-    this.last = -APART;
+    this.lastFlush = -MIN_BATCH_INTERVAL;
     /** @type {Map<string, Change>} */ this.waiting = new Map();
     /** @type {ReturnType<typeof setTimeout> | undefined} */ this.timer = undefined;
   }
 
   /** @param {Change} change */
   add(change) {
-    const key = change.type === "item" ? change.item.id : change.type === "reload" ? `reload ${change.base}` : `event ${change.event.id}`;
-    this.waiting.delete(key); // the newest state, in the newest place
+    const key = change.type === "item"
+      ? change.item.id
+      : change.type === "reload"
+      ? `reload ${change.base}`
+      : `event ${change.event.id}`;
+    this.waiting.delete(key); // the newest state moves to the end
     this.waiting.set(key, change);
-    this.timer ??= setTimeout(() => this.flush(), Math.max(0, this.last + APART - this.now()));
+    this.timer ??= setTimeout(() => this.flush(), Math.max(0, this.lastFlush + MIN_BATCH_INTERVAL - this.now()));
   }
 
   flush() {
     this.timer = undefined;
-    this.last = this.now();
+    this.lastFlush = this.now();
     const batch = [...this.waiting.values()];
     this.waiting.clear();
-    if (batch.length) this.tell(batch);
+    if (batch.length) this.deliver(batch);
   }
 }
 
-/** Takes a stream of server-sent events apart, whatever pieces it comes in. */
-export class Frames {
-  /** @param {(name: string, data: string) => void} frame */
-  constructor(frame) {
-    this.frame = frame;
-    this.rest = "";
+/** Parses server-sent events, however the stream is split into pieces. */
+export class SseParser {
+  /** @param {(name: string, data: string) => void} onEvent */
+  constructor(onEvent) {
+    this.onEvent = onEvent;
+    this.remainder = "";
     /** @type {string | null} */ this.lastId = null;
   }
 
   /** @param {string} text */
   push(text) {
-    const parts = (this.rest + text).split("\n\n");
-    this.rest = /** @type {string} */ (parts.pop());
+    const parts = (this.remainder + text).split("\n\n");
+    this.remainder = /** @type {string} */ (parts.pop());
     for (const part of parts) {
       let [name, data] = ["", ""];
       for (const line of part.split("\n")) {
@@ -68,13 +72,13 @@ export class Frames {
         else if (line.startsWith("data: ")) data += line.slice(6);
         else if (line.startsWith("id: ")) this.lastId = line.slice(4);
       }
-      if (data) this.frame(name, data);
+      if (data) this.onEvent(name, data);
     }
   }
 }
 
 /** @param {string} name @param {any} data @returns {Change} */
-export function changeOf(name, data) {
+export function toChange(name, data) {
   if (name === "item") return { type: "item", item: data };
   if (name === "reload") return { type: "reload", base: data.baseId };
   if (name === "gap") return { type: "reload", base: null };
@@ -82,52 +86,58 @@ export function changeOf(name, data) {
 }
 
 /**
- * Follows until it is stopped.
- * @param {Told} told @param {string} [address]
+ * Follows the stream until it is stopped.
+ * @param {StreamHandlers} handlers @param {string} [url]
  * @returns {() => void} stops it
  */
-export function follow(told, address = "/api/events/stream") {
-  const batches = new Batches(told.changes);
-  const frames = new Frames((name, data) => batches.add(changeOf(name, JSON.parse(data))));
-  let over = false;
+export function followStream(handlers, url = "/api/events/stream") {
+  const batcher = new ChangeBatcher(handlers.changes);
+  const parser = new SseParser((name, data) => batcher.add(toChange(name, JSON.parse(data))));
+  let isStopped = false;
   let failures = 0;
   let abort = new AbortController();
-  /** @type {ReturnType<typeof setTimeout> | undefined} */ let watch;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */ let silenceTimer;
 
-  /** @param {number} patience Ends the connection when nothing is heard for so long. */
-  function listening(patience) {
-    clearTimeout(watch);
-    watch = setTimeout(() => abort.abort(), patience);
+  /** @param {number} timeout Aborts the connection when nothing arrives for this long. */
+  function armSilenceTimer(timeout) {
+    clearTimeout(silenceTimer);
+    silenceTimer = setTimeout(() => abort.abort(), timeout);
   }
 
   /** @returns {Promise<"broken" | "refused" | "held">} how it ended */
-  async function once() {
+  async function readStream() {
     abort = new AbortController();
-    /** @type {Record<string, string>} */ const headers = frames.lastId === null ? {} : { "Last-Event-ID": frames.lastId };
-    let heard = false;
+    /** @type {Record<string, string>} */
+    const headers = parser.lastId === null ? {} : { "Last-Event-ID": parser.lastId };
+    let isLive = false;
     try {
-      listening(FIRST_WORD);
-      const answer = await fetch(address, { headers, signal: abort.signal, cache: "no-store", credentials: "same-origin" });
-      if (answer.status === 401 || answer.status === 403) return "refused";
-      if (!answer.ok || !answer.body) return "broken";
-      const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-      frames.rest = "";
+      armSilenceTimer(FIRST_BYTE_TIMEOUT);
+      const response = await fetch(url, {
+        headers,
+        signal: abort.signal,
+        cache: "no-store",
+        credentials: "same-origin",
+      });
+      if (response.status === 401 || response.status === 403) return "refused";
+      if (!response.ok || !response.body) return "broken";
+      const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+      parser.remainder = "";
       for (;;) {
         const { done, value } = await reader.read();
-        if (done || over) return "broken";
-        listening(SILENCE);
-        if (!heard) {
-          heard = true;
+        if (done || isStopped) return "broken";
+        armSilenceTimer(SILENCE_TIMEOUT);
+        if (!isLive) {
+          isLive = true;
           failures = 0;
-          told.state("live");
-          batches.add({ type: "reload", base: null }); // what changed while a page was fetched, or nobody listened
+          handlers.state("live");
+          batcher.add({ type: "reload", base: null }); // changes before the connection was open may be missing
         }
-        frames.push(value);
+        parser.push(value);
       }
     } catch {
-      return abort.signal.aborted && !heard && !over ? "held" : "broken";
+      return abort.signal.aborted && !isLive && !isStopped ? "held" : "broken";
     } finally {
-      clearTimeout(watch);
+      clearTimeout(silenceTimer);
     }
   }
 
@@ -135,28 +145,28 @@ export function follow(told, address = "/api/events/stream") {
   const pause = (ms) => new Promise((done) => setTimeout(done, ms));
 
   async function poll() {
-    told.state("polling");
-    const end = Date.now() + TRY_STREAM;
-    while (!over && Date.now() < end) {
-      batches.add({ type: "reload", base: null });
-      await pause(POLL);
+    handlers.state("polling");
+    const end = Date.now() + POLLING_PERIOD;
+    while (!isStopped && Date.now() < end) {
+      batcher.add({ type: "reload", base: null });
+      await pause(POLL_INTERVAL);
     }
   }
 
   async function run() {
-    while (!over) {
-      const ended = await once();
-      if (over) return;
-      if (ended === "broken") {
-        await pause(AGAIN[Math.min(failures, AGAIN.length - 1)]);
-        if (failures++) told.state("reconnecting"); // the first try after a break is a secret
+    while (!isStopped) {
+      const ending = await readStream();
+      if (isStopped) return;
+      if (ending === "broken") {
+        await pause(RECONNECT_DELAYS[Math.min(failures, RECONNECT_DELAYS.length - 1)]);
+        if (failures++) handlers.state("reconnecting"); // a first retry that succeeds is not shown
       } else await poll();
     }
   }
 
   run();
   return () => {
-    over = true;
+    isStopped = true;
     abort.abort();
   };
 }

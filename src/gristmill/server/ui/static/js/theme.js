@@ -1,24 +1,24 @@
 // @ts-check
-/** Light, dark, or as the system has it; the choice is kept in the browser. */
+/** The theme: light, dark, or the system's. The browser remembers the choice. */
 
 import { effect, signal } from "./core.js";
 
-const KEPT = "gristmill.theme";
+const STORAGE_KEY = "gristmill.theme";
 /** @typedef {"auto" | "light" | "dark"} Theme */
-const kept = localStorage.getItem(KEPT);
-export const theme = signal(/** @type {Theme} */ (kept === "light" || kept === "dark" ? kept : "auto"));
+const stored = localStorage.getItem(STORAGE_KEY);
+export const theme = signal(/** @type {Theme} */ (stored === "light" || stored === "dark" ? stored : "auto"));
 
 effect(() => {
-  const chosen = theme.value;
-  if (chosen === "auto") {
+  const choice = theme.value;
+  if (choice === "auto") {
     delete document.documentElement.dataset.theme;
-    localStorage.removeItem(KEPT);
+    localStorage.removeItem(STORAGE_KEY);
   } else {
-    document.documentElement.dataset.theme = chosen;
-    localStorage.setItem(KEPT, chosen);
+    document.documentElement.dataset.theme = choice;
+    localStorage.setItem(STORAGE_KEY, choice);
   }
 });
 
-/** Whether the page is dark at the moment. */
+/** Whether the page is dark now. */
 export const isDark = () =>
   theme.value === "dark" || (theme.value === "auto" && matchMedia("(prefers-color-scheme: dark)").matches);

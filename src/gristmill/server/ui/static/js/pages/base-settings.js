@@ -1,112 +1,213 @@
 // @ts-check
-/** The settings of one base: its name, its model, how it cuts, what its folders leave out; and deleting it. */
+/** The settings of one base: name, model, chunking, what folders exclude; and deleting the base. */
 
 import { api } from "../api.js";
-import { baseOf, dropBase, putBase } from "../bases.js";
+import { baseById, dropBase, putBase } from "../bases.js";
 import { html, signal } from "../core.js";
 import { t } from "../i18n.js";
-import { button } from "../parts/button.js";
-import { confirm } from "../parts/dialog.js";
-import { titled } from "../parts/status.js";
-import { refused, toast } from "../parts/toast.js";
+import { button } from "../components/button.js";
+import { confirm } from "../components/dialog.js";
+import { setPageTitle } from "../components/status.js";
+import { showError, toast } from "../components/toast.js";
 import { go } from "../router.js";
 
-/** @param {import("../router.js").LiveRoute} route */
+/** @import { ApiError } from "../api.js" */
+/** @import { Base } from "../bases.js" */
+/** @import { Signal } from "../core.js" */
+/** @import { LiveRoute } from "../router.js" */
+
+/** @param {LiveRoute} route */
 export function page(route) {
   const id = route.peek().params.base;
-  const base = baseOf(() => id);
-  titled(() => t("Settings of {name}", { name: base.value?.name ?? "" }));
-  const tagged = signal(/** @type {{data: import("../bases.js").Base, etag: string | null} | null} */ (null));
-  api.tagged(`/knowledge-bases/${id}`).then(
-    (found) => (tagged.value = found),
-    (error) => refused(error),
+  const base = baseById(() => id);
+  setPageTitle(() => t("Settings of {name}", { name: base.value?.name ?? "" }));
+  const loaded = signal(/** @type {{data: Base, etag: string | null} | null} */ (null));
+  api.getWithEtag(`/knowledge-bases/${id}`).then(
+    (response) => (loaded.value = response),
+    (error) => showError(error),
   );
-  return html`<div class="page"><div class="top"><h1 class="crumbs"><a href="/">${t("Bases")}</a><span class="sep">/</span><a href="/b/${id}">${() => base.value?.name ?? ""}</a><span class="sep">/</span><span>${t("Settings")}</span></h1></div>
-    <div class="scroll">${() => (tagged.value ? settings(tagged.value.data, tagged.value.etag, tagged) : null)}</div></div>`;
+  return html`
+    <div class="page">
+      <div class="top">
+        <h1 class="crumbs">
+          <a href="/">${t("Bases")}</a>
+          <span class="sep">/</span>
+          <a href="/b/${id}">${() => base.value?.name ?? ""}</a>
+          <span class="sep">/</span>
+          <span>${t("Settings")}</span>
+        </h1>
+      </div>
+      <div class="scroll">${() => (loaded.value
+        ? settingsForm(loaded.value.data, loaded.value.etag, loaded)
+        : null)}</div>
+    </div>
+  `;
 }
 
-/** @param {import("../bases.js").Base} base @param {string | null} etag @param {import("../core.js").Signal<any>} tagged */
-function settings(base, etag, tagged) {
-  const told = signal("");
-  const form = /** @type {HTMLFormElement} */ (
-    html`<form class="settings" @submit=${async (/** @type {SubmitEvent} */ event) => {
-      event.preventDefault();
-      told.value = "";
-      const given = new FormData(form);
-      const changes = {
-        name: String(given.get("name")),
-        chunking: { maxTokens: Number(given.get("maxTokens")) },
-        onRestart: String(given.get("onRestart")),
-        settings: {
-          ignore: String(given.get("ignore")).split(/\s*\n\s*/).filter(Boolean),
-          includeHidden: given.get("includeHidden") === "on",
-          assetReuse: String(given.get("assetReuse")),
-        },
-      };
-      try {
-        await api.patch(`/knowledge-bases/${base.id}`, changes, { match: etag ?? undefined });
-        const now = await api.tagged(`/knowledge-bases/${base.id}`);
-        tagged.value = now;
-        putBase(now.data);
-        toast(t("Saved"));
-      } catch (error) {
-        const refusal = /** @type {import("../api.js").Refused} */ (error);
-        told.value = [refusal.message, ...refusal.errors.map((/** @type {any} */ one) => one.message ?? "")].join(" ");
-      }
-    }}>
-      <fieldset><legend>${t("General")}</legend>
-        <label class="field"><span>${t("Name")}</span><input name="name" required maxlength="200" .value=${base.name}></label>
-        <div class="field"><span>${t("Embedding model")}</span><p><code>${base.embedder}</code> <span class="dim">${t("{n} dimensions; a base keeps the model that it was made with", { n: base.dimensions })}</span></p></div>
-        <label class="field"><span>${t("After a worker was lost")}</span><select name="onRestart"><option value="resume" ?selected=${base.onRestart === "resume"}>${t("Go on by itself")}</option><option value="park" ?selected=${base.onRestart === "park"}>${t("Wait until somebody recovers it")}</option></select></label>
-      </fieldset>
-      <fieldset><legend>${t("Cutting")}</legend>
-        <label class="field"><span>${t("Longest chunk, in tokens")}</span><input name="maxTokens" type="number" min="32" max="8192" required .value=${String(base.chunking.maxTokens ?? 256)}><span class="hint">${t("Holds for what is indexed from now on. Reindex to cut everything anew.")}</span></label>
-        <label class="field"><span>${t("What was said of an equal image before is used")}</span><select name="assetReuse">${[
-          ["any", t("from any document")],
-          ["document", t("from the same document")],
-          ["force", t("never")],
-        ].map(([value, label]) => html`<option value="${value}" ?selected=${base.settings.assetReuse === value}>${label}</option>`)}</select></label>
-      </fieldset>
-      <fieldset><legend>${t("Folders")}</legend>
-        <label class="field"><span>${t("Leave out (patterns as in .gitignore, one a line)")}</span><textarea name="ignore" rows="4" .value=${(base.settings.ignore ?? []).join("\n")}></textarea></label>
-        <label class="field row"><input type="checkbox" name="includeHidden" .checked=${Boolean(base.settings.includeHidden)}><span>${t("Take in names that begin with a dot")}</span></label>
-      </fieldset>
-      <p class="bad" role="alert">${() => told.value}</p>
+/** @param {FormData} form The changes that the form asks for, as the API takes them. */
+function changesFrom(form) {
+  return {
+    name: String(form.get("name")),
+    chunking: { maxTokens: Number(form.get("maxTokens")) },
+    onRestart: String(form.get("onRestart")),
+    settings: {
+      ignore: String(form.get("ignore")).split(/\s*\n\s*/).filter(Boolean),
+      includeHidden: form.get("includeHidden") === "on",
+      assetReuse: String(form.get("assetReuse")),
+    },
+  };
+}
+
+/** @param {Base} base @param {string | null} etag @param {Signal<any>} loaded */
+function settingsForm(base, etag, loaded) {
+  const errorText = signal("");
+  const submit = async (/** @type {SubmitEvent} */ event) => {
+    event.preventDefault();
+    errorText.value = "";
+    const changes = changesFrom(new FormData(/** @type {HTMLFormElement} */ (event.target)));
+    try {
+      await api.patch(`/knowledge-bases/${base.id}`, changes, { match: etag ?? undefined });
+      const saved = await api.getWithEtag(`/knowledge-bases/${base.id}`);
+      loaded.value = saved;
+      putBase(saved.data);
+      toast(t("Saved"));
+    } catch (error) {
+      const { message, errors } = /** @type {ApiError} */ (error);
+      errorText.value = [message, ...errors.map((/** @type {any} */ detail) => detail.message ?? "")].join(" ");
+    }
+  };
+  return html`
+    <form class="settings" @submit=${submit}>
+      ${generalFields(base)}${chunkingFields(base)}${folderFields(base)}
+      <p class="bad" role="alert">${() => errorText.value}</p>
       <div class="save"><button class="button primary">${t("Save")}</button></div>
-      <fieldset class="danger-zone"><legend>${t("Danger zone")}</legend>
-        ${base.status === "failed" ? html`<div><p>${base.error?.message ?? ""}</p>${button(t("Restore"), () => restore(base.id, tagged))}</div>` : null}
-        <div><p><b>${t("Delete this base")}</b><br><span class="dim">${t("Everything in it goes, at once and for good.")}</span></p>${button(t("Delete the base"), () => deleteBase(base), { kind: "danger" })}</div>
-      </fieldset>
-    </form>`
-  );
-  return form;
+      ${dangerZone(base, loaded)}
+    </form>
+  `;
 }
 
-/** @param {string} id @param {import("../core.js").Signal<any>} tagged */
-async function restore(id, tagged) {
+/** @param {string} name @param {string} value @param {[string, string][]} choices */
+const select = (name, value, choices) =>
+  html`
+    <select name="${name}">
+      ${choices.map(([id, label]) => html`<option value="${id}" ?selected=${id === value}>${label}</option>`)}
+    </select>
+  `;
+
+/** @param {Base} base */
+function generalFields(base) {
+  const dimensions = t("{n} dimensions. A base keeps the model it was created with.", { n: base.dimensions });
+  const onRestart = select("onRestart", base.onRestart, [
+    ["resume", t("Continue automatically")],
+    ["park", t("Wait for someone to recover it")],
+  ]);
+  return html`
+    <fieldset>
+      <legend>${t("General")}</legend>
+      <label class="field">
+        <span>${t("Name")}</span>
+        <input name="name" required maxlength="200" .value=${base.name}>
+      </label>
+      <div class="field">
+        <span>${t("Embedding model")}</span>
+        <p><code>${base.embedder}</code> <span class="dim">${dimensions}</span></p>
+      </div>
+      <label class="field">
+        <span>${t("When a worker stops unexpectedly")}</span>
+        ${onRestart}
+      </label>
+    </fieldset>
+  `;
+}
+
+/** @param {Base} base */
+function chunkingFields(base) {
+  const maxTokens = String(base.chunking.maxTokens ?? 256);
+  const assetReuse = select("assetReuse", base.settings.assetReuse, [
+    ["any", t("From any document")],
+    ["document", t("Only from the same document")],
+    ["force", t("Don't reuse")],
+  ]);
+  return html`
+    <fieldset>
+      <legend>${t("Chunking")}</legend>
+      <label class="field">
+        <span>${t("Maximum chunk size, in tokens")}</span>
+        <input name="maxTokens" type="number" min="32" max="8192" required .value=${maxTokens}>
+        <span class="hint">
+          ${t("Applies to content indexed from now on. Reindex the base to apply it to everything.")}
+        </span>
+      </label>
+      <label class="field">
+        <span>${t("Reuse descriptions of identical images")}</span>
+        ${assetReuse}
+      </label>
+    </fieldset>
+  `;
+}
+
+/** @param {Base} base */
+function folderFields(base) {
+  const { ignore = [], includeHidden } = base.settings;
+  return html`
+    <fieldset>
+      <legend>${t("Folders")}</legend>
+      <label class="field">
+        <span>${t("Exclude (.gitignore patterns, one per line)")}</span>
+        <textarea name="ignore" rows="4" .value=${(ignore ?? []).join("\n")}></textarea>
+      </label>
+      <label class="field row">
+        <input type="checkbox" name="includeHidden" .checked=${Boolean(includeHidden)}>
+        <span>${t("Include hidden files (names that begin with a dot)")}</span>
+      </label>
+    </fieldset>
+  `;
+}
+
+/** @param {Base} base @param {Signal<any>} loaded */
+function dangerZone(base, loaded) {
+  const restoreButton = () => button(t("Restore"), () => restore(base.id, loaded));
+  const failure = () => html`<div><p>${base.error?.message ?? ""}</p>${restoreButton()}</div>`;
+  return html`
+    <fieldset class="danger-zone">
+      <legend>${t("Danger zone")}</legend>
+      ${base.status === "failed" ? failure() : null}
+      <div>
+        <p>
+          <b>${t("Delete this base")}</b><br>
+          <span class="dim">${t("Deletes everything in it, immediately and permanently.")}</span>
+        </p>
+        ${button(t("Delete base"), () => deleteBase(base), { kind: "danger" })}
+      </div>
+    </fieldset>
+  `;
+}
+
+/** @param {string} id @param {Signal<any>} loaded */
+async function restore(id, loaded) {
   try {
     await api.patch(`/knowledge-bases/${id}`, { status: "ready" });
-    tagged.value = await api.tagged(`/knowledge-bases/${id}`);
+    loaded.value = await api.getWithEtag(`/knowledge-bases/${id}`);
   } catch (error) {
-    refused(error);
+    showError(error);
   }
 }
 
-/** @param {import("../bases.js").Base} base */
+/** @param {Base} base */
 async function deleteBase(base) {
-  const sure = await confirm({
+  const isConfirmed = await confirm({
     title: t("Delete {name}?", { name: base.name }),
-    text: t("Its items, chunks and uploaded files are removed. This can't be undone."),
-    action: t("Delete the base"),
+    text: t("Its items, chunks and uploaded files will be deleted. This can't be undone."),
+    action: t("Delete base"),
     type: base.name,
   });
-  if (!sure) return;
+  if (!isConfirmed) return;
   try {
     await api.delete(`/knowledge-bases/${base.id}`);
     dropBase(base.id);
     go("/");
     toast(t("Deleted {title}", { title: base.name }));
   } catch (error) {
-    refused(error);
+    showError(error);
   }
 }

@@ -1,74 +1,124 @@
 // @ts-check
-/** All bases: how each is, how much is in it, how far it is, when something last changed; and a new one. */
+/** The list of bases with their status, size, progress and last change; and the dialog that creates one. */
 
 import { api } from "../api.js";
-import { active, bases, basesError, putBase, toneOf, total } from "../bases.js";
+import { activeCount, bases, basesError, leafCount, putBase, toneOf } from "../bases.js";
 import { each, html } from "../core.js";
-import { number, t } from "../i18n.js";
-import { button } from "../parts/button.js";
-import { dialog } from "../parts/dialog.js";
-import { bar, dot, empty, since, titled } from "../parts/status.js";
+import { formatNumber, t } from "../i18n.js";
+import { button } from "../components/button.js";
+import { dialog } from "../components/dialog.js";
+import { bar, dot, emptyState, relativeTime, setPageTitle } from "../components/status.js";
 import { go } from "../router.js";
 
+/** @import { Base } from "../bases.js" */
+/** @import { Signal } from "../core.js" */
+
 export function page() {
-  titled(() => t("Bases"));
-  const create = () => button(t("New base"), openNewBase, { icon: "plus", kind: "primary" });
-  return html`<div class="page">
-    <div class="top"><h1>${t("Bases")}</h1><div class="actions">${create()}</div></div>
-    <div class="scroll">${() => {
-      if (bases.value?.length) return list();
-      if (bases.value) return empty("base", t("No base yet"), t("A base holds documents that are searched together. Make one, and drop files into it."), create());
-      return basesError.value ? empty("warn", t("The bases can't be shown"), basesError.value.message) : null;
-    }}</div>
-  </div>`;
+  setPageTitle(() => t("Bases"));
+  const content = () => {
+    if (bases.value?.length) return baseList();
+    if (bases.value) return noBases();
+    return basesError.value ? emptyState("warn", t("Can't load the bases"), basesError.value.message) : null;
+  };
+  return html`
+    <div class="page">
+      <div class="top">
+        <h1>${t("Bases")}</h1>
+        <div class="actions">${newBaseButton()}</div>
+      </div>
+      <div class="scroll">${content}</div>
+    </div>
+  `;
 }
 
-function list() {
-  return html`<div class="base-list"><div class="base-head" aria-hidden="true"><span>${t("Name")}</span><span>${t("Items")}</span><span>${t("Chunks")}</span><span>${t("Progress")}</span><span>${t("Last change")}</span></div>
-  <ul class="rows">${each(
-    () => bases.value ?? [],
-    (base) => base.id,
-    (base) => html`<li><a class="base-row" href="${() => `/b/${base.value.id}`}">
-      <span class="base-name">${dot(() => toneOf(base.value))}<span><b class="cut">${() => base.value.name}</b><small class="cut ${() => (base.value.error ? "bad" : "")}">${() => said(base.value)}</small></span></span>
-      <span class="n"><span class="hide-desk">${t("Items")}</span>${() => number(total(base.value))}</span>
-      <span class="n"><span class="hide-desk">${t("Chunks")}</span>${() => number(base.value.chunkCount)}</span>
-      <span class="done">${() => (active(base.value) ? bar(() => base.value.progress) : null)}<span>${() => (total(base.value) ? `${number(base.value.progress)}%` : "–")}</span></span>
-      <span class="n dim">${since(() => base.value.changedAt)}</span>
-    </a></li>`,
-  )}</ul></div>`;
+const newBaseButton = () => button(t("New base"), openNewBase, { icon: "plus", kind: "primary" });
+
+const noBases = () =>
+  emptyState(
+    "base",
+    t("No bases yet"),
+    t("A base holds documents that are searched together. Create one and drop files into it."),
+    newBaseButton(),
+  );
+
+function baseList() {
+  return html`
+    <div class="base-list">
+      <div class="base-head" aria-hidden="true">
+        <span>${t("Name")}</span>
+        <span>${t("Items")}</span>
+        <span>${t("Chunks")}</span>
+        <span>${t("Progress")}</span>
+        <span>${t("Last changed")}</span>
+      </div>
+      <ul class="rows">${each(() => bases.value ?? [], (base) => base.id, baseRow)}</ul>
+    </div>
+  `;
 }
 
-/** @param {import("../bases.js").Base} base */
-function said(base) {
+/** @param {Signal<Base>} base */
+function baseRow(base) {
+  const progress = () => (activeCount(base.value) ? bar(() => base.value.progress) : null);
+  const percent = () => (leafCount(base.value) ? `${formatNumber(base.value.progress)}%` : "–");
+  return html`
+    <li>
+      <a class="base-row" href="${() => `/b/${base.value.id}`}">
+        <span class="base-name">
+          ${dot(() => toneOf(base.value))}
+          <span>
+            <b class="cut">${() => base.value.name}</b>
+            <small class="cut ${() => (base.value.error ? "bad" : "")}">${() => describeState(base.value)}</small>
+          </span>
+        </span>
+        <span class="n"><span class="hide-desk">${t("Items")}</span>${() => formatNumber(leafCount(base.value))}</span>
+        <span class="n"><span class="hide-desk">${t("Chunks")}</span>${() => formatNumber(base.value.chunkCount)}</span>
+        <span class="done">${progress}<span>${percent}</span></span>
+        <span class="n dim">${relativeTime(() => base.value.changedAt)}</span>
+      </a>
+    </li>
+  `;
+}
+
+/** @param {Base} base */
+function describeState(base) {
   if (base.error) return base.error.message;
-  if (active(base)) return t("{n} in work", { n: active(base) });
+  if (activeCount(base)) return t("{n} in progress", { n: activeCount(base) });
   if (base.leafCounts.failed) return t("{n} failed", { n: base.leafCounts.failed });
   return base.embedder;
 }
 
 export function openNewBase() {
   dialog(t("New base"), (close) => {
-    const form = /** @type {HTMLFormElement} */ (
-      html`<form @submit=${async (/** @type {SubmitEvent} */ event) => {
-        event.preventDefault();
-        const name = /** @type {HTMLInputElement} */ (form.elements.namedItem("name"));
-        const told = /** @type {HTMLElement} */ (form.querySelector(".error"));
-        try {
-          const base = await api.post("/knowledge-bases", { name: name.value });
-          putBase(base);
-          close();
-          go(`/b/${base.id}`);
-        } catch (error) {
-          told.textContent = /** @type {Error} */ (error).message;
-          name.setAttribute("aria-invalid", "true");
-          name.focus();
-        }
-      }}>
-        <div class="dialog-body"><label class="field"><span>${t("Name")}</span><input name="name" required maxlength="200" autocomplete="off" autofocus aria-describedby="new-base-error">
-          <span class="error" id="new-base-error" role="alert"></span></label></div>
-        <footer>${button(t("Cancel"), close, { kind: "quiet" })}<button class="button primary">${t("Create")}</button></footer>
-      </form>`
-    );
-    return form;
+    const submit = async (/** @type {SubmitEvent} */ event) => {
+      event.preventDefault();
+      const form = /** @type {HTMLFormElement} */ (event.target);
+      const name = /** @type {HTMLInputElement} */ (form.elements.namedItem("name"));
+      try {
+        const base = await api.post("/knowledge-bases", { name: name.value });
+        putBase(base);
+        close();
+        go(`/b/${base.id}`);
+      } catch (error) {
+        const errorLine = /** @type {HTMLElement} */ (form.querySelector(".error"));
+        errorLine.textContent = /** @type {Error} */ (error).message;
+        name.setAttribute("aria-invalid", "true");
+        name.focus();
+      }
+    };
+    return html`
+      <form @submit=${submit}>
+        <div class="dialog-body">
+          <label class="field">
+            <span>${t("Name")}</span>
+            <input name="name" required maxlength="200" autocomplete="off" autofocus aria-describedby="new-base-error">
+            <span class="error" id="new-base-error" role="alert"></span>
+          </label>
+        </div>
+        <footer>
+          ${button(t("Cancel"), close, { kind: "quiet" })}
+          <button class="button primary">${t("Create")}</button>
+        </footer>
+      </form>
+    `;
   });
 }

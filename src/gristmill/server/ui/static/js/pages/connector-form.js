@@ -1,121 +1,224 @@
 // @ts-check
-/** The dialog that makes or changes a connector: its fields are made from the schemas of its kind. */
+/** The dialog that creates or edits a connector. Its fields are generated from the schemas of the connector type. */
 
 import { api } from "../api.js";
 import { bases } from "../bases.js";
 import { html, signal } from "../core.js";
-import { inWords } from "../cron.js";
+import { describeCron } from "../cron.js";
 import { t } from "../i18n.js";
-import { button } from "../parts/button.js";
-import { dialog } from "../parts/dialog.js";
-import { choiceField, field, fieldErrors, fieldsOf, noErrors, textField, valuesOf } from "../parts/form.js";
-import { dot } from "../parts/status.js";
+import { button } from "../components/button.js";
+import { dialog } from "../components/dialog.js";
+import {
+  field,
+  fieldErrors,
+  noErrors,
+  schemaFields,
+  schemaValues,
+  selectField,
+  textField,
+} from "../components/form.js";
+import { dot } from "../components/status.js";
+
+/** @import { Errors } from "../components/form.js" */
+/** @import { Signal } from "../core.js" */
+/** @import { Connector } from "./connectors.js" */
 
 /** @typedef {{type: string, config: any, credentials: any}} Kind */
-/** @typedef {import("./connectors.js").Connector} Connector */
 
-export const TYPES = /** @type {Record<string, string>} */ ({ github: "GitHub", gitlab: "GitLab", jira: "Jira", confluence: "Confluence" });
+export const TYPES = /** @type {Record<string, string>} */ ({
+  github: "GitHub",
+  gitlab: "GitLab",
+  jira: "Jira",
+  confluence: "Confluence",
+});
 const SCHEDULES = ["*/30 * * * *", "0 * * * *", "0 */6 * * *", "0 2 * * *", "0 2 * * 1-5"];
+/** @typedef {{ok: boolean, account: string | null, error: any} | "checking" | null} CheckResult */
 
-/** @param {(made: Connector) => void} done @param {Connector} [old] */
-export async function openConnectorForm(done, old) {
+/** @param {(saved: Connector) => void} onsaved @param {Connector} [existing] */
+export async function openConnectorForm(onsaved, existing) {
   /** @type {Kind[]} */ const kinds = (await api.get("/connector-kinds")).items;
-  const type = signal(old?.type ?? "github");
+  const title = existing ? t("Edit {name}", { name: existing.name }) : t("New connector");
+  dialog(title, (close) => connectorForm(kinds, existing, close, onsaved), { wide: true });
+}
+
+/**
+ * @param {Kind[]} kinds @param {Connector | undefined} existing @param {() => void} close
+ * @param {(saved: Connector) => void} onsaved
+ */
+function connectorForm(kinds, existing, close, onsaved) {
+  const type = signal(existing?.type ?? "github");
   const errors = noErrors();
-  const wrong = signal("");
-  const checked = signal(/** @type {{ok: boolean, account: string | null, error: any} | "asking" | null} */ (null));
-  const schedule = signal(old?.schedule ?? "0 */6 * * *");
-  const kind = () => /** @type {Kind} */ (kinds.find((one) => one.type === type.value));
-
-  dialog(
-    old ? t("Change {name}", { name: old.name }) : t("New connector"),
-    (close) => {
-      const asked = () => {
-        const { config, credentials } = kind();
-        return { config: valuesOf(config, "config", form), credentials: valuesOf(credentials, "credentials", form) };
-      };
-      const failed = (/** @type {any} */ error) => {
-        errors.value = fieldErrors(error);
-        wrong.value = Object.keys(errors.peek()).length ? "" : error.message;
-      };
-      const check = async () => {
-        checked.value = "asking";
-        [errors.value, wrong.value] = [{}, ""];
-        try {
-          const { config, credentials } = asked();
-          const kept = old && !Object.keys(credentials).length;
-          checked.value = await (kept ? api.post(`/connectors/${old.id}/check`) : api.post("/connector-kinds/check", { type: type.peek(), config, credentials }));
-        } catch (error) {
-          checked.value = null;
-          failed(error);
-        }
-      };
-      const submit = async (/** @type {Event} */ event) => {
-        event.preventDefault();
-        const data = new FormData(form);
-        const { config, credentials } = asked();
-        const body = { name: data.get("name"), config, schedule: schedule.peek(), knowledgeBaseIds: data.getAll("base") };
-        [errors.value, wrong.value] = [{}, ""];
-        try {
-          const changed = Object.keys(credentials).length ? { ...body, credentials } : body;
-          const made = old ? await api.patch(`/connectors/${old.id}`, changed) : await api.post("/connectors", { ...body, type: type.peek(), credentials });
-          close();
-          done(made);
-        } catch (error) {
-          failed(error);
-        }
-      };
-      const form = /** @type {HTMLFormElement} */ (
-        html`<form @submit=${submit}><div class="dialog-body">
-          <div class="pair">${old ? null : choiceField({ label: t("Tool"), name: "type", value: type.peek(), choices: kinds.map((one) => [one.type, TYPES[one.type] ?? one.type]), onchange: (value) => {
-            [type.value, checked.value] = [value, null];
-          } })}${textField({ label: t("Name"), name: "name", value: old?.name ?? "", required: true, focus: true, error: () => errors.value.name })}</div>
-          ${() => parts(kind(), old, errors)}
-          ${basesField(old)}
-          ${textField({ label: t("Schedule"), name: "schedule", value: schedule.peek(), required: true, error: () => errors.value.schedule, oninput: (value) => {
-            schedule.value = value;
-          } })}
-          <div class="in-words"><span class="hint">${() => inWords(schedule.value)}</span><span class="presets">${SCHEDULES.map((cron) =>
-            button(inWords(cron), () => {
-              schedule.value = cron;
-              /** @type {HTMLInputElement} */ (form.elements.namedItem("schedule")).value = cron;
-            }, { small: true, kind: "quiet" }),
-          )}</span></div>
-          ${() => (wrong.value ? html`<p class="error" role="alert">${wrong.value}</p>` : null)}
-        </div><footer><span class="grow said" role="status">${() => said(checked.value)}</span>${button(t("Check credentials"), check, { kind: "line", disabled: () => checked.value === "asking" })}
-          <button type="submit" class="button primary">${old ? t("Save") : t("Create")}</button></footer></form>`
-      );
-      return form;
-    },
-    { wide: true },
-  );
-}
-
-/** @param {Kind} kind @param {Connector | undefined} old @param {import("../parts/form.js").Errors} errors */
-function parts(kind, old, errors) {
-  const isFlag = (/** @type {any} */ one) => one.type === "boolean";
-  const of = (/** @type {(one: any) => boolean} */ wanted) => ({
-    ...kind.config,
-    properties: Object.fromEntries(Object.entries(kind.config.properties).filter(([, one]) => wanted(one))),
+  const errorText = signal("");
+  const checkResult = signal(/** @type {CheckResult} */ (null));
+  const schedule = signal(existing?.schedule ?? "0 */6 * * *");
+  const kind = () => /** @type {Kind} */ (kinds.find((candidate) => candidate.type === type.value));
+  const readValues = () => ({
+    config: schemaValues(kind().config, "config", form),
+    credentials: schemaValues(kind().credentials, "credentials", form),
   });
-  return html`<fieldset><legend>${t("Credentials")}</legend>${fieldsOf(kind.credentials, "credentials", {}, errors, { keep: Boolean(old) })}</fieldset>
-    <fieldset><legend>${t("What is followed")}</legend>${fieldsOf(of((one) => !isFlag(one)), "config", old?.config ?? {}, errors)}<div class="flags">${fieldsOf(of(isFlag), "config", old?.config ?? {}, errors)}</div></fieldset>`;
+  const clearErrors = () => {
+    [errors.value, errorText.value] = [{}, ""];
+  };
+  const showErrors = (/** @type {any} */ error) => {
+    errors.value = fieldErrors(error);
+    errorText.value = Object.keys(errors.peek()).length ? "" : error.message;
+  };
+  const check = async () => {
+    checkResult.value = "checking";
+    clearErrors();
+    try {
+      checkResult.value = await requestCheck(existing, type.peek(), readValues());
+    } catch (error) {
+      checkResult.value = null;
+      showErrors(error);
+    }
+  };
+  const submit = async (/** @type {Event} */ event) => {
+    event.preventDefault();
+    const data = new FormData(form);
+    const { config, credentials } = readValues();
+    const body = { name: data.get("name"), config, schedule: schedule.peek(), knowledgeBaseIds: data.getAll("base") };
+    clearErrors();
+    try {
+      const patch = Object.keys(credentials).length ? { ...body, credentials } : body;
+      const saved = existing
+        ? await api.patch(`/connectors/${existing.id}`, patch)
+        : await api.post("/connectors", { ...body, type: type.peek(), credentials });
+      close();
+      onsaved(saved);
+    } catch (error) {
+      showErrors(error);
+    }
+  };
+  const chooseType = (/** @type {string} */ value) => {
+    [type.value, checkResult.value] = [value, null];
+  };
+  const isChecking = () => checkResult.value === "checking";
+  const form = /** @type {HTMLFormElement} */ (html`
+    <form @submit=${submit}>
+      <div class="dialog-body">
+        <div class="pair">
+          ${existing ? null : typeField(kinds, type.peek(), chooseType)}
+          ${nameField(existing, errors)}
+        </div>
+        ${() => configFields(kind(), existing, errors)}
+        ${basesField(existing)}
+        ${scheduleFields(schedule, errors, () => form)}
+        ${() => (errorText.value ? html`<p class="error" role="alert">${errorText.value}</p>` : null)}
+      </div>
+      <footer>
+        <span class="grow result" role="status">${() => checkResultView(checkResult.value)}</span>
+        ${button(t("Check credentials"), check, { kind: "line", disabled: isChecking })}
+        <button type="submit" class="button primary">${existing ? t("Save") : t("Create")}</button>
+      </footer>
+    </form>
+  `);
+  return form;
 }
 
-/** @param {Connector | undefined} old */
-function basesField(old) {
-  const known = bases.peek() ?? [];
-  if (!known.length) return html`<p class="hint">${t("There is no base yet that it could feed. Make one first, or later.")}</p>`;
-  return field({ label: t("Bases that it feeds") }, ({ id }) =>
-    html`<div class="flags" id="${id}" role="group" aria-label="${t("Bases that it feeds")}">${known.map(
-      (base) => html`<label class="tick"><input type="checkbox" name="base" value="${base.id}" ?checked=${old?.knowledgeBaseIds.includes(base.id) ?? false}>${base.name}</label>`,
-    )}</div>`,
-  );
+/**
+ * Checks the typed credentials; where none are typed, the stored ones.
+ * @param {Connector | undefined} existing @param {string} type @param {{config: any, credentials: any}} values
+ */
+function requestCheck(existing, type, { config, credentials }) {
+  return existing && !Object.keys(credentials).length
+    ? api.post(`/connectors/${existing.id}/check`)
+    : api.post("/connector-kinds/check", { type, config, credentials });
 }
 
-/** @param {{ok: boolean, account: string | null, error: any} | "asking" | null} checked */
-export function said(checked) {
-  if (!checked) return null;
-  if (checked === "asking") return html`<span class="dim">${t("Asking …")}</span>`;
-  return html`<span class="status ${checked.ok ? "ok" : "failed"}">${dot(() => (checked.ok ? "ok" : "failed"))}<span>${checked.ok ? t("Comes in as {account}", { account: checked.account }) : checked.error.message}</span></span>`;
+/** @param {Kind[]} kinds @param {string} value @param {(value: string) => void} onchange */
+const typeField = (kinds, value, onchange) =>
+  selectField({
+    label: t("Tool"),
+    name: "type",
+    value,
+    choices: kinds.map((kind) => [kind.type, TYPES[kind.type] ?? kind.type]),
+    onchange,
+  });
+
+/** @param {Connector | undefined} existing @param {Errors} errors */
+const nameField = (existing, errors) =>
+  textField({
+    label: t("Name"),
+    name: "name",
+    value: existing?.name ?? "",
+    required: true,
+    focus: true,
+    error: () => errors.value.name,
+  });
+
+/** @param {Signal<string>} schedule @param {Errors} errors @param {() => HTMLFormElement} form */
+function scheduleFields(schedule, errors, form) {
+  const input = textField({
+    label: t("Schedule"),
+    name: "schedule",
+    value: schedule.peek(),
+    required: true,
+    error: () => errors.value.schedule,
+    oninput: (value) => {
+      schedule.value = value;
+    },
+  });
+  const apply = (/** @type {string} */ cron) => () => {
+    schedule.value = cron;
+    /** @type {HTMLInputElement} */ (form().elements.namedItem("schedule")).value = cron;
+  };
+  const presets = SCHEDULES.map((cron) => button(describeCron(cron), apply(cron), { small: true, kind: "quiet" }));
+  return html`
+    ${input}
+    <div class="in-words">
+      <span class="hint">${() => describeCron(schedule.value)}</span>
+      <span class="presets">${presets}</span>
+    </div>
+  `;
+}
+
+/** @param {Kind} kind @param {Connector | undefined} existing @param {Errors} errors */
+function configFields(kind, existing, errors) {
+  const isFlag = (/** @type {any} */ property) => property.type === "boolean";
+  const fieldsWhere = (/** @type {(property: any) => boolean} */ predicate) => {
+    const properties = Object.entries(kind.config.properties).filter(([, property]) => predicate(property));
+    const schema = { ...kind.config, properties: Object.fromEntries(properties) };
+    return schemaFields(schema, "config", existing?.config ?? {}, errors);
+  };
+  return html`
+    <fieldset>
+      <legend>${t("Credentials")}</legend>
+      ${schemaFields(kind.credentials, "credentials", {}, errors, { keep: Boolean(existing) })}
+    </fieldset>
+    <fieldset>
+      <legend>${t("Content to sync")}</legend>
+      ${fieldsWhere((property) => !isFlag(property))}
+      <div class="flags">${fieldsWhere(isFlag)}</div>
+    </fieldset>
+  `;
+}
+
+/** @param {Connector | undefined} existing */
+function basesField(existing) {
+  const allBases = bases.peek() ?? [];
+  if (!allBases.length) {
+    return html`<p class="hint">${t("There are no bases yet. You can create one now or later.")}</p>`;
+  }
+  const choices = allBases.map((base) => {
+    const isChecked = existing?.knowledgeBaseIds.includes(base.id) ?? false;
+    return html`
+      <label class="tick">
+        <input type="checkbox" name="base" value="${base.id}" ?checked=${isChecked}>
+        ${base.name}
+      </label>
+    `;
+  });
+  const group = (/** @type {string} */ id) =>
+    html`<div class="flags" id="${id}" role="group" aria-label="${t("Target bases")}">${choices}</div>`;
+  return field({ label: t("Target bases") }, ({ id }) => group(id));
+}
+
+/** @param {CheckResult} result */
+export function checkResultView(result) {
+  if (!result) return null;
+  if (result === "checking") return html`<span class="dim">${t("Checking …")}</span>`;
+  const tone = result.ok ? "ok" : "failed";
+  const text = result.ok ? t("Signed in as {account}", { account: result.account }) : result.error.message;
+  return html`<span class="status ${tone}">${dot(tone)}<span>${text}</span></span>`;
 }

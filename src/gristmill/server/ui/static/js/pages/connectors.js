@@ -1,110 +1,162 @@
 // @ts-check
-/** Connectors: the tools that are followed, and of one of them its settings, its runs and what a run has to tell. */
+/** The list of connectors, with the pane of the selected one. */
 
-import "../machine-words.js";
-import { all, api } from "../api.js";
+import "../admin-locale.js";
+import { api, fetchAll } from "../api.js";
 import { computed, each, html } from "../core.js";
-import { inWords } from "../cron.js";
-import { fetched } from "../fetched.js";
-import { ago, t } from "../i18n.js";
-import { button } from "../parts/button.js";
-import { bar, dot, empty, titled } from "../parts/status.js";
-import { refused, toast } from "../parts/toast.js";
+import { describeCron } from "../cron.js";
+import { resource } from "../resource.js";
+import { formatRelative, t } from "../i18n.js";
+import { button } from "../components/button.js";
+import { bar, emptyState, errorBanner, setPageTitle, status } from "../components/status.js";
+import { showError, toast } from "../components/toast.js";
 import { go } from "../router.js";
 import { openConnectorForm } from "./connector-form.js";
 import { connectorPane } from "./connector.js";
-import { problem } from "./queue.js";
 
-/** @typedef {{id: string, name: string, type: string, config: Record<string, any>, schedule: string, aclSchedule: string,
- *   enabled: boolean, knowledgeBaseIds: string[], lastSyncStatus: string | null, lastSyncAt: string | null,
- *   lastSyncError: {code: string, message: string} | null, nextSyncAt: string | null, rateLimitedUntil: string | null,
- *   aclAsOf: string | null, open?: {progress: number} | null}} Connector */
-/** @typedef {import("../fetched.js").Fetched<Connector[]>} Connectors */
+/** @import { Tone } from "../components/status.js" */
+/** @import { Signal } from "../core.js" */
+/** @import { Resource } from "../resource.js" */
+/** @import { LiveRoute } from "../router.js" */
+
+/**
+ * @typedef {{id: string, name: string, type: string, config: Record<string, any>, schedule: string,
+ *   aclSchedule: string, enabled: boolean, knowledgeBaseIds: string[], lastSyncStatus: string | null,
+ *   lastSyncAt: string | null, lastSyncError: {code: string, message: string} | null, nextSyncAt: string | null,
+ *   rateLimitedUntil: string | null, aclAsOf: string | null, open?: {progress: number} | null}} Connector
+ */
+/** @typedef {Resource<Connector[]>} Connectors */
 
 const BADGES = /** @type {Record<string, string>} */ ({ github: "GH", gitlab: "GL", jira: "JR", confluence: "CF" });
-export const OPEN = new Set(["running", "partial"]);
+export const OPEN_STATUSES = new Set(["running", "partial"]);
 
-/** @returns {Promise<Connector[]>} each with its open run, if it has one */
-async function load() {
-  /** @type {Connector[]} */ const found = await all("/connectors");
+/** @returns {Promise<Connector[]>} each with its running sync, if it has one */
+async function loadConnectors() {
+  /** @type {Connector[]} */ const connectors = await fetchAll("/connectors");
   return Promise.all(
-    found.map(async (one) => {
-      if (!OPEN.has(one.lastSyncStatus ?? "")) return one;
-      const [run] = (await api.get(`/connectors/${one.id}/runs`, { limit: 1 })).items;
-      return { ...one, open: run && !run.completedAt ? run : null };
+    connectors.map(async (connector) => {
+      if (!OPEN_STATUSES.has(connector.lastSyncStatus ?? "")) return connector;
+      const [run] = (await api.get(`/connectors/${connector.id}/runs`, { limit: 1 })).items;
+      return { ...connector, open: run && !run.completedAt ? run : null };
     }),
   );
 }
 
-/** @param {import("../router.js").LiveRoute} route */
+/** @param {LiveRoute} route */
 export function page(route) {
   /** @type {Connectors} */
-  const list = fetched(load, { every: () => (list.value.peek()?.some((one) => one.open) ? 1000 : 10_000) });
+  const list = resource(loadConnectors, {
+    every: () => (list.value.peek()?.some((connector) => connector.open) ? 1000 : 10_000),
+  });
   const chosen = computed(() => route.value.params.connector ?? null);
-  const current = computed(() => list.value.value?.find((one) => one.id === chosen.value) ?? null);
-  titled(() => current.value?.name ?? t("Connectors"));
-  const add = () =>
-    openConnectorForm((made) => {
-      list.value.value = [...(list.value.peek() ?? []), made];
-      list.renew();
-      go(`/connectors/${made.id}`);
-    }).catch(refused);
-
-  return html`<div class="page"><div class="top"><h1>${t("Connectors")}</h1><div class="actions">${button(t("New connector"), add, { kind: "primary", icon: "plus" })}</div></div>
-    <div class="sides ${() => (chosen.value ? "with-pane" : "")}"><div class="scroll list">${() => problem(list.error.value)}
-      <div class="rows" role="list" aria-label="${t("Connectors")}">${each(
-        () => list.value.value ?? [],
-        (one) => one.id,
-        (one) => row(one, list, () => chosen.value === one.value.id),
-      )}</div>${() =>
-        list.value.value?.length === 0
-          ? empty("plug", t("No tool is followed yet"), t("Follow GitHub, GitLab, Jira or Confluence: what is there becomes searchable here, for those who may see it there."), button(t("New connector"), add, { icon: "plus" }))
-          : null}</div>
-      ${() => (chosen.value ? connectorPane(chosen.value, current, list, route) : null)}</div></div>`;
+  const current = computed(() => list.value.value?.find((connector) => connector.id === chosen.value) ?? null);
+  setPageTitle(() => current.value?.name ?? t("Connectors"));
+  const openForm = () =>
+    openConnectorForm((created) => {
+      list.value.value = [...(list.value.peek() ?? []), created];
+      list.refresh();
+      go(`/connectors/${created.id}`);
+    }).catch(showError);
+  const rows = each(
+    () => list.value.value ?? [],
+    (connector) => connector.id,
+    (connector) => connectorRow(connector, list, () => chosen.value === connector.value.id),
+  );
+  return html`
+    <div class="page">
+      <div class="top">
+        <h1>${t("Connectors")}</h1>
+        <div class="actions">${button(t("New connector"), openForm, { kind: "primary", icon: "plus" })}</div>
+      </div>
+      <div class="sides ${() => (chosen.value ? "with-pane" : "")}">
+        <div class="scroll list">
+          ${() => errorBanner(list.error.value)}
+          <div class="rows" role="list" aria-label="${t("Connectors")}">${rows}</div>
+          ${() => (list.value.value?.length === 0 ? noConnectors(openForm) : null)}
+        </div>
+        ${() => (chosen.value ? connectorPane(chosen.value, current, list, route) : null)}
+      </div>
+    </div>
+  `;
 }
 
-/** @param {Connector} one */
-export function toneOf(one) {
-  if (one.open) return { tone: /** @type {const} */ ("running"), word: t("Syncing") };
-  if (one.lastSyncStatus === "failed") return { tone: /** @type {const} */ ("failed"), word: t("Failed") };
-  if (one.lastSyncStatus === "completed_with_errors") return { tone: /** @type {const} */ ("warn"), word: t("Some errors") };
-  if (one.lastSyncStatus === "cancelled") return { tone: /** @type {const} */ ("off"), word: t("Cancelled") };
-  return one.lastSyncStatus ? { tone: /** @type {const} */ ("ok"), word: t("Up to date") } : { tone: /** @type {const} */ ("queued"), word: t("Never ran") };
+/** @param {() => void} openForm */
+const noConnectors = (openForm) =>
+  emptyState(
+    "plug",
+    t("No connectors yet"),
+    t("Connect GitHub, GitLab, Jira or Confluence. People find only what they can see in the tool."),
+    button(t("New connector"), openForm, { icon: "plus" }),
+  );
+
+/** @param {Connector} connector @returns {{tone: Tone, word: string}} */
+export function statusOf(connector) {
+  if (connector.open) return { tone: "running", word: t("Syncing") };
+  if (!connector.lastSyncStatus) return { tone: "queued", word: t("Never synced") };
+  switch (connector.lastSyncStatus) {
+    case "failed":
+      return { tone: "failed", word: t("Failed") };
+    case "completed_with_errors":
+      return { tone: "warn", word: t("Some errors") };
+    case "cancelled":
+      return { tone: "off", word: t("Cancelled") };
+    default:
+      return { tone: "ok", word: t("Up to date") };
+  }
 }
 
-/** @param {Connector} one What it follows, shortly. */
-export function scopeOf(one) {
-  const { config } = one;
-  const named = [config.repositories, config.organizations, config.projects, config.groups, config.spaces].flatMap((names) => names ?? []);
-  if (!named.length) return t("Everything that it may see");
-  return named.slice(0, 2).join(", ") + (named.length > 2 ? ` +${named.length - 2}` : "");
+/** @param {Connector} connector What it syncs, in short. */
+export function scopeOf(connector) {
+  const { repositories, organizations, projects, groups, spaces } = connector.config;
+  const names = [repositories, organizations, projects, groups, spaces].flatMap((values) => values ?? []);
+  if (!names.length) return t("Everything it can access");
+  return names.slice(0, 2).join(", ") + (names.length > 2 ? ` +${names.length - 2}` : "");
 }
 
-/** @param {Connector} one */
-const scheduleOf = (one) => (one.enabled ? `${inWords(one.schedule)}${one.nextSyncAt ? ` · ${t("next {when}", { when: ago(one.nextSyncAt) })}` : ""}` : t("Paused"));
+/** @param {Connector} connector */
+function scheduleOf(connector) {
+  if (!connector.enabled) return t("Paused");
+  const next = connector.nextSyncAt ? ` · ${t("next {when}", { when: formatRelative(connector.nextSyncAt) })}` : "";
+  return describeCron(connector.schedule) + next;
+}
 
 /**
- * Asks for a run: shown as running before the server has answered.
- * @param {Connector} one @param {Connectors} list @param {Record<string, boolean>} [how]
+ * Starts a sync. The row shows it as running before the server responds.
+ * @param {Connector} connector @param {Connectors} list @param {Record<string, boolean>} [options]
  */
-export function sync(one, list, how = {}) {
-  const ahead = (list.value.peek() ?? []).map((other) => (other.id === one.id ? { ...other, open: { progress: 0 } } : other));
-  return list.change(ahead, async () => {
-    const { runId } = await api.post(`/connectors/${one.id}/sync`, how);
-    if (how.dryRun) toast(t("A dry run is under way: it only tells what a run would do."));
-    go(`/connectors/${one.id}/runs/${runId}`);
+export function sync(connector, list, options = {}) {
+  const optimistic = (list.value.peek() ?? []).map((other) =>
+    other.id === connector.id ? { ...other, open: { progress: 0 } } : other
+  );
+  return list.update(optimistic, async () => {
+    const { runId } = await api.post(`/connectors/${connector.id}/sync`, options);
+    if (options.dryRun) toast(t("Dry run started. It only reports what a sync would change."));
+    go(`/connectors/${connector.id}/runs/${runId}`);
   });
 }
 
-/** @param {import("../core.js").Signal<Connector>} one @param {Connectors} list @param {() => boolean} isChosen */
-function row(one, list, isChosen) {
-  const { id, type } = one.peek();
-  return html`<div class="tool ${() => (isChosen() ? "here" : "")}" role="listitem"><span class="badge ${type}" aria-hidden="true">${BADGES[type] ?? type.slice(0, 2).toUpperCase()}</span>
-    <a class="grow two-line" href="/connectors/${id}" aria-current=${() => (isChosen() ? "true" : null)}><b class="cut">${() => one.value.name}</b><span class="cut dim">${() => scopeOf(one.value)}</span></a>
-    <span class="two-line when"><span class="status ${() => toneOf(one.value).tone}">${dot(() => toneOf(one.value).tone)}<span>${() => toneOf(one.value).word}</span></span><span class="cut dim small-text hide-phone">${() => scheduleOf(one.value)}</span></span>
-    <span class="go">${() =>
-      one.value.open
-        ? html`${bar(() => one.value.open?.progress ?? 0)}<span class="percent">${() => `${one.value.open?.progress ?? 0}%`}</span>`
-        : button(t("Sync now"), () => sync(one.peek(), list), { small: true, title: `${t("Sync now")}: ${one.peek().name}` })}</span></div>`;
+/** @param {Signal<Connector>} connector @param {Connectors} list @param {() => boolean} isChosen */
+function connectorRow(connector, list, isChosen) {
+  const { id, type } = connector.peek();
+  const badge = BADGES[type] ?? type.slice(0, 2).toUpperCase();
+  const percent = () => connector.value.open?.progress ?? 0;
+  const syncButton = () => {
+    const title = `${t("Sync now")}: ${connector.peek().name}`;
+    return button(t("Sync now"), () => sync(connector.peek(), list), { small: true, title });
+  };
+  const progress = () => html`${bar(percent)}<span class="percent">${() => `${percent()}%`}</span>`;
+  return html`
+    <div class="pane-row ${() => (isChosen() ? "selected" : "")}" role="listitem">
+      <span class="badge ${type}" aria-hidden="true">${badge}</span>
+      <a class="grow two-line" href="/connectors/${id}" aria-current=${() => (isChosen() ? "true" : null)}>
+        <b class="cut">${() => connector.value.name}</b>
+        <span class="cut dim">${() => scopeOf(connector.value)}</span>
+      </a>
+      <span class="two-line when">
+        ${status(() => statusOf(connector.value))}
+        <span class="cut dim small-text hide-phone">${() => scheduleOf(connector.value)}</span>
+      </span>
+      <span class="go">${() => (connector.value.open ? progress() : syncButton())}</span>
+    </div>
+  `;
 }
-

@@ -1,11 +1,11 @@
 // @ts-check
 /**
- * The tree of a base as far as somebody looked at it. It knows how many rows there are and where each stands, but holds
- * only those of windows that were shown: 100,000 rows cost what a screen of them costs. Positions are in pixels, for rows
- * that failed are taller by their error.
+ * The tree of a base, as far as it was viewed. It knows the number and the position of all rows, but holds only the
+ * pages of rows that were visible: 100,000 rows cost as much as one screen. Positions are in pixels, because failed
+ * rows are taller: they show their error.
  *
- * `changed` moves whenever something that is shown may be another. What can't be fetched is told once, in `error`, and
- * fetched again when it is next looked at.
+ * `changed` increases whenever visible rows may have changed. A page that can't be fetched sets `error`, and is fetched
+ * again when it is next visible.
  */
 
 import { api } from "../api.js";
@@ -15,15 +15,15 @@ import { signal } from "../core.js";
  *   error: {code: string, message: string} | null, progress: number, waitingFor: string | null, chunkCount: number,
  *   sizeBytes: number | null, version: number | null, warnings: string[], leftOut: Record<string, number>, source: any,
  *   metadata: any, createdAt: string, updatedAt: string, childCount?: number, path?: string[]}} Item */
-/** @typedef {{item: Item, parent: Branch, index: number, extra: number, below: Branch | null}} Node */
+/** @typedef {{item: Item, parent: Branch, index: number, extra: number, children: Branch | null}} Node */
 /** @typedef {{id: string | null, node: Node | null, total: number, rows: Map<number, Node>, open: boolean,
- *   pages: Map<number, "asked" | "here">, special: Node[] | null, depth: number}} Branch */
+ *   pages: Map<number, "loading" | "loaded">, irregular: Node[] | null, depth: number}} Branch */
 /** @typedef {{branch: Branch, index: number, top: number, height: number, node: Node | undefined}} Row */
 /** @typedef {{status: string[], q: string}} Filter */
 
 const PAGE = 100;
-const REST = 2000;
-const AT_ONCE = 3; // windows that are fetched together; the browser has six connections for all
+const RETRY_DELAY = 2000;
+const MAX_CONCURRENT = 3; // pages fetched at once; the browser has six connections in all
 /** @param {number} index */
 const pageOf = (index) => Math.floor(index / PAGE);
 const TERMINAL = new Set(["completed", "failed"]);
@@ -37,30 +37,42 @@ export class Tree {
     this.error = signal(/** @type {Error | null} */ (null));
     /** @type {Filter | null} */ this.filter = null;
     /** @type {Map<string, Node>} */ this.byId = new Map();
-    /** @type {Set<string>} ids that are gone, whatever still arrives of them */ this.gone = new Set();
-    /** @type {Set<string>} containers to open as soon as they are here */ this.wanted = new Set();
-    this.root = this.branch(null);
+    /** @type {Set<string>} deleted ids; late updates of them are ignored */ this.removedIds = new Set();
+    /** @type {Set<string>} containers to open as soon as they are loaded */ this.idsToOpen = new Set();
+    this.root = this.createBranch(null);
     this.epoch = 0;
-    this.fetching = 0;
-    this.resting = false;
+    this.activeFetches = 0;
+    this.isPausing = false;
   }
 
   /** @param {Node | null} node @returns {Branch} */
-  branch(node) {
+  createBranch(node) {
     const depth = node ? node.parent.depth + 1 : 0;
-    return { id: node?.item.id ?? null, node, total: node?.item.childCount ?? 0, rows: new Map(), open: true, pages: new Map(), special: null, depth };
+    return {
+      id: node?.item.id ?? null,
+      node,
+      total: node?.item.childCount ?? 0,
+      rows: new Map(),
+      open: true,
+      pages: new Map(),
+      irregular: null,
+      depth,
+    };
   }
 
-  touch() {
+  notify() {
     this.changed.value++;
   }
 
-  /** @param {Filter | null} filter Shows all that fits it, flat; null is the tree. @returns {Promise<void>} */
+  /**
+   * @param {Filter | null} filter Shows all matching items as a flat list; null shows the tree.
+   * @returns {Promise<void>}
+   */
   async show(filter) {
     this.filter = filter;
     this.epoch++;
     this.byId.clear();
-    this.root = this.branch(null);
+    this.root = this.createBranch(null);
     await this.fetch(this.root, 0);
   }
 
@@ -68,99 +80,109 @@ export class Tree {
 
   /** @param {Branch} branch @param {number} page @returns {Promise<void>} */
   async fetch(branch, page) {
-    if (branch.pages.get(page) === "asked") return;
-    branch.pages.set(page, "asked");
-    this.fetching++;
+    if (branch.pages.get(page) === "loading") return;
+    branch.pages.set(page, "loading");
+    this.activeFetches++;
     const epoch = this.epoch;
     try {
       const { status = [], q } = this.filter ?? {};
       const query = this.filter ? { status, q, leaves: status.length > 0 } : { parentId: branch.id };
-      const found = await api.get(`/knowledge-bases/${this.base}/tree`, { ...query, offset: page * PAGE, limit: PAGE });
-      if (epoch !== this.epoch) return void this.fetching--;
-      branch.pages.set(page, "here");
-      this.place(branch, found.offset, found.items, found.total);
+      const response = await api.get(`/knowledge-bases/${this.base}/tree`, {
+        ...query,
+        offset: page * PAGE,
+        limit: PAGE,
+      });
+      if (epoch !== this.epoch) return void this.activeFetches--;
+      branch.pages.set(page, "loaded");
+      this.storeRows(branch, response.offset, response.items, response.total);
       this.error.value = null;
     } catch (error) {
       branch.pages.delete(page);
-      this.rest();
+      this.pauseFetching();
       if (epoch === this.epoch) this.error.value = /** @type {Error} */ (error);
     }
-    this.fetching--;
-    this.touch();
+    this.activeFetches--;
+    this.notify();
   }
 
-  /** After a refusal nothing is asked for a while: who can't answer is not helped by being asked at once. */
-  rest() {
-    this.resting = true;
+  /** After an error, waits before the next fetch, so as not to load a server in trouble. */
+  pauseFetching() {
+    this.isPausing = true;
     setTimeout(() => {
-      this.resting = false;
-      this.touch();
-    }, REST);
+      this.isPausing = false;
+      this.notify();
+    }, RETRY_DELAY);
   }
 
   /** @param {Branch} branch @param {number} offset @param {Item[]} items @param {number} total */
-  place(branch, offset, items, total) {
-    const shown = items.filter((item) => !this.gone.has(item.id));
+  storeRows(branch, offset, items, total) {
+    const visible = items.filter((item) => !this.removedIds.has(item.id));
     const before = branch.total;
-    branch.total = Math.max(0, total - (items.length - shown.length));
-    if (branch.total < before) for (const index of [...branch.rows.keys()]) if (index >= branch.total) branch.rows.delete(index);
-    for (const [i, item] of shown.entries()) {
+    branch.total = Math.max(0, total - (items.length - visible.length));
+    if (branch.total < before) {
+      for (const index of [...branch.rows.keys()]) if (index >= branch.total) branch.rows.delete(index);
+    }
+    for (const [i, item] of visible.entries()) {
       const known = this.byId.get(item.id);
-      const node = known?.parent === branch ? known : { item, parent: branch, index: 0, extra: 0, below: known?.below ?? null };
-      if (known === node && node.index !== offset + i && branch.rows.get(node.index) === node) branch.rows.delete(node.index);
+      const node = known?.parent === branch
+        ? known
+        : { item, parent: branch, index: 0, extra: 0, children: known?.children ?? null };
+      if (known === node && node.index !== offset + i && branch.rows.get(node.index) === node) {
+        branch.rows.delete(node.index);
+      }
       node.index = offset + i;
       branch.rows.set(offset + i, node);
       this.byId.set(item.id, node);
       this.update(node, item);
-      if (this.wanted.delete(item.id)) this.open(node);
+      if (this.idsToOpen.delete(item.id)) this.open(node);
     }
     if (branch.node) branch.node.item.childCount = branch.total;
-    branch.special = null;
+    branch.irregular = null;
   }
 
   /** @param {Node} node @param {Item} item */
   update(node, item) {
     const old = node.item;
     if (old !== item && new Date(item.updatedAt) < new Date(old.updatedAt)) return;
-    const anew = TERMINAL.has(old.status) && !TERMINAL.has(item.status);
-    const progress = anew || item.status === "completed" ? item.progress : Math.max(old.progress, item.progress);
+    const isRestarted = TERMINAL.has(old.status) && !TERMINAL.has(item.status);
+    const progress = isRestarted || item.status === "completed" ? item.progress : Math.max(old.progress, item.progress);
     node.item = { ...item, progress, childCount: item.childCount ?? old.childCount, path: item.path ?? old.path };
-    if (node.below && !node.below.open) node.below.total = node.item.childCount ?? node.below.total;
+    if (node.children && !node.children.open) node.children.total = node.item.childCount ?? node.children.total;
     const extra = this.sizes.extra(node.item, node.parent.depth);
     if (extra !== node.extra) {
       node.extra = extra;
-      node.parent.special = null;
+      node.parent.irregular = null;
     }
   }
 
   /**
-   * Fetches the windows that are in sight anew; the others are forgotten, and fetched when somebody looks. Rows stay until
-   * then, and so does what is open.
-   * @param {Branch} branch @param {Iterable<number>} [seen] places of rows that are in sight
+   * Fetches the visible pages again; the others are dropped, and fetched when they become visible. Visible rows stay
+   * until then, and so do open branches.
+   * @param {Branch} branch @param {Iterable<number>} [visibleIndexes] indexes of the visible rows
    */
-  renew(branch, seen = branch.rows.keys()) {
-    const pages = new Set([...seen].map(pageOf));
-    if (!pages.size) pages.add(0); // how many there are has to be known anyhow
+  refresh(branch, visibleIndexes = branch.rows.keys()) {
+    const pages = new Set([...visibleIndexes].map(pageOf));
+    if (!pages.size) pages.add(0); // the total has to be known anyhow
     for (const [index, node] of branch.rows) {
-      if (pages.has(pageOf(index)) || node.below?.open) continue;
+      if (pages.has(pageOf(index)) || node.children?.open) continue;
       branch.rows.delete(index);
       this.byId.delete(node.item.id);
     }
     branch.pages.clear();
-    branch.special = null;
+    branch.irregular = null;
     return Promise.all([...pages].map((page) => this.fetch(branch, page)));
   }
 
-  /** @returns {Branch[]} all that is open */
+  /** @returns {Branch[]} the root and all open branches */
   branches() {
-    return [this.root, ...[...this.byId.values()].flatMap((node) => (node.below?.open ? [node.below] : []))];
+    return [this.root, ...[...this.byId.values()].flatMap((node) => (node.children?.open ? [node.children] : []))];
   }
 
-  // ── what happens ──────────────────────────────────────────────────────────────────────────────────────
+  // ── changes ──────────────────────────────────────────────────────────────────────────────────────
 
   /**
-   * Takes over changed items. Those that are not known yet have their branch fetched anew.
-   * @param {Item[]} items @returns {Set<Branch>} branches that have to be renewed
+   * Applies changed items. An item that is not loaded makes its branch stale.
+   * @param {Item[]} items @returns {Set<Branch>} branches that have to be refreshed
    */
   apply(items) {
     /** @type {Set<Branch>} */ const stale = new Set();
@@ -171,36 +193,36 @@ export class Tree {
       }
       const node = this.byId.get(item.id);
       if (node) this.update(node, item);
-      else if (!this.gone.has(item.id)) {
-        const above = item.parentId ? this.byId.get(item.parentId) : null;
+      else if (!this.removedIds.has(item.id)) {
+        const parent = item.parentId ? this.byId.get(item.parentId) : null;
         if (this.filter || !item.parentId) stale.add(this.root);
-        else if (above?.below?.open) stale.add(above.below);
-        else if (above) stale.add(above.parent); // its number of items is another
+        else if (parent?.children?.open) stale.add(parent.children);
+        else if (parent) stale.add(parent.parent); // its child count changed
       }
     }
-    this.touch();
+    this.notify();
     return stale;
   }
 
-  /** @param {string[]} ids Takes rows out. @returns {() => void} puts them back */
+  /** @param {string[]} ids Removes rows. @returns {() => void} restores them */
   remove(ids) {
-    /** @type {Node[]} */ const taken = [];
+    /** @type {Node[]} */ const removed = [];
     for (const id of ids) {
-      this.gone.add(id);
+      this.removedIds.add(id);
       const node = this.byId.get(id);
       if (!node || node.parent.rows.get(node.index) !== node) continue;
-      taken.push(node);
+      removed.push(node);
       this.shift(node, -1);
       this.byId.delete(id);
     }
-    this.touch();
+    this.notify();
     return () => {
-      for (const id of ids) this.gone.delete(id);
-      for (const node of taken.reverse()) {
+      for (const id of ids) this.removedIds.delete(id);
+      for (const node of removed.reverse()) {
         this.shift(node, 1);
         this.byId.set(node.item.id, node);
       }
-      this.touch();
+      this.notify();
     };
   }
 
@@ -208,97 +230,103 @@ export class Tree {
   shift(node, by) {
     const { parent, index } = node;
     /** @type {Map<number, Node>} */ const rows = new Map();
-    for (const one of parent.rows.values()) {
-      if (by < 0 && one === node) continue;
-      if (one.index >= index) one.index += by;
-      rows.set(one.index, one);
+    for (const sibling of parent.rows.values()) {
+      if (by < 0 && sibling === node) continue;
+      if (sibling.index >= index) sibling.index += by;
+      rows.set(sibling.index, sibling);
     }
     if (by > 0) rows.set(index, node);
     parent.rows = rows;
     parent.total += by;
-    parent.special = null;
+    parent.irregular = null;
     if (parent.node) parent.node.item.childCount = parent.total;
   }
 
   /** @param {Node} node */
   open(node) {
-    node.below ??= this.branch(node);
-    node.below.open = true;
-    node.parent.special = null;
-    this.fetch(node.below, 0);
-    this.touch();
+    node.children ??= this.createBranch(node);
+    node.children.open = true;
+    node.parent.irregular = null;
+    this.fetch(node.children, 0);
+    this.notify();
   }
 
   /** @param {Node} node */
   close(node) {
-    if (node.below) node.below.open = false;
-    node.parent.special = null;
-    this.touch();
+    if (node.children) node.children.open = false;
+    node.parent.irregular = null;
+    this.notify();
   }
 
   /** @returns {string[]} the containers that are open */
-  opened() {
-    return [...this.byId.values()].filter((node) => node.below?.open).map((node) => node.item.id);
+  openIds() {
+    return [...this.byId.values()].filter((node) => node.children?.open).map((node) => node.item.id);
   }
 
-  // ── where rows stand ──────────────────────────────────────────────────────────────────────────────────
+  // ── positions ──────────────────────────────────────────────────────────────────────────────────
 
-  /** @param {Branch} branch Children that are not one plain row: taller ones, and open ones. @returns {Node[]} */
-  special(branch) {
-    if (!branch.special) {
-      const found = [...branch.rows.values()].filter((node) => node.extra || node.below?.open);
-      branch.special = found.sort((a, b) => a.index - b.index);
+  /** @param {Branch} branch Children that take more than one plain row: taller ones and open ones. @returns {Node[]} */
+  irregularRows(branch) {
+    if (!branch.irregular) {
+      const irregular = [...branch.rows.values()].filter((node) => node.extra || node.children?.open);
+      branch.irregular = irregular.sort((a, b) => a.index - b.index);
     }
-    return branch.special;
+    return branch.irregular;
   }
 
   /** @param {Branch} branch @returns {number} the height of all rows below it */
   height(branch) {
-    let all = branch.total * this.sizes.row();
-    for (const node of this.special(branch)) all += node.extra + (node.below?.open ? this.height(node.below) : 0);
-    return all;
+    let height = branch.total * this.sizes.row();
+    for (const node of this.irregularRows(branch)) {
+      height += node.extra + (node.children?.open ? this.height(node.children) : 0);
+    }
+    return height;
   }
 
   /** @param {Branch} branch @returns {number} how many rows are below it */
   count(branch) {
-    let all = branch.total;
-    for (const node of this.special(branch)) all += node.below?.open ? this.count(node.below) : 0;
-    return all;
+    let count = branch.total;
+    for (const node of this.irregularRows(branch)) count += node.children?.open ? this.count(node.children) : 0;
+    return count;
   }
 
-  /** @param {number} y @param {Branch} [branch] @param {number} [base] @returns {Row | null} the row at a height */
-  at(y, branch = this.root, base = 0) {
+  /**
+   * @param {number} y @param {Branch} [branch] @param {number} [base] @returns {Row | null} the row at that position
+   */
+  rowAt(y, branch = this.root, base = 0) {
     const H = this.sizes.row();
-    let more = 0;
-    for (const node of this.special(branch)) {
-      const top = base + node.index * H + more;
+    let extraAbove = 0;
+    for (const node of this.irregularRows(branch)) {
+      const top = base + node.index * H + extraAbove;
       if (y < top) break;
-      const own = H + node.extra;
-      if (y < top + own) return { branch, index: node.index, top, height: own, node };
-      const inner = node.below?.open ? this.height(node.below) : 0;
-      if (node.below && y < top + own + inner) return this.at(y, node.below, top + own);
-      more += node.extra + inner;
+      const ownHeight = H + node.extra;
+      if (y < top + ownHeight) return { branch, index: node.index, top, height: ownHeight, node };
+      const childrenHeight = node.children?.open ? this.height(node.children) : 0;
+      if (node.children && y < top + ownHeight + childrenHeight) return this.rowAt(y, node.children, top + ownHeight);
+      extraAbove += node.extra + childrenHeight;
     }
-    const index = Math.floor((y - base - more) / H);
+    const index = Math.floor((y - base - extraAbove) / H);
     if (index < 0 || index >= branch.total) return null;
-    return { branch, index, top: base + index * H + more, height: H, node: branch.rows.get(index) };
+    return { branch, index, top: base + index * H + extraAbove, height: H, node: branch.rows.get(index) };
   }
 
-  /** @param {Node} node @returns {number} where its row begins */
+  /** @param {Node} node @returns {number} the top of its row */
   topOf(node) {
     const H = this.sizes.row();
-    const above = node.parent.node;
-    let top = above ? this.topOf(above) + H + above.extra : 0;
-    for (const one of this.special(node.parent)) {
-      if (one.index >= node.index) break;
-      top += one.extra + (one.below?.open ? this.height(one.below) : 0);
+    const parentNode = node.parent.node;
+    let top = parentNode ? this.topOf(parentNode) + H + parentNode.extra : 0;
+    for (const sibling of this.irregularRows(node.parent)) {
+      if (sibling.index >= node.index) break;
+      top += sibling.extra + (sibling.children?.open ? this.height(sibling.children) : 0);
     }
     return top + node.index * H;
   }
 
-  /** @param {Row} row Has its window fetched, if it is not here. */
-  need(row) {
+  /** @param {Row} row Fetches its page, unless that is under way. */
+  ensureFetched(row) {
     const page = pageOf(row.index);
-    if (!this.resting && this.fetching < AT_ONCE && row.branch.pages.get(page) !== "asked") this.fetch(row.branch, page);
+    if (!this.isPausing && this.activeFetches < MAX_CONCURRENT && row.branch.pages.get(page) !== "loading") {
+      this.fetch(row.branch, page);
+    }
   }
 }

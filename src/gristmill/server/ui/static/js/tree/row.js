@@ -1,108 +1,173 @@
 // @ts-check
-/** One row of the tree: name, status, one percentage, chunks, and what can be done with it. */
+/** One row of the tree: name, status, progress, chunks and actions. */
 
 import { html, signal } from "../core.js";
-import { number, t } from "../i18n.js";
-import { iconButton } from "../parts/button.js";
-import { icon, iconOf } from "../parts/icon.js";
-import { kebab } from "../parts/menu.js";
-import { bar, holds, status, statusOf } from "../parts/status.js";
+import { formatNumber, t } from "../i18n.js";
+import { iconButton } from "../components/button.js";
+import { icon, itemIcon } from "../components/icon.js";
+import { kebab } from "../components/menu.js";
+import { bar, isContainer, status, statusOf } from "../components/status.js";
 import { warningsOf } from "./warnings.js";
 
-/** @typedef {import("./view.js").Shown} Shown */
-/** @typedef {import("./view.js").TreeView} TreeView */
+/** @import { Signal } from "../core.js" */
+/** @import { Item } from "./model.js" */
+/** @import { TreeView, VisibleRow } from "./view.js" */
 
-/** @param {import("../core.js").Signal<Shown>} row @param {TreeView} view @returns {globalThis.Node} */
-export function rowOf(row, view) {
+/** @param {Signal<VisibleRow>} row @param {TreeView} view @returns {globalThis.Node} */
+export function createRow(row, view) {
   if (!row.peek().item) return placeholder(row);
-  const item = () => /** @type {import("./model.js").Item} */ (row.value.item ?? row.peek().item);
+  const item = () => /** @type {Item} */ (row.value.item ?? row.peek().item);
   const node = () => /** @type {import("./model.js").Node} */ (row.value.node);
   const selected = () => view.state.selected.value.has(id);
   const { id, type } = item();
-  const at = signal(false); // whether a hand is over it: what can be done is made then, not for every row that scrolls by
-  const over = () => {
-    at.value = true;
+  // action buttons are created when the pointer enters, not for every row that scrolls by
+  const hasPointer = signal(false);
+  const onpointer = () => {
+    hasPointer.value = true;
   };
-  return html`<div role="row" id="row-${id}" class="item-row ${() => item().status} ${() => (view.active.value === id ? "active" : "")} ${() =>
-    view.state.current() === id ? "current" : ""}" aria-level="${() => row.value.depth + 1}" aria-posinset="${() => row.value.index + 1}"
-    aria-setsize="${() => row.value.size}" aria-rowindex="${() => row.value.place + 1}" aria-selected="${() => String(selected())}"
-    aria-expanded=${() => (row.value.node && view.opens(node()) ? String(row.value.open) : null)}
-    style.transform=${() => `translateY(${row.value.top}px)`} style.height=${() => `${row.value.height}px`} style.--depth=${() => row.value.depth}
-    @pointerenter=${over} @focusin=${over} @click=${(/** @type {MouseEvent} */ event) => clicked(event, node(), view)}>
-    <div role="gridcell" class="name">
-      <input type="checkbox" tabindex="-1" aria-label="${t("Select {title}", { title: item().title })}" .checked=${selected} @click=${(
-        /** @type {MouseEvent} */ event,
-      ) => act(event, () => view.select(node(), event.shiftKey))}>
-      <span class="twist" aria-hidden="true">${() => (row.value.node && view.opens(node()) ? icon("chevron", row.value.open ? "open" : "") : null)}</span>
-      ${iconOf(type)}
-      <span class="title"><span class="cut" title=${() => item().title}>${() => item().title}</span>${() => hint(item(), Boolean(view.tree.filter))}${() => warning(item())}</span>
+  const isActive = () => view.active.value === id;
+  const canExpand = () => Boolean(row.value.node) && view.canExpand(node());
+  const states = () =>
+    [item().status, isActive() ? "active" : "", view.state.current() === id ? "current" : ""].join(" ");
+  const onclick = (/** @type {MouseEvent} */ event) => handleClick(event, node(), view);
+  const onselect = (/** @type {MouseEvent} */ event) =>
+    withoutPropagation(event, () => view.select(node(), event.shiftKey));
+  const chevron = () => (canExpand() ? icon("chevron", row.value.open ? "open" : "") : null);
+  const actions = () => {
+    const isShown = hasPointer.value || view.isPhone() || isActive() || item().status === "failed";
+    return isShown ? rowActions(item, view) : null;
+  };
+  return html`
+    <div
+      role="row"
+      id="row-${id}"
+      class="item-row ${states}"
+      aria-level="${() => row.value.depth + 1}"
+      aria-posinset="${() => row.value.index + 1}"
+      aria-setsize="${() => row.value.size}"
+      aria-rowindex="${() => row.value.ordinal + 1}"
+      aria-selected="${() => String(selected())}"
+      aria-expanded=${() => (canExpand() ? String(row.value.open) : null)}
+      style.transform=${() => `translateY(${row.value.top}px)`}
+      style.height=${() => `${row.value.height}px`}
+      style.--depth=${() => row.value.depth}
+      @pointerenter=${onpointer}
+      @focusin=${onpointer}
+      @click=${onclick}
+    >
+      <div role="gridcell" class="name">
+        <input
+          type="checkbox"
+          tabindex="-1"
+          aria-label="${t("Select {title}", { title: item().title })}"
+          .checked=${selected}
+          @click=${onselect}
+        >
+        <span class="twist" aria-hidden="true">${chevron}</span>
+        ${itemIcon(type)}
+        <span class="title">
+          <span class="cut" title=${() => item().title}>${() => item().title}</span>
+          ${() => hint(item(), Boolean(view.tree.filter))}
+          ${() => warning(item())}
+        </span>
+      </div>
+      <div role="gridcell" class="state">${() => status(statusOf(item()))}</div>
+      <div role="gridcell" class="done">${() => progress(item())}</div>
+      <div role="gridcell" class="chunks">${() => chunkCount(item())}</div>
+      <div role="gridcell" class="row-actions">${actions}</div>
+      ${() => noteLine(item())}
     </div>
-    <div role="gridcell" class="state">${() => status(statusOf(item()))}</div>
-    <div role="gridcell" class="done">${() => progress(item())}</div>
-    <div role="gridcell" class="chunks">${() => (holds(type) ? "" : item().chunkCount ? number(item().chunkCount) : "–")}</div>
-    <div role="gridcell" class="acts">${() => (at.value || view.small() || view.active.value === id || item().status === "failed" ? acts(item, view) : null)}</div>
-    ${() => (note(item()) ? html`<p class="note ${item().error ? "bad" : ""}">${note(item())}</p>` : null)}
-  </div>`;
+  `;
 }
 
-/** @param {() => import("./model.js").Item} item @param {TreeView} view */
-function acts(item, view) {
+/** @param {Item} item */
+function chunkCount(item) {
+  if (isContainer(item.type)) return "";
+  return item.chunkCount ? formatNumber(item.chunkCount) : "–";
+}
+
+/** @param {Item} item */
+function noteLine(item) {
+  const text = rowNote(item);
+  return text ? html`<p class="note ${item.error ? "bad" : ""}">${text}</p>` : null;
+}
+
+/** @param {() => Item} item @param {TreeView} view */
+function rowActions(item, view) {
   const ids = () => [item().id];
+  const reindexLabel = () => (item().status === "failed" ? t("Retry") : t("Reindex"));
   const more = kebab(t("More"), () => [
-    { label: t("Details"), icon: "file", act: () => view.acts.open(item()) },
-    { label: item().status === "failed" ? t("Try again") : t("Reindex"), icon: "retry", act: () => view.acts.reindex(ids()) },
-    { label: t("Delete"), icon: "trash", danger: true, act: () => view.acts.remove(ids()) },
+    { label: t("Details"), icon: "file", onselect: () => view.actions.open(item()) },
+    { label: reindexLabel(), icon: "retry", onselect: () => view.actions.reindex(ids()) },
+    { label: t("Delete"), icon: "trash", danger: true, onselect: () => view.actions.remove(ids()) },
   ]);
-  const shown = view.small()
-    ? [more]
-    : [
-        iconButton(t("Reindex"), "retry", (event) => act(event, () => view.acts.reindex(ids()))),
-        iconButton(t("Delete"), "trash", (event) => act(event, () => view.acts.remove(ids()))),
-      ];
-  for (const one of shown) one.tabIndex = -1; // the grid's own keys do the same
-  return shown;
+  const buttons = view.isPhone() ? [more] : [
+    iconButton(t("Reindex"), "retry", (event) => withoutPropagation(event, () => view.actions.reindex(ids()))),
+    iconButton(t("Delete"), "trash", (event) => withoutPropagation(event, () => view.actions.remove(ids()))),
+  ];
+  for (const actionButton of buttons) actionButton.tabIndex = -1; // the grid's keyboard shortcuts do the same
+  return buttons;
 }
 
-/** @param {import("./model.js").Item} item */
+/** @param {Item} item */
 function progress(item) {
   const failed = item.status === "failed";
-  const bare = item.status === "completed" || (!item.progress && !failed);
-  return [bare ? null : bar(item.progress, failed ? "failed" : "running"), html`<span>${`${item.progress}%`}</span>`];
+  const isBarHidden = item.status === "completed" || (!item.progress && !failed);
+  return [
+    isBarHidden ? null : bar(item.progress, failed ? "failed" : "running"),
+    html`<span>${`${item.progress}%`}</span>`,
+  ];
 }
 
-/** @param {import("./model.js").Item} item */
+/** @param {Item} item */
 function warning(item) {
   if (!item.warnings.length) return null;
-  const told = warningsOf(item);
-  return html`<span class="warning" title="${told.join("\n")}">${icon("warn")}<span class="sr">${told.join(" ")}</span></span>`;
+  const messages = warningsOf(item);
+  return html`
+    <span class="warning" title="${messages.join("\n")}">
+      ${icon("warn")}<span class="sr">${messages.join(" ")}</span>
+    </span>
+  `;
 }
 
-/** @param {import("./model.js").Item} item What is said below the name. */
-export const note = (item) => (item.status === "failed" ? (item.error?.message ?? "") : (item.waitingFor ?? ""));
+/** @param {Item} item The line below the name. */
+export const rowNote = (item) => (item.status === "failed" ? (item.error?.message ?? "") : (item.waitingFor ?? ""));
 
-/** @param {Event} event @param {() => void} does */
-function act(event, does) {
+/** @param {Event} event @param {() => void} action */
+function withoutPropagation(event, action) {
   event.stopPropagation();
-  does();
+  action();
 }
 
 /** @param {MouseEvent} event @param {import("./model.js").Node} node @param {TreeView} view */
-function clicked(event, node, view) {
+function handleClick(event, node, view) {
   if (event.metaKey || event.ctrlKey || event.shiftKey) return view.select(node, event.shiftKey);
   view.active.value = node.item.id;
-  if (view.opens(node) && holds(node.item.type)) view.toggle(node);
-  else if (/** @type {Element} */ (event.target).closest(".twist") && view.opens(node)) view.toggle(node);
-  else view.acts.open(node.item);
+  if (view.canExpand(node) && isContainer(node.item.type)) view.toggle(node);
+  else if (/** @type {Element} */ (event.target).closest(".twist") && view.canExpand(node)) view.toggle(node);
+  else view.actions.open(node.item);
 }
 
-/** @param {import("./model.js").Item} item @param {boolean} flat */
+/** @param {Item} item @param {boolean} flat */
 function hint(item, flat) {
-  const text = flat ? (item.path ?? []).join(" / ") : item.childCount ? t("{n} items", { n: item.childCount }) : "";
+  const children = item.childCount ? t("{n} items", { n: item.childCount }) : "";
+  const text = flat ? (item.path ?? []).join(" / ") : children;
   return text ? html`<span class="dim small-text cut hint">${text}</span>` : null;
 }
 
-/** @param {import("../core.js").Signal<Shown>} row */
+/** @param {Signal<VisibleRow>} row */
 function placeholder(row) {
-  return html`<div role="row" class="item-row blank" aria-level="${() => row.value.depth + 1}" aria-busy="true" style.transform=${() =>
-    `translateY(${row.value.top}px)`} style.height=${() => `${row.value.height}px`} style.--depth=${() => row.value.depth}><div role="gridcell" class="name"><i></i><span class="sr">${t("Loading")}</span></div></div>`;
+  return html`
+    <div
+      role="row"
+      class="item-row blank"
+      aria-level="${() => row.value.depth + 1}"
+      aria-busy="true"
+      style.transform=${() => `translateY(${row.value.top}px)`}
+      style.height=${() => `${row.value.height}px`}
+      style.--depth=${() => row.value.depth}
+    >
+      <div role="gridcell" class="name"><i></i><span class="sr">${t("Loading")}</span></div>
+    </div>
+  `;
 }

@@ -1,121 +1,139 @@
 // @ts-check
 /**
- * The tree on the page: a treegrid of which only the rows in sight are in the document. Rows are changed in place, once a
- * frame; focus stays with the grid, which names the active row, so that no scrolling loses it.
+ * The tree on the page: a treegrid with only the visible rows in the document. Rows are updated in place, once per
+ * frame. Focus stays on the grid, which names the active row, so that scrolling does not lose it.
  */
 
 import { each, effect, html, signal } from "../core.js";
 import { t } from "../i18n.js";
-import { empty, holds } from "../parts/status.js";
-import { rowOf } from "./row.js";
+import { emptyState, isContainer } from "../components/status.js";
+import { createRow } from "./row.js";
+
+/** @import { Signal } from "../core.js" */
+/** @import { Branch, Item, Row, Tree } from "./model.js" */
 
 /** @typedef {import("./model.js").Node} Node */
 /** @typedef {{key: string, top: number, height: number, depth: number, index: number, size: number, node: Node | null,
- *   item: import("./model.js").Item | null, open: boolean, place: number}} Shown */
-/** @typedef {{open(item: import("./model.js").Item): void, reindex(ids: string[]): void, remove(ids: string[]): void}} Acts */
+ *   item: Item | null, open: boolean, ordinal: number}} VisibleRow */
+/** @typedef {{open(item: Item): void, reindex(ids: string[]): void, remove(ids: string[]): void}} TreeActions */
 
-const PAUSE = 60; // until rows that came into sight are asked for
-const BEYOND = 240; // pixels above and below what is seen, so that a quick scroll meets rows that are there
+const FETCH_DELAY = 60; // milliseconds until rows that became visible are fetched
+const OVERSCAN = 240; // pixels of rows rendered above and below the visible ones, for quick scrolls
 
 export class TreeView {
   /**
-   * @param {import("./model.js").Tree} tree @param {Acts} acts
-   * @param {{selected: import("../core.js").Signal<Set<string>>, current: () => string | null, small: () => boolean}} state
+   * @param {Tree} tree @param {TreeActions} actions
+   * @param {{selected: Signal<Set<string>>, current: () => string | null, isPhone: () => boolean}} state
    */
-  constructor(tree, acts, state) {
+  constructor(tree, actions, state) {
     this.tree = tree;
-    this.acts = acts;
+    this.actions = actions;
     this.state = state;
-    this.small = state.small;
-    this.rows = signal(/** @type {Shown[]} */ ([]));
+    this.isPhone = state.isPhone;
+    this.rows = signal(/** @type {VisibleRow[]} */ ([]));
     this.active = signal(/** @type {string | null} */ (null));
-    this.tall = signal(0);
+    this.totalHeight = signal(0);
     this.count = signal(0);
-    this.due = false;
+    this.isScheduled = false;
     this.epoch = tree.epoch;
-    /** @type {ReturnType<typeof setTimeout> | undefined} */ this.asking = undefined;
-    /** @type {import("./model.js").Row[]} */ this.missing = [];
-    /** @type {Map<string, Shown>} */ this.shown = new Map();
-    /** @type {{branch: import("./model.js").Branch, index: number} | null} */ this.awaited = null;
-    /** @type {{node: Node, from: number} | null} the first row in sight, and how far it is scrolled out */ this.anchor = null;
-    this.box = /** @type {HTMLElement} */ (this.build());
+    /** @type {ReturnType<typeof setTimeout> | undefined} */ this.fetchTimer = undefined;
+    /** @type {Row[]} */ this.missing = [];
+    /** @type {Map<string, VisibleRow>} */ this.previousRows = new Map();
+    /** @type {{branch: Branch, index: number} | null} */ this.awaited = null;
+    /** @type {{node: Node, from: number} | null} the first visible row, and how far it is scrolled out */
+    this.anchor = null;
+    this.box = /** @type {HTMLElement} */ (this.render());
     effect(
       () => tree.changed.value,
-      () => this.soon(),
+      () => this.scheduleUpdate(),
     );
-    const sizes = new ResizeObserver(() => this.soon());
+    const observer = new ResizeObserver(() => this.scheduleUpdate());
     effect(() => {
-      sizes.observe(this.box);
-      return () => sizes.disconnect();
+      observer.observe(this.box);
+      return () => observer.disconnect();
     });
-  }
-
-  build() {
-    return html`<div class="tree scroll" role="treegrid" tabindex="0" aria-label="${t("Items")}" aria-multiselectable="true" aria-colcount="5"
-      aria-rowcount="${() => this.count.value}" aria-activedescendant=${() => (this.active.value ? `row-${this.active.value}` : null)}
-      @scroll=${() => this.scrolled()} @keydown=${(/** @type {KeyboardEvent} */ event) => this.key(event)}
-      @focus=${() => {
-        if (!this.active.peek()) this.active.value = this.rows.peek()[0]?.node?.item.id ?? null;
-      }}>
-      <div class="tree-body" role="rowgroup" style.height=${() => `${this.tall.value}px`}>${each(
-        () => this.rows.value,
-        (row) => row.key,
-        (row) => rowOf(row, this),
-      )}</div>
-      ${() => (this.tree.error.value && !this.rows.value.length ? empty("warn", t("The items can't be shown"), this.tree.error.value.message) : null)}
-    </div>`;
-  }
-
-  /** Renders in the next frame, once for all that changed until then. */
-  soon() {
-    if (this.due) return;
-    this.due = true;
-    requestAnimationFrame(() => {
-      this.due = false;
-      if (this.epoch !== this.tree.epoch) this.box.scrollTop = 0; // another filter: from its first row on
-      this.epoch = this.tree.epoch;
-      const come = this.awaited?.branch.rows.get(this.awaited.index);
-      if (come) this.goTo(come); // rows that came with it may have moved it out of sight
-      else this.hold();
-      this.render();
-    });
-  }
-
-  scrolled() {
-    this.anchor = null;
-    this.soon();
-  }
-
-  /** Keeps the first row in sight where it is when rows above it came, went or grew. */
-  hold() {
-    const { anchor, box } = this;
-    if (!anchor || !box.scrollTop || this.tree.byId.get(anchor.node.item.id) !== anchor.node) return;
-    const moved = this.tree.topOf(anchor.node) + anchor.from - box.scrollTop;
-    if (Math.abs(moved) < 1) return;
-    this.stretch();
-    box.scrollTop += moved;
-  }
-
-  /** Makes room for all rows now, not with the next flush: the browser scrolls no further than there is something. */
-  stretch() {
-    this.tall.value = this.tree.height(this.tree.root);
-    /** @type {HTMLElement} */ (this.box.firstElementChild).style.height = `${this.tall.peek()}px`;
   }
 
   render() {
+    const onkeydown = (/** @type {KeyboardEvent} */ event) => this.handleKey(event);
+    const onfocus = () => {
+      if (!this.active.peek()) this.active.value = this.rows.peek()[0]?.node?.item.id ?? null;
+    };
+    const rows = each(() => this.rows.value, (row) => row.key, (row) => createRow(row, this));
+    const failure = () => {
+      const error = this.tree.error.value;
+      return error && !this.rows.value.length ? emptyState("warn", t("Can't load the items"), error.message) : null;
+    };
+    return html`
+      <div
+        class="tree scroll"
+        role="treegrid"
+        tabindex="0"
+        aria-label="${t("Items")}"
+        aria-multiselectable="true"
+        aria-colcount="5"
+        aria-rowcount="${() => this.count.value}"
+        aria-activedescendant=${() => (this.active.value ? `row-${this.active.value}` : null)}
+        @scroll=${() => this.onscroll()}
+        @keydown=${onkeydown}
+        @focus=${onfocus}
+      >
+        <div class="tree-body" role="rowgroup" style.height=${() => `${this.totalHeight.value}px`}>${rows}</div>
+        ${failure}
+      </div>
+    `;
+  }
+
+  /** Updates the rows in the next frame, once for all changes until then. */
+  scheduleUpdate() {
+    if (this.isScheduled) return;
+    this.isScheduled = true;
+    requestAnimationFrame(() => {
+      this.isScheduled = false;
+      if (this.epoch !== this.tree.epoch) this.box.scrollTop = 0; // a new filter starts at its first row
+      this.epoch = this.tree.epoch;
+      const arrived = this.awaited?.branch.rows.get(this.awaited.index);
+      if (arrived) this.activate(arrived); // rows that arrived with it may have moved it
+      else this.keepAnchor();
+      this.updateRows();
+    });
+  }
+
+  onscroll() {
+    this.anchor = null;
+    this.scheduleUpdate();
+  }
+
+  /** Keeps the first visible row in place when rows above it change. */
+  keepAnchor() {
+    const { anchor, box } = this;
+    if (!anchor || !box.scrollTop || this.tree.byId.get(anchor.node.item.id) !== anchor.node) return;
+    const shift = this.tree.topOf(anchor.node) + anchor.from - box.scrollTop;
+    if (Math.abs(shift) < 1) return;
+    this.resizeBody();
+    box.scrollTop += shift;
+  }
+
+  /** Sets the height of all rows now, not with the next flush: the browser can't scroll beyond the content. */
+  resizeBody() {
+    this.totalHeight.value = this.tree.height(this.tree.root);
+    /** @type {HTMLElement} */ (this.box.firstElementChild).style.height = `${this.totalHeight.peek()}px`;
+  }
+
+  updateRows() {
     const { tree, box } = this;
     const from = box.scrollTop;
-    const to = from + box.clientHeight + BEYOND;
-    /** @type {Shown[]} */ const shown = [];
-    /** @type {import("./model.js").Row[]} */ const missing = [];
+    const to = from + box.clientHeight + OVERSCAN;
+    /** @type {VisibleRow[]} */ const visible = [];
+    /** @type {Row[]} */ const missing = [];
     this.anchor = null;
-    let row = tree.at(Math.max(0, from - BEYOND));
+    let row = tree.rowAt(Math.max(0, from - OVERSCAN));
     while (row && row.top < to) {
       if (!row.node) missing.push(row);
       const { node, branch, index, top, height } = row;
       if (node && !this.anchor && top + height > from) this.anchor = { node, from: from - top };
-      shown.push(
-        this.same({
+      visible.push(
+        this.reuseUnchanged({
           key: node?.item.id ?? `${branch.id}:${index}`,
           top,
           height,
@@ -124,126 +142,129 @@ export class TreeView {
           size: branch.total,
           node: node ?? null,
           item: node?.item ?? null,
-          open: Boolean(node?.below?.open),
-          place: Math.round(top / tree.sizes.row()),
+          open: Boolean(node?.children?.open),
+          ordinal: Math.round(top / tree.sizes.row()),
         }),
       );
-      row = tree.at(top + height);
+      row = tree.rowAt(top + height);
     }
-    this.tall.value = tree.height(tree.root);
+    this.totalHeight.value = tree.height(tree.root);
     this.count.value = tree.count(tree.root);
-    this.shown = new Map(shown.map((one) => [one.key, one]));
-    this.rows.value = shown;
+    this.previousRows = new Map(visible.map((row) => [row.key, row]));
+    this.rows.value = visible;
     this.missing = missing;
-    if (missing.length) this.asking ??= setTimeout(() => this.ask(), PAUSE);
+    if (missing.length) this.fetchTimer ??= setTimeout(() => this.fetchMissing(), FETCH_DELAY);
   }
 
-  /** @param {Shown} row What is shown already, if it is no other: rows that did not change are not looked at again. */
-  same(row) {
-    const old = this.shown.get(row.key);
-    const keys = /** @type {(keyof Shown)[]} */ (Object.keys(row));
-    return old && keys.every((key) => old[key] === row[key]) ? old : row;
+  /** @param {VisibleRow} row Returns the previous object if nothing changed, so that the row is not rendered again. */
+  reuseUnchanged(row) {
+    const previous = this.previousRows.get(row.key);
+    const keys = /** @type {(keyof VisibleRow)[]} */ (Object.keys(row));
+    return previous && keys.every((key) => previous[key] === row[key]) ? previous : row;
   }
 
-  /** @param {import("./model.js").Branch} branch @returns {number[]} the places of its rows that are in sight */
-  seen(branch) {
+  /** @param {Branch} branch @returns {number[]} the indexes of its visible rows */
+  visibleIndexes(branch) {
     return this.rows.peek().flatMap((row) => (row.node?.parent === branch ? [row.index] : []));
   }
 
-  /** Has what is in sight fetched; what a quick scroll passed by meanwhile is not. */
-  ask() {
-    this.asking = undefined;
-    for (const row of this.missing) this.tree.need(row);
+  /** Fetches what is visible now, not what a quick scroll has passed. */
+  fetchMissing() {
+    this.fetchTimer = undefined;
+    for (const row of this.missing) this.tree.ensureFetched(row);
   }
 
-  // ── hands ─────────────────────────────────────────────────────────────────────────────────────────────
+  // ── interaction ─────────────────────────────────────────────────────────────────────────────────────────────
 
   /** @param {Node} node */
   toggle(node) {
-    if (!this.opens(node)) return;
-    if (node.below?.open) this.tree.close(node);
+    if (!this.canExpand(node)) return;
+    if (node.children?.open) this.tree.close(node);
     else this.tree.open(node);
   }
 
-  /** @param {Node} node Whether something is below it. */
-  opens(node) {
-    return !this.tree.filter && (holds(node.item.type) || (node.item.childCount ?? 0) > 0);
+  /** @param {Node} node Whether it can have children. */
+  canExpand(node) {
+    return !this.tree.filter && (isContainer(node.item.type) || (node.item.childCount ?? 0) > 0);
   }
 
   /** @param {Node} node @param {boolean} [range] */
   select(node, range = false) {
-    const chosen = new Set(this.state.selected.peek());
+    const selection = new Set(this.state.selected.peek());
     const last = this.active.peek();
     const rows = this.rows.peek().filter((row) => row.node);
     const [a, b] = [last, node.item.id].map((id) => rows.findIndex((row) => row.key === id));
-    if (range && a >= 0 && b >= 0) for (const row of rows.slice(Math.min(a, b), Math.max(a, b) + 1)) chosen.add(row.key);
-    else if (!chosen.delete(node.item.id)) chosen.add(node.item.id);
-    this.state.selected.value = chosen;
+    if (range && a >= 0 && b >= 0) {
+      for (const row of rows.slice(Math.min(a, b), Math.max(a, b) + 1)) selection.add(row.key);
+    } else if (!selection.delete(node.item.id)) selection.add(node.item.id);
+    this.state.selected.value = selection;
     this.active.value = node.item.id;
   }
 
-  /** @param {number} y Makes the row at a height the active one, as soon as it is here, and brings it into sight. */
-  goAt(y) {
-    const row = this.tree.at(Math.max(0, Math.min(this.tree.height(this.tree.root) - 1, y)));
+  /** @param {number} y Activates the row at that position as soon as it is loaded, and scrolls it into view. */
+  activateAt(y) {
+    const row = this.tree.rowAt(Math.max(0, Math.min(this.tree.height(this.tree.root) - 1, y)));
     if (!row) return;
     this.active.value = row.node?.item.id ?? null;
     this.awaited = row.node ? null : { branch: row.branch, index: row.index };
-    this.stretch();
+    this.resizeBody();
     const { box } = this;
     if (row.top < box.scrollTop) box.scrollTop = row.top;
-    else if (row.top + row.height > box.scrollTop + box.clientHeight) box.scrollTop = row.top + row.height - box.clientHeight;
-    this.soon();
+    else if (row.top + row.height > box.scrollTop + box.clientHeight) {
+      box.scrollTop = row.top + row.height - box.clientHeight;
+    }
+    this.scheduleUpdate();
   }
 
   /** @param {Node} node */
-  goTo(node) {
-    this.goAt(this.tree.topOf(node));
+  activate(node) {
+    this.activateAt(this.tree.topOf(node));
   }
 
-  /** @param {number} by Rows down, or up. */
-  step(by) {
+  /** @param {number} by Rows to move down; negative moves up. */
+  moveBy(by) {
     const node = this.tree.byId.get(this.active.peek() ?? "");
-    if (!node) return this.goAt(this.box.scrollTop);
+    if (!node) return this.activateAt(this.box.scrollTop);
     const top = this.tree.topOf(node);
     const H = this.tree.sizes.row();
-    this.goAt(by > 0 ? top + H + node.extra + (by - 1) * H : top - 1 + (by + 1) * H);
+    this.activateAt(by > 0 ? top + H + node.extra + (by - 1) * H : top - 1 + (by + 1) * H);
   }
 
   /** @param {KeyboardEvent} event */
-  key(event) {
+  handleKey(event) {
     if ((event.target !== this.box && event.key !== "Escape") || event.metaKey || event.ctrlKey || event.altKey) return;
     const node = this.tree.byId.get(this.active.peek() ?? "");
     const page = Math.max(1, Math.floor(this.box.clientHeight / this.tree.sizes.row()) - 1);
-    const chosen = [...this.state.selected.peek()];
-    const meant = chosen.length ? chosen : node ? [node.item.id] : [];
+    const selection = [...this.state.selected.peek()];
+    const targets = selection.length ? selection : node ? [node.item.id] : [];
     /** @type {Record<string, () => void>} */
-    const does = {
-      ArrowDown: () => this.step(1),
-      ArrowUp: () => this.step(-1),
-      PageDown: () => this.step(page),
-      PageUp: () => this.step(-page),
-      Home: () => this.goAt(0),
-      End: () => this.goAt(Infinity),
+    const commands = {
+      ArrowDown: () => this.moveBy(1),
+      ArrowUp: () => this.moveBy(-1),
+      PageDown: () => this.moveBy(page),
+      PageUp: () => this.moveBy(-page),
+      Home: () => this.activateAt(0),
+      End: () => this.activateAt(Infinity),
       ArrowRight: () => {
-        if (!node || !this.opens(node)) return;
-        if (node.below?.open) this.step(1);
+        if (!node || !this.canExpand(node)) return;
+        if (node.children?.open) this.moveBy(1);
         else this.toggle(node);
       },
       ArrowLeft: () => {
-        if (node?.below?.open) this.toggle(node);
-        else if (node?.parent.node) this.goTo(node.parent.node);
+        if (node?.children?.open) this.toggle(node);
+        else if (node?.parent.node) this.activate(node.parent.node);
       },
-      Enter: () => node && this.acts.open(node.item),
+      Enter: () => node && this.actions.open(node.item),
       " ": () => node && this.select(node),
-      r: () => meant.length && this.acts.reindex(meant),
-      Delete: () => meant.length && this.acts.remove(meant),
+      r: () => targets.length && this.actions.reindex(targets),
+      Delete: () => targets.length && this.actions.remove(targets),
       Escape: () => {
         this.state.selected.value = new Set();
       },
     };
-    const act = does[event.key];
-    if (!act) return;
+    const command = commands[event.key];
+    if (!command) return;
     event.preventDefault();
-    act();
+    command();
   }
 }

@@ -1,119 +1,191 @@
 // @ts-check
-/** Adding content: one dialog for files, web pages, a note, a folder of the server, and a sitemap. `?add=` names the tab. */
+/** The dialog that adds files, web pages, a note, a server folder or a sitemap. `?add=` names its tab. */
 
 import { api } from "../../api.js";
-import { renewBases } from "../../bases.js";
+import { refreshBases } from "../../bases.js";
 import { html, signal } from "../../core.js";
 import { t } from "../../i18n.js";
-import { button } from "../../parts/button.js";
-import { dialog } from "../../parts/dialog.js";
-import { icon } from "../../parts/icon.js";
-import { tabs } from "../../parts/tabs.js";
-import { toast } from "../../parts/toast.js";
+import { button } from "../../components/button.js";
+import { dialog } from "../../components/dialog.js";
+import { icon } from "../../components/icon.js";
+import { tabs } from "../../components/tabs.js";
+import { toast } from "../../components/toast.js";
 import { query, setQuery } from "../../router.js";
 import { sendFiles } from "./upload.js";
 
+/** @import { ApiError } from "../../api.js" */
+/** @import { Tree } from "../../tree/model.js" */
+
 const KINDS = ["file", "url", "note", "dir", "sitemap"];
-let open = false;
+let isOpen = false;
 
-/** @param {string} base @param {string} kind @param {import("../../tree/model.js").Tree} tree */
+/** @param {string} base @param {string} kind @param {Tree} tree */
 export function openAdd(base, kind, tree) {
-  if (open) return;
-  open = true;
-  const chosen = signal(KINDS.includes(kind) ? kind : "file");
-  const told = signal("");
-  dialog(
-    t("Add content"),
-    (close) => {
-      const words = { file: t("Files"), url: t("Web pages"), note: t("Note"), dir: t("Folder"), sitemap: t("Sitemap") };
-      const choices = Object.entries(words).map(([id, label]) => ({ id, label }));
-      const form = /** @type {HTMLFormElement} */ (
-        html`<form @submit=${async (/** @type {SubmitEvent} */ event) => {
-          event.preventDefault();
-          told.value = "";
-          try {
-            if (await add(base, chosen.peek(), new FormData(form), tree)) close();
-          } catch (error) {
-            told.value = sentence(/** @type {any} */ (error));
-          }
-        }}>
-          <div class="dialog-body">${tabs(
-            t("What to add"),
-            choices,
-            () => chosen.value,
-            (id) => {
-              chosen.value = id;
-              told.value = "";
-              setQuery({ add: id });
-            },
-          )}${() => fields(chosen.value, base, tree, close)}
-          <p class="error bad small-text" role="alert">${() => told.value}</p></div>
-          <footer>${button(t("Cancel"), close, { kind: "quiet" })}${() => (chosen.value === "file" ? null : html`<button class="button primary">${t("Add")}</button>`)}</footer>
-        </form>`
-      );
-      return form;
-    },
-    {
-      wide: true,
-      onclose: () => {
-        open = false;
-        if (query.peek().get("add")) setQuery({ add: null });
-      },
-    },
-  );
-}
-
-/** @param {import("../../api.js").Refused} error */
-function sentence(error) {
-  const fields = (error.errors ?? []).map((/** @type {any} */ one) => one.message ?? one.msg ?? "").filter(Boolean);
-  return fields.length ? fields.join(" ") : error.message;
-}
-
-/** @param {string} kind @param {string} base @param {import("../../tree/model.js").Tree} tree @param {() => void} close */
-function fields(kind, base, tree, close) {
-  if (kind === "url")
-    return html`<label class="field"><span>${t("Addresses, one a line")}</span><textarea name="urls" rows="5" required autofocus placeholder="https://"></textarea><span class="hint">${t("Each page is fetched, and again whenever it is re-indexed.")}</span></label>`;
-  if (kind === "note")
-    return html`<div class="fields"><label class="field"><span>${t("Title")}</span><input name="title" maxlength="500" autocomplete="off" placeholder="${t("The first line, if left empty")}"></label>
-      <label class="field"><span>${t("Text")}</span><textarea name="content" rows="9" required autofocus></textarea></label></div>`;
-  if (kind === "dir")
-    return html`<div class="fields"><label class="field"><span>${t("Path on the server")}</span><input name="path" required autocomplete="off" autofocus placeholder="/srv/handbook"></label>
-      <label class="field"><span>${t("Leave out (patterns as in .gitignore, one a line)")}</span><textarea name="ignore" rows="3"></textarea></label></div>`;
-  if (kind === "sitemap")
-    return html`<label class="field"><span>${t("Address of a sitemap, or of a site that names one")}</span><input name="url" type="url" required autocomplete="off" autofocus placeholder="https://example.org/sitemap.xml"></label>`;
-  return chooser(base, tree, close);
-}
-
-/** @param {string} base @param {import("../../tree/model.js").Tree} tree @param {() => void} close */
-function chooser(base, tree, close) {
-  const take = (/** @type {Event} */ event) => {
-    const { files } = /** @type {HTMLInputElement} */ (event.target);
-    const found = [...(files ?? [])].map((file) => ({ file, folder: file.webkitRelativePath.split("/").slice(0, -1).join("/") }));
-    if (!found.length) return;
-    close();
-    sendFiles(base, found, tree);
+  if (isOpen) return;
+  isOpen = true;
+  const onclose = () => {
+    isOpen = false;
+    if (query.peek().get("add")) setQuery({ add: null });
   };
-  return html`<div class="choose">${icon("upload")}<p>${t("Drop files or folders anywhere on the page, or choose them.")}</p>
-    <div><label class="button primary">${t("Choose files")}<input class="sr" type="file" multiple name="files" @change=${take}></label>
-    <label class="button line">${t("Choose a folder")}<input class="sr" type="file" multiple webkitdirectory @change=${take}></label></div></div>`;
+  dialog(t("Add content"), (close) => addForm(base, kind, tree, close), { wide: true, onclose });
+}
+
+/** @param {string} base @param {string} kind @param {Tree} tree @param {() => void} close */
+function addForm(base, kind, tree, close) {
+  const chosen = signal(KINDS.includes(kind) ? kind : "file");
+  const errorText = signal("");
+  const labels = { file: t("Files"), url: t("Web pages"), note: t("Note"), dir: t("Folder"), sitemap: t("Sitemap") };
+  const choices = Object.entries(labels).map(([id, label]) => ({ id, label }));
+  const choose = (/** @type {string} */ id) => {
+    chosen.value = id;
+    errorText.value = "";
+    setQuery({ add: id });
+  };
+  const submit = async (/** @type {SubmitEvent} */ event) => {
+    event.preventDefault();
+    errorText.value = "";
+    try {
+      await addItems(base, chosen.peek(), new FormData(/** @type {HTMLFormElement} */ (event.target)), tree);
+      close();
+    } catch (error) {
+      errorText.value = errorSentence(/** @type {any} */ (error));
+    }
+  };
+  const submitButton = () => html`<button class="button primary">${t("Add")}</button>`;
+  return html`
+    <form @submit=${submit}>
+      <div class="dialog-body">
+        ${tabs(t("Content type"), choices, () => chosen.value, choose)}
+        ${() => kindFields(chosen.value, base, tree, close)}
+        <p class="error bad small-text" role="alert">${() => errorText.value}</p>
+      </div>
+      <footer>
+        ${button(t("Cancel"), close, { kind: "quiet" })}
+        ${() => (chosen.value === "file" ? null : submitButton())}
+      </footer>
+    </form>
+  `;
+}
+
+/** @param {ApiError} error */
+function errorSentence(error) {
+  const details = (error.errors ?? []).map((detail) => detail.message ?? detail.msg ?? "").filter(Boolean);
+  return details.length ? details.join(" ") : error.message;
+}
+
+/** @param {string} kind @param {string} base @param {Tree} tree @param {() => void} close */
+function kindFields(kind, base, tree, close) {
+  if (kind === "url") return urlFields();
+  if (kind === "note") return noteFields();
+  if (kind === "dir") return folderFields();
+  if (kind === "sitemap") return sitemapFields();
+  return fileChooser(base, tree, close);
+}
+
+const urlFields = () =>
+  html`
+    <label class="field">
+      <span>${t("URLs, one per line")}</span>
+      <textarea name="urls" rows="5" required autofocus placeholder="https://"></textarea>
+      <span class="hint">${t("Each page is fetched now, and again whenever it is reindexed.")}</span>
+    </label>
+  `;
+
+function noteFields() {
+  const placeholder = t("Leave empty to use the first line");
+  return html`
+    <div class="fields">
+      <label class="field">
+        <span>${t("Title")}</span>
+        <input name="title" maxlength="500" autocomplete="off" placeholder="${placeholder}">
+      </label>
+      <label class="field">
+        <span>${t("Text")}</span>
+        <textarea name="content" rows="9" required autofocus></textarea>
+      </label>
+    </div>
+  `;
+}
+
+const folderFields = () =>
+  html`
+    <div class="fields">
+      <label class="field">
+        <span>${t("Path on the server")}</span>
+        <input name="path" required autocomplete="off" autofocus placeholder="/srv/handbook">
+      </label>
+      <label class="field">
+        <span>${t("Exclude (.gitignore patterns, one per line)")}</span>
+        <textarea name="ignore" rows="3"></textarea>
+      </label>
+    </div>
+  `;
+
+const sitemapFields = () =>
+  html`
+    <label class="field">
+      <span>${t("URL of a sitemap, or of a site that declares one")}</span>
+      <input
+        name="url"
+        type="url"
+        required
+        autocomplete="off"
+        autofocus
+        placeholder="https://example.org/sitemap.xml"
+      >
+    </label>
+  `;
+
+/** @param {string} base @param {Tree} tree @param {() => void} close */
+function fileChooser(base, tree, close) {
+  const onchange = (/** @type {Event} */ event) => {
+    const { files } = /** @type {HTMLInputElement} */ (event.target);
+    const selected = [...(files ?? [])].map((file) => ({
+      file,
+      folder: file.webkitRelativePath.split("/").slice(0, -1).join("/"),
+    }));
+    if (!selected.length) return;
+    close();
+    sendFiles(base, selected, tree);
+  };
+  return html`
+    <div class="choose">
+      ${icon("upload")}
+      <p>${t("Drop files or folders anywhere on this page, or choose them.")}</p>
+      <div>
+        <label class="button primary">
+          ${t("Choose files")}<input class="sr" type="file" multiple name="files" @change=${onchange}>
+        </label>
+        <label class="button line">
+          ${t("Choose a folder")}<input class="sr" type="file" multiple webkitdirectory @change=${onchange}>
+        </label>
+      </div>
+    </div>
+  `;
 }
 
 /** @param {string} kind @param {FormData} form @returns {any[]} */
-function entries(kind, form) {
+function itemsFrom(kind, form) {
   const text = (/** @type {string} */ name) => String(form.get(name) ?? "").trim();
   const lines = (/** @type {string} */ name) => text(name).split(/\s*\n\s*/).filter(Boolean);
   if (kind === "url") return lines("urls").map((url) => ({ type: "url", url }));
-  if (kind === "note") return [{ type: "note", content: String(form.get("content")), ...(text("title") ? { title: text("title") } : {}) }];
-  if (kind === "dir") return [{ type: "directory", path: text("path"), ...(lines("ignore").length ? { ignore: lines("ignore") } : {}) }];
+  if (kind === "note") {
+    return [{ type: "note", content: String(form.get("content")), ...(text("title") ? { title: text("title") } : {}) }];
+  }
+  if (kind === "dir") {
+    return [{ type: "directory", path: text("path"), ...(lines("ignore").length ? { ignore: lines("ignore") } : {}) }];
+  }
   return [{ type: "sitemap", url: text("url") }];
 }
 
-/** @param {string} base @param {string} kind @param {FormData} form @param {import("../../tree/model.js").Tree} tree @returns {Promise<boolean>} */
-async function add(base, kind, form, tree) {
-  const answer = await api.post(`/knowledge-bases/${base}/items`, { items: entries(kind, form) });
-  for (const branch of tree.apply(answer.created)) tree.renew(branch);
-  renewBases(base);
-  if (answer.failed.length) throw new Error(answer.failed.map((/** @type {any} */ one) => `${one.path}: ${one.error.message}`).join(" "));
-  toast(t("Added {n} items", { n: answer.created.length }));
-  return true;
+/** @param {string} base @param {string} kind @param {FormData} form @param {Tree} tree */
+async function addItems(base, kind, form, tree) {
+  const { created, failed } = await api.post(`/knowledge-bases/${base}/items`, { items: itemsFrom(kind, form) });
+  for (const branch of tree.apply(created)) tree.refresh(branch);
+  refreshBases(base);
+  if (failed.length) {
+    const messages = failed.map((/** @type {any} */ failure) => `${failure.path}: ${failure.error.message}`);
+    throw new Error(messages.join(" "));
+  }
+  toast(t("Added {n} items", { n: created.length }));
 }

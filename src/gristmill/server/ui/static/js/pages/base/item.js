@@ -1,41 +1,43 @@
 // @ts-check
-/** One item beside the tree: where it comes from, how it is, and its chunks, content, images and history. */
+/** The pane of one item: its source and status, and its chunks, content, images and timeline. */
 
 import { api } from "../../api.js";
 import { computed, effect, html, signal } from "../../core.js";
-import { bytes, full, t } from "../../i18n.js";
+import { formatBytes, formatDateTime, t } from "../../i18n.js";
 import { live } from "../../live.js";
-import { button, iconButton } from "../../parts/button.js";
-import { icon, iconOf } from "../../parts/icon.js";
-import { bar, empty, holds, since, status, statusOf } from "../../parts/status.js";
-import { tabs } from "../../parts/tabs.js";
+import { button, iconButton } from "../../components/button.js";
+import { icon, itemIcon } from "../../components/icon.js";
+import { bar, emptyState, isContainer, relativeTime, status, statusOf } from "../../components/status.js";
+import { tabs } from "../../components/tabs.js";
 import { go, setQuery } from "../../router.js";
 import { warningsOf } from "../../tree/warnings.js";
-import { chunksOf } from "./chunks.js";
-import { assetsOf, contentOf, timelineOf } from "./inside.js";
+import { chunksTab } from "./chunks.js";
+import { assetsTab, contentTab, timelineTab } from "./item-tabs.js";
 
-/** @typedef {import("../../tree/model.js").Item} Item */
+/** @import { Signal } from "../../core.js" */
+/** @import { LiveRoute } from "../../router.js" */
+/** @import { Item } from "../../tree/model.js" */
 
 /**
- * @param {string} base @param {string} id @param {import("../../router.js").LiveRoute} route
- * @param {{reindex(ids: string[]): void, remove(ids: string[]): void}} acts
+ * @param {string} base @param {string} id @param {LiveRoute} route
+ * @param {{reindex(ids: string[]): void, remove(ids: string[]): void}} actions
  */
-export function itemPane(base, id, route, acts) {
+export function itemPane(base, id, route, actions) {
   const item = signal(/** @type {Item | null} */ (null));
-  const failed = signal("");
-  const fetch = async () => {
+  const errorText = signal("");
+  const load = async () => {
     try {
       item.value = (await api.get(`/knowledge-bases/${base}/tree`, { ids: [id] })).items[0] ?? null;
-      failed.value = item.peek() ? "" : t("It may have been deleted.");
+      errorText.value = item.peek() ? "" : t("It may have been deleted.");
     } catch (error) {
-      failed.value = /** @type {Error} */ (error).message;
+      errorText.value = /** @type {Error} */ (error).message;
     }
   };
   effect(() => {
-    fetch();
+    load();
     return live.on({ base }, (changes) => {
       for (const change of changes) {
-        if (change.type === "reload") fetch();
+        if (change.type === "reload") load();
         else if (change.type === "item" && change.item.id === id) item.value = { ...item.peek(), ...change.item };
       }
     });
@@ -46,72 +48,158 @@ export function itemPane(base, id, route, acts) {
     query.delete("tab");
     go(`/b/${base}${query.size ? `?${query}` : ""}`);
   };
-  const here = computed(() => Boolean(item.value));
-  return html`<div class="item-pane"><div class="pane-head">${iconButton(t("Back to the search"), "back", back)}<h2 class="cut">${() => item.value?.title ?? "…"}</h2>${() =>
-    here.value
-      ? html`<span class="acts">${iconButton(t("Reindex"), "retry", () => acts.reindex([id]))}${iconButton(t("Delete"), "trash", () => acts.remove([id]))}</span>`
-      : null}</div>
-    ${() => (here.value ? body(/** @type {import("../../core.js").Signal<Item>} */ (item), base, id, route, acts) : failed.value ? empty("file", t("This item can't be shown"), failed.value) : null)}</div>`;
+  const isLoaded = computed(() => Boolean(item.value));
+  const buttons = () =>
+    html`
+      <span class="row-actions">
+        ${iconButton(t("Reindex"), "retry", () => actions.reindex([id]))}
+        ${iconButton(t("Delete"), "trash", () => actions.remove([id]))}
+      </span>
+    `;
+  const content = () => {
+    if (isLoaded.value) return itemBody(/** @type {Signal<Item>} */ (item), base, id, route, actions);
+    return errorText.value ? emptyState("file", t("Can't load this item"), errorText.value) : null;
+  };
+  return html`
+    <div class="item-pane">
+      <div class="pane-head">
+        ${iconButton(t("Back to search"), "back", back)}
+        <h2 class="cut">${() => item.value?.title ?? "…"}</h2>
+        ${() => (isLoaded.value ? buttons() : null)}
+      </div>
+      ${content}
+    </div>
+  `;
 }
 
 /**
- * @param {import("../../core.js").Signal<Item>} item @param {string} base @param {string} id
- * @param {import("../../router.js").LiveRoute} route @param {{reindex(ids: string[]): void}} acts
+ * @param {Signal<Item>} item @param {string} base @param {string} id @param {LiveRoute} route
+ * @param {{reindex(ids: string[]): void}} actions
  */
-function body(item, base, id, route, acts) {
-  const shown = () => item.value;
+function itemBody(item, base, id, route, actions) {
   const tab = computed(() => route.value.query.get("tab") ?? "chunks");
-  // what is inside belongs to a version: fetched anew when another one answers
+  // the tabs show one version: they are loaded again when another version is published
   const version = computed(() => `${tab.value} ${item.value.version} ${item.value.status === "completed"}`);
-  return html`<div class="scroll pane-body" tabindex="0" role="region" aria-label="${() => item.value.title}">${facts(item, base, id, acts)}
-    <div class="pane-tabs">${tabs(
-      t("Inside"),
-      [
-        { id: "chunks", label: t("Chunks"), count: () => (holds(shown().type) ? null : shown().chunkCount) },
-        { id: "content", label: t("Content") },
-        { id: "assets", label: t("Images and tables") },
-        { id: "timeline", label: t("Timeline") },
-      ],
-      () => tab.value,
-      (chosen) => setQuery({ tab: chosen === "chunks" ? null : chosen }),
-    )}</div>
-    ${() => {
-      void version.value;
-      const kind = tab.value;
-      if (kind === "content") return contentOf(id);
-      if (kind === "assets") return assetsOf(id);
-      if (kind === "timeline") return timelineOf(id);
-      return chunksOf(id, route);
-    }}</div>`;
+  const chunkCount = () => (isContainer(item.value.type) ? null : item.value.chunkCount);
+  const choices = [
+    { id: "chunks", label: t("Chunks"), count: chunkCount },
+    { id: "content", label: t("Content") },
+    { id: "assets", label: t("Images and tables") },
+    { id: "timeline", label: t("Timeline") },
+  ];
+  const choose = (/** @type {string} */ chosen) => setQuery({ tab: chosen === "chunks" ? null : chosen });
+  const content = () => {
+    void version.value;
+    if (tab.value === "content") return contentTab(id);
+    if (tab.value === "assets") return assetsTab(id);
+    if (tab.value === "timeline") return timelineTab(id);
+    return chunksTab(id, route);
+  };
+  return html`
+    <div class="scroll pane-body" tabindex="0" role="region" aria-label="${() => item.value.title}">
+      ${itemFacts(item, base, id, actions)}
+      <div class="pane-tabs">${tabs(t("Item details"), choices, () => tab.value, choose)}</div>
+      ${content}
+    </div>
+  `;
 }
 
-/** @param {import("../../core.js").Signal<Item>} item @param {string} base @param {string} id @param {{reindex(ids: string[]): void}} acts */
-function facts(item, base, id, acts) {
-  const row = (/** @type {string} */ name, /** @type {unknown} */ value) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`;
-  const moving = computed(() => !["completed", "failed"].includes(item.value.status));
-  return html`<div class="item-facts"><dl>
-    ${row(t("Status"), html`<span class="fact-state">${status(() => statusOf(item.value))}${() => (moving.value ? html`<span class="done">${bar(() => item.value.progress)}<span>${() => `${item.value.progress}%`}</span></span>` : null)}</span>`)}
-    ${row(t("Source"), () => source(item.value))}
-    ${() => (item.value.path?.length ? row(t("In"), item.value.path.join(" / ")) : null)}
-    ${row(t("Size"), () => [bytes(item.value.sizeBytes), holds(item.value.type) ? "" : t("{n} chunks", { n: item.value.chunkCount }), item.value.version ? t("version {v}", { v: item.value.version }) : ""].filter(Boolean).join(" · "))}
-    ${row(t("Changed"), html`<span>${since(() => item.value.updatedAt)} <span class="dim">· ${t("added {when}", { when: full(item.peek().createdAt) })}</span></span>`)}
-    </dl>${() =>
-      item.value.status === "failed"
-        ? html`<div class="banner bad">${icon("warn")}<p>${item.value.error?.message ?? ""} <code class="dim">${item.value.error?.code ?? ""}</code></p>${button(t("Try again"), () => acts.reindex([id]), { small: true })}</div>`
-        : null}${() => (item.value.waitingFor ? html`<div class="banner">${icon("pause")}<p>${item.value.waitingFor}</p></div>` : null)}${() =>
-      warningsOf(item.value).map((one) => html`<div class="banner">${icon("warn")}<p>${one}</p></div>`)}
-    <div class="links">${() =>
-      ["file", "note", "url"].includes(item.value.type) ? html`<a class="button line small" href="${`/api/knowledge-items/${id}/original`}" download>${icon("download")}<span>${t("Original")}</span></a>` : null}${() => {
-      const question = new URLSearchParams(location.search).get("q");
-      return question ? button(t("Why not a hit?"), async () => (await import("./why-not.js")).openWhyNot(base, question, new URLSearchParams(location.search).get("mode") ?? "hybrid", item.value), { small: true, kind: "quiet" }) : null;
-    }}</div></div>`;
+/** @param {string} name @param {unknown} value */
+const fact = (name, value) =>
+  html`
+    <div>
+      <dt>${name}</dt>
+      <dd>${value}</dd>
+    </div>
+  `;
+
+/**
+ * @param {Signal<Item>} item @param {string} base @param {string} id @param {{reindex(ids: string[]): void}} actions
+ */
+function itemFacts(item, base, id, actions) {
+  const isUnfinished = computed(() => !["completed", "failed"].includes(item.value.status));
+  const progress = () =>
+    html`<span class="done">${bar(() => item.value.progress)}<span>${() => `${item.value.progress}%`}</span></span>`;
+  const state = html`
+    <span class="fact-state">
+      ${status(() => statusOf(item.value))}
+      ${() => (isUnfinished.value ? progress() : null)}
+    </span>
+  `;
+  const size = () => {
+    const { sizeBytes, type, chunkCount, version } = item.value;
+    const chunks = isContainer(type) ? "" : t("{n} chunks", { n: chunkCount });
+    return [formatBytes(sizeBytes), chunks, version ? t("version {v}", { v: version }) : ""].filter(Boolean).join(
+      " · ",
+    );
+  };
+  const added = t("added {when}", { when: formatDateTime(item.peek().createdAt) });
+  const changed = html`<span>${relativeTime(() => item.value.updatedAt)} <span class="dim">· ${added}</span></span>`;
+  // no spaces in `links`: it is hidden while it is empty
+  return html`
+    <div class="item-facts">
+      <dl>
+        ${fact(t("Status"), state)}
+        ${fact(t("Source"), () => sourceView(item.value))}
+        ${() => (item.value.path?.length ? fact(t("Location"), item.value.path.join(" / ")) : null)}
+        ${fact(t("Size"), size)}
+        ${fact(t("Changed"), changed)}
+      </dl>
+      ${() => itemBanners(item.value, () => actions.reindex([id]))}
+      <div class="links">${() => originalLink(item.value)}${() => whyNotButton(base, item.value)}</div>
+    </div>
+  `;
+}
+
+/** @param {Item} item @param {() => void} retry */
+function itemBanners(item, retry) {
+  const failure = () =>
+    html`
+      <div class="banner bad">
+        ${icon("warn")}
+        <p>${item.error?.message ?? ""} <code class="dim">${item.error?.code ?? ""}</code></p>
+        ${button(t("Retry"), retry, { small: true })}
+      </div>
+    `;
+  const notice = (/** @type {string} */ name, /** @type {string} */ text) =>
+    html`<div class="banner">${icon(name)}<p>${text}</p></div>`;
+  return [
+    item.status === "failed" ? failure() : null,
+    item.waitingFor ? notice("pause", item.waitingFor) : null,
+    ...warningsOf(item).map((warning) => notice("warn", warning)),
+  ];
 }
 
 /** @param {Item} item */
-function source(item) {
-  const { url, path, name } = item.source ?? {};
-  if (url) return html`<a class="link cut" href="${url}" target="_blank" rel="noreferrer">${iconOf("url")}<span class="cut">${url}</span></a>`;
-  if (path) return html`<code class="cut" title="${path}">${path}</code>`;
-  return name ? t("Uploaded as {name}", { name }) : item.type === "note" ? t("Written here") : "–";
+function originalLink(item) {
+  if (!["file", "note", "url"].includes(item.type)) return null;
+  const url = `/api/knowledge-items/${item.id}/original`;
+  return html`<a class="button line small" href="${url}" download>${icon("download")}<span>${t("Original")}</span></a>`;
 }
 
+/** @param {string} base @param {Item} item */
+function whyNotButton(base, item) {
+  const query = new URLSearchParams(location.search);
+  const question = query.get("q");
+  if (!question) return null;
+  const open = async () => {
+    const { openWhyNot } = await import("./why-not.js");
+    openWhyNot(base, question, new URLSearchParams(location.search).get("mode") ?? "hybrid", item);
+  };
+  return button(t("Why isn't it in the results?"), open, { small: true, kind: "quiet" });
+}
+
+/** @param {Item} item */
+function sourceView(item) {
+  const { url, path, name } = item.source ?? {};
+  if (url) {
+    return html`
+      <a class="link cut" href="${url}" target="_blank" rel="noreferrer">
+        ${itemIcon("url")}<span class="cut">${url}</span>
+      </a>
+    `;
+  }
+  if (path) return html`<code class="cut" title="${path}">${path}</code>`;
+  if (name) return t("Uploaded as {name}", { name });
+  return item.type === "note" ? t("Written in Gristmill") : "–";
+}

@@ -1,67 +1,97 @@
 // @ts-check
-/** A base in numbers, how far it is in all, and what waits for a hand. */
+/** The figures of a base, its overall progress, and banners about what needs a decision. */
 
 import { api } from "../../api.js";
-import { renewBases, sum, total } from "../../bases.js";
+import { countOf, leafCount, refreshBases } from "../../bases.js";
 import { effect, html, signal } from "../../core.js";
-import { duration, number, t } from "../../i18n.js";
+import { formatDuration, formatNumber, t } from "../../i18n.js";
 import { live } from "../../live.js";
-import { button } from "../../parts/button.js";
-import { icon } from "../../parts/icon.js";
-import { stack } from "../../parts/status.js";
-import { refused, toast } from "../../parts/toast.js";
+import { button } from "../../components/button.js";
+import { icon } from "../../components/icon.js";
+import { stackedBar } from "../../components/status.js";
+import { showError, toast } from "../../components/toast.js";
 import { pending } from "./upload.js";
 
-/** @typedef {import("../../core.js").Computed<import("../../bases.js").Base | null>} LiveBase */
-const MOVING = ["reading", "embedding"];
+/** @import { Base } from "../../bases.js" */
+/** @import { Computed, Signal } from "../../core.js" */
+
+/** @import { Tone } from "../../components/status.js" */
+/** @typedef {Computed<Base | null>} LiveBase */
+const RUNNING = ["reading", "embedding"];
 const QUEUED = ["preparing", "processing"];
-const REST = 2000; // between two looks at the queue
-const WORTH = 20; // items to do, from which on somebody wants to know how long it takes
+const QUEUE_INTERVAL = 2000; // milliseconds between two fetches of the queue
+const MIN_ITEMS_FOR_ETA = 20; // a remaining time is only shown from this many items on
 
-/** @typedef {import("../../core.js").Signal<any>} Queue */
+/** @typedef {Signal<any>} Queue */
 
-/** @param {LiveBase} base How far all of it is; files that are still on their way count, so that it does not fall back. */
-function percent(base) {
-  const now = base.value;
-  if (!now) return 0;
-  const [here, coming] = [total(now), pending.value];
-  return here + coming ? (now.progress * here) / (here + coming) : now.progress;
+/** @param {LiveBase} base Files that are still uploading count as items, so that the percentage does not fall. */
+function overallProgress(base) {
+  const current = base.value;
+  if (!current) return 0;
+  const [arrived, uploading] = [leafCount(current), pending.value];
+  return arrived + uploading ? (current.progress * arrived) / (arrived + uploading) : current.progress;
 }
 
 /** @param {Queue} queue */
-function pace(queue) {
+function describePace(queue) {
   const { etaSeconds, ratePerMinute, queueSize, processingCount } = queue.value ?? {};
-  if (!etaSeconds || queueSize + processingCount < WORTH) return "";
-  return ` · ${t("{rate} a minute, about {time} left", { rate: ratePerMinute, time: duration(etaSeconds) })}`;
+  if (!etaSeconds || queueSize + processingCount < MIN_ITEMS_FOR_ETA) return "";
+  return ` · ${t("{rate} per minute, about {time} left", { rate: ratePerMinute, time: formatDuration(etaSeconds) })}`;
 }
 
 /** @param {LiveBase} base @param {Queue} queue */
 export function summary(base, queue) {
-  const count = (/** @type {string[]} */ statuses) => (base.value ? sum(base.value.leafCounts, statuses) : 0);
-  const all = () => (base.value ? total(base.value) : 0);
-  const figure = (/** @type {string} */ label, /** @type {() => number} */ value) => html`<div><dt>${label}</dt><dd>${() => (base.value ? number(value()) : "–")}</dd></div>`;
-  return html`<div class="base-summary"><dl class="figures">${figure(t("Items"), all)}${figure(t("Chunks"), () => base.value?.chunkCount ?? 0)}${figure(t("Processing"), () =>
-    count([...MOVING, ...QUEUED]),
-  )}${figure(t("Failed"), () => count(["failed"]))}</dl>
-    <div class="overall"><div><span class="dim small-text">${t("Overall progress")}${() => pace(queue)}</span><b>${() => (all() || pending.value ? `${number(Number(percent(base).toFixed(1)))}%` : "–")}</b></div>
-    ${stack(t("Overall progress"), () => {
-      const [ok, moving, failed, queued] = [count(["completed"]), count(MOVING), count(["failed"]), count(QUEUED) + pending.value];
-      const rest = ok + moving + failed + queued;
-      return [
-        { tone: "ok", share: ok, label: t("{n} indexed", { n: ok }) },
-        { tone: "running", share: moving, label: t("{n} in work", { n: moving }) },
-        { tone: "failed", share: failed, label: t("{n} failed", { n: failed }) },
-        { tone: "queued", share: queued || (rest ? 0 : 1), label: t("{n} queued", { n: queued }) },
-      ];
-    })}</div></div>`;
+  const count = (/** @type {string[]} */ statuses) => (base.value ? countOf(base.value.leafCounts, statuses) : 0);
+  const total = () => (base.value ? leafCount(base.value) : 0);
+  const figure = (/** @type {string} */ label, /** @type {() => number} */ value) =>
+    html`
+      <div>
+        <dt>${label}</dt>
+        <dd>${() => (base.value ? formatNumber(value()) : "–")}</dd>
+      </div>
+    `;
+  const percent = () => {
+    if (!total() && !pending.value) return "–";
+    return `${formatNumber(Number(overallProgress(base).toFixed(1)))}%`;
+  };
+  return html`
+    <div class="base-summary">
+      <dl class="figures">
+        ${figure(t("Items"), total)}
+        ${figure(t("Chunks"), () => base.value?.chunkCount ?? 0)}
+        ${figure(t("Processing"), () => count([...RUNNING, ...QUEUED]))}
+        ${figure(t("Failed"), () => count(["failed"]))}
+      </dl>
+      <div class="overall">
+        <div>
+          <span class="dim small-text">${t("Overall progress")}${() => describePace(queue)}</span>
+          <b>${percent}</b>
+        </div>
+        ${stackedBar(t("Overall progress"), () => barParts(count))}
+      </div>
+    </div>
+  `;
 }
 
-/** @param {string} id The base's queue, looked at again while something happens; null for who may not see it. */
-export function queueOf(id) {
+/** @param {(statuses: string[]) => number} count @returns {{tone: Tone, share: number, label: string}[]} */
+function barParts(count) {
+  const [ok, running, failed] = [count(["completed"]), count(RUNNING), count(["failed"])];
+  const queued = count(QUEUED) + pending.value;
+  const isEmpty = ok + running + failed + queued === 0;
+  return [
+    { tone: "ok", share: ok, label: t("{n} indexed", { n: ok }) },
+    { tone: "running", share: running, label: t("{n} in progress", { n: running }) },
+    { tone: "failed", share: failed, label: t("{n} failed", { n: failed }) },
+    { tone: "queued", share: isEmpty ? 1 : queued, label: t("{n} queued", { n: queued }) },
+  ];
+}
+
+/** @param {string} id The base's queue, fetched again while something changes; null for callers who may not see it. */
+export function watchQueue(id) {
   const queue = signal(/** @type {any} */ (null));
-  let due = false;
-  const look = async () => {
-    due = false;
+  let isScheduled = false;
+  const load = async () => {
+    isScheduled = false;
     try {
       queue.value = await api.get(`/knowledge-bases/${id}/queue`);
     } catch {
@@ -69,40 +99,59 @@ export function queueOf(id) {
     }
   };
   effect(() => {
-    look();
+    load();
     return live.on({ base: id }, () => {
-      if (!due) setTimeout(look, REST);
-      due = true;
+      if (!isScheduled) setTimeout(load, QUEUE_INTERVAL);
+      isScheduled = true;
     });
   });
   return queue;
 }
 
-/** @param {string} id @param {LiveBase} base @param {Queue} queue What a person has to decide: interrupted work, a base that failed. */
+/**
+ * @param {string} id @param {LiveBase} base
+ * @param {Queue} queue What needs a decision: interrupted work, or a failed base.
+ */
 export function banners(id, base, queue) {
-  /** @param {"recover" | "dismiss"} what */
-  const settle = async (what) => {
-    const was = queue.peek();
-    queue.value = { ...was, orphanItemIds: [] };
+  /** @param {"recover" | "dismiss"} action */
+  const resolveOrphans = async (action) => {
+    const previous = queue.peek();
+    queue.value = { ...previous, orphanItemIds: [] };
     try {
-      const done = await api.post(`/knowledge-bases/${id}/queue/${what}`);
-      toast(what === "recover" ? t("Recovered {n} items", { n: done.recovered }) : t("Dismissed {n} items", { n: done.dismissed }));
-      renewBases(id);
+      const result = await api.post(`/knowledge-bases/${id}/queue/${action}`);
+      toast(
+        action === "recover"
+          ? t("Recovered {n} items", { n: result.recovered })
+          : t("Dismissed {n} items", { n: result.dismissed }),
+      );
+      refreshBases(id);
     } catch (error) {
-      queue.value = was;
-      refused(error);
+      queue.value = previous;
+      showError(error);
     }
   };
-  return html`<div class="banners" aria-live="polite">${() =>
-    base.value?.status === "failed"
-      ? html`<div class="banner bad">${icon("warn")}<p><b>${t("This base can't be worked on.")}</b> ${base.value.error?.message ?? ""}</p></div>`
-      : null}${() => {
-    const left = queue.value?.orphanItemIds.length ?? 0;
-    return left
-      ? html`<div class="banner">${icon("warn")}<p><b>${t("{n} unfinished items", { n: left })}</b> ${t("were left by a worker that stopped. Recovering goes on from what is done.")}</p>${button(
-          t("Recover"),
-          () => settle("recover"),
-        )}${button(t("Dismiss"), () => settle("dismiss"), { kind: "quiet" })}</div>`
-      : null;
-  }}</div>`;
+  const failure = () => {
+    if (base.value?.status !== "failed") return null;
+    const message = base.value.error?.message ?? "";
+    return html`
+      <div class="banner bad">
+        ${icon("warn")}
+        <p><b>${t("This base has failed.")}</b> ${message}</p>
+      </div>
+    `;
+  };
+  const orphans = () => {
+    const orphanCount = queue.value?.orphanItemIds.length ?? 0;
+    if (!orphanCount) return null;
+    const explanation = t("were left by a worker that stopped. Recover them to continue from where it stopped.");
+    return html`
+      <div class="banner">
+        ${icon("warn")}
+        <p><b>${t("{n} unfinished items", { n: orphanCount })}</b> ${explanation}</p>
+        ${button(t("Recover"), () => resolveOrphans("recover"))}
+        ${button(t("Dismiss"), () => resolveOrphans("dismiss"), { kind: "quiet" })}
+      </div>
+    `;
+  };
+  return html`<div class="banners" aria-live="polite">${failure}${orphans}</div>`;
 }

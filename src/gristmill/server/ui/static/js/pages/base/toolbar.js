@@ -1,53 +1,82 @@
 // @ts-check
-/** Above the tree: which items are shown, by status and by name; or, while some are selected, what to do with them. */
+/** The bar above the tree: filters by status and name, or actions while items are selected. */
 
-import { sum, total } from "../../bases.js";
+import { countOf, leafCount } from "../../bases.js";
 import { html } from "../../core.js";
 import { t } from "../../i18n.js";
-import { button, iconButton } from "../../parts/button.js";
-import { icon } from "../../parts/icon.js";
-import { tabs } from "../../parts/tabs.js";
+import { button, iconButton } from "../../components/button.js";
+import { icon } from "../../components/icon.js";
+import { tabs } from "../../components/tabs.js";
 import { setQuery } from "../../router.js";
 
+/** @import { Signal } from "../../core.js" */
+/** @import { LiveRoute } from "../../router.js" */
+/** @import { LiveBase } from "./summary.js" */
+
 /** @type {Record<string, string[]>} */
-export const STATUSES = { processing: ["reading", "embedding"], queued: ["preparing", "processing"], failed: ["failed"] };
-const PAUSE = 250;
+export const STATUSES = {
+  processing: ["reading", "embedding"],
+  queued: ["preparing", "processing"],
+  failed: ["failed"],
+};
+const TYPING_DELAY = 250;
 
 /**
- * @param {import("./summary.js").LiveBase} base @param {import("../../router.js").LiveRoute} route
- * @param {import("../../core.js").Signal<Set<string>>} selected
- * @param {{reindex(ids: string[]): void, remove(ids: string[]): void, retryAll(): void}} acts
+ * @param {LiveBase} base @param {LiveRoute} route
+ * @param {Signal<Set<string>>} selected
+ * @param {{reindex(ids: string[]): void, remove(ids: string[]): void, retryAll(): void}} actions
  */
-export function toolbar(base, route, selected, acts) {
+export function toolbar(base, route, selected, actions) {
   /** @type {ReturnType<typeof setTimeout>} */ let timer;
-  const count = (/** @type {string} */ kind) => () => (base.value ? sum(base.value.leafCounts, STATUSES[kind]) : null);
+  const count =
+    (/** @type {string} */ kind) => () => (base.value ? countOf(base.value.leafCounts, STATUSES[kind]) : null);
   const choices = [
-    { id: "", label: t("All"), count: () => (base.value ? total(base.value) : null) },
+    { id: "", label: t("All"), count: () => (base.value ? leafCount(base.value) : null) },
     { id: "processing", label: t("Processing"), count: count("processing") },
     { id: "queued", label: t("Queued"), count: count("queued") },
     { id: "failed", label: t("Failed"), count: count("failed") },
   ];
+  const filter = () => route.value.query.get("filter") ?? "";
+  const statusTabs = () =>
+    tabs(t("Filter by status"), choices, filter, (kind) => setQuery({ filter: kind }, { push: true }));
+  const retryButton = () => {
+    const isOffered = filter() === "failed" && !selected.value.size && count("failed")();
+    return isOffered ? button(t("Retry all"), actions.retryAll, { icon: "retry", small: true }) : null;
+  };
+  const oninput = (/** @type {Event} */ event) => {
+    clearTimeout(timer);
+    const { value } = /** @type {HTMLInputElement} */ (event.target);
+    timer = setTimeout(() => setQuery({ find: value.trim() }), TYPING_DELAY);
+  };
+  const find = () => route.value.query.get("find") ?? "";
+  return html`
+    <div class="toolbar">
+      ${() => (selected.value.size ? selectionActions(selected, actions) : statusTabs())}
+      ${retryButton}
+      <label class="find hide-phone">
+        ${icon("search")}
+        <span class="sr">${t("Filter by name")}</span>
+        <input type="search" placeholder="${t("Filter")}" .value=${find} @input=${oninput}>
+      </label>
+    </div>
+  `;
+}
+
+/**
+ * @param {Signal<Set<string>>} selected
+ * @param {{reindex(ids: string[]): void, remove(ids: string[]): void}} actions
+ */
+function selectionActions(selected, actions) {
   const ids = () => [...selected.peek()];
-  return html`<div class="toolbar">${() =>
-    selected.value.size
-      ? html`<div class="chosen"><b>${t("{n} selected", { n: selected.value.size })}</b>${button(t("Reindex"), () => acts.reindex(ids()), { icon: "retry", small: true })}${button(
-          t("Delete"),
-          () => acts.remove(ids()),
-          { icon: "trash", small: true },
-        )}${iconButton(t("Clear the selection"), "close", () => {
-          selected.value = new Set();
-        })}</div>`
-      : tabs(
-          t("Show"),
-          choices,
-          () => route.value.query.get("filter") ?? "",
-          (kind) => setQuery({ filter: kind }, { push: true }),
-        )}
-    ${() => (route.value.query.get("filter") === "failed" && !selected.value.size && count("failed")() ? button(t("Try all again"), acts.retryAll, { icon: "retry", small: true }) : null)}<label class="find hide-phone">${icon("search")}<span class="sr">${t("Filter by name")}</span><input type="search" placeholder="${t("Filter")}" .value=${() => route.value.query.get("find") ?? ""} @input=${(
-      /** @type {Event} */ event,
-    ) => {
-      clearTimeout(timer);
-      const { value } = /** @type {HTMLInputElement} */ (event.target);
-      timer = setTimeout(() => setQuery({ find: value.trim() }), PAUSE);
-    }}></label></div>`;
+  const clear = () => {
+    selected.value = new Set();
+  };
+  return html`
+    <div class="chosen">
+      <b>${t("{n} selected", { n: selected.value.size })}</b>
+      ${button(t("Reindex"), () => actions.reindex(ids()), { icon: "retry", small: true })}
+      ${button(t("Delete"), () => actions.remove(ids()), { icon: "trash", small: true })}
+      ${iconButton(t("Clear selection"), "close", clear)}
+    </div>
+  `;
 }

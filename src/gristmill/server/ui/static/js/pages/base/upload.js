@@ -1,184 +1,232 @@
 // @ts-check
 /**
- * Files on their way to the server: dropped or chosen, whole folders too, a few requests at a time, with how many bytes
- * have left. A request that fails is told with its files, and can be sent again; the others go on.
+ * Uploads of dropped or chosen files and folders: a few requests at a time, with progress in bytes. A request that
+ * fails is listed with its files and can be retried; the others go on.
  */
 
 import { api, upload } from "../../api.js";
 import { putBase } from "../../bases.js";
 import { effect, html, signal } from "../../core.js";
-import { bytes, t } from "../../i18n.js";
-import { button, iconButton } from "../../parts/button.js";
-import { icon } from "../../parts/icon.js";
-import { bar } from "../../parts/status.js";
-import { toast } from "../../parts/toast.js";
+import { formatBytes, t } from "../../i18n.js";
+import { button, iconButton } from "../../components/button.js";
+import { icon } from "../../components/icon.js";
+import { bar } from "../../components/status.js";
+import { toast } from "../../components/toast.js";
 
-/** @typedef {{file: File, folder: string}} Found */
-/** @typedef {{files: File[], folder: string, size: number}} Load */
-/** @typedef {{base: string, files: number, size: number, sent: number, done: number, failed: {name: string, why: string}[], again: Load[]}} Trip */
+/** @import { Tree } from "../../tree/model.js" */
 
-const MOST_FILES = 250; // of one request; the server takes 1,000
-const MOST_BYTES = 64e6;
-const AT_ONCE = 2;
+/** @typedef {{file: File, folder: string}} PickedFile */
+/** @typedef {{files: File[], folder: string, size: number}} UploadBatch */
+/**
+ * @typedef {{base: string, files: number, size: number, sent: number, done: number, failed: {name: string,
+ *   reason: string}[], retryable: UploadBatch[]}} UploadState
+ */
 
-/** Files that have not arrived yet. */
+const MAX_BATCH_FILES = 250; // per request; the server accepts 1,000
+const MAX_BATCH_BYTES = 64e6;
+const CONCURRENCY = 2;
+
+/** The number of files that have not arrived yet. */
 export const pending = signal(0);
-const trip = signal(/** @type {Trip | null} */ (null));
-/** @type {AbortController | null} */ let stop = null;
+const current = signal(/** @type {UploadState | null} */ (null));
+/** @type {AbortController | null} */ let abort = null;
 
-/** @param {Found[]} found @returns {Load[]} */
-function loads(found) {
-  /** @type {Map<string, Load>} */ const open = new Map();
-  /** @type {Load[]} */ const all = [];
-  for (const { file, folder } of found) {
-    let load = open.get(folder);
-    if (!load || load.files.length >= MOST_FILES || load.size + file.size > MOST_BYTES) {
-      load = { files: [], folder, size: 0 };
-      open.set(folder, load);
-      all.push(load);
+/** @param {PickedFile[]} picked @returns {UploadBatch[]} */
+function toBatches(picked) {
+  /** @type {Map<string, UploadBatch>} */ const openBatches = new Map();
+  /** @type {UploadBatch[]} */ const batches = [];
+  for (const { file, folder } of picked) {
+    let batch = openBatches.get(folder);
+    if (!batch || batch.files.length >= MAX_BATCH_FILES || batch.size + file.size > MAX_BATCH_BYTES) {
+      batch = { files: [], folder, size: 0 };
+      openBatches.set(folder, batch);
+      batches.push(batch);
     }
-    load.files.push(file);
-    load.size += file.size;
+    batch.files.push(file);
+    batch.size += file.size;
   }
-  return all;
+  return batches;
 }
 
-/** @param {string} base @param {Found[]} found @param {import("../../tree/model.js").Tree} tree */
-export async function sendFiles(base, found, tree) {
-  if (!found.length) return;
-  await sendLoads(base, loads(found), tree);
+/** @param {string} base @param {PickedFile[]} picked @param {Tree} tree */
+export async function sendFiles(base, picked, tree) {
+  if (!picked.length) return;
+  await sendBatches(base, toBatches(picked), tree);
 }
 
-/** @param {string} base @param {Load[]} queue @param {import("../../tree/model.js").Tree} tree */
-async function sendLoads(base, queue, tree) {
-  const files = queue.reduce((n, load) => n + load.files.length, 0);
-  const size = queue.reduce((n, load) => n + load.size, 0);
-  stop = new AbortController();
-  trip.value = { base, files, size, sent: 0, done: 0, failed: [], again: [] };
+/** @param {string} base @param {UploadBatch[]} queue @param {Tree} tree */
+async function sendBatches(base, queue, tree) {
+  const files = queue.reduce((n, batch) => n + batch.files.length, 0);
+  const size = queue.reduce((n, batch) => n + batch.size, 0);
+  abort = new AbortController();
+  current.value = { base, files, size, sent: 0, done: 0, failed: [], retryable: [] };
   pending.value += files;
-  /** @type {Map<Load, number>} */ const left = new Map();
-  const change = (/** @type {Partial<Trip>} */ what) => {
-    const now = trip.peek();
-    if (now) trip.value = { ...now, sent: [...left.values()].reduce((a, b) => a + b, 0), ...what };
+  /** @type {Map<UploadBatch, number>} */ const sentBytes = new Map();
+  const update = (/** @type {Partial<UploadState>} */ changes) => {
+    const state = current.peek();
+    if (state) current.value = { ...state, sent: [...sentBytes.values()].reduce((a, b) => a + b, 0), ...changes };
   };
   const waiting = [...queue];
-  const one = async () => {
-    for (let load = waiting.shift(); load; load = waiting.shift()) await send(base, load, tree, left, change);
+  const sendNext = async () => {
+    for (let batch = waiting.shift(); batch; batch = waiting.shift()) {
+      await sendBatch(base, batch, tree, sentBytes, update);
+    }
   };
-  await Promise.all(Array.from({ length: AT_ONCE }, one));
-  const end = trip.peek();
-  if (end && !end.failed.length) {
-    trip.value = null;
-    toast(t("Added {n} files", { n: end.done }));
+  await Promise.all(Array.from({ length: CONCURRENCY }, sendNext));
+  const finished = current.peek();
+  if (finished && !finished.failed.length) {
+    current.value = null;
+    toast(t("Added {n} files", { n: finished.done }));
   }
 }
 
 /**
- * @param {string} base @param {Load} load @param {import("../../tree/model.js").Tree} tree
- * @param {Map<Load, number>} left @param {(what: Partial<Trip>) => void} change
+ * @param {string} base @param {UploadBatch} batch @param {Tree} tree
+ * @param {Map<UploadBatch, number>} sentBytes @param {(changes: Partial<UploadState>) => void} update
  */
-async function send(base, load, tree, left, change) {
+async function sendBatch(base, batch, tree, sentBytes, update) {
   const form = new FormData();
-  for (const file of load.files) form.append("files", file, file.name);
-  if (load.folder) form.append("metadata", JSON.stringify({ folder: load.folder }));
-  const now = () => /** @type {Trip} */ (trip.peek());
+  for (const file of batch.files) form.append("files", file, file.name);
+  if (batch.folder) form.append("metadata", JSON.stringify({ folder: batch.folder }));
+  const state = () => /** @type {UploadState} */ (current.peek());
   try {
-    const answer = await upload(
+    const response = await upload(
       `/knowledge-bases/${base}/files`,
       form,
-      (sent, all) => {
-        left.set(load, (load.size * sent) / (all || 1));
-        change({});
+      (sent, total) => {
+        sentBytes.set(batch, (batch.size * sent) / (total || 1));
+        update({});
       },
-      stop?.signal,
+      abort?.signal,
     );
-    left.set(load, load.size);
-    const failed = answer.failed.map((/** @type {any} */ one) => ({ name: one.path, why: one.error.message }));
-    change({ done: now().done + answer.created.length, failed: [...now().failed, ...failed] });
-    for (const branch of tree.apply(answer.created)) tree.renew(branch);
-    putBase(await api.get(`/knowledge-bases/${base}`)); // before they no longer count as on their way
+    sentBytes.set(batch, batch.size);
+    const failed = response.failed.map((/** @type {any} */ failure) => ({
+      name: failure.path,
+      reason: failure.error.message,
+    }));
+    update({ done: state().done + response.created.length, failed: [...state().failed, ...failed] });
+    for (const branch of tree.apply(response.created)) tree.refresh(branch);
+    putBase(await api.get(`/knowledge-bases/${base}`)); // before they stop counting as pending
   } catch (error) {
-    const aborted = error instanceof DOMException;
-    const why = aborted ? t("stopped") : /** @type {Error} */ (error).message;
-    change({ failed: [...now().failed, { name: t("{n} files", { n: load.files.length }), why }], again: [...now().again, load] });
+    const isAborted = error instanceof DOMException;
+    const reason = isAborted ? t("stopped") : /** @type {Error} */ (error).message;
+    update({
+      failed: [...state().failed, { name: t("{n} files", { n: batch.files.length }), reason: reason }],
+      retryable: [...state().retryable, batch],
+    });
   } finally {
-    pending.value -= load.files.length;
+    pending.value -= batch.files.length;
   }
 }
 
-/** @param {string} base @param {import("../../tree/model.js").Tree} tree The panel that tells how far the files are. */
-export function uploads(base, tree) {
-  return html`<div class="uploads">${() => {
-    const now = trip.value;
-    if (!now || now.base !== base) return null;
-    const over = now.done + now.again.reduce((n, load) => n + load.files.length, 0) + now.failed.length - now.again.length >= now.files;
-    return html`<div class="upload"><div class="upload-head">${icon("upload")}<b>${over ? t("{n} files added", { n: now.done }) : t("Sending {n} files", { n: now.files })}</b><span class="dim small-text">${bytes(now.sent)} / ${bytes(now.size)}</span>${
-      over
-        ? iconButton(t("Close"), "close", () => {
-            trip.value = null;
-          })
-        : iconButton(t("Stop"), "close", () => stop?.abort())
-    }</div>${bar(() => (now.size ? (100 * now.sent) / now.size : 100))}
-      ${now.failed.length ? html`<ul class="reasons">${now.failed.slice(0, 5).map((one) => html`<li><b class="cut">${one.name}</b><span class="bad">${one.why}</span></li>`)}</ul>` : null}
-      ${over && now.again.length ? button(t("Send again"), () => sendLoads(base, now.again, tree), { small: true, icon: "retry" }) : null}</div>`;
-  }}</div>`;
+/** @param {string} base @param {Tree} tree The panel that shows the progress of uploads. */
+export function uploadPanel(base, tree) {
+  return html`<div class="uploads">${() => (current.value?.base === base
+    ? progressPanel(current.value, tree)
+    : null)}</div>`;
 }
 
-// ── dropping ────────────────────────────────────────────────────────────────────────────────────────────────
+/** @param {UploadState} state @param {Tree} tree */
+function progressPanel(state, tree) {
+  const unsent = state.retryable.reduce((n, batch) => n + batch.files.length, 0);
+  const isFinished = state.done + unsent + state.failed.length - state.retryable.length >= state.files;
+  const title = isFinished ? t("{n} files added", { n: state.done }) : t("Uploading {n} files", { n: state.files });
+  const close = () => {
+    current.value = null;
+  };
+  const retry = () => sendBatches(state.base, state.retryable, tree);
+  return html`
+    <div class="upload">
+      <div class="upload-head">
+        ${icon("upload")}
+        <b>${title}</b>
+        <span class="dim small-text">${formatBytes(state.sent)} / ${formatBytes(state.size)}</span>
+        ${isFinished ? iconButton(t("Close"), "close", close) : iconButton(t("Stop"), "close", () => abort?.abort())}
+      </div>
+      ${bar(state.size ? (100 * state.sent) / state.size : 100)}
+      ${state.failed.length ? html`<ul class="reasons">${state.failed.slice(0, 5).map(failureRow)}</ul>` : null}
+      ${isFinished && unsent ? button(t("Send again"), retry, { small: true, icon: "retry" }) : null}
+    </div>
+  `;
+}
 
-/** @param {FileSystemEntry} entry @param {string} folder @returns {Promise<Found[]>} */
-async function walk(entry, folder) {
+/** @param {{name: string, reason: string}} failure */
+const failureRow = (failure) =>
+  html`
+    <li>
+      <b class="cut">${failure.name}</b>
+      <span class="bad">${failure.reason}</span>
+    </li>
+  `;
+
+// ── drag and drop ────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** @param {FileSystemEntry} entry @param {string} folder @returns {Promise<PickedFile[]>} */
+async function filesBelow(entry, folder) {
   if (entry.isFile) {
-    const file = await new Promise((resolve, reject) => /** @type {FileSystemFileEntry} */ (entry).file(resolve, reject));
+    const file = await new Promise((resolve, reject) =>
+      /** @type {FileSystemFileEntry} */ (entry).file(resolve, reject)
+    );
     return [{ file, folder }];
   }
-  const inside = folder ? `${folder}/${entry.name}` : entry.name;
+  const path = folder ? `${folder}/${entry.name}` : entry.name;
   const reader = /** @type {FileSystemDirectoryEntry} */ (entry).createReader();
-  /** @type {Found[]} */ const found = [];
+  /** @type {PickedFile[]} */ const files = [];
   for (;;) {
-    // the browser hands out a folder in portions, an empty one last
-    const portion = /** @type {FileSystemEntry[]} */ (await new Promise((resolve, reject) => reader.readEntries(resolve, reject)));
-    if (!portion.length) return found;
-    for (const one of portion) if (!one.name.startsWith(".")) found.push(...(await walk(one, inside)));
+    // the browser returns a folder in parts, and an empty part at the end
+    const entries = /** @type {FileSystemEntry[]} */ (await new Promise((resolve, reject) =>
+      reader.readEntries(resolve, reject)
+    ));
+    if (!entries.length) return files;
+    for (const child of entries) if (!child.name.startsWith(".")) files.push(...(await filesBelow(child, path)));
   }
 }
 
-/** @param {DataTransfer} data @returns {Promise<Found[]>} */
-async function dropped(data) {
-  // entries have to be taken before anything is awaited: the browser empties the list then
+/** @param {DataTransfer} data @returns {Promise<PickedFile[]>} */
+async function droppedFiles(data) {
+  // read the entries before the first await: the browser empties the list afterwards
   const entries = [...data.items].flatMap((item) => (item.kind === "file" ? (item.webkitGetAsEntry() ?? []) : []));
   if (!entries.length) return [...data.files].map((file) => ({ file, folder: "" }));
-  return (await Promise.all(entries.map((entry) => walk(entry, "")))).flat();
+  return (await Promise.all(entries.map((entry) => filesBelow(entry, "")))).flat();
 }
 
-/** @param {string} base @param {() => string} name @param {import("../../tree/model.js").Tree} tree */
+/** @param {string} base @param {() => string} name @param {Tree} tree */
 export function dropZone(base, name, tree) {
-  const over = signal(false);
+  const isDragging = signal(false);
   let depth = 0;
   const hasFiles = (/** @type {DragEvent} */ event) => [...(event.dataTransfer?.types ?? [])].includes("Files");
   effect(() => {
-    const stop = new AbortController();
-    const on = (/** @type {string} */ kind, /** @type {(event: DragEvent) => void} */ act) =>
-      addEventListener(kind, (event) => hasFiles(/** @type {DragEvent} */ (event)) && act(/** @type {DragEvent} */ (event)), { signal: stop.signal });
-    on("dragenter", () => {
+    const listeners = new AbortController();
+    const listen = (/** @type {string} */ kind, /** @type {(event: DragEvent) => void} */ handler) =>
+      addEventListener(
+        kind,
+        (event) => hasFiles(/** @type {DragEvent} */ (event)) && handler(/** @type {DragEvent} */ (event)),
+        { signal: listeners.signal },
+      );
+    listen("dragenter", () => {
       depth++;
-      over.value = true;
+      isDragging.value = true;
     });
-    on("dragleave", () => {
+    listen("dragleave", () => {
       depth--;
-      if (depth <= 0) over.value = false;
+      if (depth <= 0) isDragging.value = false;
     });
-    on("dragover", (event) => event.preventDefault());
-    on("drop", async (event) => {
+    listen("dragover", (event) => event.preventDefault());
+    listen("drop", async (event) => {
       event.preventDefault();
       depth = 0;
-      over.value = false;
-      if (event.dataTransfer) await sendFiles(base, await dropped(event.dataTransfer), tree);
+      isDragging.value = false;
+      if (event.dataTransfer) await sendFiles(base, await droppedFiles(event.dataTransfer), tree);
     });
-    return () => stop.abort();
+    return () => listeners.abort();
   });
-  return html`<div>${() =>
-    over.value
-      ? html`<div class="drop">${icon("upload")}<b>${t("Drop files or folders")}</b><span>${t("They are added to {name} and indexed at once", { name: name() })}</span></div>`
-      : null}</div>`;
+  const target = () =>
+    html`
+      <div class="drop">
+        ${icon("upload")}
+        <b>${t("Drop files or folders")}</b>
+        <span>${t("They will be added to {name} and indexed right away", { name: name() })}</span>
+      </div>
+    `;
+  return html`<div>${() => (isDragging.value ? target() : null)}</div>`;
 }

@@ -1,30 +1,31 @@
 // @ts-check
-/** "Why is a document not here?": choose one by its name, and be told what keeps it from the hits, or where it stands. */
+/** The dialog that explains why a document is not among the hits, or at which rank it is. */
 
 import { api } from "../../api.js";
 import { effect, html, signal } from "../../core.js";
 import { t } from "../../i18n.js";
-import { dialog } from "../../parts/dialog.js";
-import { icon, iconOf } from "../../parts/icon.js";
+import { dialog } from "../../components/dialog.js";
+import { icon, itemIcon } from "../../components/icon.js";
 
-const PAUSE = 200;
+const TYPING_DELAY = 200;
 
 /** @param {string} base @param {string} question @param {string} mode @param {{id: string, title: string}} [item] */
 export function openWhyNot(base, question, mode, item) {
   const typed = signal("");
-  const found = signal(/** @type {any[]} */ ([]));
-  const told = signal(/** @type {any} */ (null));
-  const failed = signal("");
-  const choose = async (/** @type {{id: string, title: string}} */ one) => {
-    failed.value = "";
+  const matches = signal(/** @type {any[]} */ ([]));
+  const explanation = signal(/** @type {any} */ (null));
+  const errorText = signal("");
+  const choose = async (/** @type {{id: string, title: string}} */ chosen) => {
+    errorText.value = "";
     try {
-      told.value = { ...(await api.post(`/knowledge-items/${one.id}/why-not`, { query: question, mode })), title: one.title };
+      const response = await api.post(`/knowledge-items/${chosen.id}/why-not`, { query: question, mode });
+      explanation.value = { ...response, title: chosen.title };
     } catch (error) {
-      failed.value = /** @type {Error} */ (error).message;
+      errorText.value = /** @type {Error} */ (error).message;
     }
   };
   dialog(
-    t("Why is a document not here?"),
+    t("Why is a document missing?"),
     () => {
       effect(
         () => typed.value.trim(),
@@ -32,33 +33,79 @@ export function openWhyNot(base, question, mode, item) {
           if (!q) return;
           const timer = setTimeout(async () => {
             try {
-              found.value = (await api.get(`/knowledge-bases/${base}/tree`, { q, limit: 8, leaves: true })).items;
+              matches.value = (await api.get(`/knowledge-bases/${base}/tree`, { q, limit: 8, leaves: true })).items;
             } catch (error) {
-              failed.value = /** @type {Error} */ (error).message;
+              errorText.value = /** @type {Error} */ (error).message;
             }
-          }, PAUSE);
+          }, TYPING_DELAY);
           return () => clearTimeout(timer);
         },
       );
       if (item) choose(item);
-      return html`<div class="dialog-body why"><p class="dim">${t("For the question: {question}", { question })}</p>
-        <label class="search-box">${icon("search")}<span class="sr">${t("Name of the document")}</span><input type="text" autofocus placeholder="${t("Name of the document")}" @input=${(/** @type {Event} */ event) => {
-          typed.value = /** @type {HTMLInputElement} */ (event.target).value;
-          told.value = null;
-        }}></label>
-        ${() => (told.value ? null : html`<div class="choices">${found.value.map((one) => html`<button type="button" @click=${() => choose(one)}>${iconOf(one.type)}<span class="cut">${one.title}</span><span class="dim small-text cut">${one.path.join(" / ")}</span></button>`)}</div>`)}
-        <div aria-live="polite">${() => (told.value ? reasons(told.value) : null)}<p class="bad">${() => failed.value}</p></div></div>`;
+      const oninput = (/** @type {Event} */ event) => {
+        typed.value = /** @type {HTMLInputElement} */ (event.target).value;
+        explanation.value = null;
+      };
+      const choices = () => html`<div class="choices">${matches.value.map((match) => matchRow(match, choose))}</div>`;
+      return html`
+        <div class="dialog-body why">
+          <p class="dim">${t("Query: {question}", { question })}</p>
+          <label class="search-box">
+            ${icon("search")}
+            <span class="sr">${t("Document name")}</span>
+            <input type="text" autofocus placeholder="${t("Document name")}" @input=${oninput}>
+          </label>
+          ${() => (explanation.value ? null : choices())}
+          <div aria-live="polite">
+            ${() => (explanation.value ? explanationView(explanation.value) : null)}
+            <p class="bad">${() => errorText.value}</p>
+          </div>
+        </div>
+      `;
     },
     { wide: true },
   );
 }
 
-/** @param {any} told */
-function reasons(told) {
-  const figure = (/** @type {number | null} */ n) => (n === null || n === undefined ? "–" : n.toFixed(3));
-  return html`<div class="told"><h3>${told.title}</h3>${
-    told.rank ? html`<p>${t("It is a hit, at place {rank}.", { rank: told.rank })}</p>` : null
-  }<ul class="reasons">${told.reasons.map((/** @type {any} */ one) => html`<li><code>${one.code}</code><span>${one.message}</span></li>`)}</ul>
-  <dl class="explain"><div><dt>${t("Keyword rank")}</dt><dd>${told.ranks?.text ?? "–"}</dd></div><div><dt>${t("Semantic rank")}</dt><dd>${told.ranks?.vector ?? "–"}</dd></div>
-  <div><dt>${t("Keyword score")}</dt><dd>${figure(told.textScore)}</dd></div><div><dt>${t("Similarity")}</dt><dd>${figure(told.similarity)}</dd></div></dl></div>`;
+/** @param {any} match @param {(match: any) => void} choose */
+const matchRow = (match, choose) =>
+  html`
+    <button type="button" @click=${() => choose(match)}>
+      ${itemIcon(match.type)}
+      <span class="cut">${match.title}</span>
+      <span class="dim small-text cut">${match.path.join(" / ")}</span>
+    </button>
+  `;
+
+/** @param {any} explanation */
+function explanationView(explanation) {
+  const { title, rank, ranks, reasons, textScore, similarity } = explanation;
+  const score = (/** @type {number | null | undefined} */ n) => n?.toFixed(3) ?? "–";
+  const figure = (/** @type {string} */ name, /** @type {unknown} */ value) =>
+    html`
+      <div>
+        <dt>${name}</dt>
+        <dd>${value}</dd>
+      </div>
+    `;
+  const reasonRow = (/** @type {any} */ reason) =>
+    html`
+      <li>
+        <code>${reason.code}</code>
+        <span>${reason.message}</span>
+      </li>
+    `;
+  return html`
+    <div class="explanation">
+      <h3>${title}</h3>
+      ${rank ? html`<p>${t("It is in the results, at rank {rank}.", { rank })}</p>` : null}
+      <ul class="reasons">${reasons.map(reasonRow)}</ul>
+      <dl class="explain">
+        ${figure(t("Keyword rank"), ranks?.text ?? "–")}
+        ${figure(t("Semantic rank"), ranks?.vector ?? "–")}
+        ${figure(t("Keyword score"), score(textScore))}
+        ${figure(t("Similarity"), score(similarity))}
+      </dl>
+    </div>
+  `;
 }

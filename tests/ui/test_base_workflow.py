@@ -1,4 +1,4 @@
-"""The story that people live through: make a base, drop files, watch, search, read, delete."""
+"""The main workflow in the browser: create a base, drop files, watch progress, search, read, delete, recover."""
 
 import re
 from pathlib import Path
@@ -9,14 +9,14 @@ from tests.gristmill_process import run_serve
 from tests.ui.blocking_embedder import HELD_MARKER, hold_embedding
 from tests.ui.harness import ApiHelper, ServerSetup, profile, server_setup
 
-# Drops files of a script's making on the page, as the browser would hand them over.
+# Drops generated files on the page, as the browser would.
 _DROP = """(files) => {
   const data = new DataTransfer();
   for (const [name, text] of files) data.items.add(new File([text], name, { type: "text/markdown" }));
   for (const kind of ["dragenter", "dragover", "drop"])
     document.querySelector("main").dispatchEvent(new DragEvent(kind, { dataTransfer: data, bubbles: true, cancelable: true }));
 }"""
-# Writes down every percentage that the page shows, of the whole and of each row.
+# Records every percentage that the page shows, overall and for each row.
 _WATCH = """() => {
   const seen = (window.seen = {});
   const note = (name, text) => {
@@ -32,9 +32,9 @@ _WATCH = """() => {
 }"""
 
 
-def test_a_hundred_dropped_files_reach_the_end_without_ever_going_back(page: Page, mill_url: str) -> None:
-    """S4-01, S4-04, S4-67: from an empty base to an opened chunk, by hand and eye alone."""
-    page.goto(mill_url)
+def test_the_progress_of_a_hundred_dropped_files_never_falls(page: Page, ui_url: str) -> None:
+    """S4-01, S4-04, S4-67: from an empty base to an opened chunk, in the browser alone."""
+    page.goto(ui_url)
     page.get_by_role("button", name="New base").first.click()
     page.get_by_label("Name").fill("Millbook")
     page.get_by_role("button", name="Create").click()
@@ -58,14 +58,14 @@ def test_a_hundred_dropped_files_reach_the_end_without_ever_going_back(page: Pag
     expect(page.locator(".chunk.current")).to_contain_text("Stone number 42 turns.")
 
 
-def test_a_row_that_is_deleted_while_it_is_indexed_is_gone_at_once_and_stays_so(
-    page: Page, mill_url: str, hand: ApiHelper, ui_surroundings: ServerSetup
+def test_a_row_deleted_while_it_is_indexed_disappears_for_good(
+    page: Page, ui_url: str, api: ApiHelper, ui_setup: ServerSetup
 ) -> None:
     """S4-05."""
-    base = hand.create_base("Deleted midway")
-    with hold_embedding(ui_surroundings.embedder):
-        hand.add_notes(base, f"Rye waits {HELD_MARKER}", "Oats are done")
-        page.goto(f"{mill_url}/b/{base}")
+    base = api.create_base("Deleted midway")
+    with hold_embedding(ui_setup.embedder):
+        api.add_notes(base, f"Rye waits {HELD_MARKER}", "Oats are done")
+        page.goto(f"{ui_url}/b/{base}")
         row = page.get_by_role("row", name=re.compile("Rye waits"))
         expect(row).to_contain_text("Embedding")
         row.hover()
@@ -78,12 +78,10 @@ def test_a_row_that_is_deleted_while_it_is_indexed_is_gone_at_once_and_stays_so(
     expect(row).to_have_count(0)
 
 
-def test_a_row_comes_back_with_a_word_when_its_deletion_is_refused(
-    page: Page, mill_url: str, hand: ApiHelper
-) -> None:
-    base = hand.create_base("Refused")
-    hand.add_notes(base, "Barley stays")
-    page.goto(f"{mill_url}/b/{base}")
+def test_a_row_returns_with_an_error_when_its_deletion_fails(page: Page, ui_url: str, api: ApiHelper) -> None:
+    base = api.create_base("Failures")
+    api.add_notes(base, "Barley stays")
+    page.goto(f"{ui_url}/b/{base}")
     row = page.get_by_role("row", name=re.compile("Barley"))
     row.hover()
     page.context.set_offline(True)
@@ -93,48 +91,48 @@ def test_a_row_comes_back_with_a_word_when_its_deletion_is_refused(
     page.context.set_offline(False)
 
 
-def test_what_is_being_worked_on_is_told_when_its_reindexing_is_refused(
-    page: Page, mill_url: str, hand: ApiHelper, ui_surroundings: ServerSetup
+def test_reindexing_active_items_offers_a_choice(
+    page: Page, ui_url: str, api: ApiHelper, ui_setup: ServerSetup
 ) -> None:
-    base = hand.create_base("Busy")
-    with hold_embedding(ui_surroundings.embedder):
-        hand.add_notes(base, f"Wheat waits {HELD_MARKER}")
-        page.goto(f"{mill_url}/b/{base}")
+    base = api.create_base("Busy")
+    with hold_embedding(ui_setup.embedder):
+        api.add_notes(base, f"Wheat waits {HELD_MARKER}")
+        page.goto(f"{ui_url}/b/{base}")
         row = page.get_by_role("row", name=re.compile("Wheat"))
         expect(row).to_contain_text("Embedding")
         row.hover()
         row.get_by_role("button", name="Reindex").click()
-        dialog = page.get_by_role("dialog", name="Something of it is being worked on")
+        dialog = page.get_by_role("dialog", name="Some items are still being processed")
         expect(dialog).to_contain_text("Wheat waits")
-        dialog.get_by_role("button", name="When they are done").click()
+        dialog.get_by_role("button", name="Reindex when they finish").click()
         expect(dialog).to_have_count(0)
     expect(row).to_contain_text("Indexed")
 
 
-def test_a_failed_row_says_why_in_full_and_is_tried_again(page: Page, mill_url: str, hand: ApiHelper) -> None:
-    """S4-33: the error is in the row, and so is the hand that mends it."""
-    base = hand.create_base("Failing")
-    hand.add_unreadable_files(base, "grain.bin")
-    page.goto(f"{mill_url}/b/{base}?filter=failed")
+def test_a_failed_row_shows_its_error_and_can_be_retried(page: Page, ui_url: str, api: ApiHelper) -> None:
+    """S4-33: the error and the retry button are in the row."""
+    base = api.create_base("Failing")
+    api.add_unreadable_files(base, "grain.bin")
+    page.goto(f"{ui_url}/b/{base}?filter=failed")
     row = page.get_by_role("row", name=re.compile("grain.bin"))
     expect(row).to_contain_text("Failed")
-    error = hand.http.get(f"/api/knowledge-bases/{base}/tree").json()["items"][0]["error"]["message"]
+    error = api.http.get(f"/api/knowledge-bases/{base}/tree").json()["items"][0]["error"]["message"]
     expect(row).to_contain_text(error)
     row.get_by_role("button", name="Reindex").click()
     expect(page.get_by_text("Reindexing 1 item")).to_be_visible()
     expect(row).to_contain_text("Failed")
 
 
-def test_what_a_killed_worker_left_is_offered_and_recovered_by_hand(
+def test_work_of_a_killed_worker_is_offered_and_recovered(
     browser: Browser, server_url: str, cache_dir: Path
 ) -> None:
-    """S4-11, S4-61: a base that parks waits for a hand, and the page is where the hand is."""
+    """S4-11, S4-61: a parked base waits until a person recovers it on the page."""
     with server_setup(server_url, cache_dir) as setup, profile(browser) as tabs:
         with hold_embedding(setup.embedder), run_serve(setup.env, log=setup.log) as server:
             with server.client() as http:
-                hand = ApiHelper(http)
-                base = hand.create_base("Parked", onRestart="park")
-                hand.add_notes(base, f"Spelt waits {HELD_MARKER}")
+                api = ApiHelper(http)
+                base = api.create_base("Parked", onRestart="park")
+                api.add_notes(base, f"Spelt waits {HELD_MARKER}")
                 page = tabs.open(f"{server.url}/b/{base}")
                 expect(page.get_by_role("row", name=re.compile("Spelt"))).to_contain_text("Embedding")
             server.kill()
@@ -149,10 +147,10 @@ def test_what_a_killed_worker_left_is_offered_and_recovered_by_hand(
         assert tabs.errors == []
 
 
-def test_all_that_failed_is_tried_again_by_one_hand(page: Page, mill_url: str, hand: ApiHelper) -> None:
-    base = hand.create_base("Many failed")
-    hand.add_unreadable_files(base, "one.bin", "two.bin")
-    page.goto(f"{mill_url}/b/{base}?filter=failed")
+def test_all_failed_items_are_retried_with_one_click(page: Page, ui_url: str, api: ApiHelper) -> None:
+    base = api.create_base("Many failed")
+    api.add_unreadable_files(base, "one.bin", "two.bin")
+    page.goto(f"{ui_url}/b/{base}?filter=failed")
     expect(page.get_by_role("row", name=re.compile(".bin"))).to_have_count(2)
-    page.get_by_role("button", name="Try all again").click()
+    page.get_by_role("button", name="Retry all").click()
     expect(page.get_by_text("Reindexing 2 items")).to_be_visible()

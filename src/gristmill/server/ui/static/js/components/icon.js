@@ -1,21 +1,27 @@
 // @ts-check
-/** Icons: 16 by 16, one stroke, in the colour of the text around them. Decoration only: the button has the words. */
+/**
+ * Icons: 16 by 16, one stroke, in the colour of the surrounding text. They are decoration: labels carry the meaning.
+ */
 
 /** @type {Record<string, string>} */
 const PATHS = {
   mill: "M2 5.2 8 2l6 3.2-6 3.2zM2 8.4l6 3.2 6-3.2M2 11.4l6 3.2 6-3.2",
-  base: "M2.5 3.8c0-1 2.5-1.8 5.5-1.8s5.5.8 5.5 1.8v8.4c0 1-2.5 1.8-5.5 1.8s-5.5-.8-5.5-1.8zM2.5 3.8c0 1 2.5 1.8 5.5 1.8s5.5-.8 5.5-1.8M2.5 8c0 1 2.5 1.8 5.5 1.8s5.5-.8 5.5-1.8",
+  base: "M2.5 3.8c0-1 2.5-1.8 5.5-1.8s5.5.8 5.5 1.8v8.4c0 1-2.5 1.8-5.5 1.8s-5.5-.8-5.5-1.8z" +
+    "M2.5 3.8c0 1 2.5 1.8 5.5 1.8s5.5-.8 5.5-1.8M2.5 8c0 1 2.5 1.8 5.5 1.8s5.5-.8 5.5-1.8",
   plug: "M5.5 2v3.5M10.5 2v3.5M3.8 5.5h8.4v2a4.2 4.2 0 0 1-8.4 0zM8 11.7V14.5",
   queue: "M2 4h12M2 8h8M2 12h5M12 7.5v5.5M9.8 11l2.2 2.2 2.2-2.2",
   pulse: "M1.5 8.5h2.8l2-5.5 3.4 10 2-4.5h2.8",
-  gear: "M8 5.8a2.2 2.2 0 1 0 0 4.4 2.2 2.2 0 0 0 0-4.4M8 1.5v2M8 12.5v2M1.5 8h2M12.5 8h2M3.4 3.4l1.4 1.4M11.2 11.2l1.4 1.4M3.4 12.6l1.4-1.4M11.2 4.8l1.4-1.4",
-  sun: "M8 5a3 3 0 1 0 0 6 3 3 0 0 0 0-6M8 1v1.6M8 13.4V15M1 8h1.6M13.4 8H15M3 3l1.2 1.2M11.8 11.8 13 13M3 13l1.2-1.2M11.8 4.2 13 3",
+  gear: "M8 5.8a2.2 2.2 0 1 0 0 4.4 2.2 2.2 0 0 0 0-4.4M8 1.5v2M8 12.5v2M1.5 8h2M12.5 8h2" +
+    "M3.4 3.4l1.4 1.4M11.2 11.2l1.4 1.4M3.4 12.6l1.4-1.4M11.2 4.8l1.4-1.4",
+  sun: "M8 5a3 3 0 1 0 0 6 3 3 0 0 0 0-6M8 1v1.6M8 13.4V15M1 8h1.6M13.4 8H15" +
+    "M3 3l1.2 1.2M11.8 11.8 13 13M3 13l1.2-1.2M11.8 4.2 13 3",
   moon: "M13.5 9.5A5.8 5.8 0 0 1 6.5 2.5a5.8 5.8 0 1 0 7 7z",
   plus: "M8 3v10M3 8h10",
   search: "M7 2.5a4.5 4.5 0 1 0 0 9 4.5 4.5 0 0 0 0-9M10.4 10.4l3.1 3.1",
   file: "M4 1.8h5l3.5 3.5v8.9H4zM9 1.8v3.5h3.5",
   folder: "M1.8 4.2c0-.6.4-1 1-1h3.4l1.6 1.6h5.4c.6 0 1 .4 1 1v6.4c0 .6-.4 1-1 1H2.8c-.6 0-1-.4-1-1z",
-  globe: "M8 1.8a6.2 6.2 0 1 0 0 12.4A6.2 6.2 0 0 0 8 1.8M1.8 8h12.4M8 1.8c3.4 3.4 3.4 9 0 12.4M8 1.8c-3.4 3.4-3.4 9 0 12.4",
+  globe:
+    "M8 1.8a6.2 6.2 0 1 0 0 12.4A6.2 6.2 0 0 0 8 1.8M1.8 8h12.4M8 1.8c3.4 3.4 3.4 9 0 12.4M8 1.8c-3.4 3.4-3.4 9 0 12.4",
   note: "M3 2.5h10v7.2L9.2 13.5H3zM9.2 13.5V9.7H13M5.5 5.5h5M5.5 8h3",
   map: "M8 2v3.5M3.5 14v-3h9v3M3.5 11V8.2h9V11M8 5.5v2.7M6.5 2h3v2.2h-3z",
   record: "M2.5 3h11v10h-11zM2.5 6h11M6 6v7",
@@ -51,4 +57,4 @@ export function icon(name, kind = "") {
 /** @type {Record<string, string>} */
 const TYPES = { directory: "folder", connector: "plug", sitemap: "map", url: "globe", note: "note", record: "record" };
 /** @param {string} type The icon of an item. */
-export const iconOf = (type) => icon(TYPES[type] ?? "file", "type");
+export const itemIcon = (type) => icon(TYPES[type] ?? "file", "type");

@@ -1,0 +1,6 @@
+// @ts-check
+/** Loads the Chinese messages of connectors, queue, events and settings with the first of these pages. */
+
+import { addMessages, language } from "./i18n.js";
+
+if (language === "zh") addMessages((await import("./locales/zh-admin.js")).messages);

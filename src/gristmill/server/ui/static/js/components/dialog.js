@@ -1,0 +1,89 @@
+// @ts-check
+/** Dialogs on the browser's own `<dialog>`: focus stays inside, Escape closes, and focus returns to where it was. */
+
+import { effect, html } from "../core.js";
+import { t } from "../i18n.js";
+import { button, iconButton } from "./button.js";
+
+/**
+ * Opens a dialog. Effects of its `body` are disposed when it closes.
+ * @param {string} title @param {(close: () => void) => Node} body
+ * @param {{wide?: boolean, kind?: string, onclose?: () => void}} [options] @returns {() => void} closes it
+ */
+export function dialog(title, body, options = {}) {
+  const id = `d${crypto.randomUUID().slice(0, 8)}`;
+  /** @type {HTMLDialogElement} */ let element = document.createElement("dialog");
+  const close = () => element.close();
+  const dispose = effect(
+    () => null,
+    () => {
+      element = /** @type {HTMLDialogElement} */ (html`
+        <dialog class="dialog ${options.wide ? "wide" : ""} ${options.kind}" aria-labelledby="${id}">
+          <header><h2 id="${id}">${title}</h2>${iconButton(t("Close"), "close", close)}</header>
+          ${body(close)}
+        </dialog>
+      `);
+    },
+  );
+  element.addEventListener("click", (event) => {
+    if (event.target === element) close(); // a click on the backdrop has the dialog as its target
+  });
+  element.addEventListener("close", () => {
+    dispose();
+    element.remove();
+    options.onclose?.();
+  });
+  document.body.append(element);
+  element.showModal();
+  return close;
+}
+
+/**
+ * Asks for confirmation of something that can't be undone.
+ * @param {{title: string, text: string, action: string, type?: string}} options `type`: a word that the user has to
+ *   type
+ * @returns {Promise<boolean>}
+ */
+export function confirm(options) {
+  return new Promise((resolve) => {
+    let isConfirmed = false;
+    const form = (/** @type {() => void} */ close) =>
+      confirmForm(options, close, () => {
+        isConfirmed = true;
+      });
+    dialog(options.title, form, { onclose: () => resolve(isConfirmed) });
+  });
+}
+
+/**
+ * @param {{text: string, action: string, type?: string}} options @param {() => void} close
+ * @param {() => void} onconfirm
+ */
+function confirmForm(options, close, onconfirm) {
+  const confirmButton = button(options.action, () => form.requestSubmit(), { kind: "danger" });
+  confirmButton.disabled = Boolean(options.type);
+  const submit = () => {
+    if (!confirmButton.disabled) onconfirm();
+    close();
+  };
+  const oninput = (/** @type {Event} */ event) => {
+    confirmButton.disabled = /** @type {HTMLInputElement} */ (event.target).value !== options.type;
+  };
+  const wordField = () =>
+    html`
+      <label class="field">
+        <span>${t("Type {word} to confirm", { word: options.type })}</span>
+        <input name="word" autocomplete="off" autofocus @input=${oninput}>
+      </label>
+    `;
+  const form = /** @type {HTMLFormElement} */ (html`
+    <form method="dialog" @submit=${submit}>
+      <div class="dialog-body">
+        <p>${options.text}</p>
+        ${options.type ? wordField() : null}
+      </div>
+      <footer>${button(t("Cancel"), close, { kind: "quiet" })}${confirmButton}</footer>
+    </form>
+  `);
+  return form;
+}

@@ -1,0 +1,49 @@
+// @ts-check
+/** Toasts: short messages about what was done or what failed. Errors stay until they are closed. */
+
+import { each, html, signal } from "../core.js";
+import { t } from "../i18n.js";
+import { button, iconButton } from "./button.js";
+
+/** @typedef {{id: number, text: string, bad: boolean, action?: {label: string, onclick: () => unknown}}} Toast */
+const visible = signal(/** @type {Toast[]} */ ([]));
+const DURATION = 5000;
+let nextId = 1;
+
+/** @param {number} id */
+function dismiss(id) {
+  visible.value = visible.peek().filter((item) => item.id !== id);
+}
+
+/** @param {string} text @param {{bad?: boolean, action?: {label: string, onclick: () => unknown}}} [options] */
+export function toast(text, options = {}) {
+  const id = nextId++;
+  visible.value = [...visible.peek().slice(-3), { id, text, bad: options.bad ?? false, action: options.action }];
+  if (!options.bad) setTimeout(() => dismiss(id), DURATION);
+}
+
+/** @param {unknown} error Shows the server's message. */
+export function showError(error) {
+  toast(error instanceof Error ? error.message : String(error), { bad: true });
+}
+
+/** The element that shows the toasts. The shell adds it to the page once. */
+export function toasts() {
+  const rows = each(() => visible.value, (item) => item.id, (item) => toastRow(item.peek()));
+  return html`<div class="toasts" role="status" aria-live="polite">${rows}</div>`;
+}
+
+/** @param {Toast} toast */
+function toastRow({ id, bad, text, action }) {
+  const onclick = () => {
+    dismiss(id);
+    action?.onclick();
+  };
+  return html`
+    <div class="toast ${bad ? "bad" : ""}">
+      <span>${text}</span>
+      ${action ? button(action.label, onclick, { small: true, kind: "quiet" }) : null}
+      ${iconButton(t("Close"), "close", () => dismiss(id))}
+    </div>
+  `;
+}

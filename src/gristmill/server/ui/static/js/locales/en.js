@@ -1,0 +1,56 @@
+// @ts-check
+/**
+ * English: only messages that differ from their key, mostly those that change with a number. Every other message is its
+ * own key.
+ * @type {Messages}
+ */
+
+/** @import { Messages } from "../i18n.js" */
+export const messages = {
+  "{n} items": { one: "{n} item", other: "{n} items" },
+  "{n} chunks": { one: "{n} chunk", other: "{n} chunks" },
+  "{n} files": { one: "{n} file", other: "{n} files" },
+  "{n} characters": { one: "{n} character", other: "{n} characters" },
+  "{n} results in {ms} ms": { one: "{n} result in {ms} ms", other: "{n} results in {ms} ms" },
+  "{n} unfinished items": { one: "{n} unfinished item", other: "{n} unfinished items" },
+  "Added {n} files": { one: "Added {n} file", other: "Added {n} files" },
+  "Added {n} items": { one: "Added {n} item", other: "Added {n} items" },
+  "Deleted {n} items": { one: "Deleted {n} item", other: "Deleted {n} items" },
+  "Recovered {n} items": { one: "Recovered {n} item", other: "Recovered {n} items" },
+  "Dismissed {n} items": { one: "Dismissed {n} item", other: "Dismissed {n} items" },
+  "Reindexing {n} items": { one: "Reindexing {n} item", other: "Reindexing {n} items" },
+  "Uploading {n} files": { one: "Uploading {n} file", other: "Uploading {n} files" },
+  "{n} files added": { one: "{n} file added", other: "{n} files added" },
+  "The text of {n} pages was recognised by OCR.": {
+    one: "The text of {n} page was recognised by OCR.",
+    other: "The text of {n} pages was recognised by OCR.",
+  },
+  "{n} pages contain no text, and OCR was not run on them.": {
+    one: "{n} page contains no text, and OCR was not run on it.",
+    other: "{n} pages contain no text, and OCR was not run on them.",
+  },
+  "{n} embedded documents were skipped.": {
+    one: "{n} embedded document was skipped.",
+    other: "{n} embedded documents were skipped.",
+  },
+  "{n} attempts": { one: "{n} attempt", other: "{n} attempts" },
+  "{n} jobs are queued again": { one: "{n} job is queued again", other: "{n} jobs are queued again" },
+  "{n} documents": { one: "{n} document", other: "{n} documents" },
+  "{n} documents are being indexed": { one: "{n} document is being indexed", other: "{n} documents are being indexed" },
+  "{n} errors": { one: "{n} error", other: "{n} errors" },
+  "{n} deletions on hold": { one: "{n} deletion on hold", other: "{n} deletions on hold" },
+  "Currently {n} jobs per minute": { one: "Currently {n} job per minute", other: "Currently {n} jobs per minute" },
+  "contains {documents} documents": { one: "contains {documents} document", other: "contains {documents} documents" },
+  "was read: {characters} characters": {
+    one: "was read: {characters} character",
+    other: "was read: {characters} characters",
+  },
+  "was split into {chunks} chunks": { one: "was split into {chunks} chunk", other: "was split into {chunks} chunks" },
+  "is searchable with {chunks} chunks": {
+    one: "is searchable with {chunks} chunk",
+    other: "is searchable with {chunks} chunks",
+  },
+  "{items} items were deleted": { one: "{items} item was deleted", other: "{items} items were deleted" },
+  "was removed with {items} items": { one: "was removed with {items} item", other: "was removed with {items} items" },
+  redriven: "sent again",
+};

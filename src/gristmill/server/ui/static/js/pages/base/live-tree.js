@@ -1,0 +1,105 @@
+// @ts-check
+/** The tree of a base, kept up to date: filtered by the URL, and changed by the live stream. */
+
+import { api } from "../../api.js";
+import { isContainer } from "../../components/status.js";
+import { computed, effect, signal } from "../../core.js";
+import { live } from "../../live.js";
+import { setQuery } from "../../router.js";
+import { Tree } from "../../tree/model.js";
+import { rowNote } from "../../tree/row.js";
+import { STATUSES } from "./toolbar.js";
+
+/** @import { LiveRoute } from "../../router.js" */
+/** @import { Branch } from "../../tree/model.js" */
+/** @import { TreeView } from "../../tree/view.js" */
+
+const phone = matchMedia("(width < 720px)");
+export const isPhone = signal(phone.matches);
+phone.addEventListener("change", () => {
+  isPhone.value = phone.matches;
+});
+const REFRESH_DELAY = 700; // milliseconds between two fetches of a growing branch
+const CONTAINER_INTERVAL = 1000; // milliseconds between two fetches of containers, whose progress is not in the stream
+
+/** @param {string} id @param {LiveRoute} route */
+export function createTree(id, route) {
+  const canvas = /** @type {CanvasRenderingContext2D} */ (document.createElement("canvas").getContext("2d"));
+  canvas.font = "12px Inter, system-ui, sans-serif";
+  const tree = new Tree(id, {
+    row: () => (isPhone.peek() ? 58 : 34),
+    extra: (item, depth) => {
+      const text = rowNote(item);
+      if (!text) return 0;
+      const width = document.querySelector(".tree")?.clientWidth ?? 640;
+      const available = Math.max(120, width - (isPhone.peek() ? 60 : 74) - depth * 18 - 16);
+      return 16 * Math.ceil((canvas.measureText(text).width * 1.08) / available);
+    },
+  });
+  for (const opened of (route.peek().query.get("open") ?? "").split(",").filter(Boolean)) tree.idsToOpen.add(opened);
+  const filter = computed(() => `${route.value.query.get("filter") ?? ""}|${route.value.query.get("find") ?? ""}`);
+  effect(
+    () => filter.value,
+    (combined) => {
+      const [kind, q] = combined.split("|");
+      const openIds = tree.filter ? [] : tree.openIds();
+      for (const openId of openIds) tree.idsToOpen.add(openId);
+      tree.show(kind || q ? { status: STATUSES[kind] ?? [], q } : null);
+    },
+  );
+  effect(
+    () => tree.changed.value,
+    () => {
+      if (!tree.filter && tree.root.pages.get(0) === "loaded") {
+        setQuery({ open: tree.openIds().slice(0, 20).join(",") });
+      }
+    },
+  );
+  return tree;
+}
+
+/** @param {string} id @param {Tree} tree @param {TreeView} view */
+export function followChanges(id, tree, view) {
+  /** @type {Set<Branch>} */ const stale = new Set();
+  /** @type {ReturnType<typeof setTimeout> | undefined} */ let timer;
+  const refreshStale = async () => {
+    const branches = [...stale];
+    stale.clear();
+    await Promise.all(branches.map((branch) => tree.refresh(branch, view.visibleIndexes(branch))));
+    timer = stale.size ? setTimeout(refreshStale, REFRESH_DELAY) : undefined;
+  };
+  effect(() =>
+    live.on({ base: id }, (changes) => {
+      /** @type {any[]} */ const items = [];
+      for (const change of changes) {
+        if (change.type === "item") items.push(change.item);
+        else if (change.type === "reload") tree.branches().forEach((branch) => stale.add(branch));
+        else if (change.event.type === "ItemsDeleted") tree.remove(change.event.data.rootIds ?? []);
+      }
+      for (const branch of tree.apply(items)) stale.add(branch);
+      if (stale.size) timer ??= setTimeout(refreshStale, REFRESH_DELAY);
+    })
+  );
+  const interval = setInterval(() => refreshContainers(id, tree, view), CONTAINER_INTERVAL);
+  effect(() => () => {
+    clearInterval(interval);
+    clearTimeout(timer);
+  });
+}
+
+/** @param {string} id @param {Tree} tree @param {TreeView} view Fetches the progress of the visible containers. */
+async function refreshContainers(id, tree, view) {
+  if (document.hidden) return;
+  const unfinished = view.rows.peek().filter((row) =>
+    row.item && isContainer(row.item.type) && !["completed", "failed"].includes(row.item.status)
+  );
+  if (!unfinished.length) return;
+  try {
+    const response = await api.get(`/knowledge-bases/${id}/tree`, {
+      ids: unfinished.slice(0, 60).map((row) => row.key),
+    });
+    tree.apply(response.items);
+  } catch {
+    // the banner says that the server can't be reached; the next interval tries again
+  }
+}

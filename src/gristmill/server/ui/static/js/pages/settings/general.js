@@ -1,0 +1,99 @@
+// @ts-check
+/** General settings: language and theme of this browser, the caller's account, and the server's integrity checks. */
+
+import { api } from "../../api.js";
+import { button } from "../../components/button.js";
+import { selectField } from "../../components/form.js";
+import { dot } from "../../components/status.js";
+import { showError } from "../../components/toast.js";
+import { html } from "../../core.js";
+import { language, LANGUAGES, setLanguage, t } from "../../i18n.js";
+import { resource } from "../../resource.js";
+import { theme } from "../../theme.js";
+
+/** @import { Resource } from "../../resource.js" */
+/** @import { Theme } from "../../theme.js" */
+/** @typedef {{role: string, keyId: string | null, principal: {email: string | null} | null}} Session */
+/** @typedef {{promise: string, detail: string, advice: string}} Violation */
+
+export function generalSection() {
+  return html`
+    <div class="narrow">
+      <section class="card">
+        <h2>${t("This browser")}</h2>
+        ${languageField()}${themeField()}
+      </section>
+      <section class="card">
+        <h2>${t("Your account")}</h2>
+        ${account()}
+      </section>
+      <section class="card">
+        <h2>${t("Integrity checks")}</h2>
+        ${integrityChecks()}
+      </section>
+    </div>
+  `;
+}
+
+const languageField = () =>
+  selectField({
+    label: t("Language"),
+    name: "language",
+    value: language,
+    choices: Object.entries(LANGUAGES),
+    onchange: (value) => setLanguage(/** @type {"en" | "zh"} */ (value)),
+  });
+
+const themeField = () =>
+  selectField({
+    label: t("Theme"),
+    name: "theme",
+    value: theme.peek(),
+    choices: [["auto", t("Match system")], ["light", t("Light")], ["dark", t("Dark")]],
+    onchange: (value) => {
+      theme.value = /** @type {Theme} */ (value);
+    },
+  });
+
+function account() {
+  /** @type {Resource<Session>} */
+  const session = resource(() => api.get("/session"));
+  const signOut = async () => {
+    await api.delete("/session").catch(showError);
+    location.assign("/sign-in");
+  };
+  return () => {
+    const current = session.value.value;
+    if (!current) return null;
+    if (!current.keyId) return html`<p>${t("You are on the server's own machine, so no key is needed.")}</p>`;
+    const role = t("Signed in with an API key (role: {role})", { role: t(current.role) });
+    const email = current.principal?.email ? `, ${current.principal.email}` : "";
+    return html`
+      <p>${role}${email}.</p>
+      <div>${button(t("Sign out"), signOut)}</div>
+    `;
+  };
+}
+
+function integrityChecks() {
+  /** @type {Resource<{violations: Violation[]}>} */
+  const health = resource(() => api.get("/health/invariants"));
+  return () => {
+    if (health.error.value) return html`<p class="error">${health.error.value.message}</p>`;
+    const violations = health.value.value?.violations;
+    if (!violations) return html`<p class="dim">${t("Checking …")}</p>`;
+    if (!violations.length) {
+      return html`<p class="status">${dot(() => "ok")}<span>${t("All checks passed.")}</span></p>`;
+    }
+    return html`<ul>${violations.slice(0, 20).map(violationRow)}</ul>`;
+  };
+}
+
+/** @param {Violation} violation */
+const violationRow = (violation) =>
+  html`
+    <li>
+      <p class="error">${violation.detail}</p>
+      <p class="dim small-text">${violation.advice}</p>
+    </li>
+  `;

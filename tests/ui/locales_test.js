@@ -1,0 +1,59 @@
+// @ts-check
+/** Every message that the pages show has a Chinese translation, in the file that is loaded with the page. */
+
+import { messages as common } from "../../src/gristmill/server/ui/static/js/locales/zh-common.js";
+import { messages as admin } from "../../src/gristmill/server/ui/static/js/locales/zh-admin.js";
+import { messages as english } from "../../src/gristmill/server/ui/static/js/locales/en.js";
+
+const chinese = { ...common, ...admin };
+/** Modules that are only loaded with the admin pages, which load `zh-admin.js` too. */
+const ADMIN = new RegExp(
+  "^(queue|connectors?|connector-(form|run)|events|webhooks|settings|general|models|keys|workers|sign-in|cron|form" +
+    "|secret)\\.js$",
+);
+const folder = new URL("../../src/gristmill/server/ui/static/js/", import.meta.url);
+
+/**
+ * @param {URL} at @param {(name: string) => boolean} [isIncluded]
+ * @returns {string} all modules but the locales, as one text
+ */
+function sources(at, isIncluded = () => true) {
+  let text = "";
+  for (const entry of Deno.readDirSync(at)) {
+    if (entry.isDirectory && entry.name !== "locales") text += sources(new URL(`${entry.name}/`, at), isIncluded);
+    else if (entry.name.endsWith(".js") && isIncluded(entry.name)) {
+      text += Deno.readTextFileSync(new URL(entry.name, at));
+    }
+  }
+  return text;
+}
+
+/** @param {string} text @returns {Set<string>} the keys in calls of `t("…")` */
+function messageKeys(text) {
+  const keys = new Set();
+  for (const [, double, single] of text.matchAll(/\bt\(\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)')/g)) {
+    keys.add((double ?? single).replace(/\\(.)/g, "$1"));
+  }
+  return keys;
+}
+
+Deno.test("every message has a Chinese translation", () => {
+  const missing = [...messageKeys(sources(folder))].filter((key) => !(key in chinese));
+  if (missing.length) throw new Error(`not in locales/zh-*.js: ${JSON.stringify(missing, null, 1)}`);
+});
+
+Deno.test("messages of modules that every page loads are in zh-common.js", () => {
+  const missing = [...messageKeys(sources(folder, (name) => !ADMIN.test(name)))].filter((key) => !(key in common));
+  if (missing.length) throw new Error(`not in locales/zh-common.js: ${JSON.stringify(missing, null, 1)}`);
+});
+
+Deno.test("translations use the same placeholders as their key", () => {
+  const placeholders = (/** @type {string} */ text) => [...new Set(text.match(/\{\w+\}/g) ?? [])].sort().join(" ");
+  for (const [key, value] of [...Object.entries(chinese), ...Object.entries(english)]) {
+    const forms = typeof value === "string" ? [value] : Object.values(value);
+    for (const form of forms) {
+      if (placeholders(form) !== placeholders(key)) throw new Error(`"${form}" does not match "${key}"`);
+    }
+  }
+  for (const key of Object.keys(english)) if (!(key in chinese)) throw new Error(`${key} is not in locales/zh-*.js`);
+});
