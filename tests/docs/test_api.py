@@ -161,7 +161,7 @@ async def test_every_parameter_and_field_that_can_be_given_is_named(mill: app.Gr
 def test_every_type_status_and_warning_of_an_item_is_described() -> None:
     page = read(PAGE)
     types = re.findall(
-        r'type: Literal\["(\w+)"\]', (SOURCE / "server/api/routes/items.py").read_text("utf-8")
+        r'type: Literal\["(\w+)"\]', (SOURCE / "server/api/schemas/new_items.py").read_text("utf-8")
     )
     assert len(types) == len(set(types)) >= 5
     for word in (*types, *(str(status) for status in ItemStatus), "empty", "some_failed"):

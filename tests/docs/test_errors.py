@@ -54,7 +54,7 @@ def codes_of(node: ast.AST) -> Iterator[str]:
                     yield from strings(value)
         case ast.Call(func=ast.Name(id="problem"), args=[_, code, *_]):
             yield from strings(code)
-        case ast.Call(func=ast.Name(id="_uuid"), args=[_, _, code]):
+        case ast.Call(func=ast.Name(id="_parse_uuid"), args=[_, _, code]):
             yield from strings(code)
         case _:
             return

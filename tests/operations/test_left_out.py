@@ -9,7 +9,7 @@ import pytest
 from gristmill.catalog import Base, NewItem
 from gristmill.operations import delete
 from gristmill.operations.add import ItemToAdd
-from gristmill.server.api.routes.item import ItemOut
+from gristmill.server.api.schemas.items import ItemOut
 from tests.operations.manual_worker import ManualWorker, folder_to_add, items_by_title
 from tests.sources.site import Site, serve
 from tests.sources.test_sitemap import index, urlset

@@ -1,1 +1,1 @@
-"""Who asks: each door translates and authorises, and decides nothing."""
+"""The HTTP server: REST API, MCP and web UI. They translate and authorise requests; `operations/` decides."""

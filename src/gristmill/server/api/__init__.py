@@ -1,4 +1,4 @@
-"""The REST door."""
+"""The REST API."""
 
 from gristmill.server.api.application import create, create_probes
 from gristmill.server.api.context import ApiContext

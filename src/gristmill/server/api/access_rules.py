@@ -1,15 +1,15 @@
-"""Who may ask for what: one row for every route. A route without a row is served to nobody.
+"""Who may use which route: one rule per route. A route without a rule rejects every request.
 
-    who        comes in with
+    audience   required
     anyone     nothing
-    reader     a key of any role, or none on loopback; what it reads goes by access lists
-    editor     an editor's or an admin's key; it sees all of the base that it would change
-    admin      an admin's key; whatever the path names belongs to its organisation
-    operator   an admin's key of the local organisation: it is about the machine, and counts what all organisations do
+    reader     a key of any role, or none on loopback; responses contain what access lists allow
+    editor     an editor's or an admin's key; an editor must see every item of the base that it changes
+    admin      an admin's key; the resources of the path belong to its organisation
+    operator   an admin's key of the local organisation: the route concerns the whole installation
 
-The pages themselves, and their files, are no routes: they hold nothing of anybody's, and anyone gets them (`server/ui/`).
+The web UI and its files are not routes: they contain no user data, and anyone may load them (`server/ui/`).
 
-`eyes` marks the routes that go by access lists themselves: they alone are served on somebody's behalf.
+`acl_filtered` marks routes that apply access lists themselves. Only these can be used on behalf of a person.
 """
 
 import functools
@@ -20,13 +20,13 @@ from typing import Any, Literal
 
 Audience = Literal["anyone", "reader", "editor", "admin", "operator"]
 
-# What only reads, although it is asked for by POST: a question has a body.
+# Requests that only read; they use POST because a query has a body.
 _READ_ONLY_POSTS = ("/search", "/why-not")
 
 
 @dataclass(frozen=True)
 class Rule:
-    """What a route asks of its caller."""
+    """What a route requires of its caller."""
 
     audience: Audience
     acl_filtered: bool = False
@@ -125,7 +125,7 @@ RULES: Mapping[tuple[str, str], Rule] = {
 
 
 def may_change(method: str, path: str) -> bool:
-    """Whether a request may change something: it is written down, and can be sent twice."""
+    """Whether a request may change something. Such requests are in the audit log and accept an `Idempotency-Key`."""
     return (
         method not in ("GET", "HEAD")
         and not path.endswith(_READ_ONLY_POSTS)
@@ -134,15 +134,15 @@ def may_change(method: str, path: str) -> bool:
 
 
 def route_path(scope: Mapping[str, Any]) -> str:
-    """The route's path as the rules write it; empty before a route was found."""
-    # The route knows its own part of the path alone; where it was mounted, the request's path tells.
+    """The path template of the route, as in `RULES`; empty before a route has matched."""
+    # The route may know its path without the prefix of its router.
     path = str(getattr(scope.get("route"), "path", ""))
     needs_prefix = path and not path.startswith("/api/") and str(scope["path"]).startswith("/api")
     return f"/api{path}" if needs_prefix else path
 
 
 def allowed_methods(path: str) -> list[str]:
-    """The methods that a path is served by; where two routes fit, by the one that names more of it."""
+    """The methods that a path supports. Where two routes match, the one with fewer parameters counts."""
     matches = [(route.count("{"), method) for method, route in RULES if _path_pattern(route).fullmatch(path)]
     fewest = min((parameter_count for parameter_count, _ in matches), default=0)
     return sorted(method for parameter_count, method in matches if parameter_count == fewest)

@@ -1,4 +1,4 @@
-"""The REST application, put together."""
+"""The REST application: routers, middleware, error handlers and the OpenAPI schema, assembled."""
 
 from collections.abc import Callable
 
@@ -18,24 +18,23 @@ from gristmill.server.api.routes import (
     bases,
     connectors,
     content,
+    embedders,
     events,
     files,
     health,
-    item,
     items,
     jobs,
     keys,
-    machine,
     metrics,
     queue,
     search,
+    sessions,
     tree,
     webhooks,
 )
 
-# They are tried in turn: what is asked for most often comes first.
+# Routers are matched in this order: the most frequent requests come first.
 _ROUTERS = (
-    item.router,
     items.router,
     tree.router,
     search.router,
@@ -50,8 +49,10 @@ _ROUTERS = (
     connectors.runs,
     connectors.kinds,
     keys.router,
+    sessions.router,
     queue.router,
-    machine.router,
+    queue.workers,
+    embedders.router,
 )
 _NO_FRAMEWORK_TELEMETRY: TelemetryConfig = {
     "tracing": False,
@@ -62,7 +63,7 @@ _NO_FRAMEWORK_TELEMETRY: TelemetryConfig = {
 
 
 def create(context: ApiContext, pages: Callable[[ASGIApp], ASGIApp] | None = None) -> FastAPI:
-    """The application that serves `context`; `pages` answer browsers before anybody is asked for a key."""
+    """The application of a server process. `pages` is middleware that serves the web UI, which needs no key."""
     app = _new_application(context)
     for router in _ROUTERS:
         app.include_router(router, prefix="/api")
@@ -74,7 +75,7 @@ def create(context: ApiContext, pages: Callable[[ASGIApp], ASGIApp] | None = Non
 
 
 def create_probes(context: ApiContext) -> FastAPI:
-    """What a worker answers: whether it lives and is ready, and what it counts. The same rules hold."""
+    """The application of a worker process: liveness, readiness and metrics, under the same access rules."""
     app = _new_application(context)
     app.include_router(health.probes)
     app.include_router(metrics.router)
@@ -82,14 +83,14 @@ def create_probes(context: ApiContext) -> FastAPI:
 
 
 def _new_application(context: ApiContext) -> FastAPI:
-    # The interactive pages of the framework load scripts from elsewhere: the schema is served, they are not.
+    # FastAPI's interactive docs load scripts from another host, so only the schema itself is served.
     app = FastAPI(
         title="Gristmill",
         version=__version__,
         docs_url=None,
         redoc_url=None,
         dependencies=[Depends(authorise)],
-        telemetry=_NO_FRAMEWORK_TELEMETRY,  # traces are ours: gristmill/traces.py
+        telemetry=_NO_FRAMEWORK_TELEMETRY,  # Gristmill has its own traces: telemetry/traces.py
     )
     app.state.context = context
     openapi.install(app)
@@ -107,7 +108,7 @@ def _add_middleware(app: FastAPI, context: ApiContext, pages: Callable[[ASGIApp]
     )
     if pages is not None:
         app.add_middleware(pages)
-    # Beyond loopback nobody is trusted for where they are, and a host name proves nothing.
+    # Beyond loopback every request needs a key, so any host name is accepted unless the settings restrict it.
     allowed_hosts = context.settings.allowed_hosts or (None if not is_loopback(context.settings.host) else [])
     app.add_middleware(
         HostGuard,

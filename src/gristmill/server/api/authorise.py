@@ -1,15 +1,16 @@
-"""The one place that decides: may this caller have this route, for what its path names?
+"""The one place that decides whether a caller may use a route with the resources that its path names.
 
-    no row in the rules                                  403 not_decided
-    no caller, and the row wants one                     401 no_key
-    a role that is too low                               403 role_too_low
-    on somebody's behalf, and not an admin, or no `eyes` 403
-    the path names something of another organisation,    404, as for what never was
-    or, where lists don't apply by themselves, hidden
-    an editor who does not see the whole base            403 partly_hidden
+    the route has no access rule                               403 not_decided
+    the rule requires a caller, and there is none              401 no_key
+    the caller's role is too low                               403 role_too_low, operator_only
+    on behalf of a person, but the caller is not an admin,     403 role_too_low
+    or the route is not filtered by access lists               403 not_on_behalf
+    the path names a resource of another organisation, or one  404, the same as for an unknown id
+    that the caller can't see and the route does not filter
+    an editor who can't see every item of the base             403 partly_hidden
 
-It runs before the body is looked at. A path parameter that it does not know is refused, so that a new kind of thing can't be
-reached before it was said whose it is.
+This runs before the body is read. An unknown path parameter is rejected, so that a new kind of resource can't be reached
+before a check of its owner exists.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -43,10 +44,12 @@ from gristmill.server.api.context import (
 
 
 async def authorise(request: Request) -> None:
-    """Let the request through to its route, or refuse it."""
+    """Raise unless the caller may make this request."""
     rule = RULES.get((request.method, route_path(request.scope)))
     if rule is None:
-        raise Forbidden("Nobody has decided who may ask for this.", code="not_decided")
+        raise Forbidden(
+            "This route has no access rule, which is a bug. Please report it.", code="not_decided"
+        )
     caller = callers.current_caller(request.scope)
     if rule.audience == "anyone":
         return
@@ -61,9 +64,16 @@ async def authorise(request: Request) -> None:
 
 def _check_on_behalf(caller: Caller, rule: Rule) -> None:
     if not rule.acl_filtered:
-        raise Forbidden(f"With {ON_BEHALF}, only reading and searching are served.", code="not_on_behalf")
+        raise Forbidden(
+            f"This request can't be made on behalf of a person: {ON_BEHALF} works for reading and searching only. "
+            "Send the request without it.",
+            code="not_on_behalf",
+        )
     if caller.role != "admin":
-        raise Forbidden(f"Only an admin's key may use {ON_BEHALF}.", code="role_too_low")
+        raise Forbidden(
+            f"Only admins can use {ON_BEHALF}. Use an admin's key, or send the request without it.",
+            code="role_too_low",
+        )
 
 
 def _check_role(caller: Caller, rule: Rule) -> None:
@@ -72,17 +82,18 @@ def _check_role(caller: Caller, rule: Rule) -> None:
     if rule.audience == "operator":
         if caller.role != "admin" or caller.org != LOCAL_ORG:
             raise Forbidden(
-                "This is about the machine: it takes an admin's key of the local organisation.",
+                "This request concerns the whole installation. Use an admin's key of the local organisation.",
                 code="operator_only",
             )
         return
     if not caller.is_at_least(rule.audience):
         raise Forbidden(
-            f"This takes a key with the role {rule.audience}; yours is {caller.role}.", code="role_too_low"
+            f"Your key has the role {caller.role}, which can't do this. Use a key with the role {rule.audience}.",
+            code="role_too_low",
         )
 
 
-# ── what a path names ────────────────────────────────────────────────────────────────────────────────────
+# ── the resources that a path names ──────────────────────────────────────────────────────────────────────
 
 
 async def _check_base(tx: Tx, caller: Caller, text: str) -> None:
@@ -97,10 +108,10 @@ async def _check_item(tx: Tx, caller: Caller, text: str) -> None:
 
 
 async def _check_sees_whole_base(tx: Tx, caller: Caller, base_id: BaseId) -> None:
-    """Who changes a base must see all of it: what stands beside, above and below would change with it."""
+    """An editor must see every item of a base to change it: a change also affects items around, above and below it."""
     if not caller.viewer.is_admin and await catalog.has_hidden_items(tx, base_id, caller.viewer):
         raise Forbidden(
-            "Something in this base is not for your eyes, so that you can't change it. Ask an admin.",
+            "You can't change this base: it contains items you can't see. Ask an admin to change it, or to give you access.",
             code="partly_hidden",
         )
 
@@ -134,7 +145,7 @@ async def _check_key(tx: Tx, caller: Caller, text: str) -> None:
 
 
 async def _check_nothing(_tx: Tx, _caller: Caller, _text: str) -> None:
-    """A part of what another parameter of the path names."""
+    """For parameters that belong to a resource that another parameter names."""
 
 
 PATH_PARAMETER_CHECKS: Mapping[str, Callable[[Tx, Caller, str], Awaitable[None]]] = {
@@ -157,5 +168,8 @@ async def _check_path_parameters(context: ApiContext, caller: Caller, parameters
     async with context.db.connection() as tx:
         for name, text in parameters.items():
             if name not in PATH_PARAMETER_CHECKS:
-                raise Forbidden("Nobody has decided whose this is.", code="not_decided")
+                raise Forbidden(
+                    f"The path parameter {name} has no access check, which is a bug. Please report it.",
+                    code="not_decided",
+                )
             await PATH_PARAMETER_CHECKS[name](tx, caller, text)

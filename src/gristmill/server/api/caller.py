@@ -1,16 +1,17 @@
-"""Who asks: an organisation, a role and a pair of eyes; found once, at the entrance.
+"""The caller of a request: an organisation, a role and a viewer, identified once per request.
 
-    comes in with                       is
+    the request has                     its caller is
     Authorization: Bearer gm_…          that key
-    the cookie of a session             the key that opened it; changes only from a page of this host
-    nothing, on loopback                admin of the local organisation, if the server itself is bound to loopback and
-                                        nobody forwards for others
-    nothing, else                       nobody
+    a session cookie                    the key that opened the session; changes only from a page of this host
+    neither, on loopback                admin of the local organisation, if the server is bound to loopback and no proxy
+                                        forwarded the request
+    neither, otherwise                  none
 
-A key that is no admin's sees what access lists allow: what is for everybody of the organisation, and for its principal.
+An admin's key sees everything of its organisation. Other keys see what access lists allow the whole organisation and the
+principal of the key.
 
-Who reads is looked up at most once a second: a key that is revoked elsewhere reads for that long. Who changes something is looked
-up each time.
+For reads, a key is looked up at most once a second, so a key that another process revokes can read for one more second.
+For changes it is looked up every time.
 """
 
 import asyncio
@@ -34,46 +35,46 @@ from gristmill.organisation import LOCAL_ORG, OrgId
 from gristmill.settings import Settings
 
 COOKIE = "gristmill_session"
-_CACHE_SECONDS = 1.0  # seconds: what a revoked key has left, for reading
+_CACHE_SECONDS = 1.0
 _MAX_CACHED = 10_000
 _FORWARDING_HEADERS = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
 
 
 @dataclass(frozen=True)
 class Caller:
-    """Who asks."""
+    """The organisation, role and viewer of a request."""
 
     org: OrgId
     role: Role
     viewer: Viewer
-    actor: str  # as the log of what was asked names it
+    actor: str  # the name in the audit log
     key: ApiKey | None = None
-    token: str | None = None  # of the session
+    token: str | None = None  # the session token
 
     @property
     def identifier(self) -> str:
-        """By which what is kept for it is known."""
+        """The name under which rate limits and idempotency keys of this caller are stored."""
         return "local" if self.key is None else str(self.key.id)
 
     @property
     def key_id(self) -> UUID | None:
-        """Its key, if it has one."""
+        """The id of its key, if it has one."""
         return None if self.key is None else self.key.id
 
     def is_at_least(self, role: Role) -> bool:
-        """Whether its role may what `role` may."""
+        """Whether its role includes the rights of `role`."""
         return ROLES.index(self.role) >= ROLES.index(role)
 
 
 class CallerCache:
-    """Who came in during the last second, by what they showed. Who comes while that is looked up waits for the same look."""
+    """Callers of the last second, by secret. Concurrent requests with one secret share one lookup."""
 
     def __init__(self) -> None:
         self._callers: dict[str, tuple[float, Caller]] = {}
         self._lookups: dict[str, asyncio.Task[Caller]] = {}
 
     async def get(self, secret: str, load: Callable[[], Coroutine[None, None, Caller]]) -> Caller:
-        """Whose this is, found by `look` unless that was asked a moment ago."""
+        """The caller with this secret, from the cache or from `load`."""
         cached_at, caller = self._callers.get(secret, (0.0, None))
         if caller is not None and monotonic() - cached_at < _CACHE_SECONDS:
             return caller
@@ -84,13 +85,13 @@ class CallerCache:
         return await asyncio.shield(task)
 
     def clear(self) -> None:
-        """Something was changed: it may have been a key. What is being looked up may have been read before."""
+        """Forget all callers, and the results of lookups that are under way: a key may have changed."""
         self._callers.clear()
         self._lookups.clear()
 
     def _store(self, secret: str, task: "asyncio.Task[Caller]") -> None:
         if self._lookups.get(secret) is not task:
-            return  # forgotten meanwhile
+            return  # the cache was cleared meanwhile
         del self._lookups[secret]
         if task.cancelled() or task.exception() is not None:
             return
@@ -105,8 +106,8 @@ LOCAL_ADMIN = Caller(LOCAL_ORG, "admin", Viewer(None, LOCAL_ORG), "local")
 async def identify(
     db: Database, settings: Settings, scope: Scope, cache: CallerCache | None = None
 ) -> Caller | None:
-    """Who sent a request; None for nobody, `Unauthorised` for who shows a key that is none. Those that are `known` are not
-    looked up."""
+    """The caller of a request, or None. Raises `NotAuthenticated` for a key that is not valid. With `cache`, a recent
+    lookup is reused."""
     headers = Headers(scope=scope)
     authorization = headers.get("authorization")
     if authorization is not None:
@@ -125,7 +126,7 @@ async def identify(
 
 
 async def authenticate(db: Database, secret: str) -> Caller:
-    """Who has this key."""
+    """The caller with this key. Raises `NotAuthenticated` when the key is not valid."""
     async with db.connection() as tx:
         key = await identity.find_key_by_secret(tx, secret)
     if key is None:
@@ -134,7 +135,7 @@ async def authenticate(db: Database, secret: str) -> Caller:
 
 
 def caller_for_key(key: ApiKey, actor: str, token: str | None = None) -> Caller:
-    """Who comes in by a key."""
+    """The caller that a key stands for."""
     viewer = (
         Viewer(None, key.org_id)
         if key.role == "admin"
@@ -144,7 +145,7 @@ def caller_for_key(key: ApiKey, actor: str, token: str | None = None) -> Caller:
 
 
 def current_caller(scope: Mapping[str, object]) -> Caller | None:
-    """The caller that the entrance found."""
+    """The caller that the request context middleware identified."""
     state = cast("Mapping[str, object]", scope.get("state", {}))
     return cast("Caller | None", state.get("caller"))
 
@@ -158,13 +159,14 @@ async def _find_by_session(db: Database, token: str) -> Caller | None:
 
 
 def _require_same_origin(scope: Scope, headers: Headers) -> None:
-    """A browser sends cookies by itself: a change must say that it comes from one of our pages."""
+    """Protect against CSRF: browsers attach cookies to requests of other sites' pages, too."""
     if scope["method"] in ("GET", "HEAD", "OPTIONS"):
         return
-    # The gate has refused an Origin that is not ours; a browser without one tells at least where it is.
+    # HostGuard has rejected foreign Origins. Browsers that send no Origin send Sec-Fetch-Site.
     if "origin" not in headers and headers.get("sec-fetch-site") != "same-origin":
         raise Forbidden(
-            "A change by a session must come from a page of this host. Programs use a key.", code="no_origin"
+            "This change was not sent by a page of this server. Use the web UI, or send an API key instead of the cookie.",
+            code="no_origin",
         )
 
 
@@ -187,7 +189,7 @@ def _is_local_request(settings: Settings, scope: Scope, headers: Headers) -> boo
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches it."""
+    """Whether the address is reachable from this machine only."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -196,5 +198,5 @@ def is_loopback(host: str) -> bool:
 
 def _bad_key() -> NotAuthenticated:
     return NotAuthenticated(
-        "This key is unknown, was revoked or has expired. Ask an admin for another.", code="bad_key"
+        "This API key is unknown, revoked or expired. Ask an admin for a new one.", code="bad_key"
     )

@@ -1,4 +1,4 @@
-"""What the routes need of the running Gristmill."""
+"""What routes depend on: the parts of the running Gristmill, ids from paths, the caller and the viewer."""
 
 import os
 from dataclasses import dataclass, field
@@ -35,7 +35,7 @@ ON_BEHALF = "X-Gristmill-On-Behalf-Of"
 
 @dataclass(frozen=True)
 class ApiContext:
-    """Handed over by `app.py`."""
+    """The parts of the running Gristmill that routes use, assembled by `app.py`."""
 
     db: Database
     embedders: Embedders
@@ -50,8 +50,8 @@ class ApiContext:
     metrics: ServerMetrics = field(default_factory=ServerMetrics)
 
     def check_path_allowed(self, caller: Caller, path: str) -> None:
-        """Refuse a path of the server's disk that this caller may not have read. On loopback the local organisation has
-        the disk anyway; everybody else gets what is below `allowed_paths`, wherever links lead."""
+        """Raise unless this caller may have the server read this path. On a loopback server the local organisation may read
+        any path; all others only paths below `allowed_paths`, after resolving links."""
         if caller.org == LOCAL_ORG and callers.is_loopback(self.settings.host):
             return
         resolved = Path(os.path.realpath(path))
@@ -59,18 +59,18 @@ class ApiContext:
             resolved.is_relative_to(os.path.realpath(folder)) for folder in self.settings.allowed_paths
         ):
             raise Forbidden(
-                f"{path} is not below a folder that may be read. Upload the file, or have allowed_paths extended.",
+                f"The server may not read {path}. Upload the file, or ask the operator to add its folder to allowed_paths.",
                 code="path_not_allowed",
             )
 
     @property
     def queue_limits(self) -> QueueLimits:
-        """How much may wait."""
+        """How many jobs may wait, per base and in total."""
         return QueueLimits(lane=self.settings.max_queue_per_base, total=self.settings.max_queue)
 
 
-# All that routes depend on is async, though nothing here waits: the framework gives each plain function to a thread, which costs
-# more than the rest of a read.
+# These dependencies are async although they await nothing: FastAPI runs plain functions in a thread, which costs more than
+# the rest of a read.
 
 
 async def _current_context(request: Request) -> ApiContext:
@@ -78,44 +78,47 @@ async def _current_context(request: Request) -> ApiContext:
 
 
 def missing_key_error() -> NotAuthenticated:
-    """For who comes in with nothing where something is wanted."""
-    return NotAuthenticated("Send an API key: Authorization: Bearer gm_…", code="no_key")
+    """The error for a request without a key where one is required."""
+    return NotAuthenticated(
+        "This request needs an API key. Send it as `Authorization: Bearer gm_…`; `gristmill keys create` creates one.",
+        code="no_key",
+    )
 
 
 async def parse_base_id(base_id: str) -> BaseId:
-    """A base's id, from a path."""
+    """The base id of a path."""
     return BaseId(_parse_uuid(base_id, f"There is no knowledge base {base_id!r}.", "base_not_found"))
 
 
 async def parse_item_id(item_id: str) -> ItemId:
-    """An item's id, from a path."""
+    """The item id of a path."""
     return ItemId(_parse_uuid(item_id, f"There is no item {item_id!r}.", "item_not_found"))
 
 
 async def parse_webhook_id(webhook_id: str) -> WebhookId:
-    """A webhook's id, from a path."""
+    """The webhook id of a path."""
     return WebhookId(_parse_uuid(webhook_id, f"There is no webhook {webhook_id!r}.", "webhook_not_found"))
 
 
 async def parse_job_id(job_id: str) -> JobId:
-    """A job's id, from a path."""
+    """The job id of a path."""
     return JobId(_parse_uuid(job_id, f"There is no job {job_id!r}.", "job_not_found"))
 
 
 async def parse_key_id(key_id: str) -> KeyId:
-    """A key's id, from a path."""
+    """The key id of a path."""
     return KeyId(_parse_uuid(key_id, f"There is no key {key_id!r}.", "key_not_found"))
 
 
 async def parse_connector_id(connector_id: str) -> ConnectorId:
-    """A connector's id, from a path."""
+    """The connector id of a path."""
     return ConnectorId(
         _parse_uuid(connector_id, f"There is no connector {connector_id!r}.", "connector_not_found")
     )
 
 
 async def parse_run_id(run_id: str) -> RunId:
-    """A run's id, from a path."""
+    """The run id of a path."""
     return RunId(_parse_uuid(run_id, f"There is no run {run_id!r}.", "run_not_found"))
 
 
@@ -123,11 +126,11 @@ def _parse_uuid(text: str, message: str, code: str) -> UUID:
     try:
         return UUID(text)
     except ValueError:
-        # What can't be an id is no different, to the caller, from an id that nothing has.
+        # To the caller, a malformed id is the same as an unknown one.
         raise NotFound(message, code=code) from None
 
 
-# ── whose eyes ───────────────────────────────────────────────────────────────────────────────────────────
+# ── caller and viewer ────────────────────────────────────────────────────────────────────────────────────
 
 
 async def _current_caller(request: Request) -> Caller:
@@ -138,7 +141,7 @@ async def _current_caller(request: Request) -> Caller:
 
 
 async def _current_viewer(request: Request) -> Viewer:
-    """Whose eyes: the caller's own, or those of somebody on whose behalf an admin reads."""
+    """The viewer whose access lists apply: the caller, or the person on whose behalf an admin reads."""
     caller = await _current_caller(request)
     header = request.headers.get(ON_BEHALF)
     return caller.viewer if header is None else _parse_on_behalf(header, caller.org)
@@ -160,11 +163,12 @@ def _parse_on_behalf(header: str, org: OrgId) -> Viewer:
                 principals[kind].append(name)
     except (KeyError, ValidationError):
         raise Invalid(
-            f'{ON_BEHALF} takes email:…,team:…,group:… or {{"email": …, "teams": […], "groups": […]}}.',
+            f"{ON_BEHALF} can't be read. Write email:…,team:…,group:… or "
+            '{"email": …, "teams": […], "groups": […]}.',
             code="bad_principal",
         ) from None
     if len(principals["email"]) > 1:
-        raise Invalid(f"{ON_BEHALF} names one person, by one email.", code="bad_principal")
+        raise Invalid(f"{ON_BEHALF} names several people. Name one email.", code="bad_principal")
     return access.member(next(iter(principals["email"]), None), principals["team"], principals["group"], org)
 
 

@@ -1,7 +1,7 @@
-"""Every code that a problem document may have, by its status: what the schema promises, and `docs/reference/errors.md` describes.
+"""Every code that a problem document may have, by HTTP status. The OpenAPI schema promises them, `docs/reference/errors.md` describes them.
 
-A test holds the two against each other; a code that is answered and not here fails the test that sends requests made from the
-schema.
+A test compares this table with the page. The test that sends requests generated from the schema fails on a code that is
+missing here.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
-"""`ETag` and `If-Match`: change a thing only if it is still as the caller has seen it.
+"""`ETag` and `If-Match`: change a resource only if nothing changed it since the caller read it.
 
-The tag is the instant of a thing's last change. Who changes compares it in the transaction that changes, so that of two that
-have seen the same, one is told 412. Without `If-Match` the last one wins.
+The tag is the time of the last change. It is compared in the transaction that makes the change, so that of two callers with
+the same tag the second gets 412. Without `If-Match` the last change wins.
 """
 
 from datetime import UTC, datetime
@@ -14,24 +14,26 @@ from gristmill.errors import PreconditionFailed
 IfMatch = Annotated[
     str | None,
     Header(
-        max_length=200, description="The `ETag` that was seen; refused with 412 when it is no longer that."
+        max_length=200, description="The `ETag` of the version to change; 412 when it is no longer current."
     ),
 ]
 
 
 def etag(updated_at: datetime) -> str:
-    """The tag of a thing that last changed then."""
+    """The tag of a resource that last changed at `updated_at`."""
     return f'"{int(updated_at.astimezone(UTC).timestamp() * 1_000_000):x}"'
 
 
 def set_etag(response: Response, updated_at: datetime) -> None:
-    """Tell the tag with the answer."""
+    """Send the tag with the response."""
     response.headers["ETag"] = etag(updated_at)
 
 
 def check_if_match(if_match: str | None, updated_at: datetime) -> None:
-    """Refuse to change what was changed since the caller has seen it."""
+    """Raise `PreconditionFailed` when the resource changed since the caller read it."""
     if if_match is None or if_match.strip() == "*":
         return
     if etag(updated_at) not in [tag.strip() for tag in if_match.split(",")]:
-        raise PreconditionFailed("It was changed meanwhile. Read it again, and decide anew.")
+        raise PreconditionFailed(
+            "It changed since you read it. Read it again, and send your change with the new ETag."
+        )

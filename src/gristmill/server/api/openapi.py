@@ -1,8 +1,8 @@
-"""`/openapi.json`: what the framework knows of the routes, and what it does not: every problem that each may answer, how to
-come in, the headers that go with a change, and examples.
+"""`/openapi.json`: the schema that FastAPI derives from the routes, completed with the problems that each route may return,
+authentication, the headers of changes, and examples.
 
-A test holds the codes against `docs/reference/errors.md`, and another sends thousands of requests made from this schema: an answer that
-is not in it is a failure.
+One test compares the codes with `docs/reference/errors.md`; another sends requests generated from this schema and fails on any response
+that the schema does not describe.
 """
 
 import json
@@ -21,7 +21,7 @@ _COMMON_STATUSES = (403, 413, 422, 429, 500, 503)
 
 
 def install(app: FastAPI) -> None:
-    """Have `app` tell the whole of its schema."""
+    """Make `app` serve the completed schema."""
 
     def cached_schema() -> dict[str, Any]:
         if app.openapi_schema is None:
@@ -43,12 +43,12 @@ def _build_schema(app: FastAPI) -> dict[str, Any]:
         "required": ["field", "message"],
     }
     for name, example in _examples().items():
-        if name in schemas:  # a worker serves less
+        if name in schemas:  # a worker process has fewer routes
             schemas[name]["examples"] = [example]
     for status, codes in CODES.items():
         schemas[f"Problem{status}"] = _problem(status, codes)
     components["securitySchemes"] = {
-        "key": {"type": "http", "scheme": "bearer", "description": "An API key. On loopback none is needed."}
+        "key": {"type": "http", "scheme": "bearer", "description": "An API key. Local requests need none."}
     }
     for path, methods in schema["paths"].items():
         for method, operation in methods.items():
@@ -57,16 +57,16 @@ def _build_schema(app: FastAPI) -> dict[str, Any]:
 
 
 def _examples() -> dict[str, Any]:
-    """What requests and answers look like, by the names of their schemas: `examples.json`, as the documentation shows them."""
+    """Examples of requests and responses by schema name, the same as in `docs/reference/api.md`."""
     text = resources.files("gristmill.server.api").joinpath("examples.json").read_text(encoding="utf-8")
     return json.loads(text)
 
 
 def _problem(status: int, codes: tuple[str, ...]) -> dict[str, Any]:
-    """A problem document of one status, with the codes that it may have."""
+    """The schema of problem documents with one status and its codes."""
     return {
         "type": "object",
-        "description": "A problem document of RFC 9457.",
+        "description": "A problem document as in RFC 9457.",
         "properties": {
             "type": {"type": "string"},
             "title": {"type": "string"},
@@ -100,7 +100,7 @@ def _complete_operation(operation: dict[str, Any], method: str, path: str, rule:
     if operation.get("requestBody"):
         statuses.append(400)
     for status in sorted(statuses):
-        if (path, status) != ("/readyz", 503):  # it is no problem, but what was asked for
+        if (path, status) != ("/readyz", 503):  # its 503 is a readiness report
             operation["responses"][str(status)] = _problem_response(status)
     if is_change and rule is not None and rule.audience != "anyone":
         operation.setdefault("parameters", []).append(_IDEMPOTENCY_PARAMETER)
@@ -120,7 +120,7 @@ _IDEMPOTENCY_PARAMETER: dict[str, Any] = {
     "name": "Idempotency-Key",
     "in": "header",
     "required": False,
-    "description": "Sent again with the same key within a day, the request is not done again; its answer is given again.",
+    "description": "A request that is repeated with the same key within a day is not executed again; its response is repeated.",
     "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
     "example": "5f0c6f1e-8f4e-4f6e-9d57-7c1f4a9f2b11",
 }

@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 problem documents. This table is the only place that knows HTTP statuses."""
+"""Errors as RFC 9457 problem documents. `STATUSES` is the only place that maps errors to HTTP statuses."""
 
 import logging
 import math
@@ -43,7 +43,7 @@ STATUSES: Mapping[type[GristmillError], int] = {
     Permanent: 422,
     Transient: 503,
 }
-# What the framework refuses before a route is reached.
+# Codes for requests that the framework rejects before a route runs.
 FRAMEWORK_CODES = {404: "no_such_route", 405: "method_not_allowed", 413: "request_too_large"}
 
 
@@ -68,7 +68,7 @@ def problem(
 
 
 def register(app: FastAPI) -> None:
-    """Have every error of `app` answered as a problem document."""
+    """Answer every error of `app` with a problem document."""
     app.add_exception_handler(GristmillError, _handle_gristmill_error)
     app.add_exception_handler(RequestValidationError, _handle_validation_error)
     app.add_exception_handler(HTTPException, _handle_http_exception)
@@ -80,7 +80,7 @@ async def _handle_gristmill_error(_request: Request, error: Exception) -> JSONRe
 
 
 def problem_for(error: GristmillError) -> JSONResponse:
-    """An error of ours as a problem document."""
+    """The problem document of a Gristmill error."""
     status = next((status for kind, status in STATUSES.items() if isinstance(error, kind)), 500)
     retry_after = getattr(error, "retry_after", None)
     headers: dict[str, str] = {}
@@ -97,7 +97,11 @@ def problem_for(error: GristmillError) -> JSONResponse:
 async def _handle_validation_error(_request: Request, error: Exception) -> JSONResponse:
     validation_errors = cast(RequestValidationError, error).errors()
     if any(entry["type"] == "json_invalid" for entry in validation_errors):
-        return problem(422, "malformed_json", "The body is not JSON.")
+        return problem(
+            422,
+            "malformed_json",
+            "The body is not valid JSON. Send JSON with `content-type: application/json`.",
+        )
     fields = tuple(
         FieldError(".".join(str(part) for part in entry["loc"] if part != "body"), str(entry["msg"]))
         for entry in validation_errors
@@ -114,18 +118,21 @@ async def _handle_http_exception(request: Request, error: Exception) -> JSONResp
     detail = (
         error.detail
         if error.status_code not in (404, 405)
-        else f"{request.method} {request.url.path} is not served."
+        else f"There is no {request.method} {request.url.path}. `/openapi.json` lists all routes."
     )
     headers = dict(error.headers or {})
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        headers["Allow"] = ", ".join(
-            allowed_methods(request.url.path)
-        )  # the framework knows of one route alone
+        # The framework would list the methods of one matching route only.
+        headers["Allow"] = ", ".join(allowed_methods(request.url.path))
     return problem(error.status_code, code, detail, headers=headers)
 
 
 async def _handle_bug(request: Request, error: Exception) -> JSONResponse:
     log.error(
-        "request raised a bug", exc_info=error, extra={"method": request.method, "path": request.url.path}
+        "unexpected error in a request",
+        exc_info=error,
+        extra={"method": request.method, "path": request.url.path},
     )
-    return problem(500, "internal", "An internal error; the server's log says more.")
+    return problem(
+        500, "internal", "The server failed unexpectedly. Its log has the details; please report them."
+    )

@@ -1,1 +1,1 @@
-"""middleware."""
+"""What every request passes before its route: host guard, then request context, then idempotency."""

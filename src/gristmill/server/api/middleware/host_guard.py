@@ -1,8 +1,8 @@
-"""What a request must get past before any route: where it comes from, and how large it is.
+"""Reject requests with a foreign `Host` or `Origin`, and bodies that are too large.
 
-The server on loopback needs no key, so that no other program's web page may speak for its user: a `Host` that
-is not ours (a name that was made to point here) and an `Origin` that is not ours are both refused. Answers tell browsers
-to guess nothing, to frame nothing and to keep nothing.
+A server on loopback needs no key, so pages of other sites must not be able to send requests through the user's browser. A
+foreign `Host` (DNS rebinding) and a foreign `Origin` are both rejected. Responses tell browsers not to guess media types,
+not to embed pages in frames and not to cache.
 """
 
 import ipaddress
@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gristmill.server.api.problems import problem
 
-# Unless an answer says otherwise itself.
+# Defaults: a route may set its own values.
 _SECURITY_HEADERS = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
@@ -26,35 +26,40 @@ _SECURITY_HEADERS = {
 }
 
 
+_FOREIGN_HOST = (
+    "This server does not accept the host name of the request. Use the address that `gristmill serve` printed, "
+    "or ask the operator to add the name to allowed_hosts."
+)
+_FOREIGN_ORIGIN = (
+    "Requests from pages of other sites are rejected. Use the web UI of this server, or an API key."
+)
+
+
 class HostGuard:
-    """Refuses strangers and oversize bodies."""
+    """Middleware that rejects foreign hosts, foreign origins and oversized bodies."""
 
     def __init__(self, app: ASGIApp, *, hosts: Sequence[str] | None, max_body: int, max_upload: int) -> None:
         self._app, self._max_body, self._max_upload = app, max_body, max_upload
         self._hosts = None if hosts is None else frozenset(hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let the request through, or answer it."""
+        """Pass the request on, or answer it with a problem document."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         send = _with_security_headers(send)
         headers = Headers(scope=scope)
         if not self._is_allowed_host(headers.get("host", "")):
-            await problem(403, "foreign_host", "This server does not answer under that host name.")(
-                scope, receive, send
-            )
+            await problem(403, "foreign_host", _FOREIGN_HOST)(scope, receive, send)
             return
         origin = headers.get("origin")
         if origin is not None and urlsplit(origin).netloc != headers.get("host"):
-            await problem(403, "foreign_origin", "Requests of other sites' pages are refused.")(
-                scope, receive, send
-            )
+            await problem(403, "foreign_origin", _FOREIGN_ORIGIN)(scope, receive, send)
             return
         limit = self._max_upload if scope["path"].endswith("/files") else self._max_body
         length = headers.get("content-length", "0")
         if length.isdigit() and int(length) > limit:
-            # Read what was sent first: a client that is still sending would see a broken pipe, not the answer.
+            # Read the body first: a client that is still sending would see a broken pipe instead of the response.
             await _drain(receive, min(int(length), 8 * self._max_body))
             await problem(413, "request_too_large", _too_large_message(limit))(scope, receive, send)
             return
@@ -104,4 +109,7 @@ async def _drain(receive: Receive, remaining: int) -> None:
 
 
 def _too_large_message(limit: int) -> str:
-    return f"The body is larger than {limit // 2**20} MiB, the most that one request may carry."
+    return (
+        f"The body is larger than {limit // 2**20} MiB. Send less in one request, or ask the operator to raise "
+        "max_request_mb or max_upload_mb."
+    )

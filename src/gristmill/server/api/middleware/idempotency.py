@@ -1,14 +1,15 @@
-"""`Idempotency-Key`: a change that is sent again is not done again; its answer is.
+"""`Idempotency-Key`: a change that is sent again is not executed again; its response is repeated.
 
-    the key is …                          then
-    new                                   it is done, and its answer kept for a day
-    known, and answered                   that answer, with Idempotency-Replayed: true
-    known, and under way                  409 idempotency_in_progress
-    known, done, its answer lost          409 idempotency_answer_lost: the process was killed between the two
+    the key is …                          response
+    new                                   the request is executed, its response stored for a day
+    known, with a stored response         that response, with Idempotency-Replayed: true
+    known, the request is running         409 idempotency_in_progress
+    known, executed, response lost        409 idempotency_answer_lost: the process was killed between commit and response
     known, for another request            422 idempotency_mismatch
 
-That it is done is written in the transaction that does it (`identity/idempotency.py`), so that a kill can't lead to a second time. A
-request that was refused before anything was done (401, 403, 404, 409, 412, 429, 5xx) is forgotten, and may be sent again.
+The transaction that makes the change also records that it is done (`identity/idempotency.py`), so that a killed process never
+leads to a second execution. A request that was rejected before it changed anything (401, 403, 404, 409, 412, 429, 5xx) is
+forgotten and may be sent again.
 """
 
 import base64
@@ -33,24 +34,25 @@ from gristmill.vault import Vault
 HEADER = "Idempotency-Key"
 _MAX_KEY_LENGTH = 255
 _STORED_STATUSES = frozenset({200, 201, 202, 204, 422, 413})
-_MAX_STORED_BYTES = 4 << 20  # bytes of an answer; a larger one is not kept
+_MAX_STORED_BYTES = 4 << 20  # a larger response is not stored
 
 
 class IdempotencyHandler:
-    """Does a request once."""
+    """Executes a request once per key, and replays its response."""
 
     def __init__(self, app: ASGIApp, db: Database, vault: Vault) -> None:
         self._app, self._db, self._vault = app, db, vault
 
     async def __call__(self, caller: Caller, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve it, or give the answer again."""
+        """Execute the request, or replay its response."""
         headers = Headers(scope=scope)
         request_key = RequestKey(caller.org, caller.identifier, _validate_key(headers[HEADER]))
         body, receive = await _buffer_body(headers, receive)
+        fingerprint = _fingerprint(scope, headers, body)
         async with self._db.transaction() as tx:
-            claim = await idempotency.claim(tx, request_key, _fingerprint(scope, headers, body))
+            claim = await idempotency.claim(tx, request_key, fingerprint)
         if isinstance(claim, EarlierRequest):
-            replay = self._replay(claim, request_key, _fingerprint(scope, headers, body))
+            replay = self._replay(claim, request_key, fingerprint)
             await replay(scope, receive, send)
             return
         response = _CapturedResponse(send)
@@ -70,16 +72,17 @@ class IdempotencyHandler:
     def _replay(self, stored: EarlierRequest, request_key: RequestKey, fingerprint: bytes) -> Response:
         if stored.fingerprint != fingerprint:
             raise Invalid(
-                f"This {HEADER} was sent with another request. Take a new one for each.",
+                f"This {HEADER} was used for a different request. Use a new key for each request.",
                 code="idempotency_mismatch",
             )
         if stored.state == "running":
             raise Conflict(
-                "The same request is under way. Ask again in a moment.", code="idempotency_in_progress"
+                "The same request is still running. Send it again in a moment to get its response.",
+                code="idempotency_in_progress",
             )
         if stored.state == "done" or stored.status is None or stored.answer is None:
             raise Conflict(
-                "This request was done, but its answer was lost. Look at what is there before you send another.",
+                "This request was executed, but its response was lost. Check the result before you send a new request.",
                 code="idempotency_answer_lost",
             )
         payload = json.loads(self._vault.open(stored.answer, _vault_context(request_key)))
@@ -89,11 +92,11 @@ class IdempotencyHandler:
 
 
 class _MarkDone:
-    """The last statement of the transactions that do it."""
+    """Runs before each commit of the request: records in the same transaction that the request is done."""
 
     def __init__(self, request_key: RequestKey, token: UUID) -> None:
         self._request_key, self._token = request_key, token
-        self.is_over = False  # a task that the request left behind has nothing to do with it
+        self.is_over = False  # commits of background tasks that outlive the request must not count
 
     async def __call__(self, tx: Tx) -> None:
         if not self.is_over:
@@ -101,7 +104,7 @@ class _MarkDone:
 
 
 class _CapturedResponse:
-    """A `send` that keeps a copy."""
+    """A `send` that keeps a copy of the response."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -112,7 +115,7 @@ class _CapturedResponse:
 
     @property
     def serialised(self) -> str:
-        """All but the status, as it is kept."""
+        """Headers and body, in the stored form."""
         return json.dumps({"headers": self.headers, "body": base64.b64encode(self.body).decode()})
 
     @property
@@ -136,14 +139,15 @@ class _CapturedResponse:
 def _validate_key(key: str) -> str:
     if not key or len(key) > _MAX_KEY_LENGTH or not all("!" <= character <= "~" for character in key):
         raise Invalid(
-            f"{HEADER} takes 1 to {_MAX_KEY_LENGTH} plain characters, such as a UUID.",
+            f"The {HEADER} is invalid. Use 1 to {_MAX_KEY_LENGTH} printable ASCII characters without spaces, "
+            "such as a UUID.",
             code="bad_idempotency_key",
         )
     return key
 
 
 async def _buffer_body(headers: Headers, receive: Receive) -> tuple[bytes, Receive]:
-    """The body, and a way to read it again. An upload is not held in memory: its length has to do."""
+    """The body, and a `receive` that delivers it again. An upload is too large to buffer: its length stands for it."""
     if headers.get("content-type", "").startswith("multipart/"):
         return headers.get("content-length", "").encode(), receive
     messages: list[MutableMapping[str, Any]] = []

@@ -1,11 +1,11 @@
-"""The entrance: who asks is found, how often it asks is counted, and what it may change is written down.
+"""Identify the caller, limit its rate, and record changes in the audit log.
 
-    every request            caller → rate → the routes
-    one that may change      caller → rate → a row of the log → the routes → its status
-       with Idempotency-Key                                  └─ once.py
+    every request            caller → rate limit → routes
+    a possible change        caller → rate limit → audit entry → routes → status of the entry
+       with Idempotency-Key                                   └─ idempotency.py
 
-Nobody is refused here for what they ask for: `authorise.py` does that, once the route is known. When the database does not
-answer, a request with a key is answered 503.
+Whether the caller may use the route is decided later, in `authorise.py`, once the route is known. While the database is
+unavailable, a request with a key gets 503.
 """
 
 import logging
@@ -31,12 +31,12 @@ from gristmill.vault import Vault
 
 log = logging.getLogger("gristmill.access")
 
-_MAX_BUCKETS = 10_000  # keys whose rate is counted; the one that asked longest ago is forgotten
+_MAX_BUCKETS = 10_000  # beyond this the key with the oldest request is forgotten
 _MINUTE = 60.0
 
 
 class RateLimiter:
-    """How often each key asks: a bucket that fills by the minute, and holds ten seconds' worth."""
+    """A token bucket per key: it refills at `per_minute` and holds ten seconds' worth of requests."""
 
     def __init__(self, per_minute: int) -> None:
         self._rate = per_minute / _MINUTE
@@ -44,7 +44,7 @@ class RateLimiter:
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, name: str) -> None:
-        """Count a request; `LimitReached` when there were too many."""
+        """Take a token for a request. Raises `LimitReached` when the bucket is empty."""
         now = time.monotonic()
         tokens, refilled_at = self._buckets.pop(name, (self._capacity, now))
         tokens = min(self._capacity, tokens + (now - refilled_at) * self._rate)
@@ -53,14 +53,15 @@ class RateLimiter:
             self._buckets.popitem(last=False)
         if tokens < 1:
             raise LimitReached(
-                "This key asks too often. Wait, or have `key_requests_per_minute` raised.",
+                "This key sends too many requests. Wait as long as Retry-After says, or ask the operator to raise "
+                "key_requests_per_minute.",
                 retry_after=timedelta(seconds=(1 - tokens) / self._rate),
                 code="rate_limited",
             )
 
 
 class RequestContextMiddleware:
-    """Finds out who asks, and remembers it with the request."""
+    """Middleware that attaches the caller to each request, and measures, limits and audits it."""
 
     def __init__(
         self, app: ASGIApp, *, db: Database, settings: Settings, vault: Vault, metrics: ServerMetrics
@@ -71,7 +72,7 @@ class RequestContextMiddleware:
         self._caller_cache = CallerCache()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on with its caller, or answer it."""
+        """Pass the request on with its caller, or answer it with a problem document."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -144,7 +145,7 @@ class RequestContextMiddleware:
 
 
 class _RecordedResponse:
-    """A `send` that remembers what was answered, and when it began."""
+    """A `send` that records the status and the time of the response."""
 
     def __init__(self, send: Send) -> None:
         self._send, self._started_at = send, time.monotonic()
@@ -153,7 +154,7 @@ class _RecordedResponse:
 
     @property
     def seconds_to_response(self) -> float:
-        """Seconds until the answer began, or until now."""
+        """Seconds until the response started, or until now."""
         return (self._responded_at or time.monotonic()) - self._started_at
 
     @property
@@ -175,6 +176,6 @@ def _log_request(scope: Scope, caller: Caller | None, response: _RecordedRespons
             "path": scope["path"],
             "status": response.status,
             "took_ms": response.elapsed_ms,
-            "actor": "nobody" if caller is None else caller.actor,
+            "actor": "anonymous" if caller is None else caller.actor,
         },
     )

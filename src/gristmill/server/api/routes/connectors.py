@@ -1,7 +1,7 @@
-"""`/api/connectors` and `/api/connector-runs`: tools that are followed, their runs, logs and accounts.
+"""`/api/connectors`, `/api/connector-runs` and `/api/connector-kinds`: connectors, their runs, run logs and accounts.
 
-Credentials go in and never come out: no answer has a field for them. Whose a connector or a run is that a path names was
-looked at before (`authorise.py`).
+Credentials are write-only: no response has a field for them. `authorise.py` has checked that the connector or run of the
+path belongs to the caller's organisation.
 """
 
 from typing import Annotated, Any
@@ -15,9 +15,9 @@ from gristmill.connectors import admin
 from gristmill.connectors.model import ConnectorChanges, ConnectorId, NewConnector, RunId
 from gristmill.connectors.registry import credentials_purpose
 from gristmill.errors import Conflict, WorkError
-from gristmill.server.api.context import CurrentCaller, CurrentContext, PathConnector, PathRun
+from gristmill.server.api.context import ApiContext, CurrentCaller, CurrentContext, PathConnector, PathRun
 from gristmill.server.api.etags import IfMatch, check_if_match, set_etag
-from gristmill.server.api.schemas.common import ErrorBody, JsonObject, Limit, Page
+from gristmill.server.api.schemas.common import ErrorBody, JsonObject, Limit, Page, page_of
 from gristmill.server.api.schemas.connectors import (
     CheckIn,
     CheckOut,
@@ -44,17 +44,17 @@ kinds = APIRouter(prefix="/connector-kinds", tags=["connectors"])
 
 @kinds.get("")
 async def list_kinds(context: CurrentContext) -> Page[KindOut]:
-    """The tools that can be followed, and what each has to be told."""
-    forms = context.connector_registry.json_schemas().items()
-    connector_kinds = [
-        KindOut(type=name, config=config, credentials=credentials) for name, (config, credentials) in forms
+    """List the connector types, with the JSON schemas of their configuration and credentials."""
+    items = [
+        KindOut(type=name, config=config, credentials=credentials)
+        for name, (config, credentials) in context.connector_registry.json_schemas().items()
     ]
-    return Page(items=connector_kinds, next_cursor=None)
+    return Page(items=items, next_cursor=None)
 
 
 @kinds.post("/check")
 async def check_new(body: CheckIn, context: CurrentContext) -> CheckOut:
-    """Ask a tool who credentials are that nobody has kept yet, now and once."""
+    """Check credentials against the source before a connector is created. Nothing is stored."""
     config, credentials = context.connector_registry.validate(
         body.type, body.config, _plaintext_credentials(body.credentials)
     )
@@ -65,7 +65,7 @@ async def check_new(body: CheckIn, context: CurrentContext) -> CheckOut:
 async def create_connector(
     body: NewConnectorIn, context: CurrentContext, caller: CurrentCaller
 ) -> ConnectorOut:
-    """Follow a tool from now on, by its schedule."""
+    """Create a connector. Its schedule starts the first run."""
     new = NewConnector(
         name=body.name,
         type=body.type,
@@ -91,7 +91,7 @@ async def list_connectors(
     limit: Limit = 100,
     cursor: UUID | None = None,
 ) -> Page[ConnectorOut]:
-    """Connectors of the organisation, oldest first."""
+    """List the connectors of the organisation, oldest first."""
     async with context.db.connection() as tx:
         page_connectors = await admin.find_connectors(
             tx,
@@ -101,17 +101,14 @@ async def list_connectors(
             name=name,
             base_id=BaseId(base_id) if base_id else None,
         )
-    return Page(
-        items=[ConnectorOut.of(connector) for connector in page_connectors],
-        next_cursor=str(page_connectors[-1].id) if len(page_connectors) == limit else None,
-    )
+    return page_of(page_connectors, limit, ConnectorOut.of)
 
 
 @router.get("/{connector_id}")
 async def get_connector(
     connector_id: PathConnector, context: CurrentContext, response: Response
 ) -> ConnectorOut:
-    """One connector."""
+    """Get a connector."""
     async with context.db.connection() as tx:
         connector = await admin.require_connector(tx, connector_id)
     set_etag(response, connector.updated_at)
@@ -158,10 +155,11 @@ async def delete_connector(
     context: CurrentContext,
     on_delete: Annotated[OnDelete | None, Query(alias="onDelete")] = None,
 ) -> DeletedOut:
-    """Forget a connector; what it filed goes with it, or stays: that has to be said."""
+    """Delete a connector; `onDelete` decides whether its documents are removed or kept."""
     if on_delete is None:
         raise Conflict(
-            "Say what becomes of its documents: onDelete=purge removes them, onDelete=detach keeps them.",
+            "The connector was not deleted. Choose what happens to its documents: "
+            "onDelete=purge removes them, onDelete=detach keeps them.",
             code="on_delete_missing",
         )
     await admin.delete(context.db, connector_id, on_delete)
@@ -170,7 +168,7 @@ async def delete_connector(
 
 @router.post("/{connector_id}/check")
 async def check_connector(connector_id: PathConnector, context: CurrentContext) -> CheckOut:
-    """Ask the tool who the credentials are, now and once."""
+    """Check the stored credentials of a connector against the source."""
     async with context.db.connection() as tx:
         connector = await admin.require_connector(tx, connector_id)
     try:
@@ -186,7 +184,7 @@ async def sync_connector(
     context: CurrentContext,
     body: Annotated[SyncIn, Body(default_factory=SyncIn)],
 ) -> SyncOut:
-    """Run a connector now; 409 while a run of it is queued or running."""
+    """Run a connector now; 409 while one of its runs is queued or running."""
     job_id, run = await admin.start_sync(
         context.db,
         connector_id,
@@ -199,23 +197,24 @@ async def sync_connector(
 
 @router.post("/{connector_id}/cancel", status_code=202)
 async def cancel_sync(connector_id: PathConnector, context: CurrentContext) -> RunOut:
-    """End the run that is open; what it filed stays."""
+    """Cancel the open run of a connector. The documents that it ingested stay."""
     return RunOut.of(await admin.cancel_sync(context.db, connector_id))
 
 
 @router.post("/{connector_id}/pause", status_code=202)
 async def pause_connector(connector_id: PathConnector, context: CurrentContext) -> ConnectorOut:
-    """Run it no longer by itself."""
-    changes = ConnectorChanges(enabled=False)
-    return ConnectorOut.of(
-        await admin.change(context.db, context.vault, context.connector_registry, connector_id, changes)
-    )
+    """Stop the scheduled runs of a connector."""
+    return await _set_enabled(context, connector_id, enabled=False)
 
 
 @router.post("/{connector_id}/resume", status_code=202)
 async def resume_connector(connector_id: PathConnector, context: CurrentContext) -> ConnectorOut:
-    """Run it by its schedules again."""
-    changes = ConnectorChanges(enabled=True)
+    """Resume the scheduled runs of a connector."""
+    return await _set_enabled(context, connector_id, enabled=True)
+
+
+async def _set_enabled(context: ApiContext, connector_id: ConnectorId, *, enabled: bool) -> ConnectorOut:
+    changes = ConnectorChanges(enabled=enabled)
     return ConnectorOut.of(
         await admin.change(context.db, context.vault, context.connector_registry, connector_id, changes)
     )
@@ -225,16 +224,13 @@ async def resume_connector(connector_id: PathConnector, context: CurrentContext)
 async def list_runs(
     connector_id: PathConnector, context: CurrentContext, limit: Limit = 100, cursor: UUID | None = None
 ) -> Page[RunOut]:
-    """Runs of a connector, newest first."""
+    """List the runs of a connector, newest first."""
     async with context.db.connection() as tx:
         await admin.require_connector(tx, connector_id)
         page_runs = await admin.find_runs(
             tx, connector_id, limit=limit, before=RunId(cursor) if cursor else None
         )
-    return Page(
-        items=[RunOut.of(run) for run in page_runs],
-        next_cursor=str(page_runs[-1].id) if len(page_runs) == limit else None,
-    )
+    return page_of(page_runs, limit, RunOut.of)
 
 
 @router.get("/{connector_id}/failures")
@@ -244,14 +240,11 @@ async def list_failures(
     limit: Limit = 100,
     cursor: Annotated[str | None, Query(max_length=1000)] = None,
 ) -> Page[FailureOut]:
-    """Documents that could not be read, by their ids."""
+    """List the documents that could not be read, ordered by their source id."""
     async with context.db.connection() as tx:
         await admin.require_connector(tx, connector_id)
         page_failures = await admin.find_failures(tx, connector_id, limit=limit, after=cursor)
-    return Page(
-        items=[FailureOut.of(failure) for failure in page_failures],
-        next_cursor=page_failures[-1].source_id if len(page_failures) == limit else None,
-    )
+    return page_of(page_failures, limit, FailureOut.of, cursor=lambda failure: failure.source_id)
 
 
 @router.get("/{connector_id}/identities")
@@ -262,29 +255,26 @@ async def list_identities(
     limit: Limit = 100,
     cursor: Annotated[str | None, Query(max_length=1000)] = None,
 ) -> Page[IdentityOut]:
-    """Accounts of the tool that permissions name and whose address it doesn't tell."""
+    """List the accounts that permissions of the source name, but whose email the source does not reveal."""
     async with context.db.connection() as tx:
         await admin.require_connector(tx, connector_id)
         page_identities = await admin.find_identities(
             tx, connector_id, limit=limit, after=cursor, unmapped=unmapped
         )
-    return Page(
-        items=[IdentityOut.of(identity) for identity in page_identities],
-        next_cursor=page_identities[-1].user_id if len(page_identities) == limit else None,
-    )
+    return page_of(page_identities, limit, IdentityOut.of, cursor=lambda identity: identity.user_id)
 
 
 @router.put("/{connector_id}/identities/{user_id}")
 async def map_identity(
     connector_id: PathConnector, user_id: str, body: IdentityIn, context: CurrentContext
 ) -> IdentityOut:
-    """Say which address an account has here; who sees what follows at once."""
+    """Set the email of an account. The permissions of its documents change at once."""
     return IdentityOut.of(await admin.map_identity(context.db, connector_id, user_id, body.email))
 
 
 @runs.get("/{run_id}")
 async def get_run(run_id: PathRun, context: CurrentContext) -> RunOut:
-    """One run, with how far it is."""
+    """Get a run with its progress."""
     async with context.db.connection() as tx:
         return RunOut.of(await admin.require_run(tx, run_id))
 
@@ -296,19 +286,14 @@ async def list_lines(
     limit: Limit = 100,
     cursor: Annotated[int | None, Query(ge=0, le=2**63 - 1)] = None,
 ) -> Page[LineOut]:
-    """What a run has to tell, in order."""
+    """List the log lines of a run, oldest first."""
     async with context.db.connection() as tx:
         await admin.require_run(tx, run_id)
         page_lines = await admin.find_log_lines(tx, run_id, limit=limit, after=cursor)
-    return Page(
-        items=[LineOut.of(line) for line in page_lines],
-        next_cursor=str(page_lines[-1].no) if len(page_lines) == limit else None,
-    )
+    return page_of(page_lines, limit, LineOut.of, cursor=lambda line: line.no)
 
 
-async def _check_account(
-    context: CurrentContext, kind: str, config: JsonObject, credentials: str
-) -> CheckOut:
+async def _check_account(context: ApiContext, kind: str, config: JsonObject, credentials: str) -> CheckOut:
     try:
         account = await context.connector_registry.check(kind, config, credentials)
     except WorkError as error:

@@ -1,4 +1,4 @@
-"""`/api/knowledge-items/{id}/content`, `/original` and `/timeline`: what an item was made from, into what, and how."""
+"""`/api/knowledge-items/{id}/content`, `/original` and `/timeline`: the text, the source bytes and the history of an item."""
 
 import asyncio
 import os
@@ -16,37 +16,31 @@ from gristmill.errors import Conflict
 from gristmill.operations import guards
 from gristmill.operations.source_factory import UploadSource
 from gristmill.server.api.context import CurrentContext, CurrentViewer, PathItem
-from gristmill.server.api.routes.jobs import JobOut
-from gristmill.server.api.schemas.common import ApiModel, JsonObject
+from gristmill.server.api.schemas.jobs import JobOut, TimelineOut
 
 router = APIRouter(prefix="/knowledge-items", tags=["items"])
 
-_BLOCK_BYTES = 1 << 18  # bytes
-
-
-class TimelineOut(ApiModel):
-    """What the making of a version took, and the jobs of its item."""
-
-    version: int | None
-    made: JsonObject
-    jobs: list[JobOut]
+_BLOCK_BYTES = 1 << 18
 
 
 @router.get("/{item_id}/content", response_class=StreamingResponse)
 async def get_content(item_id: PathItem, context: CurrentContext, viewer: CurrentViewer) -> StreamingResponse:
-    """The canonical content of the version that answers."""
+    """Read the canonical markdown of the live version."""
     async with context.db.connection() as tx:
         item = await guards.require_item(tx, item_id, viewer)
         first = await catalog.live_parts(tx, item.id)
     if item.live_version is None:
-        raise Conflict(f"The item is {item.status}: nothing of it is searchable yet.", code="item_not_ready")
+        raise Conflict(
+            f"The item has no content yet: it is {item.status}. Wait until it is completed.",
+            code="item_not_ready",
+        )
     return StreamingResponse(
         _stream_parts(context.db, item.id, first), media_type="text/markdown; charset=utf-8"
     )
 
 
 async def _stream_parts(db: Database, item_id: ItemId, parts: list[ContentPart]) -> AsyncIterator[str]:
-    """Part by part, with no connection held while the reader takes its time."""
+    """Yield the content part by part. No database connection is held while a slow client reads."""
     while parts:
         for part in parts:
             yield part.text
@@ -59,14 +53,18 @@ async def _stream_parts(db: Database, item_id: ItemId, parts: list[ContentPart])
 async def get_original(
     item_id: PathItem, context: CurrentContext, viewer: CurrentViewer
 ) -> StreamingResponse:
-    """The bytes: an uploaded file, a note's text, a file of the server's disk as it is now, a page as it was fetched."""
+    """Download the source: an uploaded file, the text of a note, a web page as it was fetched, or a file on the server's
+    disk as it is now."""
     async with context.db.connection() as tx:
         item = await guards.require_item(tx, item_id, viewer)
         note = await catalog.note_text(tx, item.id) if item.type == "note" else None
         source = context.sources.for_item(item, note=note, blob=await catalog.item_blob_name(tx, item.id))
         page_blob = await catalog.live_original_name(tx, item.id) if item.type == "url" else None
     if item.type not in ("note", "file") and page_blob is None:
-        raise Conflict(f"A {item.type} keeps no bytes of its own, or none yet.", code="no_original")
+        raise Conflict(
+            f"This {item.type} has no original to download. Only notes, files and fetched web pages have one.",
+            code="no_original",
+        )
     if page_blob is not None:
         blobs = context.sources.blobs
         size, body = await blobs.size(page_blob), blobs.read(page_blob)
@@ -82,7 +80,7 @@ async def get_original(
 
 
 async def _read_blocks(file: BinaryIO, size: int) -> AsyncIterator[bytes]:
-    """As many bytes as were promised, even if the file grows meanwhile."""
+    """Yield exactly `size` bytes, the announced Content-Length, even if the file grows meanwhile."""
     with file:
         await asyncio.to_thread(file.seek, 0)
         while size > 0 and (block := await asyncio.to_thread(file.read, min(_BLOCK_BYTES, size))):
@@ -92,7 +90,7 @@ async def _read_blocks(file: BinaryIO, size: int) -> AsyncIterator[bytes]:
 
 @router.get("/{item_id}/timeline")
 async def get_timeline(item_id: PathItem, context: CurrentContext, viewer: CurrentViewer) -> TimelineOut:
-    """What the making of the version that answers took, and the jobs of the item, newest first."""
+    """Show how long each stage took for the live version, and the jobs of the item, newest first."""
     async with context.db.connection() as tx:
         item = await guards.require_item(tx, item_id, viewer)
         item_jobs = await jobs.find_jobs(tx, limit=100, subject=item.id)

@@ -1,67 +1,35 @@
-"""`/api/events`: what happened, in the order that every reader sees; read by cursor, or followed as it happens."""
+"""`/api/events`: the outbox in one order for every reader, read by cursor or followed as server-sent events."""
 
 import asyncio
 import json
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from datetime import datetime, timedelta
-from typing import Annotated, Self
+from datetime import timedelta
+from typing import Annotated
 from uuid import UUID
 
 from fastapi import APIRouter, Header, Query
 from fastapi.responses import StreamingResponse
 from starlette.types import Message, Send
 
-from gristmill import catalog, events
-from gristmill.catalog import ItemId
+from gristmill import events
 from gristmill.errors import Invalid, Transient
-from gristmill.events import EVENTS, ITEM, RecordedEvent, StreamBatch, StreamFilter
+from gristmill.events import ITEM, StreamBatch, StreamFilter
 from gristmill.server.api.context import CurrentCaller, CurrentContext
-from gristmill.server.api.routes.item import ItemOut
-from gristmill.server.api.schemas.common import ApiModel, JsonObject, Limit, Page
+from gristmill.server.api.routes.items import item_titles
+from gristmill.server.api.schemas.common import Limit
+from gristmill.server.api.schemas.events import TYPES, EventOut, EventPage
+from gristmill.server.api.schemas.items import ItemOut
 
 log = logging.getLogger(__name__)
 
 router = APIRouter(prefix="/events", tags=["events"])
 
-TYPES = frozenset(event.type for event in EVENTS)
 _MAX_EVENT_ID = 2**63 - 1
 _RECONNECT_DELAY = timedelta(seconds=1)
-_SEND_TIMEOUT = timedelta(
-    seconds=30
-)  # with a client that takes nothing; then it is let go, and resumes by its id
-
-
-class EventOut(ApiModel):
-    """An event; `correlationId` is the request, rebuild or deletion that caused it."""
-
-    id: str
-    type: str
-    base_id: UUID | None
-    subject: UUID | None
-    correlation_id: UUID | None
-    data: JsonObject
-    at: datetime
-
-    @classmethod
-    def of(cls, event: RecordedEvent) -> Self:
-        """Show `event`."""
-        return cls(
-            id=str(event.position),
-            type=event.type,
-            base_id=event.base_id,
-            subject=event.subject,
-            correlation_id=event.cause,
-            data=event.data,
-            at=event.at,
-        )
-
-
-class EventPage(Page[EventOut]):
-    """A page of events; `titles` are what their items are called now, as far as they are there."""
-
-    titles: dict[UUID, str]
+# A client that accepts nothing for this long is disconnected; it resumes by its Last-Event-ID.
+_SEND_TIMEOUT = timedelta(seconds=30)
 
 
 @router.get("")
@@ -74,22 +42,21 @@ async def list_events(
     before: Annotated[int | None, Query(ge=0, le=_MAX_EVENT_ID)] = None,
     limit: Limit = 100,
 ) -> EventPage:
-    """Events after the one whose `id` is given; `nextCursor` is where to go on, also when there are none yet. With `before`,
-    those before that one, newest first, and `nextCursor` is null at the beginning."""
+    """List the events after the event id `after`. `nextCursor` is the next `after`, also when there are no new events.
+    With `before`, list the events before that id, newest first; `nextCursor` is then null once the oldest is reached."""
     wanted_types = _parse_types(types)
     await events.sequence_all(context.db)
     async with context.db.connection() as tx:
         recorded_events = await events.read(
             tx, caller.org, after=after, before=before, limit=limit, types=wanted_types, base_id=base_id
         )
-        subjects = {ItemId(event.subject) for event in recorded_events if event.subject is not None}
-        items = await catalog.find_items(tx, list(subjects), caller.org) if subjects else []
+        titles = await item_titles(tx, (event.subject for event in recorded_events), caller.org)
     end = None if before is not None else str(after)
     is_last = before is not None and len(recorded_events) < limit
     return EventPage(
         items=[EventOut.of(event) for event in recorded_events],
         next_cursor=end if not recorded_events or is_last else str(recorded_events[-1].position),
-        titles={item.id: item.title for item in items},
+        titles=titles,
     )
 
 
@@ -99,7 +66,7 @@ class EventStream(StreamingResponse):
     media_type = "text/event-stream"
 
     async def stream_response(self, send: Send) -> None:
-        """Send, as long as the client takes what is sent."""
+        """Send until the stream ends or the client stops reading."""
 
         async def send_with_timeout(message: Message) -> None:
             async with asyncio.timeout(_SEND_TIMEOUT.total_seconds()):
@@ -108,7 +75,7 @@ class EventStream(StreamingResponse):
         try:
             await super().stream_response(send_with_timeout)
         except TimeoutError:
-            log.info("a client of the stream takes nothing, and is let go")
+            log.info("event stream closed: the client stopped reading")
 
 
 @router.get("/stream", response_class=EventStream)
@@ -120,18 +87,17 @@ async def stream_events(
     base_id: Annotated[UUID | None, Query(alias="baseId")] = None,
     last_event_id: Annotated[str | None, Header(max_length=32)] = None,
 ) -> EventStream:
-    """Events as they happen, and updates of items: server-sent events, resumed by `Last-Event-ID` or `after`."""
+    """Follow events and item updates as server-sent events. Resume with `Last-Event-ID` or `after`."""
     wanted_types = _parse_types(types, ITEM)
     position = after
     if last_event_id is not None and last_event_id.isascii() and last_event_id.isdigit():
-        position = min(
-            int(last_event_id), _MAX_EVENT_ID
-        )  # a browser that comes back sends both: this one is newer
+        # A reconnecting browser sends both, and the header is the newer one.
+        position = min(int(last_event_id), _MAX_EVENT_ID)
     event_filter = StreamFilter(
         base_id, None if wanted_types is None else frozenset(wanted_types), caller.org
     )
     batches = context.broadcaster.subscribe(event_filter, position)
-    first = await anext(batches)  # a refusal is told before the answer begins
+    first = await anext(batches)  # before the response starts, so that an error still has a status
     return EventStream(_stream_frames(first, batches, event_filter), headers={"Cache-Control": "no-store"})
 
 
@@ -146,13 +112,13 @@ async def _stream_frames(
             async for batch in batches:
                 if frames := batch.encode(event_filter, _encode_batch):
                     yield frames
-        except Transient as error:  # the client comes back, and is told then what is wrong
-            log.warning("a stream ended early", extra={"code": error.code, "reason": error.message})
+        except Transient as error:  # the client reconnects, and gets the error if it persists
+            log.warning("event stream ended early", extra={"code": error.code, "reason": error.message})
 
 
 def _encode_batch(batch: StreamBatch, event_filter: StreamFilter) -> bytes:
-    """A batch on the wire. An empty one is a heartbeat, and says how far the client has come: a frame without data
-    moves its `Last-Event-ID` and is seen by nobody."""
+    """Encode a batch as SSE frames. An empty batch is a heartbeat: a frame without data, which advances the client's
+    `Last-Event-ID` without raising an event."""
     frames: list[str] = []
     if batch.gap is not None:
         frames.append(_frame("gap", json.dumps({"upTo": str(batch.gap)})))
@@ -189,6 +155,6 @@ def _parse_types(types: str | None, *extra_types: str) -> list[str] | None:
     for name in names:
         if name not in TYPES and name not in extra_types:
             raise Invalid(
-                f"There is no event {name!r}. The types are in the documentation.", code="event_unknown"
+                f"There is no event type {name!r}. docs/reference/events.md lists the types.", code="event_unknown"
             )
     return names

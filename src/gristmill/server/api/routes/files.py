@@ -1,4 +1,4 @@
-"""`/api/knowledge-bases/{id}/files`: uploads, streamed to the blob store and never whole in memory."""
+"""`/api/knowledge-bases/{id}/files`: uploads, streamed to the blob store and never held in memory as a whole."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
@@ -15,8 +15,8 @@ from gristmill.operations import add, guards
 from gristmill.operations.uploads import remove_unused, store_upload
 from gristmill.organisation import OrgId
 from gristmill.server.api.context import ApiContext, CurrentCaller, CurrentContext, PathBase
-from gristmill.server.api.routes.item import AddedOut
 from gristmill.server.api.schemas.common import Acl, JsonObject
+from gristmill.server.api.schemas.items import AddedOut
 from gristmill.sources import Original
 
 router = APIRouter(tags=["items"])
@@ -32,10 +32,14 @@ async def upload_files(
     files: Annotated[list[UploadFile], File(description="One or many files.")],
     parent_id: Annotated[UUID | None, Form(alias="parentId")] = None,
     on_conflict: Annotated[add.OnConflict, Form(alias="onConflict")] = "rename",
-    acl: Annotated[Acl | None, Form(description="Who may see them: an entry each.")] = None,
-    metadata: Annotated[Json[JsonObject] | None, Form(description="What is said of them, as JSON.")] = None,
+    acl: Annotated[
+        Acl | None, Form(description="Access list of the files: one form field per entry.")
+    ] = None,
+    metadata: Annotated[
+        Json[JsonObject] | None, Form(description="Metadata of the files, as a JSON object.")
+    ] = None,
 ) -> AddedOut:
-    """Upload files. An answer means that they are durably stored and accepted, not yet searchable."""
+    """Upload files. The response means that they are durably stored and accepted, not that they are searchable."""
     acl_entries = None if acl is None else access.parse_acl(acl)
     async with context.db.connection() as tx:
         await guards.require_base(tx, base_id)
@@ -55,14 +59,14 @@ async def upload_files(
         )
         unused_blobs += added.released
     finally:
-        # What was refused or skipped, and what a replacement put out of use.
+        # Blobs of rejected and skipped files, and those that a replacement made unused.
         unused_blobs += [entry.item.blob for entry in entries if entry.item.blob is not None]
         await remove_unused(context.db, context.sources.blobs, unused_blobs)
     return AddedOut.of(added)
 
 
 async def _store_upload(context: ApiContext, org: OrgId, file: UploadFile) -> add.ItemToAdd:
-    """The file, its bytes stored; one that is too large to be read is refused by itself, and not stored."""
+    """Store the bytes of a file. A file that is too large is not stored, and rejected without failing the others."""
     name = "".join(c for c in PurePath(file.filename or "").name if c.isprintable())[:255] or "file"
     item = NewItem("file", name, f"upload:{name}", source={"name": name})
     try:
@@ -76,7 +80,7 @@ async def _store_upload(context: ApiContext, org: OrgId, file: UploadFile) -> ad
 
 @dataclass(frozen=True)
 class _UnreadableSource:
-    """A source that can't be read, which is known already."""
+    """A source whose upload failed: `add` reports the error for this entry."""
 
     error: Permanent
 

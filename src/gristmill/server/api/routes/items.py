@@ -1,19 +1,17 @@
-"""`/api/knowledge-bases/{id}/items` and `/files`: adding, listing, deleting and re-indexing."""
+"""`/api/knowledge-bases/{id}/items` and `/api/knowledge-items/{id}`: add, list, read, change, delete and reindex items."""
 
-import os
-from dataclasses import replace
-from pathlib import Path
-from typing import Annotated, Literal
+from collections.abc import Iterable
+from typing import Annotated
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Response
-from pydantic import Field, field_validator
 
-from gristmill import catalog
-from gristmill.catalog import BaseId, ItemId, ItemStatus, NewItem, access
-from gristmill.errors import Invalid, Permanent
-from gristmill.operations import add, delete, guards, reindex
-from gristmill.operations.source_factory import FolderSource, SourceFactory
+from gristmill import catalog, search
+from gristmill.catalog import BaseId, ItemId, ItemStatus
+from gristmill.db import Tx
+from gristmill.errors import Forbidden, Invalid
+from gristmill.operations import add, delete, describe, guards, reindex
+from gristmill.organisation import OrgId
 from gristmill.server.api.context import (
     ApiContext,
     CurrentCaller,
@@ -22,156 +20,123 @@ from gristmill.server.api.context import (
     PathBase,
     PathItem,
 )
-from gristmill.server.api.routes.item import AcceptedOut, AddedOut, ItemOut, RefusedItem, ReindexOut
-from gristmill.server.api.schemas.common import (
-    Acl,
-    JsonObject,
-    Limit,
-    NonBlankText,
-    Page,
-    PathText,
-    Patterns,
-    RequestModel,
-    Title,
+from gristmill.server.api.etags import IfMatch, check_if_match, set_etag
+from gristmill.server.api.schemas.common import Limit, Page, page_of
+from gristmill.server.api.schemas.items import (
+    AcceptedOut,
+    AddedOut,
+    ChangedItem,
+    ChunkOut,
+    ItemOut,
+    RefusedItem,
+    ReindexOut,
 )
-from gristmill.sources import NoteSource, normalise
+from gristmill.server.api.schemas.new_items import (
+    NewDirectory,
+    NewFile,
+    NewItems,
+    ReindexSelection,
+    Selection,
+)
 from gristmill.work import OnActive
 
 router = APIRouter(tags=["items"])
 
 
-class _NewItemFields(RequestModel):
-    """What any item may come with: who may see it, unless its container or base says, and what is said of it."""
-
-    title: Title | None = None
-    acl: Acl | None = None
-    metadata: Annotated[JsonObject, Field(default_factory=dict)]
-
-    def with_acl_and_metadata(self, item: NewItem) -> NewItem:
-        """`new`, with that."""
-        acl = None if self.acl is None else access.parse_acl(self.acl)
-        return replace(item, acl=acl, metadata=self.metadata)
+# ── one item ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class NewNote(_NewItemFields):
-    """A note: the text comes with the request."""
-
-    type: Literal["note"]
-    content: NonBlankText
-
-    def to_entry(self, _sources: SourceFactory) -> add.ItemToAdd:
-        """As the operation takes it."""
-        first_line = self.content.strip().splitlines()[0].lstrip("# ")
-        title = self.title or "".join(c for c in first_line if c.isprintable()).strip()[:80] or "Note"
-        item = NewItem("note", title, title, body=self.content)
-        return add.ItemToAdd(self.with_acl_and_metadata(item), NoteSource(self.content, title))
+@router.get("/knowledge-items/{item_id}")
+async def get_item(
+    item_id: PathItem, context: CurrentContext, viewer: CurrentViewer, response: Response
+) -> ItemOut:
+    """Get an item with its status, its progress and, if it failed, its error."""
+    async with context.db.connection() as tx:
+        item = await guards.require_item(tx, item_id, viewer)
+    set_etag(response, item.updated_at)
+    return ItemOut.of(item)
 
 
-class _DiskItem(_NewItemFields):
-    path: PathText
-
-    @field_validator("path")
-    @classmethod
-    def _require_absolute(cls, path: str) -> str:
-        if not Path(path).is_absolute():
-            raise ValueError("must be an absolute path on the server")
-        return os.path.normpath(path)
-
-    def new_item(self, kind: str) -> NewItem:
-        """The item, under its path."""
-        name = self.title or Path(self.path).name or self.path
-        return self.with_acl_and_metadata(NewItem(kind, name, self.path, source={"path": self.path}))
-
-
-class NewFile(_DiskItem):
-    """A file on the server's disk, read when it is indexed."""
-
-    type: Literal["file"]
-
-    def to_entry(self, sources: SourceFactory) -> add.ItemToAdd:
-        """As the operation takes it."""
-        return add.ItemToAdd(self.new_item("file"), sources.file_source(Path(self.path)))
-
-
-class NewDirectory(_DiskItem):
-    """A folder on the server's disk, with all that is below it; each file becomes an item of its own."""
-
-    type: Literal["directory"]
-    ignore: Patterns | None = None
-
-    def to_entry(self, _sources: SourceFactory) -> add.ItemToAdd:
-        """As the operation takes it; the patterns are part of where it comes from."""
-        item = self.new_item("directory")
-        source = item.source | ({"ignore": self.ignore} if self.ignore else {})
-        return add.ItemToAdd(replace(item, source=source), FolderSource(Path(self.path)))
+@router.patch("/knowledge-items/{item_id}")
+async def patch_item(
+    item_id: PathItem,
+    body: ChangedItem,
+    context: CurrentContext,
+    caller: CurrentCaller,
+    response: Response,
+    if_match: IfMatch = None,
+) -> ItemOut:
+    """Change the access list or the metadata of an item without reindexing it. Only admins may change access lists."""
+    if "acl" in body.model_fields_set and not caller.viewer.is_admin:
+        raise Forbidden("Only admins can change access lists. Use an admin's key.", code="role_too_low")
+    async with context.db.connection() as tx:
+        item = await guards.require_item(tx, item_id)
+    changed = await describe.describe(
+        context.db,
+        item.base_id,
+        item.id,
+        acl=body.acl,
+        inherit=body.acl is None and "acl" in body.model_fields_set,
+        metadata=body.metadata,
+        check=lambda updated_at: check_if_match(if_match, updated_at),
+    )
+    set_etag(response, changed.updated_at)
+    return ItemOut.of(changed)
 
 
-class _WebItem(_NewItemFields):
-    url: Annotated[str, Field(max_length=8192)]
+@router.delete("/knowledge-items/{item_id}", status_code=202)
+async def delete_item(item_id: PathItem, context: CurrentContext) -> AcceptedOut:
+    """Delete an item with everything below it."""
+    async with context.db.connection() as tx:
+        item = await guards.require_item(tx, item_id)
+    return AcceptedOut.of(await delete.delete(context.db, item.base_id, [item.id]))
 
-    @field_validator("url")
-    @classmethod
-    def _normalise_url(cls, url: str) -> str:
-        try:
-            return normalise(url)
-        except Permanent as error:
-            raise ValueError(error.message) from None
 
-    def new_item(self, kind: str) -> NewItem:
-        """The item, under its address."""
-        return self.with_acl_and_metadata(
-            NewItem(kind, self.title or self.url[:500], self.url, source={"url": self.url})
+@router.post("/knowledge-items/{item_id}/reprocess", status_code=202)
+async def reprocess_item(item_id: PathItem, context: CurrentContext) -> ReindexOut:
+    """Reindex an item with everything below it."""
+    async with context.db.connection() as tx:
+        item = await guards.require_item(tx, item_id)
+    return await _reindex(context, item.base_id, [item.id], "reject")
+
+
+@router.get("/knowledge-items/{item_id}/chunks")
+async def list_chunks(
+    item_id: PathItem,
+    context: CurrentContext,
+    viewer: CurrentViewer,
+    limit: Limit = 100,
+    cursor: Annotated[str | None, Query(max_length=60)] = None,
+) -> Page[ChunkOut]:
+    """List the searchable chunks of an item and of everything below it, in order."""
+    async with context.db.transaction() as tx:
+        item = await guards.require_item(tx, item_id, viewer)
+        base = await guards.require_base(tx, item.base_id, viewer)
+        await guards.require_listable_chunks(tx, base, item)
+        chunks = await search.list_chunks(
+            tx, base.id, item.id, limit=limit, after=_parse_chunk_cursor(cursor), viewer=viewer
         )
+    return page_of(chunks, limit, ChunkOut.of, cursor=lambda chunk: f"{chunk.item_id}:{chunk.index}")
 
 
-class NewUrl(_WebItem):
-    """A web page, fetched when it is indexed."""
-
-    type: Literal["url"]
-
-    def to_entry(self, _sources: SourceFactory) -> add.ItemToAdd:
-        """As the operation takes it; the page is looked at by its job, not while the caller waits."""
-        return add.ItemToAdd(self.new_item("url"), None)
-
-
-class NewSitemap(_WebItem):
-    """A sitemap, or a site that names one in robots.txt; each page becomes an item of its own."""
-
-    type: Literal["sitemap"]
-
-    def to_entry(self, _sources: SourceFactory) -> add.ItemToAdd:
-        """As the operation takes it."""
-        return add.ItemToAdd(self.new_item("sitemap"), None)
+def _parse_chunk_cursor(cursor: str | None) -> tuple[UUID, int] | None:
+    if cursor is None:
+        return None
+    item_id, _, index = cursor.rpartition(":")
+    try:
+        return UUID(item_id), int(index)
+    except ValueError:
+        raise Invalid("The cursor is invalid. Send the nextCursor of the page before.") from None
 
 
-AnyItem = Annotated[NewNote | NewFile | NewDirectory | NewUrl | NewSitemap, Field(discriminator="type")]
-
-
-class NewItems(RequestModel):
-    """Items to add; each is accepted or refused by itself."""
-
-    items: Annotated[list[AnyItem], Field(max_length=10_000)]
-    parent_id: UUID | None = None
-    on_conflict: add.OnConflict = "rename"
-
-
-class Selection(RequestModel):
-    """Items, each standing for all that is below it."""
-
-    item_ids: Annotated[list[UUID], Field(max_length=10_000)]
-
-
-class ReindexSelection(Selection):
-    """What to rebuild, and what to do about what is being worked on."""
-
-    on_active: OnActive = "reject"
+# ── the items of a base ──────────────────────────────────────────────────────────────────────────────────
 
 
 @router.post("/knowledge-bases/{base_id}/items", status_code=202)
 async def add_items(
     base_id: PathBase, body: NewItems, context: CurrentContext, caller: CurrentCaller
 ) -> AddedOut:
-    """Add items. An answer means that they are durably accepted, not yet searchable."""
+    """Add items. The response means that they are durably accepted, not that they are searchable."""
     for item in body.items:
         if isinstance(item, NewFile | NewDirectory):
             context.check_path_allowed(caller, item.path)
@@ -200,10 +165,10 @@ async def list_items(
     limit: Limit = 100,
     cursor: UUID | None = None,
 ) -> Page[ItemOut]:
-    """Items in the order they were added: the roots, with `parentId` its children, with `parentId=*` all, with `under`
-    all that is below one."""
+    """List items in the order they were added: the roots; the children of `parentId`; all items with `parentId=*`; or
+    everything below `under`."""
     async with context.db.connection() as tx:
-        page_items = await catalog.list_items(
+        items = await catalog.list_items(
             tx,
             base_id,
             limit=limit,
@@ -217,17 +182,25 @@ async def list_items(
             title=q,
             viewer=viewer,
         )
-        if not page_items:  # who sees an item sees its base: only an empty page leaves the question
+        if not items:  # a visible item implies a visible base, so only an empty page needs the check
             await guards.require_base(tx, base_id, viewer)
-    shown_items = [ItemOut.of(item) for item in page_items]
-    return Page(items=shown_items, next_cursor=str(page_items[-1].id) if len(page_items) == limit else None)
+    return page_of(items, limit, ItemOut.of)
+
+
+def _parse_parent_id(parent_id: str | None) -> ItemId | None:
+    if parent_id in (None, "", "*"):
+        return None
+    try:
+        return ItemId(UUID(parent_id))
+    except ValueError:
+        raise Invalid("parentId is not an item id. Send the id of an item, or * for all items.") from None
 
 
 @router.post("/knowledge-bases/{base_id}/items/delete", status_code=202)
 async def delete_items(base_id: PathBase, body: Selection, context: CurrentContext) -> AcceptedOut:
-    """Delete items with all that is below them. From the answer on nothing shows them any more."""
+    """Delete items with everything below them. From this response on no request returns them."""
     return AcceptedOut.of(
-        await delete.delete(context.db, base_id, [ItemId(selected) for selected in body.item_ids])
+        await delete.delete(context.db, base_id, [ItemId(item_id) for item_id in body.item_ids])
     )
 
 
@@ -235,22 +208,20 @@ async def delete_items(base_id: PathBase, body: Selection, context: CurrentConte
 async def reindex_items(
     base_id: PathBase, body: ReindexSelection, context: CurrentContext, response: Response
 ) -> ReindexOut:
-    """Rebuild items with all that is below them; what is searchable stays so until the new version is whole."""
-    result = await reindex_selection(
-        context, base_id, [ItemId(selected) for selected in body.item_ids], body.on_active
-    )
+    """Reindex items with everything below them. The live versions stay searchable until the new ones are complete."""
+    result = await _reindex(context, base_id, [ItemId(item_id) for item_id in body.item_ids], body.on_active)
     response.status_code = 202 if result.root_ids or not result.failed else 200
     return result
 
 
-async def reindex_selection(
+async def _reindex(
     context: ApiContext, base_id: BaseId, item_ids: list[ItemId], on_active: OnActive
 ) -> ReindexOut:
-    """Probe the sources of the selected items, and queue the rebuilding."""
+    """Probe the sources of the items, then queue the reindexing."""
     async with context.db.connection() as tx:
         items = await catalog.find_items(tx, item_ids)
         blobs = await catalog.item_blob_names(tx, item_ids)
-    # A note is always there: its text need not be fetched to know that.
+    # The text of notes and records is in the database, so there is nothing to probe.
     sources = {
         item.id: context.sources.for_item(item, blob=blobs.get(item.id))
         for item in items
@@ -264,18 +235,9 @@ async def reindex_selection(
     )
 
 
-def _parse_parent_id(parent_id: str | None) -> ItemId | None:
-    if parent_id in (None, "", "*"):
-        return None
-    try:
-        return ItemId(UUID(parent_id))
-    except ValueError:
-        raise Invalid("parentId must be an item's id, or * for all items.") from None
-
-
-@router.post("/knowledge-items/{item_id}/reprocess", status_code=202)
-async def reprocess_item(item_id: PathItem, context: CurrentContext) -> ReindexOut:
-    """Rebuild one item with all that is below it."""
-    async with context.db.connection() as tx:
-        item = await guards.require_item(tx, item_id)
-    return await reindex_selection(context, item.base_id, [item.id], "reject")
+async def item_titles(tx: Tx, item_ids: Iterable[UUID | None], org: OrgId | None = None) -> dict[UUID, str]:
+    """The titles of those items that exist, by id."""
+    known_ids = [ItemId(item_id) for item_id in set(item_ids) if item_id is not None]
+    if not known_ids:
+        return {}
+    return {item.id: item.title for item in await catalog.find_items(tx, known_ids, org)}

@@ -1,7 +1,10 @@
-"""`/metrics`: what the machine does, for Prometheus. For the operator alone: it counts what all organisations do.
+"""`/metrics` in the Prometheus text format. Only the operator may read it: it counts the work of all organisations.
 
-Requests, searches, stages, batches and waits are counted in this process. The queue and the lag of events are read from the
-database when they are asked for, broken promises at most every five minutes. Lanes are told apart for the local organisation only; those of the others are one, `other`.
+    counted in this process                requests, searches, pipeline stages, batches, waits
+    read from the database at each scrape  jobs by lane, event lag, webhooks behind, event streams
+    read at most every five minutes        invariant violations (`telemetry/server_metrics.py`)
+
+Lanes of the local organisation have their own label; the lanes of all other organisations share the label `other`.
 """
 
 from typing import Any
@@ -21,21 +24,23 @@ router = APIRouter(tags=["health"])
 
 @router.get("/metrics", response_class=Response)
 async def metrics(context: CurrentContext) -> Response:
-    """What the machine does, in the text form of Prometheus."""
+    """Export metrics for Prometheus."""
     live_registry = CollectorRegistry()
-    jobs_gauge = Gauge("gristmill_jobs", "Jobs that live.", ["lane", "kind", "state"], registry=live_registry)
+    jobs_gauge = Gauge(
+        "gristmill_jobs", "Queued, running and dead jobs.", ["lane", "kind", "state"], registry=live_registry
+    )
     lag_gauge = Gauge(
         "gristmill_event_lag_seconds",
-        "Age of the oldest event that has no place yet.",
+        "Age of the oldest event without a position in the event order.",
         registry=live_registry,
     )
     webhooks_gauge = Gauge(
-        "gristmill_webhooks_behind", "Active webhooks with something to deliver.", registry=live_registry
+        "gristmill_webhooks_behind", "Active webhooks with undelivered events.", registry=live_registry
     )
-    streams_gauge = Gauge("gristmill_streams", "Clients that follow the stream.", registry=live_registry)
+    streams_gauge = Gauge("gristmill_streams", "Clients of the event stream.", registry=live_registry)
     violations_gauge = Gauge(
         "gristmill_violations",
-        "Things that break a promise, as last seen.",
+        "Subjects that break an invariant, at the last check.",
         ["promise"],
         registry=live_registry,
     )

@@ -1,40 +1,20 @@
-"""`/api/knowledge-bases/{id}/tree`: a window of a base's tree, for those who show it. Anywhere in 100,000 rows alike."""
+"""`/api/knowledge-bases/{id}/tree`: a window of a base's tree, at any offset of 100,000 rows at the same cost."""
 
-from typing import Annotated, Self
+from typing import Annotated
 from uuid import UUID
 
 from fastapi import APIRouter, Query
 
 from gristmill import catalog
-from gristmill.catalog import ItemId, ItemStatus, TreeFilter, TreeRow
+from gristmill.catalog import ItemId, ItemStatus, TreeFilter
 from gristmill.operations import guards
 from gristmill.server.api.context import CurrentContext, CurrentViewer, PathBase
-from gristmill.server.api.routes.item import ItemOut
-from gristmill.server.api.schemas.common import ApiModel, Limit
+from gristmill.server.api.schemas.common import Limit
+from gristmill.server.api.schemas.tree import TreeOut, TreeRowOut
 
 router = APIRouter(tags=["items"])
 
-_MAX_OFFSET = 10_000_000  # more rows than a base can have; beyond it the database's numbers end
-
-
-class Row(ItemOut):
-    """An item in its place: how many are right below it, and the titles above it, the outermost first."""
-
-    child_count: int
-    path: list[str]
-
-    @classmethod
-    def from_item(cls, item: TreeRow) -> Self:
-        """Show `item`."""
-        return cls(**dict(ItemOut.of(item)), child_count=item.child_count, path=item.path)
-
-
-class Rows(ApiModel):
-    """A window: its rows, where it begins, and over how many it can be moved."""
-
-    items: list[Row]
-    offset: int
-    total: int
+_MAX_OFFSET = 10_000_000  # more rows than a base can have, and within the range of a PostgreSQL integer
 
 
 @router.get("/knowledge-bases/{base_id}/tree")
@@ -49,8 +29,9 @@ async def show_tree(
     leaves: bool = False,
     offset: Annotated[int, Query(ge=0, le=_MAX_OFFSET)] = 0,
     limit: Limit = 100,
-) -> Rows:
-    """A window of the roots, or with `parentId` of its children; with `status`, `q`, `ids` or `leaves` of all that fits."""
+) -> TreeOut:
+    """Show a window of the roots; of the children of `parentId`; or, with `status`, `q`, `ids` or `leaves`, of all items
+    that match."""
     selection = TreeFilter(
         parent=ItemId(parent_id) if parent_id else None,
         statuses=[str(value) for value in status or ()],
@@ -63,4 +44,4 @@ async def show_tree(
         rows, total = await catalog.tree_window(
             tx, base_id, selection, offset=offset, limit=limit, viewer=viewer
         )
-    return Rows(items=[Row.from_item(item) for item in rows], offset=offset, total=total)
+    return TreeOut(items=[TreeRowOut.from_item(item) for item in rows], offset=offset, total=total)

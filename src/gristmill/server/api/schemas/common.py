@@ -1,5 +1,6 @@
-"""What goes over the wire: camelCase JSON, aware UTC times, text that PostgreSQL can hold."""
+"""What all request and response models share: camelCase JSON, UTC timestamps, text that PostgreSQL can store."""
 
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Generic, Self, TypeVar
 from uuid import UUID
@@ -18,17 +19,18 @@ from pydantic.alias_generators import to_camel
 from gristmill.errors import GristmillError, Invalid
 from gristmill.sources import IgnoreRules
 
-Entry = TypeVar("Entry")
+Row = TypeVar("Row")
+Element = TypeVar("Element")
 
 
 class ApiModel(BaseModel):
-    """Base of every answer."""
+    """Base of every response."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
 
 
 class RequestModel(ApiModel):
-    """Base of every request body: a field that we don't know is a mistake, and told as one."""
+    """Base of every request body. An unknown field is rejected: it is probably a typo."""
 
     model_config = ConfigDict(
         alias_generator=to_camel, populate_by_name=True, extra="forbid", str_max_length=50_000_000
@@ -43,7 +45,7 @@ def _without_nul(text: str) -> str:
 
 def _rfc3339_text(value: object) -> object:
     if not isinstance(value, str | datetime):
-        raise ValueError("must be a time in RFC 3339")
+        raise ValueError("must be an RFC 3339 timestamp, such as 2030-01-31T12:00:00Z")
     return value
 
 
@@ -61,8 +63,8 @@ def _not_blank(text: str) -> str:
 
 def _valid_pattern(text: str) -> str:
     if text.startswith("#"):
-        # In a file it would be a comment. Here somebody wants a name left out, and it would not be.
-        raise ValueError("begins with #; write \\# for a name that does")
+        # In a .gitignore file this is a comment. In a request it is surely meant as a name.
+        raise ValueError("must not begin with #; write \\# to match a name that does")
     try:
         IgnoreRules((text,))
     except Invalid as error:
@@ -81,23 +83,39 @@ PathText = Annotated[str, StringConstraints(min_length=1, max_length=4096), Afte
 Pattern = Annotated[
     str, AfterValidator(_one_line), AfterValidator(_not_blank), AfterValidator(_valid_pattern)
 ]
-# Each entry of a folder is held against every one of them.
+# Bounded because every entry of a folder is matched against every pattern.
 Patterns = Annotated[list[Pattern], Field(max_length=200)]
 Acl = Annotated[list[Annotated[str, StringConstraints(max_length=310)]], Field(max_length=1000)]
-# A number would be taken for seconds, which the schema does not tell.
+# Pydantic would read a number as seconds; the schema promises RFC 3339 text only.
 Timestamp = Annotated[AwareDatetime, BeforeValidator(_rfc3339_text)]
 Limit = Annotated[int, Field(ge=1, le=500)]
 
 
-class Page(ApiModel, Generic[Entry]):
-    """One page of a list; `nextCursor` is null at the end."""
+class Page(ApiModel, Generic[Element]):
+    """One page of a list; `nextCursor` is null on the last page."""
 
-    items: list[Entry]
+    items: list[Element]
     next_cursor: str | None
 
 
+def _row_id(row: Any) -> object:
+    return row.id
+
+
+def page_of(
+    rows: Sequence[Row],
+    limit: int,
+    show: Callable[[Row], Element],
+    *,
+    cursor: Callable[[Row], object] = _row_id,
+) -> Page[Element]:
+    """Show `rows` as one page. A full page may have a successor, so it ends with the cursor of its last row."""
+    next_cursor = str(cursor(rows[-1])) if len(rows) == limit else None
+    return Page(items=[show(row) for row in rows], next_cursor=next_cursor)
+
+
 class ErrorBody(ApiModel):
-    """An error as part of an answer."""
+    """An error as part of a response."""
 
     code: str
     message: str
@@ -107,9 +125,14 @@ class ErrorBody(ApiModel):
         """Show `error`."""
         return cls(code=error.code, message=error.message)
 
+    @classmethod
+    def from_columns(cls, code: str | None, message: str | None) -> Self | None:
+        """Show an error that is stored as two columns; None when there is none."""
+        return None if code is None else cls(code=code, message=message or "")
+
 
 class StoredModel(ApiModel):
-    """What every stored thing shows."""
+    """What every stored resource has."""
 
     id: UUID
     created_at: datetime

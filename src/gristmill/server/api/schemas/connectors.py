@@ -1,4 +1,4 @@
-"""How connectors, their runs, logs and accounts look on the wire."""
+"""Connectors, their runs, run logs and accounts."""
 
 from datetime import datetime
 from typing import Annotated, Literal, Self
@@ -28,14 +28,14 @@ from gristmill.server.api.schemas.common import (
 ConnectorType = Literal["github", "gitlab", "jira", "confluence"]
 Cron = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
 BaseIds = Annotated[list[UUID], Field(max_length=100)]
-# Values that must not be told, not even in an error about them.
+# SecretStr keeps the values out of validation errors and logs.
 Credentials = dict[str, SecretStr | int]
 OnDelete = Literal["purge", "detach"]
 RunStatus = Literal["running", "success", "completed_with_errors", "partial", "failed", "cancelled"]
 
 
 class NewConnectorIn(RequestModel):
-    """What is asked for. `acl: null`: who sees a document there sees it here; else this list holds for all of it."""
+    """A connector to create. `acl: null` mirrors the permissions of the source; a list applies to all its documents."""
 
     name: Name
     type: ConnectorType
@@ -49,7 +49,7 @@ class NewConnectorIn(RequestModel):
 
 
 class ConnectorChange(RequestModel):
-    """What is to be changed; what is left out stays."""
+    """Changes to a connector; omitted fields stay as they are."""
 
     name: Name | None = None
     config: JsonObject | None = None
@@ -63,7 +63,7 @@ class ConnectorChange(RequestModel):
 
 
 class ConnectorOut(StoredModel):
-    """A connector as it is shown: never with its credentials."""
+    """A connector, without its credentials."""
 
     name: str
     type: str
@@ -84,14 +84,14 @@ class ConnectorOut(StoredModel):
     def of(cls, connector: ConnectorRow) -> Self:
         """Show `connector`."""
         fields = {name: value for name, value in vars(connector).items() if name != "credentials"}
-        error = _error_body(connector.last_sync_error_code, connector.last_sync_error)
+        error = ErrorBody.from_columns(connector.last_sync_error_code, connector.last_sync_error)
         return cls.model_validate(
             {**fields, "knowledge_base_ids": connector.base_ids, "last_sync_error": error}
         )
 
 
 class KindOut(ApiModel):
-    """A kind of connector: what its configuration and its credentials are, as JSON schemas."""
+    """A connector type, with JSON schemas of its configuration and its credentials."""
 
     type: str
     config: JsonObject
@@ -99,7 +99,7 @@ class KindOut(ApiModel):
 
 
 class PlanOut(ApiModel):
-    """What a dry run found: how many documents a run would add, change and prune."""
+    """The result of a dry run: how many documents a run would add, change and prune."""
 
     add: int
     change: int
@@ -111,7 +111,7 @@ class PlanOut(ApiModel):
 
 
 class RunOut(ApiModel):
-    """A run as it is shown. `pending` is what it filed and what is not searchable yet."""
+    """A run of a connector. `pending` counts the documents it ingested that are not searchable yet."""
 
     id: UUID
     connector_id: UUID
@@ -147,7 +147,7 @@ class RunOut(ApiModel):
             {
                 **vars(run),
                 "task_id": run.job_id,
-                "error": _error_body(run.error_code, run.error_message),
+                "error": ErrorBody.from_columns(run.error_code, run.error_message),
                 "progress": _percent(run),
                 "completed_batches": _completed_batches(run),
             }
@@ -169,7 +169,8 @@ class LineOut(ApiModel):
 
 
 class SyncIn(RequestModel):
-    """How to run: `force` reads everything anew, `dryRun` only tells, `allowDeletions` lets a mass of them go."""
+    """Options of a run: `force` re-reads every document, `dryRun` changes nothing, `allowDeletions` permits a mass
+    deletion."""
 
     force: bool = False
     dry_run: bool = False
@@ -185,7 +186,7 @@ class SyncOut(ApiModel):
 
 
 class CheckIn(RequestModel):
-    """What a connector would be made of."""
+    """Configuration and credentials to check before a connector is created."""
 
     type: ConnectorType
     config: JsonObject
@@ -193,7 +194,7 @@ class CheckIn(RequestModel):
 
 
 class CheckOut(ApiModel):
-    """What the tool says to the credentials."""
+    """Whether the source accepts the credentials, and as which account."""
 
     ok: bool
     account: str | None
@@ -201,7 +202,7 @@ class CheckOut(ApiModel):
 
 
 class FailureOut(ApiModel):
-    """A document that could not be read; the next run asks for it again."""
+    """A document that could not be read; the next run tries it again."""
 
     source_id: str
     scope: str
@@ -212,13 +213,13 @@ class FailureOut(ApiModel):
 
     @classmethod
     def of(cls, failure: FailedDocument) -> Self:
-        """Show `failed`."""
+        """Show `failure`."""
         error = ErrorBody(code=failure.error_code, message=failure.error_message)
         return cls.model_validate({**vars(failure), "error": error})
 
 
 class IdentityOut(ApiModel):
-    """An account of the tool; without an address, nobody here is meant by it."""
+    """An account of the source. Permissions of an account without an email apply to no person."""
 
     user_id: str
     name: str
@@ -231,24 +232,20 @@ class IdentityOut(ApiModel):
 
 
 class IdentityIn(RequestModel):
-    """The address that an account has here; null takes it away."""
+    """The email to use for an account; null removes it."""
 
     email: Annotated[str, StringConstraints(strip_whitespace=True, max_length=300)] | None
 
 
 class DeletedOut(ApiModel):
-    """A connector that is gone, and what becomes of its documents."""
+    """The deleted connector, and what happens to its documents."""
 
     id: UUID
     on_delete: OnDelete
 
 
-def _error_body(code: str | None, message: str | None) -> ErrorBody | None:
-    return None if code is None else ErrorBody(code=code, message=message or "")
-
-
 def _percent(run: ConnectorRun) -> int:
-    """Reading is one half, indexing the other; without an estimate, reading tells nothing."""
+    """Reading counts for one half, indexing for the other. Without an estimate of the total, reading counts as 0."""
     if run.completed_at is not None:
         return 100
     share_read = run.documents_processed / run.total_items if run.total_items else 0.0
@@ -259,7 +256,7 @@ def _percent(run: ConnectorRun) -> int:
 
 
 def _completed_batches(run: ConnectorRun) -> int:
-    """Batches are as many done as documents are: from the items, not counted."""
+    """The share of batches that is done, derived from the items: a counter could drift from them."""
     if run.completed_at is not None or run.documents_ingested == 0:
         return run.total_batches
     share_indexed = 1 - min(1.0, run.pending / run.documents_ingested)

@@ -1,0 +1,149 @@
+"""Knowledge bases and the queue of one base."""
+
+from datetime import datetime
+from typing import Annotated, Literal, Self
+from uuid import UUID
+
+from pydantic import Field, StrictBool, StrictInt
+
+from gristmill.catalog import AssetReuse, Base, BaseStats, BaseStatus, OnRestart
+from gristmill.server.api.schemas.common import (
+    Acl,
+    ApiModel,
+    ErrorBody,
+    JsonObject,
+    Name,
+    Patterns,
+    RequestModel,
+    StoredModel,
+)
+
+
+class Chunking(RequestModel):
+    """How the documents of the base are split into chunks."""
+
+    max_tokens: (
+        Annotated[StrictInt, Field(ge=32, le=8192, description="Longest chunk, in the embedder's tokens.")]
+        | None
+    ) = None
+
+
+class Options(RequestModel):
+    """Which files of folders are included, from the next listing on, and when image descriptions are reused."""
+
+    ignore: (
+        Annotated[Patterns, Field(description="Files to leave out: patterns as in .gitignore.")] | None
+    ) = None
+    include_hidden: (
+        Annotated[StrictBool, Field(description="Include names that begin with a dot.")] | None
+    ) = None
+    asset_reuse: (
+        Annotated[AssetReuse, Field(description="When to reuse the description of an identical image.")]
+        | None
+    ) = None
+
+
+class NewBase(RequestModel):
+    """A base to create. `onRestart`: interrupted work resumes by itself, or waits for `queue/recover`."""
+
+    name: Name
+    embedder: str | None = None
+    chunking: Chunking = Chunking()
+    file_processor_id: Name | None = None
+    on_restart: OnRestart = "resume"
+    settings: Options = Options()
+    acl: Annotated[Acl, Field(default_factory=list)]
+
+
+class ChangedBase(RequestModel):
+    """Changes to a base; omitted fields stay as they are. `status: ready` restores a failed base once its cause is
+    fixed."""
+
+    name: Name | None = None
+    chunking: Chunking | None = None
+    file_processor_id: Name | None = None
+    on_restart: OnRestart | None = None
+    settings: Options | None = None
+    acl: Acl | None = None
+    status: Literal["ready"] | None = None
+
+
+class BaseOut(StoredModel):
+    """A knowledge base."""
+
+    name: str
+    status: BaseStatus
+    error: ErrorBody | None
+    embedder: str
+    dimensions: int
+    chunking: JsonObject
+    file_processor_id: str | None
+    on_restart: str
+    settings: JsonObject
+    acl: list[str]
+    item_counts: dict[str, int]
+    leaf_counts: dict[str, int]
+    chunk_count: int
+    progress: float
+    changed_at: datetime
+
+    @classmethod
+    def of(cls, base: Base, stats: BaseStats) -> Self:
+        """Show `base`."""
+        return cls(
+            id=base.id,
+            created_at=base.created_at,
+            updated_at=base.updated_at,
+            name=base.name,
+            status=base.status,
+            error=ErrorBody.from_columns(base.error_code, base.error_message),
+            embedder=base.embedder,
+            dimensions=base.dimensions,
+            chunking=base.chunking,
+            file_processor_id=base.file_processor,
+            on_restart=base.on_restart,
+            settings={
+                "ignore": base.ignore,
+                "includeHidden": base.include_hidden,
+                "assetReuse": base.asset_reuse,
+            },
+            acl=base.acl,
+            item_counts=stats.items,
+            leaf_counts=stats.leaves,
+            chunk_count=stats.chunks,
+            progress=round(stats.progress, 1),
+            changed_at=max(base.updated_at, stats.changed_at or base.updated_at),
+        )
+
+
+class DeletedBase(ApiModel):
+    """The job that removes the base; the job's result is the receipt."""
+
+    job_id: UUID
+
+
+class Recovered(ApiModel):
+    """How many items were queued again."""
+
+    recovered: int
+
+
+class Dismissed(ApiModel):
+    """How many items were marked as failed."""
+
+    dismissed: int
+
+
+class QueueOut(ApiModel):
+    """The work left in a base, its rate and its estimated end."""
+
+    queue_size: int
+    processing_count: int
+    dead_count: int
+    active_item_ids: list[UUID]
+    orphan_item_ids: list[UUID]
+    per_stage: dict[str, int]
+    oldest_queued_at: datetime | None
+    rate_per_minute: int
+    eta_seconds: int | None
+    paused: bool

@@ -1,0 +1,174 @@
+"""Items, their chunks, and the outcome of adding, deleting and reindexing them."""
+
+from datetime import datetime
+from typing import Self
+from uuid import UUID
+
+from gristmill import catalog
+from gristmill.catalog import Item, ItemId, ItemStatus
+from gristmill.errors import GristmillError
+from gristmill.operations import add, delete
+from gristmill.search import ChunkRow
+from gristmill.server.api.schemas.common import (
+    Acl,
+    ApiModel,
+    ErrorBody,
+    JsonObject,
+    RequestModel,
+    StoredModel,
+)
+
+
+class ItemOut(StoredModel):
+    """An item."""
+
+    base_id: UUID
+    parent_id: UUID | None
+    type: str
+    title: str
+    status: ItemStatus
+    phase: str
+    error: ErrorBody | None
+    progress: int
+    waiting_for: str | None
+    deleting: bool
+    size_bytes: int | None
+    chunk_count: int
+    version: int | None
+    warnings: list[str]
+    left_out: dict[str, int]
+    source: JsonObject
+    acl: list[str] | None
+    acl_as_of: datetime | None
+    metadata: JsonObject
+
+    @classmethod
+    def of(cls, item: Item) -> Self:
+        """Show `item`."""
+        return cls(
+            id=item.id,
+            created_at=item.created_at,
+            updated_at=item.updated_at,
+            base_id=item.base_id,
+            parent_id=item.parent_id,
+            type=item.type,
+            title=item.title,
+            status=item.status,
+            phase=catalog.phase(item.status),
+            error=ErrorBody.from_columns(item.error_code, item.error_message),
+            progress=catalog.progress(item.status, item.percent),
+            waiting_for=item.waiting_for,
+            deleting=item.status is ItemStatus.DELETING,
+            size_bytes=item.size_bytes,
+            chunk_count=item.chunk_count,
+            version=item.live_version,
+            warnings=[*item.warnings, *(["left_out"] if item.left_out else [])],
+            left_out=item.left_out,
+            source={name: value for name, value in item.source.items() if name != "root"},
+            acl=item.acl,
+            acl_as_of=item.acl_as_of,
+            metadata=item.metadata,
+        )
+
+
+class ChangedItem(RequestModel):
+    """Changes to an item. `acl: null` removes the item's own access list, so that it inherits again."""
+
+    acl: Acl | None = None
+    metadata: JsonObject | None = None
+
+
+class RefusedOut(ApiModel):
+    """An entry of the request that was not added, by its index."""
+
+    index: int
+    path: str
+    error: ErrorBody
+
+
+class SkippedOut(ApiModel):
+    """An entry of the request that existed already, by its index."""
+
+    index: int
+    item_id: UUID
+
+
+class AddedOut(ApiModel):
+    """The entries that were durably accepted, those that existed already, and those that were rejected."""
+
+    created: list[ItemOut]
+    skipped: list[SkippedOut]
+    failed: list[RefusedOut]
+    correlation_id: UUID
+
+    @classmethod
+    def of(cls, added: add.AddResult) -> Self:
+        """Show the result of an `add`."""
+        return cls(
+            created=[ItemOut.of(item) for item in added.created],
+            skipped=[SkippedOut(index=entry.index, item_id=entry.item_id) for entry in added.skipped],
+            failed=[
+                RefusedOut(index=entry.index, path=entry.title, error=ErrorBody.of(entry.error))
+                for entry in added.failed
+            ],
+            correlation_id=added.cause,
+        )
+
+
+class AcceptedOut(ApiModel):
+    """The topmost items of the selection and the job that handles them; null when there was nothing to do."""
+
+    root_ids: list[UUID]
+    job_id: UUID | None
+
+    @classmethod
+    def of(cls, accepted: delete.DeletionAccepted) -> Self:
+        """Show what was accepted."""
+        return cls(root_ids=list(accepted.root_ids), job_id=accepted.job_id)
+
+
+class RefusedItem(ApiModel):
+    """A selected item that was not changed, and why."""
+
+    item_id: UUID
+    error: ErrorBody
+
+    @classmethod
+    def of(cls, item_id: ItemId, error: GristmillError) -> Self:
+        """Show why `item_id` was not changed."""
+        return cls(item_id=item_id, error=ErrorBody.of(error))
+
+
+class ReindexOut(AcceptedOut):
+    """The same, with the items that were rejected because their source can't be read."""
+
+    failed: list[RefusedItem]
+
+
+class ChunkOut(ApiModel):
+    """A chunk of an item's content; `start` and `end` are character offsets into that content."""
+
+    id: UUID
+    item_id: UUID
+    index: int
+    text: str
+    start: int
+    end: int
+    page: int | None
+    headings: list[str]
+    metadata: JsonObject
+
+    @classmethod
+    def of(cls, chunk: ChunkRow) -> Self:
+        """Show `chunk`."""
+        return cls(
+            id=chunk.id,
+            item_id=chunk.item_id,
+            index=chunk.index,
+            text=chunk.text,
+            start=chunk.start,
+            end=chunk.end,
+            page=chunk.page,
+            headings=chunk.headings,
+            metadata={"title": chunk.title, "version": chunk.version},
+        )

@@ -1,0 +1,151 @@
+"""API keys, sessions and the audit log."""
+
+from datetime import datetime
+from typing import Annotated, Self
+from uuid import UUID
+
+from pydantic import Field, StringConstraints
+
+from gristmill.catalog import access
+from gristmill.identity import ApiKey, NewApiKey, Role
+from gristmill.server.api.caller import Caller
+from gristmill.server.api.schemas.common import (
+    ApiModel,
+    Name,
+    RequestModel,
+    StoredModel,
+    Timestamp,
+)
+
+Email = Annotated[str, StringConstraints(max_length=301)]
+
+
+Names = Annotated[
+    list[Annotated[str, StringConstraints(min_length=1, max_length=200)]], Field(max_length=500)
+]
+
+
+class Principal(RequestModel):
+    """The person, teams and groups a key acts for. Without any, the key sees what the whole organisation may see."""
+
+    email: Email | None = None
+    teams: Annotated[Names, Field(default_factory=list)]
+    groups: Annotated[Names, Field(default_factory=list)]
+
+
+class PrincipalOut(ApiModel):
+    """The person, teams and groups a key acts for."""
+
+    email: str | None
+    teams: list[str]
+    groups: list[str]
+
+
+class NewKeyIn(RequestModel):
+    """A key to create."""
+
+    name: Name
+    role: Role
+    principal: Annotated[Principal, Field(default_factory=Principal.model_construct)]
+    expires_at: Timestamp | None = None
+
+    def to_new_key(self) -> NewApiKey:
+        """The key to store. Raises `Invalid` when no access list could ever contain the principal."""
+        principal = Principal.model_validate(self.principal.model_dump())
+        access.member(principal.email, principal.teams, principal.groups)
+        email = None if principal.email is None else principal.email.lower()
+        return NewApiKey(
+            self.name, self.role, email, tuple(principal.teams), tuple(principal.groups), self.expires_at
+        )
+
+
+class ChangedKey(RequestModel):
+    """Changes to a key; `expiresAt: null` removes its expiry."""
+
+    name: Name | None = None
+    role: Role | None = None
+    principal: Principal | None = None
+    expires_at: Timestamp | None = None
+
+    def apply_to(self, old: ApiKey) -> NewApiKey:
+        """The key after the change."""
+        principal = self.principal or Principal(email=old.email, teams=old.teams, groups=old.groups)
+        expires = self.expires_at if "expires_at" in self.model_fields_set else old.expires_at
+        return NewKeyIn(
+            name=self.name or old.name, role=self.role or old.role, principal=principal, expires_at=expires
+        ).to_new_key()
+
+
+class KeyOut(StoredModel):
+    """A key, recognisable by the first characters of its secret."""
+
+    name: str
+    prefix: str
+    role: Role
+    principal: PrincipalOut
+    expires_at: datetime | None
+    last_used_at: datetime | None
+
+    @classmethod
+    def of(cls, key: ApiKey) -> Self:
+        """Show `key`."""
+        return cls.model_validate(_key_fields(key))
+
+
+class NewKeyOut(KeyOut):
+    """A new key with its secret, which is never shown again."""
+
+    key: str
+
+    @classmethod
+    def with_secret(cls, key: ApiKey, secret: str) -> Self:
+        """Show `key` with its secret."""
+        return cls.model_validate({**_key_fields(key), "key": secret})
+
+
+class SessionIn(RequestModel):
+    """The key to sign in with."""
+
+    key: Annotated[str, StringConstraints(min_length=1, max_length=200)]
+
+
+class SessionOut(ApiModel):
+    """The caller. `keyId` is null for local requests without a key."""
+
+    organisation_id: UUID
+    role: Role
+    key_id: UUID | None
+    principal: PrincipalOut | None
+
+    @classmethod
+    def of(cls, caller: Caller) -> Self:
+        """Show `caller`."""
+        key = caller.key
+        return cls(
+            organisation_id=caller.org,
+            role=caller.role,
+            key_id=caller.key_id,
+            principal=None
+            if key is None
+            else PrincipalOut(email=key.email, teams=key.teams, groups=key.groups),
+        )
+
+
+class AuditOut(ApiModel):
+    """A request that may have changed something; `status` is null while it runs, or when the server died meanwhile."""
+
+    id: UUID
+    at: datetime
+    actor: str
+    key_id: UUID | None
+    role: str
+    method: str
+    path: str
+    client: str | None
+    status: int | None
+    took_ms: int | None
+
+
+def _key_fields(key: ApiKey) -> dict[str, object]:
+    principal = {"email": key.email, "teams": key.teams, "groups": key.groups}
+    return {**vars(key), "principal": principal}

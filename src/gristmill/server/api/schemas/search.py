@@ -1,0 +1,228 @@
+"""Searches, hits and explanations."""
+
+from typing import Annotated, Self
+from uuid import UUID
+
+from pydantic import Field, StrictBool, StrictInt
+
+from gristmill import search
+from gristmill.catalog import Viewer
+from gristmill.search.keyword_search import TermContribution
+from gristmill.server.api.schemas.common import (
+    ApiModel,
+    JsonObject,
+    NonBlankText,
+    RequestModel,
+    Timestamp,
+)
+
+MAX_BASES = 100
+
+
+Ids = Annotated[list[UUID], Field(default_factory=list, max_length=1000)]
+
+
+class FiltersIn(RequestModel):
+    """Conditions on the items of hits; all of them must hold. `parentIds` and `connectorIds` match everything below
+    them; `metadata` matches items that have at least these entries."""
+
+    types: Annotated[list[str], Field(default_factory=list, max_length=20)]
+    parent_ids: Ids
+    connector_ids: Ids
+    metadata: Annotated[JsonObject, Field(default_factory=dict)]
+    created_after: Timestamp | None = None
+    created_before: Timestamp | None = None
+    updated_after: Timestamp | None = None
+    updated_before: Timestamp | None = None
+
+    def to_filters(self) -> search.Filters:
+        """The filters as `search/` takes them."""
+        return search.Filters(
+            types=tuple(self.types),
+            under=(*self.parent_ids, *self.connector_ids),
+            metadata=self.metadata,
+            created_after=self.created_after,
+            created_before=self.created_before,
+            updated_after=self.updated_after,
+            updated_before=self.updated_before,
+        )
+
+
+class _QueryFields(RequestModel):
+    query: Annotated[NonBlankText, Field(max_length=10_000)]
+    mode: search.Mode = "hybrid"
+    filters: Annotated[FiltersIn, Field(default_factory=FiltersIn.model_construct)]
+
+
+class WhyNotIn(_QueryFields):
+    """A query that an item was expected to match."""
+
+    def to_query(self, viewer: Viewer) -> search.SearchRequest:
+        """The request as `search/` takes it."""
+        return search.SearchRequest(
+            query=self.query, mode=self.mode, filters=self.filters.to_filters(), viewer=viewer
+        )
+
+
+class SearchIn(_QueryFields):
+    """What to search for, how, and what to return with each hit."""
+
+    limit: Annotated[StrictInt, Field(ge=1, le=100)] = 10
+    explain: StrictBool = False
+    context: Annotated[StrictInt, Field(ge=0, le=5)] = 0
+    collapse: StrictBool = False
+    rerank: StrictBool = True
+
+    def to_query(self, viewer: Viewer) -> search.SearchRequest:
+        """The request as `search/` takes it."""
+        return search.SearchRequest(
+            query=self.query,
+            limit=self.limit,
+            mode=self.mode,
+            filters=self.filters.to_filters(),
+            viewer=viewer,
+            explain=self.explain,
+            context=self.context,
+            collapse=self.collapse,
+            rerank=self.rerank,
+        )
+
+
+class SearchBasesIn(SearchIn):
+    """A search over several bases; without `baseIds` over all bases that the caller can see."""
+
+    base_ids: Annotated[list[UUID], Field(max_length=MAX_BASES)] | None = None
+
+
+class Ranks(ApiModel):
+    """The rank of the hit in the vector and the keyword results; null where it was not found."""
+
+    vector: int | None
+    text: int | None
+
+
+class HitSource(ApiModel):
+    """Where the text comes from: the document, and the position in it."""
+
+    url: str | None
+    path: str | None
+    page: int | None
+    start: int
+    end: int
+
+
+class ContextOut(ApiModel):
+    """The chunks before and after the hit in its document, in order."""
+
+    before: list[str]
+    after: list[str]
+
+
+class TermOut(ApiModel):
+    """What a term adds to the keyword score. `count` is how often the chunk has it, `chunks` how many chunks have it."""
+
+    term: str
+    count: int
+    chunks: int
+    score: float
+
+    @classmethod
+    def of(cls, term: TermContribution) -> Self:
+        """Show `term`."""
+        return cls(term=term.term, count=term.count, chunks=term.chunks, score=term.score)
+
+
+class ExplanationOut(ApiModel):
+    """Why a hit has its rank."""
+
+    vector_weight: float
+    similarity: float | None
+    text_score: float | None
+    terms: list[TermOut]
+    rerank_score: float | None
+
+    @classmethod
+    def of(cls, explanation: search.HitExplanation) -> Self:
+        """Show `explanation`."""
+        return cls(
+            vector_weight=explanation.vector_weight,
+            similarity=explanation.similarity,
+            text_score=explanation.text_score,
+            terms=[TermOut.of(term) for term in explanation.terms],
+            rerank_score=explanation.rerank_score,
+        )
+
+
+class HitOut(ApiModel):
+    """A chunk that matches the query; `highlights` are character ranges of `text`."""
+
+    chunk_id: UUID
+    item_id: UUID
+    base_id: UUID
+    title: str
+    type: str
+    text: str
+    headings: list[str]
+    highlights: list[tuple[int, int]]
+    score: float
+    ranks: Ranks
+    source: HitSource
+    metadata: JsonObject
+    version: int
+    context: ContextOut | None
+    explain: ExplanationOut | None
+    duplicates: list[UUID]
+
+    @classmethod
+    def of(cls, hit: search.Hit) -> Self:
+        """Show `hit`."""
+        return cls(
+            chunk_id=hit.chunk_id,
+            item_id=hit.item_id,
+            base_id=hit.base_id,
+            title=hit.title,
+            type=hit.type,
+            text=hit.text,
+            headings=hit.headings,
+            highlights=hit.highlights,
+            score=hit.score,
+            ranks=Ranks(vector=hit.vector_rank, text=hit.text_rank),
+            source=HitSource(
+                url=hit.source.get("url"),
+                path=hit.source.get("path"),
+                page=hit.page,
+                start=hit.start,
+                end=hit.end,
+            ),
+            metadata=hit.metadata,
+            version=hit.version,
+            context=ContextOut(before=hit.context.before, after=hit.context.after) if hit.context else None,
+            explain=ExplanationOut.of(hit.explanation) if hit.explanation else None,
+            duplicates=hit.duplicates,
+        )
+
+
+class SearchOut(ApiModel):
+    """Hits, best first."""
+
+    hits: list[HitOut]
+    took_ms: float
+
+
+class ReasonOut(ApiModel):
+    """One reason why an item is missing from the hits, or ranks low."""
+
+    code: str
+    message: str
+
+
+class WhyNotOut(ApiModel):
+    """The rank of an item for a query, and the reasons why it is not higher."""
+
+    rank: int | None
+    reasons: list[ReasonOut]
+    ranks: Ranks
+    text_score: float | None
+    similarity: float | None
+    terms: list[TermOut]
+    acl: list[str]
