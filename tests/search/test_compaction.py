@@ -73,12 +73,12 @@ async def test_deleted_chunks_leave_the_index(mill_with_worker: app.Gristmill) -
     base = await fill(db)
     async with db.transaction() as tx:
         secret = await file_note(tx, base, "secret", "qwrt")
-    assert await count(db, "segment where position('qwrt'::bytea in lexicon) > 0") == 1
+    assert await count(db, "segment where position('qwrt'::bytea in terms) > 0") == 1
     async with db.transaction() as tx:
         await publish.remove_items(tx, base.id, [secret.id])
         await catalog.mark_deleting(tx, [secret.id])
     await wait_until_compacted(db)
-    assert await count(db, "segment where position('qwrt'::bytea in lexicon) > 0") == 0
+    assert await count(db, "segment where position('qwrt'::bytea in terms) > 0") == 0
     assert await count(db, "deleted_chunk") == 0
 
 

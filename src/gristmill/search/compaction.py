@@ -111,7 +111,7 @@ class Compactor:
         parts = [
             (
                 segment.decode_arrays(stored_row.nos, stored_row.items, stored_row.lengths, stored_row.signs),
-                InvertedIndex.load(stored_row.lexicon, *postings[stored_row.id]),
+                InvertedIndex.load(stored_row.terms, *postings[stored_row.id]),
             )
             for stored_row in stored
             if stored_row.id in postings

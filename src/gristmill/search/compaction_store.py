@@ -17,28 +17,28 @@ async def bases_to_compact(
     """Bases whose segments need compaction."""
     return await queries.values(
         tx,
-        "untidy",
+        "bases_to_compact",
         small=small,
-        many=min_small,
-        recipe=lexer_version,
-        few_gone=min_deleted,
-        patience=max_age,
+        min_small=min_small,
+        lexer_version=lexer_version,
+        min_deleted=min_deleted,
+        max_age=max_age,
     )
 
 
 async def deleted_numbers(tx: Tx, base_id: UUID) -> list[int]:
     """Numbers of deleted chunks that are still in segments."""
-    return await queries.values(tx, "gone", base=base_id)
+    return await queries.values(tx, "deleted_numbers", base=base_id)
 
 
 async def has_overdue_deletions(tx: Tx, base_id: UUID, max_age: timedelta) -> bool:
     """Whether chunks that were deleted longer than `max_age` ago are still in segments."""
-    return (await queries.values(tx, "gone_for_long", base=base_id, patience=max_age))[0]
+    return (await queries.values(tx, "has_overdue_deletions", base=base_id, max_age=max_age))[0]
 
 
 async def forget_deleted(tx: Tx, base_id: UUID, nos: Sequence[int]) -> None:
     """Forget these deleted chunks: no segment contains them any more."""
-    await queries.run(tx, "forget_gone", base=base_id, nos=list(nos))
+    await queries.run(tx, "forget_deleted", base=base_id, nos=list(nos))
 
 
 async def read_all_postings(
@@ -46,7 +46,7 @@ async def read_all_postings(
 ) -> dict[int, tuple[bytes, bytes]]:
     """All postings of segments, by segment id: ordinals and counts."""
     async with tx.cursor(binary=True) as cursor:
-        await cursor.execute(queries["segment_words"], {"base": base_id, "ids": list(segment_ids)})
+        await cursor.execute(queries["read_all_postings"], {"base": base_id, "ids": list(segment_ids)})
         return {row[0]: (row[1], row[2]) for row in await cursor.fetchall()}
 
 
@@ -55,7 +55,7 @@ async def read_chunks_to_lex(
 ) -> tuple[list[ChunkText], list[Vector]]:
     """The texts and vectors of chunks."""
     async with tx.cursor() as cursor:
-        await cursor.execute(queries["to_lex"], {"base": base_id, "nos": list(nos)})
+        await cursor.execute(queries["read_chunks_to_lex"], {"base": base_id, "nos": list(nos)})
         rows = await cursor.fetchall()
     return [ChunkText(*row[:5]) for row in rows], [
         np.array(row[5].strip("[]").split(","), np.float32) for row in rows

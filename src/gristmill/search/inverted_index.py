@@ -126,9 +126,9 @@ class InvertedIndex:
     counts: Counts
 
     @classmethod
-    def load(cls, lexicon: bytes, ordinals: bytes, counts: bytes) -> Self:
+    def load(cls, terms: bytes, ordinals: bytes, counts: bytes) -> Self:
         """Load from the columns of the table."""
-        return cls(TermDictionary(lexicon), np.frombuffer(ordinals, "<u2"), np.frombuffer(counts, np.uint8))
+        return cls(TermDictionary(terms), np.frombuffer(ordinals, "<u2"), np.frombuffer(counts, np.uint8))
 
     def postings_of(self, lexeme: str) -> Postings | None:
         """The postings of one lexeme."""

@@ -44,7 +44,7 @@ class Scope:
         """The parameters of the SQL function `item_searchable`."""
         filters = self.filters
         return {
-            "eyes": self.viewer.principals,
+            "principals": self.viewer.principals,
             "types": list(filters.types) or None,
             "under": list(filters.under) or None,
             "metadata": Jsonb(dict(filters.metadata)) if filters.metadata else None,

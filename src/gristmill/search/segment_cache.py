@@ -161,7 +161,7 @@ class SegmentCache:
             for row in await store.read_segment_arrays(tx, base_id, missing):
                 arrays = segment.decode_arrays(row.nos, row.items, row.lengths, row.signs)
                 loaded[row.id] = CachedSegment(
-                    arrays, InvertedIndex.load(row.lexicon, row.ordinals, row.counts)
+                    arrays, InvertedIndex.load(row.terms, row.ordinals, row.counts)
                 )
         segments = [loaded.get(row.id) or self._segments[row.id] for row in rows]
         for row, cached in zip(rows, segments, strict=True):

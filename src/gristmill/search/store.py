@@ -63,7 +63,7 @@ async def write(tx: Tx, base_id: UUID, prepared: PreparedWrite) -> None:
     entries = [(version, chunk) for version in prepared.versions for chunk in version.chunks]
     if not entries:
         return
-    nos: list[int] = await queries.values(tx, "numbers", count=len(entries))
+    nos: list[int] = await queries.values(tx, "next_chunk_numbers", count=len(entries))
     await _copy(
         tx,
         f"copy chunk ({binary_copy.COLUMNS}) from stdin (format binary)".encode(),
@@ -93,23 +93,23 @@ async def insert_segment(tx: Tx, base_id: UUID, new: Segment) -> None:
         tx,
         "insert_segment",
         base=base_id,
-        recipe=new.lexer_version,
+        lexer_version=new.lexer_version,
         chunks=len(new.arrays.nos),
         tokens=new.tokens,
         languages=sorted(new.languages),
         nos=encoded.nos,
         items=encoded.items,
         lengths=encoded.lengths,
-        codes=encoded.signs,
-        lexicon=new.index.terms.data,
-        places=new.index.ordinals.tobytes(),
+        signs=encoded.signs,
+        terms=new.index.terms.data,
+        ordinals=new.index.ordinals.tobytes(),
         counts=new.index.counts.tobytes(),
     )
 
 
 async def written_indexes(tx: Tx, base_id: UUID, item_id: UUID, version: int) -> set[int]:
     """The indexes of the chunks of a version."""
-    return set(await queries.values(tx, "written", base=base_id, item=item_id, version=version))
+    return set(await queries.values(tx, "written_indexes", base=base_id, item=item_id, version=version))
 
 
 async def find_vectors(
@@ -118,7 +118,7 @@ async def find_vectors(
     """Vectors of these texts from any of the bases, by text hash."""
     digests = [UUID(bytes=digest) for digest in hashes]
     async with tx.cursor(binary=True) as cursor:
-        await cursor.execute(queries["vectors"], {"bases": list(bases), "hashes": digests})
+        await cursor.execute(queries["find_vectors"], {"bases": list(bases), "hashes": digests})
         return {row[0].bytes: binary_copy.decode_vector(row[1]) for row in await cursor.fetchall()}
 
 
@@ -139,7 +139,9 @@ async def drop_version(tx: Tx, base_id: UUID, item_id: UUID, version: int) -> No
 
 async def drop_from_index(tx: Tx, base_id: UUID, item_id: UUID, version: int, first_index: int) -> None:
     """Delete the chunks of one version from `first_index` on."""
-    await queries.run(tx, "cut_back", base=base_id, item=item_id, version=version, first=first_index)
+    await queries.run(
+        tx, "drop_from_index", base=base_id, item=item_id, version=version, first_index=first_index
+    )
 
 
 async def drop_items(tx: Tx, base_id: UUID, item_ids: Sequence[UUID]) -> int:
@@ -169,7 +171,7 @@ class ArraysRow:
     items: bytes
     lengths: bytes
     signs: bytes
-    lexicon: bytes
+    terms: bytes
     ordinals: bytes
     counts: bytes
 
@@ -203,14 +205,14 @@ async def read_transaction(db: Database) -> AsyncGenerator[Tx]:
 
 async def list_segments(tx: Tx, base_id: UUID) -> list[SegmentRow]:
     """The segments of a base, oldest first."""
-    return await queries.many(tx, SegmentRow, "segments", base=base_id)
+    return await queries.many(tx, SegmentRow, "list_segments", base=base_id)
 
 
 async def read_segment_arrays(tx: Tx, base_id: UUID, ids: Sequence[int]) -> list[ArraysRow]:
     """The arrays and terms of segments."""
     async with tx.cursor(binary=True) as cursor:
         await cursor.execute(
-            queries["segment_arrays"],
+            queries["read_segment_arrays"],
             {"base": base_id, "ids": list(ids), "small": MAX_INLINE_POSTINGS_CHUNKS},
         )
         return [ArraysRow(*row) for row in await cursor.fetchall()]
@@ -220,7 +222,7 @@ async def read_postings(tx: Tx, base_id: UUID, ranges: Sequence[PostingRange]) -
     """The postings of these ranges, in this order; empty for a segment that has been replaced in the meantime."""
     async with tx.cursor(binary=True) as cursor:
         await cursor.execute(
-            queries["postings"],
+            queries["read_postings"],
             {
                 "base": base_id,
                 "segments": [posting_range.segment_id for posting_range in ranges],
@@ -236,7 +238,7 @@ async def read_postings(tx: Tx, base_id: UUID, ranges: Sequence[PostingRange]) -
 
 async def items_in_scope(tx: Tx, base_id: UUID, scope: Scope, limit: int) -> list[UUID]:
     """The items in scope, at most `limit`."""
-    return await queries.values(tx, "scope", base=base_id, limit=limit, **scope.parameters())
+    return await queries.values(tx, "items_in_scope", base=base_id, limit=limit, **scope.parameters())
 
 
 async def nearest_chunks(
@@ -246,7 +248,7 @@ async def nearest_chunks(
     return await queries.many(
         tx,
         ScoredChunk,
-        "nearest",
+        "nearest_chunks",
         base=base_id,
         vector=vector_literal(vector),
         limit=limit,
@@ -261,7 +263,7 @@ async def nearest_chunks_of_items(
     return await queries.many(
         tx,
         ScoredChunk,
-        "nearest_of_items",
+        "nearest_chunks_of_items",
         base=base_id,
         vector=vector_literal(vector),
         items=list(items),
@@ -277,7 +279,7 @@ async def similarities(
     return await queries.many(
         tx,
         ScoredChunk,
-        "measured",
+        "similarities",
         base=base_id,
         vector=vector_literal(vector),
         nos=list(nos),
@@ -288,14 +290,14 @@ async def similarities(
 async def visible_chunk_ids(tx: Tx, base_id: UUID, scope: Scope, nos: Sequence[int]) -> dict[int, UUID]:
     """The ids of the visible ones of these chunks, by number."""
     binary_copy = await queries.many(
-        tx, ScoredChunk, "answering", base=base_id, nos=list(nos), **scope.parameters()
+        tx, ScoredChunk, "visible_chunk_ids", base=base_id, nos=list(nos), **scope.parameters()
     )
     return {row.no: row.id for row in binary_copy}
 
 
 async def chunk_texts(tx: Tx, base_id: UUID, nos: Sequence[int]) -> list[ChunkText]:
     """The texts of chunks that keyword search indexes."""
-    return await queries.many(tx, ChunkText, "texts", base=base_id, nos=list(nos))
+    return await queries.many(tx, ChunkText, "chunk_texts", base=base_id, nos=list(nos))
 
 
 def vector_literal(vector: Vector) -> str:
@@ -330,7 +332,7 @@ class ChunkRow:
 async def visible_chunks(tx: Tx, base_id: UUID, scope: Scope, nos: Sequence[int]) -> dict[int, ChunkRow]:
     """The visible ones of these chunks, by number."""
     binary_copy = await queries.many(
-        tx, ChunkRow, "chunks", base=base_id, nos=list(nos), **scope.parameters()
+        tx, ChunkRow, "visible_chunks", base=base_id, nos=list(nos), **scope.parameters()
     )
     return {row.no: row for row in binary_copy}
 
@@ -351,12 +353,12 @@ async def neighbour_texts(
     binary_copy = await queries.many(
         tx,
         Neighbour,
-        "neighbours",
+        "neighbour_texts",
         base=base_id,
         items=[row.item_id for row in middles],
         versions=[row.version for row in middles],
         indexes=[row.index for row in middles],
-        around=around,
+        width=around,
     )
     return {(row.item_id, row.index): row.text for row in binary_copy}
 
@@ -381,5 +383,5 @@ async def list_chunks(
         limit=limit,
         after_item=after_item,
         after_index=after_index,
-        eyes=viewer.principals,
+        principals=viewer.principals,
     )

@@ -195,16 +195,16 @@ async def _effective_acl(tx: Tx, item_id: UUID) -> list[str]:
 
 async def _chunk_numbers_of_item(tx: Tx, base_id: UUID, item_id: UUID) -> list[int]:
     """The numbers of an item's live chunks."""
-    return await queries.values(tx, "nos_of_item", base=base_id, item=item_id)
+    return await queries.values(tx, "chunk_numbers_of_item", base=base_id, item=item_id)
 
 
 async def _is_in_scope(tx: Tx, base_id: UUID, item_id: UUID, scope: Scope) -> bool:
     """Whether an item is in a scope."""
-    return (await queries.values(tx, "passes", base=base_id, item=item_id, **scope.parameters()))[0]
+    return (await queries.values(tx, "is_in_scope", base=base_id, item=item_id, **scope.parameters()))[0]
 
 
 async def _nearest_rank(tx: Tx, base_id: UUID, vector: Vector, nos: Sequence[int]) -> _NearestRank | None:
     """The similarity and rank of the nearest of these chunks."""
     return await queries.maybe(
-        tx, _NearestRank, "near", base=base_id, vector=vector_literal(vector), nos=list(nos)
+        tx, _NearestRank, "nearest_rank", base=base_id, vector=vector_literal(vector), nos=list(nos)
     )
