@@ -1,5 +1,7 @@
 import asyncio
 
+import pytest
+
 from gristmill.db import Database
 from gristmill.db.listen import Listener
 from tests.terminate_backends import terminate_backends
@@ -32,3 +34,26 @@ async def test_a_notification_arrives_and_a_lost_connection_is_made_good(db: Dat
         await tx.execute("select pg_notify('news', 'two')")
     assert await notifications.next() == "two"
     await listener.stop()
+
+
+async def test_a_callback_that_raises_does_not_end_the_listening(
+    db: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    notifications, listener = Notifications(), Listener(db.url)
+
+    def fail(payload: str | None) -> None:
+        if payload == "poison":
+            raise RuntimeError("a bug")
+
+    listener.subscribe("news", fail)
+    listener.subscribe("news", notifications)
+    listener.start()
+    assert await notifications.next() is None
+    async with db.connection() as tx:
+        await tx.execute("select pg_notify('news', 'poison')")
+        assert await notifications.next() is None, "connected again: look at what may have been missed"
+        await tx.execute("select pg_notify('news', 'two')")
+    assert await notifications.next() == "two"
+    await listener.stop()
+    tracebacks = [record for record in caplog.records if record.exc_info]
+    assert len(tracebacks) == 1

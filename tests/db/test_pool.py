@@ -1,7 +1,13 @@
+import asyncio
+import tempfile
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from datetime import timedelta
+from pathlib import Path
 
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from gristmill.db import Database, DatabaseUnavailable
 from tests.terminate_backends import terminate_backends
@@ -52,3 +58,61 @@ async def test_a_programming_error_is_not_dressed_up(db: Database) -> None:
     with pytest.raises(psycopg.errors.UndefinedTable):
         async with db.connection() as tx:
             await tx.execute("select * from nowhere")
+
+
+SOCKET = ".s.PGSQL.5432"
+
+
+@asynccontextmanager
+async def breaking_proxy(url: str) -> AsyncGenerator[str]:
+    """The URL of a proxy that loses a few bytes in the middle of a large result, and then the connection."""
+    server_socket = Path(str(conninfo_to_dict(url)["host"])) / SOCKET
+
+    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(1 << 16):
+            broken = len(data) > 4000
+            writer.write(data[:1000] + data[1007:] if broken else data)
+            await writer.drain()
+            if broken:
+                break
+        writer.close()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        server_reader, server_writer = await asyncio.open_unix_connection(server_socket)
+        await asyncio.gather(
+            forward(reader, server_writer), forward(server_reader, writer), return_exceptions=True
+        )
+
+    with tempfile.TemporaryDirectory(prefix="gm-", dir="/tmp") as folder:
+        async with await asyncio.start_unix_server(serve, f"{folder}/{SOCKET}"):
+            yield make_conninfo(url, host=folder)
+
+
+async def test_a_connection_that_breaks_in_the_middle_of_a_result_is_unavailable(database_url: str) -> None:
+    """libpq reports it as a result without SQLSTATE, which psycopg raises as plain DatabaseError."""
+
+    async def read_rows() -> None:
+        async with breaking_proxy(database_url) as url:
+            db = Database(url)
+            await db.open()
+            try:
+                async with db.transaction() as tx:
+                    await tx.execute("select generate_series(1, 10000)")
+            finally:
+                await db.close()
+
+    with pytest.raises(DatabaseUnavailable) as caught:
+        await read_rows()
+    assert type(caught.value.__cause__) is psycopg.DatabaseError
+    assert caught.value.code == "database_unavailable"
+
+
+async def test_errors_of_a_statement_are_raised_as_they_are(db: Database) -> None:
+    for statement, error in (
+        ("select 1 / 0", psycopg.errors.DivisionByZero),
+        ("select 'x'::int", psycopg.errors.InvalidTextRepresentation),
+        ("do $$ begin raise exception 'no' using errcode = 'ZZ001'; end $$", psycopg.DatabaseError),
+    ):
+        with pytest.raises(error):
+            async with db.connection() as tx:
+                await tx.execute(statement.encode())

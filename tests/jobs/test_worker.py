@@ -4,15 +4,17 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from typing import Any
 from uuid import uuid4
 
 import psycopg
+import pytest
 
 from gristmill import faults, jobs
 from gristmill.db import Database, Tx
 from gristmill.db.listen import Listener
 from gristmill.errors import GristmillError, Permanent, Transient
-from gristmill.jobs import Done, Handler, Job, NewJob, Outcome, Snooze, Work, Worker, WorkerLimits
+from gristmill.jobs import Done, Handler, Job, NewJob, Outcome, Snooze, Work, Worker, WorkerLimits, store
 from gristmill.jobs.worker import LOST_FACTOR
 from tests.jobs.sample_work import Brittle, Keyed, Plain
 from tests.terminate_backends import terminate_backends
@@ -277,3 +279,48 @@ async def test_nothing_is_lost_when_all_connections_are_cut_again_and_again(db: 
     async with await psycopg.AsyncConnection.connect(db.url) as connection:
         rows = await (await connection.execute("select n from effect order by n")).fetchall()
     assert [n for (n,) in rows] == list(range(300))
+
+
+@pytest.mark.parametrize("broken", ["tick", "complete_and_claim"])
+async def test_a_loop_that_meets_an_unexpected_error_goes_on(
+    db: Database, broken: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Promise 1: the heartbeat loop and the claim loop outlive a bug, and log its traceback once."""
+    works = getattr(store, broken)
+    failures = 0
+
+    async def fail_at_first(*arguments: Any, **options: Any) -> Any:
+        nonlocal failures
+        if failures < 3:
+            failures += 1
+            raise RuntimeError("a bug")
+        return await works(*arguments, **options)
+
+    monkeypatch.setattr(store, broken, fail_at_first)
+    async with db.transaction() as tx:
+        await jobs.enqueue(tx, NewJob(Plain(), "a", delay=timedelta(milliseconds=1)))
+    async with running_worker(db, {"plain": Handler(Scripted(Done()))}):
+        await wait_until(has_jobs(db, done=1))  # the heartbeat has queued it, the claim loop has run it
+    assert failures == 3
+    assert len([record for record in caplog.records if record.exc_info]) == 1
+
+
+async def test_an_outcome_that_cannot_be_written_is_logged_and_the_job_runs_again(
+    db: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    on_dead_calls = 0
+
+    async def on_dead(_tx: Tx, _job: Job, _error: GristmillError) -> None:
+        nonlocal on_dead_calls
+        on_dead_calls += 1
+        if on_dead_calls == 1:
+            raise RuntimeError("a bug")
+
+    handler = Scripted(Permanent("no"), Permanent("no"))
+    async with running_worker(db, {"plain": Handler(handler, on_dead)}):
+        await enqueue(db, Plain())
+        await wait_until(has_jobs(db, dead=1))
+    assert len(handler.seen) == 2
+    assert [record.message for record in caplog.records if record.exc_info] == [
+        "outcome of a job could not be written"
+    ]

@@ -1,7 +1,7 @@
-"""Wake-ups from other processes: LISTEN on a connection of its own, with news of its own health.
+"""Wake-ups from other processes: LISTEN on a connection of its own, which is reopened when it is lost.
 
-A notification only ever means "look again": who missed one (the connection was down) is told the same
-thing at the next connect, so that nothing depends on a single notification arriving.
+A notification only ever means "look again". After every connect each subscriber is called once without a payload, so that
+nothing depends on a single notification arriving.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ import psycopg
 from psycopg import sql
 
 from gristmill import clock
-from gristmill.db.outage import Outage
+from gristmill.db.outage import Outage, first_line
 
 log = logging.getLogger(__name__)
 
@@ -47,15 +47,18 @@ class Listener:
     async def _run(self) -> None:
         outage = Outage(log, "notifications")
         while True:
+            unexpected, reason = None, "the connection ended"
             try:
                 await self._listen(outage)
             except psycopg.Error as error:
-                reason = str(error).strip().splitlines()[0]
-            else:
-                reason = "the connection ended"
+                reason = first_line(error)
+            except (
+                Exception
+            ) as error:  # a bug in a callback: without notifications, everything waits for polls
+                unexpected = error
             finally:
                 self.connected.clear()
-            await outage.wait(reason)
+            await (outage.wait(reason) if unexpected is None else outage.wait_unexpected(unexpected))
 
     async def _listen(self, outage: Outage) -> None:
         async with await psycopg.AsyncConnection.connect(
@@ -65,10 +68,10 @@ class Listener:
                 await connection.execute("select pg_advisory_lock(%s, %s)", lock)
             for channel in self._callbacks:
                 await connection.execute(sql.SQL("listen {}").format(sql.Identifier(channel)))
-            outage.clear()
             self.connected.set()
             for channel in self._callbacks:
                 self._notify(channel, None)
+            outage.clear()
             async for notice in connection.notifies():
                 self._notify(notice.channel, notice.payload)
 

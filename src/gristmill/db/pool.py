@@ -1,12 +1,11 @@
 """Connections to PostgreSQL, and the transactions on them.
 
-Every transaction is READ COMMITTED and short: nothing here waits for network, disk or a model while one
-is open. A connection that died while idle (server restarted, backend terminated) is noticed and replaced
-before it is used; one that dies in use surfaces as `Unavailable`, and nothing was committed unless the
-COMMIT itself was under way.
+Every transaction is READ COMMITTED and short: nothing here waits for network, disk or a model while one is open. A
+connection that died while idle (server restarted, backend terminated) is detected and replaced before it is used. One
+that dies in use surfaces as `DatabaseUnavailable`, and nothing was committed unless the COMMIT itself was under way.
 
-`sealed` lets whoever serves a request add a last statement to its transactions, which commits with them or rolls them
-back; `aside` leaves it out of those that are not what was asked for.
+`run_before_commit` lets the middleware of a request add a last statement to its transactions, which commits or rolls back
+with them; `without_commit_hook` exempts transactions that are not the request's own.
 """
 
 import logging
@@ -22,26 +21,26 @@ import pydantic_core
 from psycopg.types.json import set_json_loads
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
+from gristmill.db.outage import first_line
 from gristmill.db.queries import Tx
 from gristmill.errors import Transient
 
 log = logging.getLogger(__name__)
 
-# A stop, a crash or a restart of the server, as seen from a statement under way.
-_CONNECTION_ERRORS = (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout)
+# What a statement may raise when the server stops, crashes or restarts meanwhile; `_translate_error` looks closer.
+_CONNECTION_ERRORS = (psycopg.DatabaseError, psycopg.InterfaceError, PoolTimeout)
 
-
-# Three of these a row of items: the standard library's reader takes a tenth of what a page of them costs.
+# A row of items has three JSON columns: the standard library's parser takes a tenth of the time that a page of them costs.
 set_json_loads(pydantic_core.from_json)
 
 _KEYWORDS: Any = {"autocommit": True, "application_name": "gristmill"}
 CommitHook = Callable[[Tx], Awaitable[None]]
-_commit_hook: ContextVar[CommitHook | None] = ContextVar("seal", default=None)
+_commit_hook: ContextVar[CommitHook | None] = ContextVar("commit_hook", default=None)
 
 
 @contextmanager
 def run_before_commit(hook: CommitHook | None) -> Generator[None]:
-    """Run `seal` last in every transaction that begins in this block."""
+    """Run `hook` last in every transaction that begins in this block."""
     token = _commit_hook.set(hook)
     try:
         yield
@@ -50,7 +49,7 @@ def run_before_commit(hook: CommitHook | None) -> Generator[None]:
 
 
 def without_commit_hook() -> AbstractContextManager[None]:
-    """Transactions of this block are not what was asked for: they are not sealed."""
+    """Run no hook in the transactions of this block."""
     return run_before_commit(None)
 
 
@@ -78,7 +77,7 @@ class Database:
         )
 
     async def open(self) -> None:
-        """Make the first connections; `Unavailable` when the server does not answer in time."""
+        """Open the first connection; `DatabaseUnavailable` when the server does not answer in time."""
         try:
             await self._pool.open(wait=True, timeout=self._patience)
         except PoolTimeout as error:
@@ -98,8 +97,8 @@ class Database:
 
     @asynccontextmanager
     async def connection(self, *, large: bool = False) -> AsyncGenerator[Tx]:
-        """A connection on which every statement is its own transaction. One for `large` rows, of some megabytes, is
-        made for them alone: a connection holds on to as much memory as its largest message took."""
+        """A connection on which every statement is its own transaction. With `large`, for rows of some megabytes, it is
+        opened for the caller only: a connection keeps as much memory as its largest message took."""
         try:
             if large:
                 async with await psycopg.AsyncConnection.connect(self.url, **_KEYWORDS) as connection:
@@ -113,11 +112,13 @@ class Database:
             async with self._live_connection() as connection:
                 yield connection
         except _CONNECTION_ERRORS as error:
-            raise _translate_error(error) from error
+            if (unavailable := _translate_error(error)) is None:
+                raise
+            raise unavailable from error
 
     @asynccontextmanager
     async def _live_connection(self) -> AsyncGenerator[Tx]:
-        """A connection that lives: a restarted server leaves every idle one dead, and each is met at most once."""
+        """A connection that works: a restarted server leaves every idle one dead, and each is tried at most once."""
         async with AsyncExitStack() as stack:
             connection = await stack.enter_async_context(self._pool.connection())
             for _ in range(self._pool.max_size):
@@ -130,19 +131,27 @@ class Database:
 
 
 def _is_closed(connection: Tx) -> bool:
-    """Whether something came in on an idle connection: the server's goodbye, or the end of the line."""
+    """Whether an idle connection has something to read: the server's last message, or the end of the stream."""
     poll = select.poll()
     poll.register(connection.fileno(), select.POLLIN)
     return bool(poll.poll(0))
 
 
-def _translate_error(error: Exception) -> DatabaseUnavailable:
+def _translate_error(error: Exception) -> DatabaseUnavailable | None:
+    """The error for a database that is away, full or busy; None for a mistake in a statement, which is raised as it is.
+
+    psycopg raises the error of a broken connection as `OperationalError` or, if libpq has put it into a result, which
+    then has no SQLSTATE, as plain `DatabaseError`.
+    """
+    is_lost = type(error) is psycopg.DatabaseError and error.sqlstate is None
+    if not is_lost and not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError | PoolTimeout):
+        return None
     if isinstance(error, psycopg.errors.DiskFull):
         return DatabaseUnavailable(
-            "The database's disk is full: free some space, and work goes on.", code="disk_full"
+            "The database's disk is full. Free some space, and work continues.", code="disk_full"
         )
     if isinstance(error, psycopg.errors.DeadlockDetected | psycopg.errors.LockNotAvailable):
         return DatabaseUnavailable(
-            "The database was busy with what this would change; it is tried again.", code="database_busy"
+            "The database was busy with the rows that this would change. Try again.", code="database_busy"
         )
-    return DatabaseUnavailable(f"The database went away: {str(error).strip().splitlines()[0]}")
+    return DatabaseUnavailable(f"The connection to the database was lost: {first_line(error)}")

@@ -2,8 +2,8 @@
 
 from gristmill.jobs.enqueue import enqueue
 from gristmill.jobs.job import Done, Enqueued, Job, JobId, NewJob, Outcome, Priority, Snooze, Work
-from gristmill.jobs.lanes import MAX_LANES as MOST_LANES
 from gristmill.jobs.lanes import (
+    MAX_LANES,
     LaneStatus,
     WorkerRow,
     find_lanes,
@@ -12,6 +12,7 @@ from gristmill.jobs.lanes import (
     set_paused,
     throughput,
 )
+from gristmill.jobs.outcomes import Handler
 from gristmill.jobs.queue import QueueLimits, QueueStatus, check_capacity, is_full, queue_status
 from gristmill.jobs.schedule import Schedule, next_time, put_schedules, remove_schedules
 from gristmill.jobs.store import (
@@ -40,10 +41,10 @@ from gristmill.jobs.store import (
     save_result,
     set_lane_owner,
 )
-from gristmill.jobs.worker import Handler, Worker, WorkerLimits
+from gristmill.jobs.worker import Worker, WorkerLimits
 
 __all__ = [
-    "MOST_LANES",
+    "MAX_LANES",
     "CancelCounts",
     "Done",
     "Enqueued",

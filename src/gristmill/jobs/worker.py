@@ -1,23 +1,25 @@
-"""One worker process's share of the engine: claim, run, settle, beat, tick, stop.
+"""One worker process's share of the engine: claim, run, record, heartbeat, tick, stop.
 
-It claims only as many jobs as it has slots for. Two loops run side by side:
+A worker claims only as many jobs as it has free slots. Two loops run side by side:
 
-    cycle   settle what is finished and claim what there is room for, in one statement; sleep until a
-            notification, a finished job, or the poll interval, which grows while there is nothing (the fallback
-            when notifications are lost, or another claims from the same lane)
-    pulse   renew the lease, stop what was cancelled, tick (promote due jobs, return those of the gone),
-            fire due schedules, sweep
+    claim loop       completes what is finished and claims what there is room for, in one statement; sleeps until a
+                     notification, a finished job, or the poll interval, which grows while there is nothing to do (the
+                     fallback when notifications are lost, or another worker has locked the lane)
+    heartbeat loop   renews the lease, stops what was cancelled, ticks (queues due jobs, requeues those of workers that
+                     are gone), fires due schedules, sweeps
 
-What the worker knows and what the database knows can come apart where a connection dies under a statement:
+Neither loop ends because of an error: it logs the traceback once, pauses and goes on.
 
-    a claim was made, and its answer lost     the pulse sees jobs that nobody here runs, and gives them back
-    a settling was lost                       it is repeated until it is answered; a second time finds nothing
-    the lease ran out meanwhile               another runs the job, and ours settles nothing
-    the worker was declared gone              it stops what it runs, and joins again under a new id
+The worker's state and the database's can diverge where a connection dies in the middle of a statement:
 
-A worker that is lost may have been killed by one of its jobs; which one, nobody knows. A job that was lost twice already is
-a suspect. A worker runs one suspect at a time, and gives the others back uncounted: so whatever kills its workers is soon
-found out, and takes few others with it.
+    a claim was committed, its answer lost     the heartbeat finds jobs that this worker does not run, and requeues them
+    an outcome was committed, its answer lost  it is written again until that is confirmed; the second time changes nothing
+    the lease expired meanwhile                another worker runs the job, and ours writes nothing
+    the worker was declared gone               it stops what it runs, and registers again under a new id
+
+A lost worker may have been killed by one of its jobs, but nothing says by which one. A job whose worker was lost twice is a
+suspect. A worker runs one suspect at a time and requeues the others without counting the attempt: so the job that kills its
+workers is found soon, and takes few others with it.
 """
 
 import asyncio
@@ -26,7 +28,7 @@ import os
 import platform
 import random
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID, uuid4
@@ -36,8 +38,9 @@ from gristmill.db import Database, DatabaseUnavailable, Tx
 from gristmill.db.listen import Listener
 from gristmill.db.outage import Outage
 from gristmill.errors import GristmillError, LeaseLost, Permanent
-from gristmill.jobs import retry, schedule, store
-from gristmill.jobs.job import Job, JobId, Outcome, Priority
+from gristmill.jobs import outcomes, retry, schedule, store
+from gristmill.jobs.job import Job, JobId, Priority
+from gristmill.jobs.outcomes import Handler, log_fields
 from gristmill.telemetry import traces
 
 log = logging.getLogger(__name__)
@@ -47,18 +50,10 @@ MIN_POLL = timedelta(milliseconds=10)
 CLAIM_BATCH = 256
 _SWEEP_EVERY = 60.0
 SUSPECT_ATTEMPTS = 3  # attempts, of which the last was lost
-# A job may be lost more often than it may fail: a worker that is killed again and again, or has no memory, is seldom the fault of
-# one of the many jobs that it ran.
+# A job may be lost more often than it may fail: when a worker is killed repeatedly or runs out of memory, that is seldom the
+# fault of one of the many jobs that it ran.
 LOST_FACTOR = 3
 _SUSPECT_DELAY = timedelta(milliseconds=200)
-
-
-@dataclass(frozen=True)
-class Handler:
-    """How one kind of work is run; `buried` writes, in the burying transaction, what its end means."""
-
-    run: Callable[[Job], Awaitable[Outcome]]
-    on_dead: Callable[[Tx, Job, GristmillError], Awaitable[None]] | None = None
 
 
 @dataclass(frozen=True)
@@ -66,7 +61,7 @@ class WorkerLimits:
     """How much one worker takes, and how long it may be silent."""
 
     slots: int = 4
-    reserved: int = 1  # slots that only interactive jobs take
+    reserved: int = 1  # slots for interactive jobs only
     lane_cap: int = 4
     global_cap: int | None = None
     lease: timedelta = timedelta(seconds=15)
@@ -75,7 +70,7 @@ class WorkerLimits:
 
     @property
     def general_slots(self) -> int:
-        """Slots that any job takes; at least one, or nothing else would ever run."""
+        """Slots for any job; at least one, or nothing else would ever run."""
         return max(1, self.slots - self.reserved)
 
 
@@ -99,6 +94,8 @@ class Worker:
         self._poll_interval = MIN_POLL
         self._swept_at = time.monotonic()
         self._outage = Outage(log, "the database")
+        self._claim_failures = Outage(log, "the worker's claim loop")
+        self._heartbeat_failures = Outage(log, "the worker's heartbeat loop")
         self._lock_key = random.getrandbits(31)
         listener.hold_lock(store.LOCK_SPACE, self._lock_key)
         listener.subscribe("job", self._on_job)
@@ -110,22 +107,31 @@ class Worker:
         return len(self._running)
 
     def stop(self) -> None:
-        """Claim nothing more and come to an end; `run` returns when that is done."""
+        """Claim nothing more; `run` returns once the running jobs have ended or were requeued."""
         self._stopping.set()
         self._wake.set()
 
     async def run(self) -> None:
         """Work until `stop`."""
         await self._register()
-        heartbeat = asyncio.create_task(self._heartbeat_loop(), name="worker pulse")
+        heartbeat = asyncio.create_task(self._heartbeat_loop(), name="worker heartbeat")
         try:
             while not self._stopping.is_set():
-                await self._cycle()
+                try:
+                    await self._cycle()
+                except DatabaseUnavailable as error:
+                    await self._outage.wait(error.message)
+                except (
+                    Exception
+                ) as error:  # a bug: without this loop the process would live on and work no more
+                    await self._claim_failures.wait_unexpected(error)
         finally:
-            await self._wind_down()
-            await clock.cancel_tasks([heartbeat])
+            try:
+                await self._wind_down()
+            finally:
+                await clock.cancel_tasks([heartbeat])
 
-    # ── cycle ────────────────────────────────────────────────────────────────────────────────────────────
+    # ── the claim loop ───────────────────────────────────────────────────────────────────────────────────
 
     async def _cycle(self) -> None:
         limit, general_limit = self._capacity()
@@ -134,18 +140,15 @@ class Worker:
             if await clock.wait(self._wake, self._poll_interval):
                 self._poll_interval = MIN_POLL
             else:
-                # Nothing told us: look more seldom the longer that is so, and soon after there was something, for
-                # a lane that another was claiming from may have more.
+                # No notification: poll less often the longer that lasts, but soon after there was work, because a
+                # lane that another worker had locked may have more.
                 self._poll_interval = min(self._poll_interval * 2, MAX_POLL)
                 self._may_find_work = True
             return
-        try:
-            await self._record_pending_outcomes()
-            jobs = await self._complete_and_claim(limit, general_limit)
-        except DatabaseUnavailable as error:
-            await self._outage.wait(error.message)
-            return
+        await self._record_pending_outcomes()
+        jobs = await self._complete_and_claim(limit, general_limit)
         self._outage.clear()
+        self._claim_failures.clear()
         self._may_find_work = bool(jobs)
         if jobs:
             self._poll_interval = MIN_POLL
@@ -190,13 +193,13 @@ class Worker:
             if isinstance(transition, retry.Complete):
                 self._complete(job)
             else:
-                # From here on it has an end: a cancel that comes now is met by whoever moves the job next.
+                # Its outcome is decided: a cancel that arrives now applies to the next attempt, if there is one.
                 self._recording.add(job.id)
                 await self._record_outcome(job, transition)
                 await faults.point("worker.settled")
         finally:
             self._recording.discard(job.id)
-            # What was postponed by a moment may have been claimed again by now: then it runs under another lease.
+            # A job that was postponed for an instant may be claimed again by now: then it runs under another lease.
             if job.id in self._running and self._running[job.id][0] is job:
                 del self._running[job.id]
                 self._cancelled.discard(job.id)
@@ -204,10 +207,8 @@ class Worker:
             self._may_find_work = True
             self._wake.set()
         if log.isEnabledFor(logging.DEBUG):
-            seconds = time.perf_counter() - started
-            log.debug(
-                "job ended", extra={**_log_fields(job), "move": type(transition).__name__, "took": seconds}
-            )
+            fields = {"transition": type(transition).__name__, "seconds": time.perf_counter() - started}
+            log.debug("job ended", extra=log_fields(job) | fields)
 
     async def _attempt(self, job: Job) -> retry.Transition:
         try:
@@ -227,11 +228,11 @@ class Worker:
             with traces.span(f"job {job.kind}", attributes):
                 return retry.after_outcome(await handler.run(job))
         except asyncio.CancelledError:
-            # By a cancel; else by the end of this worker, which gives back what it holds.
+            # By a cancel of the job, or by the end of this worker, which requeues what it runs.
             return retry.FinishCancel() if job.id in self._cancelled else retry.Ignore()
         except Exception as error:
             if not isinstance(error, GristmillError):
-                log.exception("job raised a bug", extra=_log_fields(job))
+                log.exception("job raised an unexpected error", extra=log_fields(job))
             return retry.after_error(error, job, random.random())  # noqa: S311
 
     def _complete(self, job: Job) -> None:
@@ -240,50 +241,28 @@ class Worker:
             self._finished.append(job)
 
     async def _record_outcome(self, job: Job, transition: retry.Transition) -> None:
-        """Make the move now, or when the database is back."""
+        """Write the transition now, or when the database is back."""
         try:
-            await self._apply(job, transition)
-        except LeaseLost:
-            log.warning("job was lost to another worker", extra=_log_fields(job))
+            await self._write_outcome(job, transition)
         except DatabaseUnavailable:
             self._pending_outcomes.append((job, transition))
 
     async def _record_pending_outcomes(self) -> None:
         while self._pending_outcomes:
-            job, transition = self._pending_outcomes[0]
-            try:
-                await self._apply(job, transition)
-            except LeaseLost:
-                log.warning("job was lost to another worker", extra=_log_fields(job))
+            await self._write_outcome(*self._pending_outcomes[0])
             del self._pending_outcomes[0]
 
-    async def _apply(self, job: Job, transition: retry.Transition) -> None:
-        match transition:
-            case retry.Complete():
-                self._complete(job)
-            case retry.Postpone(delay, counted, error):
-                async with self._db.transaction() as tx:
-                    await store.postpone(tx, job, delay, counted=counted, error=error)
-                if error is not None:
-                    log.warning("job postponed", extra={**_log_fields(job), "by": delay, "code": error.code})
-            case retry.Bury(error):
-                async with self._db.transaction() as tx:
-                    # Its end first: what handlers lock is locked before a job's row, here as everywhere.
-                    handler = self._handlers.get(job.kind)
-                    if handler is not None and handler.on_dead is not None:
-                        await handler.on_dead(tx, job, error)
-                    await store.bury(tx, job, error)
-                log.warning(
-                    "job is dead", extra={**_log_fields(job), "code": error.code, "reason": error.message}
-                )
-            case retry.FinishCancel():
-                async with self._db.transaction() as tx:
-                    await store.finish_cancel(tx, job)
-                log.info("job cancelled", extra=_log_fields(job))
-            case retry.Ignore():
-                pass
+    async def _write_outcome(self, job: Job, transition: retry.Transition) -> None:
+        try:
+            await outcomes.write(self._db, self._handlers.get(job.kind), job, transition)
+        except LeaseLost:
+            log.warning("job was lost to another worker", extra=log_fields(job))
+        except DatabaseUnavailable:
+            raise
+        except Exception:  # the heartbeat requeues it, as a job that this worker does not run
+            log.exception("outcome of a job could not be written", extra=log_fields(job))
 
-    # ── pulse ────────────────────────────────────────────────────────────────────────────────────────────
+    # ── the heartbeat loop ───────────────────────────────────────────────────────────────────────────────
 
     async def _heartbeat_loop(self) -> None:
         max_wait = min(MAX_POLL, self._limits.lease / 3)
@@ -294,8 +273,11 @@ class Worker:
                     wait = min(max_wait, await self._heartbeat(tx))
                 async with self._db.connection() as tx:
                     await schedule.fire_due(tx)
+                self._heartbeat_failures.clear()
             except DatabaseUnavailable as error:
                 await self._outage.wait(error.message)
+            except Exception as error:  # a bug: without heartbeats the lease expires, and no job becomes due
+                await self._heartbeat_failures.wait_unexpected(error)
             self._heartbeat_now.clear()
             await clock.wait(self._heartbeat_now, wait)
 
@@ -317,7 +299,7 @@ class Worker:
         return MAX_POLL if tick.next_in is None else max(tick.next_in, timedelta(milliseconds=5))
 
     async def _requeue_unknown_jobs(self, tx: Tx, held_ids: set[JobId]) -> None:
-        """Give back what the database says we run and we don't: seen twice, and not just being claimed."""
+        """Requeue jobs that we run according to the database only: found twice, and not while a claim is under way."""
         known = {
             *self._running,
             *(job.id for job in self._finished),
@@ -326,13 +308,11 @@ class Worker:
         unknown = set[JobId]() if self._claiming else held_ids - known
         if confirmed := unknown & self._unknown_jobs:
             await store.requeue_unknown(tx, self.id, confirmed)
-            log.warning(
-                "jobs whose claim was never answered returned to the queue", extra={"count": len(confirmed)}
-            )
+            log.warning("jobs that this worker does not run were requeued", extra={"count": len(confirmed)})
         self._unknown_jobs = unknown - confirmed
 
     def _stop_job(self, job_id: JobId) -> None:
-        # At every pulse until it ends, for a cancel can be lost: see `clock.stop`.
+        # At every heartbeat until it ends, because a cancel can be lost: see `clock.cancel_tasks`.
         if job_id in self._running and job_id not in self._recording:
             self._cancelled.add(job_id)
             self._running[job_id][1].cancel()
@@ -344,7 +324,7 @@ class Worker:
 
     async def _rejoin(self) -> None:
         log.warning(
-            "worker was declared gone and joins again",
+            "worker was declared gone and registers again",
             extra={"worker": self.id, "dropped": len(self._running)},
         )
         for _, task in list(self._running.values()):
@@ -352,7 +332,7 @@ class Worker:
         self.id = uuid4()
         await self._register()
 
-    # ── the end ──────────────────────────────────────────────────────────────────────────────────────────
+    # ── shutdown ─────────────────────────────────────────────────────────────────────────────────────────
 
     async def _wind_down(self) -> None:
         tasks = [task for _, task in self._running.values()]
@@ -367,9 +347,11 @@ class Worker:
             log.info("worker stopped", extra={"worker": self.id, "released": released})
         except DatabaseUnavailable as error:
             log.warning(
-                "worker could not say goodbye; its jobs wait for its lease to run out",
+                "worker could not release its jobs; they are requeued when its lease expires",
                 extra={"reason": error.message},
             )
+        except Exception:
+            log.exception("worker could not release its jobs; they are requeued when its lease expires")
 
     def _on_job(self, _payload: str | None) -> None:
         self._may_find_work = True
@@ -378,7 +360,3 @@ class Worker:
     def _on_cancel(self, payload: str | None) -> None:
         if payload is None or payload == str(self.id):
             self._heartbeat_now.set()
-
-
-def _log_fields(job: Job) -> dict[str, object]:
-    return {"job": job.id, "kind": job.kind, "subject": job.subject, "attempt": job.attempt}

@@ -89,7 +89,7 @@ async def _lane_owners(tx: Tx, org: OrgId, lanes: list[jobs.LaneStatus]) -> dict
     """What each lane belongs to. A lane whose base or connector no longer exists is left out."""
     base_ids = [BaseId(base_id) for lane in lanes if (base_id := _parse_uuid(lane.lane))]
     bases = await catalog.find_bases(tx, base_ids)
-    connectors = await admin.find_connectors(tx, org, limit=jobs.MOST_LANES)
+    connectors = await admin.find_connectors(tx, org, limit=jobs.MAX_LANES)
     owners: dict[str, _LaneOwner] = {base.lane: ("base", base.id, base.name) for base in bases.values()}
     owners |= {connector.lane: ("connector", connector.id, connector.name) for connector in connectors}
     for lane in lanes:

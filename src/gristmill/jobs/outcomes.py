@@ -1,0 +1,49 @@
+"""How a kind of work is run, and how the outcome of an attempt is written."""
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from gristmill.db import Database, Tx
+from gristmill.errors import GristmillError
+from gristmill.jobs import retry, store
+from gristmill.jobs.job import Job, Outcome
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Handler:
+    """How one kind of work is run; `on_dead` writes what the job's death means, in the transaction that buries it."""
+
+    run: Callable[[Job], Awaitable[Outcome]]
+    on_dead: Callable[[Tx, Job, GristmillError], Awaitable[None]] | None = None
+
+
+async def write(db: Database, handler: Handler | None, job: Job, transition: retry.Transition) -> None:
+    """Write the transition of a job that is not completed, in a transaction of its own."""
+    match transition:
+        case retry.Postpone(delay, counted, error):
+            async with db.transaction() as tx:
+                await store.postpone(tx, job, delay, counted=counted, error=error)
+            if error is not None:
+                log.warning("job postponed", extra={**log_fields(job), "by": delay, "code": error.code})
+        case retry.Bury(error):
+            async with db.transaction() as tx:
+                # The handler first: what handlers lock is locked before a job's row, here as everywhere.
+                if handler is not None and handler.on_dead is not None:
+                    await handler.on_dead(tx, job, error)
+                await store.bury(tx, job, error)
+            fields = {**log_fields(job), "code": error.code, "reason": error.message}
+            log.warning("job is dead", extra=fields)
+        case retry.FinishCancel():
+            async with db.transaction() as tx:
+                await store.finish_cancel(tx, job)
+            log.info("job cancelled", extra=log_fields(job))
+        case retry.Complete() | retry.Ignore():
+            pass
+
+
+def log_fields(job: Job) -> dict[str, object]:
+    """What log lines say of a job."""
+    return {"job": job.id, "kind": job.kind, "subject": job.subject, "attempt": job.attempt}
