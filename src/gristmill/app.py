@@ -1,9 +1,9 @@
-"""The composition root: settings in, a running Gristmill out. The only module that sees all.
+"""The composition root: settings in, a running Gristmill out. The only module that imports every package.
 
     running(settings)      database → schema → pool → embedders → listener → worker, and back in reverse
 
-What was started before something fails to start is stopped again. Leaving the block stops the worker (what
-it still runs returns to the queue), closes every connection, and stops PostgreSQL if nobody else uses it.
+If one part fails to start, the parts started before it are stopped again. Leaving the block stops the worker (its
+running jobs return to the queue), closes every connection, and stops PostgreSQL unless another process uses it.
 """
 
 import asyncio
@@ -66,15 +66,15 @@ from gristmill.work import (
 
 log = logging.getLogger(__name__)
 
-# How often the embedded server is looked at: one that died is started again within this.
+# How often the local PostgreSQL is checked: one that died is restarted within this time.
 _WATCH_INTERVAL = timedelta(seconds=1)
-# How often it is looked whether segments are to be merged: searches slow down with their number, a little.
+# How often bases are checked for segments to merge: searches slow down a little with the number of segments.
 _COMPACTION_INTERVAL = timedelta(seconds=3)
 
 
 @dataclass(frozen=True)
 class Gristmill:
-    """What runs."""
+    """A running Gristmill."""
 
     settings: Settings
     db: Database
@@ -90,7 +90,7 @@ class Gristmill:
 
 @dataclass(frozen=True)
 class _WorkerParts:
-    """What a worker is made of."""
+    """The parts that job handlers are built from."""
 
     settings: Settings
     db: Database
@@ -108,7 +108,7 @@ class _WorkerParts:
 async def gristmill(
     settings: Settings, *, work: bool, extra_embedders: Mapping[str, Embedder] | None = None
 ) -> AsyncGenerator[Gristmill]:
-    """A running Gristmill; with `work`, it runs jobs too."""
+    """Start a Gristmill, and stop it at the end of the block; with `work`, it also runs jobs."""
     faults.arm(settings.faults)
     if work:
         memory.return_freed_memory()
@@ -136,7 +136,7 @@ async def gristmill(
         vault = Vault(settings.secret_key, settings.data_dir)
         sender = WebhookSender(vault, private=settings.allow_private_addresses)
         stack.push_async_callback(sender.close)
-        readers = ReaderPool()  # its children are started by the first document that needs one
+        readers = ReaderPool()  # starts child processes when the first document needs one
         stack.push_async_callback(readers.close)
         connectors = ConnectorRegistry(vault, _connector_limits(settings))
         analyst = _create_analyst(settings, readers)
@@ -183,7 +183,7 @@ def _connector_limits(settings: Settings) -> ConnectorLimits:
 
 
 def _create_analyst(settings: Settings, readers: ReaderPool) -> ImageDescriber:
-    """Who says what is on images: a model that sees, where one is set up, else OCR."""
+    """Images are described by a vision model if one is configured, else read by OCR."""
     if settings.vision_url is None:
         return OcrDescriber(readers, ReadLimits())
     key = settings.vision_api_key
@@ -226,18 +226,20 @@ async def _keep_alive(server: local_server.LocalServer) -> None:
         await clock.pause(_WATCH_INTERVAL)
         try:
             if await asyncio.to_thread(server.restart_if_dead):
-                log.warning("PostgreSQL had died and was started again")
+                log.warning("PostgreSQL had died and was restarted")
         except SetupError as error:
             log.error(
-                "PostgreSQL died and can't be started", extra={"code": error.code, "reason": error.message}
+                "PostgreSQL died and can't be restarted", extra={"code": error.code, "reason": error.message}
             )
+        except Exception:  # a bug must not end the watch: the database would stay down
+            log.exception("checking PostgreSQL failed")
 
 
 async def _start_worker(parts: _WorkerParts, stack: AsyncExitStack) -> asyncio.Task[None]:
     settings, db, listener = parts.settings, parts.db, parts.listener
     await uploads.collect_garbage(db, parts.sources.blobs)
     if recovered := await recover_deletions(db):
-        log.warning("deletions without a job were taken up again", extra={"roots": recovered})
+        log.warning("queued deletions that had no job", extra={"roots": recovered})
     async with db.transaction() as tx:
         await jobs.put_schedules(tx, reconcile.reconcile_schedule(settings.reconcile_cron))
     limits = WorkerLimits(
@@ -268,9 +270,9 @@ async def _start_worker(parts: _WorkerParts, stack: AsyncExitStack) -> asyncio.T
         await asyncio.gather(task, return_exceptions=True)
 
     stack.push_async_callback(stop)
-    webhook_task = asyncio.create_task(webhook_pump.run(), name="courier")
+    webhook_task = asyncio.create_task(webhook_pump.run(), name="webhook pump")
     stack.push_async_callback(_stop_task, webhook_task)
-    compaction_task = asyncio.create_task(_keep_compacting(db), name="tidying")
+    compaction_task = asyncio.create_task(_keep_compacting(db), name="compaction")
     stack.push_async_callback(_stop_task, compaction_task)
     embedder_task = asyncio.create_task(_load_embedder(parts.embedders), name="embedder warm-up")
     stack.push_async_callback(_stop_task, embedder_task)
@@ -312,22 +314,27 @@ def _job_handlers(parts: _WorkerParts, pipeline: Pipeline) -> dict[str, Handler]
 
 
 async def _keep_compacting(db: Database) -> None:
-    """Ask for the tidying of what needs it. What is missed is seen the next time, by any worker."""
+    """Queue compactions. Bases that a failed check missed are found by the next one, in any worker."""
     while True:
         try:
             await compaction.queue_compactions(db)
         except GristmillError as error:
-            log.warning("tidying can't be asked for", extra={"code": error.code, "reason": error.message})
+            log.warning("compactions can't be queued", extra={"code": error.code, "reason": error.message})
+        except Exception:  # a bug must not end the loop: segments would never be merged again
+            log.exception("queueing compactions failed")
         await clock.pause(_COMPACTION_INTERVAL)
 
 
 async def _load_embedder(embedders: Embedders) -> None:
-    """Load the default embedder ahead of the first document; a failure shows again where it matters."""
+    """Load the default embedder before the first document needs it. A failure is only logged: the document that needs
+    the embedder fails with the same error."""
     try:
         await embedders.default.load()
         log.info("embedder ready", extra={"embedder": embedders.default.name})
     except GristmillError as error:
         log.error("embedder can't be loaded", extra={"code": error.code, "reason": error.message})
+    except Exception:
+        log.exception("loading the embedder failed")
 
 
 async def _stop_task(task: asyncio.Task[None]) -> None:

@@ -1,8 +1,8 @@
-"""Time, in the two places it is read.
+"""Waiting, and the rule about clocks.
 
-The database's clock is the only one that leases, due times and schedules are compared with. SQL reads it
-through the function `clock_now()` (migration 0001); a test replaces that function in its own database and
-so sets time for every process that uses it. Python never compares instants: it only waits, here.
+Leases, due times and schedules are compared with the database's clock only. SQL reads it through the function
+`clock_now()`; a test replaces that function in its own database and so sets the time for every process
+that uses it. Python never compares times of day: it only waits, with the functions below.
 """
 
 import asyncio
@@ -14,12 +14,12 @@ _CANCEL_AGAIN_AFTER = 0.2
 
 
 async def pause(duration: timedelta) -> None:
-    """Let `duration` pass."""
+    """Wait for `duration`."""
     await asyncio.sleep(duration.total_seconds())
 
 
 async def wait(event: asyncio.Event, limit: timedelta | None) -> bool:
-    """Wait until `event` is set, or `limit` has passed; tells which: True when it was set."""
+    """Wait until `event` is set or `limit` has passed; returns whether it was set."""
     if event.is_set():
         return True
     if limit is None:
@@ -32,8 +32,8 @@ async def wait(event: asyncio.Event, limit: timedelta | None) -> bool:
 
 
 async def cancel_tasks(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    """Cancel tasks until they have ended. Once is not enough: Python 3.11 can lose a cancel that meets the very end
-    of a wait with a limit, and the task goes on as if nothing had been said."""
+    """Cancel tasks until they have ended. One cancel is not enough: Python 3.11 can lose one that arrives just as a
+    timed wait ends, and the task continues."""
     remaining = {task for task in tasks if not task.done()}
     while remaining:
         for task in remaining:
@@ -41,4 +41,4 @@ async def cancel_tasks(tasks: Iterable[asyncio.Task[Any]]) -> None:
         done, remaining = await asyncio.wait(remaining, timeout=_CANCEL_AGAIN_AFTER)
         for task in done:
             if not task.cancelled():
-                task.exception()  # taken note of: who stops a task does not care how it ended
+                task.exception()  # retrieved so that asyncio does not log it: the caller does not need it

@@ -1,27 +1,27 @@
-"""Everything that can go wrong, by who is told.
+"""The error classes.
 
     GristmillError
-    ├── RequestError    told to the caller, never retried
-    │   ├── Invalid         the request itself is wrong
-    │   ├── Unauthorised    who asks is not known
-    │   ├── Forbidden       not for these eyes
-    │   ├── NotFound        no such thing
-    │   ├── Conflict        right request, wrong moment
-    │   ├── Changed         not what the caller has seen any more
-    │   ├── TooLarge        more than one request may carry
-    │   └── LimitReached    too much at once; says when to come back
-    ├── WorkError       an attempt at a job ended badly
-    │   ├── Transient       may go well later (`retry_after` says when)
-    │   ├── Permanent       never will
-    │   │   ├── Unreadable      the source is there and cannot be read
-    │   │   ├── Unsupported     no reader for this kind of document
-    │   │   ├── NoText          it was read, and held no text
-    │   │   └── Gone            the source is no longer there
-    │   └── LeaseLost       the job is somebody else's now: write nothing
-    └── SetupError      Gristmill cannot start; says what to change
+    ├── RequestError    returned to the caller, never retried
+    │   ├── Invalid             the request is malformed
+    │   ├── NotAuthenticated    the caller is unknown
+    │   ├── Forbidden           the caller lacks permission
+    │   ├── NotFound            the object does not exist
+    │   ├── Conflict            not possible in the current state
+    │   ├── PreconditionFailed  the object has changed since the caller read it
+    │   ├── TooLarge            the request exceeds a size limit
+    │   └── LimitReached        too many requests; `retry_after` says when to retry
+    ├── WorkError       an attempt at a job failed
+    │   ├── Transient           a retry may succeed (`retry_after` says when)
+    │   ├── Permanent           a retry can't succeed
+    │   │   ├── Unreadable          the source exists but can't be read
+    │   │   ├── Unsupported         no reader for this type of document
+    │   │   ├── NoText              the document contains no text
+    │   │   └── SourceGone          the source no longer exists
+    │   └── LeaseLost           another worker owns the job now: write nothing
+    └── SetupError      Gristmill can't start; the message says what to change
 
-A `code` is stable, unique and snake_case: callers compare it, people read `message`. Neither ever holds
-a secret. Adapters translate at their edge (`raise … from`), so that anything else which escapes is a bug.
+A `code` is stable, unique and snake_case: programs compare it, people read `message`. Neither contains secrets. Adapters
+translate foreign exceptions (`raise … from`), so that any other exception that escapes is a bug.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ from datetime import timedelta
 
 
 class GristmillError(Exception):
-    """The root: a message for people and a code for programs."""
+    """The base class: a message for people and a code for programs."""
 
     code = "internal"
 
@@ -43,14 +43,14 @@ class GristmillError(Exception):
 
 @dataclass(frozen=True)
 class FieldError:
-    """One field of a request that can't be taken, and why."""
+    """An invalid field of a request, and the reason."""
 
     field: str
     message: str
 
 
 class RequestError(GristmillError):
-    """The caller asked for something that can't be done."""
+    """The request can't be carried out."""
 
     code = "request_refused"
 
@@ -60,49 +60,49 @@ class RequestError(GristmillError):
 
 
 class Invalid(RequestError):
-    """The request is malformed or holds values that can't be taken."""
+    """The request is malformed or contains invalid values."""
 
     code = "invalid_request"
 
 
 class NotAuthenticated(RequestError):
-    """Nobody knows who asks."""
+    """The request has no valid credentials."""
 
     code = "unauthorised"
 
 
 class Forbidden(RequestError):
-    """The caller may not do or see this."""
+    """The caller has no permission for this."""
 
     code = "forbidden"
 
 
 class NotFound(RequestError):
-    """What the request names does not exist, or no longer does."""
+    """The object that the request names does not exist, or no longer does."""
 
     code = "not_found"
 
 
 class Conflict(RequestError):
-    """The request is sound, but not in the present state of things."""
+    """The request is valid, but not possible in the current state."""
 
     code = "conflict"
 
 
 class PreconditionFailed(RequestError):
-    """What the caller wants to change is no longer as the caller has seen it."""
+    """The object has changed since the caller read it."""
 
     code = "changed_meanwhile"
 
 
 class TooLarge(RequestError):
-    """The request carries more than one request may."""
+    """The request exceeds a size limit."""
 
     code = "too_large"
 
 
 class LimitReached(RequestError):
-    """Too much at once; `retry_after` says when asking again makes sense."""
+    """A rate or queue limit is reached; `retry_after` says when to retry."""
 
     code = "limit_reached"
 
@@ -112,13 +112,13 @@ class LimitReached(RequestError):
 
 
 class WorkError(GristmillError):
-    """An attempt at a job ended badly."""
+    """An attempt at a job failed."""
 
     code = "work_failed"
 
 
 class Transient(WorkError):
-    """The attempt may go well later; `retry_after` wins over the engine's own backoff."""
+    """A retry may succeed; `retry_after` takes precedence over the job engine's backoff."""
 
     code = "temporarily_unavailable"
 
@@ -130,42 +130,42 @@ class Transient(WorkError):
 
 
 class Permanent(WorkError):
-    """No further attempt can go well."""
+    """A retry can't succeed."""
 
     code = "cannot_be_done"
 
 
 class Unreadable(Permanent):
-    """The source is there, but it can't be read."""
+    """The source exists but can't be read."""
 
     code = "unreadable"
 
 
 class Unsupported(Permanent):
-    """No reader takes this kind of document."""
+    """There is no reader for this type of document."""
 
     code = "unsupported_type"
 
 
 class NoText(Permanent):
-    """The source was read and gave no text, though it is not empty."""
+    """The document is not empty, but no text could be extracted."""
 
     code = "no_text"
 
 
 class SourceGone(Permanent):
-    """The source is no longer where it was."""
+    """The source no longer exists."""
 
     code = "source_gone"
 
 
 class LeaseLost(WorkError):
-    """The job's lease ran out and somebody else owns it: whoever sees this writes nothing."""
+    """The job's lease has expired and another worker owns the job: the current attempt must write nothing."""
 
     code = "lease_lost"
 
 
 class SetupError(GristmillError):
-    """Gristmill cannot start as it is set up; the message says what to change."""
+    """Gristmill can't start with this configuration; the message says what to change."""
 
     code = "setup"

@@ -1,12 +1,12 @@
-"""Named points in the code where a test can stop, fail or kill the process; inert in production.
+"""Fault points: named places in the code where a test can pause, fail or kill the process. Inactive in production.
 
-`point("publish.before_commit")` costs one look at an empty dict. Armed by `GRISTMILL_FAULTS`, in a process
-of its own, as `name=action@n,…`: at the n-th passing (the first when left out)
+`point("publish.before_commit")` costs one lookup in an empty dict. `GRISTMILL_FAULTS` arms points of a separate
+process as `name=action@n,…`; the action happens when the point is reached for the n-th time (default: the first)
 
-    kill    the process dies as by kill -9
-    fail    the point raises `FaultInjected`, a bug as far as the code around it knows
+    kill    kill the process as with kill -9
+    fail    raise `FaultInjected`, which the surrounding code treats like a bug
 
-Armed in the same process by `watch(name)`, the point tells the test that it was passed, and can hold it.
+In the same process, a test uses `watch(name)` to learn that a point was reached, and to hold the code there.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from gristmill.errors import SetupError
 
 
 class FaultInjected(Exception):
-    """What an armed `fail` raises."""
+    """Raised by a point that is armed with `fail`."""
 
 
 @dataclass
@@ -31,7 +31,7 @@ class _ArmedPoint:
 
 @dataclass
 class PointWatch:
-    """A point under a test's eyes: `passed` is set at the first passing, which waits while `hold` is clear."""
+    """A watched point: `passed` is set when it is reached, and the code waits there until `hold` is set."""
 
     passed: asyncio.Event = field(default_factory=asyncio.Event)
     hold: asyncio.Event = field(default_factory=asyncio.Event)
@@ -43,7 +43,7 @@ _watched: dict[str, PointWatch] = {}
 
 
 def arm(spec: str) -> None:
-    """Arm what `GRISTMILL_FAULTS` says."""
+    """Arm the points of `GRISTMILL_FAULTS`."""
     for part in filter(None, (piece.strip() for piece in spec.split(","))):
         name, _, rest = part.partition("=")
         action, _, nth = rest.partition("@")
@@ -54,7 +54,7 @@ def arm(spec: str) -> None:
 
 @contextmanager
 def watch(name: str, *, hold: bool = False) -> Generator[PointWatch]:
-    """Watch the point `name` in this process; with `hold`, whoever comes by waits until `hold` is set."""
+    """Watch the point `name` in this process; with `hold`, code that reaches it waits until `hold` is set."""
     watched = PointWatch()
     if not hold:
         watched.hold.set()
@@ -67,7 +67,7 @@ def watch(name: str, *, hold: bool = False) -> Generator[PointWatch]:
 
 
 async def point(name: str) -> None:
-    """Pass the point `name`."""
+    """Mark a fault point."""
     if not _armed and not _watched:
         return
     if (armed := _armed.get(name)) is not None:

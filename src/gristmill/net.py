@@ -1,9 +1,8 @@
-"""The only way out: HTTP with time-outs, size limits and a guard against private addresses.
+"""All outgoing HTTP: time-outs, size limits and a guard against private addresses.
 
-A URL that somebody typed must not become a way into the network that the server stands in. With
-`private=False` the host is resolved here, refused unless every address of it is public, and the
-connection goes to the address that was checked, so that a second, different answer of the name server
-changes nothing. Redirects pass through the same transport and so through the same check.
+A URL from a user must not give access to the server's internal network. With `allow_private=False`, the host is resolved
+here and refused unless all its addresses are public, and the connection goes to the address that was checked, so that a
+different answer of a second DNS lookup has no effect. Redirects go through the same transport and the same check.
 """
 
 import asyncio
@@ -22,7 +21,7 @@ from gristmill.telemetry import traces
 
 USER_AGENT = f"gristmill/{__version__}"
 _CHUNK = 64 * 1024
-# A server that asks for more is taken at its word for a day, no longer.
+# A longer Retry-After is capped.
 _MAX_RETRY_AFTER = timedelta(days=1)
 
 
@@ -33,7 +32,7 @@ class PrivateAddress(Permanent):
 
 
 def client(*, allow_private: bool, timeout: timedelta = timedelta(seconds=30)) -> httpx.AsyncClient:
-    """A client for one purpose; `private` says whether addresses of private networks are allowed."""
+    """An HTTP client; `allow_private` permits addresses of private networks."""
     plain = httpx.AsyncHTTPTransport(verify=_ssl_context(), retries=0)
     transport = plain if allow_private else _PublicOnlyTransport(plain)
     return httpx.AsyncClient(
@@ -52,12 +51,13 @@ async def read_limited(response: httpx.Response, limit: int) -> bytes:
     async for chunk in response.aiter_bytes(_CHUNK):
         body += chunk
         if len(body) > limit:
-            raise Permanent(f"The answer is longer than {limit:,} bytes.", code="response_too_large")
+            raise Permanent(f"The response is larger than {limit:,} bytes.", code="response_too_large")
     return bytes(body)
 
 
 def retry_after(headers: httpx.Headers) -> timedelta | None:
-    """When a server asks us to come back, in seconds or as a date, which is compared with the server's own clock."""
+    """The wait that a Retry-After header asks for, in seconds or as a date; a date is compared with the server's
+    clock."""
     value = headers.get("Retry-After", "").strip()
     if not value:
         return None
@@ -74,12 +74,12 @@ def retry_after(headers: httpx.Headers) -> timedelta | None:
 
 @functools.cache
 def _ssl_context() -> ssl.SSLContext:
-    """Made once: reading the certificates takes 20 ms, in which nothing else of the process moves."""
+    """Created once: loading the certificates blocks the event loop for 20 ms."""
     return httpx.create_ssl_context()
 
 
 class _TracingTransport(httpx.AsyncBaseTransport):
-    """Tells of each request, by its host: what stands behind it may be secret."""
+    """Traces each request by method and host; the path and query may contain secrets."""
 
     def __init__(self, inner: httpx.AsyncBaseTransport) -> None:
         self._inner = inner
@@ -97,7 +97,7 @@ class _TracingTransport(httpx.AsyncBaseTransport):
 
 
 class _PublicOnlyTransport(httpx.AsyncBaseTransport):
-    """Resolves the host, checks it, and connects to the address that was checked."""
+    """Resolves the host, checks its addresses, and connects to a checked one."""
 
     def __init__(self, inner: httpx.AsyncHTTPTransport) -> None:
         self._inner = inner
@@ -107,7 +107,7 @@ class _PublicOnlyTransport(httpx.AsyncBaseTransport):
         address = await _public_address(
             host, request.url.port or (443 if request.url.scheme == "https" else 80)
         )
-        # A copy: the client resolves relative redirects against the request it sent, by name.
+        # A copy, because the client resolves relative redirects against the original request, by host name.
         checked = httpx.Request(
             request.method,
             request.url.copy_with(host=address),
@@ -131,5 +131,5 @@ async def _public_address(host: str, port: int) -> str:
     addresses = [str(entry[4][0]) for entry in entries]
     for address in addresses:
         if not ipaddress.ip_address(address.partition("%")[0]).is_global:
-            raise PrivateAddress(f"{host} is at {address}, an address of a private network.")
+            raise PrivateAddress(f"{host} resolves to {address}, an address of a private network.")
     return addresses[0]

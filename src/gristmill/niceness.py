@@ -1,6 +1,6 @@
-"""Who waits for whom on the processor: what documents cost steps back behind who is waiting for an answer.
+"""CPU priorities: ingestion yields to requests.
 
-On Linux a thread has a priority of its own. Elsewhere, or where it is not allowed, nothing is changed.
+Linux has a niceness per thread. On other systems, or without permission, nothing changes.
 """
 
 import contextlib
@@ -9,24 +9,22 @@ import os
 import sys
 import threading
 
-_NICENESS = (
-    5  # of nice: a third of the share of who did not step back, and all of it when nobody else wants any
-)
+_NICENESS = 5  # a third of the CPU share of a thread with normal niceness; all of it on an idle machine
 _SWITCH_INTERVAL = (
-    0.001  # seconds: how long Python lets a thread compute while the loop wants to go on; 5 ms by default
+    0.001  # seconds until a computing thread yields to the event loop; Python's default is 5 ms
 )
 
 
 def lower_thread_priority() -> None:
-    """From now on this thread computes when nobody waits."""
+    """Lower the priority of the current thread."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
 
 
 def favour_event_loop() -> None:
-    """For a process that serves, once it is up: hand over to the loop soon, and don't search all that was loaded for garbage each
-    time, which would stop it for a tenth of a second."""
+    """Keep the event loop responsive, called once a server has started: threads yield to it sooner, and garbage
+    collection skips everything loaded so far, which would block it for a tenth of a second."""
     sys.setswitchinterval(_SWITCH_INTERVAL)
     gc.collect()
     gc.freeze()

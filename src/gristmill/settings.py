@@ -1,8 +1,8 @@
-"""What can be set, and where it is read: `GRISTMILL_*` in the environment, then `gristmill.toml`.
+"""The settings, read from `GRISTMILL_*` environment variables and `gristmill.toml`.
 
-The environment wins over the file, the file over the defaults. The file is the one that
+The environment takes precedence over the file, and the file over the defaults. The file is the one that
 `GRISTMILL_CONFIG` names, else `./gristmill.toml`, else `gristmill.toml` in the user's config folder.
-A name that is not a setting is an error in both, so that a typing mistake never passes for a setting.
+An unknown name is an error in both, so that a typo is never silently ignored.
 """
 
 import difflib
@@ -25,7 +25,7 @@ from pydantic_settings import (
 from gristmill.errors import SetupError
 
 ENV_PREFIX = "GRISTMILL_"
-LOCAL_PROCESSOR = "local"  # the file processor that needs no setting: our own readers
+LOCAL_PROCESSOR = "local"  # the built-in file processor, which needs no settings
 CONFIG_VARIABLE = "GRISTMILL_CONFIG"
 
 
@@ -38,7 +38,7 @@ def _parse_seconds(value: object) -> object:
 
 
 AbsolutePath = Annotated[Path, AfterValidator(_absolute)]
-# A number is seconds, wherever it comes from; else ISO 8601, as in PT15S.
+# A number of seconds, also as a string from the environment; or ISO 8601, as in PT15S.
 Duration = Annotated[timedelta, BeforeValidator(_parse_seconds)]
 
 
@@ -48,43 +48,43 @@ class EmbedderSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     url: str = Field(description="Base URL of the API, e.g. `http://localhost:11434/v1`.")
-    model: str = Field(description="The model's name, as the endpoint knows it.")
-    dimensions: int = Field(ge=1, le=16_000, description="Length of the vectors that the model gives.")
-    api_key: SecretStr | None = Field(default=None, description="Sent as a bearer token.")
+    model: str = Field(description="Model name at the endpoint.")
+    dimensions: int = Field(ge=1, le=16_000, description="Number of dimensions of the model's vectors.")
+    api_key: SecretStr | None = Field(default=None, description="API key, sent as a bearer token.")
     max_tokens: int = Field(
-        default=512, ge=32, le=131_072, description="Longest text the model takes, in tokens."
+        default=512, ge=32, le=131_072, description="Maximum length of a text, in tokens."
     )
-    batch_size: int = Field(default=64, ge=1, le=2048, description="Texts in one request.")
-    send_dimensions: bool = Field(default=False, description="Ask the endpoint for vectors of `dimensions`.")
-    query_prefix: str = Field(default="", description="Put before every query.")
-    document_prefix: str = Field(default="", description="Put before every document.")
-    timeout: Duration = Field(default=timedelta(seconds=60), description="Longest wait for one request.")
+    batch_size: int = Field(default=64, ge=1, le=2048, description="Maximum number of texts in one request.")
+    send_dimensions: bool = Field(default=False, description="Send `dimensions` with each request.")
+    query_prefix: str = Field(default="", description="Text put before every query.")
+    document_prefix: str = Field(default="", description="Text put before every document.")
+    timeout: Duration = Field(default=timedelta(seconds=60), description="Timeout of one request.")
     requests_per_minute: int | None = Field(
-        default=None, ge=1, le=10_000_000, description="Most requests a minute, of all workers together."
+        default=None, ge=1, le=10_000_000, description="Maximum requests per minute, across all workers."
     )
     tokens_per_minute: int | None = Field(
-        default=None, ge=1, le=1_000_000_000, description="Most tokens a minute, of all workers together."
+        default=None, ge=1, le=1_000_000_000, description="Maximum tokens per minute, across all workers."
     )
     concurrency: int = Field(
-        default=8, ge=1, le=1024, description="Most requests at once, of all workers together."
+        default=8, ge=1, le=1024, description="Maximum concurrent requests, across all workers."
     )
 
 
 class ProcessorSettings(BaseModel):
-    """A service that converts files to markdown, in place of our own readers."""
+    """A service that converts files to markdown, used instead of the built-in readers."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     kind: Literal["docling", "mineru"] = Field(
-        description="What it speaks: docling-serve's API, or MinerU's."
+        description="Which API the service has: docling-serve's or MinerU's."
     )
-    url: str = Field(description="Its address, e.g. `http://localhost:5001`.")
-    api_key: SecretStr | None = Field(default=None, description="Its key.")
-    timeout: Duration = Field(default=timedelta(seconds=60), description="Longest wait for one request.")
+    url: str = Field(description="URL of the service, e.g. `http://localhost:5001`.")
+    api_key: SecretStr | None = Field(default=None, description="API key of the service.")
+    timeout: Duration = Field(default=timedelta(seconds=60), description="Timeout of one request.")
 
 
 class Settings(BaseSettings):
-    """Every setting of Gristmill; `docs/reference/settings.md` is written from these descriptions."""
+    """Every setting of Gristmill; `docs/reference/settings.md` is compared with these descriptions by a test."""
 
     model_config = SettingsConfigDict(
         env_prefix=ENV_PREFIX,
@@ -96,160 +96,176 @@ class Settings(BaseSettings):
 
     data_dir: AbsolutePath = Field(
         default_factory=lambda: Path(platformdirs.user_data_dir("gristmill", appauthor=False)),
-        description="Holds the embedded database and the blobs.",
+        description="Folder for the built-in database and the stored files.",
     )
     cache_dir: AbsolutePath = Field(
         default_factory=lambda: Path(platformdirs.user_cache_dir("gristmill", appauthor=False)),
-        description="Holds what can be made again, such as the prepared embedder.",
+        description="Folder for files that can be rebuilt, such as the prepared embedding model.",
     )
     database_url: SecretStr | None = Field(
         default=None,
-        description="A PostgreSQL of your own (15 or later, pgvector 0.8 or later) in place of the embedded one.",
+        description="URL of your own PostgreSQL (15 or later, with pgvector 0.8 or later), used instead of the built-in one.",
     )
-    host: str = Field(default="127.0.0.1", description="Address that `gristmill serve` binds.")
+    host: str = Field(default="127.0.0.1", description="Address that `gristmill serve` listens on.")
     port: int = Field(
-        default=7373, ge=0, le=65_535, description="Port that `gristmill serve` binds; 0 takes a free one."
+        default=7373,
+        ge=0,
+        le=65_535,
+        description="Port that `gristmill serve` listens on; 0 picks a free one.",
     )
     worker_host: str = Field(
-        default="127.0.0.1", description="Address that `gristmill worker` binds when it has a port."
+        default="127.0.0.1",
+        description="Address that `gristmill worker` listens on, if `worker_port` is set.",
     )
     worker_port: int | None = Field(
         default=None,
         ge=0,
         le=65_535,
-        description="Port on which `gristmill worker` answers `/healthz`, `/readyz` and `/metrics`; none by default.",
+        description="Port on which `gristmill worker` serves `/healthz`, `/readyz` and `/metrics`; not served by default.",
     )
     blob_url: str | None = Field(
         default=None,
-        description="Store for uploaded files: `s3://…`, `gs://…`, `az://…`; by default a folder of the data dir.",
+        description="Object store for uploaded files: `s3://…`, `gs://…` or `az://…`; by default a folder in the data dir.",
     )
     allow_private_addresses: bool = Field(
         default=False,
-        description="Let web pages, sitemaps and tools be fetched from, and webhooks be sent to, private networks and this machine.",
+        description="Allow fetching web pages, sitemaps and connector sources from, and sending webhooks to, private networks and this machine.",
     )
     secret_key: SecretStr | None = Field(
         default=None,
-        description="Seals the secrets of webhooks and connectors, 32 bytes in base64; by default `secret.key` of the data dir.",
+        description="Key that encrypts the secrets of webhooks and connectors: 32 bytes in base64; by default read from `secret.key` in the data dir.",
     )
     require_key: bool = Field(
         default=False,
-        description="Let nobody in without an API key, on loopback too: for a proxy in front, or a machine with many users.",
+        description="Require an API key for every request, on loopback too. Set it behind a reverse proxy, or on a machine with several users.",
     )
     allowed_hosts: list[str] = Field(
         default_factory=list,
-        description="Host names that the server answers under beyond loopback; any, when none is given.",
+        description="Host names that the server accepts besides loopback; any host name, if the list is empty.",
     )
     allowed_paths: list[AbsolutePath] = Field(
         default_factory=list,
-        description="Folders of the server's disk that callers may add files and folders from; not needed on loopback.",
+        description="Folders on the server from which callers may add files and folders; not needed on loopback.",
     )
     api_key: SecretStr | None = Field(
-        default=None, description="Key with which commands speak to a server that wants one."
+        default=None, description="API key that commands send to a server that requires one."
     )
     key_requests_per_minute: int = Field(
         default=6_000,
         ge=1,
         le=10_000_000,
-        description="Requests that one API key may send a minute to one server; more are refused with 429.",
+        description="Maximum requests per minute from one API key to one server; further requests get 429.",
     )
     session_life: Duration = Field(
-        default=timedelta(hours=12), description="How long a browser is let in by one key."
+        default=timedelta(hours=12),
+        description="How long a browser session lasts after signing in with an API key.",
     )
     audit_retention: Duration = Field(
-        default=timedelta(days=90), description="How long it is kept what was asked for."
+        default=timedelta(days=90), description="How long audit log entries are kept."
     )
-    access_log: bool = Field(default=False, description="Log every request, with who sent it.")
+    access_log: bool = Field(default=False, description="Log every request and its caller.")
     otlp_endpoint: str | None = Field(
         default=None,
-        description="Where traces are sent, by OTLP over HTTP, e.g. `http://localhost:4318/v1/traces`; needs `gristmill[otel]`.",
+        description="OTLP/HTTP endpoint that receives traces, e.g. `http://localhost:4318/v1/traces`; requires `gristmill[otel]`.",
     )
     max_upload_mb: int = Field(
         default=1024,
         ge=1,
         le=1_048_576,
-        description="Largest upload request, in MiB. A larger one is refused with 413.",
+        description="Maximum size of an upload request, in MiB; larger requests get 413.",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="Least level that is logged."
+        default="info", description="Minimum log level."
     )
     log_format: Literal["auto", "text", "json"] = Field(
-        default="auto", description="`auto` writes text on a terminal and JSON lines elsewhere."
+        default="auto", description="Log format; `auto` writes text on a terminal and JSON lines elsewhere."
     )
     max_request_mb: int = Field(
         default=16,
         ge=1,
         le=1024,
-        description="Largest JSON request body, in MiB. A larger one is refused with 413.",
+        description="Maximum size of a JSON request body, in MiB; larger requests get 413.",
     )
     max_document_mb: int = Field(
-        default=2048, ge=1, le=65_536, description="Largest document that is read, in MiB."
+        default=2048, ge=1, le=65_536, description="Maximum size of a document, in MiB."
     )
     worker_slots: int = Field(
-        default=32, ge=1, le=256, description="Jobs that one worker process runs at once."
+        default=32, ge=1, le=256, description="Maximum number of jobs that one worker process runs at once."
     )
     lane_cap: int = Field(
-        default=32, ge=1, le=256, description="Jobs of one base that run at once, in all workers together."
+        default=32,
+        ge=1,
+        le=256,
+        description="Maximum number of jobs of one base that run at once, across all workers.",
     )
     max_queue: int = Field(
-        default=1_000_000, ge=1, description="Jobs that may wait in all; more are refused with 429."
+        default=1_000_000,
+        ge=1,
+        description="Maximum number of waiting jobs in total; further requests get 429.",
     )
     max_queue_per_base: int = Field(
-        default=100_000, ge=1, description="Jobs of one base that may wait; more are refused with 429."
+        default=100_000,
+        ge=1,
+        description="Maximum number of waiting jobs of one base; further requests get 429.",
     )
     lease: Duration = Field(
         default=timedelta(seconds=15),
-        description="How long a worker that shows no sign of life keeps its jobs.",
+        description="How long a worker keeps its jobs without a heartbeat.",
     )
     stop_grace: Duration = Field(
-        default=timedelta(seconds=10), description="How long a stopping worker lets its running jobs go on."
+        default=timedelta(seconds=10), description="How long a stopping worker waits for its running jobs."
     )
     job_retention: Duration = Field(default=timedelta(days=7), description="How long finished jobs are kept.")
     event_retention: Duration = Field(default=timedelta(days=30), description="How long events are kept.")
     reconcile_cron: str = Field(
         default="*/5 * * * *",
-        description="When the reconciler looks for what should not be, as a cron expression in UTC.",
+        description="When the reconciler checks for inconsistencies and repairs them: a cron expression in UTC.",
     )
-    embedder: str = Field(default="granite-30m-en", description="Embedder of new bases that name none.")
+    embedder: str = Field(default="granite-30m-en", description="Default embedder of new bases.")
     embedders: dict[str, EmbedderSettings] = Field(
-        default_factory=dict, description="Embedders behind HTTP endpoints, by the name that bases use."
+        default_factory=dict,
+        description="Embedders behind HTTP endpoints, keyed by the name that bases refer to.",
     )
     embed_threads: int = Field(
         default_factory=lambda: max(1, os.cpu_count() or 1),
         ge=1,
         le=256,
-        description="Threads of the local embedder.",
+        description="Number of threads of the local embedder.",
     )
     reranker_url: str | None = Field(
         default=None,
-        description="Endpoint that looks again at the best hits, of Cohere's form: `https://…/rerank`.",
+        description="Cohere-compatible endpoint that reranks the best hits: `https://…/rerank`.",
     )
-    reranker_model: str | None = Field(default=None, description="Model that the reranker is asked for.")
-    reranker_api_key: SecretStr | None = Field(default=None, description="Key of the reranker.")
+    reranker_model: str | None = Field(default=None, description="Model name sent to the reranker.")
+    reranker_api_key: SecretStr | None = Field(default=None, description="API key of the reranker.")
     vision_url: str | None = Field(
         default=None,
-        description="OpenAI-compatible API of a model that sees, e.g. `http://localhost:11434/v1`; it describes images in place of OCR.",
+        description="OpenAI-compatible API of a vision model that describes images instead of OCR, e.g. `http://localhost:11434/v1`.",
     )
-    vision_model: str | None = Field(default=None, description="Model that images are shown to.")
-    vision_api_key: SecretStr | None = Field(default=None, description="Key of the vision model.")
+    vision_model: str | None = Field(default=None, description="Model name sent to the vision API.")
+    vision_api_key: SecretStr | None = Field(default=None, description="API key of the vision API.")
     processors: dict[str, ProcessorSettings] = Field(
         default_factory=dict,
-        description="File processors, by the name that bases use; `local` are our own readers.",
+        description="File processors, keyed by the name that bases refer to; `local` is the built-in one.",
     )
     search_cache_mb: int = Field(
         default=256,
         ge=1,
         le=1_048_576,
-        description="Memory for what searches keep of bases, in MiB; about 85 for a million chunks of 384 dimensions.",
+        description="Memory for cached search index data, in MiB; a million chunks of 384 dimensions take about 85.",
     )
     sync_budget: Duration = Field(
         default=timedelta(minutes=15),
-        description="How long a run of a connector works in one go; it goes on from there after others had their turn.",
+        description="How long a connector run works before it yields to other jobs; it then continues from its checkpoint.",
     )
     max_attachment_mb: int = Field(
-        default=64, ge=1, le=65_536, description="Largest attachment that a connector fetches, in MiB."
+        default=64,
+        ge=1,
+        le=65_536,
+        description="Maximum size of an attachment that a connector fetches, in MiB.",
     )
     faults: str = Field(
-        default="", description="For tests: named crash points to arm, e.g. `publish.before_commit=kill@3`."
+        default="", description="For tests: fault points to arm, e.g. `publish.before_commit=kill@3`."
     )
 
     @classmethod
@@ -266,7 +282,7 @@ class Settings(BaseSettings):
 
 
 def load(**overrides: Any) -> Settings:
-    """Read the settings, or say in one sentence which one is wrong; `given` wins over all sources."""
+    """Read the settings; `SetupError` names the invalid ones. `overrides` take precedence over all sources."""
     _refuse_unknown_names(os.environ)
     try:
         return Settings(**{name: value for name, value in overrides.items() if value is not None})
@@ -275,7 +291,7 @@ def load(**overrides: Any) -> Settings:
 
 
 def config_file() -> Path | None:
-    """The `gristmill.toml` that is in force, if there is one."""
+    """The `gristmill.toml` in use, if there is one."""
     configured = os.environ.get(CONFIG_VARIABLE)
     if configured:
         path = Path(configured).expanduser()
@@ -308,7 +324,7 @@ def _refuse_unknown_names(environment: Mapping[str, str]) -> None:
         hint = (
             f" Did you mean {similar[0]}?"
             if similar
-            else " `gristmill doctor --help` tells where settings are listed."
+            else " `gristmill doctor --help` says where all settings are documented."
         )
         raise SetupError(f"{name} is not a setting of Gristmill.{hint}", code="unknown_setting")
 

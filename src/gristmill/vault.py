@@ -1,8 +1,8 @@
-"""Secrets at rest: sealed with AES-GCM under a key that is not in the database.
+"""Encrypts secrets at rest with AES-GCM; the key is not in the database.
 
-The key is the setting `secret_key`, else a file of the data dir that is made at the first use, readable by its owner
-alone. A sealed secret is bound to what it is about, so that one row's can't be put into another. With a lost or another
-key nothing is opened: `secret_unreadable`. Processes on other machines need the same key, so they need the setting.
+The key is the setting `secret_key`, else a file in the data dir that is created on first use, readable by its owner only.
+Each secret is bound to its owner (`about`), so that a secret copied to another row can't be decrypted there. With a lost
+or different key, decryption fails with `secret_unreadable`. Processes on other machines need the same key, so set it.
 """
 
 import base64
@@ -21,33 +21,33 @@ _KEY_BYTES, _NONCE_BYTES = 32, 12
 
 
 class SecretUnreadable(Permanent):
-    """A secret was sealed under another key, or for something else."""
+    """A secret was encrypted with another key, or for another owner."""
 
     code = "secret_unreadable"
 
 
 class Vault:
-    """Seals and opens secrets; the key is read, or made, when it is first needed."""
+    """Encrypts and decrypts secrets; reads or creates the key on first use."""
 
     def __init__(self, key: SecretStr | None, folder: Path) -> None:
         self._cipher = None if key is None else AESGCM(_decode_key(key.get_secret_value(), "secret_key"))
         self._file = folder / KEY_FILE
 
     def seal(self, secret: str, about: str) -> bytes:
-        """`secret`, unreadable without the key; `about` has to be told again to open it."""
+        """Encrypt `secret`; decrypting it requires the same `about`."""
         nonce = secrets.token_bytes(_NONCE_BYTES)
         return nonce + self._load_cipher().encrypt(nonce, secret.encode(), about.encode())
 
     def open(self, sealed: bytes, about: str) -> str:
-        """The secret that was sealed for `about`."""
+        """Decrypt a secret that was encrypted for `about`."""
         try:
             plaintext = self._load_cipher().decrypt(
                 sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], about.encode()
             )
         except InvalidTag:
             raise SecretUnreadable(
-                "A stored secret can't be read: the key is not the one it was sealed with. "
-                "Restore the key, or give the secret anew."
+                "A stored secret can't be decrypted: the key has changed. "
+                "Restore the old key, or enter the secret again."
             ) from None
         return plaintext.decode()
 
@@ -65,7 +65,7 @@ class Vault:
             raise SetupError(f"{self._file} can't be read: {error}", code="bad_secret_key") from error
 
     def _create_key(self) -> bytes:
-        """A new key, whole under its name or not at all; of two processes that make one, both use the first."""
+        """Create the key file atomically; if two processes create one, both use the first."""
         self._file.parent.mkdir(parents=True, exist_ok=True)
         temporary = self._file.with_name(f".{KEY_FILE}.{secrets.token_hex(8)}")
         try:
@@ -76,7 +76,7 @@ class Vault:
             try:
                 os.link(temporary, self._file)
             except FileExistsError:
-                pass  # another was first
+                pass  # another process was first
             else:
                 _fsync_folder(self._file.parent)
         finally:
@@ -100,5 +100,7 @@ def _decode_key(text: str, origin: str) -> bytes:
     except ValueError:
         key = b""
     if len(key) != _KEY_BYTES:
-        raise SetupError(f"{origin} is not a key: it takes 32 bytes in base64.", code="bad_secret_key")
+        raise SetupError(
+            f"{origin} is not a valid key: it must be 32 bytes in base64.", code="bad_secret_key"
+        )
     return key

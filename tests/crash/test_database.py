@@ -32,6 +32,6 @@ async def test_a_killed_postgres_is_started_again_and_nothing_is_lost(
         assert set((await damage(server)).values()) == {0}
         assert server.stop() == 0
     log = (tmp_path / "log").read_text()
-    assert "PostgreSQL had died and was started again" in log
+    assert "PostgreSQL had died and was restarted" in log
     assert "Traceback" not in log
     assert len(log.splitlines()) < 100, "an outage is told, not shouted"

@@ -1,1 +1,1 @@
-"""telemetry."""
+"""Logs, metrics, traces and memory use of this process."""

@@ -1,7 +1,7 @@
-"""What an operator reads: one line per happening, text on a terminal, JSON elsewhere.
+"""Log format: one line per record, as text on a terminal and as JSON elsewhere.
 
-`log.info("job done", extra={"job": …})`: the message says what happened, `extra` holds the facts. Text
-lines put the facts behind the message as `key=value`; JSON lines make each one a field.
+`log.info("job done", extra={"job": …})`: the message says what happened, `extra` holds the data. Text lines
+append the extra fields as `key=value`; JSON lines have them as fields.
 """
 
 import json
@@ -10,7 +10,7 @@ import sys
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-# What a LogRecord holds of itself; everything else on it came through `extra`.
+# The attributes of every LogRecord; all others came from `extra`.
 _RECORD_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {
     "message",
     "asctime",
@@ -20,26 +20,26 @@ _RECORD_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {
 
 
 def configure(level: str, style: Literal["auto", "text", "json"]) -> None:
-    """Send all logs of this process to standard error in the style asked for."""
+    """Send all logs of this process to standard error in this style."""
     handler = logging.StreamHandler(sys.stderr)
     text = style == "text" or (style == "auto" and sys.stderr.isatty())
     handler.setFormatter(TextFormatter() if text else JsonFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    # They tell every request or connection at INFO; ours says the same once, with the facts we want.
+    # These log every request or connection at INFO; our own access log has the fields we want.
     for noisy in ("httpx", "httpcore", "uvicorn.access"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
-    # It tells each connection that a restarted server left dead; who needed one tells it once.
+    # It warns about every connection that a server restart broke; the code that needed one logs it once.
     logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
-    for ours in ("uvicorn", "uvicorn.error"):
-        logging.getLogger(ours).handlers.clear()
-        logging.getLogger(ours).propagate = True
+    for name in ("uvicorn", "uvicorn.error"):
+        logging.getLogger(name).handlers.clear()
+        logging.getLogger(name).propagate = True
     logging.captureWarnings(True)
 
 
 def extra_fields(record: logging.LogRecord) -> dict[str, Any]:
-    """What the caller put into `extra`."""
+    """The fields that the caller passed as `extra`."""
     return {name: value for name, value in vars(record).items() if name not in _RECORD_ATTRIBUTES}
 
 
@@ -61,7 +61,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line; `at`, `level`, `logger`, `message`, then the facts."""
+    """One JSON object per line: `at`, `level`, `logger`, `message`, then the extra fields."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The object for `record`."""

@@ -1,7 +1,7 @@
-"""Gives memory back: how this process's allocator deals with large blocks.
+"""Makes the memory allocator return freed memory to the system.
 
-glibc keeps what was freed for the next time, more so the larger the blocks were and the more threads asked for them. A
-worker that merges or reads something large once would stay that large. Elsewhere than on glibc nothing is changed.
+glibc keeps freed memory for later, the more so with large blocks and many threads. A worker that once merged or read
+something large would stay that large. Without glibc, nothing changes.
 """
 
 import ctypes
@@ -9,10 +9,8 @@ import functools
 import sys
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # malloc.h
-_MMAP_THRESHOLD_BYTES = (
-    1 << 20
-)  # a block of this size is asked of the system, and given back when it is freed
-_TRIM_THRESHOLD_BYTES = 4 << 20  # so much of the heap's end may lie idle
+_MMAP_THRESHOLD_BYTES = 1 << 20  # larger blocks are mapped separately, and unmapped when freed
+_TRIM_THRESHOLD_BYTES = 4 << 20  # free memory at the end of the heap that is kept
 _MAX_ARENAS = 2
 
 
@@ -26,7 +24,7 @@ def _libc() -> ctypes.CDLL | None:
 
 
 def return_freed_memory() -> None:
-    """From now on, give freed memory back."""
+    """Configure the allocator to return freed memory from now on."""
     if (libc := _libc()) is not None:
         for parameter, value in (
             (_ARENA_MAX, _MAX_ARENAS),
@@ -37,6 +35,6 @@ def return_freed_memory() -> None:
 
 
 def trim() -> None:
-    """Give back what is free now; takes some milliseconds."""
+    """Return all free memory now; takes a few milliseconds."""
     if (libc := _libc()) is not None and hasattr(libc, "malloc_trim"):
         libc.malloc_trim(0)

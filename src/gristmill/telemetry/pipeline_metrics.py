@@ -1,7 +1,7 @@
-"""What this process measures of its work: times in stages, sizes of batches, waits for providers.
+"""Metrics of ingestion in this process: durations of stages, batch sizes, waits for embedding providers.
 
-One registry a process, which `/metrics` of a server tells. Measuring never fails the work, and no label is made of what
-somebody typed.
+One registry per process, which the server's `/metrics` exposes. Recording a metric never raises, and labels never contain
+user input.
 """
 
 from collections.abc import Generator
@@ -19,21 +19,21 @@ _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 200)
 
 _stages = Histogram(
     "gristmill_stage_seconds",
-    "What an attempt at a document took, by stage; `all` is from its opening to its end.",
+    "Duration of an attempt at a document by stage; `all` is the entire attempt.",
     ["stage"],
     buckets=_SECONDS,
     registry=REGISTRY,
 )
 _batches = Histogram(
     "gristmill_batch_size",
-    "What went through a stage together: pieces to embed, documents to write.",
+    "Batch sizes by stage: chunks to embed, documents to write.",
     ["stage"],
     buckets=_SIZES,
     registry=REGISTRY,
 )
 _waits = Histogram(
     "gristmill_embedder_wait_seconds",
-    "How long a request to a provider waited for its turn.",
+    "Time that a request to an embedding provider waited for its rate limit.",
     ["what"],
     buckets=_SECONDS,
     registry=REGISTRY,
@@ -41,18 +41,18 @@ _waits = Histogram(
 
 
 def observe_stage(name: Stage, seconds: float) -> None:
-    """An attempt at a document spent this long in a stage."""
+    """Record how long an attempt at a document spent in a stage."""
     _stages.labels(name).observe(seconds)
 
 
 def observe_batch(name: Literal["embed", "write"], size: int) -> None:
-    """So many went through a stage together."""
+    """Record the size of a batch."""
     _batches.labels(name).observe(size)
 
 
 @contextmanager
 def time_embedder_wait(what: Literal["documents", "queries"]) -> Generator[None]:
-    """Whatever is waited for in the block is a request's turn, whether it comes or not."""
+    """Record the duration of the block as time that a request waited, even if it fails."""
     started = monotonic()
     try:
         yield

@@ -1,4 +1,4 @@
-"""What one server process counts as it goes: requests and searches; and what it last saw of broken promises."""
+"""Metrics of one server process: requests, searches, and the last known violations of invariants."""
 
 from collections import Counter as Counts
 from collections.abc import Iterable, Mapping
@@ -7,13 +7,13 @@ from time import monotonic
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
-# To look costs as much as there are items: seldom, however often somebody scrapes.
+# Checking the invariants costs time in proportion to the number of items, so scrapes reuse the result.
 VIOLATION_MAX_AGE = timedelta(minutes=5)
 _LATENCY_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
 class ServerMetrics:
-    """What one process counts."""
+    """The metrics of one server process."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -26,32 +26,32 @@ class ServerMetrics:
         )
         self.request_seconds = Histogram(
             "gristmill_request_seconds",
-            "From a request to the beginning of its answer.",
+            "Time from a request to the start of its response.",
             ["method"],
             buckets=_LATENCY_BUCKETS,
             registry=self.registry,
         )
         self.search_seconds = Histogram(
             "gristmill_search_seconds",
-            "Searches.",
+            "Duration of searches.",
             ["mode"],
             buckets=_LATENCY_BUCKETS,
             registry=self.registry,
         )
 
     def recent_violations(self) -> Mapping[str, int] | None:
-        """How many things break each promise; None when it is time to look again."""
+        """The number of violations of each invariant; None if they must be checked again."""
         if self._violations is None or monotonic() - self._violations[0] > VIOLATION_MAX_AGE.total_seconds():
             return None
         return self._violations[1]
 
     def record_violations(self, invariants: Iterable[str]) -> Mapping[str, int]:
-        """Keep what was found, one entry for each thing."""
+        """Store the result of a check: one entry per violation."""
         self._violations = (monotonic(), Counts(invariants))
         return self._violations[1]
 
     def record_request(self, method: str, status: int, seconds: float) -> None:
-        """Count a request. A method that nobody serves is not a label of its own."""
+        """Count a request. Unknown methods share the label `other`."""
         method_label = method if method in ("GET", "POST", "PUT", "PATCH", "DELETE") else "other"
         self.requests.labels(method_label, str(status)).inc()
         self.request_seconds.labels(method_label).observe(seconds)

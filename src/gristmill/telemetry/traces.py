@@ -1,10 +1,10 @@
-"""Traces by OpenTelemetry: requests, jobs, stages of documents, calls of providers. Only with the extra `gristmill[otel]`.
+"""OpenTelemetry traces of requests, jobs, ingestion stages and outgoing calls. Requires the extra `gristmill[otel]`.
 
-    span("job index_document", {…})        what happens in the block
-    past("stage read", 0.3)                what took so long, and ended just now or began when the span around it did
+    span("job index_document", {…})        a span around the block
+    record_past_span("stage read", 0.3)    a span of this duration that ends now
 
-Until `begin` is called nothing of OpenTelemetry is imported here, and `span` is one comparison. Tracing never fails the work: what
-can't be sent is dropped by the exporter. Attributes are ours and few; no address is told with its path or query, which may hold
+Until `start` is called, OpenTelemetry is not imported, and `span` costs one comparison. Tracing never fails the work: the
+exporter drops spans that it can't send. Attributes are few, and never contain the path or query of a URL, which may hold
 secrets.
 """
 
@@ -29,20 +29,20 @@ _tracer: Any = None
 
 
 def start(endpoint: str, *, version: str) -> Callable[[], None]:
-    """Send traces to an OTLP/HTTP endpoint from now on; the function that sends what is left, and ends it."""
+    """Send traces to an OTLP/HTTP endpoint from now on; returns a function that sends the rest and stops."""
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError as error:
         raise SetupError(
-            "otlp_endpoint is set, and OpenTelemetry is not installed. Install gristmill[otel].",
+            "The setting otlp_endpoint requires OpenTelemetry, which is not installed. Install gristmill[otel].",
             code="otel_missing",
         ) from error
     return start_with_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint)), version=version)
 
 
 def start_with_processor(processor: Any, *, version: str = "") -> Callable[[], None]:
-    """The same, with a span processor of the caller's."""
+    """The same with the given span processor."""
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
 
@@ -61,7 +61,7 @@ def start_with_processor(processor: Any, *, version: str = "") -> Callable[[], N
 
 
 def is_enabled() -> bool:
-    """Whether anybody wants traces."""
+    """Whether traces are sent."""
     return _tracer is not None
 
 
@@ -72,13 +72,13 @@ def span(
     headers: Mapping[str, str] | None = None,
     kind: str = "internal",
 ) -> AbstractContextManager[SetAttributes]:
-    """What happens in the block; what it gives takes facts that are known later, a better `name` among them. With the `headers`
-    of a request it goes on with the trace of who sent it."""
+    """A span around the block. It yields a function that sets attributes that become known later; the attribute `name`
+    renames the span. With the `headers` of a request, the span continues the sender's trace."""
     return _NO_SPAN if _tracer is None else _start_span(_tracer, name, headers, kind, attributes)
 
 
 def record_past_span(name: str, seconds: float, attributes: Attributes = _NO_ATTRIBUTES) -> None:
-    """Something that took so long in all, and is over; it is drawn as if it had ended now."""
+    """Record a span of this duration that ends now."""
     if _tracer is not None:
         now = time.time_ns()
         _tracer.start_span(name, attributes=attributes, start_time=now - int(seconds * 1e9)).end(now)

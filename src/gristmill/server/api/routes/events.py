@@ -155,6 +155,7 @@ def _parse_types(types: str | None, *extra_types: str) -> list[str] | None:
     for name in names:
         if name not in TYPES and name not in extra_types:
             raise Invalid(
-                f"There is no event type {name!r}. docs/reference/events.md lists the types.", code="event_unknown"
+                f"There is no event type {name!r}. docs/reference/events.md lists the types.",
+                code="event_unknown",
             )
     return names
