@@ -61,7 +61,8 @@ def load_operations(path: Path) -> list[Operation]:
             if method not in entry:
                 continue
             own_parameters = [
-                _resolve_reference(description, one) for one in entry[method].get("parameters", [])
+                _resolve_reference(description, parameter)
+                for parameter in entry[method].get("parameters", [])
             ]
             parameters = {
                 (parameter["in"], parameter["name"]): parameter for parameter in (*shared, *own_parameters)

@@ -30,27 +30,48 @@ from tests.ui.harness import ApiHelper, chromium, profile, server_setup
 _WATCH = """() => {
   window.painted = [];
   const seen = new WeakMap();
-  const look = (node) => {
-    const text = node.textContent ?? "";
-    const found = text.match(/change (\\d+\\.\\d+)/);
-    if (!found || seen.get(node) === found[1]) return;
-    seen.set(node, found[1]);
-    const written = Number(found[1]);
-    requestAnimationFrame(() => { const c = new MessageChannel(); c.port1.onmessage = () => window.painted.push(Date.now() - written); c.port2.postMessage(0); });
+  const check = (row) => {
+    const match = (row.textContent ?? "").match(/change (\\d+\\.\\d+)/);
+    if (!match || seen.get(row) === match[1]) return;
+    seen.set(row, match[1]);
+    const written = Number(match[1]);
+    requestAnimationFrame(() => {
+      const channel = new MessageChannel();
+      channel.port1.onmessage = () => window.painted.push(Date.now() - written);
+      channel.port2.postMessage(0);
+    });
   };
-  new MutationObserver((all) => { for (const one of all) { const e = one.target.nodeType === 1 ? one.target : one.target.parentElement; const row = e?.closest("[role=row]"); if (row) look(row); } })
-    .observe(document.querySelector("main"), { subtree: true, childList: true, characterData: true });
+  const observer = new MutationObserver((mutations) => {
+    for (const { target } of mutations) {
+      const element = target.nodeType === 1 ? target : target.parentElement;
+      const row = element?.closest("[role=row]");
+      if (row) check(row);
+    }
+  });
+  observer.observe(document.querySelector("main"), { subtree: true, childList: true, characterData: true });
 }"""
 # The time from navigation to the first painted row, measured in the page: polling from outside would be too coarse.
 _FIRST = """() => {
-  const watch = new MutationObserver(() => {
+  const observer = new MutationObserver(() => {
     if (!document.querySelector("[role=row] [role=gridcell] .title, [role=row][aria-level]")) return;
-    watch.disconnect();
-    requestAnimationFrame(() => { const c = new MessageChannel(); c.port1.onmessage = () => { window.firstRow = performance.now(); }; c.port2.postMessage(0); });
+    observer.disconnect();
+    requestAnimationFrame(() => {
+      const channel = new MessageChannel();
+      channel.port1.onmessage = () => {
+        window.firstRow = performance.now();
+      };
+      channel.port2.postMessage(0);
+    });
   });
-  watch.observe(document, { subtree: true, childList: true });
+  observer.observe(document, { subtree: true, childList: true });
 }"""
-_LONG = """() => { window.longest = 0; new PerformanceObserver((list) => { for (const one of list.getEntries()) window.longest = Math.max(window.longest, one.duration); }).observe({ entryTypes: ["longtask"] }); }"""
+_LONG = """() => {
+  window.longest = 0;
+  const observer = new PerformanceObserver((list) => {
+    for (const entry of list.getEntries()) window.longest = Math.max(window.longest, entry.duration);
+  });
+  observer.observe({ entryTypes: ["longtask"] });
+}"""
 
 
 @dataclass(frozen=True)

@@ -32,10 +32,10 @@ create table effect (number bigint not null, pid int not null, lane text not nul
 create table refused (number bigint not null, pid int not null);
 """
 _EFFECT_COUNTS = """
-select (select count(*) from feed) as asked,
+select (select count(*) from feed) as requested,
        (select count(*) from feed f where not exists (select from effect e where e.number = f.number)) as lost,
-       (select count(*) from (select from effect group by number having count(*) > 1) e) as doubled,
-       (select count(*) from effect e where not exists (select from feed f where f.number = e.number)) as unasked,
+       (select count(*) from (select from effect group by number having count(*) > 1) e) as duplicated,
+       (select count(*) from effect e where not exists (select from feed f where f.number = e.number)) as unrequested,
        (select count(*) from job where state = 'dead') as dead,
        (select count(*) from job where state <> 'dead') as unfinished,
        (select count(*) from begun) as starts,
