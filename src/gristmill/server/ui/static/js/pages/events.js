@@ -230,7 +230,7 @@ function eventRow(event, titles) {
       <time class="dim" datetime="${event.at}">${formatTime(event.at)}</time>
       ${dot(() => toneOf(event))}
       <div class="grow">
-        <div class="cut">${heading} <span class="${title() ? "dim" : ""}">${describe(event)}</span></div>
+        <div class="cut">${heading}<span class="${title() ? "dim" : ""}">${describe(event)}</span></div>
         ${data.message ? html`<p class="error">${data.message}</p>` : null}
       </div>
       <span class="dim small-text cut hide-phone">${() => (baseId ? baseName(baseId) : "")}</span>

@@ -211,7 +211,7 @@ function webhookFacts(webhook) {
   const lastDelivery = deliveredAt ? html`<span>· ${relativeTime(() => deliveredAt)}</span>` : null;
   const failures = html`
     <dt>${t("Failures")}</dt>
-    <dd>${t("{n} attempts", { n: webhook.attempts })} · ${t("since")} ${relativeTime(() => failingSince)}</dd>
+    <dd>${t("{n} attempts", { n: webhook.attempts })} · ${t("first failed")} ${relativeTime(() => failingSince)}</dd>
   `;
   return html`
     <dl class="about">
