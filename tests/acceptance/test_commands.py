@@ -1,4 +1,4 @@
-"""The commands as a person runs them: real processes, an embedded database, the default embedder."""
+"""The commands as a person runs them: real processes, a local PostgreSQL, the default embedder."""
 
 import contextlib
 import json
@@ -20,7 +20,7 @@ def env(data_dir: Path, cache_dir: Path) -> dict[str, str]:
 
 @pytest.fixture
 def shared_db_env(data_dir: Path, cache_dir: Path, database_url: str) -> dict[str, str]:
-    """On the run's own server, for what is not about the embedded one."""
+    """An environment on the shared test server, for tests that do not need the local PostgreSQL."""
     return environment(data_dir, cache_dir, database_url=database_url)
 
 
@@ -76,7 +76,7 @@ def test_serve_stops_cleanly_and_leaves_no_postgres(
     assert "Traceback" not in (tmp_path / "log").read_text()
 
 
-def test_mistakes_are_one_line_and_an_exit_code(quick: dict[str, str], tmp_path: Path) -> None:
+def test_mistakes_are_one_line_and_an_exit_code(shared_db_env: dict[str, str], tmp_path: Path) -> None:
     for arguments, exit_code, told in [
         (["search", "nowhere", "x"], 1, "no knowledge base named 'nowhere'"),
         (["add", "notes"], 1, "Nothing to add"),
@@ -85,17 +85,17 @@ def test_mistakes_are_one_line_and_an_exit_code(quick: dict[str, str], tmp_path:
         (["serve", "--data-dir", "/dev/null/x"], 2, "can't be written"),
         (["add", "notes", "ftp://example.com/a"], 1, "not an http or https address"),
     ]:
-        run = run_command(quick, *arguments)
+        run = run_command(shared_db_env, *arguments)
         assert run.returncode == exit_code, (arguments, run.stdout, run.stderr)
         assert told in run.stdout + run.stderr
         assert "Traceback" not in run.stderr
-    misspelt = run_command({**quick, "GRISTMILL_PROT": "1"}, "status")
+    misspelt = run_command({**shared_db_env, "GRISTMILL_PROT": "1"}, "status")
     assert (misspelt.returncode, "GRISTMILL_PORT" in misspelt.stderr) == (2, True)
 
 
-def test_a_file_that_cannot_be_read_fails_the_add(quick: dict[str, str], tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_fails_the_add(shared_db_env: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "picture.md").write_bytes(b"\0\0\0")
-    run = run_command(quick, "add", "notes", str(tmp_path / "picture.md"), "--wait")
+    run = run_command(shared_db_env, "add", "notes", str(tmp_path / "picture.md"), "--wait")
     assert run.returncode == 1
     assert "unsupported_type" in run.stdout
 

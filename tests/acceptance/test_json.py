@@ -1,4 +1,4 @@
-"""Every command that ends by itself speaks JSON; the others are named, with the reason."""
+"""Every command that ends by itself can print JSON; the exceptions are listed with their reasons."""
 
 import json
 import os
@@ -22,14 +22,14 @@ WITHOUT = {
 
 
 def leaf_commands(name: str, command: Any) -> dict[str, Any]:
-    """Every command that does something, by what is typed."""
+    """The commands that do something, by the words that start them."""
     subcommands = getattr(command, "commands", None)
     if subcommands is None:
         return {name: command}
     return {
-        typed: leaf
+        words: leaf
         for word, part in subcommands.items()
-        for typed, leaf in leaf_commands(f"{name} {word}".strip(), part).items()
+        for words, leaf in leaf_commands(f"{name} {word}".strip(), part).items()
     }
 
 
@@ -43,7 +43,7 @@ def test_every_command_takes_json_or_has_a_reason_not_to() -> None:
 
 
 class JsonCli:
-    """Commands, typed in this process."""
+    """Runs commands with `--json` in this process."""
 
     def __init__(self, env: dict[str, str]) -> None:
         self._env = env
@@ -60,21 +60,23 @@ def run_json(data_dir: Path, cache_dir: Path, database_url: str, monkeypatch: py
     return JsonCli({name: value for name, value in env.items() if name.startswith("GRISTMILL_")})
 
 
-def test_what_commands_print_as_json_is_one_document_and_nothing_else(typed: JsonCli, tmp_path: Path) -> None:
-    added = typed("add", "notes", "--note", "The wheel turns.", "--wait")
+def test_what_commands_print_as_json_is_one_document_and_nothing_else(
+    run_json: JsonCli, tmp_path: Path
+) -> None:
+    added = run_json("add", "notes", "--note", "The wheel turns.", "--wait")
     assert [item["status"] for item in added["ended"]] == ["completed"]
-    refused = typed("add", "notes", str(tmp_path / "nothing-there"), code=1)
+    refused = run_json("add", "notes", str(tmp_path / "nothing-there"), code=1)
     assert [entry["error"]["code"] for entry in refused["failed"]] == ["source_gone"]
-    (base,) = typed("status")
+    (base,) = run_json("status")
     assert (base["name"], base["itemCounts"], base["queue"]["queueSize"]) == ("notes", {"completed": 1}, 0)
-    assert typed("search", "notes", "wheel")["hits"][0]["text"] == "The wheel turns."
-    rebuilt = typed("reindex", "notes", "--wait")
+    assert run_json("search", "notes", "wheel")["hits"][0]["text"] == "The wheel turns."
+    rebuilt = run_json("reindex", "notes", "--wait")
     assert [item["status"] for item in rebuilt["ended"]] == ["completed"]
-    assert {finding["what"] for finding in typed("doctor")} >= {"settings", "disk", "database", "embedder"}
-    assert typed("connector", "list") == []
-    secret = typed("keys", "create", "one")["key"]
-    assert typed("keys", "revoke", "one") == {"revoked": secret[:11]}
-    assert typed("audit")[0]["method"] == "DELETE"
+    assert {finding["what"] for finding in run_json("doctor")} >= {"settings", "disk", "database", "embedder"}
+    assert run_json("connector", "list") == []
+    secret = run_json("keys", "create", "one")["key"]
+    assert run_json("keys", "revoke", "one") == {"revoked": secret[:11]}
+    assert run_json("audit")[0]["method"] == "DELETE"
 
 
 def test_shells_complete_commands() -> None:

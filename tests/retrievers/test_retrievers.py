@@ -31,40 +31,40 @@ async def server(mill: app.Gristmill) -> AsyncGenerator[Server]:
         yield Server(url, base, added["created"][0]["id"])
 
 
-def assert_cited(found: Sequence[dict[str, object]], place: Server) -> None:
-    first = found[0]
-    assert (first["item_id"], first["base_id"], first["title"]) == (place.item, place.base, "Drive")
+def assert_cited(citations: Sequence[dict[str, object]], server: Server) -> None:
+    first = citations[0]
+    assert (first["item_id"], first["base_id"], first["title"]) == (server.item, server.base, "Drive")
     assert first["headings"] == ["Drive"]
     assert {"url", "path", "page", "start", "end", "score", "version", "chunk_id"} <= first.keys()
 
 
-async def test_langchain_gets_documents_with_citations_both_ways(place: Server) -> None:
-    retriever = langchain.GristmillRetriever(url=place.url, base_ids=[place.base], limit=1)
-    for found in (
+async def test_langchain_gets_documents_with_citations_both_ways(server: Server) -> None:
+    retriever = langchain.GristmillRetriever(url=server.url, base_ids=[server.base], limit=1)
+    for documents in (
         await retriever.ainvoke("wheel driven river"),
         await asyncio.to_thread(retriever.invoke, "wheel driven river"),
     ):
-        assert len(found) == 1
-        assert "driven by the river" in found[0].page_content
-        assert_cited([document.metadata for document in found], place)
+        assert len(documents) == 1
+        assert "driven by the river" in documents[0].page_content
+        assert_cited([document.metadata for document in documents], server)
     chain = retriever | RunnableLambda(len)
     assert await chain.ainvoke("wheel") == 1
 
 
-async def test_llama_index_gets_nodes_with_citations_both_ways(place: Server) -> None:
-    retriever = llama_index.GristmillRetriever(place.url, base_ids=[place.base], limit=1, mode="text")
-    for found in (
+async def test_llama_index_gets_nodes_with_citations_both_ways(server: Server) -> None:
+    retriever = llama_index.GristmillRetriever(server.url, base_ids=[server.base], limit=1, mode="text")
+    for nodes in (
         await retriever.aretrieve("wheel driven river"),
         await asyncio.to_thread(retriever.retrieve, "wheel driven river"),
     ):
-        assert len(found) == 1
-        assert found[0].score is not None
-        assert "driven by the river" in found[0].text
-        assert_cited([node.metadata for node in found], place)
+        assert len(nodes) == 1
+        assert nodes[0].score is not None
+        assert "driven by the river" in nodes[0].text
+        assert_cited([node.metadata for node in nodes], server)
 
 
-async def test_what_the_server_refuses_is_raised_and_the_key_is_not_shown(place: Server) -> None:
-    retriever = langchain.GristmillRetriever(url=place.url, key=SecretStr("gm_wrong"))
+async def test_what_the_server_refuses_is_raised_and_the_key_is_not_shown(server: Server) -> None:
+    retriever = langchain.GristmillRetriever(url=server.url, key=SecretStr("gm_wrong"))
     with pytest.raises(Refused) as refused:
         await retriever.ainvoke("wheel")
     assert refused.value.code == "bad_key"

@@ -53,7 +53,9 @@ async def test_every_example_is_true_to_its_schema_and_is_used(schema: dict[str,
 
 
 def test_examples_are_what_the_documentation_shows() -> None:
-    shown = [json.loads(block.text) for block in blocks(read("docs/reference/api.md")) if block.language == "json"]
+    shown = [
+        json.loads(block.text) for block in blocks(read("docs/reference/api.md")) if block.language == "json"
+    ]
     text = resources.files("gristmill.server.api").joinpath("examples.json").read_text()
     of_their_own = {name for name, example in json.loads(text).items() if example not in shown}
     assert of_their_own == {

@@ -87,7 +87,7 @@ async def test_an_agent_keeps_a_base_with_every_tool(mill: app.Gristmill) -> Non
         assert (await use(session, "reindex_items", base="notes", item_ids=[note["id"]]))["rootIds"]
         assert (await use(session, "delete_items", base="notes", item_ids=[note["id"]]))["rootIds"]
         assert "(item_not_found)" in await refused(session, "read_content", item_id=note["id"])
-        assert "is no id" in await refused(session, "read_content", item_id="../x")
+        assert "is not an item id" in await refused(session, "read_content", item_id="../x")
 
 
 async def test_a_readers_agent_changes_nothing_and_sees_what_lists_allow(

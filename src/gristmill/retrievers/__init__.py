@@ -1,13 +1,14 @@
-"""Gristmill as a retriever of frameworks: each module needs its extra, `gristmill[langchain]` or `gristmill[llama-index]`.
+"""Gristmill as a retriever for LangChain and LlamaIndex. The modules need the extras `gristmill[langchain]` and
+`gristmill[llama-index]`.
 
-A question is one search by the client, with its retries; what the server refuses is raised as `Refused`.
+Each query is one search by the client, with its retries. A rejected search is raised as `gristmill.client.Refused`.
 """
 
 from gristmill.client import Hit, Json
 
 
 def citation(hit: Hit) -> Json:
-    """Where a hit stands, as metadata: enough to find the place again and to show it to people."""
+    """The metadata of a hit: enough to show people where the text comes from, and to find it again."""
     fields: Json = {**hit}
     return {
         "chunk_id": hit["chunkId"],

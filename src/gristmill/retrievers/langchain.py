@@ -3,7 +3,7 @@
     retriever = GristmillRetriever(url="http://127.0.0.1:7373", key="gm_…", base_ids=["…"])
     documents = retriever.invoke("How is the wheel driven?")
 
-`metadata` of each document is its citation: item, title, page, offsets, score.
+The `metadata` of each document is its citation: item, title, page, offsets, score.
 """
 
 from typing import Any
@@ -22,12 +22,11 @@ class GristmillRetriever(BaseRetriever):
 
     url: str = "http://127.0.0.1:7373"
     key: SecretStr | None = None
-    base_ids: list[str] | None = None  # all that the key sees
+    base_ids: list[str] | None = None  # None: all bases that the key can see
     limit: int = 10
     mode: Mode = "hybrid"
-    options: dict[str, Any] = Field(
-        default_factory=dict
-    )  # of the search, by the names that the API has for them
+    # Further fields of the search request, by their names in the API.
+    options: dict[str, Any] = Field(default_factory=dict)
 
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun

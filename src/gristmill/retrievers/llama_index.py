@@ -3,7 +3,7 @@
     retriever = GristmillRetriever("http://127.0.0.1:7373", "gm_…", base_ids=["…"])
     nodes = retriever.retrieve("How is the wheel driven?")
 
-`metadata` of each node is its citation: item, title, page, offsets, score.
+The `metadata` of each node is its citation: item, title, page, offsets, score.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ class GristmillRetriever(BaseRetriever):
         mode: Mode = "hybrid",
         **options: Any,
     ) -> None:
-        super().__init__()  # pyright: ignore[reportUnknownMemberType]  (theirs has a bare Dict)
+        super().__init__()  # pyright: ignore[reportUnknownMemberType]  (its signature has a bare Dict)
         self._server, self._base_ids = (url, key), base_ids
         self._options: dict[str, Any] = {"limit": limit, "mode": mode, **options}
 

@@ -1,4 +1,4 @@
-"""The door for agents: tools and resources of the Model Context Protocol."""
+"""The Model Context Protocol: tools and resources for agents."""
 
 from gristmill.server.mcp.http import mount
 from gristmill.server.mcp.tools import create

@@ -1,7 +1,7 @@
-"""`/mcp`: the tools over streamable HTTP, for whoever the entrance let in.
+"""`/mcp`: the tools over streamable HTTP.
 
-Without a caller it is 401. The tools come in again by the API's own door, in this process, with the key of the request: so
-nothing is decided here. No session is kept between requests.
+A request without a caller gets 401. The tools send requests to the REST API in this process, with the credentials of the MCP
+request, so that the API makes every access decision. No session is kept between requests.
 """
 
 import asyncio
@@ -28,17 +28,17 @@ _request_headers: ContextVar[dict[str, str]] = ContextVar("headers")
 
 @asynccontextmanager
 async def mount(api: FastAPI) -> AsyncGenerator[None]:
-    """`/mcp` is served by `api` in this block."""
+    """Serve `/mcp` from `api` within this context."""
     transport = httpx.ASGITransport(app=api, raise_app_exceptions=False)
     server = create(
         lambda: Client("http://localhost", headers=_request_headers.get(), transport=transport, retries=1)
     )
-    server.streamable_http_app()  # makes the session manager
+    server.streamable_http_app()  # creates the session manager
     manager = server.session_manager
     ready, stop = asyncio.Event(), asyncio.Event()
 
     class Endpoint:
-        """Serves one request."""
+        """Serves `/mcp`."""
 
         async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
             if callers.current_caller(scope) is None:
@@ -49,7 +49,7 @@ async def mount(api: FastAPI) -> AsyncGenerator[None]:
             await manager.handle_request(scope, receive, send)
 
     async def run_session_manager() -> None:
-        # In a task of its own: its scope must be left by the task that entered it.
+        # In its own task: anyio requires that the task that enters a cancel scope also leaves it.
         async with manager.run():
             ready.set()
             await stop.wait()

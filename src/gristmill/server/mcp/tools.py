@@ -1,7 +1,7 @@
-"""The tools: each translates into requests of the REST API, and decides nothing.
+"""The tools: each one translates into requests to the REST API.
 
-So an agent may what its key may, sees what its key sees, and what it changes is written down like everybody's. A refusal is a
-result that tells the agent the server's words and code.
+So an agent has the rights of its key and sees what its key sees, and its changes are in the audit log. A rejected request
+becomes a tool error with the server's message and code.
 
     reader    list_bases search read_content grep list_items status
     editor    add_note add_url add_file delete_items reindex_items
@@ -24,8 +24,9 @@ from gristmill.client import Client, Json, Refused
 
 ClientFactory = Callable[[], Client]
 
-INSTRUCTIONS = """Knowledge bases: search them first, cite what you use by its `citation`, read more of an item with \
-read_content, look for exact words with grep. What you add is searchable once `status` says so."""
+INSTRUCTIONS = """Gristmill holds knowledge bases. Search them first, and quote the `citation` of every hit you use. Read \
+more of an item with read_content; find exact words with grep. New items are searchable once `status` counts them as \
+completed."""
 
 _READ_ONLY = ToolAnnotations(readOnlyHint=True, openWorldHint=False)
 _ADDITIVE = ToolAnnotations(readOnlyHint=False, destructiveHint=False, openWorldHint=False)
@@ -40,13 +41,13 @@ ItemIds = Annotated[list[str], Field(description="Ids of items.", min_length=1, 
 
 
 def create(new_client: ClientFactory) -> FastMCP[Any]:
-    """The server; `reach` gives the way to the API for whoever calls."""
+    """The MCP server. `new_client` returns an API client with the credentials of the current request."""
     server: FastMCP[Any] = FastMCP(
         "gristmill",
         instructions=INSTRUCTIONS,
         stateless_http=True,
         json_response=True,
-        # The gate looks at Host and Origin for all doors.
+        # HostGuard checks Host and Origin for every route.
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
     )
     tools = AgentTools(new_client)
@@ -70,13 +71,13 @@ def create(new_client: ClientFactory) -> FastMCP[Any]:
 
 
 class AgentTools:
-    """What an agent can do."""
+    """The tools; their docstrings and parameter descriptions are what the agent reads."""
 
     def __init__(self, new_client: ClientFactory) -> None:
         self._new_client = new_client
 
     async def list_bases(self) -> Json:
-        """List the knowledge bases that you can see, with the number of items by status."""
+        """List the knowledge bases you can see, with the number of items by status."""
         async with self._new_client() as mill:
             return {
                 "bases": [
@@ -92,16 +93,14 @@ class AgentTools:
 
     async def search(
         self,
-        query: Annotated[
-            str, Field(description="What to look for, in words or as a question.", max_length=10_000)
-        ],
+        query: Annotated[str, Field(description="Words or a question to search for.", max_length=10_000)],
         bases: Annotated[
-            list[str] | None, Field(description="Names or ids of bases; all by default.")
+            list[str] | None, Field(description="Names or ids of bases; without it, all bases you can see.")
         ] = None,
         limit: Annotated[int, Field(ge=1, le=50)] = 8,
         mode: Literal["hybrid", "vector", "text"] = "hybrid",
     ) -> Json:
-        """Search by meaning and by words. Each hit has a `citation` to quote, and the item to read more of."""
+        """Search by meaning and by keywords. Each hit has a `citation` to quote and an `itemId` to read more."""
         async with self._new_client() as mill:
             ids = None if bases is None else [await _base_id(mill, name) for name in bases]
             answer = await _call(mill.search(query, ids, limit=limit, mode=mode))
@@ -110,10 +109,10 @@ class AgentTools:
     async def read_content(
         self,
         item_id: str,
-        start: Annotated[int, Field(ge=0, description="First character.")] = 0,
-        length: Annotated[int, Field(ge=1, le=100_000)] = 8_000,
+        start: Annotated[int, Field(ge=0, description="Offset of the first character.")] = 0,
+        length: Annotated[int, Field(ge=1, le=100_000, description="Number of characters.")] = 8_000,
     ) -> Json:
-        """Read an item's text by range of characters."""
+        """Read the text of an item, or a part of it."""
         async with self._new_client() as mill:
             text = await _call(mill.content(_parse_id(item_id)))
         part = text[start : start + length]
@@ -121,14 +120,16 @@ class AgentTools:
 
     async def grep(
         self,
-        words: Annotated[str, Field(min_length=1, max_length=500, description="Exact words, in any case.")],
-        base: Annotated[str | None, Field(description="Name or id of a base.")] = None,
-        item_id: Annotated[str | None, Field(description="One item.")] = None,
+        words: Annotated[
+            str, Field(min_length=1, max_length=500, description="The exact words; case is ignored.")
+        ],
+        base: Annotated[str | None, Field(description="Name or id of the base to search.")] = None,
+        item_id: Annotated[str | None, Field(description="Id of the item to search.")] = None,
         limit: Annotated[int, Field(ge=1, le=200)] = 20,
     ) -> Json:
-        """Find exact words in one item, or in the first 200 documents of a base, with where they stand."""
+        """Find exact words in one item, or in the first 200 documents of a base, with their offsets and context."""
         if (base is None) == (item_id is None):
-            raise ToolError("Give either base or item_id.")
+            raise ToolError("There is nothing to search, or too much. Give either base or item_id.")
         matches: list[Json] = []
         async with self._new_client() as mill:
             if item_id is not None:
@@ -139,9 +140,9 @@ class AgentTools:
                 )
                 leaves = [item["id"] for item in items if item["chunkCount"]]
                 ids, has_more = leaves[:_MAX_GREPPED_ITEMS], len(leaves) > _MAX_GREPPED_ITEMS
-            for one_id in ids:
-                text = await _call(mill.content(one_id))
-                matches += _matches(one_id, text, words, limit - len(matches))
+            for searched_id in ids:
+                text = await _call(mill.content(searched_id))
+                matches += _matches(searched_id, text, words, limit - len(matches))
                 if len(matches) == limit:
                     break
         return {"matches": matches, "more": has_more or len(matches) == limit}
@@ -150,14 +151,14 @@ class AgentTools:
         self,
         base: BaseName,
         parent_id: Annotated[
-            str | None, Field(description="Container; * for all, none for the roots.")
+            str | None, Field(description="Id of a container; * for all items; without it, the roots.")
         ] = None,
         status: str | None = None,
         title: Annotated[str | None, Field(description="Part of the title.")] = None,
         limit: Annotated[int, Field(ge=1, le=500)] = 50,
         cursor: str | None = None,
     ) -> Json:
-        """List items of a base, page by page."""
+        """List items of a base, one page at a time."""
         filters = {"parentId": parent_id, "status": status, "q": title, "limit": limit, "cursor": cursor}
         async with self._new_client() as mill:
             base_id = await _base_id(mill, base)
@@ -166,82 +167,70 @@ class AgentTools:
         return {"items": [_item_summary(item) for item in page["items"]], "nextCursor": page["nextCursor"]}
 
     async def status(
-        self, base: Annotated[str | None, Field(description="Name or id; all by default.")] = None
+        self,
+        base: Annotated[str | None, Field(description="Name or id of a base; without it, all bases.")] = None,
     ) -> Json:
-        """Tell how far bases are: items by status."""
+        """Show the progress of bases: the number of items by status."""
         async with self._new_client() as mill:
             if base is None:
-                shown_bases = await _call(mill.bases())
+                bases = await _call(mill.bases())
             else:
-                shown_base = await _call(mill.call("GET", f"/knowledge-bases/{await _base_id(mill, base)}"))
-                return {
-                    "bases": [
-                        {
-                            "name": shown_base["name"],
-                            "status": shown_base["status"],
-                            "items": shown_base["itemCounts"],
-                        }
-                    ]
-                }
+                bases = [await _call(mill.call("GET", f"/knowledge-bases/{await _base_id(mill, base)}"))]
         return {
             "bases": [
-                {
-                    "name": shown_base["name"],
-                    "status": shown_base["status"],
-                    "items": shown_base["itemCounts"],
-                }
-                for shown_base in shown_bases
+                {"name": shown["name"], "status": shown["status"], "items": shown["itemCounts"]}
+                for shown in bases
             ]
         }
 
     async def why_not(self, item_id: str, query: str) -> Json:
-        """Tell why an item is not among the hits of a question."""
+        """Explain why an item is missing from the hits of a query."""
         async with self._new_client() as mill:
             return await _call(mill.why_not(_parse_id(item_id), query))
 
     async def add_note(self, base: BaseName, content: str, title: str | None = None) -> Json:
-        """Add a note to a base, which is made when there is none of that name."""
+        """Add a note to a base. The base is created if it does not exist."""
         return await self._add(
             base, {"type": "note", "content": content, **({"title": title} if title else {})}
         )
 
     async def add_url(self, base: BaseName, url: str) -> Json:
-        """Add a web page to a base; it is fetched and indexed soon."""
+        """Add a web page to a base. It is fetched and indexed in the background."""
         return await self._add(base, {"type": "url", "url": url})
 
     async def add_file(
         self,
         base: BaseName,
-        name: Annotated[str, Field(max_length=255, description="Its name, with the ending.")],
-        content: Annotated[str, Field(description="Its text, or its bytes in base64.")],
+        name: Annotated[str, Field(max_length=255, description="File name with its extension.")],
+        content: Annotated[str, Field(description="The text of the file, or its bytes in base64.")],
         encoding: Literal["text", "base64"] = "text",
     ) -> Json:
-        """Add a file to a base from what you give, not from a disk."""
+        """Add a file to a base from the content you send."""
         try:
             data = content.encode() if encoding == "text" else base64.b64decode(content, validate=True)
         except (binascii.Error, ValueError) as error:
-            raise ToolError("content is not base64.") from error
+            raise ToolError('The content is not valid base64. Encode it, or use encoding "text".') from error
         async with self._new_client() as mill:
             base_id = (await _call(mill.base_named(base, create=True)))["id"]
             path = f"/knowledge-bases/{base_id}/files"
             return _added_summary(await _call(mill.call("POST", path, files={"files": (name, data)})))
 
     async def delete_items(self, base: BaseName, item_ids: ItemIds) -> Json:
-        """Delete items with all that is below them; they are hidden at once."""
+        """Delete items with everything below them. They disappear from all results at once."""
         async with self._new_client() as mill:
             return await _call(
                 mill.delete(await _base_id(mill, base), [_parse_id(item_id) for item_id in item_ids])
             )
 
     async def reindex_items(self, base: BaseName, item_ids: ItemIds) -> Json:
-        """Read items anew from where they come from; old answers stay until the new ones are whole."""
+        """Read items again from their source. The old version stays searchable until the new one is complete."""
         async with self._new_client() as mill:
             return await _call(
                 mill.reindex(await _base_id(mill, base), [_parse_id(item_id) for item_id in item_ids])
             )
 
     async def item(self, item_id: str) -> str:
-        """The text of an item."""
+        """Read the text of an item."""
         async with self._new_client() as mill:
             return await _call(mill.content(_parse_id(item_id)))
 
@@ -252,7 +241,7 @@ class AgentTools:
 
 
 async def _call(request: Any) -> Any:
-    """What the API answers; a refusal in the words that an agent can act on."""
+    """Await an API request. A rejection becomes a tool error with the message and code."""
     try:
         return await request
     except Refused as error:
@@ -267,11 +256,11 @@ async def _base_id(mill: Client, name: str) -> str:
 
 
 def _parse_id(text: str) -> str:
-    """An id, and nothing that would lead a path elsewhere."""
+    """The id, checked: free text could change the path of the API request."""
     try:
         return str(UUID(text))
     except ValueError:
-        raise ToolError(f"{text[:100]!r} is no id.") from None
+        raise ToolError(f"{text[:100]!r} is not an item id. Take ids from search or list_items.") from None
 
 
 def _hit_with_citation(hit: Json) -> Json:

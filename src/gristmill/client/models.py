@@ -1,0 +1,81 @@
+"""What the client returns: JSON of the API as typed dictionaries. The API documents further fields."""
+
+from collections.abc import Callable
+from typing import Any, Literal, TypedDict
+
+from gristmill.errors import GristmillError
+
+Json = dict[str, Any]
+Mode = Literal["hybrid", "vector", "text"]
+Progress = Callable[[int, int], None]  # bytes sent, bytes in total
+
+ENDED = ("completed", "failed")
+CONTAINERS = ("directory", "sitemap", "connector")
+
+
+class Refused(GristmillError):
+    """The server rejected a request, with its code and message. `status` is 0 when the server could not be reached."""
+
+    code = "refused"
+
+    def __init__(self, message: str, *, code: str | None = None, status: int = 0) -> None:
+        super().__init__(message, code=code)
+        self.status = status
+
+
+class Problem(TypedDict):
+    """Why something failed."""
+
+    code: str
+    message: str
+
+
+class Item(TypedDict):
+    """An item."""
+
+    id: str
+    baseId: str
+    parentId: str | None
+    type: str
+    title: str
+    status: str
+    error: Problem | None
+    progress: int
+    chunkCount: int
+
+
+class Added(TypedDict):
+    """The entries that were accepted, those that existed already, and those that were rejected."""
+
+    created: list[Item]
+    skipped: list[Json]
+    failed: list[Json]
+    correlationId: str
+
+
+class Base(TypedDict):
+    """A knowledge base."""
+
+    id: str
+    name: str
+    status: str
+    itemCounts: dict[str, int]
+
+
+class Hit(TypedDict):
+    """A chunk that matches a query."""
+
+    chunkId: str
+    itemId: str
+    baseId: str
+    title: str
+    text: str
+    score: float
+    source: Json
+
+
+class Answer(TypedDict):
+    """Hits, best first."""
+
+    hits: list[Hit]
+    tookMs: float
