@@ -29,7 +29,7 @@ import psycopg
 
 from gristmill.db import Database, local_server
 from gristmill.db.migrate import migrate
-from gristmill.operations.reconcile import Reconciler
+from gristmill.integrity.reconcile import Reconciler
 from gristmill.sources.blobs import BlobStore
 from tests.crash.event_consumers import (
     Daemon,

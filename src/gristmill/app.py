@@ -35,11 +35,11 @@ from gristmill.ingest.image_describers import (
     VisionDescriber,
 )
 from gristmill.ingest.processors import DoclingServe, MinerU, Processor, ProcessorConfig
+from gristmill.integrity import reconcile
+from gristmill.integrity.readiness import Readiness
+from gristmill.integrity.reconcile import Reconciler, recover_deletions
 from gristmill.jobs import Handler, QueueLimits, Worker, WorkerLimits
-from gristmill.operations import reconcile, uploads
-from gristmill.operations.invariants import recover_deletions
-from gristmill.operations.readiness import Readiness
-from gristmill.operations.reconcile import Reconciler
+from gristmill.operations import uploads
 from gristmill.operations.source_factory import SourceFactory
 from gristmill.readers import ReadLimits
 from gristmill.search import HttpReranker, Searcher, compaction

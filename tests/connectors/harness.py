@@ -7,7 +7,8 @@ from gristmill import app, jobs
 from gristmill.catalog import Base
 from gristmill.connectors import admin
 from gristmill.connectors.model import ConnectorRow, ConnectorRun, NewConnector
-from gristmill.operations import bases, invariants
+from gristmill.integrity import invariants
+from gristmill.operations import bases
 from gristmill.vault import Vault
 from tests.connectors.fakes.confluence import FakeConfluence, FakeConfluenceDataCenter
 from tests.connectors.fakes.github import FakeGitHub

@@ -23,8 +23,8 @@ from gristmill.connectors.port import (
     Stream,
 )
 from gristmill.errors import SourceGone, Transient
+from gristmill.identity import LOCAL_ORG, OrgId
 from gristmill.operations import bases
-from gristmill.organisation import LOCAL_ORG, OrgId
 from gristmill.vault import Vault
 from tests.connectors.fakes.tool import FakeTool
 from tests.connectors.harness import NEVER, ConnectorHarness

@@ -14,10 +14,10 @@ from gristmill.catalog import access
 from gristmill.connectors import admin, model
 from gristmill.connectors.model import ConnectorChanges
 from gristmill.errors import Conflict
+from gristmill.integrity.reconcile import Reconciler
 from gristmill.jobs import NewJob
 from gristmill.operations import bases
 from gristmill.operations.delete import delete
-from gristmill.operations.reconcile import Reconciler
 from gristmill.search import Searcher, SearchRequest, Target
 from gristmill.vault import Vault
 from gristmill.work import SyncAccess

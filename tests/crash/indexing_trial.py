@@ -14,8 +14,9 @@ from gristmill import clock
 from gristmill.catalog import BaseId, NewItem
 from gristmill.db import Database
 from gristmill.db.migrate import migrate
+from gristmill.integrity import invariants
 from gristmill.jobs import QueueLimits
-from gristmill.operations import add, bases, invariants
+from gristmill.operations import add, bases
 from gristmill.operations.source_factory import FolderSource
 from tests.crash.event_consumers import Daemon
 from tests.embedding.hashed import HashedEmbedder

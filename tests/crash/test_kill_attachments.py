@@ -6,7 +6,8 @@ import pytest
 
 from gristmill.catalog import NewItem
 from gristmill.db import Database
-from gristmill.operations import add, bases, invariants
+from gristmill.integrity import invariants
+from gristmill.operations import add, bases
 from gristmill.sources import FileSource
 from tests.crash.event_consumers import Daemon
 from tests.embedding.endpoint import CannedResponse, serve

@@ -184,7 +184,7 @@ def test_every_reason_for_leaving_something_out_is_described_and_counted_somewhe
 
 
 def test_every_promise_that_is_checked_is_described() -> None:
-    checks = (SOURCE / "operations/invariants.py").read_text("utf-8")
+    checks = (SOURCE / "integrity/invariants.py").read_text("utf-8")
     promises = set(re.findall(r'"(nothing_\w+)"', checks))
     assert promises
     assert promises == set(re.findall(r"^\| `(nothing_\w+)`", read(PAGE), re.MULTILINE))

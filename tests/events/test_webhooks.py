@@ -21,7 +21,7 @@ from gristmill.db import Database
 from gristmill.errors import LeaseLost, SetupError
 from gristmill.events import signature, webhook_delivery
 from gristmill.events.webhook_store import WebhookId
-from gristmill.organisation import LOCAL_ORG
+from gristmill.identity import LOCAL_ORG
 from gristmill.settings import Settings
 from gristmill.vault import SecretUnreadable, Vault
 from gristmill.work import DeliverEvents

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, LiteralString
 from uuid import UUID, uuid4
 
-from gristmill import catalog, search
+from gristmill import catalog, contents, search
 from gristmill.catalog import Base, BaseId, Item, ItemId, NewItem
 from gristmill.db import Database, DatabaseUnavailable, Tx
 from gristmill.embedding import Embedders
@@ -22,10 +22,11 @@ from gristmill.faults import FaultInjected
 from gristmill.ingest import Converter, Expander, ImageAnalyser, Pipeline, ReaderPool, Reindexer, Remover
 from gristmill.ingest.image_describers import ImageDescriber
 from gristmill.ingest.processors import Processor
+from gristmill.integrity import invariants
+from gristmill.integrity.reconcile import DAMAGE, Reconciler
 from gristmill.jobs import Handler, Job, QueueLimits, retry, store
 from gristmill.jobs.worker import LOST_FACTOR
-from gristmill.operations import add, bases, invariants, reindex
-from gristmill.operations.reconcile import DAMAGE, Reconciler
+from gristmill.operations import add, bases, reindex
 from gristmill.operations.source_factory import FolderSource, SourceFactory
 from gristmill.settings import Settings
 from gristmill.sources import NoteSource
@@ -183,7 +184,7 @@ class ManualWorker:
         """Ask as the door does, with the sources of what is selected."""
         async with self.db.connection() as tx:
             items = await catalog.find_items(tx, ids)
-            blobs = await catalog.item_blob_names(tx, ids)
+            blobs = await contents.item_blob_names(tx, ids)
         sources = {
             item.id: self.originals.for_item(item, blob=blobs.get(item.id))
             for item in items

@@ -7,7 +7,7 @@ from gristmill.catalog import NewItem
 from gristmill.db import Database
 from gristmill.errors import Conflict, LimitReached
 from gristmill.jobs import QueueLimits
-from gristmill.operations import add, bases, invariants
+from gristmill.operations import add, bases, queue
 from gristmill.sources import NoteSource
 from tests.embedding.hashed import HashedEmbedder
 
@@ -75,9 +75,9 @@ async def test_an_item_without_a_job_is_seen_as_a_broken_promise(db: Database) -
     base = await bases.create(db, "one", HashedEmbedder(), {})
     added = await add.add(db, base.id, notes(2), WIDE)
     async with db.connection() as tx:
-        assert await invariants.find_stuck_items(tx) == []
+        assert await queue.find_stuck_items(tx, None, 10) == []
         await tx.execute("delete from job where subject = %s", [added.created[0].id])
-        assert await invariants.find_stuck_items(tx) == [added.created[0].id]
+        assert [row.id for row in await queue.find_stuck_items(tx, None, 10)] == [added.created[0].id]
 
 
 async def test_a_base_that_failed_takes_nothing(db: Database) -> None:

@@ -12,9 +12,9 @@ from gristmill.catalog import Base
 from gristmill.db import Database
 from gristmill.errors import Permanent
 from gristmill.events import EVENTS, RecordedEvent
+from gristmill.identity import LOCAL_ORG
 from gristmill.operations import add, bases, cancel, delete
 from gristmill.operations import retry as retrying
-from gristmill.organisation import LOCAL_ORG
 from tests.embedding.hashed import HashedEmbedder
 from tests.operations.interleave import paused_at, start_blocked
 from tests.operations.manual_worker import (

@@ -14,7 +14,7 @@ from gristmill.errors import Conflict, RequestError, Transient
 from gristmill.jobs import JobId
 from gristmill.operations import add, bases, cancel, delete
 from gristmill.operations import retry as retrying
-from gristmill.operations.uploads import remove_abandoned, store_upload
+from gristmill.operations.uploads import delete_marked, store_upload
 from gristmill.sources.blobs import Blob
 from tests.database_clock import DatabaseClock
 from tests.operations.interleave import paused_at, start_blocked
@@ -241,7 +241,7 @@ async def test_an_upload_that_was_given_up_is_stored_again(
     for point in ("uploads.announced", "uploads.stored"):
         async with paused_at(point, stored(hand, base, "new.md")):
             await clock.advance(timedelta(days=2))
-            await remove_abandoned(hand.db, hand.originals.blobs)
+            await delete_marked(hand.db, hand.originals.blobs)
             assert await in_store(hand) == []
             assert await hand.value("select count(*) from pending_blob_name") == 0
         await answers(hand, base)
@@ -258,7 +258,7 @@ async def test_an_upload_that_is_being_given_up_at_this_moment_is_stored_again(
     async with AsyncExitStack() as frozen:
         await frozen.enter_async_context(paused_at("uploads.stored", stored(hand, base, "new.md")))
         await clock.advance(timedelta(days=2))
-        async with paused_at("remove.bytes_gone", remove_abandoned(hand.db, hand.originals.blobs)):
+        async with paused_at("remove.bytes_gone", delete_marked(hand.db, hand.originals.blobs)):
             await frozen.aclose()
     await answers(hand, base)
 
@@ -270,7 +270,7 @@ async def test_equal_bytes_that_are_kept_already_are_removed_again(hand: ManualW
     async with paused_at("remove.bytes_gone", store(hand)):
         assert await in_store(hand) == before
         assert await hand.value("select count(*) from pending_blob_name where deleting") == 1
-        await remove_abandoned(hand.db, hand.originals.blobs)
+        await delete_marked(hand.db, hand.originals.blobs)
         assert await hand.value("select count(*) from pending_blob_name") == 0
     assert await in_store(hand) == before == await names(hand)
 

@@ -11,10 +11,11 @@ import pytest
 from gristmill import catalog, events, faults, jobs
 from gristmill.catalog import Base
 from gristmill.errors import SetupError
+from gristmill.identity import LOCAL_ORG
+from gristmill.integrity import reconcile
+from gristmill.integrity.reconcile import DAMAGE, Reconciler
 from gristmill.jobs import schedule
-from gristmill.operations import bases, cancel, delete, reconcile, uploads
-from gristmill.operations.reconcile import DAMAGE, Reconciler
-from gristmill.organisation import LOCAL_ORG
+from gristmill.operations import bases, cancel, delete, uploads
 from tests.database_clock import DatabaseClock
 from tests.embedding.hashed import HashedEmbedder
 from tests.operations.interleave import start_blocked

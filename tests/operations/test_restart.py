@@ -9,9 +9,10 @@ import pytest
 from gristmill import app, faults
 from gristmill.catalog import Base
 from gristmill.errors import Conflict
+from gristmill.integrity import invariants, reconcile
 from gristmill.jobs import Job, JobId, retry, store
 from gristmill.jobs.worker import LOST_FACTOR
-from gristmill.operations import bases, delete, invariants, queue
+from gristmill.operations import bases, delete, queue
 from gristmill.operations import retry as retrying
 from gristmill.settings import Settings
 from tests.acceptance.test_api import add_items, make_base, search, wait_until_ended
@@ -188,7 +189,7 @@ async def test_an_item_whose_only_job_is_for_an_older_version_is_stuck(hand: Man
     (item,) = await hand.add(base, note_to_add("n"))
     await hand.rows("update item set wanted_version = 2 returning id")
     async with hand.db.connection() as tx:
-        assert await invariants.find_stuck_items(tx) == [item.id]
+        assert [row.id for row in await queue.find_stuck_items(tx, None, 10)] == [item.id]
 
 
 async def test_a_dead_listing_that_is_retried_lists_before_its_children_say_how_it_is(
@@ -221,7 +222,7 @@ async def test_deletions_without_a_job_are_taken_up_at_start_up_in_portions(
     hand: ManualWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S0-31: roots and bases."""
-    monkeypatch.setattr(invariants, "_BATCH_SIZE", 3)
+    monkeypatch.setattr(reconcile, "_DELETIONS_AT_START", 3)
     one, two = await hand.base("one"), await hand.base("two")
     items = await hand.add(one, *(note_to_add(f"n{n}", f"rye {n}") for n in range(7)))
     await hand.add(two, note_to_add("n", "oats"))
@@ -232,9 +233,9 @@ async def test_deletions_without_a_job_are_taken_up_at_start_up_in_portions(
     await hand.rows("delete from job returning id")
     async with hand.db.connection() as tx:
         assert len(await invariants.find_violations(tx)) == 8
-    assert await invariants.recover_deletions(hand.db) == 8
+    assert await reconcile.recover_deletions(hand.db) == 8
     assert await hand.value("select count(*) from job") == 4
-    assert await invariants.recover_deletions(hand.db) == 0
+    assert await reconcile.recover_deletions(hand.db) == 0
     await hand.assert_healthy()
     await hand.work()
     assert await hand.remaining_rows() == {}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gristmill import catalog
+from gristmill import contents
 from gristmill.catalog import Base
 from gristmill.db import Tx
 from gristmill.errors import Conflict, SourceGone
@@ -116,7 +116,7 @@ async def test_cleanup_that_fails_stays_hidden_and_is_tried_until_it_is_done(
         raise Conflict("The store is on fire.")
 
     with monkeypatch.context() as patched:
-        patched.setattr(catalog, "remove_items", broken)
+        patched.setattr(contents, "remove_items", broken)
         for attempt in range(1, 8):
             job = await hand.take("delete_subtree")
             assert isinstance(await hand.run(job), retry.Postpone)

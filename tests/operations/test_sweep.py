@@ -10,8 +10,9 @@ import pytest
 from gristmill import faults
 from gristmill.catalog import Base
 from gristmill.ingest import remove
+from gristmill.integrity import invariants
 from gristmill.jobs import retry
-from gristmill.operations import bases, delete, invariants
+from gristmill.operations import bases, delete
 from gristmill.operations.uploads import collect_garbage, store_upload
 from gristmill.settings import Settings
 from tests.database_clock import DatabaseClock

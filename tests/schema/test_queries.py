@@ -11,10 +11,12 @@ from gristmill.db.queries import Queries
 PACKAGES = [
     "gristmill.catalog",
     "gristmill.connectors",
+    "gristmill.contents",
     "gristmill.embedding",
     "gristmill.events",
     "gristmill.jobs",
     "gristmill.identity",
+    "gristmill.integrity",
     "gristmill.operations",
     "gristmill.search",
 ]

@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from gristmill import catalog
-from gristmill.catalog import Base, FinishedVersion, Item, ItemId, NewContentPart, NewItem, NewVersion
+from gristmill import catalog, contents
+from gristmill.catalog import Base, Item, ItemId, NewItem
+from gristmill.contents import FinishedVersion, NewContentPart, NewVersion
 from gristmill.db import Database, Tx
 from gristmill.search import Chunk, publish
 from gristmill.search.publish import VersionChunks
@@ -65,17 +66,17 @@ async def write(
     """Write chunks of versions that are not live yet, with their content if it is given."""
     for item, version, _ in batch if content is not None else ():
         digest = item.id.bytes * 2
-        await catalog.ensure_contents(tx, [digest])
-        await catalog.insert_content_parts(tx, [NewContentPart(digest, 0, content or "", None)])
-        await catalog.mark_contents_complete(tx, {digest: (len(content or ""), [])})
-        await catalog.save_versions(tx, [NewVersion(item.id, version, digest, "test")])
+        await contents.ensure_contents(tx, [digest])
+        await contents.insert_content_parts(tx, [NewContentPart(digest, 0, content or "", None)])
+        await contents.mark_contents_complete(tx, {digest: (len(content or ""), [])})
+        await contents.save_versions(tx, [NewVersion(item.id, version, digest, "test")])
     versions = [VersionChunks(item.id, item.title, version, chunks) for item, version, chunks in batch]
     await publish.write(tx, base.id, publish.prepare_write(versions))
 
 
 async def publish_version(tx: Tx, items: Sequence[Item], version: int, chunks: int) -> None:
     """Make a version of each item live."""
-    await catalog.publish(tx, [FinishedVersion(item.id, version, chunks, [], None, {}) for item in items])
+    await contents.publish(tx, [FinishedVersion(item.id, version, chunks, [], None, {}) for item in items])
 
 
 async def file_folder(

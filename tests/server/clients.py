@@ -7,8 +7,7 @@ import httpx
 
 from gristmill import app, identity
 from gristmill.db import Database
-from gristmill.identity import ApiKey, NewApiKey, Role
-from gristmill.organisation import OrgId
+from gristmill.identity import ApiKey, NewApiKey, OrgId, Role
 
 
 async def new_organisation(db: Database, name: str) -> OrgId:

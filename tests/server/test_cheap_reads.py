@@ -10,7 +10,7 @@ from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
 from gristmill import app, identity
-from gristmill.organisation import LOCAL_ORG
+from gristmill.identity import LOCAL_ORG
 from gristmill.server.api.caller import Caller, CallerCache, authenticate
 from tests.server.clients import client_with_key, new_key
 

@@ -13,8 +13,8 @@ import pytest
 
 from gristmill import app, identity, jobs
 from gristmill.catalog import BaseId
+from gristmill.identity import LOCAL_ORG
 from gristmill.identity.idempotency import RequestKey
-from gristmill.organisation import LOCAL_ORG
 from gristmill.settings import Settings
 from gristmill.work import DeleteBase
 from tests.database_clock import DatabaseClock

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from gristmill import app
-from gristmill.organisation import LOCAL_ORG
+from gristmill.identity import LOCAL_ORG
 from gristmill.server.api.access_rules import RULES, Rule
 from gristmill.server.api.authorise import PATH_PARAMETER_CHECKS
 from tests.server.clients import client_with_key, new_key, new_organisation

@@ -15,7 +15,7 @@ from mcp.types import TextContent
 from pydantic import AnyUrl
 
 from gristmill import app
-from gristmill.organisation import LOCAL_ORG
+from gristmill.identity import LOCAL_ORG
 from gristmill.server.mcp import mount
 from tests.gristmill_process import environment
 from tests.serve_api import serve_api

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 
 from gristmill import app
-from gristmill.organisation import LOCAL_ORG
+from gristmill.identity import LOCAL_ORG
 from gristmill.server.api.routes.queue import STEPS
 from tests.server.clients import client_with_key, new_key, new_organisation
 from tests.wait_until import wait_until

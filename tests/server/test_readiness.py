@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from gristmill import app
-from gristmill.operations import readiness as ready
+from gristmill.integrity import readiness as ready
 from gristmill.settings import Settings
 from tests.embedding.hashed import HashedEmbedder
 from tests.gristmill_process import environment

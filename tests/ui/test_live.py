@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from gristmill.db import Database
-from gristmill.organisation import LOCAL_ORG
+from gristmill.identity import LOCAL_ORG
 from tests.embedding.endpoint import hashed_vectors
 from tests.gristmill_process import run_serve
 from tests.server.clients import new_key

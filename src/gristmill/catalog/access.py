@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gristmill.errors import FieldError, Invalid
-from gristmill.organisation import OrgId
+from gristmill.identity.organisation import OrgId
 
 EVERYBODY = "org:*"
 MAX_ENTRIES = 1000

@@ -6,7 +6,7 @@ from typing import Any, Literal, NewType
 from uuid import UUID
 
 from gristmill.catalog.lifecycle import BaseStatus
-from gristmill.organisation import OrgId
+from gristmill.identity.organisation import OrgId
 
 BaseId = NewType("BaseId", UUID)
 OnRestart = Literal["resume", "park"]

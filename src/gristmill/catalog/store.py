@@ -1,5 +1,10 @@
-"""The catalog's tables, one function per question or change, in the caller's transaction."""
+"""Bases and items: one function per question or change, in the caller's transaction.
 
+Changes of an item's status are in `transitions.py`, questions about the tree in `tree.py`. Other packages import these names
+from `gristmill.catalog`.
+"""
+
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,11 +18,80 @@ from gristmill.catalog.base import Base, BaseId, OnRestart
 from gristmill.catalog.item import Item, ItemId, NewItem
 from gristmill.catalog.lifecycle import BaseStatus
 from gristmill.db import Queries, Tx
-from gristmill.organisation import LOCAL_ORG, OrgId
+from gristmill.identity.organisation import LOCAL_ORG, OrgId
 
 queries = Queries(__package__ or "gristmill.catalog")
 
-# ── bases ────────────────────────────────────────────────────────────────────────────────────────────────
+# ── bases: locks ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def lock_base(tx: Tx, base_id: BaseId) -> Base | None:
+    """Lock the base against every other change until the transaction ends; the base as it is then, None when it is being
+    deleted. Two statements, because the second must see what was committed while the first waited."""
+    await queries.run(tx, "lock_base", base=base_id)
+    return await find_base(tx, base_id)
+
+
+async def lock_base_shared(tx: Tx, base_id: BaseId) -> None:
+    """Lock the base for writing to its items; other workers may do the same at the same time."""
+    await queries.run(tx, "lock_base_shared", base=base_id)
+
+
+async def lock_bases_shared(tx: Tx, bases: Sequence[BaseId]) -> None:
+    """The same for several bases."""
+    await queries.run(tx, "lock_bases_shared", bases=sorted(set(bases)))
+
+
+# ── bases: questions ─────────────────────────────────────────────────────────────────────────────────────
+
+
+async def find_base(tx: Tx, base_id: BaseId, viewer: Viewer = ADMIN) -> Base | None:
+    """The base of this id, unless it is being deleted or the viewer sees nothing of it."""
+    return await queries.maybe(
+        tx, Base, "find_base", id=base_id, principals=viewer.principals, org=viewer.org
+    )
+
+
+async def find_base_in_any_state(tx: Tx, base_id: BaseId) -> Base | None:
+    """The base of this id, even while it is being deleted."""
+    return await queries.maybe(tx, Base, "find_base_in_any_state", id=base_id)
+
+
+async def find_base_by_name(tx: Tx, name: str, viewer: Viewer = ADMIN) -> Base | None:
+    """The base of this name, whatever its case."""
+    return await queries.maybe(
+        tx, Base, "find_base_by_name", name=name, principals=viewer.principals, org=viewer.org
+    )
+
+
+async def find_bases(tx: Tx, bases: Sequence[BaseId]) -> dict[BaseId, Base]:
+    """Those of the bases that are not being deleted."""
+    rows = await queries.many(tx, Base, "find_bases", ids=list(set(bases)))
+    return {base.id: base for base in rows}
+
+
+async def find_bases_by_embedder(tx: Tx, base_id: BaseId, embedder_identity: str, limit: int) -> list[BaseId]:
+    """Bases of the same organisation whose vectors come from one embedder, the newest first."""
+    return await queries.values(
+        tx, "find_bases_by_embedder", base=base_id, identity=embedder_identity, limit=limit
+    )
+
+
+async def list_bases(
+    tx: Tx, *, limit: int, after: BaseId | None = None, viewer: Viewer = ADMIN
+) -> list[Base]:
+    """Bases of which the viewer sees something, in the order of their creation."""
+    return await queries.many(
+        tx, Base, "list_bases", after=after, limit=limit, principals=viewer.principals, org=viewer.org
+    )
+
+
+async def has_hidden_items(tx: Tx, base_id: BaseId, viewer: Viewer) -> bool:
+    """Whether the base contains, or could contain, an item that the viewer does not see."""
+    return (await queries.values(tx, "has_hidden_items", base=base_id, principals=viewer.principals))[0]
+
+
+# ── bases: changes ───────────────────────────────────────────────────────────────────────────────────────
 
 
 async def insert_base(
@@ -52,63 +126,6 @@ async def insert_base(
     )
 
 
-async def lock_base(tx: Tx, base_id: BaseId) -> Base | None:
-    """Be the only one who changes the base until the transaction ends; the base as it is then, unless it is
-    being deleted. Two statements, for the second must see what was done before our turn came."""
-    await queries.run(tx, "take_turn", base=base_id)
-    return await find_base(tx, base_id)
-
-
-async def lock_base_shared(tx: Tx, base_id: BaseId) -> None:
-    """Write of the base's items while nobody changes the base; workers do so side by side."""
-    await queries.run(tx, "share_turn", base=base_id)
-
-
-async def lock_bases_shared(tx: Tx, bases: Sequence[BaseId]) -> None:
-    """The same, for several bases."""
-    await queries.run(tx, "share_turns", bases=sorted(set(bases)))
-
-
-async def find_bases(tx: Tx, bases: Sequence[BaseId]) -> dict[BaseId, Base]:
-    """Those of the bases that are not being deleted."""
-    rows = await queries.many(tx, Base, "bases_of", ids=list(set(bases)))
-    return {base.id: base for base in rows}
-
-
-async def find_bases_by_embedder(tx: Tx, base_id: BaseId, embedder_identity: str, limit: int) -> list[BaseId]:
-    """Bases of the same organisation whose vectors one embedder made, the newest first."""
-    return await queries.values(tx, "bases_alike", base=base_id, identity=embedder_identity, limit=limit)
-
-
-async def find_base(tx: Tx, base_id: BaseId, viewer: Viewer = ADMIN) -> Base | None:
-    """The base of this id, unless it is being deleted, or these eyes see nothing of it."""
-    return await queries.maybe(tx, Base, "base", id=base_id, eyes=viewer.principals, org=viewer.org)
-
-
-async def has_hidden_items(tx: Tx, base_id: BaseId, viewer: Viewer) -> bool:
-    """Whether there is, or could be, something in the base that is not for these eyes."""
-    return (await queries.values(tx, "hides_something", base=base_id, eyes=viewer.principals))[0]
-
-
-async def find_base_in_any_state(tx: Tx, base_id: BaseId) -> Base | None:
-    """The base of this id, even while it is being deleted."""
-    return await queries.maybe(tx, Base, "any_base", id=base_id)
-
-
-async def find_base_by_name(tx: Tx, name: str, viewer: Viewer = ADMIN) -> Base | None:
-    """The base of this name, whatever its case."""
-    return await queries.maybe(tx, Base, "base_by_name", name=name, eyes=viewer.principals, org=viewer.org)
-
-
-async def list_bases(
-    tx: Tx, *, limit: int, after: BaseId | None = None, viewer: Viewer = ADMIN
-) -> list[Base]:
-    """Bases that these eyes see something of, in the order of their making."""
-    return await queries.many(
-        tx, Base, "bases", after=after, limit=limit, eyes=viewer.principals, org=viewer.org
-    )
-
-
 async def patch_base(
     tx: Tx,
     base_id: BaseId,
@@ -120,7 +137,7 @@ async def patch_base(
     settings: Mapping[str, Any],
     acl: Sequence[str] | None = None,
 ) -> Base | None:
-    """Change what is given, of `settings` too; None when the name is taken."""
+    """Change the fields that are given, and those of `settings`; None when the name is taken."""
     return await queries.maybe(
         tx,
         Base,
@@ -144,22 +161,27 @@ async def set_base_status(
     )
 
 
+async def mark_base_busy(tx: Tx, base_id: BaseId) -> None:
+    """Note that a base has work again: it is announced as ready once that is done."""
+    await queries.run(tx, "mark_base_busy", base=base_id)
+
+
 async def mark_base_deleting(tx: Tx, base_id: BaseId) -> bool:
-    """Hide the base for good; False when it was."""
-    return bool(await queries.values(tx, "doom_base", id=base_id))
+    """Hide the base for good; False when it was hidden already."""
+    return bool(await queries.values(tx, "mark_base_deleting", id=base_id))
 
 
 async def drop_base(tx: Tx, base_id: BaseId) -> None:
     """Remove the base and all that is left of it.
 
-    Dropping its partition stops readers of all bases for a moment. Where one of them reads on and on, this gives
-    up rather than have everybody else wait behind it, and its job tries again.
+    Dropping its partition blocks the readers of all bases for a moment. Behind a long read this gives up rather than have
+    everyone wait, and its job tries again.
     """
-    await queries.run(tx, "be_quick")
+    await queries.run(tx, "limit_lock_wait")
     await queries.run(tx, "drop_base", id=base_id)
 
 
-# ── items: filing ────────────────────────────────────────────────────────────────────────────────────────
+# ── items: changes that leave the status alone ───────────────────────────────────────────────────────────
 
 
 async def insert_items(
@@ -171,8 +193,8 @@ async def insert_items(
     listed_version: int = 0,
     cause: UUID | None = None,
 ) -> list[Item]:
-    """File items under a parent, in order; `listed_version` is the parent's when its source lists them. Who asked
-    for them is `cause`, or whoever asked for the parent."""
+    """File items under a parent, in order. `listed_version` is the parent's version whose listing found them, 0 for items
+    that people added. `cause` is the request that they follow from; without one they have their parent's."""
     return await queries.many(
         tx,
         Item,
@@ -196,9 +218,77 @@ async def insert_items(
     )
 
 
+async def set_acl(tx: Tx, item_id: ItemId, acl: Sequence[str] | None) -> None:
+    """Give an item, and all below it without an access list of their own, this list; None: inherit from above."""
+    await queries.run(tx, "set_acl", id=item_id, acl=None if acl is None else list(acl))
+
+
+async def set_metadata(tx: Tx, item_id: ItemId, metadata: dict[str, Any]) -> None:
+    """Replace the metadata that people gave an item."""
+    await queries.run(tx, "set_metadata", id=item_id, metadata=Jsonb(metadata))
+
+
+async def lock_live_version(tx: Tx, item_id: ItemId, version: int) -> int | None:
+    """Lock an item until the transaction ends; the number of chunks of its live version, None when that is not
+    `version`."""
+    chunk_counts = await queries.values(tx, "lock_live_version", item=item_id, version=version)
+    return chunk_counts[0] if chunk_counts else None
+
+
+async def add_chunk_count(tx: Tx, item_id: ItemId, chunks: int) -> None:
+    """Note that the live version of an item became longer."""
+    await queries.run(tx, "add_chunk_count", item=item_id, chunks=chunks)
+
+
+async def record_progress(tx: Tx, documents: Sequence[dict[str, Any]]) -> None:
+    """Record how far documents are; only for those whose job's lease is still held."""
+    await queries.run(tx, "record_progress", documents=json.dumps(documents))
+
+
+async def drop_stale_progress(tx: Tx) -> int:
+    """Drop the progress of work that ended a while ago."""
+    return await queries.run(tx, "drop_stale_progress")
+
+
+# ── items: removal ───────────────────────────────────────────────────────────────────────────────────────
+
+
+async def removable_items(tx: Tx, roots: Sequence[ItemId], limit: int) -> list[ItemId]:
+    """Childless items of subtrees that are being deleted; none when all are removed."""
+    return await queries.values(tx, "removable_items", roots=list(roots), limit=limit)
+
+
+async def childless_items(tx: Tx, base_id: BaseId, limit: int) -> list[ItemId]:
+    """Childless items of a base in any state; none when all are removed."""
+    return await queries.values(tx, "childless_items", base=base_id, limit=limit)
+
+
+async def lock_items(tx: Tx, ids: Sequence[ItemId]) -> list[ItemId]:
+    """Lock those of the items that still exist, until the transaction ends. In the order of their ids: two removals may
+    meet in one subtree."""
+    return await queries.values(tx, "lock_items", ids=list(ids))
+
+
+@dataclass(frozen=True)
+class DeletedItems:
+    """How many items were deleted, and which contents and blobs they used."""
+
+    items: int
+    contents: list[bytes]
+    blobs: list[bytes]
+
+
+async def delete_items(tx: Tx, ids: Sequence[ItemId]) -> DeletedItems:
+    """Delete childless items and, by foreign key, their versions; the caller collects what they used."""
+    return await queries.one(tx, DeletedItems, "delete_items", ids=list(ids))
+
+
+# ── items: questions ─────────────────────────────────────────────────────────────────────────────────────
+
+
 @dataclass(frozen=True)
 class ExistingItem:
-    """An item that is the same thing as the one at `place` in the question."""
+    """An item that is the same thing as the one at `place` in the question, counted from 1."""
 
     place: int
     id: ItemId
@@ -212,7 +302,7 @@ async def find_existing(
     rows = await queries.many(
         tx,
         ExistingItem,
-        "same",
+        "find_existing",
         base=base_id,
         parent=parent_id,
         types=[item.type for item in new],
@@ -221,59 +311,16 @@ async def find_existing(
     return {row.place - 1: row.id for row in reversed(rows)}
 
 
-async def replace_item(tx: Tx, item_id: ItemId, new: NewItem, cause: UUID) -> Item | None:
-    """Give an item new contents and want a new version of it."""
-    return await queries.maybe(
-        tx,
-        Item,
-        "replace_item",
-        id=item_id,
-        title=new.title,
-        source=Jsonb(new.source),
-        blob=new.blob,
-        body=new.body,
-        size=new.size_bytes,
-        cause=cause,
-    )
-
-
-async def request_listed_versions(
-    tx: Tx, children: Sequence[tuple[ItemId, NewItem]], version: int
-) -> list[Item]:
-    """Want those children anew that `version` of their container lists and has not listed yet."""
-    return await queries.many(
-        tx,
-        Item,
-        "relist",
-        version=version,
-        ids=[item_id for item_id, _ in children],
-        sizes=[new.size_bytes for _, new in children],
-        codes=[new.error.code if new.error else None for _, new in children],
-        messages=[new.error.message if new.error else None for _, new in children],
-    )
-
-
-async def has_children(tx: Tx, item_id: ItemId) -> bool:
-    """Whether anything is filed below an item."""
-    return (await queries.values(tx, "has_children", id=item_id))[0]
-
-
-async def stale_children(tx: Tx, parent_id: ItemId, version: int) -> list[ItemId]:
-    """Children that only earlier versions of their container listed."""
-    return await queries.values(tx, "stale_children", parent=parent_id, version=version)
-
-
-# ── items: questions ─────────────────────────────────────────────────────────────────────────────────────
-
-
 async def find_item(tx: Tx, item_id: ItemId, viewer: Viewer = ADMIN) -> Item | None:
-    """The item of this id, unless it is being deleted, or not for these eyes."""
-    return await queries.maybe(tx, Item, "item", id=item_id, eyes=viewer.principals, org=viewer.org)
+    """The item of this id, unless it is being deleted or hidden from the viewer."""
+    return await queries.maybe(
+        tx, Item, "find_item", id=item_id, principals=viewer.principals, org=viewer.org
+    )
 
 
 async def find_items(tx: Tx, ids: Sequence[ItemId], org: OrgId | None = None) -> list[Item]:
-    """The items of these ids, whatever their state; with `org`, those of that organisation."""
-    return await queries.many(tx, Item, "items_of", ids=list(ids), org=org)
+    """The items of these ids in any state; with `org`, those of that organisation."""
+    return await queries.many(tx, Item, "find_items", ids=list(ids), org=org)
 
 
 async def list_items(
@@ -291,12 +338,12 @@ async def list_items(
     title: str | None = None,
     viewer: Viewer = ADMIN,
 ) -> list[Item]:
-    """Roots, children of `parent`, with `under` all below one item, or with `everywhere` all items, in the order
-    of their making; none of a base that is being deleted or another organisation's."""
+    """Roots, children of `parent`, with `under` all descendants of one item, or with `everywhere` all items, in the order
+    of their creation; none of a base that is being deleted or belongs to another organisation."""
     return await queries.many(
         tx,
         Item,
-        "items",
+        "list_items",
         base=base_id,
         limit=limit,
         after=after,
@@ -307,25 +354,9 @@ async def list_items(
         status=status,
         type=type,
         title=title,
-        eyes=viewer.principals,
+        principals=viewer.principals,
         org=viewer.org,
     )
-
-
-async def root_source(tx: Tx, item_id: ItemId) -> dict[str, Any]:
-    """The source of the container that somebody added, for one that its listing brought up."""
-    sources = await queries.values(tx, "top_source", id=item_id)
-    return sources[0] if sources else {}
-
-
-async def set_acl(tx: Tx, item_id: ItemId, acl: Sequence[str] | None) -> None:
-    """Give an item, and all below it without a list of its own, another list; None: the one above it."""
-    await queries.run(tx, "set_acl", id=item_id, acl=None if acl is None else list(acl))
-
-
-async def set_metadata(tx: Tx, item_id: ItemId, metadata: dict[str, Any]) -> None:
-    """Replace what people say of an item."""
-    await queries.run(tx, "set_metadata", id=item_id, metadata=Jsonb(metadata))
 
 
 @dataclass(frozen=True)
@@ -338,75 +369,26 @@ class ItemChange:
 
 
 async def changes_watermark(tx: Tx) -> datetime:
-    """From when on changes may still turn up: later ones are by transactions that have not written yet."""
-    return (await queries.values(tx, "changes_mark"))[0]
+    """The time since which changes may not all be visible yet, because their transactions have not committed."""
+    return (await queries.values(tx, "changes_watermark"))[0]
 
 
 async def item_changes(
     tx: Tx, since: datetime, bases: Sequence[UUID] | None, *, limit: int = 10_000
 ) -> list[ItemChange]:
-    """Items that changed since a mark, in these bases or in all; the newest, when there are more than `limit`."""
+    """Items that changed since a watermark, in these bases or in all; the newest, when there are more than `limit`."""
     return await queries.many(
-        tx, ItemChange, "changes", since=since, bases=None if bases is None else list(bases), limit=limit
+        tx, ItemChange, "item_changes", since=since, bases=None if bases is None else list(bases), limit=limit
     )
-
-
-async def outermost_ids(tx: Tx, ids: Sequence[ItemId]) -> list[ItemId]:
-    """Those of the items that have none of the others above them."""
-    return await queries.values(tx, "outermost", ids=list(ids))
-
-
-@dataclass(frozen=True)
-class UnfinishedItem:
-    """An item that is neither completed nor failed, at or below one of the roots that were asked about; `whole`
-    when it is the root, and all that its source has is being rebuilt."""
-
-    id: ItemId
-    title: str
-    status: str
-    root: ItemId
-    whole: bool
-
-
-async def unfinished_items(tx: Tx, roots: Sequence[ItemId], limit: int = 100) -> list[UnfinishedItem]:
-    """What keeps these subtrees from being at rest, at most `limit` a root; what is being deleted comes first."""
-    return await queries.many(tx, UnfinishedItem, "unrested", roots=list(roots), limit=limit)
-
-
-async def user_added_descendants(tx: Tx, root: ItemId) -> list[ItemId]:
-    """What people put below a container, at any depth."""
-    return await queries.values(tx, "added_below", root=root)
-
-
-async def has_deleting_descendant(tx: Tx, root: ItemId) -> bool:
-    """Whether something at or below an item is being deleted."""
-    return (await queries.values(tx, "deleting_below", root=root))[0]
 
 
 async def note_text(tx: Tx, item_id: ItemId) -> str | None:
     """A note's text."""
-    texts = await queries.values(tx, "body", id=item_id)
+    texts = await queries.values(tx, "note_text", id=item_id)
     return texts[0] if texts else None
-
-
-async def item_blob_name(tx: Tx, item_id: ItemId) -> str | None:
-    """The name of an uploaded file's bytes in the store."""
-    names = await queries.values(tx, "blob_of", id=item_id)
-    return names[0] if names else None
-
-
-@dataclass(frozen=True)
-class _ItemBlob:
-    id: ItemId
-    name: str
-
-
-async def item_blob_names(tx: Tx, ids: Sequence[ItemId]) -> dict[ItemId, str]:
-    """The names of uploaded files' bytes in the store, for those of the items that are such."""
-    return {row.id: row.name for row in await queries.many(tx, _ItemBlob, "blobs_of", ids=list(ids))}
 
 
 async def item_blob_hash(tx: Tx, item_id: ItemId) -> bytes | None:
     """The hash of an uploaded file's bytes."""
-    hashes = await queries.values(tx, "blob_hash_of", id=item_id)
+    hashes = await queries.values(tx, "item_blob_hash", id=item_id)
     return hashes[0] if hashes else None

@@ -1,77 +1,282 @@
-"""The moves of an item, one function each, in the caller's transaction. Each tells whether it took place."""
+"""Every change of an item's status: one function and one statement each, in the caller's transaction.
 
+    from                     to                  function                       called by
+    completed | failed       active              request_version                reindex, recover
+    any but deleting         active              replace_item                   add with onConflict=replace
+    any but deleting         active | failed     request_listed_versions        a container's listing
+    any but deleting         processing          request_attachment_versions    the reading of a new version
+    active | failed          preparing | …       requeue_version                retry of a dead job
+    active | failed          processing          begin_listing                  a container's listing
+    active | failed          reading             begin_reading                  the worker that claimed the job
+    reading                  embedding           begin_embedding                the same worker, once there are chunks
+    active | failed          completed           publish_versions               the worker, when every chunk is written
+    active | failed          completed           finish_unchanged               the worker, when nothing changed
+    active | failed          failed              fail_version                   a dead job
+    active                   failed              abandon                        cancel
+    active                   failed              fail_interrupted               recover
+    any but deleting         failed              dismiss                        dismiss
+    any                      deleting            mark_deleting                  delete
+    of its children          their sum           derive_status                  all of the above, for containers
+
+Active is `preparing` for a container and `processing` for a leaf. A function that takes a version changes nothing when
+the item wants another version by now, or is being deleted. Containers above a changed item are derived in the same
+transaction: by the function itself, or by its caller where it files many items at once.
+"""
+
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
-from gristmill.catalog.item import Item, ItemId
-from gristmill.catalog.lifecycle import ItemStatus
+from gristmill.catalog.item import Item, ItemId, NewItem
 from gristmill.catalog.store import queries
 from gristmill.db import Tx
 
-
-async def resume_version(tx: Tx, item_id: ItemId, version: int, status: ItemStatus) -> bool:
-    """Show how far a version is; False when it is no longer wanted."""
-    return bool(await queries.values(tx, "set_stage", id=item_id, version=version, status=str(status)))
-
-
-async def is_wanted(tx: Tx, item_id: ItemId, version: int) -> bool:
-    """Whether a version is still wanted, and not there yet."""
-    return bool(await queries.values(tx, "wanted", id=item_id, version=version))
-
-
-async def fail_version(tx: Tx, item_id: ItemId, version: int, code: str, message: str) -> bool:
-    """The attempt at a version failed for good; False when it is no longer wanted."""
-    moved = bool(
-        await queries.values(tx, "set_failed", id=item_id, version=version, code=code, message=message)
-    )
-    if moved:
-        await derive_status(tx, item_id)
-        await derive_statuses_above(tx, [item_id])
-    return moved
-
-
-async def mark_expanded(tx: Tx, item_id: ItemId, version: int, left_out: Mapping[str, int]) -> bool:
-    """All children of a container's version are filed: from here on they say how it is. `left_out` counts by reason
-    what its source has beside them."""
-    moved = bool(
-        await queries.values(tx, "set_expanded", id=item_id, version=version, left_out=Jsonb(dict(left_out)))
-    )
-    if moved:
-        await derive_status(tx, item_id)
-    return moved
-
-
-async def abandon(tx: Tx, item_id: ItemId, code: str, message: str) -> bool:
-    """Fail an item that is being worked on, and want nothing of that work; False when it was at rest."""
-    moved = bool(await queries.values(tx, "abandon", id=item_id, code=code, message=message))
-    if moved:
-        await derive_status(tx, item_id)
-        await derive_statuses_above(tx, [item_id])
-    return moved
+# ── a new version is requested ───────────────────────────────────────────────────────────────────────────
 
 
 async def request_version(tx: Tx, ids: Sequence[ItemId], cause: UUID) -> list[Item]:
-    """completed | failed → active, with a new version; what answers goes on answering."""
-    items = await queries.many(tx, Item, "want_anew", ids=list(ids), cause=cause)
+    """Request a new version of those items that are completed or failed; the live version stays searchable."""
+    items = await queries.many(tx, Item, "request_version", ids=list(ids), cause=cause)
     await derive_statuses_above(tx, [item.id for item in items])
     return items
 
 
+async def replace_item(tx: Tx, item_id: ItemId, new: NewItem, cause: UUID) -> Item | None:
+    """Give an item new contents and request a version of them."""
+    return await queries.maybe(
+        tx,
+        Item,
+        "replace_item",
+        id=item_id,
+        title=new.title,
+        source=Jsonb(new.source),
+        blob=new.blob,
+        body=new.body,
+        size=new.size_bytes,
+        cause=cause,
+    )
+
+
+async def request_listed_versions(
+    tx: Tx, children: Sequence[tuple[ItemId, NewItem]], version: int
+) -> list[Item]:
+    """Request new versions of those children that `version` of their container lists for the first time."""
+    return await queries.many(
+        tx,
+        Item,
+        "request_listed_versions",
+        version=version,
+        ids=[item_id for item_id, _ in children],
+        sizes=[new.size_bytes for _, new in children],
+        codes=[new.error.code if new.error else None for _, new in children],
+        messages=[new.error.message if new.error else None for _, new in children],
+    )
+
+
+class AttachmentBytes(Protocol):
+    """The bytes that a document's new version has for one of its attachments."""
+
+    @property
+    def blob(self) -> bytes:
+        """The blob that holds them."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        ...
+
+
+async def request_attachment_versions(
+    tx: Tx, attachments: Sequence[tuple[ItemId, AttachmentBytes]], version: int
+) -> list[Item]:
+    """Request new versions of items that are attachments, made from these bytes."""
+    if not attachments:
+        return []
+    return await queries.many(
+        tx,
+        Item,
+        "request_attachment_versions",
+        version=version,
+        ids=[item_id for item_id, _ in attachments],
+        blobs=[attachment.blob for _, attachment in attachments],
+        sizes=[attachment.size for _, attachment in attachments],
+    )
+
+
+# ── a version is being made ──────────────────────────────────────────────────────────────────────────────
+
+
+async def is_wanted(tx: Tx, item_id: ItemId, version: int) -> bool:
+    """Whether a version is still wanted, and not published yet."""
+    return bool(await queries.values(tx, "is_wanted", id=item_id, version=version))
+
+
+async def lock_wanted_versions(tx: Tx, versions: Sequence[tuple[ItemId, int]]) -> set[ItemId]:
+    """Those of the items that still want the version, locked until the transaction ends."""
+    return set(
+        await queries.values(
+            tx,
+            "lock_wanted_versions",
+            ids=[item_id for item_id, _ in versions],
+            versions=[version for _, version in versions],
+        )
+    )
+
+
+async def requeue_version(tx: Tx, item_id: ItemId, version: int) -> bool:
+    """Make an item active again for a version whose job is retried; False when the version is no longer wanted."""
+    return bool(await queries.values(tx, "requeue_version", id=item_id, version=version))
+
+
+async def begin_listing(tx: Tx, item_id: ItemId, version: int) -> bool:
+    """Show a container as processing while its children are filed; False when the version is no longer wanted."""
+    return bool(await queries.values(tx, "begin_listing", id=item_id, version=version))
+
+
+@dataclass(frozen=True)
+class DocumentToRead(Item):
+    """A document that is to be read: its source, and what exists of its versions.
+
+    `live_…` belongs to the version that is searchable, `begun_…` to what an earlier attempt at the wanted version has
+    saved.
+    """
+
+    body: str | None = field(default=None)
+    blob_name: str | None = None
+    live_content: bytes | None = None
+    live_recipe: str | None = None
+    begun_content: bytes | None = None
+    begun_recipe: str | None = None
+    live_validators: dict[str, str] | None = None  # ETag and the like: for asking whether a page changed
+    attachments_content: bytes | None = None  # the content whose attachments are its children
+    holds: bool = False  # whether it has children at all
+
+    @property
+    def depth(self) -> int:
+        """How many documents it is nested in."""
+        return int(self.source.get("depth", 0))
+
+
+async def begin_reading(tx: Tx, versions: Sequence[tuple[ItemId, int]]) -> list[DocumentToRead]:
+    """Show those documents as being read whose version is still wanted, and return them."""
+    return await queries.many(
+        tx,
+        DocumentToRead,
+        "begin_reading",
+        ids=[item_id for item_id, _ in versions],
+        versions=[version for _, version in versions],
+    )
+
+
+@dataclass(frozen=True)
+class LeasedVersion:
+    """A version of an item, and the lease of the job that makes it."""
+
+    item_id: ItemId
+    version: int
+    job_id: UUID
+    lease: UUID
+
+
+async def begin_embedding(tx: Tx, versions: Sequence[LeasedVersion]) -> list[ItemId]:
+    """Show documents as being embedded that have their first chunks; those that were shown as being read until now.
+
+    Only for jobs whose lease is still held. A locked row is passed over: the caller tries again, if it is still needed.
+    """
+    if not versions:
+        return []
+    return await queries.values(
+        tx,
+        "begin_embedding",
+        ids=[version.item_id for version in versions],
+        versions=[version.version for version in versions],
+        jobs=[version.job_id for version in versions],
+        leases=[version.lease for version in versions],
+    )
+
+
+async def mark_expanded(tx: Tx, item_id: ItemId, version: int, left_out: Mapping[str, int]) -> bool:
+    """Note that all children of a container's version are filed: its status is derived from them from now on.
+    `left_out` counts by reason what its source has and the listing passed over."""
+    is_current = bool(
+        await queries.values(tx, "mark_expanded", id=item_id, version=version, left_out=Jsonb(dict(left_out)))
+    )
+    if is_current:
+        await derive_status(tx, item_id)
+    return is_current
+
+
+# ── a version ends ───────────────────────────────────────────────────────────────────────────────────────
+
+
+async def publish_versions(tx: Tx, documents: Sequence[Mapping[str, Any]]) -> list[ItemId]:
+    """Make versions the live ones; the items for which that happened. Their containers are derived by the caller."""
+    return await queries.values(
+        tx, "publish_versions", documents=json.dumps([dict(document) for document in documents])
+    )
+
+
+async def finish_unchanged(tx: Tx, versions: Sequence[tuple[ItemId, int]]) -> None:
+    """Complete versions without making them: the source has not changed, so the live version stays."""
+    ids = [item_id for item_id, _ in versions]
+    await queries.values(tx, "finish_unchanged", ids=ids, versions=[version for _, version in versions])
+    await derive_statuses_above(tx, ids)
+
+
+async def fail_version(tx: Tx, item_id: ItemId, version: int, code: str, message: str) -> bool:
+    """Fail a version for good; False when it is no longer wanted. The live version stays searchable."""
+    is_failed = bool(
+        await queries.values(tx, "fail_version", id=item_id, version=version, code=code, message=message)
+    )
+    if is_failed:
+        await derive_status(tx, item_id)
+        await derive_statuses_above(tx, [item_id])
+    return is_failed
+
+
+async def abandon(tx: Tx, item_id: ItemId, code: str, message: str) -> bool:
+    """Fail an active item and make its version unwanted, so that whoever still makes it changes nothing; False when
+    the item was completed or failed already."""
+    is_failed = bool(await queries.values(tx, "abandon", id=item_id, code=code, message=message))
+    if is_failed:
+        await derive_status(tx, item_id)
+        await derive_statuses_above(tx, [item_id])
+    return is_failed
+
+
+async def fail_interrupted(tx: Tx, ids: Sequence[ItemId]) -> None:
+    """Fail active items that no job will move on, so that a new version of them can be requested."""
+    await queries.values(tx, "fail_interrupted", ids=list(ids))
+
+
+async def dismiss(tx: Tx, ids: Sequence[ItemId]) -> list[ItemId]:
+    """Fail interrupted items for good: they are no longer offered for recovery; which items that were."""
+    dismissed: list[ItemId] = await queries.values(tx, "dismiss", ids=list(ids))
+    await derive_statuses_above(tx, dismissed)
+    return dismissed
+
+
 async def mark_deleting(tx: Tx, roots: Sequence[ItemId]) -> int:
-    """any → deleting, for whole subtrees: hidden from now on; how many items."""
+    """Mark whole subtrees as deleting: they are hidden from now on; how many items."""
     marked = await queries.values(tx, "mark_deleting", roots=list(roots))
     await derive_statuses_above(tx, roots)
     return len(marked)
 
 
+# ── containers ───────────────────────────────────────────────────────────────────────────────────────────
+
+
 async def derive_status(tx: Tx, item_id: ItemId) -> None:
-    """Derive a container, and those above it."""
-    await queries.run(tx, "settle", id=item_id)
+    """Derive the status of a container, and of those above it, from their children."""
+    await queries.run(tx, "derive_status", id=item_id)
 
 
 async def derive_statuses_above(tx: Tx, ids: Sequence[ItemId]) -> None:
-    """Derive the containers above these items."""
+    """Derive the statuses of the containers above these items."""
     if ids:
-        await queries.run(tx, "settle_above", ids=list(ids))
+        await queries.run(tx, "derive_statuses_above", ids=list(ids))

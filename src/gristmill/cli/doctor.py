@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from gristmill import app, settings
 from gristmill.cli import serve_lock
 from gristmill.errors import GristmillError
-from gristmill.operations.invariants import find_violations
-from gristmill.operations.readiness import MIN_FREE_BYTES
+from gristmill.integrity.invariants import find_violations
+from gristmill.integrity.readiness import MIN_FREE_BYTES
 from gristmill.settings import Settings
 
 

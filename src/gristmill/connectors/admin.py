@@ -45,9 +45,9 @@ from gristmill.connectors.store import (
 )
 from gristmill.db import Database, Tx
 from gristmill.errors import Conflict, NotFound
+from gristmill.identity import LOCAL_ORG, OrgId
 from gristmill.jobs import JobId, NewJob, Priority, Schedule
 from gristmill.operations.delete import mark_for_deletion
-from gristmill.organisation import LOCAL_ORG, OrgId
 from gristmill.vault import Vault
 from gristmill.work import SyncAccess, SyncConnector
 

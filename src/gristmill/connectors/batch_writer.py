@@ -13,7 +13,7 @@ the new one.
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 
-from gristmill import catalog, events, faults, jobs
+from gristmill import catalog, contents, events, faults, jobs
 from gristmill.catalog import Base, Item, ItemId, NewItem
 from gristmill.connectors import document_store, store
 from gristmill.connectors.document_store import KnownDocument
@@ -244,7 +244,7 @@ async def _sync_attachments(
         ]
         if not new_attachments:
             continue
-        if not await catalog.lock_blobs_shared(tx, [blob.hash for _, blob in new_attachments]):
+        if not await contents.lock_blobs_shared(tx, [blob.hash for _, blob in new_attachments]):
             raise Transient("An attachment was being deleted at this moment.", code="upload_lost")
         new = [_attachment_item(attachment, blob) for attachment, blob in new_attachments]
         inserted = await catalog.insert_items(tx, base.id, record_id, new, cause=run.id)

@@ -13,8 +13,8 @@ from typing import Any, Literal, NewType
 from uuid import UUID
 
 from gristmill.catalog import BaseId, ItemId
+from gristmill.identity import LOCAL_ORG, OrgId
 from gristmill.jobs import JobId
-from gristmill.organisation import LOCAL_ORG, OrgId
 
 ConnectorId = NewType("ConnectorId", UUID)
 RunId = NewType("RunId", UUID)

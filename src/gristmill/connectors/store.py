@@ -27,8 +27,8 @@ from gristmill.connectors.model import (
     RunStatus,
 )
 from gristmill.db import Queries, Tx
+from gristmill.identity import OrgId
 from gristmill.jobs import JobId
-from gristmill.organisation import OrgId
 
 queries = Queries(__package__ or "gristmill.connectors")
 

@@ -24,11 +24,15 @@ class Queries:
     """The named statements of one package."""
 
     def __init__(self, package: str) -> None:
-        text = resources.files(package).joinpath("queries.sql").read_text(encoding="utf-8")
+        folder = resources.files(package)
+        files = sorted(
+            (file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name
+        )
+        text = "\n".join(file.read_text(encoding="utf-8") for file in files)
         _, *parts = _NAME.split(text)
         names, statements = parts[::2], parts[1::2]
         if len(set(names)) != len(names):
-            raise ValueError(f"{package}/queries.sql names a statement twice")
+            raise ValueError(f"the .sql files of {package} name a statement twice")
         # Bytes, because psycopg takes only literal strings or bytes: SQL made in Python can't come this way.
         self._statements = {n: s.strip().encode() for n, s in zip(names, statements, strict=True)}
         self._row_makers: dict[tuple[str, type[Any]], RowMaker[Any]] = {}

@@ -27,7 +27,6 @@ from gristmill.events.event import (
 )
 from gristmill.events.outbox import (
     announce_ready,
-    mark_base_busy,
     record,
 )
 from gristmill.events.sequencer import sequence_all, sequence_batch
@@ -75,7 +74,6 @@ __all__ = [
     "StreamFilter",
     "announce_ready",
     "backlog",
-    "mark_base_busy",
     "read",
     "record",
     "sequence_all",

@@ -21,11 +21,6 @@ async def record(tx: Tx, *events: Event, cause: UUID | None = None) -> None:
         await store.insert_events(tx, "[" + ",".join(_event_json(event, cause) for event in events) + "]")
 
 
-async def mark_base_busy(tx: Tx, base_id: BaseId) -> None:
-    """Take back that the base is ready: it was given work."""
-    await store.mark_not_ready(tx, base_id)
-
-
 async def announce_ready(tx: Tx, bases: Iterable[BaseId], cause: UUID | None = None) -> None:
     """Tell of each base that became ready by this transaction. In one order, for each is locked until the end."""
     for base_id in sorted(set(bases)):

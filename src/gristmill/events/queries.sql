@@ -10,10 +10,6 @@ with written as (
      order by e.n)
 select pg_notify('event', '');
 
--- name: not_ready
--- A base was given work: its being ready is taken back.
-update base set ingested = false, busy_since = clock_now() where id = %(base)s and (ingested or busy_since is null);
-
 -- name: became_ready
 -- How many documents are completed and failed, if the base has just become ready.
 select completed, failed from base_mark_ready(%(base)s);

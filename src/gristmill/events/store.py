@@ -7,7 +7,7 @@ from typing import Any, NewType
 from uuid import UUID
 
 from gristmill.db import Queries, Tx
-from gristmill.organisation import OrgId
+from gristmill.identity import OrgId
 
 queries = Queries(__package__ or "gristmill.events")
 
@@ -19,11 +19,6 @@ WebhookId = NewType("WebhookId", UUID)
 async def insert_events(tx: Tx, events: str) -> None:
     """Write events, given as a JSON list, and wake who waits for them."""
     await queries.run(tx, "insert", events=events)
-
-
-async def mark_not_ready(tx: Tx, base_id: UUID) -> None:
-    """A base has work to do."""
-    await queries.run(tx, "not_ready", base=base_id)
 
 
 @dataclass(frozen=True)

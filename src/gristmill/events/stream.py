@@ -29,7 +29,7 @@ from gristmill.errors import LimitReached, Transient
 from gristmill.events import store
 from gristmill.events.sequencer import sequence_all
 from gristmill.events.store import RecordedEvent
-from gristmill.organisation import LOCAL_ORG, OrgId
+from gristmill.identity import LOCAL_ORG, OrgId
 
 log = logging.getLogger(__name__)
 

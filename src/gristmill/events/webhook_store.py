@@ -14,7 +14,7 @@ from uuid import UUID
 
 from gristmill.db import Tx
 from gristmill.events.store import RecordedEvent, WebhookId, queries
-from gristmill.organisation import OrgId
+from gristmill.identity import OrgId
 
 Status = Literal["active", "paused"]
 

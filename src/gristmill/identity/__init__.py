@@ -1,4 +1,4 @@
-"""Who comes in: organisations, their keys and sessions, what they asked for, and what was asked twice."""
+"""Who makes requests: organisations, their keys and sessions, the audit log, and idempotency of repeated requests."""
 
 from gristmill.identity import audit, idempotency
 from gristmill.identity.key import (
@@ -6,12 +6,12 @@ from gristmill.identity.key import (
     ApiKey,
     KeyId,
     NewApiKey,
-    Organisation,
     Role,
     is_key_secret,
     new_secret,
     shown_prefix,
 )
+from gristmill.identity.organisation import LOCAL_ORG, Organisation, OrgId, scoped_digest
 from gristmill.identity.store import (
     change_key,
     delete_key,
@@ -29,10 +29,12 @@ from gristmill.identity.store import (
 )
 
 __all__ = [
+    "LOCAL_ORG",
     "ROLES",
     "ApiKey",
     "KeyId",
     "NewApiKey",
+    "OrgId",
     "Organisation",
     "Role",
     "audit",
@@ -52,5 +54,6 @@ __all__ = [
     "list_organisations",
     "new_secret",
     "open_session",
+    "scoped_digest",
     "shown_prefix",
 ]

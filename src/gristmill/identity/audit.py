@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from gristmill.db import Tx
+from gristmill.identity.organisation import OrgId
 from gristmill.identity.store import queries
-from gristmill.organisation import OrgId
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from uuid import UUID, uuid4
 
 from gristmill.db import Tx
 from gristmill.errors import Conflict
+from gristmill.identity.organisation import OrgId
 from gristmill.identity.store import queries
-from gristmill.organisation import OrgId
 
 
 @dataclass(frozen=True)

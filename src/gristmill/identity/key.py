@@ -1,12 +1,12 @@
-"""An API key: a secret that lets somebody in, as a role, with the eyes of a principal.
+"""An API key: a secret that authenticates its holder with a role, and as a principal for access lists.
 
     role      may
     reader    read and search
-    editor    and add, delete and re-index
-    admin     and everything else in its organisation; sees all of it
+    editor    also add, delete and re-index
+    admin     everything else in its organisation too; sees all of it
 
-The secret is 32 random bytes, told once and kept as its SHA-256: that is enough for what nobody can guess. What is shown of
-it later is its beginning.
+The secret is 32 random bytes. It is returned once and stored as its SHA-256, which is enough for a secret that can't be
+guessed. Later only its first characters are shown.
 """
 
 import hashlib
@@ -16,23 +16,14 @@ from datetime import datetime
 from typing import Literal, NewType
 from uuid import UUID
 
-from gristmill.organisation import OrgId
+from gristmill.identity.organisation import OrgId
 
 KeyId = NewType("KeyId", UUID)
 Role = Literal["admin", "editor", "reader"]
-ROLES: tuple[Role, ...] = ("reader", "editor", "admin")  # each may what those before it may
+ROLES: tuple[Role, ...] = ("reader", "editor", "admin")  # each includes those before it
 
 _KEY_PREFIX = "gm_"
 _SHOWN_LENGTH = 11
-
-
-@dataclass(frozen=True)
-class Organisation:
-    """A row of `organisation`."""
-
-    id: OrgId
-    name: str
-    created_at: datetime
 
 
 @dataclass(frozen=True)
@@ -55,7 +46,7 @@ class ApiKey:
 
 @dataclass(frozen=True)
 class NewApiKey:
-    """What a key is to be."""
+    """The fields of a key that its creator chooses."""
 
     name: str
     role: Role
@@ -66,7 +57,7 @@ class NewApiKey:
 
 
 def new_secret() -> str:
-    """A secret that nobody can guess."""
+    """A random secret."""
     return _KEY_PREFIX + secrets.token_urlsafe(32)
 
 
@@ -76,10 +67,10 @@ def is_key_secret(secret: str) -> bool:
 
 
 def shown_prefix(secret: str) -> str:
-    """What is shown of a secret."""
+    """The part of a secret that is shown."""
     return secret[:_SHOWN_LENGTH]
 
 
 def secret_hash(secret: str) -> bytes:
-    """What is kept of a secret."""
+    """The part of a secret that is stored."""
     return hashlib.sha256(secret.encode()).digest()

@@ -7,12 +7,11 @@ from gristmill.identity.key import (
     ApiKey,
     KeyId,
     NewApiKey,
-    Organisation,
     new_secret,
     secret_hash,
     shown_prefix,
 )
-from gristmill.organisation import OrgId
+from gristmill.identity.organisation import Organisation, OrgId
 
 queries = Queries(__package__ or "gristmill.identity")
 

@@ -19,8 +19,9 @@ from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import PurePosixPath
 
-from gristmill import catalog, events, faults, jobs
-from gristmill.catalog import AttachmentItem, Base, ContentAttachment, Item, NewItem
+from gristmill import catalog, contents, events, faults, jobs
+from gristmill.catalog import AttachmentItem, Base, Item, NewItem
+from gristmill.contents import ContentAttachment
 from gristmill.db import Database, Tx
 from gristmill.errors import Transient
 from gristmill.events import EmbeddedDocumentsExtracted
@@ -64,7 +65,7 @@ class AttachmentFiler:
                 wanted = await self._sync_children(tx, base, document, children, released_blobs)
             await enqueue_next_jobs(tx, base, wanted, _priority(document, wanted))
             await catalog.mark_attachments_filed(tx, item.id, document.version, document.digest)
-            await catalog.remove_unused_blobs(tx, released_blobs)
+            await contents.remove_unused_blobs(tx, released_blobs)
             await faults.point("embedded.before_commit")
         await faults.point("embedded.filed")
         return None
@@ -97,7 +98,7 @@ class AttachmentFiler:
         item, version = document.item, document.version
         accepted = await _attachments_to_file(tx, document)
         _warn_left_out(document, len(document.attachments) - len(accepted))
-        if not await catalog.lock_blobs_shared(tx, [one.blob for one in accepted.values()]):
+        if not await contents.lock_blobs_shared(tx, [one.blob for one in accepted.values()]):
             raise Transient("What it holds was stored too long ago, and is stored again.", code="upload_lost")
         known = {child.source_key: child for child in children}
         removed = [child.id for child in children if child.source_key not in accepted]

@@ -20,18 +20,18 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from gristmill import catalog, events, faults, jobs
-from gristmill.catalog import ConversionRow, NewContentPart, NewVersion
+from gristmill import catalog, contents, events, faults, jobs
+from gristmill.contents import ConversionRow, NewContentPart, NewVersion
 from gristmill.db import Database, Tx
 from gristmill.errors import GristmillError, LeaseLost, NoText, Permanent, WorkError
 from gristmill.events import ItemFailed
+from gristmill.identity import LOCAL_ORG, scoped_digest
 from gristmill.ingest import read
 from gristmill.ingest.pipeline import base_of
 from gristmill.ingest.processors import Conversion, Processor, check_conversion, pause_before_check
 from gristmill.jobs import Done, Job, NewJob, Outcome, Snooze
-from gristmill.operations.conversions import cancel_conversions
+from gristmill.operations.cancel import cancel_conversions
 from gristmill.operations.source_factory import SourceFactory
-from gristmill.organisation import LOCAL_ORG, scoped_digest
 from gristmill.sources import Source
 from gristmill.work import CancelConversion, CheckFileProcessing, IndexDocument
 
@@ -73,7 +73,7 @@ class Converter:
             return Done()
         async with self._db.transaction() as tx:
             await jobs.fence(tx, job)
-            await catalog.save_conversion(tx, _row(work, result))
+            await contents.save_conversion(tx, _row(work, result))
         return Snooze(pause_before_check(result))
 
     async def cancel(self, job: Job) -> Outcome:
@@ -111,12 +111,12 @@ class Converter:
                     "continue.",
                     code="interrupted",
                 )
-            row = await catalog.find_conversion(tx, work.item_id, work.version)
+            row = await contents.find_conversion(tx, work.item_id, work.version)
             if row is not None:
                 return row, None
             row = ConversionRow(work.item_id, work.version, work.processor)
-            await catalog.save_conversion(tx, row)
-            return row, self._originals.for_item(item, blob=await catalog.item_blob_name(tx, item.id))
+            await contents.save_conversion(tx, row)
+            return row, self._originals.for_item(item, blob=await contents.item_blob_name(tx, item.id))
 
     async def _start(self, job: Job, processor: Processor, source: Source) -> Outcome:
         work = CheckFileProcessing.of(job)
@@ -126,7 +126,7 @@ class Converter:
         except WorkError:
             async with self._db.transaction() as tx:
                 await jobs.fence(tx, job)
-                await catalog.drop_conversions(tx, [work.item_id])
+                await contents.drop_conversions(tx, [work.item_id])
             raise
         if remote_id is None:  # the bytes have changed: index them again from the start
             await self._requeue_indexing(job)
@@ -135,7 +135,7 @@ class Converter:
         try:
             async with self._db.transaction() as tx:
                 await jobs.fence(tx, job)
-                await catalog.save_conversion(tx, _row(work, conversion))
+                await contents.save_conversion(tx, _row(work, conversion))
         except LeaseLost:
             await processor.cancel(remote_id)
             raise
@@ -170,16 +170,16 @@ class Converter:
             await catalog.lock_base_shared(tx, base_of(job))
             await jobs.fence(tx, job)
             if await catalog.is_wanted(tx, work.item_id, work.version):
-                complete = await catalog.ensure_contents(tx, [digest])
-                await catalog.save_versions(tx, [NewVersion(work.item_id, work.version, digest, "")])
+                complete = await contents.ensure_contents(tx, [digest])
+                await contents.save_versions(tx, [NewVersion(work.item_id, work.version, digest, "")])
                 if digest not in complete:
                     starts = range(0, len(text), read.PART)
-                    await catalog.insert_content_parts(
+                    await contents.insert_content_parts(
                         tx, [NewContentPart(digest, at, text[at : at + read.PART], None) for at in starts]
                     )
-                    await catalog.mark_contents_complete(tx, {digest: (len(text), [])})
+                    await contents.mark_contents_complete(tx, {digest: (len(text), [])})
                 await self._enqueue_indexing(tx, job)
-            await catalog.drop_conversions(tx, [work.item_id])
+            await contents.drop_conversions(tx, [work.item_id])
             await jobs.complete(tx, job)
             await faults.point("convert.before_commit")
 
@@ -187,7 +187,7 @@ class Converter:
         work = CheckFileProcessing.of(job)
         async with self._db.transaction() as tx:
             await jobs.fence(tx, job)
-            await catalog.drop_conversions(tx, [work.item_id])
+            await contents.drop_conversions(tx, [work.item_id])
             await self._enqueue_indexing(tx, job)
             await jobs.complete(tx, job)
 
@@ -199,12 +199,12 @@ class Converter:
         """Cancel the remote conversion and delete its row, because the version is no longer wanted."""
         work = CheckFileProcessing.of(job)
         async with self._db.connection() as tx:
-            row = await catalog.find_conversion(tx, work.item_id, work.version)
+            row = await contents.find_conversion(tx, work.item_id, work.version)
         if row is not None and row.remote_id is not None:
             await processor.cancel(row.remote_id)
         async with self._db.transaction() as tx:
             await jobs.fence(tx, job)
-            await catalog.drop_conversions(tx, [work.item_id], version=work.version)
+            await contents.drop_conversions(tx, [work.item_id], version=work.version)
             await jobs.complete(tx, job)
         return Done()
 

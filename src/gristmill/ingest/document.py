@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gristmill.catalog import Base, ContentAsset, ContentAttachment, DocumentToRead, NewAsset
+from gristmill.catalog import Base, DocumentToRead
+from gristmill.contents import ContentAsset, ContentAttachment, NewAsset
 from gristmill.embedding import Embedder
 from gristmill.ingest.chunk import TextChunk
 from gristmill.jobs import Done, Job, Outcome
@@ -125,9 +126,9 @@ class Document:
     def has_attachment(self, attachment: ContentAttachment) -> bool:
         """Whether such a document was found inside it before."""
         if len(self._marks) != len(self.attachments):
-            self._marks = {other.identity_hash for other in self.attachments}
-        known = attachment.identity_hash in self._marks
-        self._marks.add(attachment.identity_hash)
+            self._marks = {other.fingerprint for other in self.attachments}
+        known = attachment.fingerprint in self._marks
+        self._marks.add(attachment.fingerprint)
         return known
 
     def add_asset(self, asset: ContentAsset) -> None:

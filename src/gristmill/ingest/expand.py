@@ -145,7 +145,7 @@ class Expander:
         self, tx: Tx, base: Base, root: Item, listed: Sequence[NewItem], known: Mapping[int, ItemId]
     ) -> None:
         version = root.wanted_version
-        await catalog.resume_version(tx, root.id, version, ItemStatus.PROCESSING)
+        await catalog.begin_listing(tx, root.id, version)
         new_items = [item for place, item in enumerate(listed) if place not in known]
         children = await catalog.request_listed_versions(
             tx, [(known[place], listed[place]) for place in known], version

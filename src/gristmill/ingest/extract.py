@@ -23,9 +23,10 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from gristmill import catalog, niceness, readers
-from gristmill.catalog import ContentAsset, ContentAttachment
+from gristmill import contents, niceness, readers
+from gristmill.contents import ContentAsset, ContentAttachment
 from gristmill.db import Database
+from gristmill.identity import scoped_digest
 from gristmill.ingest import read, tables
 from gristmill.ingest.batcher import Batcher
 from gristmill.ingest.chunk import Chunker, TextChunk, token_limit
@@ -33,7 +34,6 @@ from gristmill.ingest.document import Document, ReadWindow
 from gristmill.ingest.offload import CpuOffload
 from gristmill.operations import uploads
 from gristmill.operations.source_factory import SourceFactory
-from gristmill.organisation import scoped_digest
 from gristmill.readers import Asset, AttachedFile, ReaderPool, ReadLimits, ReadReport, TextPart
 from gristmill.sources import Original
 
@@ -83,8 +83,8 @@ class ReadStage:
     async def load_known_assets(self, document: Document) -> None:
         """What is known to be inside a document that was read before."""
         async with self._db.connection() as tx:
-            document.attachments = await catalog.content_attachments(tx, document.digest)
-            document.assets = await catalog.content_assets(tx, document.digest)
+            document.attachments = await contents.content_attachments(tx, document.digest)
+            document.assets = await contents.content_assets(tx, document.digest)
 
     async def save_page(self, document: Document, reading: read.InspectedOriginal) -> None:
         """Keep a page's bytes as they were fetched, and what tells later whether it changed."""
@@ -106,7 +106,7 @@ class ReadStage:
         if reading.is_plain:
             return self._chunk_plain_text(document, reading, chunker)
         async with self._db.connection() as tx:
-            warnings = await catalog.complete_content_warnings(tx, reading.digest)
+            warnings = await contents.complete_content_warnings(tx, reading.digest)
         if warnings is not None:
             document.warnings = warnings
             await self.load_known_assets(document)
@@ -137,7 +137,7 @@ class ReadStage:
         after = 0
         while True:
             async with self._db.connection() as tx:
-                stored = await catalog.content_parts(tx, digest, after)
+                stored = await contents.content_parts(tx, digest, after)
             for part in stored:
                 if before is not None and part.start >= before:
                     return
@@ -194,7 +194,7 @@ class ReadStage:
         if reading.head[: len(_RESUMABLE)] != _RESUMABLE:
             return 0, 0
         async with self._db.connection() as tx:
-            point = await catalog.resume_point(tx, reading.digest)
+            point = await contents.resume_point(tx, reading.digest)
         if point is None:
             return 0, 0
         await self.load_known_assets(document)

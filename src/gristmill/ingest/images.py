@@ -22,8 +22,9 @@ from datetime import timedelta
 from pathlib import Path
 from uuid import UUID
 
-from gristmill import catalog, faults, jobs
-from gristmill.catalog import Base, BaseId, NewAsset, WaitingAsset
+from gristmill import catalog, contents, faults, jobs
+from gristmill.catalog import Base, BaseId
+from gristmill.contents import NewAsset, WaitingAsset
 from gristmill.db import Database, Tx
 from gristmill.embedding import Embedder, Embedders, embed_each
 from gristmill.errors import GristmillError, Invalid, Permanent, Transient, WorkError
@@ -53,7 +54,7 @@ async def known_image_chunks(db: Database, document: Document, analyst: ImageDes
         if one.kind == "image" and not one.inline and one.hash not in document.inline
     ][:_MAX_IMAGES]
     async with db.connection() as tx:
-        descriptions = await catalog.reusable_descriptions(
+        descriptions = await contents.reusable_descriptions(
             tx, document.item.id, analyst.identity, [one.hash for one in images], document.base.asset_reuse
         )
     document.images = [NewAsset(one.hash, analyst.identity, descriptions.get(one.hash)) for one in images]
@@ -112,7 +113,7 @@ class ImageAnalyser:
         """The job is dead: what it has not described is given up, in the same transaction."""
         work = AnalyseAssets.of(job)
         await catalog.lock_base_shared(tx, _base_of(job))
-        await catalog.fail_assets(tx, work.item_id, work.version, error.code, error.message)
+        await contents.fail_assets(tx, work.item_id, work.version, error.code, error.message)
         await announce_analysis_done(tx, _base_of(job), work.item_id, work.version)
 
     async def _take_next_image(self, job: Job) -> tuple[Base, WaitingAsset] | None:
@@ -128,7 +129,7 @@ class ImageAnalyser:
                     "Analysing was interrupted, and this base does not resume by itself: re-index the item.",
                     code="interrupted",
                 )
-            asset = await catalog.claim_next_asset(
+            asset = await contents.claim_next_asset(
                 tx, work.item_id, work.version, mark_asking=self._describer.is_paid
             )
         return None if asset is None else (base, asset)
@@ -149,13 +150,13 @@ class ImageAnalyser:
             async with self._db.transaction() as tx:
                 await catalog.lock_base_shared(tx, base.id)
                 await jobs.fence(tx, job)
-                await catalog.release_asset(tx, work.item_id, work.version, asset.hash)
+                await contents.release_asset(tx, work.item_id, work.version, asset.hash)
             raise
         except Permanent as error:
             async with self._db.transaction() as tx:
                 await catalog.lock_base_shared(tx, base.id)
                 await jobs.fence(tx, job)
-                await catalog.fail_assets(
+                await contents.fail_assets(
                     tx, work.item_id, work.version, error.code, error.message, asset.hash
                 )
             return
@@ -220,7 +221,7 @@ class ImageAnalyser:
             if numbered:
                 written = VersionChunks(work.item_id, asset.title, work.version, numbered)
                 await publish.write(tx, base.id, publish.prepare_write([written]))
-            await catalog.record_description(tx, work.item_id, work.version, asset.hash, text, len(numbered))
+            await contents.record_description(tx, work.item_id, work.version, asset.hash, text, len(numbered))
             await jobs.reset_attempts(tx, [job])
             await faults.point("assets.before_commit")
 

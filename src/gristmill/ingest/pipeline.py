@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
-from gristmill import catalog, events, faults, jobs
+from gristmill import catalog, contents, events, faults, jobs
 from gristmill.catalog import Base, BaseId, BaseStatus, DocumentToRead, ItemId
 from gristmill.db import Database, Tx
 from gristmill.embedding import Embedder, Embedders, embed_each
@@ -288,7 +288,7 @@ class Pipeline:
         if name not in self._processors or reading.reader != self._processors[name].identity:
             return False
         async with self._db.transaction() as tx:
-            if await catalog.complete_content_warnings(tx, reading.digest) is not None:
+            if await contents.complete_content_warnings(tx, reading.digest) is not None:
                 return False
             await catalog.lock_base_shared(tx, document.base.id)
             await jobs.fence(tx, document.job)

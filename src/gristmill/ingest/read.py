@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gristmill.errors import NoText, Permanent, Transient, Unreadable, Unsupported
-from gristmill.organisation import LOCAL_ORG, OrgId, scoped_digest
+from gristmill.identity import LOCAL_ORG, OrgId, scoped_digest
 from gristmill.readers import plain_text, text_format
 from gristmill.readers.results import TextPart
 from gristmill.sources import Original

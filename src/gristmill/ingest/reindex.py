@@ -69,5 +69,7 @@ def _must_wait(unfinished: Sequence[UnfinishedItem], on_active: OnActive) -> boo
     if on_active == "skip":
         return False
     deleting = {item.root for item in unfinished if item.status == ItemStatus.DELETING}
-    reindexing = {item.root for item in unfinished if item.whole} if on_active == "reject" else set[ItemId]()
+    reindexing = (
+        {item.root for item in unfinished if item.is_full_rebuild} if on_active == "reject" else set[ItemId]()
+    )
     return any(item.root not in deleting | reindexing for item in unfinished)

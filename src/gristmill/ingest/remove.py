@@ -12,13 +12,13 @@ marked until its row is deleted.
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
-from gristmill import catalog, events, faults, jobs
+from gristmill import catalog, contents, events, faults, jobs
 from gristmill.catalog import BaseId, ItemId
 from gristmill.db import Database, Tx
 from gristmill.events import BaseRemoved, Event, ItemsRemoved
 from gristmill.jobs import Done, Job, Outcome, Snooze
 from gristmill.operations import uploads
-from gristmill.operations.conversions import cancel_conversions
+from gristmill.operations.cancel import cancel_conversions
 from gristmill.operations.delete import cancel_waiting_jobs, forget_jobs
 from gristmill.search import publish
 from gristmill.sources.blobs import BlobStore
@@ -43,7 +43,7 @@ class Remover:
             pass
         while await self._remove_batch(job, work.base_id, roots):
             await faults.point("remove.batch")
-        await uploads.remove_abandoned(self._db, self._blobs)
+        await uploads.delete_marked(self._db, self._blobs)
         await self._finish(job, lambda receipt: ItemsRemoved(work.base_id, work.root_ids, **receipt))
         return Done()
 
@@ -63,7 +63,7 @@ class Remover:
                 await jobs.fence(tx, job)
                 await catalog.drop_base(tx, base_id)
             await faults.point("remove.base_dropped")
-        await uploads.remove_abandoned(self._db, self._blobs)
+        await uploads.delete_marked(self._db, self._blobs)
         await self._finish(job, lambda receipt: BaseRemoved(base_id, **receipt), forget_lane=True)
         return Done()
 
@@ -83,7 +83,7 @@ class Remover:
             await forget_jobs(tx, batch)
             await cancel_conversions(tx, batch)
             chunks = await publish.remove_items(tx, base_id, batch)
-            removed = await catalog.remove_items(tx, batch)
+            removed = await contents.remove_items(tx, batch)
             receipt = await jobs.load_result(tx, job)
             for what, number in (
                 ("items", removed.items),

@@ -7,7 +7,7 @@ counted to it.
 import hashlib
 import re
 
-from gristmill.catalog import ContentAsset
+from gristmill.contents import ContentAsset
 from gristmill.ingest.document import Document
 from gristmill.readers import TextPart
 

@@ -16,15 +16,9 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import TypeVar
 
-from gristmill import catalog, events, faults, jobs
-from gristmill.catalog import (
-    BaseId,
-    ContentAsset,
-    ContentAttachment,
-    FinishedVersion,
-    NewContentPart,
-    NewVersion,
-)
+from gristmill import catalog, contents, events, faults, jobs
+from gristmill.catalog import BaseId
+from gristmill.contents import ContentAsset, ContentAttachment, FinishedVersion, NewContentPart, NewVersion
 from gristmill.db import Database, DatabaseUnavailable, Tx
 from gristmill.errors import LeaseLost
 from gristmill.events import DocumentContentExtracted
@@ -133,7 +127,7 @@ class WriteStage:
                 await events.record(tx, *map(_extraction_event, live))
                 await publish.finish_unchanged(tx, done)
                 lanes = {document.item.id: document.base.lane for document in live}
-                for reopened in await catalog.retry_failed_assets(tx, [d.item.id for d in live if d.assets]):
+                for reopened in await contents.retry_failed_assets(tx, [d.item.id for d in live if d.assets]):
                     work = AnalyseAssets(reopened.id, reopened.version)
                     await jobs.enqueue(tx, NewJob(work, lane=lanes[reopened.id]))
                 await events.announce_ready(tx, [document.base.id for document in live])
@@ -156,8 +150,8 @@ class WriteStage:
 
     async def _store_contents(self, tx: Tx, writing: Sequence[_PlannedWrite]) -> None:
         """Contents first, for versions refer to them; parts only of those that nobody has kept whole."""
-        complete = await catalog.ensure_contents(tx, [one.document.digest for one in writing])
-        await catalog.save_versions(
+        complete = await contents.ensure_contents(tx, [one.document.digest for one in writing])
+        await contents.save_versions(
             tx,
             [
                 NewVersion(
@@ -174,24 +168,24 @@ class WriteStage:
         )
         # Two equal documents in one transaction would bring the same part twice.
         parts = {(part.content, part.start): part for one in writing for part in one.parts}
-        await catalog.insert_content_parts(
+        await contents.insert_content_parts(
             tx, [part for part in parts.values() if part.content not in complete]
         )
-        await catalog.insert_attachments(
+        await contents.insert_attachments(
             tx, [(one.document.digest, found) for one in writing for found in one.attachments]
         )
-        await catalog.insert_content_assets(
+        await contents.insert_content_assets(
             tx, [(one.document.digest, found) for one in writing for found in one.assets]
         )
         read = [one.document for one in writing if one.is_read and one.parts]
-        await catalog.mark_contents_complete(tx, _content_totals(read))
+        await contents.mark_contents_complete(tx, _content_totals(read))
 
     async def _publish_documents(self, tx: Tx, done: Sequence[Document]) -> None:
         if not done:
             return
-        await catalog.mark_contents_complete(tx, _content_totals(done))
+        await contents.mark_contents_complete(tx, _content_totals(done))
         for document in done:
-            await catalog.mark_assets_inline(tx, document.digest, document.inline)
+            await contents.mark_assets_inline(tx, document.digest, document.inline)
         await events.record(tx, *map(_extraction_event, done))
         await publish.publish(
             tx, [(document.base.id, document.job, _finished_version(document)) for document in done]

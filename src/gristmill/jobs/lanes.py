@@ -11,8 +11,8 @@ from typing import Any
 from uuid import UUID
 
 from gristmill.db import Tx
+from gristmill.identity import OrgId
 from gristmill.jobs.store import queries
-from gristmill.organisation import OrgId
 
 MAX_LANES = 200  # lanes that are shown
 

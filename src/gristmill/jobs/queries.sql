@@ -81,6 +81,10 @@ select job_requeue(array(select id from job where worker = %(worker)s and state 
 -- queued | delayed -> cancelled; running jobs are told.
 select removed, signalled from job_cancel(%(ids)s::uuid[]);
 
+-- name: delete_dead_by_subject
+-- Dead jobs about things that no longer exist.
+delete from job where subject = any (%(subjects)s::uuid[]) and state = 'dead';
+
 -- name: of_subjects
 -- The living jobs about these subjects.
 select id from job where subject = any (%(subjects)s::uuid[]) and state <> 'dead' order by id;

@@ -14,8 +14,8 @@ from psycopg.types.json import Jsonb
 
 from gristmill.db import Queries, Tx
 from gristmill.errors import GristmillError, LeaseLost
+from gristmill.identity import OrgId
 from gristmill.jobs.job import Job, JobId
-from gristmill.organisation import OrgId
 
 queries = Queries(__package__ or "gristmill.jobs")
 
@@ -121,6 +121,11 @@ async def clear_lane(tx: Tx, lane: str) -> None:
 async def cancel_by_subject(tx: Tx, subjects: Sequence[UUID]) -> CancelCounts:
     """Cancel every living job about these subjects."""
     return await cancel(tx, await queries.values(tx, "of_subjects", subjects=list(subjects)))
+
+
+async def delete_dead_by_subject(tx: Tx, subjects: Sequence[UUID]) -> None:
+    """Delete the dead jobs about things that no longer exist."""
+    await queries.run(tx, "delete_dead_by_subject", subjects=list(subjects))
 
 
 async def run_now(tx: Tx, subjects: Sequence[UUID]) -> None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 from uuid import UUID, uuid4
 
-from gristmill import catalog, faults, jobs
+from gristmill import catalog, contents, faults, jobs
 from gristmill.catalog import Base, BaseId, Item, ItemId, NewItem
 from gristmill.db import Database, Tx
 from gristmill.errors import GristmillError, Transient, WorkError
@@ -88,7 +88,7 @@ async def add(
         base = await guards.lock_open_base(tx, base_id)
         parent = await guards.require_container(tx, base, parent_id)
         await jobs.check_capacity(tx, base.lane, len(accepted), limits)
-        if not await catalog.lock_blobs_shared(
+        if not await contents.lock_blobs_shared(
             tx, [item.blob for _, item in accepted if item.blob is not None]
         ):
             raise Transient(

@@ -1,9 +1,9 @@
-"""Images inside documents: asking for their analysis again, and announcing that it is done.
+"""Images of documents: describe failed ones again, and announce that all are described.
 
-One transaction, in the base's turn: what failed waits again, and has its job; or nothing happened.
+One transaction, under the base's lock: the failed images wait again and have their job, or nothing happened.
 """
 
-from gristmill import catalog, events, jobs
+from gristmill import contents, events, jobs
 from gristmill.catalog import BaseId, ItemId
 from gristmill.db import Database, Tx
 from gristmill.events import AllAssetsAnalyzed, DocumentIngestionCompleted
@@ -13,11 +13,11 @@ from gristmill.work import AnalyseAssets
 
 
 async def analyse(db: Database, item_id: ItemId) -> JobId | None:
-    """Have those images described again that were given up on; the job, None when there are none."""
+    """Queue another description of the item's images that failed; the job, None when there are none."""
     async with db.transaction() as tx:
         item = await guards.require_item(tx, item_id)
         base = await guards.lock_open_base(tx, item.base_id)
-        reopened = await catalog.retry_failed_assets(tx, [item_id])
+        reopened = await contents.retry_failed_assets(tx, [item_id])
         if not reopened:
             return None
         (job,) = await jobs.enqueue(tx, NewJob(AnalyseAssets(item_id, reopened[0].version), lane=base.lane))
@@ -25,8 +25,8 @@ async def analyse(db: Database, item_id: ItemId) -> JobId | None:
 
 
 async def announce_analysis_done(tx: Tx, base_id: BaseId, item_id: ItemId, version: int) -> None:
-    """Announce that no image of a version waits any more, if that just became true."""
-    if (summary := await catalog.mark_analysed(tx, item_id, version)) is not None:
+    """Record the events that follow when no image of a version waits any more, if that just became true."""
+    if (summary := await contents.mark_analysed(tx, item_id, version)) is not None:
         await events.record(
             tx,
             AllAssetsAnalyzed(base_id, item_id, version, summary.assets, summary.failed),

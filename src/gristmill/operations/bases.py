@@ -13,9 +13,9 @@ from gristmill.db import Database, Tx
 from gristmill.embedding import Embedder
 from gristmill.errors import Conflict
 from gristmill.events import BaseChanged, BaseCreated, BaseDeleted, BaseRestored
+from gristmill.identity import LOCAL_ORG, OrgId
 from gristmill.jobs import JobId, NewJob
 from gristmill.operations import guards
-from gristmill.organisation import LOCAL_ORG, OrgId
 from gristmill.work import DeleteBase
 
 

@@ -1,11 +1,11 @@
-"""delete: hide subtrees at once, and have them removed. The only operation that may preempt active work.
+"""delete: hide subtrees at once, and queue their removal. The only operation that may preempt active work.
 
-    transaction     base's turn (a failed one too) → outermost selected → subtrees deleting → containers above
-                    derived → what runs for them told to stop → one job, one event; all of it or nothing
+    transaction     lock the base (a failed one too) → collapse the selection → mark the subtrees as deleting → derive
+                    the containers above → signal running jobs to stop → one job, one event; all of it or nothing
 
-From the commit on no list, search or read shows them, and no worker's write for them is accepted: workers write
-while they share the base's turn, and look at the item's status then. Killed before the commit: nothing was asked.
-Killed after: the job is there, and is tried until it is done.
+After the commit no list, search or read shows them, and no worker's write for them is accepted: workers hold the base's shared
+lock while they write, and check the item's status under it. Killed before the commit: nothing happened. Killed after: the job
+exists, and is retried until it is done.
 """
 
 from collections.abc import Sequence
@@ -16,14 +16,13 @@ from gristmill.catalog import Base, BaseId, ItemId
 from gristmill.db import Database, Tx
 from gristmill.events import ItemsDeleted
 from gristmill.jobs import JobId, NewJob
-from gristmill.operations import guards
-from gristmill.operations.invariants import queries
+from gristmill.operations import guards, store
 from gristmill.work import DeleteSubtree
 
 
 @dataclass(frozen=True)
 class DeletionAccepted:
-    """What was selected after collapsing, and the job that does it; None when there was nothing to do."""
+    """The selection after collapsing, and the job that removes it; None when there was nothing to do."""
 
     root_ids: list[ItemId]
     job_id: JobId | None
@@ -43,13 +42,13 @@ async def delete(db: Database, base_id: BaseId, item_ids: Sequence[ItemId]) -> D
 
 
 async def mark_for_deletion(tx: Tx, base: Base, roots: Sequence[ItemId]) -> JobId:
-    """Mark these subtrees as deleting and queue their removal, in the base's turn; the job that does it.
+    """Mark subtrees of a locked base as deleting and queue their removal; the job that does it.
 
-    What runs for them is told at once. The removal cancels what waits, but it may itself wait for a slot that just
-    these jobs hold.
+    Running jobs about them are signalled here. The removal cancels waiting jobs, but it may itself have to wait for a slot
+    that just these running jobs occupy.
     """
     marked = await catalog.mark_deleting(tx, roots)
-    await jobs.cancel_by_subject(tx, await queries.values(tx, "running_for_deleted", lane=base.lane))
+    await jobs.cancel_by_subject(tx, await store.find_running_for_deleted(tx, base.lane))
     await faults.point("delete.marked")
     (job,) = await jobs.enqueue(tx, NewJob(DeleteSubtree(base.id, tuple(roots)), lane=base.lane))
     await events.record(tx, ItemsDeleted(base.id, tuple(roots), marked), cause=job.id)
@@ -57,14 +56,14 @@ async def mark_for_deletion(tx: Tx, base: Base, roots: Sequence[ItemId]) -> JobI
 
 
 async def cancel_waiting_jobs(tx: Tx, lane: str, limit: int) -> bool:
-    """Cancel jobs that wait for what is being deleted; whether there may be more."""
-    subjects = await queries.values(tx, "waiting_for_deleted", lane=lane, limit=limit)
+    """Cancel jobs that wait to work on items being deleted; whether there may be more."""
+    subjects = await store.find_waiting_for_deleted(tx, lane, limit)
     if subjects:
         await jobs.cancel_by_subject(tx, subjects)
     return len(subjects) == limit
 
 
 async def forget_jobs(tx: Tx, item_ids: Sequence[ItemId]) -> None:
-    """No job is left about items that go: what waits or is dead is gone, what runs is told to stop."""
+    """End every job about items that are being removed: waiting and dead ones are deleted, running ones signalled."""
     await jobs.cancel_by_subject(tx, item_ids)
-    await queries.run(tx, "forget_dead", subjects=list(item_ids))
+    await jobs.delete_dead_by_subject(tx, item_ids)

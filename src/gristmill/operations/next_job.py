@@ -7,7 +7,7 @@ failed        nothing: it was filed with its error
 
 from collections.abc import Sequence
 
-from gristmill import events, faults, jobs
+from gristmill import catalog, events, faults, jobs
 from gristmill.catalog import Base, Item, ItemStatus
 from gristmill.db import Tx
 from gristmill.events import ContainerAdded, DocumentUploadCompleted, Event, ItemFailed
@@ -21,7 +21,7 @@ async def enqueue_next_jobs(tx: Tx, base: Base, items: Sequence[Item], priority:
     active = [item for item in items if item.status is not ItemStatus.FAILED]
     await jobs.enqueue(tx, *(_next_job(base, item, priority) for item in active))
     if active:
-        await events.mark_base_busy(tx, base.id)
+        await catalog.mark_base_busy(tx, base.id)
 
 
 async def record_filed_events(tx: Tx, items: Sequence[Item]) -> None:

@@ -1,8 +1,8 @@
-"""Work that was interrupted and waits for a hand: recover it, or dismiss it; and a base's whole queue, held for a while.
+"""The queue of a base: recover or dismiss interrupted work, and pause the whole queue.
 
-A base that resumes by itself has none. One that parks shows what a stopped or lost worker left, as failed items
-with the code `interrupted`; items that nothing would move on, of which there should be none, are shown too. Killed in the
-middle of many, some portions are recovered or dismissed, and the rest waits on.
+A base that resumes by itself has no interrupted work. One that parks shows what a stopped or lost worker left, as failed
+items with the code `interrupted`; it also shows items that no job will process, of which there should be none. A process killed
+in the middle of a long recovery has committed some batches, and the rest can be recovered again.
 """
 
 from uuid import uuid4
@@ -11,28 +11,33 @@ from gristmill import catalog, events, jobs
 from gristmill.catalog import BaseId, ItemId
 from gristmill.db import Database, Tx
 from gristmill.jobs import Priority
-from gristmill.operations import guards
-from gristmill.operations.invariants import find_stuck_items, queries
+from gristmill.operations import guards, store
 from gristmill.operations.next_job import enqueue_next_jobs, record_filed_events
+from gristmill.operations.store import StuckItem
 
 MAX_SHOWN = 10_000
-BATCH_SIZE = 500  # items in one transaction, so that others get their turn in between
+BATCH_SIZE = 500  # items in one transaction, so that other changes of the base get in between
+
+
+async def find_stuck_items(tx: Tx, base_id: BaseId | None, limit: int) -> list[StuckItem]:
+    """Active items that no job will process, of one base or of all: there should be none."""
+    return await store.find_stuck_items(tx, base_id, limit)
 
 
 async def find_orphans(tx: Tx, base_id: BaseId, limit: int = MAX_SHOWN) -> list[ItemId]:
-    """What waits for a hand, at most `limit` of each kind."""
-    parked = await queries.values(tx, "parked", base=base_id, limit=limit)
-    return [*parked, *await find_stuck_items(tx, base_id, limit)]
+    """Interrupted and stuck items of a base, at most `limit` of each."""
+    parked = await store.find_parked_items(tx, base_id, limit)
+    return [*parked, *(item.id for item in await find_stuck_items(tx, base_id, limit))]
 
 
 async def recover(db: Database, base_id: BaseId) -> int:
-    """Take up again all that was interrupted; how many items."""
+    """Resume all interrupted work of a base; how many items."""
     recovered = 0
     while True:
         async with db.transaction() as tx:
             base = await guards.lock_open_base(tx, base_id)
             interrupted = await find_orphans(tx, base.id, BATCH_SIZE)
-            await queries.values(tx, "fail_stuck", ids=interrupted)
+            await catalog.fail_interrupted(tx, interrupted)
             items = await catalog.request_version(tx, interrupted, cause=uuid4())
             await enqueue_next_jobs(tx, base, items, Priority.NORMAL)
         if not items:
@@ -41,24 +46,21 @@ async def recover(db: Database, base_id: BaseId) -> int:
 
 
 async def dismiss(db: Database, base_id: BaseId) -> int:
-    """Leave as failed all that was interrupted; how many items."""
-    dismissed = 0
+    """Leave all interrupted items of a base failed, and stop offering their recovery; how many items."""
+    count = 0
     while True:
         async with db.transaction() as tx:
             base = await guards.lock_base(tx, base_id)
-            dismissed_ids: list[ItemId] = await queries.values(
-                tx, "dismiss", ids=await find_orphans(tx, base.id, BATCH_SIZE)
-            )
-            await catalog.derive_statuses_above(tx, dismissed_ids)
-            await record_filed_events(tx, await catalog.find_items(tx, dismissed_ids))
+            dismissed = await catalog.dismiss(tx, await find_orphans(tx, base.id, BATCH_SIZE))
+            await record_filed_events(tx, await catalog.find_items(tx, dismissed))
             await events.announce_ready(tx, [base.id])
-        if not dismissed_ids:
-            return dismissed
-        dismissed += len(dismissed_ids)
+        if not dismissed:
+            return count
+        count += len(dismissed)
 
 
 async def pause(db: Database, base_id: BaseId, *, paused: bool) -> None:
-    """Start none of the base's jobs any more, or start them again; what runs goes on."""
+    """Stop starting the base's jobs, or start them again; running jobs go on."""
     async with db.transaction() as tx:
         base = await guards.lock_base(tx, base_id)
         await jobs.set_paused(tx, base.lane, paused=paused)

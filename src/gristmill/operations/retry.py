@@ -1,30 +1,26 @@
-"""retry: give a dead job its attempts back, and show what it is about as being worked on again.
+"""retry: give a dead job its attempts back, and make its item active again.
 
-One transaction: the job is queued and its item active, or neither. Not while another job lives under the same
-key, and not when the item no longer wants what the job would do. Of many, each is retried or left by itself: killed in the
-middle, some are queued, and the others are dead as before.
+One transaction: the job is queued and its item active, or neither. Refused while another job with the same key lives, and when
+the item no longer wants what the job would make. `retry_all` retries one job per transaction: killed in the middle, some are
+queued, and the others stay dead.
 """
 
 from uuid import UUID
 
-from gristmill import catalog, events, jobs
-from gristmill.catalog import BaseId, ItemId, ItemStatus
+from gristmill import catalog, jobs
+from gristmill.catalog import BaseId, ItemId
 from gristmill.db import Database
 from gristmill.errors import Conflict, NotFound
+from gristmill.identity import OrgId
 from gristmill.jobs import JobId, JobRecord
-from gristmill.organisation import OrgId
 from gristmill.work import KINDS_WITHOUT_BASE, CheckFileProcessing, IndexDocument, PrepareRoot
 
-_RETRY_STATUSES = {
-    IndexDocument.kind: ItemStatus.PROCESSING,
-    CheckFileProcessing.kind: ItemStatus.PROCESSING,
-    PrepareRoot.kind: ItemStatus.PREPARING,
-}
-_BATCH_SIZE = 500  # dead jobs that are looked at together
+_ITEM_JOB_KINDS = (IndexDocument.kind, CheckFileProcessing.kind, PrepareRoot.kind)
+_BATCH_SIZE = 500  # dead jobs that one query lists
 
 
 async def retry_all(db: Database, org: OrgId, base_id: BaseId | None = None) -> int:
-    """dead → queued, for all that are dead now and whose work is still wanted; how many."""
+    """Retry all jobs that are dead now and whose work is still wanted; how many."""
     retried, before = 0, None
     while True:
         async with db.connection() as tx:
@@ -41,14 +37,14 @@ async def retry_all(db: Database, org: OrgId, base_id: BaseId | None = None) -> 
                 await retry(db, job.id)
                 retried += 1
             except (Conflict, NotFound):
-                continue  # somebody was quicker, or nobody wants it any more
+                continue  # another request retried it first, or its work is no longer wanted
         if len(dead_jobs) < _BATCH_SIZE:
             return retried
         before = dead_jobs[-1].id
 
 
 async def retry(db: Database, job_id: JobId) -> JobRecord:
-    """dead → queued."""
+    """Queue a dead job again."""
     async with db.transaction() as tx:
         job = await jobs.find_job(tx, job_id)
         if job is None:
@@ -57,17 +53,15 @@ async def retry(db: Database, job_id: JobId) -> JobRecord:
         if has_base and await catalog.lock_base(tx, BaseId(UUID(job.lane))) is None:
             raise Conflict("The base is being deleted: there is nothing to retry.", code="job_outdated")
         if not await jobs.retry_dead(tx, [job_id]):
-            raise Conflict(f"The job is {job.state}; only a dead one can be retried.", code="job_not_dead")
-        if job.kind in _RETRY_STATUSES and job.subject is not None:
+            raise Conflict(f"The job is {job.state}. Only a dead job can be retried.", code="job_not_dead")
+        if job.kind in _ITEM_JOB_KINDS and job.subject is not None:
             item_id, version = ItemId(job.subject), int(job.payload["version"])
-            if await catalog.resume_version(tx, item_id, version, _RETRY_STATUSES[job.kind]):
-                await catalog.derive_statuses_above(tx, [item_id])
-                await events.mark_base_busy(tx, BaseId(UUID(job.lane)))
-            else:
+            if not await catalog.requeue_version(tx, item_id, version):
                 raise Conflict(
-                    "The item was deleted, or has been indexed since: there is nothing to retry.",
-                    code="job_outdated",
+                    "The item was deleted or indexed since: there is nothing to retry.", code="job_outdated"
                 )
+            await catalog.derive_statuses_above(tx, [item_id])
+            await catalog.mark_base_busy(tx, BaseId(UUID(job.lane)))
         retried_job = await jobs.find_job(tx, job_id)
     assert retried_job is not None
     return retried_job

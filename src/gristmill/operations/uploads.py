@@ -22,9 +22,9 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
-from gristmill import catalog, faults
+from gristmill import contents, faults
 from gristmill.db import Database, without_commit_hook
-from gristmill.organisation import LOCAL_ORG, OrgId, scoped_digest
+from gristmill.identity import LOCAL_ORG, OrgId, scoped_digest
 from gristmill.sources.blobs import Blob, BlobStore
 
 _BATCH_SIZE = 100  # names that the store is asked to remove in one call
@@ -43,7 +43,7 @@ async def store_upload(
 
     async def announce(blob: Blob) -> None:
         async with db.connection() as tx:
-            await catalog.reserve_blob_name(tx, blob.name)
+            await contents.reserve_blob_name(tx, blob.name)
         await faults.point("uploads.announced")
 
     with without_commit_hook():  # an upload is not what was asked for: the item that uses it is
@@ -52,7 +52,7 @@ async def store_upload(
             await faults.point("uploads.stored")
             scoped_hash = scoped_digest(org, blob.hash)
             async with db.transaction() as tx:
-                name = await catalog.register_blob(tx, scoped_hash, blob.size, blob.name)
+                name = await contents.register_blob(tx, scoped_hash, blob.size, blob.name)
             if name != blob.name:
                 await _remove(db, blobs, [blob.name])
             if name is not None:
@@ -63,7 +63,7 @@ async def store_file(db: Database, blobs: BlobStore, path: Path, org: OrgId = LO
     """Store a file of this machine; bytes that are kept already are used again, and not sent anew."""
     digest, size = await asyncio.to_thread(_digest_and_size, path)
     async with db.connection() as tx:
-        name = await catalog.touch_blob(tx, scoped_digest(org, digest))
+        name = await contents.touch_blob(tx, scoped_digest(org, digest))
     if name is not None:
         return Blob(scoped_digest(org, digest), size, name)
     return await store_upload(db, blobs, lambda: _read_pieces(path), org=org)
@@ -84,28 +84,28 @@ async def remove_unused(db: Database, blobs: BlobStore, hashes: Sequence[bytes])
     """Let go of blobs: those that nothing uses leave the store."""
     with without_commit_hook():
         async with db.transaction() as tx:
-            removed = await catalog.remove_unused_blobs(tx, hashes)
+            removed = await contents.remove_unused_blobs(tx, hashes)
     if removed:
-        await remove_abandoned(db, blobs)
+        await delete_marked(db, blobs)
 
 
 async def collect_garbage(db: Database, blobs: BlobStore) -> None:
     """Let go of all that was stored long ago and that nothing came to use, and finish what was cut off."""
     async with db.connection() as tx:
-        unused = await catalog.find_unused_blobs(tx)
+        unused = await contents.find_unused_blobs(tx)
     await remove_unused(db, blobs, unused)
-    await remove_abandoned(db, blobs)
+    await delete_marked(db, blobs)
     await blobs.sweep_temporaries(_STALE_AFTER)
 
 
-async def remove_abandoned(db: Database, blobs: BlobStore) -> None:
+async def delete_marked(db: Database, blobs: BlobStore) -> None:
     """Take out of the store what is doomed, by whoever doomed it; when this returns, it is gone."""
     async with db.connection() as tx:
-        await catalog.abandon_overdue_names(tx)
+        await contents.mark_overdue_names(tx)
     has_more = True
     while has_more:
         async with db.connection() as tx:
-            names = await catalog.find_abandoned_names(tx, _BATCH_SIZE)
+            names = await contents.find_deleting_names(tx, _BATCH_SIZE)
         await faults.point("remove.names_found")
         await _remove(db, blobs, names)
         has_more = bool(names)
@@ -115,4 +115,4 @@ async def _remove(db: Database, blobs: BlobStore, names: Sequence[str]) -> None:
     await blobs.delete(names)
     await faults.point("remove.bytes_gone")
     async with db.connection() as tx:
-        await catalog.delete_abandoned_names(tx, names)
+        await contents.drop_deleting_names(tx, names)

@@ -18,7 +18,7 @@ from gristmill.events import signature, webhook_store
 from gristmill.events.sequencer import enqueue_deliveries
 from gristmill.events.webhook_delivery import DeliveryResult, WebhookSender
 from gristmill.events.webhook_store import Status, Webhook, WebhookId
-from gristmill.organisation import LOCAL_ORG, OrgId
+from gristmill.identity import LOCAL_ORG, OrgId
 from gristmill.vault import Vault
 
 TEST_TYPE = "Test"  # the type of what a test sends; no event has it

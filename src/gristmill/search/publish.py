@@ -18,8 +18,9 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from gristmill import catalog, events, jobs
-from gristmill.catalog import BaseId, FinishedVersion, ItemId
+from gristmill import catalog, contents, events, jobs
+from gristmill.catalog import BaseId, ItemId
+from gristmill.contents import FinishedVersion
 from gristmill.db import Tx
 from gristmill.events import (
     AllAssetsAnalyzed,
@@ -38,6 +39,7 @@ __all__ = [
     "PreparedWrite",
     "VersionChunks",
     "discard_from_index",
+    "discard_leftovers",
     "discard_unpublished",
     "discard_version",
     "finish_unchanged",
@@ -84,7 +86,7 @@ async def write(tx: Tx, base_id: BaseId, prepared: PreparedWrite) -> None:
 async def publish(tx: Tx, finished: Sequence[tuple[BaseId, Job, FinishedVersion]]) -> None:
     """Make these versions live and complete their jobs. The caller has locked the items and checked that these versions
     are still wanted."""
-    replaced_items = await catalog.publish(tx, [completed for _, _, completed in finished])
+    replaced_items = await contents.publish(tx, [completed for _, _, completed in finished])
     for base_id in sorted(
         {base_id for base_id, _, completed in finished if completed.item_id in replaced_items}
     ):
@@ -129,6 +131,11 @@ def _completion_events(base_id: BaseId, completed: FinishedVersion) -> list[Even
 async def discard_unpublished(tx: Tx, base_id: BaseId, item_id: ItemId) -> None:
     """Delete the unpublished chunks of an item whose version failed."""
     await store.drop_unpublished(tx, base_id, item_id)
+
+
+async def discard_leftovers(tx: Tx, base_id: BaseId, limit: int) -> int:
+    """Remove chunks of versions that were never published, and of items that no longer exist; of how many items."""
+    return await store.drop_leftovers(tx, base_id, limit)
 
 
 async def remove_items(tx: Tx, base_id: BaseId, item_ids: Sequence[ItemId]) -> int:

@@ -61,6 +61,21 @@ with deleted as (
     delete from chunk where base_id = %(base)s and item_id = any (%(items)s::uuid[]) returning base_id, no)
 insert into deleted_chunk (base_id, no) select base_id, no from deleted;
 
+-- name: drop_leftovers
+-- Removes the chunks of versions that never came, of items at rest, and of items that are gone; a row per item.
+with left_over as (
+    select distinct c.item_id from chunk c left join item i on i.id = c.item_id
+     where c.base_id = %(base)s
+       and (i.id is null or (i.status in ('completed', 'failed') and c.version is distinct from i.live_version))
+     limit %(limit)s),
+gone as (
+    delete from chunk c using left_over l left join item i on i.id = l.item_id
+     where c.base_id = %(base)s and c.item_id = l.item_id and (i.id is null or c.version is distinct from i.live_version)
+    returning c.base_id, c.no),
+told as (
+    insert into deleted_chunk (base_id, no) select base_id, no from gone)
+select item_id from left_over;
+
 -- name: list_chunks
 -- The live chunks of an item and of everything below it that the viewer can see, in order, after a cursor.
 select c.id, c.item_id, c.base_id, c.version, c.index, c.no, c.text, c.start, c."end", c.page, c.headings,

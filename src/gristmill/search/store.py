@@ -149,6 +149,11 @@ async def drop_items(tx: Tx, base_id: UUID, item_ids: Sequence[UUID]) -> int:
     return await queries.run(tx, "drop_items", base=base_id, items=list(item_ids))
 
 
+async def drop_leftovers(tx: Tx, base_id: UUID, limit: int) -> int:
+    """Remove chunks of versions that were never published, and of items that no longer exist; of how many items."""
+    return len(await queries.values(tx, "drop_leftovers", base=base_id, limit=limit))
+
+
 # ── searching ────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -24,8 +24,8 @@ from gristmill.connectors import admin
 from gristmill.db import Tx
 from gristmill.errors import Forbidden, NotFound
 from gristmill.events import webhook_store
+from gristmill.identity import LOCAL_ORG
 from gristmill.operations import guards
-from gristmill.organisation import LOCAL_ORG
 from gristmill.server.api import caller as callers
 from gristmill.server.api.access_rules import RULES, Rule, route_path
 from gristmill.server.api.caller import Caller

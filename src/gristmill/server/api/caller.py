@@ -30,8 +30,7 @@ from gristmill import identity
 from gristmill.catalog import Viewer, access
 from gristmill.db import Database
 from gristmill.errors import Forbidden, NotAuthenticated
-from gristmill.identity import ROLES, ApiKey, Role
-from gristmill.organisation import LOCAL_ORG, OrgId
+from gristmill.identity import LOCAL_ORG, ROLES, ApiKey, OrgId, Role
 from gristmill.settings import Settings
 
 COOKIE = "gristmill_session"

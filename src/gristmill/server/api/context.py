@@ -18,11 +18,10 @@ from gristmill.errors import Forbidden, Invalid, NotAuthenticated, NotFound
 from gristmill.events import Broadcaster
 from gristmill.events.webhook_delivery import WebhookSender
 from gristmill.events.webhook_store import WebhookId
-from gristmill.identity import KeyId
+from gristmill.identity import LOCAL_ORG, KeyId, OrgId
+from gristmill.integrity.readiness import Readiness
 from gristmill.jobs import JobId, QueueLimits
-from gristmill.operations.readiness import Readiness
 from gristmill.operations.source_factory import SourceFactory
-from gristmill.organisation import LOCAL_ORG, OrgId
 from gristmill.search import Searcher
 from gristmill.server.api import caller as callers
 from gristmill.server.api.caller import Caller

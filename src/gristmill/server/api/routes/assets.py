@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 from fastapi.responses import StreamingResponse
 
-from gristmill import catalog
+from gristmill import contents
 from gristmill.errors import Conflict, NotFound
 from gristmill.operations import assets, guards
 from gristmill.server.api.context import CurrentContext, CurrentViewer, PathItem
@@ -22,7 +22,7 @@ async def list_assets(
     """List the images and tables of the live version, in document order."""
     async with context.db.connection() as tx:
         item = await guards.require_item(tx, item_id, viewer)
-        item_assets = await catalog.live_assets(tx, item.id, limit=limit, after=cursor)
+        item_assets = await contents.live_assets(tx, item.id, limit=limit, after=cursor)
     return page_of(item_assets, limit, AssetOut.of, cursor=lambda asset: asset.number)
 
 
@@ -36,9 +36,9 @@ async def get_asset(
     """Download an image. Tables have no bytes of their own: they are part of the content."""
     async with context.db.connection() as tx:
         item = await guards.require_item(tx, item_id, viewer)
-        item_assets = await catalog.live_assets(tx, item.id, digest=bytes.fromhex(asset_hash))
+        item_assets = await contents.live_assets(tx, item.id, digest=bytes.fromhex(asset_hash))
         blob = item_assets[0].blob_hash if item_assets else None
-        name = await catalog.blob_name(tx, blob) if blob is not None else None
+        name = await contents.blob_name(tx, blob) if blob is not None else None
     if not item_assets:
         raise NotFound(
             f"The item has no image or table {asset_hash}. List its assets to see the current ones.",

@@ -9,8 +9,9 @@ from urllib.parse import quote
 from fastapi import APIRouter
 from fastapi.responses import StreamingResponse
 
-from gristmill import catalog, jobs
-from gristmill.catalog import ContentPart, ItemId
+from gristmill import catalog, contents, jobs
+from gristmill.catalog import ItemId
+from gristmill.contents import ContentPart
 from gristmill.db import Database
 from gristmill.errors import Conflict
 from gristmill.operations import guards
@@ -28,7 +29,7 @@ async def get_content(item_id: PathItem, context: CurrentContext, viewer: Curren
     """Read the canonical markdown of the live version."""
     async with context.db.connection() as tx:
         item = await guards.require_item(tx, item_id, viewer)
-        first = await catalog.live_parts(tx, item.id)
+        first = await contents.live_parts(tx, item.id)
     if item.live_version is None:
         raise Conflict(
             f"The item has no content yet: it is {item.status}. Wait until it is completed.",
@@ -46,7 +47,7 @@ async def _stream_parts(db: Database, item_id: ItemId, parts: list[ContentPart])
             yield part.text
         end = parts[-1].start + len(parts[-1].text)
         async with db.connection() as tx:
-            parts = await catalog.live_parts(tx, item_id, after=end)
+            parts = await contents.live_parts(tx, item_id, after=end)
 
 
 @router.get("/{item_id}/original")
@@ -58,8 +59,8 @@ async def get_original(
     async with context.db.connection() as tx:
         item = await guards.require_item(tx, item_id, viewer)
         note = await catalog.note_text(tx, item.id) if item.type == "note" else None
-        source = context.sources.for_item(item, note=note, blob=await catalog.item_blob_name(tx, item.id))
-        page_blob = await catalog.live_original_name(tx, item.id) if item.type == "url" else None
+        source = context.sources.for_item(item, note=note, blob=await contents.item_blob_name(tx, item.id))
+        page_blob = await contents.live_original_name(tx, item.id) if item.type == "url" else None
     if item.type not in ("note", "file") and page_blob is None:
         raise Conflict(
             f"This {item.type} has no original to download. Only notes, files and fetched web pages have one.",
@@ -94,5 +95,5 @@ async def get_timeline(item_id: PathItem, context: CurrentContext, viewer: Curre
     async with context.db.connection() as tx:
         item = await guards.require_item(tx, item_id, viewer)
         item_jobs = await jobs.find_jobs(tx, limit=100, subject=item.id)
-        timings = await catalog.timeline(tx, item.id)
+        timings = await contents.timeline(tx, item.id)
     return TimelineOut(version=item.live_version, made=timings, jobs=[JobOut.of(job) for job in item_jobs])

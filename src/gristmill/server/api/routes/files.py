@@ -11,9 +11,9 @@ from pydantic import Json
 
 from gristmill.catalog import ItemId, NewItem, access
 from gristmill.errors import Permanent
+from gristmill.identity import OrgId
 from gristmill.operations import add, guards
 from gristmill.operations.uploads import remove_unused, store_upload
-from gristmill.organisation import OrgId
 from gristmill.server.api.context import ApiContext, CurrentCaller, CurrentContext, PathBase
 from gristmill.server.api.schemas.common import Acl, JsonObject
 from gristmill.server.api.schemas.items import AddedOut

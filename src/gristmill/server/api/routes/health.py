@@ -4,8 +4,8 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 
 from gristmill import __version__, jobs
-from gristmill.operations import invariants as invariant_checks
-from gristmill.operations import reconcile
+from gristmill.integrity import invariants as invariant_checks
+from gristmill.integrity import reconcile
 from gristmill.server.api.context import CurrentCaller, CurrentContext
 from gristmill.server.api.schemas.health import (
     Invariants,

@@ -6,12 +6,12 @@ from uuid import UUID
 
 from fastapi import APIRouter, Query, Response
 
-from gristmill import catalog, search
+from gristmill import catalog, contents, search
 from gristmill.catalog import BaseId, ItemId, ItemStatus
 from gristmill.db import Tx
 from gristmill.errors import Forbidden, Invalid
+from gristmill.identity import OrgId
 from gristmill.operations import add, delete, describe, guards, reindex
-from gristmill.organisation import OrgId
 from gristmill.server.api.context import (
     ApiContext,
     CurrentCaller,
@@ -220,7 +220,7 @@ async def _reindex(
     """Probe the sources of the items, then queue the reindexing."""
     async with context.db.connection() as tx:
         items = await catalog.find_items(tx, item_ids)
-        blobs = await catalog.item_blob_names(tx, item_ids)
+        blobs = await contents.item_blob_names(tx, item_ids)
     # The text of notes and records is in the database, so there is nothing to probe.
     sources = {
         item.id: context.sources.for_item(item, blob=blobs.get(item.id))

@@ -14,8 +14,8 @@ from fastapi.responses import Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, generate_latest
 
 from gristmill import events, jobs
-from gristmill.operations import invariants
-from gristmill.organisation import LOCAL_ORG
+from gristmill.identity import LOCAL_ORG
+from gristmill.integrity import invariants
 from gristmill.server.api.context import CurrentContext
 from gristmill.telemetry import pipeline_metrics
 

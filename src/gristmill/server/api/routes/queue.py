@@ -11,7 +11,7 @@ from gristmill import catalog, jobs
 from gristmill.catalog import BaseId
 from gristmill.connectors import admin
 from gristmill.db import Tx
-from gristmill.organisation import OrgId
+from gristmill.identity import OrgId
 from gristmill.server.api.context import CurrentCaller, CurrentContext
 from gristmill.server.api.routes.items import item_titles
 from gristmill.server.api.schemas.common import Page

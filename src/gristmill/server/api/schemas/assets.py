@@ -3,7 +3,7 @@
 from typing import Self
 from uuid import UUID
 
-from gristmill.catalog import LiveAsset
+from gristmill.contents import LiveAsset
 from gristmill.server.api.schemas.common import ApiModel, ErrorBody
 
 

@@ -1,46 +1,47 @@
-"""The safety net: looks for what should not be, and puts it right. The job `reconcile`.
+"""The safety net: finds what should not exist, and repairs it. The job `reconcile`.
 
-A state change and the job that follows from it commit together, so a healthy system gives it nothing to do: what it
-finds is damage, and told as such. Suspects are found without a lock. Each base is then looked at again in its turn,
-where nobody files, wants or deletes: an item whose job is just being queued is never touched. A transaction repairs at
-most `AT_ONCE` of a kind, and tells in the event `Reconciled` what it did.
+A state change and the job that follows from it commit together, so in a healthy system there is nothing to repair: whatever
+this finds is damage, and is logged as such. Suspects are found without a lock. Each suspect base is then locked and looked at
+again, so an item whose job is just being queued is never touched. A transaction repairs at most `BATCH_SIZE` of a kind, and
+records in the event `Reconciled` what it did.
 
-    found                                                      put right by
-    an active item, or an unlisted container, without a job    its job
-    a container that is not as its children are                being derived
-    images that wait to be described, without a job            its job
-    something that is being deleted, without a job             its job
-    a base at rest that was not announced as ready             being announced
-    a webhook with something to deliver, without a job         its job
-    a run of a connector that no job makes                     being ended as failed
-    a connector that should run, without a schedule            its schedules
-    chunks of versions that never came                         being removed      (thorough passes)
+    found                                                      repair
+    an active item, or an unlisted container, without a job    queue its job
+    a container whose status is not that of its children       derive it
+    images that wait to be described, without a job            queue the job
+    something that is being deleted, without a job             queue the job
+    a base without active items that was not announced         announce it as ready
+    a webhook with something to deliver, without a job         queue the job
+    a run of a connector that no job makes                     end it as failed
+    a connector that should run, without a schedule            restore its schedules
+    chunks of versions that were never published               delete them            (thorough passes)
 
-and what nobody uses any more, which is no damage: conversions that no job looks after, blobs half an hour old, events past their retention, and in thorough
-passes contents an hour old. A pass is thorough when none was for an hour, or when it is asked for.
+It also collects garbage, which is no damage: conversions that no job checks, blobs that nothing has used for half an hour,
+events past their retention, and in thorough passes contents that nothing has used for an hour. A pass is thorough when none
+was for an hour, or when someone asks for it.
 
-Killed anywhere: each repair is whole or was not done, and the next pass finds the rest.
+Killed anywhere: each repair is committed or not, and the next pass finds the rest.
 """
 
 import logging
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from gristmill import catalog, events, faults, jobs
-from gristmill.catalog import Base, BaseId, ItemId, UnanalysedItem
-from gristmill.catalog.sweep import collect_contents
+from gristmill import catalog, contents, events, faults, jobs
+from gristmill.catalog import Base, BaseId, ItemId
 from gristmill.connectors import admin
 from gristmill.db import Database, Tx
 from gristmill.errors import Invalid, SetupError
 from gristmill.events import Reconciled, webhook_store
 from gristmill.events.sequencer import enqueue_deliveries
+from gristmill.integrity import store
 from gristmill.jobs import Done, Job, JobId, NewJob, Outcome, Priority, Schedule
 from gristmill.operations import uploads
-from gristmill.operations.conversions import cancel_conversions
-from gristmill.operations.invariants import queries
+from gristmill.operations.cancel import cancel_conversions
 from gristmill.operations.next_job import enqueue_next_jobs
+from gristmill.operations.queue import find_stuck_items
+from gristmill.search import publish
 from gristmill.sources.blobs import BlobStore
 from gristmill.work import AnalyseAssets, DeleteBase, DeleteSubtree, Reconcile
 
@@ -51,21 +52,13 @@ LANE = "reconcile"
 DAMAGE = ("items", "containers", "deletions", "versions", "announced", "webhooks", "connectors")
 UNUSED = ("blobs", "contents", "conversions", "events")
 _SUSPECTS = 10_000
+_DELETIONS_AT_START = 100  # roots in one transaction
 
 RepairCounts = Mapping[str, int]
 
 
-@dataclass(frozen=True)
-class _Suspect:
-    id: ItemId
-    base_id: BaseId
-
-
-_ROW_TYPES: dict[str, type[_Suspect | UnanalysedItem]] = {"unanalysed": UnanalysedItem}
-
-
 def reconcile_schedule(cron: str) -> Schedule:
-    """When a pass is made."""
+    """When passes are made."""
     try:
         jobs.next_time(cron, datetime.now(UTC))
     except Invalid as error:
@@ -74,10 +67,30 @@ def reconcile_schedule(cron: str) -> Schedule:
 
 
 async def enqueue_thorough_pass(db: Database) -> JobId:
-    """Queue a thorough pass; the job that makes it, or one that is about to."""
+    """Queue a thorough pass; its job, or the one that is queued already."""
     async with db.transaction() as tx:
         (job,) = await jobs.enqueue(tx, NewJob(Reconcile(thorough=True), lane=LANE))
     return job.id
+
+
+async def recover_deletions(db: Database) -> int:
+    """At start-up, queue the removal of everything that is marked as deleting and has no job; how many roots."""
+    recovered = 0
+    while True:
+        async with db.transaction() as tx:
+            unremoved = await store.find_unremoved_roots(tx, None, _DELETIONS_AT_START)
+            roots: dict[BaseId, list[ItemId]] = {}
+            for row in unremoved:
+                roots.setdefault(row.base_id, []).append(row.id)
+            bases = await store.find_unremoved_bases(tx, _DELETIONS_AT_START)
+            await jobs.enqueue(
+                tx,
+                *(NewJob(DeleteSubtree(base, tuple(ids)), lane=str(base)) for base, ids in roots.items()),
+                *(NewJob(DeleteBase(BaseId(base)), lane=str(base)) for base in bases),
+            )
+        recovered += len(unremoved) + len(bases)
+        if len(unremoved) < _DELETIONS_AT_START and len(bases) < _DELETIONS_AT_START:
+            return recovered
 
 
 class Reconciler:
@@ -87,11 +100,11 @@ class Reconciler:
         self._db, self._blobs, self._retention = db, blobs, event_retention
 
     async def reconcile(self, job: Job) -> Outcome:
-        """Make a pass; the job's result is what it found."""
+        """Make a pass; the job's result is the number of repairs by kind."""
         thorough = Reconcile.of(job).thorough
         if not thorough:
             async with self._db.connection() as tx:
-                (thorough,) = await queries.values(tx, "none_thorough", kind=Reconcile.kind)
+                thorough = await store.is_thorough_pass_due(tx, Reconcile.kind)
         repairs = await self.run_pass(thorough=thorough)
         async with self._db.transaction() as tx:
             await jobs.save_result(tx, job, {"thorough": thorough, **repairs})
@@ -99,7 +112,7 @@ class Reconciler:
         return Done()
 
     async def run_pass(self, *, thorough: bool = True) -> RepairCounts:
-        """One pass; how much of each kind it put right."""
+        """Make one pass; the number of repairs by kind."""
         repairs = Counter[str](dict.fromkeys((*DAMAGE, *UNUSED), 0))
         for base_id in await self._suspect_bases(thorough):
             repairs.update(await self._repair(base_id, thorough))
@@ -108,22 +121,23 @@ class Reconciler:
         await self._collect_garbage(repairs, thorough)
         damage = {name: repairs[name] for name in DAMAGE if repairs[name]}
         if damage:
-            log.error("the reconciler put right what should not have been", extra=damage)
+            log.error("the reconciler repaired damage", extra=damage)
         return dict(repairs)
 
     async def _suspect_bases(self, thorough: bool) -> list[BaseId]:
-        bases: set[BaseId] = set()
         async with self._db.connection() as tx:
-            for name in ("stuck", "unsettled", "unremoved", "unanalysed"):
-                suspects = await queries.many(
-                    tx, _ROW_TYPES.get(name, _Suspect), name, base=None, limit=_SUSPECTS
-                )
-                bases |= {suspect.base_id for suspect in suspects}
-            for name in ("unremoved_bases", "unannounced", *(["leftover_bases"] if thorough else [])):
-                bases |= set(await queries.values(tx, name, limit=_SUSPECTS))
+            rows = [
+                *await find_stuck_items(tx, None, _SUSPECTS),
+                *await store.find_underived_containers(tx, None, _SUSPECTS),
+                *await store.find_unremoved_roots(tx, None, _SUSPECTS),
+                *await store.find_unanalysed_items(tx, None, _SUSPECTS),
+            ]
+            bases = {row.base_id for row in rows}
+            bases |= set(await store.find_unremoved_bases(tx, _SUSPECTS))
+            bases |= set(await store.find_unannounced_bases(tx, _SUSPECTS))
+            if thorough:
+                bases |= set(await store.find_leftover_bases(tx, _SUSPECTS))
         return sorted(bases)
-
-    # ── one base ─────────────────────────────────────────────────────────────────────────────────────────
 
     async def _repair(self, base_id: BaseId, thorough: bool) -> Counter[str]:
         repairs = Counter[str]()
@@ -131,7 +145,9 @@ class Reconciler:
         while has_more:
             async with self._db.transaction() as tx:
                 base = await catalog.lock_base(tx, base_id)
-                step = await (_repair_deleted(tx, base_id) if base is None else _repair(tx, base, thorough))
+                step = await (
+                    _repair_deleting_base(tx, base_id) if base is None else _repair_base(tx, base, thorough)
+                )
                 if base is not None and step.total():
                     counts = {name: step[name] for name in DAMAGE if name not in ("webhooks", "connectors")}
                     await events.record(tx, Reconciled(base_id, **counts))
@@ -158,14 +174,13 @@ class Reconciler:
     async def _collect_garbage(self, repairs: Counter[str], thorough: bool) -> None:
         async with self._db.connection() as tx:
             await catalog.drop_stale_progress(tx)
-            unused = await catalog.find_unused_blobs(tx)
+            unused = await contents.find_unused_blobs(tx)
         repairs["blobs"] += len(unused)
         async with self._db.transaction() as tx:
-            repairs["conversions"] += await cancel_conversions(
-                tx, await catalog.orphan_conversions(tx, BATCH_SIZE)
-            )
+            orphans = await contents.orphan_conversions(tx, BATCH_SIZE)
+            repairs["conversions"] += await cancel_conversions(tx, orphans)
         await uploads.remove_unused(self._db, self._blobs, unused)
-        await uploads.remove_abandoned(self._db, self._blobs)
+        await uploads.delete_marked(self._db, self._blobs)
         has_more = True
         while has_more:
             async with self._db.connection() as tx:
@@ -174,41 +189,41 @@ class Reconciler:
         has_more = thorough
         while has_more:
             async with self._db.transaction() as tx:
-                hashes = await queries.values(tx, "unheld_contents", limit=BATCH_SIZE)
-                collected = await collect_contents(tx, hashes)
+                hashes = await store.find_unused_contents(tx, BATCH_SIZE)
+                collected = await contents.collect_contents(tx, hashes)
             repairs["contents"] += collected
             has_more = collected == BATCH_SIZE
 
 
-async def _repair_deleted(tx: Tx, base_id: BaseId) -> Counter[str]:
-    """A base that is being deleted has its job."""
-    if base_id not in await queries.values(tx, "unremoved_bases", limit=_SUSPECTS):
+async def _repair_deleting_base(tx: Tx, base_id: BaseId) -> Counter[str]:
+    """Queue the removal of a base that is being deleted."""
+    if base_id not in await store.find_unremoved_bases(tx, _SUSPECTS):
         return Counter()
     await jobs.enqueue(tx, NewJob(DeleteBase(base_id), lane=str(base_id)))
     return Counter(deletions=1)
 
 
-async def _repair(tx: Tx, base: Base, thorough: bool) -> Counter[str]:
-    """Put right what is wrong in a base, in its turn; containers first, for some only look stuck."""
+async def _repair_base(tx: Tx, base: Base, thorough: bool) -> Counter[str]:
+    """Repair a locked base; containers first, because some items only look stuck until theirs is derived."""
     step = Counter[str]()
-    underived = await queries.many(tx, _Suspect, "unsettled", base=base.id, limit=BATCH_SIZE)
+    underived = await store.find_underived_containers(tx, base.id, BATCH_SIZE)
     for container in underived:
         await catalog.derive_status(tx, container.id)
     step["containers"] = len(underived)
-    stuck = await queries.values(tx, "stuck", base=base.id, limit=BATCH_SIZE)
+    stuck = [row.id for row in await find_stuck_items(tx, base.id, BATCH_SIZE)]
     if stuck:
         await enqueue_next_jobs(tx, base, await catalog.find_items(tx, stuck), Priority.NORMAL)
-    waiting = await queries.many(tx, UnanalysedItem, "unanalysed", base=base.id, limit=BATCH_SIZE)
+    waiting = await store.find_unanalysed_items(tx, base.id, BATCH_SIZE)
     await jobs.enqueue(
         tx, *(NewJob(AnalyseAssets(item.id, item.version), lane=base.lane) for item in waiting)
     )
     step["items"] = len(stuck) + len(waiting)
-    roots = await queries.values(tx, "unremoved", base=base.id, limit=BATCH_SIZE)
+    roots = [row.id for row in await store.find_unremoved_roots(tx, base.id, BATCH_SIZE)]
     if roots:
         await jobs.enqueue(tx, NewJob(DeleteSubtree(base.id, tuple(roots)), lane=base.lane))
     step["deletions"] = len(roots)
     if thorough:
-        step["versions"] = len(await queries.values(tx, "drop_leftovers", base=base.id, limit=BATCH_SIZE))
+        step["versions"] = await publish.discard_leftovers(tx, base.id, BATCH_SIZE)
     if not base.ingested:
         await events.announce_ready(tx, [base.id])
         current = await catalog.find_base(tx, base.id)

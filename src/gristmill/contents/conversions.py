@@ -1,11 +1,11 @@
-"""Conversions under way at file processors, as they are kept between two looks."""
+"""Conversions in progress at file processors: what is known of each between two checks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from gristmill.catalog.item import ItemId
-from gristmill.catalog.store import queries
+from gristmill.catalog import ItemId
+from gristmill.contents.store import queries
 from gristmill.db import Tx
 
 
@@ -24,12 +24,12 @@ class ConversionRow:
 
 
 async def find_conversion(tx: Tx, item_id: ItemId, version: int) -> ConversionRow | None:
-    """The conversion for a version of an item."""
-    return await queries.maybe(tx, ConversionRow, "conversion", item=item_id, version=version)
+    """The conversion of a version of an item."""
+    return await queries.maybe(tx, ConversionRow, "find_conversion", item=item_id, version=version)
 
 
 async def save_conversion(tx: Tx, row: ConversionRow) -> None:
-    """Write down how a conversion stands."""
+    """Save the state of a conversion."""
     await queries.run(
         tx,
         "save_conversion",
@@ -47,10 +47,10 @@ async def save_conversion(tx: Tx, row: ConversionRow) -> None:
 async def drop_conversions(
     tx: Tx, ids: Sequence[ItemId], *, version: int | None = None
 ) -> list[ConversionRow]:
-    """Forget the conversions of items, of all versions or of one; what is forgotten."""
+    """Drop the conversions of items, for one version or for all; the dropped rows."""
     return await queries.many(tx, ConversionRow, "drop_conversions", ids=list(ids), version=version)
 
 
 async def orphan_conversions(tx: Tx, limit: int) -> list[ItemId]:
-    """Items with conversions that no job looks after."""
-    return await queries.values(tx, "forsaken_conversions", limit=limit)
+    """Items with conversions that no job checks."""
+    return await queries.values(tx, "orphan_conversions", limit=limit)

@@ -1,0 +1,169 @@
+-- name: request_version
+-- completed | failed -> active, with a new version; what answers goes on answering.
+update item
+   set wanted_version = wanted_version + 1, error_code = null, error_message = null, updated_at = clock_now(),
+       status = case when is_container then 'preparing' else 'processing' end,
+       cause = %(cause)s
+ where id = any (%(ids)s::uuid[]) and status in ('completed', 'failed')
+returning id, base_id, parent_id, type, title, status, error_code, error_message, warnings, source, size_bytes,
+          wanted_version, live_version, chunk_count, left_out, created_at, updated_at, acl, metadata;
+
+-- name: replace_item
+-- Gives an item new contents and wants a new version of it; what answers goes on answering.
+update item
+   set title = %(title)s, source = %(source)s, blob_hash = %(blob)s, body = %(body)s, size_bytes = %(size)s,
+       wanted_version = wanted_version + 1, error_code = null, error_message = null, updated_at = clock_now(),
+       status = case when is_container then 'preparing' else 'processing' end,
+       cause = %(cause)s
+ where id = %(id)s and status <> 'deleting'
+returning id, base_id, parent_id, type, title, status, error_code, error_message, warnings, source, size_bytes,
+          wanted_version, live_version, chunk_count, left_out, created_at, updated_at, acl, metadata;
+
+-- name: request_listed_versions
+-- Children that a container's new version lists again: wanted anew, each once.
+update item i
+   set listed_version = %(version)s, wanted_version = i.wanted_version + 1, size_bytes = u.size_bytes,
+       expanded_version = case when u.error_code is null then i.expanded_version else i.wanted_version + 1 end,
+       error_code = u.error_code, error_message = u.error_message, updated_at = clock_now(),
+       cause = (select p.cause from item p where p.id = i.parent_id),
+       status = case when u.error_code is not null then 'failed'
+                     when i.is_container then 'preparing' else 'processing' end
+  from unnest(%(ids)s::uuid[], %(sizes)s::bigint[], %(codes)s::text[], %(messages)s::text[])
+       u(id, size_bytes, error_code, error_message)
+ where i.id = u.id and i.status <> 'deleting' and i.listed_version < %(version)s
+returning i.id, i.base_id, i.parent_id, i.type, i.title, i.status, i.error_code, i.error_message, i.warnings, i.source,
+          i.size_bytes, i.wanted_version, i.live_version, i.chunk_count, i.left_out, i.created_at, i.updated_at, i.acl, i.metadata;
+
+-- name: request_attachment_versions
+-- Embedded documents that their document's new version still has: given its bytes, and wanted anew.
+update item i
+   set listed_version = %(version)s, wanted_version = i.wanted_version + 1, blob_hash = u.blob, size_bytes = u.size,
+       error_code = null, error_message = null, updated_at = clock_now(), status = 'processing',
+       cause = (select p.cause from item p where p.id = i.parent_id)
+  from unnest(%(ids)s::uuid[], %(blobs)s::bytea[], %(sizes)s::bigint[]) u(id, blob, size)
+ where i.id = u.id and i.status <> 'deleting'
+returning i.id, i.base_id, i.parent_id, i.type, i.title, i.status, i.error_code, i.error_message, i.warnings, i.source,
+          i.size_bytes, i.wanted_version, i.live_version, i.chunk_count, i.left_out, i.created_at, i.updated_at, i.acl, i.metadata;
+
+-- name: is_wanted
+-- Whether a version of an item is still wanted.
+select id from item where id = %(id)s and wanted_version = %(version)s and status not in ('deleting', 'completed');
+
+-- name: lock_wanted_versions
+-- Those of the documents whose version is still wanted, the caller's until the transaction ends.
+select i.id from item i join unnest(%(ids)s::uuid[], %(versions)s::int[]) u(id, version)
+    on i.id = u.id and i.wanted_version = u.version
+ where i.status not in ('deleting', 'completed') order by i.id for no key update of i;
+
+-- name: requeue_version
+-- preparing | processing | … | failed -> preparing | processing, for a version whose job is retried; no row when it is no longer wanted.
+-- A container counts as not listed until the retry is done, so that its children do not decide its status before.
+update item set status = case when is_container then 'preparing' else 'processing' end,
+       error_code = null, error_message = null, updated_at = clock_now(),
+       expanded_version = least(expanded_version, wanted_version - 1)
+ where id = %(id)s and wanted_version = %(version)s and status not in ('deleting', 'completed')
+returning id;
+
+-- name: begin_listing
+-- active | failed -> processing, for a container whose children are being filed; no row when the version is no longer wanted.
+update item set status = 'processing', error_code = null, error_message = null, updated_at = clock_now(),
+       expanded_version = least(expanded_version, wanted_version - 1)
+ where id = %(id)s and wanted_version = %(version)s and status not in ('deleting', 'completed')
+returning id;
+
+-- name: begin_reading
+-- Documents whose version is still wanted are being read from now on.
+-- What is needed for that, and what there is of this version and of the one that answers.
+with locked as (
+    select i.id from item i join unnest(%(ids)s::uuid[], %(versions)s::int[]) u(id, version)
+      on i.id = u.id and i.wanted_version = u.version
+     where i.status not in ('deleting', 'completed') order by i.id for no key update of i),
+moved as (
+    update item i set status = 'reading', error_code = null, error_message = null, updated_at = clock_now()
+      from locked where i.id = locked.id returning i.*)
+select i.id, i.base_id, i.parent_id, i.type, i.title, i.status, i.error_code, i.error_message, i.warnings, i.source,
+       i.size_bytes, i.wanted_version, i.live_version, i.chunk_count, i.left_out, i.created_at, i.updated_at, i.acl, i.metadata, i.body,
+       (select b.name from blob b where b.hash = i.blob_hash) as blob_name, live.content_hash as live_content, live.recipe as live_recipe,
+       begun.content_hash as begun_content, begun.recipe as begun_recipe, i.attachments_content,
+       live.validators as live_validators,
+       exists (select from item c where c.parent_id = i.id) as holds
+  from moved i
+  left join item_version live on live.item_id = i.id and live.version = i.live_version
+  left join item_version begun on begun.item_id = i.id and begun.version = i.wanted_version;
+
+-- name: begin_embedding
+-- reading -> embedding, for versions with a first chunk. Only while the job's lease is held; locked rows are passed over.
+update item i set status = 'embedding', updated_at = clock_now()
+  from (select i.id from unnest(%(ids)s::uuid[], %(versions)s::int[], %(jobs)s::uuid[], %(leases)s::uuid[]) u(id, version, job, lease)
+          join job j on j.id = u.job and j.lease = u.lease
+          join item i on i.id = u.id and i.wanted_version = u.version
+         where i.status = 'reading' for no key update of i skip locked) l
+ where i.id = l.id
+returning i.id;
+
+-- name: mark_expanded
+-- All children of a container's version are filed, but for what its source has and the listing left out.
+update item set expanded_version = %(version)s, left_out = %(left_out)s, updated_at = clock_now()
+ where id = %(id)s and wanted_version = %(version)s and status <> 'deleting'
+returning id;
+
+-- name: publish_versions
+-- active | failed -> completed: the wanted versions become the live ones.
+update item i
+   set status = 'completed', live_version = d.version, chunk_count = d.chunks, warnings = d.warnings,
+       size_bytes = coalesce(d.size_bytes, i.size_bytes), error_code = null, error_message = null,
+       updated_at = clock_now()
+  from json_to_recordset(%(documents)s::json) d(id uuid, version int, chunks int, warnings text[], size_bytes bigint)
+ where i.id = d.id and i.wanted_version = d.version and i.status <> 'deleting'
+returning i.id;
+
+-- name: finish_unchanged
+-- Nothing changed since the version that answers: it goes on answering, and is what was wanted.
+update item i
+   set status = 'completed', error_code = null, error_message = null, updated_at = clock_now()
+  from unnest(%(ids)s::uuid[], %(versions)s::int[]) u(id, version)
+ where i.id = u.id and i.wanted_version = u.version and i.status <> 'deleting'
+returning i.id;
+
+-- name: fail_version
+-- An attempt at a version ended for good; what was searchable before stays so.
+update item
+   set status = 'failed', error_code = %(code)s, error_message = %(message)s, updated_at = clock_now(),
+       expanded_version = wanted_version
+ where id = %(id)s and wanted_version = %(version)s and status <> 'deleting'
+returning id;
+
+-- name: abandon
+-- An item gives up the version that is being made: whoever still makes it changes nothing any more.
+update item set status = 'failed', wanted_version = wanted_version + 1, expanded_version = wanted_version + 1,
+       error_code = %(code)s, error_message = %(message)s, updated_at = clock_now()
+ where id = %(id)s and status not in ('completed', 'failed', 'deleting')
+returning id;
+
+-- name: fail_interrupted
+-- Stuck items are at rest again, so that they can be wanted anew.
+update item set status = 'failed', error_code = 'interrupted', error_message = 'Indexing was interrupted.',
+       updated_at = clock_now()
+ where id = any (%(ids)s::uuid[]) and status not in ('completed', 'failed', 'deleting')
+returning id;
+
+-- name: dismiss
+-- Parked and stuck items are left as they are: failed, and no longer asked about.
+update item set status = 'failed', error_code = 'dismissed', error_message = 'Indexing was interrupted, and dismissed.',
+       wanted_version = wanted_version + 1, expanded_version = wanted_version + 1, updated_at = clock_now()
+ where id = any (%(ids)s::uuid[]) and status <> 'deleting'
+returning id;
+
+-- name: mark_deleting
+-- any -> deleting, for whole subtrees; resolved and written in one statement.
+update item i set status = 'deleting', updated_at = clock_now()
+  from item_subtree(%(roots)s::uuid[]) s where i.id = s.id and i.status <> 'deleting'
+returning i.id;
+
+-- name: derive_status
+-- Derives a container, and those above it.
+select item_derive_status(%(id)s);
+
+-- name: derive_statuses_above
+-- Derives the containers above these items.
+select item_derive_statuses_above(%(ids)s::uuid[]);

@@ -1,0 +1,136 @@
+-- name: tree_window
+-- A window of the children of one item, of the roots, or, flat, of all that fits: each branch by the index that is its own.
+with chosen as (
+    select i.id from item i join base b on b.id = i.base_id left join item o on o.id = i.acl_from
+     where not %(flat)s and %(parent)s::uuid is null and i.base_id = %(base)s and i.parent_id is null
+       and i.status <> 'deleting' and item_is_visible(%(principals)s::text[], i.acl_from, o.acl, b.acl)
+    union all
+    select i.id from item i join base b on b.id = i.base_id left join item o on o.id = i.acl_from
+     where not %(flat)s and i.base_id = %(base)s and i.parent_id = %(parent)s::uuid
+       and i.status <> 'deleting' and item_is_visible(%(principals)s::text[], i.acl_from, o.acl, b.acl)
+    union all
+    select i.id from item i join base b on b.id = i.base_id left join item o on o.id = i.acl_from
+     where %(flat)s and i.base_id = %(base)s and i.status <> 'deleting'
+       and (%(statuses)s::text[] is null or i.status = any (%(statuses)s::text[]))
+       and (%(ids)s::uuid[] is null or i.id = any (%(ids)s::uuid[]))
+       and (%(title)s::text is null or strpos(lower(i.title), lower(%(title)s)) > 0)
+       and not (%(leaves)s and i.is_container)
+       and item_is_visible(%(principals)s::text[], i.acl_from, o.acl, b.acl)
+    order by 1 offset %(offset)s limit %(limit)s)
+select i.*,
+       (select count(*)::int from item c left join item o on o.id = c.acl_from
+         where c.parent_id = i.id and c.status <> 'deleting'
+           and item_is_visible(%(principals)s::text[], c.acl_from, o.acl, b.acl)) as child_count,
+       case when i.parent_id is null then '{}' else array(
+           with recursive up(title, parent_id, acl_from, height) as (
+               select a.title, a.parent_id, a.acl_from, 1 from item a where a.id = i.parent_id
+               union all
+               select a.title, a.parent_id, a.acl_from, u.height + 1 from up u join item a on a.id = u.parent_id)
+           select u.title from up u left join item o on o.id = u.acl_from
+            where item_is_visible(%(principals)s::text[], u.acl_from, o.acl, b.acl) order by u.height desc) end as path
+  from chosen join item_row i on i.id = chosen.id join base b on b.id = i.base_id
+ order by i.id;
+
+-- name: tree_total
+-- How many items such a window can be moved over.
+select (
+    select count(*) from item i join base b on b.id = i.base_id left join item o on o.id = i.acl_from
+     where not %(flat)s and %(parent)s::uuid is null and i.base_id = %(base)s and i.parent_id is null
+       and i.status <> 'deleting' and item_is_visible(%(principals)s::text[], i.acl_from, o.acl, b.acl)) + (
+    select count(*) from item i join base b on b.id = i.base_id left join item o on o.id = i.acl_from
+     where not %(flat)s and i.base_id = %(base)s and i.parent_id = %(parent)s::uuid
+       and i.status <> 'deleting' and item_is_visible(%(principals)s::text[], i.acl_from, o.acl, b.acl)) + (
+    select count(*) from item i join base b on b.id = i.base_id left join item o on o.id = i.acl_from
+     where %(flat)s and i.base_id = %(base)s and i.status <> 'deleting'
+       and (%(statuses)s::text[] is null or i.status = any (%(statuses)s::text[]))
+       and (%(ids)s::uuid[] is null or i.id = any (%(ids)s::uuid[]))
+       and (%(title)s::text is null or strpos(lower(i.title), lower(%(title)s)) > 0)
+       and not (%(leaves)s and i.is_container)
+       and item_is_visible(%(principals)s::text[], i.acl_from, o.acl, b.acl));
+
+-- name: base_stats
+-- Items of bases that eyes see, by status and whether they are leaves, with their chunks and how far they are in sum.
+select i.base_id, i.status, not i.is_container as is_leaf, count(*)::int as count,
+       coalesce(sum(i.chunk_count), 0)::bigint as chunks, max(i.updated_at) as changed_at,
+       sum(case when i.status in ('completed', 'failed') then 100 else least(coalesce(p.percent, 0), 99) end)::float as percent
+  from item i join base b on b.id = i.base_id left join item o on o.id = i.acl_from
+  left join progress p on p.item_id = i.id and p.version = i.wanted_version and i.status not in ('completed', 'failed')
+ where i.base_id = any (%(bases)s) and i.status <> 'deleting' and item_is_visible(%(principals)s::text[], i.acl_from, o.acl, b.acl)
+ group by 1, 2, 3;
+
+-- name: root_source
+-- The source of the container that somebody added, for one that its listing brought up at any depth.
+with recursive up(parent_id, source, listed_version) as (
+    select parent_id, source, listed_version from item where id = %(id)s
+    union all
+    select p.parent_id, p.source, p.listed_version from up u join item p on p.id = u.parent_id where u.listed_version > 0)
+select source from up where listed_version = 0;
+
+-- name: outermost_ids
+-- Those of the items that have none of the others above them.
+with recursive up(start, id) as (
+    select i.id, i.parent_id from item i where i.id = any (%(ids)s::uuid[]) and i.parent_id is not null
+    union all
+    select u.start, i.parent_id from up u join item i on i.id = u.id where i.parent_id is not null)
+select i.id from unnest(%(ids)s::uuid[]) i(id)
+ where not exists (select from up u where u.start = i.id and u.id = any (%(ids)s::uuid[]))
+ order by i.id;
+
+-- name: has_children
+-- Whether anything is filed below an item.
+select exists (select from item where parent_id = %(id)s);
+
+-- name: stale_children
+-- Children that an earlier version of a container listed and this one does not.
+select id from item
+ where parent_id = %(parent)s and listed_version > 0 and listed_version < %(version)s and status <> 'deleting';
+
+-- name: user_added_descendants
+-- What people put below a container: no listing will bring it up.
+select i.id from item_subtree(array[%(root)s::uuid]) s join item i on i.id = s.id
+ where s.depth > 0 and i.listed_version = 0 and i.status <> 'deleting';
+
+-- name: has_deleting_descendant
+-- Whether something at or below an item is being deleted.
+select exists (select from item_subtree(array[%(root)s::uuid]) s join item i on i.id = s.id where i.status = 'deleting');
+
+-- name: unfinished_items
+-- What in each of these subtrees is neither completed nor failed, at most so many of each.
+-- `is_full_rebuild`: it is the root itself, and being rebuilt with all that its source has.
+select u.id, u.title, u.status, r.id as root, u.is_full_rebuild
+  from unnest(%(roots)s::uuid[]) r(id) cross join lateral (
+    select i.id, i.title, i.status,
+           i.id = r.id and (not i.is_container or i.expanded_version < i.wanted_version)
+           as is_full_rebuild
+      from item_subtree(array[r.id]) s join item i on i.id = s.id
+     where i.status not in ('completed', 'failed')
+     order by i.status <> 'deleting', i.id <> r.id, i.id limit %(limit)s) u
+ order by u.status <> 'deleting', u.id;
+
+-- name: attachment_items
+-- The embedded documents that are filed below a document.
+select id, source_key, blob_hash as blob, status, listed_version from item
+ where parent_id = %(parent)s and listed_version > 0 and status <> 'deleting' order by id;
+
+-- name: count_other_attachments
+-- How many embedded documents the outermost document above this one holds at any depth, beside this one's own children.
+with recursive up(id, parent_id, height) as (
+    select i.id, i.parent_id, 0 from item i where i.id = %(id)s
+    union all
+    select p.id, p.parent_id, u.height + 1 from up u join item p on p.id = u.parent_id
+     where not p.is_container)
+select count(*)::int from item_subtree(array[(select u.id from up u order by u.height desc limit 1)]) s
+  join item i on i.id = s.id
+ where s.depth > 0 and i.status <> 'deleting' and i.parent_id <> %(id)s;
+
+-- name: has_filed_attachments
+-- Whether a version's embedded documents are filed, as this content has them.
+select id from item where id = %(id)s and attachments_version = %(version)s and attachments_content = %(content)s;
+
+-- name: mark_still_listed
+-- Embedded documents that their document's new version still has, and that stay as they are.
+update item set listed_version = %(version)s where id = any (%(ids)s::uuid[]);
+
+-- name: mark_attachments_filed
+-- The embedded documents of a version are filed, as a content has them.
+update item set attachments_version = %(version)s, attachments_content = %(content)s where id = %(id)s;

@@ -1,0 +1,116 @@
+"""Versions of items: what each is made from and by, and the switch to a new one.
+
+The caller of a function that writes holds the shared locks of all bases concerned, and has checked the leases of all jobs.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gristmill import catalog
+from gristmill.catalog import ItemId
+from gristmill.contents.assets import NewAsset, insert_version_assets
+from gristmill.contents.blobs import remove_unused_blobs_nowait
+from gristmill.contents.parts import ContentPart
+from gristmill.contents.removal import collect_contents
+from gristmill.contents.store import queries
+from gristmill.db import Tx
+
+
+@dataclass(frozen=True)
+class NewVersion:
+    """A version of an item, its content, and the recipe that chunks and embeds it."""
+
+    item_id: ItemId
+    version: int
+    content: bytes
+    recipe: str
+    original: bytes | None = None  # a page's bytes, as they were fetched
+    validators: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+async def save_versions(tx: Tx, versions: Sequence[NewVersion]) -> None:
+    """Note what versions are being made from, and by which recipe."""
+    if versions:
+        await queries.run(
+            tx,
+            "save_versions",
+            items=[version.item_id for version in versions],
+            versions=[version.version for version in versions],
+            hashes=[version.content for version in versions],
+            recipes=[version.recipe for version in versions],
+            originals=[version.original for version in versions],
+            validators=[json.dumps(dict(version.validators)) for version in versions],
+        )
+
+
+@dataclass(frozen=True)
+class FinishedVersion:
+    """A version all of whose chunks are written."""
+
+    item_id: ItemId
+    version: int
+    chunks: int
+    warnings: Sequence[str]
+    size_bytes: int | None
+    timeline: dict[str, Any]
+    assets: Sequence[NewAsset] = ()
+
+    @property
+    def waiting_assets(self) -> int:
+        """How many of its images have still to be described."""
+        return sum(asset.text is None for asset in self.assets)
+
+
+@dataclass(frozen=True)
+class _RemovedVersion:
+    item_id: ItemId
+    content_hash: bytes
+    original: bytes | None
+
+
+async def publish(tx: Tx, finished: Sequence[FinishedVersion]) -> set[ItemId]:
+    """Make versions the live ones, and delete those before them; the items that had an earlier one."""
+    documents = [
+        {
+            "id": str(version.item_id),
+            "version": version.version,
+            "chunks": version.chunks,
+            "warnings": list(version.warnings),
+            "size_bytes": version.size_bytes,
+            "timeline": version.timeline,
+            "analysed": not version.waiting_assets,
+        }
+        for version in finished
+    ]
+    await queries.run(tx, "save_timelines", documents=json.dumps(documents))
+    published = await catalog.publish_versions(tx, documents)
+    await insert_version_assets(
+        tx, [(version.item_id, version.version, asset) for version in finished for asset in version.assets]
+    )
+    removed = await queries.many(tx, _RemovedVersion, "delete_old_versions", ids=published)
+    await collect_contents(tx, sorted({row.content_hash for row in removed}))
+    await remove_unused_blobs_nowait(tx, [row.original for row in removed if row.original is not None])
+    await catalog.derive_statuses_above(tx, published)
+    return {row.item_id for row in removed}
+
+
+# ── the live version ─────────────────────────────────────────────────────────────────────────────────────
+
+
+async def live_parts(tx: Tx, item_id: ItemId, *, after: int = 0, limit: int = 16) -> list[ContentPart]:
+    """The content of the live version, from an offset where a part begins."""
+    return await queries.many(tx, ContentPart, "live_parts", id=item_id, after=after, limit=limit)
+
+
+async def live_original_name(tx: Tx, item_id: ItemId) -> str | None:
+    """The name in the store of a page's bytes, as they were fetched for the live version."""
+    names = await queries.values(tx, "live_original_name", id=item_id)
+    return names[0] if names else None
+
+
+async def timeline(tx: Tx, item_id: ItemId) -> dict[str, Any]:
+    """How long each stage of the live version took."""
+    timelines = await queries.values(tx, "timeline", id=item_id)
+    return timelines[0] if timelines else {}

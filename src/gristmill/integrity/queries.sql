@@ -1,0 +1,120 @@
+-- name: schema_number
+-- The last migration that was applied.
+select max(number) from schema_migration;
+
+-- name: find_unanalysed_items
+-- Items some of whose images wait, in the version that answers, for a job that is not there.
+select distinct i.id, i.base_id, a.version from asset a
+  join item i on i.id = a.item_id and i.live_version = a.version
+  join base b on b.id = i.base_id
+ where a.state in ('waiting', 'asking') and i.status <> 'deleting' and b.status <> 'deleting'
+   and not exists (select from job j where j.subject = i.id and j.kind = 'analyse_assets' and j.state <> 'dead'
+                      and (j.payload ->> 'version')::int = a.version)
+   and (%(base)s::uuid is null or i.base_id = %(base)s)
+ order by i.id limit %(limit)s;
+
+-- name: find_items_with_two_jobs
+-- Items with more than one living job that would move them on.
+select j.subject from job j
+ where j.kind in ('index_document', 'prepare_root', 'check_file_processing_result') and j.state <> 'dead' and not j.cancelling
+   and exists (select from item i where i.id = j.subject and i.wanted_version = (j.payload ->> 'version')::int)
+ group by j.subject having count(*) > 1 limit %(limit)s;
+
+-- name: find_unremoved_roots
+-- Roots of what is being deleted without a living job that removes them.
+select i.id, i.base_id from item i join base b on b.id = i.base_id
+  left join item p on p.id = i.parent_id
+ where i.status = 'deleting' and b.status <> 'deleting' and (p.id is null or p.status <> 'deleting')
+   and i.id not in (select r.id::uuid from job j, jsonb_array_elements_text(j.payload -> 'root_ids') r(id)
+                     where j.kind = 'delete_subtree' and j.state <> 'dead')
+   and (%(base)s::uuid is null or i.base_id = %(base)s)
+ order by i.id limit %(limit)s;
+
+-- name: filter_by_organisation
+-- Those of these items, bases and runs that are an organisation's; items that are gone, by their chunks.
+select s.id from unnest(%(ids)s::uuid[]) s(id)
+ where exists (select from item i join base b on b.id = i.base_id where i.id = s.id and b.org_id = %(org)s)
+    or exists (select from base b where b.id = s.id and b.org_id = %(org)s)
+    or exists (select from chunk c join base b on b.id = c.base_id where c.item_id = s.id and b.org_id = %(org)s)
+    or exists (select from connector_run r join connector c on c.id = r.connector_id where r.id = s.id and c.org_id = %(org)s)
+ limit 100;
+
+-- name: find_unremoved_bases
+-- Bases that are being deleted without a living job that removes them.
+select b.id from base b
+ where b.status = 'deleting'
+   and not exists (select from job j where j.kind = 'delete_base' and j.state <> 'dead' and j.subject = b.id)
+ limit %(limit)s;
+
+-- name: find_underived_containers
+-- Containers that are listed, and not as their children are.
+select i.id, i.base_id from item i join base b on b.id = i.base_id
+ where i.is_container and i.status <> 'deleting' and b.status <> 'deleting'
+   and i.expanded_version >= i.wanted_version
+   and i.status <> case
+       when exists (select from item c where c.parent_id = i.id
+                     and c.status in ('idle', 'preparing', 'processing', 'reading', 'embedding')) then 'processing'
+       when i.error_code <> 'all_failed' then 'failed'
+       when exists (select from item c where c.parent_id = i.id and c.status = 'completed') then 'completed'
+       when exists (select from item c where c.parent_id = i.id and c.status = 'failed') then 'failed'
+       else 'completed' end
+   and (%(base)s::uuid is null or i.base_id = %(base)s)
+ order by i.id limit %(limit)s;
+
+-- name: find_unannounced_bases
+-- Bases at rest that were not announced as ready.
+select b.id from base b
+ where not b.ingested and b.status <> 'deleting'
+   and exists (select from item i where i.base_id = b.id and i.status in ('completed', 'failed'))
+   and not exists (select from item i where i.base_id = b.id
+                      and i.status in ('idle', 'preparing', 'processing', 'reading', 'embedding'))
+ limit %(limit)s;
+
+-- name: find_unused_contents
+-- Contents that no version uses, older than a while.
+select c.hash from content c
+ where c.created_at < clock_now() - interval '1 hour'
+   and not exists (select from item_version v where v.content_hash = c.hash)
+ limit %(limit)s;
+
+-- name: is_thorough_pass_due
+-- Whether no thorough pass of the reconciler was done for an hour.
+select not exists (
+    select from job_history where kind = %(kind)s and outcome = 'done' and finished_at > clock_now() - interval '1 hour'
+       and result ->> 'thorough' = 'true');
+
+-- name: find_incomplete_items
+-- Items whose chunks are not exactly those of their live version.
+select i.id from item i
+ where i.status <> 'deleting' and i.live_version is not null
+   and i.chunk_count <> (select count(*) from chunk c
+                          where c.base_id = i.base_id and c.item_id = i.id and c.version = i.live_version)
+ order by i.id limit %(limit)s;
+
+-- name: find_leftover_items
+-- Chunks whose item is gone.
+select distinct c.item_id from chunk c where not exists (select from item i where i.id = c.item_id) limit %(limit)s;
+
+-- name: find_unused
+-- Contents that no version uses, blobs that nothing uses, and bytes that should be out of the store, older than a while.
+select encode(c.hash, 'hex') from content c
+ where c.created_at < clock_now() - interval '1 hour'
+   and not exists (select from item_version v where v.content_hash = c.hash)
+ union all
+select encode(b.hash, 'hex') from blob b
+ where b.touched_at < clock_now() - interval '1 hour' and blob_is_unused(b.hash)
+ union all
+select s.name from pending_blob_name s where s.deleting and s.due_at < clock_now() - interval '1 hour'
+ limit %(limit)s;
+
+-- name: find_orphan_runs
+-- Open runs that no living job makes.
+select r.id, r.connector_id from connector_run r
+ where r.completed_at is null and not exists (select from job j where j.id = r.job_id and j.state <> 'dead')
+ order by r.id limit %(limit)s;
+
+-- name: find_leftover_bases
+-- Bases with chunks of versions that never came, or of items that are gone.
+select distinct c.base_id from chunk c left join item i on i.id = c.item_id
+ where i.id is null or (i.status in ('completed', 'failed') and c.version is distinct from i.live_version)
+ limit %(limit)s;
