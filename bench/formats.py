@@ -20,12 +20,12 @@ from gristmill.errors import GristmillError
 from gristmill.readers import (
     Asset,
     AttachedFile,
-    ReaderPool,
     ReadLimits,
     ReadReport,
     TextPart,
-    read_file,
 )
+from gristmill.readers.pool import ReaderPool
+from gristmill.readers.supervisor import read_file
 
 
 @dataclass

@@ -23,7 +23,9 @@ import psutil
 from bench.free_embedder import FreeEmbedder
 from bench.ingest import ingest_folder, settings
 from gristmill import app
-from gristmill.readers import ReaderPool, ReadLimits, ReadReport, TextPart, read_file
+from gristmill.readers import ReadLimits, ReadReport, TextPart
+from gristmill.readers.pool import ReaderPool
+from gristmill.readers.supervisor import read_file
 
 pdfium: Any = importlib.import_module("pypdfium2")
 MIB = 2**20

@@ -1,4 +1,4 @@
-"""A pool of two children for all tests of one worker process, and what reading a file with it gives."""
+"""A pool of one child process, and a function that reads a sample with it."""
 
 import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -7,20 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from gristmill.readers import (
-    Asset,
-    AttachedFile,
-    ReaderPool,
-    ReadLimits,
-    ReadReport,
-    TextPart,
-    read_file,
-)
+from gristmill.readers import Asset, AttachedFile, ReadLimits, ReadReport, TextPart
+from gristmill.readers.pool import ReaderPool
+from gristmill.readers.supervisor import read_file
 from tests.readers import samples
 
 
 @dataclass
 class CollectedResults:
+    """Everything that reading one file yields."""
+
     parts: list[TextPart] = field(default_factory=list[TextPart])
     attachments: list[AttachedFile] = field(default_factory=list[AttachedFile])
     assets: list[Asset] = field(default_factory=list[Asset])
@@ -32,20 +28,21 @@ class CollectedResults:
 
     @property
     def files(self) -> dict[str, bytes]:
-        return {one.name: one.path.read_bytes() for one in self.attachments}
+        return {attachment.name: attachment.path.read_bytes() for attachment in self.attachments}
 
 
-Reader = Callable[..., Awaitable[CollectedResults]]
+ReadSample = Callable[..., Awaitable[CollectedResults]]
 
 
 @pytest.fixture
 async def pool() -> AsyncGenerator[ReaderPool]:
+    """A pool of the test's own: its children may be killed."""
     async with ReaderPool(1) as opened:
         yield opened
 
 
 @pytest.fixture
-def reads(pool: ReaderPool, tmp_path: Path) -> Reader:
+def read_sample(pool: ReaderPool, tmp_path: Path) -> ReadSample:
     """Reads a file, or bytes under a name, to its end."""
     scratch = tmp_path / "scratch"
     scratch.mkdir()
@@ -55,15 +52,16 @@ def reads(pool: ReaderPool, tmp_path: Path) -> Reader:
     ) -> CollectedResults:
         if not isinstance(data, Path):
             data = samples.save(tmp_path, "input", data)
-        return await gather(pool, data, name or data.name, scratch, ReadLimits(**limits), after)  # pyright: ignore[reportArgumentType]
+        return await collect(pool, data, name or data.name, scratch, ReadLimits(**limits), after)  # pyright: ignore[reportArgumentType]
 
     return run
 
 
-async def gather(
+async def collect(
     pool: ReaderPool, path: Path, name: str, scratch: Path, limits: ReadLimits, after: int = 0
 ) -> CollectedResults:
-    reading = CollectedResults()
+    """Read the file to its end."""
+    collected = CollectedResults()
     results = read_file(
         pool, path, name=name, media_type=None, scratch=scratch, limits=limits, resume_after_page=after
     )
@@ -71,11 +69,11 @@ async def gather(
         async for result in stream:
             match result:
                 case TextPart():
-                    reading.parts.append(result)
+                    collected.parts.append(result)
                 case AttachedFile():
-                    reading.attachments.append(result)
+                    collected.attachments.append(result)
                 case Asset():
-                    reading.assets.append(result)
+                    collected.assets.append(result)
                 case ReadReport():
-                    reading.report = result
-    return reading
+                    collected.report = result
+    return collected

@@ -1,4 +1,4 @@
-"""Whatever becomes of a child, it costs one document (S3-02, C15, C25)."""
+"""Whatever happens to a child process affects one document only (S3-02, C15, C25)."""
 
 import asyncio
 import contextlib
@@ -15,37 +15,41 @@ import psutil
 import pytest
 
 from gristmill.errors import Transient, Unreadable
-from gristmill.readers import ReaderPool, ReadLimits, ReadReport, TextPart, read_file
+from gristmill.readers import ReadLimits, ReadReport, TextPart
 from gristmill.readers import pool as pool_module
+from gristmill.readers.pool import ReaderPool
 from gristmill.readers.protocol import Channel
+from gristmill.readers.supervisor import read_file
 from tests.readers import samples
-from tests.readers.conftest import Reader, gather
+from tests.readers.conftest import ReadSample, collect
 from tests.wait_until import wait_until
 
 PAGES = [f"This is the text of page {number}, long enough to be one." for number in range(1, 41)]
 
 
-async def test_a_child_is_warm_and_used_again(pool: ReaderPool, reads: Reader) -> None:
-    first = await reads(samples.pdf(PAGES[:2]), "a.pdf")
+async def test_a_child_is_reused(pool: ReaderPool, read_sample: ReadSample) -> None:
+    first = await read_sample(samples.pdf(PAGES[:2]), "a.pdf")
     before = pool.pids
     assert [part.page for part in first.parts] == [1, 2]
-    assert (await reads(samples.docx(samples.paragraph("Hello")), "b.docx")).text == "Hello\n\n"
+    assert (await read_sample(samples.docx(samples.paragraph("Hello")), "b.docx")).text == "Hello\n\n"
     assert pool.pids == before
 
 
 async def test_a_child_that_has_read_enough_is_replaced(
-    pool: ReaderPool, reads: Reader, monkeypatch: pytest.MonkeyPatch
+    pool: ReaderPool, read_sample: ReadSample, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pool_module, "_MAX_DOCUMENTS", 1)
-    await reads(samples.pdf(PAGES[:1]), "a.pdf")
+    await read_sample(samples.pdf(PAGES[:1]), "a.pdf")
     before = pool.pids
-    assert (await reads(samples.pdf(PAGES[:1]), "a.pdf")).text
+    assert (await read_sample(samples.pdf(PAGES[:1]), "a.pdf")).text
     assert not set(before) & set(pool.pids)
 
 
-async def test_a_page_that_kills_its_reader_is_passed_over_and_told(pool: ReaderPool, tmp_path: Path) -> None:
+async def test_a_page_that_kills_its_reader_is_skipped_with_a_warning(
+    pool: ReaderPool, tmp_path: Path
+) -> None:
     """C25: what was read before is kept, and what comes after is read."""
-    # More than fits between child and parent, so that it can't have come to the end when it is hit.
+    # More than the socket buffers, so that the child can't be at the end when it is killed.
     long = ["\n".join(f"{page} line {line}" for line in range(50)) for page in PAGES * 20]
     path = samples.save(tmp_path, "a.pdf", samples.pdf(long))
     results = read_file(pool, path, name="a.pdf", media_type=None, scratch=tmp_path, limits=ReadLimits())
@@ -60,52 +64,56 @@ async def test_a_page_that_kills_its_reader_is_passed_over_and_told(pool: Reader
                     os.kill(pid, signal.SIGSEGV)
             elif isinstance(result, ReadReport):
                 report = result
-    assert len(set(pages)) == len(pages) in (799, 800)  # it may have been hit between two pages
+    assert len(set(pages)) == len(pages) in (799, 800)  # it may have been killed between two pages
     assert (report.pages_read, report.pages_total) == (len(pages), 800)
     assert report.warnings == (["partial:799/800", "reader_crashed"] if len(pages) == 799 else [])
 
 
-async def test_a_reader_that_dies_at_once_fails_the_document_alone(pool: ReaderPool, reads: Reader) -> None:
+async def test_a_reader_that_crashes_fails_only_its_document(
+    pool: ReaderPool, read_sample: ReadSample
+) -> None:
     async with pool.lease_process():
         pass
     (pid,) = pool.pids
     os.kill(pid, signal.SIGABRT)
     with pytest.raises(Unreadable) as caught:
-        await reads(samples.pdf(PAGES[:1]), "a.pdf")
+        await read_sample(samples.pdf(PAGES[:1]), "a.pdf")
     assert caught.value.code == "reader_crashed"
-    assert (await reads(samples.pdf(PAGES[:1]), "a.pdf")).text
+    assert (await read_sample(samples.pdf(PAGES[:1]), "a.pdf")).text
 
 
-async def test_a_reader_that_was_killed_from_outside_may_be_tried_again(
-    pool: ReaderPool, reads: Reader
+async def test_a_reader_killed_from_outside_is_a_transient_error(
+    pool: ReaderPool, read_sample: ReadSample
 ) -> None:
     async with pool.lease_process():
         pass
     (pid,) = pool.pids
     os.kill(pid, signal.SIGKILL)
     with pytest.raises(Transient) as caught:
-        await reads(samples.pdf(PAGES[:1]), "a.pdf")
+        await read_sample(samples.pdf(PAGES[:1]), "a.pdf")
     assert caught.value.code == "reader_killed"
 
 
-async def test_a_reader_that_hangs_is_killed_within_its_limit(pool: ReaderPool, reads: Reader) -> None:
+async def test_a_reader_that_hangs_is_killed_within_its_limit(
+    pool: ReaderPool, read_sample: ReadSample
+) -> None:
     async with pool.lease_process():
         pass
     (pid,) = pool.pids
     os.kill(pid, signal.SIGSTOP)
     with pytest.raises(Unreadable) as caught:
-        await reads(samples.pdf(PAGES[:1]), "a.pdf", stall=timedelta(milliseconds=200))
+        await read_sample(samples.pdf(PAGES[:1]), "a.pdf", stall=timedelta(milliseconds=200))
     assert caught.value.code == "reader_timeout"
     assert not psutil.pid_exists(pid)
-    assert (await reads(samples.pdf(PAGES[:1]), "a.pdf")).text
+    assert (await read_sample(samples.pdf(PAGES[:1]), "a.pdf")).text
 
 
-async def test_a_document_gets_no_more_memory_than_its_limit(reads: Reader) -> None:
+async def test_a_document_gets_no_more_memory_than_its_limit(read_sample: ReadSample) -> None:
     text = "".join(samples.paragraph(f"word{number} " * 40) for number in range(60_000))
     with pytest.raises(Unreadable) as caught:
-        await reads(samples.docx(text), "a.docx", memory_mb=100, most_memory_mb=100)
+        await read_sample(samples.docx(text), "a.docx", memory_mb=100, max_memory_mb=100)
     assert caught.value.code == "reader_out_of_memory"
-    assert (await reads(samples.pdf(PAGES[:1]), "a.pdf")).text
+    assert (await read_sample(samples.pdf(PAGES[:1]), "a.pdf")).text
 
 
 async def test_a_cancelled_reading_kills_its_child(pool: ReaderPool, tmp_path: Path) -> None:
@@ -126,19 +134,19 @@ async def test_a_cancelled_reading_kills_its_child(pool: ReaderPool, tmp_path: P
     with pytest.raises(asyncio.CancelledError):
         await task
     assert not psutil.pid_exists(pid)
-    reading = await gather(
+    reading = await collect(
         pool, samples.save(tmp_path, "b.pdf", samples.pdf(PAGES[:1])), "b.pdf", tmp_path, ReadLimits()
     )
     assert reading.text
 
 
-async def test_a_pdf_goes_on_behind_the_pages_that_are_kept_already(reads: Reader) -> None:
-    reading = await reads(samples.pdf(PAGES), "a.pdf", after=38)
+async def test_a_pdf_continues_after_the_pages_that_were_read_before(read_sample: ReadSample) -> None:
+    reading = await read_sample(samples.pdf(PAGES), "a.pdf", after=38)
     assert [part.page for part in reading.parts] == [39, 40]
     assert (reading.report.pages_read, reading.report.pages_total) == (40, 40)
 
 
-async def test_children_know_nothing_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_children_inherit_no_secrets_and_no_open_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GRISTMILL_DATABASE_URL", "postgresql://secret@db/x")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     async with ReaderPool(1) as pool, pool.lease_process() as child:
@@ -148,12 +156,12 @@ async def test_children_know_nothing_of_ours(monkeypatch: pytest.MonkeyPatch) ->
         assert len([file for file in files if file.startswith("socket:")]) == 1
 
 
-CONFINED = """
+SANDBOXED = """
 import os, socket, subprocess, sys
-from gristmill.ingest.readers import confine
+from gristmill.readers import sandbox
 here = os.readlink('/proc/self/ns/net') if os.path.exists('/proc/self/ns/net') else ''
-alone = confine.lock_down(os.getppid())
-print(alone and here == os.readlink('/proc/self/ns/net'))
+isolated = sandbox.lock_down(os.getppid())
+print(isolated and here == os.readlink('/proc/self/ns/net'))
 for attempt in (
     lambda: socket.create_connection(('127.0.0.1', 9)),
     lambda: socket.socket(),
@@ -166,7 +174,7 @@ for attempt in (
         print('done')
     except PermissionError:
         print('refused')
-confine.limit_cpu(1)
+sandbox.limit_cpu(1)
 while True:
     pass
 """
@@ -174,7 +182,7 @@ while True:
 
 def test_a_child_has_no_network_starts_no_process_and_spends_no_more_cpu_than_it_may() -> None:
     ended = subprocess.run(
-        [sys.executable, "-c", CONFINED], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", SANDBOXED], capture_output=True, text=True, timeout=60, check=False
     )
     assert ended.stdout.split() == ["False", *["refused"] * 5]
     assert -ended.returncode == signal.SIGXCPU
@@ -182,10 +190,10 @@ def test_a_child_has_no_network_starts_no_process_and_spends_no_more_cpu_than_it
 
 HOLDER = """
 import asyncio, sys
-from gristmill.ingest.readers import ReaderPool
+from gristmill.readers.pool import ReaderPool
 async def main():
     async with ReaderPool(2) as pool:
-        async with pool.child(), pool.child():
+        async with pool.lease_process(), pool.lease_process():
             print(*pool.pids, flush=True)
             await asyncio.Event().wait()
 asyncio.run(main())
@@ -208,7 +216,7 @@ async def test_children_end_with_their_parent_even_when_it_is_killed() -> None:
         await wait_until(gone)
 
 
-def test_a_child_that_is_ahead_waits_for_its_parent() -> None:
+def test_a_child_waits_for_a_slow_parent() -> None:
     ours, theirs = socket.socketpair()
     sent: list[int] = []
 

@@ -6,6 +6,6 @@ from gristmill.ingest.images import ImageAnalyser
 from gristmill.ingest.pipeline import Pipeline
 from gristmill.ingest.reindex import Reindexer
 from gristmill.ingest.remove import Remover
-from gristmill.readers import ReaderPool
+from gristmill.readers.pool import ReaderPool
 
 __all__ = ["Converter", "Expander", "ImageAnalyser", "Pipeline", "ReaderPool", "Reindexer", "Remover"]

@@ -23,7 +23,7 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from gristmill import contents, niceness, readers
+from gristmill import contents, niceness
 from gristmill.contents import ContentAsset, ContentAttachment
 from gristmill.db import Database
 from gristmill.identity import scoped_digest
@@ -34,7 +34,9 @@ from gristmill.ingest.document import Document, ReadWindow
 from gristmill.ingest.offload import CpuOffload
 from gristmill.operations import uploads
 from gristmill.operations.source_factory import SourceFactory
-from gristmill.readers import Asset, AttachedFile, ReaderPool, ReadLimits, ReadReport, TextPart
+from gristmill.readers import Asset, AttachedFile, ReadLimits, ReadReport, TextPart, reader_identity
+from gristmill.readers.pool import ReaderPool
+from gristmill.readers.supervisor import read_file
 from gristmill.sources import Original
 
 CHUNK_THREADS = 2  # threads that decode and cut
@@ -43,7 +45,7 @@ _SMALL_BYTES = 1 << 16  # bytes of a document that is cut whole
 WINDOW_CHUNKS = 64  # pieces that are cut before they are handed on
 # What is inside a document is laid down, and not opened: each is an item of its own (embedded.py).
 LIMITS = ReadLimits(depth=1)
-READER = readers.reader_identity(LIMITS)
+READER = reader_identity(LIMITS)
 _RESUMABLE = b"%PDF-"  # how documents begin whose reading can go on behind a page
 
 
@@ -162,7 +164,7 @@ class ReadStage:
             path = original.path or Path(folder) / "original"
             if original.path is None:
                 await asyncio.to_thread(path.write_bytes, original.data)
-            results = readers.read_file(
+            results = read_file(
                 self._pool,
                 path,
                 name=original.name,

@@ -23,7 +23,9 @@ import httpx
 
 from gristmill import net
 from gristmill.errors import NoText, Permanent, Transient, Unreadable, Unsupported
-from gristmill.readers import ReaderPool, ReadLimits, TextPart, read_file, reader_identity
+from gristmill.readers import ReadLimits, TextPart, reader_identity
+from gristmill.readers.pool import ReaderPool
+from gristmill.readers.supervisor import read_file
 
 _RESPONSE_LIMIT = 4 * 1024 * 1024
 _MAX_IMAGE_BYTES = 20 * 1024 * 1024

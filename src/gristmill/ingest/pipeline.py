@@ -40,7 +40,7 @@ from gristmill.ingest.read import PAGE_READER, TEXT_READER, InspectedOriginal
 from gristmill.ingest.write import WriteStage
 from gristmill.jobs import Done, Job, NewJob, Outcome, QueueLimits
 from gristmill.operations.source_factory import SourceFactory
-from gristmill.readers import ReaderPool
+from gristmill.readers.pool import ReaderPool
 from gristmill.search import publish
 from gristmill.sources import Original
 from gristmill.telemetry import pipeline_metrics, traces

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 
 from gristmill.errors import NoText, Permanent, Transient, Unreadable, Unsupported
 from gristmill.identity import LOCAL_ORG, OrgId, scoped_digest
-from gristmill.readers import plain_text, text_format
-from gristmill.readers.results import TextPart
+from gristmill.readers import TextPart
+from gristmill.readers.text_format import HEAD_BYTES, looks_like_text, plain_format
 from gristmill.sources import Original
 from gristmill.sources.page import to_markdown
 
@@ -33,8 +33,6 @@ PART = 1 << 17  # characters
 _BLOCK = 1 << 18  # bytes
 _LOOKED_AT = 8192
 
-# How PDF, rich text, mailboxes and archives begin, whatever their names.
-_OTHER_FORMATS = (b"%PDF-", b"{\\rtf", b"From ", b"PK\x03\x04")
 _PAGE_TYPES = frozenset({"text/html", "application/xhtml+xml"})
 _BYTE_ORDER_MARKS = {
     codecs.BOM_UTF8: "utf-8-sig",
@@ -128,20 +126,11 @@ def inspect_original(original: Original, *, other_reader: str | None = None) -> 
     return InspectedOriginal(original, reader or TEXT_READER, size, hasher.digest(), head)
 
 
-def _looks_plain(original: Original, head: bytes) -> bool:
-    """Whether it looks like text or markdown: the readers know of more kinds, which have a beginning of their own."""
-    if (
-        b"\0" in head
-        or head.startswith(_OTHER_FORMATS)
-        or text_format.has_iso2022_escapes(head)
-        or plain_text.is_mail(head, original.name)
-        or not text_format.looks_like_text(head[:_LOOKED_AT])
-    ):
-        return False
-    return text_format.detect_format(head[:_LOOKED_AT], original.name, original.media_type).kind in (
-        "text",
-        "markdown",
-    )
+def _looks_plain(original: Original, block: bytes) -> bool:
+    """Whether it looks like text or markdown, which need no reader; control characters do."""
+    head = block[:HEAD_BYTES]
+    file_format = plain_format(head, original.name, original.media_type)
+    return file_format is not None and file_format.kind in ("text", "markdown") and looks_like_text(head)
 
 
 def _decodes(decoder: codecs.IncrementalDecoder, block: bytes) -> bool:

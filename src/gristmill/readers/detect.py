@@ -1,27 +1,23 @@
-"""What kind of document a file is, by what is in it; its name decides only between kinds that look alike.
+"""The format of a document, by what is in the file; its name decides only between formats that look alike.
 
-Runs in a child, because it opens archives and compound files. What no reader takes is refused by name.
+Runs in the child process, because it opens archives and compound files. Refuses what no reader takes.
 """
 
-import re
 import zipfile
 from pathlib import Path
 from typing import Any
 
-from gristmill.readers import text_format
 from gristmill.readers.libraries import olefile
 from gristmill.readers.sink import DocumentRefused
+from gristmill.readers.text_format import HEAD_BYTES, FileFormat, detect_format, looks_like_text
 
-HEAD_BYTES = 64 * 1024
-
-_MAGIC: tuple[tuple[bytes, str], ...] = (
+_KIND_BY_MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"%PDF-", "pdf"),
     (b"{\\rtf", "rtf"),
     (b"\x89PNG\r\n\x1a\n", "image"),
     (b"\xff\xd8\xff", "image"),
     (b"GIF87a", "image"),
     (b"GIF89a", "image"),
-    (b"BM", "bitmap"),
     (b"II*\0", "image"),
     (b"MM\0*", "image"),
     (b"\x1f\x8b", "gzip"),
@@ -43,7 +39,7 @@ _UNSUPPORTED: tuple[tuple[bytes, str], ...] = (
     (b"!<arch>", "a library of programs"),
     (b"\0asm", "a program"),
 )
-# Members that say what a zip archive is.
+# A member with this name tells what the zip archive is.
 _KIND_BY_ZIP_MEMBER = (
     ("word/document.xml", "docx"),
     ("word/document2.xml", "docx"),
@@ -68,7 +64,6 @@ _KIND_BY_ZIP_SUFFIX = {
     "xlsx": "xlsx",
     "xlsm": "xlsx",
     "xlsb": "xlsb",
-} | {
     "pptx": "pptx",
     "pptm": "pptx",
     "ppsx": "pptx",
@@ -86,24 +81,33 @@ _KIND_BY_OLE_STREAM = (
     ("PowerPoint Document", "ppt"),
     ("__properties_version1.0", "msg"),
 )
-_HEADER = re.compile(rb"[!-9;-~]+:[ \t]")
-_MAIL_HEADERS = re.compile(
-    rb"^(from|to|subject|date|received|return-path|message-id|mime-version|delivered-to):", re.I | re.M
-)
+_BINARY_SUFFIXES = frozenset(("doc", "xls", "ppt", "msg", "pdf", "one", "tar", "zip"))
 
 
-def document_kind(path: Path, name: str, media_type: str | None) -> str:
-    """The kind of the file at `path`, as `kinds.READERS` knows it; Refused when there is none."""
+def detect_document(path: Path, name: str, media_type: str | None) -> FileFormat:
+    """The format of the file at `path`, whose kind is a key of `formats.READERS`; refuses what no reader takes."""
     with path.open("rb") as file:
         head = file.read(HEAD_BYTES)
-    suffix = name.rpartition(".")[2].lower()
+    kind = _binary_kind(head, path, name)
+    if kind is not None:
+        return FileFormat(kind)
+    if not looks_like_text(head):
+        raise _refusal(name)
+    return detect_format(head, name, media_type)
+
+
+def _binary_kind(head: bytes, path: Path, name: str) -> str | None:
+    """The kind of a file that is not text; None for what may be text."""
+    suffix = _suffix(name)
     if head.startswith((b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08", b"PK00PK\x03\x04")):
         return _zip_kind(path, suffix)
     if head.startswith(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"):
         return _ole_kind(path, suffix)
-    for magic, kind in _MAGIC:
+    for magic, kind in _KIND_BY_MAGIC:
         if head.startswith(magic):
-            return kind if kind != "bitmap" else _bitmap_kind(head, path, name, media_type)
+            return kind
+    if head.startswith(b"BM"):  # two letters that many a text begins with too
+        return "image" if head[6:10] == b"\0\0\0\0" else None
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
         return "image"
     if head[257:262] == b"ustar":
@@ -112,54 +116,23 @@ def document_kind(path: Path, name: str, media_type: str | None) -> str:
         return "pdf"
     for magic, description in _UNSUPPORTED:
         if head.startswith(magic):
-            raise DocumentRefused(f"It is {description}, which is not read.", code="unsupported_type")
-    return _text_kind(head, path, name, media_type, suffix)
+            raise DocumentRefused(f"It is {description}, which can't be read.", code="unsupported_type")
+    # The last volume of a split archive begins in the middle of an entry.
+    is_last_volume = suffix == "zip" and not looks_like_text(head) and zipfile.is_zipfile(path)
+    return "zip" if is_last_volume else None
 
 
-def _bitmap_kind(head: bytes, path: Path, name: str, media_type: str | None) -> str:
-    return (
-        "image"
-        if head[6:10] == b"\0\0\0\0"
-        else _text_kind(head, path, name, media_type, name.rpartition(".")[2])
-    )
-
-
-def _text_kind(head: bytes, path: Path, name: str, media_type: str | None, suffix: str) -> str:
-    if not text_format.looks_like_text(head):
-        if suffix == "zip" and zipfile.is_zipfile(path):
-            return "zip"  # the last volume of several begins in the middle of an entry
-        if suffix in _KIND_BY_ZIP_SUFFIX or suffix in (
-            "doc",
-            "xls",
-            "ppt",
-            "msg",
-            "pdf",
-            "one",
-            "tar",
-            "zip",
-        ):
-            raise DocumentRefused(
-                f"Its name says {suffix}, but it is none, or its beginning is lost.", code="corrupt"
-            )
-        raise DocumentRefused(
-            "It is neither text nor a kind of document that is read.", code="unsupported_type"
+def _refusal(name: str) -> DocumentRefused:
+    suffix = _suffix(name)
+    if suffix in _KIND_BY_ZIP_SUFFIX or suffix in _BINARY_SUFFIXES:
+        return DocumentRefused(
+            f"It is not a {suffix} file, whatever its name says, or its beginning is lost.", code="corrupt"
         )
-    start = head.lstrip(b"\xef\xbb\xbf \t\r\n")
-    if start.startswith(b"{\\rtf"):
-        return "rtf"
-    if head.startswith(b"From ") and (suffix == "mbox" or _has_mail_headers(head.partition(b"\n")[2])):
-        return "mbox"
-    if suffix in ("eml", "mht", "mhtml") or _has_mail_headers(start):
-        return "eml"
-    return text_format.detect_format(head, name, media_type).kind
+    return DocumentRefused("It is neither text nor a document of a known format.", code="unsupported_type")
 
 
-def _has_mail_headers(text: bytes) -> bool:
-    """Headers from the first line on, and at least three that only mail has together."""
-    if _HEADER.match(text) is None:
-        return False
-    headers = re.split(rb"\r?\n\r?\n", text, maxsplit=1)[0]
-    return len({found.lower() for found in _MAIL_HEADERS.findall(headers)}) >= 3
+def _suffix(name: str) -> str:
+    return name.rpartition(".")[2].lower()
 
 
 def _zip_kind(path: Path, suffix: str) -> str:
@@ -170,10 +143,10 @@ def _zip_kind(path: Path, suffix: str) -> str:
                 mimetype = archive.open("mimetype").read(200).decode("ascii", "replace").strip()
                 if mimetype in _KIND_BY_MIMETYPE:
                     return _KIND_BY_MIMETYPE[mimetype]
-    except Exception:  # zipfile raises whatever a broken archive makes it stumble over
-        # Archives are walked without their directory where it is broken; office documents can't be.
+    except Exception:  # zipfile raises errors of any type for a broken archive
+        # An archive can be read without its central directory, an Office document can't.
         if suffix in _KIND_BY_ZIP_SUFFIX:
-            raise DocumentRefused("Its archive is broken or cut off.", code="corrupt") from None
+            raise DocumentRefused("Its zip archive is broken or cut off.", code="corrupt") from None
         return "zip"
     for member, kind in _KIND_BY_ZIP_MEMBER:
         if member in names:
@@ -196,5 +169,7 @@ def _ole_kind(path: Path, suffix: str) -> str:
         if stream.lower() in top:
             return kind
     if suffix in ("doc", "xls", "ppt", "msg"):
-        raise DocumentRefused(f"It is a compound file without what a .{suffix} file needs.", code="corrupt")
+        raise DocumentRefused(
+            f"It is a compound file, but has none of the streams of a .{suffix} file.", code="corrupt"
+        )
     return "ole"

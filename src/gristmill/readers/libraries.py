@@ -1,18 +1,22 @@
-"""Libraries that bring no types, or types that say nothing: loaded when they are first used."""
+"""The native libraries that readers use, each imported at its first use.
+
+The parent imports modules that name them and never uses them; a child that reads only PDFs never loads OCR. They are
+`Any` because they bring no types, or types that say nothing.
+"""
 
 import importlib
 from typing import Any
 
 
 class _LazyModule:
-    """A module that is imported when something of it is asked for."""
+    """Stands in for a module, and imports it when one of its attributes is first read."""
 
     def __init__(self, name: str) -> None:
         self._name = name
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(importlib.import_module(self._name), name)
-        setattr(self, name, value)  # found at once from now on
+        setattr(self, name, value)  # the next access no longer comes here
         return value
 
 
@@ -23,6 +27,5 @@ kreuzberg: Any = _LazyModule("kreuzberg")
 rapidocr: Any = _LazyModule("rapidocr")
 images: Any = _LazyModule("PIL.Image")
 etree: Any = _LazyModule("lxml.etree")
-html: Any = _LazyModule("lxml.html")
 charset_normalizer: Any = _LazyModule("charset_normalizer")
 numpy: Any = _LazyModule("numpy")

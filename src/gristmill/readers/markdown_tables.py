@@ -1,7 +1,6 @@
-"""Tables as markdown: rows of cells, and comma- or tab-separated text of any dialect, streamed.
+"""Markdown tables from rows of cells, and from comma- or tab-separated text of any dialect, streamed.
 
-Every row has as many cells as the first one or more; the first row is the head. What is not a table (one field that
-runs over the whole text because a quote never closes) is given as text.
+The first row is the header. What is not a table (a quote that never closes makes one field of the whole text) stays text.
 """
 
 import csv
@@ -29,12 +28,12 @@ def csv_to_markdown(texts: Iterable[str]) -> Iterator[str]:
             )
             with_header = with_header and not text
             yield text
-    except csv.Error:  # a quote that never closes: the rest as it stands
+    except csv.Error:  # a quote that never closes: the rest stays as it is
         yield "".join(source)
 
 
 def markdown_table(cells: Sequence[Sequence[str]], *, with_header: bool = True) -> str:
-    """Rows as markdown, the first with a rule below it when it is the head."""
+    """Rows as markdown; with a header, the first row has a rule below it."""
     output: list[str] = []
     for row in cells:
         output.append(f"| {' | '.join(_escape_cell(cell) for cell in row)} |\n")
@@ -49,7 +48,7 @@ def _escape_cell(text: str) -> str:
 
 
 def _delimiter(first_lines: Sequence[str]) -> str:
-    """The sign that parts the first lines into the same number of fields, and into the most."""
+    """The delimiter that splits the first lines into the same number of fields, and into the most fields."""
     best, delimiter = (0.0, 0), ","
     for candidate in _DELIMITERS:
         try:
@@ -70,7 +69,7 @@ def split_lines(texts: Iterable[str]) -> Iterator[str]:
     for text in texts:
         *complete, pending = (pending + text).split("\n")
         yield from (line + "\n" for line in complete)
-        if len(pending) > 1_000_000:  # no line of a person's; what follows is another
+        if len(pending) > 1_000_000:  # too long for a line that a person wrote: cut it
             yield pending
             pending = ""
     if pending:

@@ -1,7 +1,10 @@
-"""Plain text in UTF-8, streamed in a thread of this process: decoding it can't hurt, and a child would only cost time.
+"""Plain text: markdown, code, tables, subtitles and everything else that an editor shows.
 
-The file is walked once to see that it is valid to its end, then again piece by piece, so that a gigabyte takes a few
-megabytes. What is not valid UTF-8 is left to a child, which guesses its encoding.
+    UTF-8               streamed in a thread of this process (`read`): decoding it is safe, and a child would cost time
+    any other encoding  in the child process (`read_any_encoding`), which has to guess the encoding
+
+`read` needs a file that `inspect_file` has checked to its end. Both read block by block: a gigabyte takes a few
+megabytes of memory.
 """
 
 import asyncio
@@ -12,41 +15,31 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gristmill.errors import NoText, Unreadable
-from gristmill.readers import language, markdown_tables
-from gristmill.readers import text_format as shapes
+from gristmill.readers import markdown_tables, text_encoding
 from gristmill.readers.results import ReadReport, TextPart
-from gristmill.readers.sink import clean_text
+from gristmill.readers.sink import Sink, clean_text
+from gristmill.readers.text_format import HEAD_BYTES, FileFormat, plain_format
 
 _BLOCK_BYTES = 256 * 1024
-_PLAIN_KINDS = frozenset(("text", "markdown", "code", "csv", "subtitles"))
-_NOT_PLAIN_PREFIXES = (b"%PDF-", b"{\\rtf", b"From ", b"PK\x03\x04")
+_LONG_FENCE = "```````"
 _BACKTICKS = re.compile(r"`{3,}")
 _SUBTITLE_TIMING = re.compile(r"^(?:\d+\s*|(?:\d+:)?\d+:\d+[.,]\d+\s+-->.*|WEBVTT.*|NOTE(?:\s.*)?)$")
 _SUBTITLE_TAG = re.compile(r"</?[a-zA-Z][^<>\n]*>|<\d[\d:.]*>")
-_TITLE = re.compile(r"^#{1,2}[ \t]+(.+?)[ \t]*#*$", re.M)
 
 
 @dataclass(frozen=True)
 class PlainText:
-    """A text that can be read here: its shape, and a fence that nothing in it closes."""
+    """A file that `read` can take: its format, and a code fence that nothing in it closes."""
 
-    text_format: shapes.TextFormat
+    format: FileFormat
     fence: str
 
 
 def inspect_file(path: Path, name: str, media_type: str | None) -> PlainText | None:
-    """The shape of the file when it is plain UTF-8 from beginning to end, else None."""
+    """The format of the file when it is plain text in UTF-8 to its end, else None. Blocks."""
     with path.open("rb") as file:
-        head = file.read(64 * 1024)
-        if (
-            b"\0" in head
-            or head.startswith(_NOT_PLAIN_PREFIXES)
-            or is_mail(head, name)
-            or shapes.has_iso2022_escapes(head)
-        ):
-            return None
-        text_format = shapes.detect_format(head, name, media_type)
-        if text_format.kind not in _PLAIN_KINDS:
+        file_format = plain_format(file.read(HEAD_BYTES), name, media_type)
+        if file_format is None:
             return None
         file.seek(0)
         decoder = codecs.getincrementaldecoder("utf-8-sig")()
@@ -61,54 +54,48 @@ def inspect_file(path: Path, name: str, media_type: str | None) -> PlainText | N
             decoder.decode(b"", final=True)
         except UnicodeDecodeError:
             return None
-    # One more than the longest run, and one for a run that two pieces share.
-    return PlainText(text_format, "`" * (3 if longest_run == 2 else longest_run * 2 + 1))
-
-
-def is_mail(head: bytes, name: str) -> bool:
-    """Whether a text is a message."""
-    first = head.lstrip(b"\xef\xbb\xbf").partition(b"\n")[0]
-    return name.lower().endswith((".eml", ".mht", ".mhtml")) or (
-        b": " in first
-        and re.search(rb"^(mime-version|message-id|received|return-path):", head, re.I | re.M) is not None
-    )
+    # Twice the longest run: a run may continue in the next block.
+    return PlainText(file_format, "`" * (3 if longest_run == 2 else longest_run * 2 + 1))
 
 
 async def read(path: Path, plain: PlainText, max_characters: int) -> AsyncGenerator[TextPart | ReadReport]:
-    """The parts of the file, then its report."""
+    """The parts of a file in UTF-8, then its report."""
     texts = _file_texts(path, plain)
-    characters, sample, title, blank = 0, "", None, True
+    characters, is_blank = 0, True
     while (text := await asyncio.to_thread(next, texts, None)) is not None:
         if not text:
             continue
         characters += len(text)
         if characters > max_characters:
-            raise Unreadable(f"It gives more than {max_characters:,} characters of text.", code="bomb")
-        if len(sample) < 20_000:
-            sample += text[:20_000]
-            title = title or _title(sample, plain.text_format)
-        blank = blank and not text.strip()
+            raise Unreadable(f"It has more than {max_characters:,} characters of text.", code="bomb")
+        is_blank = is_blank and not text.strip()
         yield TextPart(text)
-    if blank:
-        raise NoText("It holds blanks, but no text.")
-    yield ReadReport(title=title, language=language.guess(sample), kind=plain.text_format.kind)
+    if is_blank:
+        raise NoText("It contains spaces and line ends, but no text.")
+    yield ReadReport(kind=plain.format.kind)
 
 
-def _title(sample: str, shape: shapes.TextFormat) -> str | None:
-    found = _TITLE.search(sample) if shape.kind == "markdown" else None
-    return found.group(1)[:500] if found else None
+def read_any_encoding(sink: Sink) -> None:
+    """Read a text file in any encoding, in the child process."""
+    encoding, is_guess = text_encoding.detect_file_encoding(sink.task.path)
+    if is_guess:
+        sink.warn("encoding_guessed")
+    with sink.task.path.open("rb") as file:
+        decoder = codecs.getincrementaldecoder(encoding)("replace")
+        texts = decode_blocks(lambda: file.read(_BLOCK_BYTES), decoder)
+        for text in to_markdown(texts, sink.format, _LONG_FENCE):
+            sink.add_text(text)
 
 
 def _file_texts(path: Path, plain: PlainText) -> Iterator[str]:
     with path.open("rb") as file:
         decoder = codecs.getincrementaldecoder("utf-8-sig")()
-        yield from to_markdown(
-            decode_blocks(lambda: file.read(_BLOCK_BYTES), decoder), plain.text_format, plain.fence
-        )
+        texts = decode_blocks(lambda: file.read(_BLOCK_BYTES), decoder)
+        yield from to_markdown(texts, plain.format, plain.fence)
 
 
 def decode_blocks(read_block: Callable[[], bytes], decoder: codecs.IncrementalDecoder) -> Iterator[str]:
-    """Text from bytes, piece by piece, without cutting a line end in two."""
+    """The text of a file, block by block, with no line end cut in two."""
     pending = ""
     while block := read_block():
         text = pending + decoder.decode(block)
@@ -121,18 +108,18 @@ def decode_blocks(read_block: Callable[[], bytes], decoder: codecs.IncrementalDe
         yield clean_text(rest)
 
 
-def to_markdown(texts: Iterable[str], text_format: shapes.TextFormat, fence: str = "```") -> Iterator[str]:
+def to_markdown(texts: Iterable[str], file_format: FileFormat, fence: str = "```") -> Iterator[str]:
     """`texts` as canonical markdown."""
-    if text_format.kind == "code":
-        yield f"{fence}{text_format.language}\n"
+    if file_format.kind == "code":
+        yield f"{fence}{file_format.language}\n"
         last = ""
         for text in texts:
             yield text
             last = text or last
         yield fence + "\n" if last.endswith("\n") else f"\n{fence}\n"
-    elif text_format.kind == "csv":
+    elif file_format.kind == "csv":
         yield from markdown_tables.csv_to_markdown(texts)
-    elif text_format.kind == "subtitles":
+    elif file_format.kind == "subtitles":
         for line in markdown_tables.split_lines(texts):
             if not _SUBTITLE_TIMING.match(line.strip()):
                 yield _SUBTITLE_TAG.sub("", line)

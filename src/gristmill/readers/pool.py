@@ -1,12 +1,11 @@
-"""A pool of warm, killable child processes that read documents, one at a time each.
+"""A pool of warm child processes that read documents, one at a time each, and can be killed.
 
-    idle ──take──▶ busy ──the document was read or refused──▶ idle
-                    │  ──crashed, hung, cancelled, grown, or old──▶ killed; another is started beside the road
-    ()  ──start──▶ idle
+    (start) ──▶ idle ──lease──▶ busy ──the document was read or refused──▶ idle
+                                 └─crashed, hung, cancelled, too large or too old──▶ killed, and another one starts
 
-A child has nothing of ours: no environment, no open files but its line, no network. What it can cost is in
-`confine.py` and in the caller's time limits; whatever becomes of it, the pool goes on. Children end with this process,
-also when that is killed. OCR has turns of its own (`ocr_turn`), because it takes much memory.
+A child inherits nothing from this process: no environment, no open files but its socket, no network. `sandbox.py` and
+the caller's time limits bound what it can use; whatever happens to it, the pool goes on. Children end with this process,
+also when it is killed. OCR needs much memory, so it has slots of its own (`reserve_ocr`).
 """
 
 import asyncio
@@ -33,23 +32,17 @@ from gristmill.readers.protocol import (
 )
 
 _START_LIMIT = timedelta(seconds=60)
-_MAX_DOCUMENTS = 500  # then another child: what a library leaks stays small
-_MAX_RESIDENT_BYTES = 400 * 1024 * 1024  # a child that holds more than this after its document is not kept
+_MAX_DOCUMENTS = 500  # of one child, so that memory leaks of a library stay small
+_MAX_RESIDENT_BYTES = 400 * 1024 * 1024  # a child that uses more after its document is replaced
 _MAX_RESIDENT_BYTES_OCR = 1536 * 1024 * 1024
 _STDERR_TAIL = 4_096
 
-# The package's own __init__ would bring the whole pipeline with it: 1.2 s and 40 MB for each child. So it is an
-# empty package there, and only the readers are loaded.
-_BOOT = (
-    "import sys, types, importlib.util as u; p = u.find_spec('gristmill').submodule_search_locations[0];"
-    "r = sys.modules['gristmill.readers'] = types.ModuleType('gristmill.readers');"
-    "r.__path__ = [p + '/readers'];"
-    "from gristmill.readers.child import main; main(int(sys.argv[1]), int(sys.argv[2]))"
-)
+# Run as a module, it imports this package's `__init__` (light on purpose) and what reading needs, nothing else.
+_CHILD = "gristmill.readers.child"
 
 
 class ReaderDied(Exception):
-    """A child ended in the middle of a document; `code` says by what, as far as can be told."""
+    """A child ended in the middle of a document; `code` is the cause, as far as it is known."""
 
     def __init__(self, detail: str, *, code: str) -> None:
         super().__init__(f"{code}: {detail}")
@@ -57,15 +50,15 @@ class ReaderDied(Exception):
 
 
 class ReaderProcess:
-    """One process, and the line to it."""
+    """One child process, and the socket to it."""
 
     def __init__(self, process: subprocess.Popen[bytes], errors: IO[bytes]) -> None:
         self._process, self._errors = process, errors
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
         self.documents = 0
-        self.has_ocr_loaded = False  # it has loaded what OCR needs
-        self.has_network = True
+        self.must_be_replaced = False
+        self.has_ocr_loaded = False
 
     @property
     def pid(self) -> int:
@@ -74,13 +67,13 @@ class ReaderProcess:
 
     @classmethod
     async def start(cls) -> Self:
-        """A child that is ready."""
+        """Start a child and wait until it is ready."""
         parent_socket, child_socket = socket.socketpair()
         errors = tempfile.TemporaryFile()  # noqa: SIM115  -- closed with the child
         try:
-            # On this thread, not on a helper's: the kernel ends a child with the thread that made it.
+            # On this thread, not in a pool: the kernel kills a child when the thread that started it ends.
             process = subprocess.Popen(  # noqa: S603, ASYNC220
-                [sys.executable, "-c", _BOOT, str(child_socket.fileno()), str(os.getpid())],
+                [sys.executable, "-P", "-m", _CHILD, str(child_socket.fileno()), str(os.getpid())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
@@ -92,36 +85,39 @@ class ReaderProcess:
         except OSError as error:
             parent_socket.close()
             errors.close()
-            raise Transient(f"No reader could be started: {error}", code="reader_unavailable") from error
+            raise Transient(
+                f"The reader process could not be started: {error}", code="reader_unavailable"
+            ) from error
         finally:
             child_socket.close()
         child = cls(process, errors)
         try:
             child._reader, child._writer = await asyncio.open_unix_connection(sock=parent_socket)
-            ready = await child.receive(_START_LIMIT.total_seconds())
+            await child.receive(_START_LIMIT.total_seconds())
         except (ReaderDied, TimeoutError) as error:
             await child.kill()
-            raise Transient(f"A reader could not be started: {error}", code="reader_unavailable") from error
+            raise Transient(
+                f"The reader process could not be started: {error}", code="reader_unavailable"
+            ) from error
         except BaseException:
             await child.kill()
             raise
-        child.has_network = bool(ready.get("network"))
         return child
 
     async def send(self, message: Message) -> None:
-        """Say `message` to the child."""
+        """Send `message` to the child."""
         assert self._writer is not None
-        with contextlib.suppress(ConnectionError):  # whoever waits for the answer learns of it
+        with contextlib.suppress(ConnectionError):  # `receive` reports that the child is gone
             self._writer.write(encode(message))
             await self._writer.drain()
 
     async def receive(self, limit: float) -> Message:
-        """What the child says next. Raises TimeoutError after `limit` seconds, ChildDied when it is gone."""
+        """The child's next message. Raises TimeoutError after `limit` seconds, ReaderDied when the child is gone."""
         assert self._reader is not None
         async with asyncio.timeout(limit):
             try:
-                head = await self._reader.readexactly(HEADER_BYTES)
-                return decode(await self._reader.readexactly(body_length(head)))
+                header = await self._reader.readexactly(HEADER_BYTES)
+                return decode(await self._reader.readexactly(body_length(header)))
             except (asyncio.IncompleteReadError, ConnectionError):
                 pass
             except ProtocolError as error:
@@ -136,7 +132,7 @@ class ReaderProcess:
             self._process.kill()
         if self._writer is not None:
             self._writer.close()
-        # It is dying: a matter of milliseconds, which no cancelled caller leaves us to clean up later.
+        # It takes milliseconds. A cancelled caller waits too, so that no dying process is left behind.
         exit_task = asyncio.ensure_future(asyncio.to_thread(self._process.wait))
         while not exit_task.done():
             with contextlib.suppress(asyncio.CancelledError):
@@ -153,14 +149,14 @@ class ReaderProcess:
         ):
             return ReaderDied(last_line, code="reader_out_of_memory")
         if -status == signal.SIGXCPU:
-            return ReaderDied("its share of CPU time was used up", code="reader_timeout")
+            return ReaderDied("it used up its CPU time", code="reader_timeout")
         if -status == signal.SIGKILL:
             return ReaderDied("something else killed it", code="reader_killed")
         return ReaderDied(f"it ended with status {status}. {last_line}"[:300], code="reader_crashed")
 
 
 class ReaderPool:
-    """Children to read with; at most `size` of them, kept warm."""
+    """At most `size` children, kept warm."""
 
     def __init__(self, size: int | None = None, *, ocr_at_once: int = 1) -> None:
         self.size = size or max(1, os.cpu_count() or 1)
@@ -181,11 +177,11 @@ class ReaderPool:
 
     @property
     def pids(self) -> list[int]:
-        """The processes of all children that live."""
+        """The process ids of all live children."""
         return [child.pid for child in (*self._idle, *self._busy)]
 
     def warm(self) -> None:
-        """Have all children started, without waiting for it."""
+        """Start the children that are missing, in the background."""
         present = len(self._idle) + len(self._busy) + len(self._tasks) + self._starting
         for _ in range(self.size - present):
             task = asyncio.get_running_loop().create_task(self._start_idle())
@@ -193,7 +189,7 @@ class ReaderPool:
             task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """End all children."""
+        """Kill all children."""
         self._closed = True
         for task in (*self._tasks,):
             task.cancel()
@@ -204,7 +200,7 @@ class ReaderPool:
 
     @asynccontextmanager
     async def lease_process(self) -> AsyncGenerator[ReaderProcess]:
-        """A child to read one document with. It is killed unless `keep` was told that it is well."""
+        """A child to read one document with; afterwards it is idle again, or killed if it must be replaced."""
         async with self._slots:
             child = await self._take_idle_or_start()
             self._busy.add(child)
@@ -212,38 +208,33 @@ class ReaderPool:
                 yield child
             finally:
                 self._busy.discard(child)
-                if child.documents < 0 or self._closed:
+                if child.must_be_replaced or self._closed:
                     await child.kill()
                 elif child not in self._idle:
                     self._idle.append(child)
                 if not self._closed:
                     self.warm()
 
-    def recycle(self, child: ReaderProcess, resident: int) -> None:
-        """The child has read its document, and holds `resident` bytes: keep it, or have it replaced."""
+    def recycle(self, child: ReaderProcess, resident_bytes: int) -> None:
+        """Decide whether a child that has finished its document is used again or replaced."""
         child.documents += 1
         limit = _MAX_RESIDENT_BYTES_OCR if child.has_ocr_loaded else _MAX_RESIDENT_BYTES
         another_has_ocr = any(other.has_ocr_loaded for other in self._idle)
-        if (
+        child.must_be_replaced = (
             child.documents >= _MAX_DOCUMENTS
-            or resident > limit
+            or resident_bytes > limit
             or (child.has_ocr_loaded and another_has_ocr)
-        ):
-            self.mark_for_replacement(child)
-
-    def mark_for_replacement(self, child: ReaderProcess) -> None:
-        """Have the child killed when it is given back."""
-        child.documents = -1
+        )
 
     @asynccontextmanager
     async def reserve_ocr(self, child: ReaderProcess) -> AsyncGenerator[None]:
-        """The right to recognise text, until the document is read."""
+        """Hold an OCR slot while the document is read."""
         async with self._ocr:
             child.has_ocr_loaded = True
             yield
 
     async def _take_idle_or_start(self) -> ReaderProcess:
-        # Those with OCR's models loaded are kept for those who need them, where there is a choice.
+        # Children with OCR models loaded are taken last, so that documents that need them find them.
         self._idle.sort(key=lambda child: not child.has_ocr_loaded)
         while not self._idle and self._tasks:
             await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -256,12 +247,14 @@ class ReaderPool:
             self._starting -= 1
 
     async def _start_idle(self) -> None:
-        with contextlib.suppress(Transient):  # whoever needs one tries again, and is told
+        with contextlib.suppress(
+            Transient
+        ):  # the document that needs a child starts one, and reports the error
             self._idle.append(await ReaderProcess.start())
 
 
 def _child_environment() -> dict[str, str]:
-    """What a child may know of ours: where Python is, and that there is one thread for each native library."""
+    """What a child needs of our environment to start Python, and one thread for each native library."""
     environment = {
         name: os.environ[name] for name in ("PATH", "PYTHONPATH", "LANG", "TZ") if name in os.environ
     }

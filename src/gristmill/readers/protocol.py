@@ -1,7 +1,7 @@
-"""How a reader's child speaks with its parent: JSON messages, each behind its length, over a socket.
+"""The messages between a reader's child process and its parent: JSON, each behind its length, over a socket.
 
-A child that is ahead of its parent blocks in `send`: the socket's buffer is all that lies between them. A message
-longer than `LONGEST` is refused by either side, so that neither can fill the other's memory.
+A child that is ahead of its parent blocks in `send`: the socket's buffer is all that lies between them. Both sides
+refuse a message longer than `MAX_MESSAGE_BYTES`, so that neither can fill the other's memory.
 """
 
 import json
@@ -12,12 +12,13 @@ from typing import Any
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 MAX_TEXT_LENGTH = 128 * 1024  # characters of a text in one message
 _LENGTH = struct.Struct("!I")
+HEADER_BYTES = _LENGTH.size
 
 Message = dict[str, Any]
 
 
 class ProtocolError(Exception):
-    """The other side is gone, or says what nobody can say."""
+    """The other side sent something that is not a message."""
 
 
 def encode(message: Message) -> bytes:
@@ -36,28 +37,25 @@ def decode(body: bytes) -> Message:
         raise ProtocolError("Not a message.") from error
     if not isinstance(message, dict):
         raise ProtocolError("Not a message.")
-    return message  # pyright: ignore[reportUnknownVariableType]  -- JSON's objects have strings for keys
+    return message  # pyright: ignore[reportUnknownVariableType]  -- the keys of a JSON object are strings
 
 
 def body_length(header: bytes) -> int:
-    """How many bytes follow `head`."""
+    """How many bytes follow `header`."""
     (length,) = _LENGTH.unpack(header)
     if length > MAX_MESSAGE_BYTES:
         raise ProtocolError(f"A message of {length:,} bytes is too long.")
     return length
 
 
-HEADER_BYTES = _LENGTH.size
-
-
 class Channel:
-    """The child's end: blocking."""
+    """The child's end of the connection: blocking."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
 
     def send(self, message: Message) -> None:
-        """Say `message`; waits while the parent is behind."""
+        """Send `message`; waits while the parent is behind."""
         self._socket.sendall(encode(message))
 
     def receive(self) -> Message | None:

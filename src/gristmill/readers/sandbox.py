@@ -1,11 +1,11 @@
-"""What a reader's child gives up before it opens anybody's document.
+"""What a reader's child process gives up before it opens any document.
 
     always      no core files, few open files, limited file sizes; no sockets and no processes from Python
-    on Linux    it dies with its parent and gains no rights; no network at all where a namespace of its own is
-                permitted (as root, or where unprivileged namespaces are on)
-    elsewhere   native code could still open a socket; none of the libraries used does
+    on Linux    it dies with its parent, gains no privileges and yields the CPU to others; no network at all where it
+                may have a namespace of its own (as root, or where unprivileged namespaces are allowed)
+    elsewhere   native code could still open a socket; none of the libraries in use does
 
-Memory and CPU are set anew for each document, and CPU again at each sign of progress.
+The limits of memory and CPU are set again for each document, the CPU limit also at each sign of progress.
 """
 
 import contextlib
@@ -20,6 +20,7 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_NO_NEW_PRIVS = 38
 _CLONE_NEWNET = 0x40000000
 _CLONE_NEWUSER = 0x10000000
+_NICENESS = 5  # about a third of the CPU share of a process that serves people
 
 _FORBIDDEN_EVENTS = frozenset(
     (
@@ -43,7 +44,7 @@ _FORBIDDEN_EVENTS = frozenset(
 
 
 def lock_down(parent: int) -> bool:
-    """Give up what reading doesn't need; tells whether the kernel itself cut the network off."""
+    """Give up what reading doesn't need; returns whether the kernel itself cut off the network."""
     is_isolated = _isolate(parent) if sys.platform == "linux" else False
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with contextlib.suppress(ValueError, OSError):  # the hard limit is lower already
@@ -53,31 +54,31 @@ def lock_down(parent: int) -> bool:
 
 
 def limit_memory(max_bytes: int) -> None:
-    """Let allocations fail once the process holds `most` bytes of its own."""
+    """Let allocations fail once the process has `max_bytes` of its own."""
     _set_soft_limit(resource.RLIMIT_DATA, max_bytes)
 
 
 def limit_file_size(max_bytes: int) -> None:
-    """Let no file grow beyond `most` bytes."""
+    """Let no file grow beyond `max_bytes`."""
     _set_soft_limit(resource.RLIMIT_FSIZE, max_bytes)
 
 
 def limit_cpu(seconds: int) -> None:
-    """Let the kernel end the process after `seconds` more of CPU time."""
+    """Let the kernel kill the process after `seconds` more of CPU time."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     _set_soft_limit(resource.RLIMIT_CPU, int(used.ru_utime + used.ru_stime) + 1 + seconds)
 
 
 def _set_soft_limit(kind: int, limit: int) -> None:
     _, hard = resource.getrlimit(kind)
-    with contextlib.suppress(ValueError, OSError):  # macOS refuses some; the parent's clock is there still
+    with contextlib.suppress(ValueError, OSError):  # macOS refuses some; the parent's time limit still holds
         resource.setrlimit(kind, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
 
 
 def resident_bytes() -> int:
-    """Bytes of memory that this process holds now."""
+    """The memory that this process has now."""
     try:
-        with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123  -- no path to speak of
+        with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123  -- Path would import more
             return int(file.read().split()[1]) * resource.getpagesize()
     except OSError:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -86,16 +87,18 @@ def resident_bytes() -> int:
 
 def _refuse_forbidden_events(event: str, _arguments: tuple[Any, ...]) -> None:
     if event in _FORBIDDEN_EVENTS:
-        raise PermissionError(f"{event} is not for readers")
+        raise PermissionError(f"{event} is not allowed in a reader")
 
 
 def _isolate(parent: int) -> bool:
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, _NICENESS)
     libc = ctypes.CDLL(None, use_errno=True)
-    # Where it is permitted, anybody may have a user namespace, and in it a network of their own.
+    # Any user may have a network of its own inside a user namespace, where these are allowed.
     is_isolated = libc.unshare(_CLONE_NEWNET) == 0 or libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET) == 0
-    # After the namespace: a change of credentials would take this back.
+    # After the namespace: a change of credentials would undo this.
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # it ended before we asked to be told
+    if os.getppid() != parent:  # it ended before the call above
         os._exit(1)
     libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     return is_isolated

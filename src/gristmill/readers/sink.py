@@ -1,7 +1,7 @@
-"""Where a reader puts what it finds: counted against the document's limits, sent on in bounded pieces.
+"""Where the readers of the child process put what they find: counted against the limits, and sent in small pieces.
 
-A document that gives more than its limits allow is a bomb, and is refused by that name. Files inside it get names of
-our own in the scratch folder; the name that the document gives them is data.
+A document that yields more than its limits allow is refused as a bomb. Files inside it get names of our own in the
+scratch folder; the name that the document gives them is data.
 """
 
 import hashlib
@@ -11,11 +11,12 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, NoReturn
+from typing import BinaryIO, Literal, NoReturn
 
 from gristmill.readers import sandbox
 from gristmill.readers.libraries import images
 from gristmill.readers.protocol import MAX_TEXT_LENGTH, Channel, Message
+from gristmill.readers.text_format import FileFormat
 
 _MAX_NAME_LENGTH = 200
 _MAX_OCR_IMAGES = 50
@@ -23,15 +24,14 @@ _OCR_MEDIA_TYPES = frozenset(
     ("image/png", "image/jpeg", "image/tiff", "image/bmp", "image/webp", "image/gif")
 )
 _MAX_CAPTION_LENGTH = 2_000
-_MIN_SIDE, _LEAST_AREA = 24, 2_500  # pixels
-_SAMPLE = 20_000
+_MIN_SIDE, _MIN_AREA = 24, 2_500  # pixels
 _CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff]")
 _IMAGE_LINK = re.compile(r"!\[[^\]]*\]\([^)]*\)")
 _MARKUP_ONLY = re.compile(r"[\s\-|_#*>`~.]+")
 
 
 class DocumentRefused(Exception):
-    """The document can't be read, and `code` says why."""
+    """The document can't be read; `code` is the reason."""
 
     def __init__(self, message: str, *, code: str) -> None:
         super().__init__(message)
@@ -40,7 +40,7 @@ class DocumentRefused(Exception):
 
 @dataclass(frozen=True)
 class ReadTask:
-    """One document to read: where it is, what it is called, and what it may cost."""
+    """One document to read: where it is, its name, and its limits."""
 
     path: Path
     name: str
@@ -50,9 +50,9 @@ class ReadTask:
     memory: int
     ocr_memory: int
     cpu_seconds: int
-    output: int
-    embedded_bytes: int
-    embedded_files: int
+    max_characters: int
+    attachment_bytes: int
+    max_attachments: int
     depth: int
     ocr: bool
     ocr_pages: int
@@ -60,46 +60,42 @@ class ReadTask:
 
 @dataclass
 class ReportDraft:
-    """What the report will say."""
+    """The report so far; its fields are those of `results.ReadReport`."""
 
-    title: str | None = None
-    metadata: dict[str, Any] = field(default_factory=dict[str, Any])
     warnings: list[str] = field(default_factory=list[str])
-    total: int | None = None
-    read: int | None = None
+    pages_total: int | None = None
+    pages_read: int | None = None
     kind: str = ""
-    recognised: list[str] = field(default_factory=list[str])
+    ocr_hashes: list[str] = field(default_factory=list[str])
 
 
 class Sink:
-    """Takes a reader's results, in their order."""
+    """Takes the results of a reader, in order."""
 
     def __init__(self, channel: Channel, task: ReadTask) -> None:
         self._channel, self.task = channel, task
         self.report = ReportDraft()
+        self.format = FileFormat("")  # of the document, once it is detected
         self.characters = 0  # of the content so far
-        self.text_length = 0  # of these, what is neither space, mark-up nor a link to an image
+        self.text_length = 0  # of these, without spaces, markup and links to images
         self.attachment_count = self.image_count = 0
         self.ocr_count = 0
-        self.sample = ""
         self._bytes_written = 0
         self._asset_hashes: set[str] = set()
         self._file_prefix = f"{task.after_page}-"
         self._has_ocr_slot = False
-        # Images that OCR could read, if nothing else can be.
+        # Images that OCR can read if the document has no other text.
         self.ocr_candidates: list[tuple[Path, int | None, str]] = []
 
     def add_text(self, text: str, page: int | None = None) -> None:
-        """The next piece of the content."""
+        """Append to the content."""
         text = clean_text(text)
         if not text:
             return
         self.characters += len(text)
-        if self.characters > self.task.output:
-            refuse_bomb(f"it gives more than {self.task.output:,} characters of text")
+        if self.characters > self.task.max_characters:
+            refuse_bomb(f"it has more than {self.task.max_characters:,} characters of text")
         self.text_length += len(_MARKUP_ONLY.sub("", _IMAGE_LINK.sub("", text)))
-        if len(self.sample) < _SAMPLE:
-            self.sample += text[: _SAMPLE - len(self.sample)]
         for start in range(0, len(text), MAX_TEXT_LENGTH):
             piece = text[start : start + MAX_TEXT_LENGTH]
             is_last = start + MAX_TEXT_LENGTH >= len(text)
@@ -107,35 +103,35 @@ class Sink:
         self._extend_cpu_limit()
 
     def begin_page(self, page: int, total: int | None) -> None:
-        """Page `page` begins: if it kills us, it is the one to pass over."""
+        """Begin page `page`: if it kills this process, the next child skips it."""
         self._channel.send({"k": "at", "page": page, "of": total})
         self._extend_cpu_limit()
 
     def report_progress(self) -> None:
-        """Something went on that gives no text yet."""
+        """Show that work goes on, though it yields no text yet."""
         self._channel.send({"k": "alive"})
         self._extend_cpu_limit()
 
     def warn(self, code: str) -> None:
-        """Tell `code` in the report, once."""
+        """Add `code` to the warnings of the report, once."""
         if code not in self.report.warnings:
             self.report.warnings.append(code)
 
     def add_attachment(self, name: str, data: bytes | Iterable[bytes], media_type: str | None = None) -> None:
-        """A document inside the document."""
+        """Hand over a file inside the document."""
         if self.task.depth <= 0:
             self.warn("too_deep")
             return
         self.attachment_count += 1
-        if self.attachment_count > self.task.embedded_files:
-            refuse_bomb(f"it holds more than {self.task.embedded_files:,} documents")
-        path = self.task.scratch / f"{self._file_prefix}embedded-{self.attachment_count}"
+        if self.attachment_count > self.task.max_attachments:
+            refuse_bomb(f"it contains more than {self.task.max_attachments:,} files")
+        path = self.task.scratch / f"{self._file_prefix}attachment-{self.attachment_count}"
         if self._write_file(path, data) == 0:
             path.unlink()
             self.attachment_count -= 1
             return
         name = safe_path(name) or f"embedded-{self.attachment_count}"
-        self._channel.send({"k": "embedded", "name": name, "path": str(path), "type": media_type})
+        self._channel.send({"k": "attachment", "name": name, "path": str(path), "type": media_type})
         self._extend_cpu_limit()
 
     def add_asset(
@@ -148,14 +144,14 @@ class Sink:
         kind: Literal["image", "table"] = "image",
         text: str = "",
     ) -> None:
-        """An image or a table inside the document; equal ones are told once."""
+        """Hand over an image or a table inside the document; of equal ones only the first."""
         digest = hashlib.sha256(data).hexdigest()
         if not data or digest in self._asset_hashes:
             return
         self._asset_hashes.add(digest)
         self.image_count += kind == "image"
-        if len(self._asset_hashes) > self.task.embedded_files:
-            refuse_bomb(f"it holds more than {self.task.embedded_files:,} images and tables")
+        if len(self._asset_hashes) > self.task.max_attachments:
+            refuse_bomb(f"it contains more than {self.task.max_attachments:,} images and tables")
         path = self.task.scratch / f"{self._file_prefix}asset-{len(self._asset_hashes)}"
         self._write_file(path, (data,))
         is_small = kind == "image" and _is_decoration(data)
@@ -167,7 +163,7 @@ class Sink:
         self._extend_cpu_limit()
 
     def reserve_ocr(self) -> bool:
-        """Whether OCR is on; waits for a turn at it, because it takes much memory and all of a core."""
+        """Wait for an OCR slot, because OCR takes much memory and a whole core; False when OCR is off or used up."""
         if not self.task.ocr or self.ocr_count >= self.task.ocr_pages:
             return False
         if not self._has_ocr_slot:
@@ -182,11 +178,11 @@ class Sink:
     def _write_file(self, path: Path, data: bytes | Iterable[bytes]) -> int:
         written = 0
         with path.open("wb") as file:
-            for piece in (data,) if isinstance(data, bytes) else data:
-                written += file.write(piece)
-                self._bytes_written += len(piece)
-                if self._bytes_written > self.task.embedded_bytes:
-                    refuse_bomb(f"what it holds unfolds to more than {self.task.embedded_bytes:,} bytes")
+            for block in (data,) if isinstance(data, bytes) else data:
+                written += file.write(block)
+                self._bytes_written += len(block)
+                if self._bytes_written > self.task.attachment_bytes:
+                    refuse_bomb(f"its contents decompress to more than {self.task.attachment_bytes:,} bytes")
         return written
 
     def _extend_cpu_limit(self) -> None:
@@ -194,22 +190,27 @@ class Sink:
 
 
 def _is_decoration(data: bytes) -> bool:
-    """Whether an image is so small that it says nothing: an icon, a rule, a dot. What can't be opened is not known."""
+    """Whether an image is too small for information: an icon, a line, a dot. False for what can't be opened."""
     try:
         with images.open(io.BytesIO(data)) as image:
             width, height = image.size
-    except Exception:  # whatever a library has to say about an image that somebody made up
+    except Exception:  # Pillow raises errors of any type for a made-up image
         return False
-    return min(width, height) < _MIN_SIDE or width * height < _LEAST_AREA
+    return min(width, height) < _MIN_SIDE or width * height < _MIN_AREA
 
 
 def refuse_bomb(reason: str) -> NoReturn:
-    """Refuse the document for the size of what it unfolds to."""
-    raise DocumentRefused(f"This looks like a bomb: {reason}.", code="bomb")
+    """Refuse the document for the size of its contents."""
+    raise DocumentRefused(f"It looks like a decompression bomb: {reason}.", code="bomb")
+
+
+def refuse_encrypted() -> NoReturn:
+    """Refuse a document that needs a password."""
+    raise DocumentRefused("It is password-protected. Remove the password and add it again.", code="encrypted")
 
 
 def clean_text(text: str) -> str:
-    """`text` without what no database and no reader takes: control characters, halves of characters."""
+    """`text` without what no database takes: control characters and lone surrogates."""
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     if _CONTROL_CHARACTERS.search(text):
@@ -222,11 +223,13 @@ def clean_text(text: str) -> str:
 
 
 def safe_name(name: str) -> str:
-    """The last part of a path that somebody else wrote, fit to be shown and to be a file's name."""
+    """The last part of an untrusted path, fit to be shown and to be a file name."""
     basename = (
         unicodedata.normalize("NFC", clean_text(name)).replace("\\", "/").rstrip("/").rpartition("/")[2]
     )
-    safe = "".join(sign for sign in basename if unicodedata.category(sign) not in ("Cc", "Cf", "Zl", "Zp"))
+    safe = "".join(
+        character for character in basename if unicodedata.category(character) not in ("Cc", "Cf", "Zl", "Zp")
+    )
     safe = " ".join(safe.split()).strip(". ") or ""
     if len(safe) > _MAX_NAME_LENGTH:
         stem, dot, suffix = safe.rpartition(".")
@@ -235,12 +238,12 @@ def safe_name(name: str) -> str:
 
 
 def safe_path(path: str) -> str:
-    """A path that somebody else wrote, as one that leads nowhere but down."""
+    """An untrusted path as a relative one that only leads downwards."""
     parts = (safe_name(part) for part in clean_text(path).replace("\\", "/").split("/"))
     return "/".join(part for part in parts if part)[-1000:]
 
 
 def file_blocks(file: BinaryIO, size: int = 256 * 1024) -> Iterator[bytes]:
-    """What `file` still holds, piece by piece."""
-    while piece := file.read(size):
-        yield piece
+    """The rest of `file`, block by block."""
+    while block := file.read(size):
+        yield block

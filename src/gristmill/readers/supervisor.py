@@ -1,15 +1,15 @@
-"""read: one local file to parts, embedded documents, assets and a report.
+"""read_file: reads one local file, and goes on with another child process when one dies.
 
-    plain text in UTF-8        streamed here, in a thread: decoding can't hurt
+    plain text in UTF-8        streamed in a thread of this process (`plain_text.py`)
     everything else            in a child of the pool; what was yielded before it died is kept
 
     the child …                 nothing yielded yet              pages were read already
     refuses the document        raises, with its code            raises
-    crashes, hangs, grows       tried again behind the page      the same; after three lost pages, the report says
-                                that it died in                  `partial:read/total` and what ended it
+    crashes, hangs, grows       continues after the page that    the same; after three lost pages, the report says
+                                it died on                       `partial:read/total` and the cause
     is killed from outside      raises Transient                 as above
 
-A document that is not paged is read whole or not at all. Cancelling, or closing the iterator, kills the child at once.
+A document without pages is read completely or not at all. Cancelling, or closing the iterator, kills the child at once.
 """
 
 import asyncio
@@ -44,25 +44,25 @@ _ERROR_CLASSES: dict[str, type[GristmillError]] = {
     "disk_full": Transient,
 }
 _MESSAGES = {
-    "reader_crashed": "The reader crashed on it; the file is likely damaged or made to harm.",
-    "reader_timeout": "Reading it took longer than its size allows; split it, or simplify it.",
-    "reader_out_of_memory": "Reading it took more memory than its size allows; split it.",
+    "reader_crashed": "The reader crashed. The file is probably damaged, or made to do harm.",
+    "reader_timeout": "Reading took longer than a file of this size may take. Split the file, or simplify it.",
+    "reader_out_of_memory": "Reading took more memory than a file of this size may use. Split the file.",
     "reader_killed": "The reader was killed from outside, perhaps because the machine ran out of memory.",
 }
 
 
 @dataclass
 class _ReadProgress:
-    """How far the reading of one document has come, over all children that took part in it."""
+    """How far one document has been read, by all children together."""
 
     after_page: int
-    page: int = 0  # the one that is being read
-    finished: int = 0  # the last one whose text came through whole
+    page: int = 0  # that is being read
+    finished: int = 0  # the last page whose text arrived completely
     total: int | None = None
     characters: int = 0
     read: int = 0  # pages that earlier children finished
     lost: list[int] = field(default_factory=list[int])
-    deaths: list[str] = field(default_factory=list[str])  # what ended each of them
+    deaths: list[str] = field(default_factory=list[str])  # the cause of each
 
 
 async def read_file(
@@ -75,16 +75,16 @@ async def read_file(
     limits: ReadLimits,
     resume_after_page: int = 0,
 ) -> AsyncGenerator[ReadResult]:
-    """What the file holds, in order; the last is a `Report`. Use it with `contextlib.aclosing`."""
+    """Yield what the file contains, in order; the last result is a `ReadReport`. Use it with `contextlib.aclosing`."""
     path, scratch = await asyncio.to_thread(lambda: (path.absolute(), scratch.absolute()))
     size = (await asyncio.to_thread(path.stat)).st_size
     if size == 0:
         yield ReadReport(warnings=["empty"], kind="empty")
         return
     budget = limits.budget(size)
-    shape = await asyncio.to_thread(plain_text.inspect_file, path, name, media_type)
-    if shape is not None:
-        async with contextlib.aclosing(plain_text.read(path, shape, budget.output)) as results:
+    plain = await asyncio.to_thread(plain_text.inspect_file, path, name, media_type)
+    if plain is not None:
+        async with contextlib.aclosing(plain_text.read(path, plain, budget.max_characters)) as results:
             async for result in results:
                 yield result
         return
@@ -104,16 +104,16 @@ async def read_file(
 
 
 def _handle_death(name: str, death: ReaderDied, progress: _ReadProgress) -> ReadReport | None:
-    """A report of what was read; None when the next child should go on behind the page it happened on."""
+    """Count the page that the child died on. Returns a report to end with, or None to continue after that page."""
     if progress.page:
-        page_complete = progress.finished == progress.page
-        progress.read += progress.page - progress.after_page - (not page_complete)
-        if not page_complete:
+        is_page_complete = progress.finished == progress.page
+        progress.read += progress.page - progress.after_page - (not is_page_complete)
+        if not is_page_complete:
             progress.lost.append(progress.page)
         progress.deaths.append(death.code)
         progress.after_page, progress.page = progress.page, 0
-        must_continue = len(progress.lost) <= _MAX_LOST_PAGES and len(progress.deaths) <= _MAX_DEATHS
-        if must_continue and progress.after_page < (progress.total or 0):
+        may_continue = len(progress.lost) <= _MAX_LOST_PAGES and len(progress.deaths) <= _MAX_DEATHS
+        if may_continue and progress.after_page < (progress.total or 0):
             return None
     if progress.read > 0:
         return ReadReport(
@@ -128,7 +128,7 @@ def _handle_death(name: str, death: ReaderDied, progress: _ReadProgress) -> Read
 
 @dataclass(frozen=True)
 class _DocumentInput:
-    """What is to be read, and within which limits."""
+    """The document to read, and its limits."""
 
     path: Path
     name: str
@@ -138,7 +138,7 @@ class _DocumentInput:
     budget: ReadBudget
 
     def task(self, progress: _ReadProgress) -> dict[str, Any]:
-        """What a child is told, which goes on from `progress`."""
+        """The task for a child that continues from `progress`: the fields of `sink.ReadTask`."""
         limits, budget = self.limits, self.budget
         return {
             "path": str(self.path),
@@ -149,9 +149,9 @@ class _DocumentInput:
             "memory": budget.memory,
             "ocr_memory": limits.ocr_memory_mb * MIB,
             "cpu_seconds": budget.cpu_seconds,
-            "output": max(0, budget.output - progress.characters),
-            "embedded_bytes": budget.embedded_bytes,
-            "embedded_files": limits.embedded_files,
+            "max_characters": max(0, budget.max_characters - progress.characters),
+            "attachment_bytes": budget.attachment_bytes,
+            "max_attachments": limits.max_attachments,
             "depth": limits.depth,
             "ocr": limits.ocr,
             "ocr_pages": limits.ocr_pages,
@@ -161,18 +161,16 @@ class _DocumentInput:
 async def _read_with_one_process(
     pool: ReaderPool, document: _DocumentInput, progress: _ReadProgress
 ) -> AsyncGenerator[ReadResult]:
-    """One child's share of the document."""
+    """Yield what one child reads of the document."""
     characters_before = progress.characters
     async with pool.lease_process() as child, AsyncExitStack() as ocr_slot:
-        # Only a child that came to the end of its document is used again.
-        documents, child.documents = child.documents, -1
+        child.must_be_replaced = True  # unless it comes to the end of the document
         await child.send({"k": "read", "task": document.task(progress)})
-        clock = _TimeBudget(document.budget, document.limits)
+        time_budget = _TimeBudget(document.budget, document.limits)
         while True:
-            message = await clock.next_message(child, progress)
+            message = await time_budget.next_message(child, progress)
             kind = message.get("k")
             if kind in ("report", "error"):
-                child.documents = documents
                 pool.recycle(child, int(message["rss"]))
                 if kind == "error":
                     _raise_refusal(document.name, message)
@@ -186,21 +184,21 @@ async def _read_with_one_process(
 
 
 class _TimeBudget:
-    """The time a document may take: for each step, and in all; only while we wait for the child."""
+    """The time a document may take, for each step and in all; it runs only while we wait for the child."""
 
     def __init__(self, budget: ReadBudget, limits: ReadLimits) -> None:
         self._stall_seconds, self._remaining_seconds = budget.stall_seconds, budget.wall_seconds
         self._seconds_per_page = limits.per_page.total_seconds()
 
     async def next_message(self, child: ReaderProcess, progress: _ReadProgress) -> Message:
-        """The child's next message, or ChildDied once it has taken too long."""
+        """The child's next message, or ReaderDied when it takes too long."""
         loop = asyncio.get_running_loop()
         started = loop.time()
         try:
             message = await child.receive(min(self._stall_seconds, max(self._remaining_seconds, 0.001)))
         except TimeoutError:
             raise ReaderDied(
-                f"no sign of life for {loop.time() - started:.0f} s", code="reader_timeout"
+                f"no progress for {loop.time() - started:.0f} s", code="reader_timeout"
             ) from None
         self._remaining_seconds -= loop.time() - started
         if message.get("k") == "at":
@@ -216,7 +214,7 @@ def _result_from(message: Message, characters_before: int, progress: _ReadProgre
             if message["last"]:
                 progress.finished = message["page"] or 0
             return TextPart(message["text"], message["page"])
-        case "embedded":
+        case "attachment":
             return AttachedFile(message["name"], Path(message["path"]), message["type"])
         case "asset":
             return Asset(
@@ -234,20 +232,17 @@ def _result_from(message: Message, characters_before: int, progress: _ReadProgre
 
 
 def _report_from(message: Message, progress: _ReadProgress) -> ReadReport:
-    total, pages_read, warnings = message["total"], message["read"], list(message["warnings"])
+    total, pages_read, warnings = message["pages_total"], message["pages_read"], list(message["warnings"])
     if total is not None and pages_read is not None:
         pages_read -= len(progress.lost)
         if pages_read < total:
             warnings = [f"partial:{pages_read}/{total}", *dict.fromkeys(progress.deaths), *warnings]
     return ReadReport(
-        title=message["title"],
-        language=message["language"],
-        metadata=message["metadata"],
         warnings=warnings,
         pages_total=total,
         pages_read=pages_read,
         kind=message["kind"],
-        ocr_hashes=list(message["recognised"]),
+        ocr_hashes=list(message["ocr_hashes"]),
     )
 
 

@@ -1,9 +1,9 @@
-"""Which encoding a text is in that says nothing of it and is not UTF-8. A guess, but one that is seldom wrong.
+"""Guesses the encoding of a text that doesn't declare it and is not UTF-8. The guess is seldom wrong.
 
 a byte order mark, or zero bytes on one side     UTF-16, UTF-32
 escape sequences                                 ISO-2022-JP
-nearly UTF-8                                     UTF-8; what is broken is replaced
-pairs of high bytes                              Chinese, Japanese, Korean: by the share of everyday characters
+nearly UTF-8                                     UTF-8; the broken bytes are replaced
+pairs of high bytes                              Chinese, Japanese, Korean: by the share of common characters
 single high bytes                                by the letters of each script's words (charset-normalizer)
 """
 
@@ -24,7 +24,7 @@ _BOMS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-# One byte a letter; those of one script stand together, the commoner one first.
+# One byte a letter; encodings of one script are next to each other, the more common first.
 _SINGLE_BYTE_ENCODINGS = [
     "cp1252",
     "cp1250",
@@ -41,12 +41,12 @@ _SINGLE_BYTE_ENCODINGS = [
     "cp1258",
     "cp874",
 ]
-# What Turkish writes beside ASCII, and of it what others write with other letters.
+# The bytes of Turkish letters in cp1254, and those that have another letter in cp1252.
 _TURKISH_BYTES = frozenset(b"\xfd\xfe\xf0\xdd\xde\xd0\xfc\xdc\xf6\xd6\xe7\xc7\xe2\x91\x92\x93\x94\x96\x97")
 _TURKISH_ONLY_BYTES = frozenset(b"\xfd\xfe\xf0")
 _KANA = re.compile("[\u3040-\u30ff]")
 _HAN = re.compile("[\u4e00-\u9fff]")
-# Between letters, and not where Windows has the quotes, dashes and dots that stand there too.
+# A byte between letters, except those that are quotes, dashes and dots in Windows encodings.
 _LETTER_INSIDE = re.compile(rb"(?<=[A-Za-z\x80-\xff])[\x80-\x84\x86-\x90\x98-\x9f](?=[A-Za-z\x80-\xff])")
 _WESTERN_LETTERS = frozenset("äöüßéèêëàâçñáíóúîïôûùåæøÄÖÜÉÅÆØ")
 _PUNCTUATION = re.compile("[\u3000-\u303f\uff00-\uff65\u2010-\u201f\u2026\u00b7]")
@@ -69,7 +69,7 @@ def detect_encoding(head: bytes) -> tuple[str, bool]:
     if text_format.has_iso2022_escapes(head):
         return "iso2022_jp_2", True
     text = head.decode("utf-8", "replace")
-    broken, non_ascii = text.count("\ufffd"), sum(sign > "\x7f" for sign in text)
+    broken, non_ascii = text.count("\ufffd"), sum(character > "\x7f" for character in text)
     if non_ascii == 0 or broken * 10 < non_ascii or broken <= 1 < len(head) == _SAMPLE:
         return "utf-8", broken > 0
     return _legacy_encoding(head), True
@@ -97,20 +97,20 @@ def _legacy_encoding(head: bytes) -> str:
 
 
 def _hebrew_encoding(head: bytes, high: list[int]) -> str | None:
-    """Hebrew's letters have the places of Russian's small ones, but for the last five, which Russian can't do without;
-    and nobody writes words of the West with such letters alone."""
+    """cp1255 if the high bytes are Hebrew letters. Russian small letters have the same bytes, but need the last five
+    too; Western words also have ASCII letters."""
     letters = sum(bytes((byte,)).isalpha() for byte in head)
     within = sum(0xE0 <= byte <= 0xFA for byte in high)
     return "cp1255" if len(high) >= 20 and within > 0.99 * len(high) and letters < 0.3 * len(high) else None
 
 
 def _pre_windows_encoding(head: bytes, high: list[int]) -> str | None:
-    """Letters where Windows has quotes and dashes: from before it, of DOS or of the Macintosh."""
+    """A DOS or Macintosh encoding if there are letters where Windows has quotes and dashes."""
     inside = len(_LETTER_INSIDE.findall(head))
     if inside < 2 or inside < 0.2 * len(high):
         return None
     counts = {
-        name: sum(sign in _WESTERN_LETTERS for sign in bytes(high).decode(name))
+        name: sum(character in _WESTERN_LETTERS for character in bytes(high).decode(name))
         for name in ("cp850", "mac_roman")
     }
     best = max(counts, key=lambda name: counts[name])
@@ -118,7 +118,7 @@ def _pre_windows_encoding(head: bytes, high: list[int]) -> str | None:
 
 
 def _encoding_score(head: bytes, name: str, scorer: Callable[[str], float]) -> float:
-    """How much the bytes look like everyday text in `name`; below 0 when they can't be."""
+    """How much the bytes look like ordinary text in encoding `name`; below 0 when they can't be decoded."""
     for cut in range(4):  # the sample may end inside a character
         try:
             text = head[: len(head) - cut].decode(name)
@@ -126,7 +126,7 @@ def _encoding_score(head: bytes, name: str, scorer: Callable[[str], float]) -> f
             if error.start < len(head) - 8:
                 return -1.0
             continue
-        return scorer("".join(sign for sign in text if sign > "\x7f"))
+        return scorer("".join(character for character in text if character > "\x7f"))
     return -1.0
 
 
@@ -135,11 +135,11 @@ def _match_share(text: str, *patterns: re.Pattern[str]) -> float:
 
 
 def _common_character_share(text: str, encoding: str, first: int, last: int) -> float:
-    """The share of characters whose first byte lies where `encoding` has the common ones."""
+    """The share of characters whose first byte is in the range of the common ones in `encoding`."""
     common = 0
-    for sign in text:
+    for character in text:
         try:
-            raw = sign.encode(encoding)
+            raw = character.encode(encoding)
         except UnicodeEncodeError:
             continue
         common += len(raw) == 2 and first <= raw[0] <= last
@@ -147,7 +147,7 @@ def _common_character_share(text: str, encoding: str, first: int, last: int) -> 
 
 
 def _simplified_chinese_score(text: str) -> float:
-    if _match_share(text, _KANA) > 0.1:  # the same bytes in Japanese
+    if _match_share(text, _KANA) > 0.1:  # Japanese has the same bytes
         return 0.0
     return _common_character_share(text, "gb2312", 0xB0, 0xD7) + _match_share(text, _PUNCTUATION)
 
@@ -166,8 +166,8 @@ def _japanese_score(text: str) -> float:
 
 
 def _korean_score(text: str) -> float:
-    # Korean's syllables are everyday characters of Chinese too, in the same bytes; but Chinese can't do with so few.
-    # And of all that its code has room for, only some are in use: Japanese bytes give the others.
+    # The bytes of common Korean syllables are common Chinese characters too, but Chinese uses more of them.
+    # Only some of the possible syllables are in use: Japanese bytes decode to the others.
     hangul = _common_character_share(text, "euc_kr", 0xB0, 0xC8)
     return hangul + _match_share(text, _PUNCTUATION) + 0.05 if _match_share(text, _HAN) < 0.1 else 0.0
 

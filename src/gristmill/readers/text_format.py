@@ -1,8 +1,11 @@
-"""The shapes of plain text: what a text file is, by its first bytes and its name. Pure.
+"""The format of a text file, by its first bytes and its name. Pure, and the only place that decides it.
 
-markdown     as it stands                          code, JSON, YAML    in a fence, with its language
-text         as it stands                          csv, tsv            a table
-subtitles    what is said, without the times       html, xml, ipynb    a reader of their own
+text, markdown           stays as it is
+code, JSON, YAML         goes into a code fence that names its language
+csv, tsv                 becomes a table
+subtitles                keeps what is spoken, without the timings
+html, xml, ipynb, rtf,   have a reader of their own
+eml, mbox
 """
 
 import re
@@ -109,41 +112,84 @@ _KIND_BY_MEDIA_TYPE = {"text/markdown": "markdown", "text/csv": "csv", "text/tab
     "text/xml": "xml",
     "text/vtt": "subtitles",
 }
+_MAIL_SUFFIXES = frozenset(("eml", "mht", "mhtml"))
+_HEADER_LINE = re.compile(rb"[!-9;-~]+:[ \t]")
+_MAIL_HEADER = re.compile(
+    rb"^(from|to|subject|date|received|return-path|message-id|mime-version|delivered-to):", re.I | re.M
+)
+_TRANSPORT_HEADERS = frozenset((b"mime-version", b"message-id", b"received", b"return-path"))
 _HTML_START = re.compile(rb"<(!doctype\s+html|html|head|body)[\s>]", re.I)
 _BLANK = b"\xef\xbb\xbf \t\r\n"
+HEAD_BYTES = 64 * 1024  # of a file that callers pass as `head`
+PLAIN_KINDS = frozenset(("text", "markdown", "code", "csv", "subtitles"))
+
+_WIDE_SAMPLE_BYTES = 16 * 1024
+_COMMON_CHARACTERS = re.compile(
+    "[\t\r\n -~\u3000-\u30ff\u4e00-\u9fff\uac00-\ud7a3\uff00-\uff65\u2010-\u2026]"
+)
+# Everything but control characters; bytes from 0x80 on are letters in some encoding.
+_TEXT_BYTES = bytes(byte for byte in range(256) if byte >= 32 or byte in b"\t\n\r\f\x1b\x08")
 
 
 @dataclass(frozen=True)
-class TextFormat:
-    """The kind of a text, and the language of its fence when it gets one."""
+class FileFormat:
+    """The kind of a text, and the language that its code fence names."""
 
     kind: str
     language: str = ""
 
 
-def detect_format(head: bytes, name: str, media_type: str | None) -> TextFormat:
-    """The shape of a text that begins with `head`."""
+def plain_format(head: bytes, name: str, media_type: str | None) -> FileFormat | None:
+    """The format of a file that may be plain text in UTF-8, else None: whether it is UTF-8 to its end shows later."""
+    if b"\0" in head or head.startswith((b"%PDF-", b"PK\x03\x04")) or has_iso2022_escapes(head):
+        return None
+    file_format = detect_format(head, name, media_type)
+    return file_format if file_format.kind in PLAIN_KINDS else None
+
+
+def detect_format(head: bytes, name: str, media_type: str | None) -> FileFormat:
+    """The format of a text that begins with `head`."""
     basename = name.replace("\\", "/").rpartition("/")[2].lower()
     suffix = basename.rpartition(".")[2] if "." in basename else ""
     start = head.lstrip(_BLANK)
+    if start.startswith(b"{\\rtf"):
+        return FileFormat("rtf")
+    if head.startswith(b"From ") and (suffix == "mbox" or len(_mail_headers(head.partition(b"\n")[2])) >= 3):
+        return FileFormat("mbox")
+    if suffix in _MAIL_SUFFIXES or _is_mail(start):
+        return FileFormat("eml")
     if suffix == "ipynb" and start.startswith(b"{"):
-        return TextFormat("ipynb")
+        return FileFormat("ipynb")
     if start.startswith(b"WEBVTT") or suffix in ("vtt", "srt"):
-        return TextFormat("subtitles")
+        return FileFormat("subtitles")
     if basename in _LANGUAGE_BY_NAME or suffix in _LANGUAGE_BY_SUFFIX:
-        return TextFormat("code", _LANGUAGE_BY_NAME.get(basename) or _LANGUAGE_BY_SUFFIX[suffix])
+        return FileFormat("code", _LANGUAGE_BY_NAME.get(basename) or _LANGUAGE_BY_SUFFIX[suffix])
     if suffix in _MARKDOWN_SUFFIXES:
-        return TextFormat("markdown")
+        return FileFormat("markdown")
     if suffix in ("csv", "tsv", "tab"):
-        return TextFormat("csv")
+        return FileFormat("csv")
     if suffix in ("html", "htm", "xhtml") or _HTML_START.search(start[:2048]):
-        return TextFormat("html" if b"<" in head else "text")
+        return FileFormat("html" if b"<" in head else "text")
     if start.startswith(b"<?xml") or (suffix in ("xml", "svg", "rss", "atom") and start.startswith(b"<")):
-        return TextFormat("xml")
+        return FileFormat("xml")
     if suffix in ("txt", "text", "log", "rst", "adoc", "org"):
-        return TextFormat("text")
+        return FileFormat("text")
     kind = _KIND_BY_MEDIA_TYPE.get((media_type or "").partition(";")[0].strip().lower(), "text")
-    return TextFormat(kind, "json" if kind == "code" else "")
+    return FileFormat(kind, "json" if kind == "code" else "")
+
+
+def _is_mail(start: bytes) -> bool:
+    """A memo has From, To and Subject as well; a mail also has a header that a mail program wrote."""
+    headers = _mail_headers(start)
+    return len(headers) >= 3 and bool(headers & _TRANSPORT_HEADERS)
+
+
+def _mail_headers(start: bytes) -> set[bytes]:
+    """The mail headers in the block that `start` begins with; none unless its first line is a header."""
+    if _HEADER_LINE.match(start) is None:
+        return set()
+    block = re.split(rb"\r?\n\r?\n", start, maxsplit=1)[0]
+    return {header.lower() for header in _MAIL_HEADER.findall(block)}
 
 
 def looks_like_text(head: bytes) -> bool:
@@ -154,13 +200,13 @@ def looks_like_text(head: bytes) -> bool:
 
 
 def has_iso2022_escapes(head: bytes) -> bool:
-    """Whether `head` switches between sets of characters, as Japanese mail does: every byte of it is ASCII."""
+    """Whether `head` has escape sequences that switch character sets, as Japanese mail does: all its bytes are ASCII."""
     return b"\x1b$B" in head or b"\x1b$@" in head or b"\x1b$(" in head
 
 
 def wide_encoding(head: bytes) -> str | None:
-    """The encoding of two or four bytes a character that `head` is in without saying so, if it is."""
-    head = head[: min(len(head), _SAMPLE_BYTES) // 4 * 4]
+    """The encoding of two or four bytes a character that `head` is in, if it has no byte order mark; else None."""
+    head = head[: min(len(head), _WIDE_SAMPLE_BYTES) // 4 * 4]
     if len(head) < 4 or (_control_character_count(head) <= len(head) // 50 and b"\0" not in head):
         return None
     for encoding in ("utf-32-le", "utf-32-be"):
@@ -169,12 +215,12 @@ def wide_encoding(head: bytes) -> str | None:
         except UnicodeDecodeError:
             continue
         return encoding
-    # Of text, whatever the script, spaces, digits and line ends have a zero byte on the same side.
+    # In text of any script, spaces, digits and line ends have their zero byte on the same side.
     zeros = {"utf-16-le": head[1::2].count(0), "utf-16-be": head[0::2].count(0)}
     encoding = max(zeros, key=lambda name: zeros[name])
     if zeros[encoding] > max(4 * min(zeros.values()), len(head) // 100):
         return encoding if _printable_share(head, encoding) > 0.97 else None
-    # Chinese and Japanese may do without any of these.
+    # Chinese and Japanese text may have none of these characters.
     return next((name for name in zeros if _common_share(head, name) > 0.9), None)
 
 
@@ -184,17 +230,12 @@ def _control_character_count(head: bytes) -> int:
 
 def _printable_share(head: bytes, encoding: str) -> float:
     text = head.decode(encoding, "replace")
-    return 1 - sum(sign == "\ufffd" or (sign < " " and sign not in "\t\r\n\f") for sign in text) / len(text)
+    unprintable = sum(
+        character == "\ufffd" or (character < " " and character not in "\t\r\n\f") for character in text
+    )
+    return 1 - unprintable / len(text)
 
 
 def _common_share(head: bytes, encoding: str) -> float:
     text = head.decode(encoding, "replace")
     return len(_COMMON_CHARACTERS.findall(text)) / len(text)
-
-
-_SAMPLE_BYTES = 16 * 1024
-_COMMON_CHARACTERS = re.compile(
-    "[\t\r\n -~\u3000-\u30ff\u4e00-\u9fff\uac00-\ud7a3\uff00-\uff65\u2010-\u2026]"
-)
-# Everything but control characters; bytes from 0x80 on belong to some encoding's letters.
-_TEXT_BYTES = bytes(byte for byte in range(256) if byte >= 32 or byte in b"\t\n\r\f\x1b\x08")

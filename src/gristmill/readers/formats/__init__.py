@@ -1,1 +1,43 @@
-"""One module for each family of documents: each has `read(sink)`, which runs in a child process."""
+"""One module for each family of formats. Its functions take a `Sink`, run in the child process, and fill the sink."""
+
+from collections.abc import Callable
+
+from gristmill.readers import plain_text
+from gristmill.readers.formats import (
+    archive,
+    binary_office,
+    image,
+    mail,
+    markup,
+    notebook,
+    office,
+    onenote,
+    opendocument,
+    outlook,
+    pdf,
+    pptx,
+)
+from gristmill.readers.sink import Sink
+
+# Which function reads which kind of document; kinds are what `detect.py` names.
+READERS: dict[str, Callable[[Sink], None]] = {
+    **dict.fromkeys(("docx", "xlsx", "xlsb", "doc", "xls", "ppt", "rtf", "epub"), office.read),
+    **dict.fromkeys(("odt", "ods", "odp"), opendocument.read),
+    **dict.fromkeys(("text", "markdown", "code", "csv", "subtitles"), plain_text.read_any_encoding),
+    **dict.fromkeys(("gzip", "bzip2", "xz"), archive.read_compressed),
+    "pdf": pdf.read,
+    "pptx": pptx.read,
+    "msg": outlook.read,
+    "eml": mail.read,
+    "mbox": mail.read_mbox,
+    "html": markup.read_html,
+    "xml": markup.read_xml,
+    "ipynb": notebook.read,
+    "image": image.read,
+    "onenote": onenote.read,
+    "zip": archive.read_zip,
+    "tar": archive.read_tar,
+    "7z": archive.read_7z,
+    "ole": binary_office.read_unknown,
+    "encrypted": binary_office.read_encrypted,
+}

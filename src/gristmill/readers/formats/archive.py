@@ -1,9 +1,9 @@
-"""Archives: each entry becomes a document of its own; the content is the list of them.
+"""Archives: each entry becomes a document of its own; the content is the list of their names.
 
-unfolds past its limits, or holds itself      bomb
-entries with a password                       told; encrypted when there are no others
-links, devices, names that lead elsewhere     not taken, or taken by their last part; told
-a directory that is broken                    entries are found by their own heads
+decompresses beyond its limits, or contains itself     refused as a bomb
+entries with a password                                 counted in a warning; refused when there are no others
+links, devices, names that lead elsewhere               left out, or named by their last part; counted in a warning
+a broken central directory                              entries are found by their local headers
 """
 
 import bz2
@@ -20,7 +20,14 @@ from pathlib import Path
 from typing import IO, Any
 
 from gristmill.readers.formats import office
-from gristmill.readers.sink import DocumentRefused, Sink, file_blocks, refuse_bomb, safe_path
+from gristmill.readers.sink import (
+    DocumentRefused,
+    Sink,
+    file_blocks,
+    refuse_bomb,
+    refuse_encrypted,
+    safe_path,
+)
 
 _MAX_COMPRESSION_RATIO, _RATIO_FREE_BYTES = 200, 32 * 1024 * 1024
 _IGNORED_NAMES = ("__MACOSX/", ".DS_Store", "Thumbs.db", "desktop.ini")
@@ -37,7 +44,7 @@ _MAX_LISTED = 5_000
 
 
 class ArchiveEntries:
-    """Takes entries, and tells them in the content."""
+    """Hands over the entries of an archive, and lists their names in the content."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
@@ -46,7 +53,7 @@ class ArchiveEntries:
         self.names: set[str] = set()
 
     def add(self, name: str, data: Iterable[bytes], compressed_size: int | None = None) -> None:
-        """An entry with its bytes; `folded` is what they took in the archive."""
+        """Hand over an entry; `compressed_size` is its size in the archive."""
         if name.endswith("/") or any(junk in name for junk in _IGNORED_NAMES):
             return
         self.count += 1
@@ -56,15 +63,15 @@ class ArchiveEntries:
         self._sink.add_attachment(name, self._check_blocks(name, data, compressed_size))
 
     def finish(self) -> None:
-        """Say what was left out."""
+        """Warn of what was left out; refuse an archive of which nothing can be read."""
         if self.encrypted_count and not self.count:
-            raise DocumentRefused("Its entries need a password to be opened.", code="encrypted")
+            refuse_encrypted()
         if self.encrypted_count:
             self._sink.warn(f"encrypted_entries:{self.encrypted_count}")
         if self.unsafe_count:
             self._sink.warn(f"unsafe_entries:{self.unsafe_count}")
         if not self.count and "damaged" in self._sink.report.warnings:
-            raise DocumentRefused("Nothing in it can be read.", code="corrupt")
+            raise DocumentRefused("The archive is damaged, and nothing in it can be read.", code="corrupt")
         if not self.count:
             self._sink.warn("empty")
 
@@ -77,12 +84,12 @@ class ArchiveEntries:
                 and written > _RATIO_FREE_BYTES
                 and written > _MAX_COMPRESSION_RATIO * max(compressed_size, 1)
             ):
-                refuse_bomb(f"{name[:100]} unfolds {_MAX_COMPRESSION_RATIO} times and more")
+                refuse_bomb(f"{name[:100]} decompresses to more than {_MAX_COMPRESSION_RATIO} times its size")
             if written <= self._archive_size:
                 digest.update(block)
             yield block
         if written == self._archive_size and digest.digest() == _file_digest(self._sink.task.path):
-            refuse_bomb("it holds itself")
+            refuse_bomb("it contains itself")
 
 
 def read_zip(sink: Sink) -> None:
@@ -91,14 +98,14 @@ def read_zip(sink: Sink) -> None:
     try:
         with zipfile.ZipFile(sink.task.path) as archive:
             members = archive.infolist()
-            if len(members) > 2 * sink.task.embedded_files:
+            if len(members) > 2 * sink.task.max_attachments:
                 refuse_bomb(f"it has {len(members):,} entries")
-            if sum(member.file_size for member in members) > sink.task.embedded_bytes:
-                refuse_bomb("it unfolds to more than any archive of its size")
+            if sum(member.file_size for member in members) > sink.task.attachment_bytes:
+                refuse_bomb("it decompresses to more than its limit")
             for member in members:
                 if member.flag_bits & 1:
                     entries.encrypted_count += 1
-                elif (member.external_attr >> 28) == 0xA:  # a link, as Unix writes it
+                elif (member.external_attr >> 28) == 0xA:  # a symbolic link of Unix
                     entries.unsafe_count += 1
                 elif not member.is_dir():
                     _add_zip_member(sink, archive, member, entries)
@@ -123,16 +130,16 @@ def _add_zip_member(
 
 
 def _member_blocks(sink: Sink, first_block: bytes, file: IO[bytes]) -> Iterator[bytes]:
-    """The pieces of an entry; what breaks in the middle ends it."""
+    """The blocks of an entry, up to the point where it is broken."""
     yield first_block
     try:
-        yield from file_blocks(file)  # pyright: ignore[reportArgumentType]  -- read() is all it takes
+        yield from file_blocks(file)  # pyright: ignore[reportArgumentType]  -- it needs `read` only
     except _ARCHIVE_ERRORS:
         sink.warn("damaged")
 
 
 def _scan_local_headers(sink: Sink) -> Iterator[tuple[str, Iterable[bytes], int]]:
-    """The entries of an archive whose directory is lost or wrong, by their own heads."""
+    """The entries of an archive whose central directory is lost or wrong, by their local headers."""
     data = sink.task.path.read_bytes()
     position = data.find(b"PK\x03\x04")
     while 0 <= position <= len(data) - 30:
@@ -149,7 +156,7 @@ def _scan_local_headers(sink: Sink) -> Iterator[tuple[str, Iterable[bytes], int]
         elif method == 8:
             decompressor = zlib.decompressobj(-15)
             with contextlib.suppress(zlib.error):
-                content = decompressor.decompress(data[start:], sink.task.embedded_bytes)
+                content = decompressor.decompress(data[start:], sink.task.attachment_bytes)
                 end = len(data) - len(decompressor.unused_data) if decompressor.eof else end
                 yield name, (content,), end - start
         elif method == 0:
@@ -165,13 +172,13 @@ def _scan_local_headers(sink: Sink) -> Iterator[tuple[str, Iterable[bytes], int]
 
 
 def read_tar(sink: Sink) -> None:
-    """Read a tar archive, folded or not."""
+    """Read a tar archive, compressed or not."""
     entries = ArchiveEntries(sink)
     try:
         with tarfile.open(sink.task.path, "r|*") as archive:
             for member in archive:
-                if member.isfile() and member.size > sink.task.embedded_bytes:  # it may be sparse
-                    refuse_bomb(f"{member.name[:100]} says that it has {member.size:,} bytes")
+                if member.isfile() and member.size > sink.task.attachment_bytes:  # it may be sparse
+                    refuse_bomb(f"{member.name[:100]} claims to have {member.size:,} bytes")
                 if member.isfile() and (file := archive.extractfile(member)) is not None:
                     entries.add(member.name, file_blocks(file))  # pyright: ignore[reportArgumentType]  -- as above
                 elif not member.isdir():
@@ -186,7 +193,7 @@ _OPENERS: dict[str, Any] = {"gzip": gzip.open, "bzip2": bz2.open, "xz": lzma.ope
 
 
 def read_compressed(sink: Sink) -> None:
-    """Read one folded file; when a tar archive is folded in it, that."""
+    """Read a compressed file, or the tar archive in it."""
     opener = _OPENERS[sink.report.kind]
     try:
         with opener(sink.task.path, "rb") as file:
@@ -202,7 +209,7 @@ def read_compressed(sink: Sink) -> None:
                 sink.task.path.stat().st_size,
             )
     except _ARCHIVE_ERRORS as error:
-        raise DocumentRefused(f"It can't be unfolded: {error}"[:300], code="corrupt") from None
+        raise DocumentRefused(f"It can't be decompressed: {error}"[:300], code="corrupt") from None
     entries.finish()
 
 
@@ -215,7 +222,7 @@ def _uncompressed_name(sink: Sink) -> str:
 
 
 def read_7z(sink: Sink) -> None:
-    """Read a 7z archive: kreuzberg gives the text of its entries, not their bytes."""
+    """Read a 7z archive: kreuzberg returns the text of its entries, not their bytes."""
     result = office.extract(sink, "7z")
     entries = ArchiveEntries(sink)
     for child in result.children or ():

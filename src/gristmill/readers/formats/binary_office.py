@@ -1,4 +1,4 @@
-"""The old Office formats: whether they are whole or need a password, and the documents inside them.
+"""The binary Office formats (doc, xls, ppt): whether they are damaged or encrypted, and the documents inside them.
 
 doc   storages of ObjectPool            xls   storages MBD…, LNK…
 ppt   records of the stream itself, each a compressed compound file; pictures in a stream of their own
@@ -12,21 +12,21 @@ from typing import Any
 
 from gristmill.readers.formats import compound, media
 from gristmill.readers.libraries import olefile
-from gristmill.readers.sink import DocumentRefused, Sink
+from gristmill.readers.sink import DocumentRefused, Sink, refuse_encrypted
 
 _EXTERNAL_STORAGE = 0x1011  # ppt: an embedded object
 _CONTAINER = 0xF
 _ENCRYPTED_USER = 0xF3D1C4DF  # ppt: the token of the stream `Current User`
-_FILE_PASS = 0x2F  # xls: the record that says how the rest is encrypted
+_FILE_PASS = 0x2F  # xls: the record that describes the encryption of the rest
 _BOF_RECORDS, _EOF_RECORD, _LAST_RECORD = (0x809, 0x409, 0x209, 0x9), 0x0A, 0x10FF
 _USER_EDIT = 0x0FF5
 _MAX_OBJECT_BYTES = 256 * 1024 * 1024
-# ppt pictures: their types, and how many bytes stand before the image itself.
+# ppt pictures: their types, and how many bytes precede the image itself.
 _BLIP_HEADER_BYTES = {0xF01D: 17, 0xF01E: 17, 0xF01F: 17, 0xF02A: 17, 0xF029: 17}
 
 
 def check(sink: Sink) -> None:
-    """Refuse what needs a password, and tell what is damaged."""
+    """Refuse what needs a password, and warn of what is damaged."""
     kind = sink.report.kind
     try:
         with olefile.OleFileIO(str(sink.task.path), raise_defects=olefile.DEFECT_FATAL) as ole:
@@ -43,7 +43,7 @@ def check(sink: Sink) -> None:
     except (DocumentRefused, MemoryError):
         raise
     except Exception as error:
-        raise DocumentRefused(f"Its compound file is broken: {error}"[:300], code="corrupt") from error
+        raise DocumentRefused(f"The file is damaged: {error}"[:300], code="corrupt") from error
 
 
 def _check_stream(sink: Sink, ole: Any, entry: list[str]) -> None:
@@ -58,39 +58,39 @@ def _check_stream(sink: Sink, ole: Any, entry: list[str]) -> None:
 def _check_doc(ole: Any) -> None:
     head = ole.openstream("WordDocument").read(32)
     if len(head) < 32:
-        raise DocumentRefused("Its text is cut off.", code="corrupt")
+        raise DocumentRefused("The file is cut off before its text.", code="corrupt")
     (flags,) = struct.unpack_from("<H", head, 10)
     if flags & 0x0100:
-        raise DocumentRefused("It needs a password to be opened.", code="encrypted")
+        refuse_encrypted()
 
 
 def _check_xls(sink: Sink, ole: Any) -> None:
-    """Walk the records: whether one says that the rest is encrypted, and whether they are records to the end."""
+    """Walk the records: whether one declares encryption, and whether they are records to the end."""
     data = ole.openstream("Workbook" if ole.exists("Workbook") else "Book").read()
     position = bof_count = eof_count = 0
     while position + 4 <= len(data):
         record, length = struct.unpack_from("<HH", data, position)
         if record == _FILE_PASS and "damaged" not in sink.report.warnings:
-            raise DocumentRefused("It needs a password to be opened.", code="encrypted")
+            refuse_encrypted()
         bof_count += record in _BOF_RECORDS
         eof_count += record == _EOF_RECORD
         if record > _LAST_RECORD:
             sink.warn("damaged")
         position += 4 + length
-    # Some writers fill the last sector with zeros.
+    # Some programs fill the last sector with zeros.
     if position > len(data) or bof_count != eof_count:
         sink.warn("damaged")
 
 
 def _check_ppt(sink: Sink, ole: Any) -> None:
     if ole.exists("EncryptedSummary") or ole.exists("\x05EncryptedSummary"):
-        raise DocumentRefused("It needs a password to be opened.", code="encrypted")
+        refuse_encrypted()
     data = ole.openstream("PowerPoint Document").read()
     user = ole.openstream("Current User").read(28) if ole.exists("Current User") else b""
     if len(user) >= 20:
         token, edit = struct.unpack_from("<II", user, 12)
         if token == _ENCRYPTED_USER:
-            raise DocumentRefused("It needs a password to be opened.", code="encrypted")
+            refuse_encrypted()
         if _is_edit_chain_broken(data, edit):
             sink.warn("damaged")
     else:
@@ -100,7 +100,7 @@ def _check_ppt(sink: Sink, ole: Any) -> None:
 
 
 def _is_edit_chain_broken(data: bytes, edit: int) -> bool:
-    """Whether the chain of edits, from the last to the first, leads elsewhere or in a circle."""
+    """Whether the chain of edits, from the last to the first, leads outside or in a circle."""
     seen: set[int] = set()
     while edit:
         if edit in seen or edit + 32 > len(data):
@@ -114,17 +114,17 @@ def _is_edit_chain_broken(data: bytes, edit: int) -> bool:
 
 
 def _is_properly_nested(data: bytes) -> bool:
-    """Whether every record ends inside the one that holds it."""
+    """Whether every record ends inside the one that contains it."""
     ends = [len(data)]
     position = 0
     while position + 8 <= len(data):
         while position >= ends[-1] and len(ends) > 1:
             ends.pop()
-        first, _, length = struct.unpack_from("<HHI", data, position)
+        flags, _, length = struct.unpack_from("<HHI", data, position)
         position += 8
         if position + length > ends[-1]:
             return False
-        if first & 0xF == _CONTAINER:
+        if flags & 0xF == _CONTAINER:
             ends.append(position + length)
         else:
             position += length
@@ -132,7 +132,7 @@ def _is_properly_nested(data: bytes) -> bool:
 
 
 def add_contents(sink: Sink) -> None:
-    """Hand on the documents and pictures inside."""
+    """Hand over the documents and pictures inside."""
     try:
         with olefile.OleFileIO(str(sink.task.path)) as ole:
             if sink.report.kind == "ppt":
@@ -176,7 +176,7 @@ def _add_ppt_contents(sink: Sink, ole: Any) -> None:
         images = ole.openstream("Pictures").read()
         for count, (kind, instance, start, end) in enumerate(_records(images, 0, len(images), flat=True), 1):
             if kind in _BLIP_HEADER_BYTES:
-                # Of two identifiers, the instance's lowest bit tells whether the second is there.
+                # With the lowest bit of the instance set, a second identifier precedes the image.
                 skip = _BLIP_HEADER_BYTES[kind] + (16 if instance & 1 else 0)
                 media.add_media(sink, f"picture-{count}.png", images[start + skip : end])
 
@@ -189,20 +189,20 @@ def _decompress(data: bytes) -> bytes:
 
 
 def _records(data: bytes, start: int, end: int, *, flat: bool = False) -> Iterator[tuple[int, int, int, int]]:
-    """Type, instance, begin and end of every record, containers opened, without recursion."""
+    """Type, instance, start and end of every record; containers are entered, without recursion."""
     position = start
     while position + 8 <= end:
-        first, kind, length = struct.unpack_from("<HHI", data, position)
+        flags, kind, length = struct.unpack_from("<HHI", data, position)
         position += 8
-        if not flat and first & 0xF == _CONTAINER:
+        if not flat and flags & 0xF == _CONTAINER:
             continue  # its records follow
         record_end = min(position + length, end)
-        yield kind, first >> 4, position, record_end
+        yield kind, flags >> 4, position, record_end
         position = record_end
 
 
 def read_unknown(sink: Sink) -> None:
-    """A compound file that is none of the known documents: what it wraps, if anything."""
+    """Read a compound file of unknown type: the documents that it wraps."""
     data = io.BytesIO(sink.task.path.read_bytes())
     with olefile.OleFileIO(data) as ole:
         has_document = compound.add_storage(
@@ -211,11 +211,9 @@ def read_unknown(sink: Sink) -> None:
         for number, storage_path in enumerate(compound.storages(ole), 1):
             has_document = compound.add_storage(sink, ole, storage_path, f"object-{number}") or has_document
     if not has_document:
-        raise DocumentRefused(
-            "It is a compound file of a program that is not known.", code="unsupported_type"
-        )
+        raise DocumentRefused("It is a compound file of an unknown program.", code="unsupported_type")
 
 
-def refuse_encrypted(_sink: Sink) -> None:
-    """A document of Office that is wrapped in encryption."""
-    raise DocumentRefused("It needs a password to be opened.", code="encrypted")
+def read_encrypted(_sink: Sink) -> None:
+    """Refuse an Office document that is encrypted as a whole."""
+    refuse_encrypted()

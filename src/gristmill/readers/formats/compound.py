@@ -1,9 +1,9 @@
 """Compound files (OLE): the documents inside the old Office formats, and inside the objects of the new ones.
 
-\\x01Ole10Native          a file that somebody dropped in: its name and its bytes
-Package, EmbeddedOdf     a new document, as it is
+\\x01Ole10Native          a file that a user inserted: its name and its bytes
+Package, EmbeddedOdf     a document in a new format, unchanged
 CONTENTS                 a document of another program, such as a PDF
-WordDocument, Workbook … an old document: the storage becomes a compound file of its own
+WordDocument, Workbook … an old document: its storage becomes a compound file of its own
 """
 
 import io
@@ -32,7 +32,7 @@ Streams = dict[tuple[str, ...], bytes]
 
 
 def add_object(sink: Sink, name: str, data: bytes) -> None:
-    """Hand on an embedded object: what is wrapped in it, or itself when it is a document."""
+    """Hand over an OLE object: the document that it wraps, or itself when it is a document."""
     if not data.startswith(MAGIC):
         if media.media_type(name, data):
             media.add_media(sink, name, data)
@@ -47,7 +47,7 @@ def add_object(sink: Sink, name: str, data: bytes) -> None:
                 sink.add_attachment(stem + ".ole", data)
             elif "objectpool" in top:
                 return
-    except Exception:  # olefile raises whatever a broken file makes it stumble over
+    except Exception:  # olefile raises errors of any type for a broken file
         sink.warn("damaged")
         sink.add_attachment(name, data)
 
@@ -55,7 +55,7 @@ def add_object(sink: Sink, name: str, data: bytes) -> None:
 def add_storage(
     sink: Sink, ole: Any, storage_path: tuple[str, ...], name: str, file_bytes: bytes | None = None
 ) -> bool:
-    """Hand on the document in a storage; tells whether there was one."""
+    """Hand over the document in a storage; returns whether there was one."""
     entries = _entries_below(ole, storage_path)
     for stream_name in _PAYLOAD_STREAMS:
         if stream_name not in entries:
@@ -97,12 +97,12 @@ def storages(ole: Any, parent: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]
 
 
 def unwrap_ole_native(data: bytes) -> tuple[str, bytes]:
-    """The name and the bytes of a file that was dropped into a document."""
+    """The name and the bytes of a file that a user inserted into a document."""
     try:
         position = 6
         label, position = _read_string(data, position)
         source, position = _read_string(data, position)
-        position += 8  # two counters, and the length of the path that follows, which ends with a zero
+        position += 8  # two counters, and the length of the path that follows, with its final zero
         (length,) = struct.unpack_from("<I", data, position - 4)
         position += length
         (size,) = struct.unpack_from("<I", data, position)
@@ -111,13 +111,13 @@ def unwrap_ole_native(data: bytes) -> tuple[str, bytes]:
             return (label or source), data[position : position + size]
     except (struct.error, ValueError):
         pass
-    # Written by programs that keep only a size before the bytes.
+    # Some programs write only the size before the bytes.
     (size,) = struct.unpack_from("<I", data + b"\0\0\0\0", 0)
     return "", data[4 : 4 + size] or data
 
 
 def suffix_for(data: bytes) -> str:
-    """The ending of a name for a document, by its first bytes."""
+    """The file name suffix of a document, by its first bytes."""
     for magic, suffix in ((b"%PDF", ".pdf"), (b"{\\rtf", ".rtf"), (b"PK\x03\x04", ""), (b"BM", ".bmp")):
         if data.startswith(magic):
             return suffix
@@ -134,7 +134,7 @@ def _read_string(data: bytes, position: int) -> tuple[str, int]:
 
 
 def _entries_below(ole: Any, parent: tuple[str, ...]) -> dict[str, str]:
-    """The entries right below `place`, by their names in small letters."""
+    """The entries right below `place`, by their names in lower case."""
     entries: dict[str, str] = {}
     for entry in ole.listdir(streams=True, storages=True):
         path = tuple(str(part) for part in entry)

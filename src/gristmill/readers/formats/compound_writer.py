@@ -1,7 +1,7 @@
 """Writes compound files (OLE): streams in storages, as one file that Office and our own readers open.
 
-Only what an extracted document needs: sectors of 512 bytes, small streams in the mini stream, a directory whose trees
-are chains. Readers that walk the tree find every entry, because entries of one storage are kept in their order.
+Only what an extracted document needs: sectors of 512 bytes, small streams in the mini stream, and a directory in which
+the entries of each storage are a balanced search tree.
 """
 
 import struct
@@ -27,7 +27,7 @@ class _CompoundEntry:
 
 
 def write(streams: Mapping[tuple[str, ...], bytes], clsid: bytes = bytes(16)) -> bytes:
-    """A compound file that holds `streams` by their paths."""
+    """A compound file that contains `streams`, by their paths."""
     entries = _directory_entries(streams)
     for entry in entries:
         entry.child = _link_siblings(entries, entry.children)
@@ -70,7 +70,7 @@ def _directory_entries(streams: Mapping[tuple[str, ...], bytes]) -> list[_Compou
 
 
 def _link_siblings(entries: list[_CompoundEntry], children: list[int]) -> int:
-    """A balanced search tree over the children; its root."""
+    """Link the children into a balanced search tree; returns its root."""
     ordered = sorted(children, key=lambda index: (len(entries[index].name), entries[index].name.upper()))
 
     def build(low: int, high: int) -> int:
@@ -87,7 +87,7 @@ def _link_siblings(entries: list[_CompoundEntry], children: list[int]) -> int:
 def _append_chain(
     body: bytearray, fat: list[int], data: bytes, sector_size: int, filler: bytes = b"\0"
 ) -> int:
-    """Put `data` behind the rest, as a chain of units; where it starts."""
+    """Append `data` as a chain of sectors; returns the first one."""
     start, count = len(fat), -(-len(data) // sector_size)
     body += data + filler * (count * sector_size - len(data))
     fat += [*range(start + 1, start + count), _END]
@@ -115,7 +115,7 @@ def _directory_record(entry: _CompoundEntry, clsid: bytes) -> bytes:
 
 
 def _assemble(body: bytearray, fat: list[int], directory: int, mini: int, mini_sectors: int) -> bytes:
-    """Header, body and the allocation tables, which count themselves."""
+    """Header, body and the allocation tables, whose size includes their own entries."""
     entries_per_sector = _SECTOR // 4
     fat_sectors = difat_sectors = 0
     while True:

@@ -1,4 +1,4 @@
-"""Images: their text, by OCR. An image without text has none, and says so."""
+"""Image files: their text, by OCR. An image without text is refused with `no_text`."""
 
 import io
 
@@ -10,12 +10,12 @@ _MAX_FRAMES = 200
 
 
 def read(sink: Sink) -> None:
-    """Read an image file; one of several pages, such as a fax, page by page."""
+    """Read an image file; if it has several pages, like a fax, page by page."""
     data = sink.task.path.read_bytes()
     frames = _frame_count(data)
-    sink.report.total, sink.report.read = frames, 0
+    sink.report.pages_total, sink.report.pages_read = frames, 0
     if not sink.task.ocr:
-        raise DocumentRefused("It is an image, and OCR is off.", code="no_text")
+        raise DocumentRefused("It is an image, and OCR is turned off.", code="no_text")
     for frame in range(sink.task.after_page, frames):
         sink.begin_page(frame + 1, frames)
         if not sink.reserve_ocr():
@@ -23,7 +23,7 @@ def read(sink: Sink) -> None:
         picture = ocr.open_image(data) if frames == 1 else _frame_pixels(data, frame)
         text = ocr.recognise(picture)
         sink.ocr_count += 1
-        sink.report.read = frame + 1
+        sink.report.pages_read = frame + 1
         if text:
             sink.add_text(text + "\n\n", frame + 1)
 
@@ -31,7 +31,7 @@ def read(sink: Sink) -> None:
 def _frame_count(data: bytes) -> int:
     try:
         with images.open(io.BytesIO(data)) as image:
-            is_animation = image.format in ("GIF", "PNG", "WEBP")  # many pictures, one meaning
+            is_animation = image.format in ("GIF", "PNG", "WEBP")  # its frames are one picture
             return 1 if is_animation else min(int(getattr(image, "n_frames", 1)), _MAX_FRAMES)
     except Exception as error:
         raise ocr.image_error(error) from error

@@ -1,7 +1,7 @@
-"""Mail: one message (eml, mht) or many (mbox). Headers, text, and attachments as embedded documents.
+"""Mail: one message (eml, mht) or many (mbox). Headers and text become content, attachments are handed over.
 
-Text is taken from the plain alternative where there is one, else from the HTML. Broken headers and encodings cost
-themselves: what can be decoded is.
+The text is the plain alternative where there is one, else the HTML. A broken header or encoding loses nothing but
+itself.
 """
 
 import email
@@ -26,7 +26,6 @@ def read(sink: Sink) -> None:
     """Read one message."""
     data = sink.task.path.read_bytes()
     message = _parse(data)
-    sink.report.title = _header(message, "Subject")[:500] or None
     _add_message(sink, message, 1)
     if not sink.text_length and not sink.attachment_count:
         raise DocumentRefused("The message has no text and no attachment.", code="no_text")
@@ -41,11 +40,11 @@ def read_mbox(sink: Sink) -> None:
         subject = _header(message, "Subject")
         sink.add_text(f"## {subject or f'Message {number}'}\n\n", number)
         _add_message(sink, message, number)
-        sink.report.total = sink.report.read = number
+        sink.report.pages_total = sink.report.pages_read = number
 
 
 def _parse(data: bytes) -> Message:
-    # The old policy keeps broken headers as they are, where the new one raises.
+    # The old policy keeps broken headers; the new one raises.
     return email.message_from_bytes(data, policy=email.policy.compat32)
 
 
@@ -61,7 +60,7 @@ def _messages(sink: Sink) -> Iterator[bytes]:
             else:
                 size += len(line)
                 if size > _MAX_MESSAGE_BYTES:
-                    raise DocumentRefused("It holds a message larger than any mail is.", code="bomb")
+                    raise DocumentRefused("It contains a message that is too large for mail.", code="bomb")
                 lines.append(line[1:] if line.startswith(b">From ") else line)
             after_blank = not line.strip()
     if lines:
@@ -72,8 +71,6 @@ def _add_message(sink: Sink, message: Message, page: int) -> None:
     lines = [f"**{name}:** {text}" for name in _SHOWN_HEADERS if (text := _header(message, name))]
     if lines:
         sink.add_text("  \n".join(lines) + "\n\n", page)
-    if not sink.report.metadata:
-        sink.report.metadata |= {name.lower(): _header(message, name)[:1000] for name in _SHOWN_HEADERS}
     body = _body_text(sink, message)
     if body.strip():
         sink.add_text(body.strip() + "\n\n", page)
@@ -82,7 +79,7 @@ def _add_message(sink: Sink, message: Message, page: int) -> None:
 
 
 def _leaf_parts(message: Message, depth: int = 0) -> Iterator[Message]:
-    """The parts that are documents of their own; a forwarded message is one, and not opened here."""
+    """The parts that are not multipart; a forwarded message is one of them, and not opened."""
     if message.is_multipart() and message.get_content_maintype() == "multipart" and depth < 50:
         parts: Any = message.get_payload()
         for part in parts:
@@ -153,13 +150,13 @@ def _part_text(part: Message) -> str:
 def _header(message: Message, name: str) -> str:
     try:
         value = message.get(name)
-    except Exception:  # a header that even the lenient parser stumbles over
+    except Exception:  # for some headers even the lenient parser raises
         return ""
     return _decode_header(str(value)) if value is not None else ""
 
 
 def _decode_header(raw: str) -> str:
-    """A header's text, with its encoded words read."""
+    """The text of a header, with its encoded words decoded."""
     try:
         parts = email.header.decode_header(raw)
         text = "".join(
@@ -168,8 +165,8 @@ def _decode_header(raw: str) -> str:
         )
     except (ValueError, LookupError):
         text = raw
-    # Bytes that were never encoded, as old programs sent them.
-    if any("\udc80" <= sign <= "\udcff" for sign in text):
+    # Old programs sent raw bytes.
+    if any("\udc80" <= character <= "\udcff" for character in text):
         data = text.encode("utf-8", "surrogateescape")
         text = data.decode(text_encoding.detect_encoding(data)[0], "replace")
     return " ".join(text.split())

@@ -1,7 +1,7 @@
-"""HTML and XML files. HTML whole, as markdown; XML as the texts of its elements.
+"""HTML and XML files. HTML becomes markdown as a whole, XML the texts of its elements.
 
-XML's entities are expat's business, which stops amplification; what points outside is refused, never fetched. A file
-that breaks off in the middle gives what came before.
+expat stops entity expansion attacks; references to outside are refused, never fetched. A file that breaks off in the
+middle gives what came before.
 """
 
 import html
@@ -9,12 +9,12 @@ import re
 import xml.parsers.expat
 from typing import Any
 
-from gristmill.readers import plain_text, text_encoding, text_format
+from gristmill.readers import plain_text, text_encoding
 from gristmill.readers.formats import office
 from gristmill.readers.sink import DocumentRefused, Sink, refuse_bomb
+from gristmill.readers.text_format import FileFormat
 
 _DROPPED_TAGS = ("head", "script", "style")
-_TITLE = re.compile(r"<title[^>]{0,200}>(.{0,2000}?)</title", re.I | re.S)
 _META_CHARSET = re.compile(rb"""<meta[^>]{0,200}charset\s*=\s*["']?\s*([\w.:-]{2,40})""", re.I)
 _XML_ENCODING = re.compile(rb"""<\?xml[^>]{0,200}encoding\s*=\s*["']([\w.:-]{2,40})""")
 _EXTERNAL_REFERENCE = re.compile(r"^\s*(file|https?|ftp|jar|php|data|expect|gopher|netdoc):|^\s*[/\\]", re.I)
@@ -41,35 +41,32 @@ _BLOCK_BYTES = 64 * 1024
 
 
 def read_html(sink: Sink) -> None:
-    """Read a file of HTML."""
+    """Read an HTML file."""
     data = sink.task.path.read_bytes()
     text = _decode(data, _META_CHARSET, sink)
-    title = _TITLE.search(text[:200_000])
-    if title:
-        sink.report.title = " ".join(_TAG.sub("", title.group(1)).split())[:500] or None
     sink.add_text(to_markdown(sink, text))
 
 
 def to_markdown(sink: Sink, text: str) -> str:
-    """A page's whole body as markdown."""
+    """The whole body of a page as markdown."""
     body = text
     for tag in _DROPPED_TAGS:
         body = _remove_elements(body, tag)
     if not body.strip():
         return ""
     result: Any = office.extract(sink, "html", f"<html><body>{body}</body></html>".encode("utf-8", "replace"))
-    # What is nested too deeply for the library still has its words.
+    # The library returns nothing for a page that is nested too deeply; its words are still there.
     markdown = str(result.content).strip() or _strip_tags(body)
     return markdown + "\n" if markdown else ""
 
 
 def _remove_elements(text: str, tag: str) -> str:
-    """`text` without the elements `tag`, in linear time, whatever is left open."""
+    """`text` without the elements `tag`, in linear time, also if they are never closed."""
     lowered = text.lower() if len(text.lower()) == len(text) else text
     pieces: list[str] = []
     position = 0
     while (start := lowered.find(f"<{tag}", position)) >= 0:
-        if lowered[start + len(tag) + 1 : start + len(tag) + 2].isalnum():  # another one, such as <header>
+        if lowered[start + len(tag) + 1 : start + len(tag) + 2].isalnum():  # another tag, such as <header>
             pieces.append(text[position : start + 1])
             position = start + 1
             continue
@@ -88,7 +85,7 @@ def _strip_tags(body: str) -> str:
 
 
 def read_xml(sink: Sink) -> None:
-    """Read a file of XML."""
+    """Read an XML file."""
     data = sink.task.path.read_bytes()
     text = _decode(data, _XML_ENCODING, sink)
     text = re.sub(r"^\ufeff?\s*<\?xml[^>]*\?>", "", text, count=1)
@@ -103,22 +100,22 @@ def read_xml(sink: Sink) -> None:
         extractor.parser.Parse(b"", True)
     except xml.parsers.expat.ExpatError as error:
         if error.code == _EXPAT_AMPLIFICATION_LIMIT:
-            refuse_bomb("its entities unfold without end")
+            refuse_bomb("its entities expand without end")
         sink.warn("damaged")
     extractor.flush()
     if not sink.text_length and "damaged" in sink.report.warnings:
-        for piece in plain_text.to_markdown([text], text_format.TextFormat("code", "xml")):
+        for piece in plain_text.to_markdown([text], FileFormat("code", "xml")):
             sink.add_text(piece)
 
 
 class _XmlTextExtractor:
-    """Hears of every element in order; an element between words belongs to its line, any other begins one."""
+    """Collects the text of the elements in order; an element between words stays on its line, any other begins one."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
         self._texts: list[str] = []
         self._size = 0
-        self._has_own_text = [False]  # for each open element, whether it has said something itself
+        self._has_own_text = [False]  # for each open element, whether it has text of its own
         self.parser = parser = xml.parsers.expat.ParserCreate("utf-8")
         parser.buffer_text = True
         parser.StartElementHandler = self._start
@@ -128,7 +125,7 @@ class _XmlTextExtractor:
         parser.EntityDeclHandler = self._entity
 
     def flush(self) -> None:
-        """Send on what was heard."""
+        """Send the text collected so far."""
         text = "".join(self._texts)
         lines = (" ".join(line.split()) for line in text.split("\n"))
         self._sink.add_text("".join(line + "\n\n" for line in lines if line))
@@ -144,7 +141,7 @@ class _XmlTextExtractor:
                 if (
                     short not in _SKIPPED_ATTRIBUTES
                     and not key.startswith("xmlns")
-                    and any(sign.isalpha() for sign in value)
+                    and any(character.isalpha() for character in value)
                 ):
                     self._append(f"{short}: {value}\n")
         self._has_own_text.append(self._has_own_text[-1])
@@ -164,12 +161,12 @@ class _XmlTextExtractor:
     def _append(self, text: str) -> None:
         self._texts.append(text)
         self._size += len(text)
-        if self._size > self._sink.task.output:
-            refuse_bomb("its text is without end")
+        if self._size > self._sink.task.max_characters:
+            refuse_bomb("its text has no end")
 
     def _doctype(self, _name: str, system: str | None, _public: str | None, _internal: int) -> None:
         if system and re.match(r"\s*(file:|[/\\])", system, re.I):
-            raise DocumentRefused(f"It asks for a file of this machine: {system[:100]}", code="unsafe_xml")
+            raise DocumentRefused(f"It refers to a file on this machine: {system[:100]}", code="unsafe_xml")
 
     def _entity(
         self,
@@ -182,11 +179,13 @@ class _XmlTextExtractor:
         notation: str | None,
     ) -> None:
         if system and not notation and _EXTERNAL_REFERENCE.match(system):
-            raise DocumentRefused(f"Its entity {name[:50]} points outside: {system[:100]}", code="unsafe_xml")
+            raise DocumentRefused(
+                f"Its entity {name[:50]} refers to another file or host: {system[:100]}", code="unsafe_xml"
+            )
 
 
 def _decode(data: bytes, declaration: re.Pattern[bytes], sink: Sink) -> str:
-    """The text, in the encoding that its first bytes, its own word or its letters tell."""
+    """The text, in the encoding of its byte order mark, its declaration or its letters."""
     encoding, is_guess = text_encoding.detect_encoding(data[: 256 * 1024])
     match = declaration.search(data[:4096])
     if is_guess and match is not None and encoding[:6] not in ("utf-16", "utf-32"):

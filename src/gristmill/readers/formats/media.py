@@ -1,4 +1,4 @@
-"""Images and other media inside documents: images become assets, sound and films embedded documents."""
+"""Images and other media inside documents: images become assets, sound and video attachments."""
 
 import mimetypes
 
@@ -17,7 +17,7 @@ _MAGIC = (
 
 
 def media_type(name: str, data: bytes) -> str | None:
-    """The type of an image, by its first bytes, else by its name; None when it is no image."""
+    """The media type of an image, by its first bytes; SVG also by its name. None for anything else."""
     for magic, image_type in _MAGIC:
         if data.startswith(magic):
             return image_type
@@ -31,14 +31,14 @@ def media_type(name: str, data: bytes) -> str | None:
 
 
 def is_image_name(name: str) -> bool:
-    """Whether a name says that its file is an image."""
+    """Whether the file name is that of an image."""
     return (mimetypes.guess_type(name)[0] or "").startswith("image/")
 
 
 def add_media(
     sink: Sink, name: str, data: bytes, *, start: int | None = None, page: int | None = None, text: str = ""
 ) -> None:
-    """An image as an asset, anything else as an embedded document; and a PDF that an image wraps."""
+    """Hand over an image as an asset, anything else as an attachment, and the PDF that an image wraps."""
     if not data:
         return
     image_type = media_type(name, data)
@@ -46,7 +46,7 @@ def add_media(
         sink.add_attachment(name, data, mimetypes.guess_type(name)[0])
         return
     sink.add_asset(data, image_type, page=page, start=start, text=text)
-    # Office on a Mac keeps an embedded PDF in the picture that shows it.
+    # Office for Mac stores an inserted PDF inside the picture that shows it.
     if (
         image_type == "image/emf"
         and (begin := data.find(b"%PDF-")) > 0

@@ -1,4 +1,4 @@
-"""Notebooks (ipynb): markdown cells as they are, code cells in fences, and what they printed."""
+"""Notebooks (ipynb): markdown cells as they are, code cells in fences, and their output."""
 
 import json
 import re
@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from gristmill.readers.sink import DocumentRefused, Sink
 
-_MAX_OUTPUT_LENGTH = 20_000  # characters of one cell's: more is a log
+_MAX_OUTPUT_LENGTH = 20_000  # characters of one cell: more is a log
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -16,9 +16,7 @@ def read(sink: Sink) -> None:
     try:
         document: Any = json.loads(sink.task.path.read_bytes())
     except (ValueError, RecursionError) as error:
-        raise DocumentRefused(
-            f"It is not the JSON that a notebook is: {error}"[:300], code="corrupt"
-        ) from None
+        raise DocumentRefused(f"It is not a notebook: {error}"[:300], code="corrupt") from None
     notebook: dict[str, Any] = cast("dict[str, Any]", document) if isinstance(document, dict) else {}
     cells: list[Any] = notebook.get("cells") or [
         cell for sheet in notebook.get("worksheets") or () for cell in sheet.get("cells") or ()

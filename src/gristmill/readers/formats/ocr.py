@@ -1,7 +1,7 @@
-"""Text from the looks of an image: RapidOCR with the models in its wheel, loaded when first needed.
+"""Text recognition: RapidOCR with the models in its wheel, loaded at first use.
 
-A page that lies on its side or stands on its head is turned until it reads well. What is recognised with little
-confidence is left out. 3 to 6 CPU-seconds a page, up to 1.2 GB: whoever calls has asked `Sink.may_recognise`.
+A page that is rotated is turned until it reads well. Lines with little confidence are left out. It takes 3 to 6
+CPU-seconds a page and up to 1.2 GB: callers hold an OCR slot (`Sink.reserve_ocr`).
 """
 
 import functools
@@ -13,8 +13,8 @@ from typing import Any
 from gristmill.readers.libraries import images, numpy, rapidocr
 from gristmill.readers.sink import DocumentRefused
 
-_MIN_CONFIDENCE = 0.5  # less, and a line is noise
-_UPRIGHT_CONFIDENCE = 0.9  # less on average, and the page may be turned
+_MIN_CONFIDENCE = 0.5  # a line with less is noise
+_UPRIGHT_CONFIDENCE = 0.9  # with less on average, the page may be upside down
 _MAX_SIDE = 4_000
 _MAX_PIXELS = 200_000_000
 
@@ -30,7 +30,7 @@ class _RecognisedLine:
 
 
 def recognise(picture: Any) -> str:
-    """The text of a picture, given as an array of RGB pixels, in reading order."""
+    """The text of a picture (an array of RGB pixels), in reading order."""
     best = _recognise_lines(picture)
     for quarter_turns in _candidate_rotations(best):
         rotated = _recognise_lines(numpy.ascontiguousarray(numpy.rot90(picture, quarter_turns)))
@@ -40,7 +40,7 @@ def recognise(picture: Any) -> str:
 
 
 def open_image(data: bytes) -> Any:
-    """The pixels of an image file, made small enough to be recognised."""
+    """The pixels of an image file, scaled down for recognition."""
     try:
         with images.open(io.BytesIO(data)) as image:
             width, height = image.size
@@ -48,7 +48,7 @@ def open_image(data: bytes) -> Any:
                 raise DocumentRefused(f"The image has {width:,} × {height:,} pixels.", code="bomb")
             image.draft("RGB", (_MAX_SIDE, _MAX_SIDE))
             picture = image.convert("RGBA") if image.mode in ("P", "LA", "PA", "RGBA") else image
-            if picture.mode == "RGBA":  # what is transparent is paper
+            if picture.mode == "RGBA":  # put it on white paper
                 background = images.new("RGBA", picture.size, "white")
                 background.alpha_composite(picture)
                 picture = background
@@ -62,14 +62,14 @@ def open_image(data: bytes) -> Any:
 
 
 def image_error(error: Exception) -> DocumentRefused:
-    """Why an image could not be opened: Pillow raises whatever a file makes it stumble over."""
+    """The refusal for an image that can't be opened: Pillow raises errors of any type."""
     if type(error).__name__ == "DecompressionBombError":
-        return DocumentRefused(f"The image unfolds without end: {error}"[:300], code="bomb")
+        return DocumentRefused(f"The image is too large when decompressed: {error}"[:300], code="bomb")
     return DocumentRefused(f"The image can't be opened: {error}"[:300], code="corrupt")
 
 
 def _candidate_rotations(lines: list[_RecognisedLine]) -> list[int]:
-    """Which quarter turns may make the page read better."""
+    """The quarter turns after which the page may read better."""
     if not lines:
         return []
     if (
@@ -81,7 +81,7 @@ def _candidate_rotations(lines: list[_RecognisedLine]) -> list[int]:
 
 
 def _quality(lines: list[_RecognisedLine]) -> float:
-    """Confidence by length, less what stands upright in lines that should lie."""
+    """The mean confidence, weighted by length; lines that run vertically count half."""
     if not lines:
         return 0.0
     weights = [len(line.text) * (0.5 if line.height > 1.5 * line.width else 1.0) for line in lines]
@@ -107,7 +107,7 @@ def _recognise_lines(picture: Any) -> list[_RecognisedLine]:
 
 
 def _in_reading_order(lines: list[_RecognisedLine]) -> str:
-    """Lines from top to bottom, those of one height from left to right; a gap begins a paragraph."""
+    """Lines from top to bottom, those at one height from left to right; a gap begins a paragraph."""
     rows: list[list[_RecognisedLine]] = []
     for line in sorted(lines, key=lambda line: line.top + line.height / 2):
         middle = line.top + line.height / 2

@@ -1,7 +1,7 @@
 """Office documents, books and rich text by kreuzberg: docx, xlsx, doc, xls, ppt, rtf, epub.
 
-Archives are looked over before (`package.py`), compound files too; what is embedded is handed on after the text. Where
-the library tells pages or sheets, each part knows its own.
+Zip packages (`package.py`) and compound files (`binary_office.py`) are checked first; what they contain is handed over
+after the text. Where the library reports pages or sheets, each part has its own.
 """
 
 import re
@@ -11,7 +11,7 @@ from typing import Any
 
 from gristmill.readers.formats import binary_office, package, rtf
 from gristmill.readers.libraries import kreuzberg
-from gristmill.readers.sink import DocumentRefused, Sink
+from gristmill.readers.sink import DocumentRefused, Sink, refuse_encrypted
 
 _MEDIA_TYPES = {
     "docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
@@ -27,7 +27,7 @@ _MEDIA_TYPES = {
 }
 _PACKAGES = frozenset(("docx", "xlsx", "xlsb", "epub"))
 _COMPOUND = frozenset(("doc", "xls", "ppt"))
-# Instructions of fields, which old documents keep beside what they show.
+# Field codes, which old documents keep next to the text that the fields show.
 _FIELD_CODE = re.compile(
     r'\b(?:HYPERLINK\s+(?:\\+l\s+)?"[^"\n]*"|EMBED\s+[\w.]+|(?:\\+\*|\\+\\+\\+\*)\s*MERGEFORMAT|'
     r"SEQ\s+\w+\s*(?:\\+\*+\s*ARABIC)?|PAGEREF\s+\w+(?:\s*\\+h)?)\s?"
@@ -37,11 +37,10 @@ _PROTECTION_MARKERS = {
     "docx": ("word/settings.xml", re.compile(rb'documentProtection [^>]*enforcement="(?:1|true|on)"')),
     "xlsx": ("xl/workbook.xml", re.compile(rb"workbookProtection [^>]*(?:Password|HashValue)=")),
 }
-_TOLD = ("title", "subject", "authors", "created_at", "modified_at", "keywords", "created_by")
 
 
 def read(sink: Sink) -> None:
-    """Read a document that kreuzberg knows."""
+    """Read a document by kreuzberg."""
     kind = sink.report.kind
     if kind in _PACKAGES:
         package.check(sink)
@@ -51,7 +50,6 @@ def read(sink: Sink) -> None:
         binary_office.check(sink)
     result = extract(sink, kind)
     content = _remove_field_codes(str(result.content), kind)
-    describe(sink, result)
     start = sink.characters
     add_pages(sink, content, _page_starts(result, content, kind))
     if kind in _PACKAGES:
@@ -63,7 +61,7 @@ def read(sink: Sink) -> None:
         rtf.add_contents(sink)
     if not sink.text_length and not sink.image_count and not sink.attachment_count:
         if "damaged" in sink.report.warnings:
-            raise DocumentRefused("It is damaged, and nothing of it can be read.", code="corrupt")
+            raise DocumentRefused("The file is damaged, and nothing of it can be read.", code="corrupt")
         sink.warn("empty")
 
 
@@ -87,25 +85,12 @@ def extract(sink: Sink, kind: str, data: bytes | None = None) -> Any:
     except Exception as error:
         message = str(error)
         if re.search(r"password|encrypt", message, re.I):
-            raise DocumentRefused("It needs a password to be opened.", code="encrypted") from None
+            refuse_encrypted()
         raise DocumentRefused(f"It can't be read: {message}"[:300], code="corrupt") from None
 
 
-def describe(sink: Sink, result: Any) -> None:
-    """What the document says of itself."""
-    metadata: dict[str, Any] = dict(result.metadata or {})
-    for name in _TOLD:
-        value = metadata.get(name)
-        if isinstance(value, list):
-            value = ", ".join(str(one) for one in value[:20] if one)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-        if value:
-            sink.report.metadata[name] = str(value)[:1000]
-    title = str(metadata.get("title") or "").strip()
-    sink.report.title = sink.report.title or title[:500] or None
-
-
 def add_pages(sink: Sink, content: str, page_starts: list[tuple[int, int]]) -> None:
-    """The content in parts, each with the page that begins where `places` says."""
+    """Add the content in parts, each with its page; `page_starts` has the offset and number of each page."""
     if content.strip():
         content = content.rstrip() + "\n\n"
         starts = [*page_starts, (len(content), 0)]
@@ -114,11 +99,11 @@ def add_pages(sink: Sink, content: str, page_starts: list[tuple[int, int]]) -> N
         for (start, page), (end, _) in pairwise(starts):
             sink.add_text(content[start:end], page)
     if page_starts:
-        sink.report.total = sink.report.read = max(page for _, page in page_starts)
+        sink.report.pages_total = sink.report.pages_read = max(page for _, page in page_starts)
 
 
 def _page_starts(result: Any, content: str, kind: str) -> list[tuple[int, int]]:
-    """Where in the content each page or sheet begins."""
+    """The offset at which each page or sheet begins, and its number."""
     page_starts: list[tuple[int, int]] = []
     position = 0
     if kind == "docx":
@@ -146,7 +131,7 @@ def _remove_field_codes(content: str, kind: str) -> str:
 
 
 def _warn_if_protected(sink: Sink, kind: str) -> None:
-    """Tell when the document may not be changed without a password, which reading doesn't need."""
+    """Warn when the document may not be changed without a password; reading needs none."""
     name, marker = _PROTECTION_MARKERS.get(kind, ("", re.compile(b"(?!)")))
     with zipfile.ZipFile(sink.task.path) as archive:
         if name and marker.search(package.read_member(sink, archive, name)):

@@ -1,7 +1,7 @@
-"""OneNote sections (one): the files inside them, and the text as far as it stands in plain runs.
+"""OneNote sections (one): the files inside them, and as much of the text as there is in plain runs.
 
-The format is a log of revisions that no open library reads. Files stand whole behind a mark of their own; text stands in
-runs of UTF-16 letters, of which the last of equal ones counts. What is not found this way is not found.
+The format is a log of revisions that no open library reads. Files follow a marker of their own; text is in runs of
+UTF-16 letters, of which equal ones count once. Other text is not found: the report says `partial_text`.
 """
 
 import re
@@ -39,11 +39,15 @@ def read(sink: Sink) -> None:
             sink.add_attachment(name, body)
         start = data.find(_FILE_MARKER, position)
     text_bytes += data[position:]
-    if not number:  # another dialect, which has no such mark
+    if not number:  # another dialect, without the marker
         for picture_number, picture in enumerate(_PICTURE_BYTES.findall(data), 1):
             media.add_media(sink, f"picture-{picture_number}", picture)
     runs = dict.fromkeys(found.decode("utf-16-le").strip() for found in _UTF16_RUN.findall(bytes(text_bytes)))
     for text in runs:
-        if text and not _NOT_CONTENT.match(text) and sum(sign.isalpha() for sign in text) > len(text) // 2:
+        if (
+            text
+            and not _NOT_CONTENT.match(text)
+            and sum(character.isalpha() for character in text) > len(text) // 2
+        ):
             sink.add_text(text + "\n\n")
     sink.warn("partial_text")

@@ -1,8 +1,9 @@
-"""OpenDocument texts, tables and presentations: headings, paragraphs, lists, tables, slides, notes, and what is inside.
+"""OpenDocument texts, tables and presentations: headings, paragraphs, lists, tables, slides, notes and attachments.
 
-Repeated rows and cells, which a table may claim by the million, count as one unless they hold text.
+Repeated rows and cells, of which a table may claim millions, count as one unless they contain text.
 """
 
+import io
 import posixpath
 import re
 import zipfile
@@ -12,7 +13,7 @@ from typing import Any
 from gristmill.readers import markdown_tables
 from gristmill.readers.formats import compound, media, package
 from gristmill.readers.libraries import etree
-from gristmill.readers.sink import DocumentRefused, Sink, clean_text
+from gristmill.readers.sink import DocumentRefused, Sink, refuse_encrypted
 
 _NS = "urn:oasis:names:tc:opendocument:xmlns:"
 _TEXT, _TABLE, _DRAW = (f"{{{_NS}{name}:1.0}}" for name in ("text", "table", "drawing"))
@@ -20,7 +21,6 @@ _OFFICE, _PRESENTATION, _SVG = (
     f"{{{_NS}{name}:1.0}}" for name in ("office", "presentation", "svg-compatible")
 )
 _LINK = "{http://www.w3.org/1999/xlink}href"
-_DC = "{http://purl.org/dc/elements/1.1/}"
 _MAX_REPEATED = 100
 _MAX_DEPTH = 200
 _ENCRYPTED = b"encryption-data"
@@ -37,11 +37,10 @@ def read(sink: Sink) -> None:
     """Read an OpenDocument file."""
     with zipfile.ZipFile(sink.task.path) as archive:
         if _ENCRYPTED in package.read_member(sink, archive, "META-INF/manifest.xml"):
-            raise DocumentRefused("It needs a password to be opened.", code="encrypted")
+            refuse_encrypted()
     package.check(sink)
     with zipfile.ZipFile(sink.task.path) as archive:
         body = _body(sink, archive)
-        _describe(sink, archive)
         start, texts = sink.characters, [""]
         for text, page in _pages(body, sink.report.kind):
             if text.strip():
@@ -65,21 +64,12 @@ def _body(sink: Sink, archive: zipfile.ZipFile) -> Any:
     except etree.XMLSyntaxError:
         body = None
     if body is None:
-        raise DocumentRefused("Its content is broken or missing.", code="corrupt")
+        raise DocumentRefused("Its content.xml is broken or missing.", code="corrupt")
     return body
 
 
-def _describe(sink: Sink, archive: zipfile.ZipFile) -> None:
-    data = package.read_member(sink, archive, "meta.xml")
-    for name in ("title", "creator", "subject", "description", "language"):
-        found = re.search(rb"<dc:%s[^>]*>([^<]{1,1000})</dc:%s>" % (name.encode(), name.encode()), data)
-        if found:
-            sink.report.metadata[name] = clean_text(found.group(1).decode("utf-8", "replace"))
-    sink.report.title = str(sink.report.metadata.get("title", ""))[:500] or None
-
-
 def _pages(body: Any, kind: str) -> Iterator[tuple[str, int | None]]:
-    """The text in pieces: slides and sheets with their numbers, anything else as one."""
+    """The text: slides and sheets with their numbers, anything else in one piece."""
     if kind == "odt":
         yield "\n\n".join(_blocks(body)), None
         return
@@ -122,7 +112,7 @@ def _blocks(node: Any, depth: int = 0) -> Iterator[str]:
 
 
 def _anchored_blocks(paragraph: Any) -> Iterator[str]:
-    """What is anchored in a paragraph: text boxes and images."""
+    """The text boxes and images that are anchored in a paragraph."""
     for frame in paragraph.iter(f"{_DRAW}frame", f"{_DRAW}custom-shape"):
         yield from _blocks(frame, 50)
 
@@ -218,9 +208,7 @@ def _object_suffix(sink: Sink, archive: zipfile.ZipFile, name: str) -> str:
 
 
 def _repack_object(sink: Sink, archive: zipfile.ZipFile, folder: str) -> bytes:
-    """An embedded document's folder as an archive of its own."""
-    import io
-
+    """The folder of an inner document as an archive of its own."""
     kind = {ending: name for name, ending in _SUFFIX_BY_TYPE.items()}[_object_suffix(sink, archive, folder)]
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as packed:

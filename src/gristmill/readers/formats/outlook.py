@@ -1,4 +1,4 @@
-"""Outlook messages (msg): compound files whose streams are the message's properties, named by their numbers."""
+"""Outlook messages (msg): compound files whose streams are properties of the message, named by their numbers."""
 
 import struct
 from datetime import UTC, datetime, timedelta
@@ -46,8 +46,6 @@ def _add_message(sink: Sink, ole: Any) -> None:
         "Cc": _text_property(ole, (), _CC),
         "Date": sent,
     }
-    sink.report.title = subject[:500] or None
-    sink.report.metadata |= {name.lower(): text[:1000] for name, text in headers.items() if text}
     lines = [f"**{name}:** {text}" for name, text in headers.items() if text]
     if lines:
         sink.add_text("  \n".join(lines) + "\n\n")
@@ -88,7 +86,7 @@ def _add_object(sink: Sink, ole: Any, storage_path: tuple[str, ...], name: str) 
         path = tuple(str(part) for part in entry)
         if path[: len(storage_path)] == storage_path:
             streams[path[len(storage_path) :]] = ole.openstream(entry).read()
-    # A message of its own has eight more bytes in the head of its properties.
+    # The properties of a separate message have eight more bytes in their header.
     head = streams[(properties,)]
     streams[(properties,)] = head[:24] + bytes(8) + head[24:]
     sink.add_attachment(name + ".msg", compound_writer.write(streams), "application/vnd.ms-outlook")

@@ -1,11 +1,11 @@
-"""Documents that are zip archives (Office, OpenDocument, EPUB): looked over before anything else opens them.
+"""Documents that are zip archives (Office, OpenDocument, EPUB): checked before any library opens them.
 
-    unfolds to far more than it holds          bomb
-    declares entities in its XML               unsafe_xml: no writer of documents does, and readers are tricked by them
-    a member's checksum is wrong               damaged; what can be read is
-    members need a password                    encrypted
+    decompresses to far more than its size     refused as a bomb
+    declares entities in its XML               refused as unsafe_xml: no program writes them, and attacks need them
+    a member's checksum is wrong               warning `damaged`; what can be read is read
+    members need a password                    refused as encrypted
 
-The members inside that are documents or images of their own are handed on.
+Members that are documents or images of their own are handed over.
 """
 
 import re
@@ -16,10 +16,10 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from gristmill.readers.formats import compound, media
-from gristmill.readers.sink import DocumentRefused, Sink, refuse_bomb
+from gristmill.readers.sink import DocumentRefused, Sink, refuse_bomb, refuse_encrypted
 
 _BLOCK_BYTES = 256 * 1024
-_MAX_COMPRESSION_RATIO = 200  # times its size that one member may unfold to, and the first megabytes are free
+_MAX_COMPRESSION_RATIO = 200  # the first megabytes of a member may exceed it
 _RATIO_FREE_BYTES = 32 * 1024 * 1024
 _MAX_MEMBERS = 100_000
 _XML = (".xml", ".rels", ".vml", ".xhtml", ".html", ".htm", ".opf", ".ncx")
@@ -38,26 +38,26 @@ _STRING_REFERENCE = re.compile(rb't="s"[^>]*>\s*(?:<f[^>]*>[^<]*</f>)?\s*<v>(\d{
 
 
 def check(sink: Sink) -> None:
-    """Refuse what is made to harm or needs a password; tell what is damaged."""
+    """Refuse what is made to do harm or needs a password; warn of what is damaged."""
     try:
         archive = zipfile.ZipFile(sink.task.path)
     except _ZIP_ERRORS as error:
-        raise DocumentRefused(f"Its archive is broken: {error}"[:300], code="corrupt") from error
+        raise DocumentRefused(f"Its zip archive is broken: {error}"[:300], code="corrupt") from error
     with archive:
         members = archive.infolist()
         if len(members) > _MAX_MEMBERS:
             refuse_bomb(f"it has {len(members):,} members")
         if any(member.flag_bits & 1 for member in members):
-            raise DocumentRefused("It needs a password to be opened.", code="encrypted")
+            refuse_encrypted()
         total_size = sum(member.file_size for member in members)
-        if total_size > sink.task.embedded_bytes:
-            refuse_bomb(f"it unfolds to {total_size:,} bytes")
+        if total_size > sink.task.attachment_bytes:
+            refuse_bomb(f"it decompresses to {total_size:,} bytes")
         for member in members:
             _check_member(sink, archive, member)
 
 
 def _check_member(sink: Sink, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:
-    """Read a member once to its end: its size, its checksum, its entities."""
+    """Read a member to its end, to check its size, its checksum and its entities."""
     written, tail = 0, b""
     is_xml = member.filename.lower().endswith(_XML)
     try:
@@ -67,10 +67,13 @@ def _check_member(sink: Sink, archive: zipfile.ZipFile, member: zipfile.ZipInfo)
                 if written > _RATIO_FREE_BYTES and written > _MAX_COMPRESSION_RATIO * max(
                     member.compress_size, 1
                 ):
-                    refuse_bomb(f"{member.filename} unfolds {_MAX_COMPRESSION_RATIO} times and more")
+                    refuse_bomb(
+                        f"{member.filename} decompresses to more than {_MAX_COMPRESSION_RATIO} times its size"
+                    )
                 if is_xml and _ENTITY.search(tail + block):
                     raise DocumentRefused(
-                        f"{member.filename} declares entities, as no writer does.", code="unsafe_xml"
+                        f"{member.filename} declares XML entities, which Office never does.",
+                        code="unsafe_xml",
                     )
                 tail = block[-600:]
     except _ZIP_ERRORS:
@@ -79,10 +82,10 @@ def _check_member(sink: Sink, archive: zipfile.ZipFile, member: zipfile.ZipInfo)
 
 
 def read_member(sink: Sink, archive: zipfile.ZipFile, name: str) -> bytes:
-    """A member, as far as it can be read; nothing when it can't or isn't there."""
+    """A member, or nothing when it is missing or can't be read."""
     try:
         with archive.open(name) as file:
-            return file.read(sink.task.embedded_bytes)
+            return file.read(sink.task.attachment_bytes)
     except KeyError:
         return b""
     except _ZIP_ERRORS:
@@ -91,7 +94,7 @@ def read_member(sink: Sink, archive: zipfile.ZipFile, name: str) -> bytes:
 
 
 def add_contents(sink: Sink, content: str, start: int, page_of: dict[str, int] | None = None) -> None:
-    """Hand on what the package holds: embedded documents, and images where the content names them."""
+    """Hand over the contents of the package: documents, and images at the place where the content names them."""
     with zipfile.ZipFile(sink.task.path) as archive:
         for member in archive.infolist():
             path = PurePosixPath(member.filename)
@@ -113,7 +116,7 @@ def add_contents(sink: Sink, content: str, start: int, page_of: dict[str, int] |
 
 
 def _caption(content: str, offset: int) -> str:
-    """What the content calls the image whose link holds `place`."""
+    """The caption of the image whose link is at `offset` in the content."""
     if offset < 0:
         return ""
     match = re.search(r"!\[([^\]\n]*)\]\([^)\n]*$", content[max(0, offset - 500) : offset])
@@ -121,21 +124,21 @@ def _caption(content: str, offset: int) -> str:
 
 
 def check_shared_strings(sink: Sink) -> None:
-    """Refuse a workbook whose cells name one long string so often that it fills any memory."""
+    """Refuse a workbook whose cells repeat a long string until it fills the memory."""
     with zipfile.ZipFile(sink.task.path) as archive:
         lengths = array("Q")
         for piece in _split_member(sink, archive, "xl/sharedStrings.xml", _SHARED_STRING):
             lengths.append(len(piece))
         if not lengths:
             return
-        lengths.pop(0)  # what stands before the first
+        lengths.pop(0)  # what precedes the first string
         total = 0
         for name in archive.namelist():
             if name.startswith("xl/worksheets/") and name.endswith(".xml"):
                 for number in _string_references(sink, archive, name):
                     total += lengths[number] if number < len(lengths) else 0
-                    if total > 4 * sink.task.output:
-                        refuse_bomb("its cells repeat long texts without end")
+                    if total > 4 * sink.task.max_characters:
+                        refuse_bomb("its cells repeat long texts too often")
 
 
 def _split_member(

@@ -1,8 +1,8 @@
-"""PDF, page by page: text in reading order with headings, OCR for what was scanned, attachments and images.
+"""PDF, page by page: text in reading order with headings, OCR for scanned pages, attachments and images.
 
-Pages are read one at a time and let go; the file is never whole in memory, and is opened anew every few hundred pages
-because PDFium keeps what it has seen. A page that can't be opened is counted as not read; one that kills the process
-is passed over by the parent. Pages up to `after_page` are taken as read.
+One page at a time is in memory. The file is opened again every few hundred pages, because PDFium keeps what it has
+seen. A page that can't be opened counts as not read; a page that kills the process is skipped by the parent. Pages up
+to `after_page` count as read.
 """
 
 import contextlib
@@ -15,40 +15,34 @@ from typing import Any
 
 from gristmill.readers.formats import ocr, pdf_layout
 from gristmill.readers.libraries import pdfium, pdfium_c
-from gristmill.readers.sink import DocumentRefused, Sink
+from gristmill.readers.sink import DocumentRefused, Sink, refuse_encrypted
 
 _PAGES_PER_OPEN = 250
-_MIN_LETTERS = 16  # letters: a page with fewer has no text to speak of
+_MIN_LETTERS = 16  # a page with fewer counts as without text
 _DPI = 200
 _MAX_RENDERED_PIXELS = 25_000_000  # pixels
 _MAX_IMAGES = 200  # of one document, as assets
 _MAX_IMAGE_PIXELS = 16_000_000
 _MAX_ATTACHMENT_BYTES = 256 * 1024 * 1024
 _UNMAPPED_GLYPHS = re.compile("[\ufffd\ue000-\uf8ff]")
-_FIELDS = ("Title", "Author", "Subject", "Keywords", "Creator", "CreationDate", "ModDate")
 
 
 def read(sink: Sink) -> None:
     """Read a PDF."""
     with _open_document(sink) as document:
         total = len(document)
-        described = document.get_metadata_dict()
-        sink.report.metadata |= {
-            name.lower(): described[name][:1000] for name in _FIELDS if described.get(name)
-        }
-        sink.report.title = (described.get("Title") or "").strip()[:500] or None
         if pdfium_c.FPDF_GetSecurityHandlerRevision(document) >= 0:
             sink.warn("encrypted")
         if not sink.task.after_page:
             _add_attachments(sink, document)
     if _is_cross_reference_broken(sink):
         sink.warn("damaged")
-    sink.report.total, sink.report.read = total, min(sink.task.after_page, total)
+    sink.report.pages_total, sink.report.pages_read = total, min(sink.task.after_page, total)
     for first in range(sink.task.after_page, total, _PAGES_PER_OPEN):
         with _open_document(sink) as document:
             for index in range(first, min(first + _PAGES_PER_OPEN, total)):
                 sink.begin_page(index + 1, total)
-                sink.report.read += _read_page(sink, document, index)
+                sink.report.pages_read += _read_page(sink, document, index)
 
 
 @contextmanager
@@ -58,11 +52,11 @@ def _open_document(sink: Sink) -> Generator[Any]:
         count = len(document)
     except pdfium.PdfiumError as error:
         if "password" in str(error).lower() or "security" in str(error).lower():
-            raise DocumentRefused("It needs a password to be opened.", code="encrypted") from None
+            refuse_encrypted()
         raise DocumentRefused(f"It can't be opened as a PDF: {error}", code="corrupt") from None
     if count == 0:
         document.close()
-        raise DocumentRefused("It is a PDF without any page that can be found.", code="corrupt")
+        raise DocumentRefused("It is a PDF without pages.", code="corrupt")
     try:
         yield document
     finally:
@@ -70,7 +64,7 @@ def _open_document(sink: Sink) -> Generator[Any]:
 
 
 def _read_page(sink: Sink, document: Any, index: int) -> bool:
-    """One page; tells whether it could be read."""
+    """Read one page; returns whether it could be read."""
     try:
         page = document[index]
     except pdfium.PdfiumError:
@@ -97,7 +91,7 @@ def _read_page(sink: Sink, document: Any, index: int) -> bool:
 
 
 def _page_images(page: Any) -> list[Any]:
-    """The images of a page; most pages have none, and that is found without an object for each of its words."""
+    """The images of a page. Most pages have none: that is checked first, without an object for each word."""
     count = pdfium_c.FPDFPage_CountObjects(page)
     types = {pdfium_c.FPDFPageObj_GetType(pdfium_c.FPDFPage_GetObject(page, index)) for index in range(count)}
     if not types & {pdfium_c.FPDF_PAGEOBJ_IMAGE, pdfium_c.FPDF_PAGEOBJ_FORM}:
@@ -114,14 +108,14 @@ def _page_text(page: Any) -> str:
 
 
 def _lacks_text(text: str) -> bool:
-    """Whether a page has too little text, or text whose fonts don't say what their glyphs mean."""
-    if len(text) < 20 * _MIN_LETTERS and sum(sign.isalnum() for sign in text) < _MIN_LETTERS:
+    """Whether a page has too little text, or fonts that don't map their glyphs to characters."""
+    if len(text) < 20 * _MIN_LETTERS and sum(character.isalnum() for character in text) < _MIN_LETTERS:
         return True
     return len(_UNMAPPED_GLYPHS.findall(text)) > 0.3 * len(text)
 
 
 def _looks_scanned(page: Any, images: list[Any]) -> bool:
-    """Whether there is something to see that may be text: an image of some size, or many strokes."""
+    """Whether the page may show text without having any: a large image, or many strokes."""
     width, height = page.get_size()
     area = 0.0
     for image in images:
@@ -145,7 +139,7 @@ def _add_images(sink: Sink, images: list[Any], page: int, start: int) -> None:
     for image in images:
         if sink.image_count >= _MAX_IMAGES:
             return
-        # A broken image costs itself.
+        # A broken image is left out.
         with contextlib.suppress(pdfium.PdfiumError, ValueError, OSError):
             data, media_type = _encode_image(image)
             sink.add_asset(data, media_type, page=page, start=start)
@@ -170,7 +164,7 @@ def _add_attachments(sink: Sink, document: Any) -> None:
 
 
 def _add_annotation_files(sink: Sink, page: Any) -> None:
-    """Files that are attached to a place on the page."""
+    """Hand over the files that are attached to annotations of the page."""
     for number in range(pdfium_c.FPDFPage_GetAnnotCount(page)):
         annotation = pdfium_c.FPDFPage_GetAnnot(page, number)
         if not annotation:
@@ -196,7 +190,7 @@ def _attached_file(file: Any) -> tuple[str, bytes]:
 
 
 def _is_cross_reference_broken(sink: Sink) -> bool:
-    """Whether the file's own table of contents is not where it says: PDFium then puts one together as it can."""
+    """Whether the cross-reference table is not where the file says; PDFium then rebuilds one as well as it can."""
     with sink.task.path.open("rb") as file:
         head = file.read(1024)
         size = file.seek(0, io.SEEK_END)

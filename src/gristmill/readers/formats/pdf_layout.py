@@ -1,5 +1,6 @@
-"""The lines of a PDF page as markdown: words that a line end cut are whole again, lines are paragraphs, and what is
-set larger than the rest is a heading. One look at the first letter of each line is all that this costs.
+"""The lines of a PDF page as markdown: hyphenated words and paragraphs are joined, and larger text becomes a heading.
+
+It measures only the first letter of each line.
 """
 
 import ctypes
@@ -11,9 +12,9 @@ from typing import Any
 
 from gristmill.readers.libraries import pdfium_c
 
-_HYPHEN = "\x02"  # PDFium's sign for a hyphen at a line's end, which it joins by itself
+_HYPHEN = "\x02"  # PDFium's character for a hyphen at the end of a line, whose word it joins
 _MAX_HEADING_LENGTH = 160  # characters
-_HEADING_RATIO, _TITLE_RATIO = 1.18, 1.6  # times the size of most of the page's text
+_HEADING_RATIO, _TITLE_RATIO = 1.18, 1.6  # relative to the size of the body text
 _CJK = re.compile("[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef]")
 _LIST_ITEM = re.compile(r"^\s*(?:[•‣▪◦●○■□–—-]|\d{1,3}[.)]|\(?[a-z][.)])\s+")
 _BULLET = re.compile(r"^\s*[•‣▪◦●○■□]\s+")
@@ -74,7 +75,7 @@ def _lines(textpage: Any) -> list[_TextLine]:
 
 
 def _join_vertical_text(lines: list[_TextLine]) -> list[_TextLine]:
-    """Text that runs upwards comes letter by letter: put it together again."""
+    """Join vertical text, which PDFium returns letter by letter."""
     joined: list[_TextLine] = []
     run: list[_TextLine] = []
     for line in [*lines, None]:
@@ -99,12 +100,12 @@ def _measure(textpage: Any, index: int) -> tuple[float, float, float]:
         return 0.0, 0.0, 0.0
     size = pdfium_c.FPDFText_GetFontSize(textpage, index)
     height = abs(top.value - bottom.value)
-    # Some writers set every font at size 1 and scale it later; then the letter itself has to tell.
+    # Some programs use fonts of size 1 and scale them; then the height of the letter is all there is.
     return (size if size > 2 else height * 1.4), top.value, height
 
 
 def _body_size(lines: list[_TextLine]) -> float:
-    """The size that most letters of the page have."""
+    """The font size of most letters of the page."""
     weights: dict[float, int] = {}
     for line in lines:
         weights[round(line.size, 1)] = weights.get(round(line.size, 1), 0) + len(line.text)
@@ -117,7 +118,7 @@ def _full_line_length(lines: list[_TextLine]) -> float:
 
 
 def _line_spacing(lines: list[_TextLine]) -> float:
-    """The distance between lines of one paragraph, in sizes of a line, with some room."""
+    """The distance between lines of one paragraph relative to the font size, with some tolerance."""
     steps = [
         (above.top - below.top) / (below.size or 1)
         for above, below in pairwise(lines)
@@ -133,7 +134,7 @@ def _is_adjacent(above: _TextLine, below: _TextLine, spacing: float) -> bool:
 def _heading_level(line: _TextLine, body: float) -> int:
     if line.size < _HEADING_RATIO * body or body <= 0 or len(line.text) > _MAX_HEADING_LENGTH:
         return 0
-    if not any(sign.isalpha() for sign in line.text):
+    if not any(character.isalpha() for character in line.text):
         return 0
     return 1 if line.size >= _TITLE_RATIO * body else 2
 

@@ -1,4 +1,4 @@
-"""Presentations (pptx), slide by slide: titles, text, tables, notes and pictures, each on its slide's page."""
+"""Presentations (pptx): titles, text, tables, notes and pictures; each slide is a page."""
 
 import posixpath
 import re
@@ -15,7 +15,6 @@ _A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 _P = "{http://schemas.openxmlformats.org/presentationml/2006/main}"
 _R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
 _REL = "{http://schemas.openxmlformats.org/package/2006/relationships}"
-_DC = "{http://purl.org/dc/elements/1.1/}"
 _TITLE_PLACEHOLDERS = ("title", "ctrTitle")
 _SKIPPED_PLACEHOLDERS = ("sldNum",)
 _STRICT = re.compile(rb"http://purl\.oclc\.org/ooxml/(drawingml|presentationml)/main")
@@ -29,9 +28,8 @@ def read(sink: Sink) -> None:
     texts: list[str] = []
     start = sink.characters
     with zipfile.ZipFile(sink.task.path) as archive:
-        _describe(sink, archive)
         slides = list(_slide_paths(sink, archive))
-        sink.report.total, sink.report.read = len(slides), 0
+        sink.report.pages_total, sink.report.pages_read = len(slides), 0
         for number, name in enumerate(slides, 1):
             sink.begin_page(number, len(slides))
             relationships = _relationships(sink, archive, name)
@@ -41,7 +39,7 @@ def read(sink: Sink) -> None:
             if text:
                 texts.append(text + "\n\n")
                 sink.add_text(texts[-1], number)
-            sink.report.read += 1
+            sink.report.pages_read += 1
     package.add_contents(sink, "".join(texts), start, page_of)
     if (
         not sink.text_length
@@ -138,24 +136,11 @@ def _relationships(sink: Sink, archive: zipfile.ZipFile, name: str) -> dict[str,
     }
 
 
-def _describe(sink: Sink, archive: zipfile.ZipFile) -> None:
-    tree = _parse(sink, archive, "docProps/core.xml")
-    if tree is None:
-        return
-    for name in ("title", "creator", "subject"):
-        said = " ".join("".join(node.itertext()) for node in tree.iter(_DC + name)).strip()
-        if said:
-            sink.report.metadata[name] = said[:1000]
-    sink.report.title = str(sink.report.metadata.get("title", ""))[:500] or None
-    if sink.report.title == "PowerPoint Presentation":  # what PowerPoint calls what nobody named
-        sink.report.title = None
-
-
 def _parse(sink: Sink, archive: zipfile.ZipFile, name: str) -> Any:
     data = package.read_member(sink, archive, name)
     if not data:
         return None
-    # The strict dialect has the same elements under other names.
+    # Strict OOXML has the same elements in other namespaces.
     data = _STRICT.sub(rb"http://schemas.openxmlformats.org/\1/2006/main", data).replace(
         _STRICT_R, b"http://schemas.openxmlformats.org/officeDocument/2006/relationships"
     )

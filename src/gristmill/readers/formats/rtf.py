@@ -1,7 +1,7 @@
-"""What rich text (RTF) embeds: objects and pictures, as the hexadecimal digits they are written in.
+"""The objects and pictures in rich text (RTF), which are written as hexadecimal digits.
 
-The text itself is kreuzberg's. Digits are gathered from the group that follows `\\objdata` or `\\pict`, whatever
-control words stand between them.
+kreuzberg reads the text itself. The digits are those of the group after `\\objdata` or `\\pict`, without the control words
+between them.
 """
 
 import re
@@ -18,11 +18,12 @@ _NOT_HEX = re.compile(rb"[^0-9a-fA-F]+")
 
 
 def add_contents(sink: Sink) -> None:
-    """Hand on the objects and pictures of an RTF file."""
+    """Hand over the objects and pictures of an RTF file."""
     data = sink.task.path.read_bytes()
     for number, (word, body) in enumerate(_groups(data), 1):
         if word == b"pict":
-            media.add_media(sink, f"picture-{number}.png", body) if media.media_type("", body) else None
+            if media.media_type("", body):
+                media.add_media(sink, f"picture-{number}.png", body)
         else:
             _add_object(sink, body, number)
 
@@ -48,7 +49,7 @@ def _next_brace(data: bytes, position: int) -> int:
 
 
 def _add_object(sink: Sink, body: bytes, number: int) -> None:
-    """An object of OLE 1: version, format, class, topic, item, then the bytes behind their length."""
+    """Hand over an OLE 1 object: version, format, class, topic, item, then the length and the bytes."""
     try:
         position = 8
         names: list[bytes] = []
@@ -66,7 +67,7 @@ def _add_object(sink: Sink, body: bytes, number: int) -> None:
     if native.startswith(compound.MAGIC):
         compound.add_object(sink, f"object-{number}", native)
     elif names[0].lower() == b"package":
-        # The same as an Ole10Native stream, without the size before it.
+        # It is an Ole10Native stream without the leading size.
         name, inside = compound.unwrap_ole_native(b"\0\0\0\0" + native)
         sink.add_attachment(name or f"object-{number}", inside)
     else:

@@ -9,9 +9,11 @@ import pytest
 
 from gristmill.errors import Permanent, Transient, WorkError
 from gristmill.ingest.image_describers import OcrDescriber, VisionConfig, VisionDescriber
-from gristmill.readers import ReaderPool, ReadLimits
+from gristmill.readers import ReadLimits
+from gristmill.readers.pool import ReaderPool
 from tests.embedding.endpoint import CannedResponse, EmbeddingRequest, Endpoint, serve
 from tests.readers import samples
+from tests.readers.conftest import pool as pool
 
 
 @pytest.fixture

@@ -1,29 +1,31 @@
-"""Plain text of any size, shape and encoding."""
+"""Plain text of any size, format and encoding."""
 
 import resource
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
 
 from gristmill.errors import NoText
-from gristmill.readers import ReadLimits
-from tests.readers.conftest import Reader
-from tests.readers.shared import pool as pool
-from tests.readers.texts import TEXTS
+from gristmill.readers import ReadLimits, TextPart
+from gristmill.readers.pool import ReaderPool
+from gristmill.readers.supervisor import read_file
+from tests.readers.conftest import ReadSample
+from tests.readers.module_pool import pool as pool
+from tests.readers.sentences import SENTENCES
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-async def test_a_text_that_is_not_utf_8_is_decoded_and_says_so(reads: Reader) -> None:
-    reading = await reads((TEXTS["zh"] + "\r\n# 第二\r\n").encode("gb18030"), "a.md")
-    assert reading.text == TEXTS["zh"] + "\n# 第二\n"
+async def test_the_encoding_is_guessed_when_it_is_not_utf_8(read_sample: ReadSample) -> None:
+    reading = await read_sample((SENTENCES["zh"] + "\r\n# 第二\r\n").encode("gb18030"), "a.md")
+    assert reading.text == SENTENCES["zh"] + "\n# 第二\n"
     assert reading.report.warnings == ["encoding_guessed"]
-    assert (reading.report.title, reading.report.language) == ("第二", "zh")
 
 
-async def test_a_text_with_one_broken_byte_is_utf_8_still(reads: Reader) -> None:
+async def test_one_broken_byte_leaves_the_text_utf_8(read_sample: ReadSample) -> None:
     data = ("Grüße aus München. " * 20).encode() + b"\xff"
-    reading = await reads(data, "a.txt")
+    reading = await read_sample(data, "a.txt")
     assert reading.text == "Grüße aus München. " * 20 + "\ufffd"
 
 
@@ -40,17 +42,19 @@ async def test_a_text_with_one_broken_byte_is_utf_8_still(reads: Reader) -> None
         ("a.unknown", "just text\0".replace("\0", "\x07"), "just text"),
     ],
 )
-async def test_each_shape_of_text_becomes_markdown(reads: Reader, name: str, data: str, text: str) -> None:
-    assert (await reads(data, name)).text == text
+async def test_every_text_format_becomes_markdown(
+    read_sample: ReadSample, name: str, data: str, text: str
+) -> None:
+    assert (await read_sample(data, name)).text == text
 
 
-async def test_blanks_alone_are_no_text(reads: Reader) -> None:
+async def test_spaces_alone_are_no_text(read_sample: ReadSample) -> None:
     """C7."""
     with pytest.raises(NoText):
-        await reads("  \n \n", "a.txt")
+        await read_sample("  \n \n", "a.txt")
 
 
-async def test_a_large_text_is_read_in_flat_memory(reads: Reader, tmp_path: Path) -> None:
+async def test_a_large_text_needs_little_memory(read_sample: ReadSample, tmp_path: Path) -> None:
     path = tmp_path / "large.txt"
     line = ("Ein Satz mit Umlauten: äöü, und noch einer. " * 20 + "\n").encode()
     with path.open("wb") as file:
@@ -58,11 +62,7 @@ async def test_a_large_text_is_read_in_flat_memory(reads: Reader, tmp_path: Path
             file.write(line * 1_000)
     characters = 0
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    from contextlib import aclosing
-
-    from gristmill.readers import ReaderPool, TextPart, read_file
-
-    pool = ReaderPool(1)  # not opened: no child is needed
+    pool = ReaderPool(1)  # not entered, so that it starts no child
     results = read_file(
         pool, path, name="large.txt", media_type=None, scratch=tmp_path, limits=ReadLimits(output_mb=200)
     )

@@ -1,13 +1,14 @@
-"""One pool for all tests of a module: for those that do their children no harm."""
+"""Overrides the fixture `pool` with one pool for a whole module: for tests that do the children no harm."""
 
 from collections.abc import AsyncGenerator
 
 import pytest_asyncio
 
-from gristmill.readers import ReaderPool
+from gristmill.readers.pool import ReaderPool
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def pool() -> AsyncGenerator[ReaderPool]:
+    """A pool that the tests of the module share."""
     async with ReaderPool(1) as opened:
         yield opened
