@@ -8,7 +8,7 @@ from tests.terminate_backends import terminate_backends
 
 
 class Notifications:
-    """Collects what a listener tells."""
+    """Collects the notifications of a listener."""
 
     def __init__(self) -> None:
         self._queue: asyncio.Queue[str | None] = asyncio.Queue()
@@ -24,12 +24,12 @@ async def test_a_notification_arrives_and_a_lost_connection_is_made_good(db: Dat
     notifications, listener = Notifications(), Listener(db.url)
     listener.subscribe("news", notifications)
     listener.start()
-    assert await notifications.next() is None, "told to look once, for what came before it listened"
+    assert await notifications.next() is None, "called once, for what was sent before it listened"
     async with db.connection() as tx:
         await tx.execute("select pg_notify('news', 'one')")
     assert await notifications.next() == "one"
     await terminate_backends(db.url)
-    assert await notifications.next() is None, "told to look once, for what came while it was away"
+    assert await notifications.next() is None, "called once, for what was sent while the connection was lost"
     async with db.transaction() as tx:
         await tx.execute("select pg_notify('news', 'two')")
     assert await notifications.next() == "two"

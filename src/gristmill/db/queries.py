@@ -1,4 +1,4 @@
-"""Loads a package's `queries.sql`, and runs what it holds.
+"""Loads a package's `queries.sql`, and runs its statements.
 
 A file is a list of `-- name: some_name`, a sentence, and one statement with `%(name)s` parameters.
 `queries = Queries(__package__)` reads it once; `await queries.many(tx, Row, "some_name", id=…)` runs one.
@@ -33,7 +33,7 @@ class Queries:
         names, statements = parts[::2], parts[1::2]
         if len(set(names)) != len(names):
             raise ValueError(f"the .sql files of {package} name a statement twice")
-        # Bytes, because psycopg takes only literal strings or bytes: SQL made in Python can't come this way.
+        # Bytes, because psycopg accepts only literal strings or bytes: SQL that is built in Python can't get in here.
         self._statements = {n: s.strip().encode() for n, s in zip(names, statements, strict=True)}
         self._row_makers: dict[tuple[str, type[Any]], RowMaker[Any]] = {}
 
@@ -57,10 +57,10 @@ class Queries:
             return await cursor.fetchone()
 
     async def one(self, tx: Tx, row: type[Row], name: str, /, **parameters: Any) -> Row:
-        """The only row of a statement that always gives one."""
+        """The only row of a statement that always returns one."""
         result = await self.maybe(tx, row, name, **parameters)
         if result is None:
-            raise LookupError(f"{name} gave no row")
+            raise LookupError(f"{name} returned no row")
         return result
 
     async def values(self, tx: Tx, name: str, /, **parameters: Any) -> list[Any]:
@@ -70,13 +70,13 @@ class Queries:
             return await cursor.fetchall()
 
     async def run(self, tx: Tx, name: str, /, **parameters: Any) -> int:
-        """Run the statement; how many rows it touched."""
+        """Run the statement; the number of rows it affected."""
         async with tx.cursor() as cursor:
             await cursor.execute(self[name], parameters)
             return cursor.rowcount
 
     def _row_factory(self, row: type[Row], name: str) -> BaseRowFactory[Row]:
-        """Rows as instances of `row`. How is found out once: to ask for the columns costs as much as to read a row."""
+        """Rows as instances of `row`. The columns are looked up once: that costs as much as reading a row."""
 
         def factory(cursor: Any, /) -> RowMaker[Row]:
             make_row = self._row_makers.get((name, row))
@@ -91,7 +91,7 @@ class Queries:
 
 
 def _row_maker(row: type[Row], columns: list[str]) -> RowMaker[Row]:
-    """By position where columns and fields agree, which is twice as fast."""
+    """By position where columns and fields agree, which is twice as fast as by name."""
     if columns == _field_names(row)[: len(columns)]:
         return lambda values: row(*values)
     return lambda values: row(**dict(zip(columns, values, strict=True)))

@@ -1,11 +1,11 @@
-"""Stops the embedded PostgreSQL once its last user is gone, be it by clean exit or by kill -9.
+"""Stops the local PostgreSQL after its last user has ended, by a clean exit or by kill -9.
 
-Run as a plain script, `python -I -S keeper.py FOLDER FD`, by whoever starts the server: it imports nothing
-but a few modules of the standard library, so that it stays at 10 MB, and lives in a session of its own. It
-sleeps in the kernel until it gets the exclusive lock on `users.lock`, which every user holds shared; then it
-stops the server and ends. `FD` is its hold on `keeper.lock`, taken before it was born.
+Run as a plain script, `python -I -S reaper.py FOLDER FD`, by the process that starts the server. It imports only a few
+modules of the standard library, so that it stays at 10 MB, and runs in a session of its own. It sleeps in the kernel until
+it gets the exclusive lock on `users.lock`, which every user holds shared; then it stops the server and exits. `FD` is its
+inherited lock on `reaper.lock`.
 
-What it and `embedded.py` both need is here as well: the locks, and how to find and stop the server.
+The code that `local_server.py` needs too is also here: the locks, and how to find and stop the server.
 """
 
 import contextlib
@@ -22,16 +22,16 @@ POLL = 0.01
 SOCKET = ".s.PGSQL.5432"
 SOCKET_FOLDER_PREFIX = "gristmill-"
 
-# A fast shutdown writes out what is dirty, at most shared_buffers (512 MB); a minute is plenty, and an
-# immediate one after that costs a recovery, no data.
+# A fast shutdown writes all dirty pages, at most shared_buffers (512 MB). A minute is plenty; an immediate shutdown after
+# that costs a recovery, but no data.
 _FAST_SHUTDOWN_TIMEOUT = 60.0
-# A server that was just forked has no postmaster.pid yet; one that is silent for longer is dead, and what
-# still holds its lock are backends that have not noticed.
+# A server that was just forked has no postmaster.pid yet. One without it for longer is dead, and its lock is held by
+# backends that have not noticed.
 STARTUP_GRACE = 2.0
 
 
 class Lock:
-    """A hold on a lock file, which the kernel lets go when the last process that has it open is gone."""
+    """A lock file, which the kernel unlocks when the last process that has it open has ended."""
 
     def __init__(self, path: Path) -> None:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -39,7 +39,7 @@ class Lock:
         _open_locks.add(self)
 
     def try_acquire(self, mode: int) -> bool:
-        """Take the lock, shared or exclusive, if it can be had at once. When not, a former hold is lost too."""
+        """Take the lock, shared or exclusive, if it is free. If not, a lock that we had before is lost too."""
         try:
             fcntl.flock(self.fd, mode | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -47,11 +47,11 @@ class Lock:
         return True
 
     def acquire(self, mode: int) -> None:
-        """Sleep until the lock is had."""
+        """Wait for the lock."""
         fcntl.flock(self.fd, mode)
 
     def close(self) -> None:
-        """Let go, as far as this process is concerned: a child that inherited the hold keeps it."""
+        """Release the lock in this process; a child that inherited it keeps it."""
         fd, self.fd = self.fd, -1
         _open_locks.discard(self)
         if fd >= 0:
@@ -66,13 +66,13 @@ def _close_all() -> None:
         lock.close()
 
 
-# Close-on-exec covers programs that we start. A child that is forked and runs on, as multiprocessing makes
-# them, would keep our holds past our own death.
+# Close-on-exec covers programs that we start. A forked child that does not exec, as of multiprocessing, would keep our
+# locks after we have ended.
 os.register_at_fork(after_in_child=_close_all)
 
 
 def is_stopped(folder: Path) -> bool:
-    """Whether no process of the server is left: each of them inherits the hold on `server.lock`."""
+    """Whether no process of the server is left: each of them inherits `server.lock`."""
     try:
         lock = Lock(folder / "server.lock")
     except FileNotFoundError:
@@ -84,13 +84,13 @@ def is_stopped(folder: Path) -> bool:
 
 
 def cluster_name(pgdata: Path) -> str:
-    """What every process of the server over `pgdata` shows on its command line, and no other process does."""
+    """A name that is on the command line of every process of the server on `pgdata`, and of no other process."""
     info = pgdata.stat()
     return f"gristmill-{info.st_dev:x}-{info.st_ino:x}"
 
 
 def postmaster_lines(pgdata: Path) -> list[str]:
-    """The lines of `postmaster.pid`: pid, folder, start, port, socket folder, and more; none when it isn't there."""
+    """The lines of `postmaster.pid`: pid, folder, start, port, socket folder, and more; empty if it does not exist."""
     try:
         return (pgdata / "postmaster.pid").read_text(errors="surrogateescape").splitlines()
     except (FileNotFoundError, NotADirectoryError):
@@ -98,7 +98,7 @@ def postmaster_lines(pgdata: Path) -> list[str]:
 
 
 def postmaster_pid(pgdata: Path) -> int | None:
-    """The pid of the running server. A zombie, or a stranger that was given an old pid, is not it."""
+    """The pid of the running server; None for a zombie, or a program that reused the pid."""
     lines = postmaster_lines(pgdata)
     if not lines or not lines[0].strip().isdigit():
         return None
@@ -107,21 +107,21 @@ def postmaster_pid(pgdata: Path) -> int | None:
 
 
 def is_ready(pgdata: Path) -> bool:
-    """Whether the server has written that it takes connections."""
+    """Whether the server reports that it accepts connections."""
     lines = postmaster_lines(pgdata)
     return len(lines) > 7 and lines[7].strip() == "ready"
 
 
 def socket_folder(pgdata: Path) -> Path:
-    """Where the server that wrote `postmaster.pid` has its socket; `.` there means `pgdata`."""
+    """The folder of the socket, from `postmaster.pid`; `.` there means `pgdata`."""
     lines = postmaster_lines(pgdata)
     return pgdata / lines[4] if len(lines) > 4 else pgdata
 
 
 def remove_socket(folder: Path, pgdata: Path) -> None:
-    """Remove what a server that is gone left in `folder`, and the folder if it was made for the socket."""
+    """Remove the socket of a server that has ended, and its folder if it was created for it."""
     if folder != pgdata and not folder.name.startswith(SOCKET_FOLDER_PREFIX):
-        return  # the folder of another server, such as /tmp, that somebody started by hand
+        return  # the folder, such as /tmp, of a server that was started by other means
     for name in (SOCKET, f"{SOCKET}.lock"):
         (folder / name).unlink(missing_ok=True)
     if folder != pgdata:
@@ -130,7 +130,7 @@ def remove_socket(folder: Path, pgdata: Path) -> None:
 
 
 def kill_leftovers(pgdata: Path) -> None:
-    """Kill what outlived its server: a backend busy with a long query doesn't notice for as long as it is."""
+    """Kill backends that outlived their server: one that is busy with a long query does not notice until it ends."""
     if not pgdata.exists():
         return
     name = cluster_name(pgdata)
@@ -141,9 +141,9 @@ def kill_leftovers(pgdata: Path) -> None:
 
 
 def stop(folder: Path, *, fast_timeout: float, timeout: float) -> bool:
-    """Stop the server under `folder`: fast, after `fast` seconds at once; False if it lives after `limit`.
+    """Stop the server under `folder`: fast, and immediately after `fast_timeout` seconds; False if it outlives `timeout`.
 
-    The caller holds `users.lock` exclusively, so that nobody starts it meanwhile.
+    The caller holds `users.lock` exclusively, so that no process starts it meanwhile.
     """
     pgdata = folder / "data"
     started, sent_signals = time.monotonic(), set[int]()
@@ -167,11 +167,11 @@ def stop(folder: Path, *, fast_timeout: float, timeout: float) -> bool:
 
 
 def _command_lines(pid: int | None = None) -> dict[int, str]:
-    """The command lines of all processes, or of one, by pid. Without /proc, as on macOS, `ps` tells."""
+    """The command lines of all processes, or of one, by pid; from `ps` where there is no /proc, as on macOS."""
     if Path("/proc/self/cmdline").exists():
         proc = Path("/proc")
         return dict(_proc_commands([proc / str(pid)] if pid is not None else proc.iterdir()))
-    import subprocess  # here, because the keeper does without on Linux
+    import subprocess  # here, because the reaper does not need it on Linux
 
     selection = ["-p", str(pid)] if pid is not None else ["-ax"]
     listing = subprocess.run(  # noqa: S603
@@ -189,15 +189,15 @@ def _proc_commands(processes: Iterable[Path]) -> Iterator[tuple[int, str]]:
 
 
 def main() -> None:
-    """Wait for the end of the last user, then stop the server."""
+    """Wait until the last user has ended, then stop the server."""
     folder, fd = Path(sys.argv[1]), int(sys.argv[2])
-    # A service manager signals all that it started; the keeper has to outlive the others.
+    # A service manager signals every process that it started; the reaper has to outlive the others.
     for ignored_signal in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(ignored_signal, signal.SIG_IGN)
     users_lock = Lock(folder / "users.lock")
     users_lock.acquire(EXCLUSIVE)
     stop(folder, fast_timeout=_FAST_SHUTDOWN_TIMEOUT, timeout=2 * _FAST_SHUTDOWN_TIMEOUT)
-    # In this order: whoever gets `users.lock` next must find that there is no keeper.
+    # In this order: the next process to get `users.lock` must find that there is no reaper.
     os.close(fd)
     users_lock.close()
 

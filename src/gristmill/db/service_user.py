@@ -1,15 +1,15 @@
-"""As whom the embedded PostgreSQL runs when Gristmill runs as root, which PostgreSQL itself refuses.
+"""The user that the local PostgreSQL runs as when Gristmill runs as root, which PostgreSQL itself refuses.
 
     the first of these that isn't root      why
     owner of the database's files           only they can read them
-    owner of the data dir                   its files stay in one hand
-    user `gristmill`, user `postgres`       made for it
-    a new system user `gristmill`           nothing else was there
+    owner of the data dir                   its files keep one owner
+    user `gristmill`, user `postgres`       meant for it
+    a new system user `gristmill`           there is no other
 
-An ordinary user runs it as themselves, and nothing here does anything. The user must reach the programs and
-the database. The data dir, with all that is in it, lets in nobody but this user's group, and only to pass
-through (0710). A folder above it, or above the programs, that is closed to this user is opened for passing
-through (o+x), never for reading, one by one, and each is logged.
+For an ordinary user the server runs as that user, and nothing here has an effect. The user must be able to reach the
+programs and the database. The data dir is closed to all but this user's group, and only to traverse (0710). A folder above
+it, or above the programs, that this user can't traverse is opened for traversal (o+x), never for reading; each one is
+logged.
 """
 
 import errno
@@ -27,8 +27,8 @@ from gristmill.errors import SetupError
 
 log = logging.getLogger(__name__)
 
-# What a server needs of our environment. The rest holds secrets (API keys), or settings of other servers
-# (PGDATA, PGPORT); messages must be English for us to recognise them.
+# What a server needs of our environment. The rest may contain secrets (API keys), or settings of other servers (PGDATA,
+# PGPORT); messages must be English for us to recognise them.
 _PASSED_ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 _ALTERNATIVES = (
     "Run Gristmill as an ordinary user, or set GRISTMILL_DATABASE_URL to a PostgreSQL of your own."
@@ -37,24 +37,24 @@ _ALTERNATIVES = (
 
 @dataclass(frozen=True)
 class ServiceUser:
-    """Who runs the server; both None for whoever we are."""
+    """The user that runs the server; both None for our own user."""
 
     uid: int | None = None
     gid: int | None = None
 
     def take_ownership(self, path: Path) -> None:
-        """Give `path` to this user."""
+        """Make this user the owner of `path`."""
         if self.uid is not None and self.gid is not None:
             os.chown(path, self.uid, self.gid, follow_symlinks=False)
 
     def allow_traversal(self, folder: Path) -> None:
-        """Let this user pass through a folder of Gristmill's own."""
+        """Let this user traverse one of Gristmill's own folders."""
         if self.gid is not None and not self.can_traverse(folder):
             os.chown(folder, -1, self.gid)
             folder.chmod(stat.S_IMODE(folder.stat().st_mode) | stat.S_IXGRP)
 
     def can_traverse(self, folder: Path) -> bool:
-        """Whether the folder's mode lets this user through."""
+        """Whether the folder's mode lets this user traverse it."""
         info = folder.stat()
         if info.st_uid == self.uid:
             return bool(info.st_mode & stat.S_IXUSR)
@@ -68,9 +68,9 @@ class ServiceUser:
         inherited_fds: Sequence[int] = (),
         variables: Mapping[str, str] = {},
     ) -> "subprocess.Popen[bytes]":
-        """Start `command` as this user in a session of its own, out of reach of the terminal's Ctrl-C.
+        """Start `command` as this user in a session of its own, so that the terminal's Ctrl-C does not reach it.
 
-        It inherits the file descriptors in `keep`, and with them the locks that they hold.
+        It inherits the file descriptors in `inherited_fds`, and their locks.
         """
         environment = {name: os.environ[name] for name in _PASSED_ENVIRONMENT if name in os.environ}
         try:
@@ -94,13 +94,13 @@ class ServiceUser:
     def spawn(
         self, command: Sequence[str | Path], *, output: int, inherited_fds: Sequence[int], **variables: str
     ) -> int:
-        """Start `command` as `popen` does, for it to outlive us; its pid, for us to reap."""
+        """Start `command` as `popen` does, to outlive us; its pid, for us to reap."""
         process = self.popen(command, output=output, inherited_fds=inherited_fds, variables=variables)
-        process.returncode = 0  # or it would warn, when we end, of a child that still runs
+        process.returncode = 0  # or Popen would warn at our exit that the child still runs
         return process.pid
 
     def can_run(self, script: str, path: Path) -> bool:
-        """Whether the shell `script` goes well over `path`, as `$1`, for this user."""
+        """Whether the shell `script` succeeds for this user, with `path` as `$1`."""
         with self.popen(["/bin/sh", "-c", script, "sh", path], output=subprocess.DEVNULL) as process:
             return process.wait() == 0
 
@@ -119,7 +119,7 @@ class ServiceUser:
 
 
 def choose(data_dir: Path, pgdata: Path) -> ServiceUser:
-    """The user to run the server as, made if need be."""
+    """The user to run the server as; created if necessary."""
     if os.geteuid() != 0:
         return ServiceUser()
     for path in (pgdata, data_dir):
@@ -132,7 +132,7 @@ def choose(data_dir: Path, pgdata: Path) -> ServiceUser:
 
 
 def ensure_access(user: ServiceUser, postgres: Path, data_dir: Path) -> None:
-    """See to it that `user` can run `postgres` and enter `data_dir`, or say what keeps them out."""
+    """Ensure that `user` can run `postgres` and enter `data_dir`, or raise what prevents it."""
     if user.uid is None:
         return
     if not user.can_run('"$1" --version', postgres):
@@ -159,7 +159,7 @@ def _open_parents(user: ServiceUser, target: Path) -> None:
     for folder in (target, *target.parents, real, *real.parents):
         if not user.can_traverse(folder):
             folder.chmod(stat.S_IMODE(folder.stat().st_mode) | stat.S_IXOTH)
-            log.warning("folder opened for passing through, not for reading", extra={"folder": str(folder)})
+            log.warning("folder opened for traversal, not for reading", extra={"folder": str(folder)})
 
 
 def _find_user(name: str) -> ServiceUser | None:
@@ -181,9 +181,9 @@ def _create(name: str) -> ServiceUser:
             if (executable := shutil.which(program, path="/usr/sbin:/sbin:/usr/bin:/bin")) is not None:
                 subprocess.run([executable, *arguments], capture_output=True, check=False)  # noqa: S603
         if (user := _find_user(name)) is not None:
-            log.info("system user made to run PostgreSQL", extra={"user": name})
+            log.info("system user created to run PostgreSQL", extra={"user": name})
             return user
     raise SetupError(
-        f"PostgreSQL can't run as root, and the system user {name!r} could not be made. {_ALTERNATIVES}",
+        f"PostgreSQL can't run as root, and the system user {name!r} could not be created. {_ALTERNATIVES}",
         code="no_service_user",
     )
