@@ -84,31 +84,31 @@ async def test_the_newest_files_are_read_whole_also_when_they_are_sent_as_differ
     }
     commit(tmp_path / "wiki", files)
     run(tmp_path / "wiki", "gc", "-q", "--aggressive")
-    head = await git.head(http, "/wiki")
-    found = await git.snapshot(http, "/wiki", head, 1 << 20)
+    head = await git.fetch_head(http, "/wiki")
+    found = await git.fetch_files(http, "/wiki", head, 1 << 20)
     assert {path: file.data for path, file in found.items()} == files
     commit(tmp_path / "wiki", {"Home.md": b"changed"})
-    after = await git.head(http, "/wiki")
+    after = await git.fetch_head(http, "/wiki")
     assert after.commit != head.commit
-    again = await git.snapshot(http, "/wiki", after, 1 << 20)
+    again = await git.fetch_files(http, "/wiki", after, 1 << 20)
     assert {path for path in again if again[path] != found[path]} == {"Home.md"}
 
 
 async def test_what_is_too_large_is_left_out(tmp_path: Path, http: Transport) -> None:
     commit(tmp_path / "wiki", {"a.md": b"small", "b.md": b"x" * 5_000})
-    assert set(await git.snapshot(http, "/wiki", await git.head(http, "/wiki"), 1_000)) == {"a.md"}
+    assert set(await git.fetch_files(http, "/wiki", await git.fetch_head(http, "/wiki"), 1_000)) == {"a.md"}
 
 
 async def test_links_and_empty_or_missing_repositories(tmp_path: Path, http: Transport) -> None:
     commit(tmp_path / "wiki", {"a.md": b"words"})
     (tmp_path / "wiki" / "link.md").symlink_to("/etc/passwd")
     commit(tmp_path / "wiki", {})
-    assert set(await git.snapshot(http, "/wiki", await git.head(http, "/wiki"), 1_000)) == {"a.md"}
+    assert set(await git.fetch_files(http, "/wiki", await git.fetch_head(http, "/wiki"), 1_000)) == {"a.md"}
     (tmp_path / "bare").mkdir()
     run(tmp_path / "bare", "init", "-q")
     for missing in ("/bare", "/nothing"):
         with pytest.raises(SourceGone):
-            await git.head(http, missing)
+            await git.fetch_head(http, missing)
 
 
 @pytest.mark.parametrize("cut", [0, 4, 11, 40, 200, -21, -40])
@@ -116,15 +116,15 @@ async def test_what_is_cut_short_or_no_pack_is_unreadable(
     tmp_path: Path, http: Transport, site: Site, cut: int
 ) -> None:
     commit(tmp_path / "wiki", {f"{n}.md": os.urandom(300) for n in range(5)})
-    head = await git.head(http, "/wiki")
+    head = await git.fetch_head(http, "/wiki")
     asked = site.fallback
     assert asked is not None
     site.fallback = lambda one: SiteResponse(200, asked(one).body[:cut])
     with pytest.raises(Unreadable):
-        await git.snapshot(http, "/wiki", head, 1 << 20)
+        await git.fetch_files(http, "/wiki", head, 1 << 20)
 
 
 async def test_what_is_no_git_server_is_told(http: Transport, site: Site) -> None:
     site.fallback = lambda _: SiteResponse(200, b"<html>Sign in</html>")
-    with pytest.raises(Unreadable, match="no git server"):
-        await git.head(http, "/wiki")
+    with pytest.raises(Unreadable, match="not from a git server"):
+        await git.fetch_head(http, "/wiki")

@@ -122,7 +122,7 @@ async def test_an_issue_that_left_the_projects_that_are_followed_is_pruned(mill:
         def config(self) -> dict[str, Any]:
             return super().config() | {"projects": ["AB"]}
 
-        def truth(self) -> dict[str, Any]:
+        def expected_documents(self) -> dict[str, Any]:
             own = {f"issue:{issue.id}" for issue in self.projects[0].issues}
             return {key: truth for key, truth in super().expected_documents().items() if key in own}
 

@@ -1,24 +1,24 @@
-"""What Jira and Confluence have in common: Cloud or Data Center, how one signs in, and sets of people.
+"""What Jira and Confluence have in common: Cloud or Data Center, credentials, and sets of users.
 
-    *.atlassian.net, api.atlassian.com    Cloud: e-mail and API token
-    any other address                     Server or Data Center: a personal access token alone, or user name and password
-    `deployment`                          says so where the address doesn't tell
+    *.atlassian.net, api.atlassian.com    Cloud: email address and API token
+    any other address                     Server or Data Center: a personal access token, or user name and password
+    `deployment`                          says so where the address doesn't
 
-A set of people is kept by account, so that sets can be intersected; only what is left of it becomes e-mail addresses. Groups
-are resolved to their members. Whoever can't be looked up makes the set incomplete, and then nobody but admins sees what it
-guards.
+A set of users is kept by account, so that sets can be intersected; the result becomes email addresses. Groups are resolved
+to their members. A user or group that can't be looked up makes the set incomplete: then only admins see what it guards.
 """
 
 import base64
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any, Literal, cast
 from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr
 
-from gristmill.connectors.port import Audience, BaseUrl, ConnectorForm
-from gristmill.errors import Unreadable
+from gristmill.connectors.port import Audience, BaseUrl, ConnectorForm, ToolUser
+from gristmill.errors import SourceGone, Unreadable
 
 Deployment = Literal["cloud", "data_center"]
 
@@ -28,7 +28,7 @@ class AtlassianConfig(ConnectorForm):
 
     base_url: BaseUrl = Field(description="The site, e.g. https://example.atlassian.net.")
     deployment: Deployment | None = Field(
-        default=None, description="cloud or data_center, where the address doesn't tell."
+        default=None, description="cloud or data_center, where the address doesn't say."
     )
 
     @property
@@ -41,32 +41,34 @@ class AtlassianConfig(ConnectorForm):
 
 
 class AtlassianCredentials(ConnectorForm):
-    """An API token with the e-mail it belongs to (Cloud), or a personal access token alone (Data Center)."""
+    """An API token with the email address it belongs to (Cloud), or only a personal access token (Data Center)."""
 
-    email: str | None = Field(default=None, description="Whose API token it is; none for Data Center.")
+    email: str | None = Field(
+        default=None, description="The email address that the API token belongs to; none for Data Center."
+    )
     token: SecretStr = Field(description="The token.")
 
     def headers(self) -> dict[str, str]:
-        """How one signs in."""
+        """The headers of every request."""
         token = self.token.get_secret_value()
         if self.email is None:
-            return {"Authorization": f"Bearer {token}"}
+            return {"Accept": "application/json", "Authorization": f"Bearer {token}"}
         pair = base64.b64encode(f"{self.email}:{token}".encode()).decode()
-        return {"Authorization": f"Basic {pair}"}
+        return {"Accept": "application/json", "Authorization": f"Basic {pair}"}
 
 
 @dataclass(frozen=True)
 class AtlassianUser:
-    """An account: its id, a name for people, and its address where the tool shows it."""
+    """An account: its id, its name, and its email address where the tool shows it."""
 
     id: str
     name: str = ""
     email: str = ""
-    is_active_person: bool = True  # not a program's account, and not closed
+    is_active_person: bool = True  # not an app, and not closed
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "AtlassianUser":
-        """As both tools tell of accounts, on Cloud and elsewhere."""
+        """From the JSON of either tool, on Cloud and Data Center."""
         account = data.get("accountId") or data.get("key") or data.get("userKey") or data.get("name")
         return cls(
             str(account or data.get("username") or ""),
@@ -78,7 +80,7 @@ class AtlassianUser:
 
 @dataclass(frozen=True)
 class UserSet:
-    """A set of accounts, or everybody. Unless `complete`, some part of it is not known."""
+    """A set of accounts, or everyone. Unless `complete`, some part of it is unknown."""
 
     accounts: Mapping[str, AtlassianUser] = field(default_factory=dict[str, AtlassianUser])
     everybody: bool = False
@@ -86,7 +88,7 @@ class UserSet:
 
     @classmethod
     def from_users(cls, users: Iterable[AtlassianUser], *, complete: bool = True) -> "UserSet":
-        """These, without programs and closed accounts."""
+        """These accounts, without apps and closed accounts."""
         accounts = {person.id: person for person in users if person.id and person.is_active_person}
         return cls(accounts, complete=complete)
 
@@ -106,23 +108,46 @@ class UserSet:
         return UserSet(common, complete=complete)
 
     def audience(self, key: str) -> Audience:
-        """As the port has it: addresses, and accounts without one for the mapping by hand."""
-        users = self.accounts.values()
-        return Audience(
-            key,
-            everybody=self.everybody,
-            emails=frozenset(person.email for person in users if "@" in person.email),
-            users={person.id: person.name for person in users if "@" not in person.email},
-            complete=self.complete,
-        )
+        """As an audience: email addresses, and accounts without one."""
+        if self.everybody and not self.accounts:
+            return Audience(key, everybody=True, complete=self.complete)
+        users = [
+            ToolUser(user.id, user.name, user.email if "@" in user.email else None)
+            for user in self.accounts.values()
+        ]
+        return replace(Audience.of_users(key, users, complete=self.complete), everybody=self.everybody)
 
 
 UNKNOWN = UserSet(complete=False)
 EVERYBODY = UserSet(everybody=True)
 
 
+class UserSetCache:
+    """Looks up each user set once. One that can't be looked up is unknown, and hides what it guards."""
+
+    def __init__(self) -> None:
+        self._sets: dict[tuple[str, ...], UserSet] = {}
+
+    async def lookup(self, key: tuple[str, ...], fetch: Callable[[], Awaitable[UserSet]]) -> UserSet:
+        """The set of this key."""
+        if key not in self._sets:
+            try:
+                self._sets[key] = await fetch()
+            except (SourceGone, Unreadable):
+                self._sets[key] = UNKNOWN
+        return self._sets[key]
+
+
+def parse_time(text: object) -> datetime | None:
+    """A timestamp of either tool, with an offset or Z."""
+    try:
+        return datetime.fromisoformat(str(text).replace("Z", "+00:00")).astimezone(UTC)
+    except ValueError:
+        return None
+
+
 def as_dict(value: object) -> dict[str, Any]:
-    """A JSON object, or an empty one: fields that are missing are no errors."""
+    """A JSON object, or an empty one: missing fields are not errors."""
     return cast(dict[str, Any], value) if isinstance(value, dict) else {}
 
 
@@ -132,7 +157,7 @@ def as_list(value: object) -> list[Any]:
 
 
 def require_dict(value: object) -> dict[str, Any]:
-    """A JSON object that must be one."""
+    """A JSON object; Unreadable when it is something else."""
     if not isinstance(value, dict):
-        raise Unreadable("The tool did not answer as it is described.", code="connector_refused")
+        raise Unreadable("The tool returned something unexpected.", code="connector_refused")
     return cast(dict[str, Any], value)

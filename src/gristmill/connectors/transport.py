@@ -18,7 +18,7 @@ may carry a key, and a response may repeat it.
 
 import json
 import random
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -75,6 +75,11 @@ class ApiResponse:
             if f'rel="{rel}"' in rest.replace(" ", ""):
                 return address.strip().removeprefix("<").removesuffix(">")
         return None
+
+    @property
+    def has_next_page(self) -> bool:
+        """Whether there is another page: by its link, because totals are not always returned."""
+        return self.link("next") is not None or bool(self.headers.get("x-next-page"))
 
     @property
     def server_time(self) -> datetime:
@@ -287,6 +292,19 @@ def _reset_wait(headers: httpx.Headers) -> timedelta | None:
     except (ValueError, TypeError, OverflowError, OSError):
         return None
     return min(max(wait, timedelta(0)), timedelta(days=1))
+
+
+async def iter_pages(
+    get: Callable[[str, Params], Awaitable[ApiResponse]], path: str, params: Params, page_size: int
+) -> AsyncIterator[ApiResponse]:
+    """The pages of a list that is paged by number."""
+    page = 1
+    while True:
+        response = await get(path, {**params, "per_page": page_size, "page": page})
+        yield response
+        if not response.has_next_page:
+            return
+        page += 1
 
 
 def parse(model: type[Model], data: object, tool: str) -> Model:

@@ -1,49 +1,55 @@
-"""Who may see a page of Confluence's: whom its space is open to, and whom the page and what it lies in are restricted to.
+"""Who may see a page: by the permissions of its space, and by the restrictions of the page and its ancestors.
 
     audience                             for
-    space:{id}                           what is not restricted
-    space:{id}:in:{id}.{id}              what lies in these restricted pages, or is one: whoever all of them let in
+    space:{id}                           documents without restrictions
+    space:{id}:in:{id}.{id}              these restricted pages and everything below them: users that all of them allow
 
-Comments are seen by who sees their page. What Confluence does not tell hides: a space whose permissions these credentials may
-not read, a group without members told, a role instead of a group.
+A comment is visible to those who see its page. What Confluence does not return hides documents: permissions of a space that
+the credentials may not read, a group without its members, a role instead of a group.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gristmill.connectors.atlassian import EVERYBODY, UNKNOWN, AtlassianUser, UserSet, as_dict, as_list
+from gristmill.connectors.atlassian import (
+    EVERYBODY,
+    UNKNOWN,
+    AtlassianUser,
+    UserSet,
+    UserSetCache,
+    as_dict,
+    as_list,
+)
 from gristmill.connectors.confluence.api import ConfluenceApi
 from gristmill.connectors.port import Audience
 from gristmill.errors import SourceGone, Unreadable
 
-_INLINE_LIMIT = 25  # of users or groups that a search tells; where there are as many, the page is asked
+_INLINE_LIMIT = 25  # users or groups that a search returns; where there are as many, the page is asked
 
 
 class ConfluenceAccess:
-    """Resolves audiences, each space, page, group and account once."""
+    """Resolves audiences; looks up each space, page, group and account once."""
 
     def __init__(self, api: ConfluenceApi) -> None:
         self._api = api
-        self._cache: dict[tuple[str, ...], UserSet] = {}
-        self._restrictions: dict[
-            str, UserSet | None
-        ] = {}  # by content: whom it is for, None when for all of its space
+        self._cache = UserSetCache()
+        self._restrictions: dict[str, UserSet | None] = {}  # by content id; None when it is not restricted
 
     async def audience_key(self, space: str, chain: Sequence[str]) -> str:
-        """The audience of something that lies in `chain`, itself included."""
+        """The audience of a document whose page and ancestors are `chain`."""
         restricted = [number for number in chain if await self.fetch_restriction(number) is not None]
         return f"space:{space}:in:{'.'.join(sorted(restricted))}" if restricted else f"space:{space}"
 
     async def audience(self, space: Mapping[str, Any], key: str) -> Audience:
-        """Whom a key means."""
-        people = await self._lookup(("space", str(space["id"])), lambda: self._space_readers(space))
+        """The users of an audience."""
+        people = await self._cache.lookup(("space", str(space["id"])), lambda: self._space_readers(space))
         for number in filter(None, key.partition(":in:")[2].split(".")):
             allowed = await self.fetch_restriction(number)
             people = people if allowed is None else people & allowed
         return people.audience(key)
 
     async def fetch_restriction(self, number: str) -> UserSet | None:
-        """Whom a page is for; None when it is not restricted."""
+        """The users that a page is restricted to; None when it is not restricted."""
         if number not in self._restrictions:
             try:
                 users, groups = await self._api.restrictions(number)
@@ -53,7 +59,7 @@ class ConfluenceAccess:
         return self._restrictions[number]
 
     async def cache_restrictions(self, content: Mapping[str, Any]) -> None:
-        """Take a page's restrictions from a search that told them; ask when it told only some."""
+        """Take a page's restrictions from a search result, if that has all of them."""
         number = str(content.get("id"))
         read = as_dict(as_dict(content.get("restrictions")).get("read"))
         restrictions = as_dict(read.get("restrictions"))
@@ -91,7 +97,7 @@ class ConfluenceAccess:
         return people
 
     async def _resolve_user(self, user: AtlassianUser) -> UserSet:
-        """With the address, where Confluence shows it to somebody who asks for the account."""
+        """The account with its email address, which Confluence may return only with the account itself."""
         if not user.id:
             return UNKNOWN
         if user.email or not self._api.cloud:
@@ -100,7 +106,7 @@ class ConfluenceAccess:
         async def fetch() -> UserSet:
             return UserSet.from_users([await self._api.user(user.id)])
 
-        return await self._lookup(("user", user.id), fetch)
+        return await self._cache.lookup(("user", user.id), fetch)
 
     async def _group_members(self, group: str) -> UserSet:
         async def fetch() -> UserSet:
@@ -109,12 +115,4 @@ class ConfluenceAccess:
                 people |= await self._resolve_user(user) if user.is_active_person else UserSet()
             return people
 
-        return await self._lookup(("group", group), fetch) if group else UNKNOWN
-
-    async def _lookup(self, key: tuple[str, ...], fetch: Callable[[], Awaitable[UserSet]]) -> UserSet:
-        if key not in self._cache:
-            try:
-                self._cache[key] = await fetch()
-            except (SourceGone, Unreadable):
-                self._cache[key] = UNKNOWN
-        return self._cache[key]
+        return await self._cache.lookup(("group", group), fetch) if group else UNKNOWN

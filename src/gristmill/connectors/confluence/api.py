@@ -1,20 +1,19 @@
-"""Confluence's REST API: version 2 of Cloud, with version 1 for what it lacks; and that of Server and Data Center.
+"""Requests to Confluence's REST API: version 2 of Cloud, with version 1 for what it lacks; and that of Data Center.
 
     pages, blog posts, spaces      Cloud: /wiki/api/v2, by cursors; elsewhere /rest/api/content/search, by CQL and offsets
-    comments, what was attached    CQL on both
-    restrictions, groups, people   /wiki/rest/api on Cloud, /rest/api elsewhere
+    comments, attachments          CQL on both
+    restrictions, groups, users    /wiki/rest/api on Cloud, /rest/api elsewhere
 
-A page of a list may be empty and still have a next one: it is followed, a few times.
+A page of a list may be empty and still have a next one, which is followed a few times.
 """
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, cast
 from urllib.parse import parse_qs, quote, urlsplit
 
 from gristmill.connectors.atlassian import AtlassianUser, as_dict, as_list, require_dict
-from gristmill.connectors.github.api import server_time
 from gristmill.connectors.transport import ApiResponse, Params, Transport
 from gristmill.errors import Unreadable
 
@@ -27,7 +26,7 @@ _RESTRICTIONS_EXPAND = "restrictions.user,restrictions.group"
 
 @dataclass(frozen=True)
 class ResultPage:
-    """A page of a list, the word for the next one, and Confluence's time."""
+    """A page of results, the cursor of the next one, and Confluence's time."""
 
     results: list[dict[str, Any]]
     next_cursor: str | None
@@ -35,25 +34,21 @@ class ResultPage:
 
 
 class ConfluenceApi:
-    """One Confluence."""
+    """Requests to one Confluence."""
 
     def __init__(self, transport: Transport, *, cloud: bool) -> None:
-        self._transport, self.cloud = transport, cloud
+        self.transport, self.cloud = transport, cloud
         self._v1 = "/wiki/rest/api" if cloud else "/rest/api"
         self._v2 = "/wiki/api/v2"
 
-    async def close(self) -> None:
-        """Close its connections."""
-        await self._transport.close()
-
     async def current_user(self) -> AtlassianUser:
-        """Who the credentials are."""
+        """Who the credentials belong to."""
         return AtlassianUser.from_json(await self._get(f"{self._v1}/user/current"))
 
     # ── spaces ───────────────────────────────────────────────────────────────────────────────────────────
 
     async def spaces(self) -> AsyncIterator[dict[str, Any]]:
-        """Every space that the credentials see."""
+        """Every space that the credentials can see."""
         if self.cloud:
             async for space in self._iter_all(f"{self._v2}/spaces", {"status": "current", "limit": 250}):
                 yield space
@@ -62,7 +57,7 @@ class ConfluenceApi:
             yield space
 
     async def space(self, key: str) -> dict[str, Any] | None:
-        """The space of a key."""
+        """The space with this key."""
         if not self.cloud:
             return await self._get(f"{self._v1}/space/{quote(key, safe='')}")
         async for space in self._iter_all(f"{self._v2}/spaces", {"keys": key, "limit": 25}):
@@ -86,20 +81,20 @@ class ConfluenceApi:
         return await self._get(f"{self._v1}/content/{number}", {"expand": expand})
 
     async def search(self, cql: str, expand: str, limit: int, cursor: str | None) -> ResultPage:
-        """A page of what CQL finds."""
+        """A page of CQL results."""
         cursor_param = {"cursor" if self.cloud else "start": cursor}
         params: Params = {"cql": cql, "expand": expand or None, "limit": limit, **cursor_param}
         return await self._fetch_page(f"{self._v1}/content/search", params)
 
     async def ancestors(self, kind: str, number: str) -> list[str]:
-        """Cloud: what a page lies in, whatever that is."""
+        """Cloud: the ids of a page's ancestors, of whatever type."""
         if kind != "page":
             return []
         data = await self._get(f"{self._v2}/pages/{number}/ancestors", {"limit": 250})
         return [str(as_dict(ancestor).get("id")) for ancestor in as_list(data.get("results"))]
 
     async def attachments(self, kind: str, number: str) -> list[dict[str, Any]]:
-        """What is attached to a page or blog post."""
+        """The attachments of a page or blog post."""
         if self.cloud:
             path, params = f"{self._v2}/{kind}s/{number}/attachments", {"limit": 250}
         else:
@@ -112,14 +107,14 @@ class ConfluenceApi:
     def download(self, locator: Mapping[str, Any]) -> AsyncIterator[bytes]:
         """The bytes of an attachment."""
         if not self.cloud:
-            return self._transport.stream(str(locator["download"]))
+            return self.transport.stream(str(locator["download"]))
         page, number = quote(str(locator["page"]), safe=""), quote(str(locator["id"]), safe="")
-        return self._transport.stream(f"{self._v1}/content/{page}/child/attachment/{number}/download")
+        return self.transport.stream(f"{self._v1}/content/{page}/child/attachment/{number}/download")
 
     # ── who may see what ─────────────────────────────────────────────────────────────────────────────────
 
     async def space_permissions(self, space: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Whom a space is open to, each as {type, id} of a user, a group or something else."""
+        """Who may read a space, each as {type, id} of a user, a group or something else."""
         if self.cloud:
             entries = self._iter_all(f"{self._v2}/spaces/{space['id']}/permissions", {"limit": 250})
             return [
@@ -128,9 +123,11 @@ class ConfluenceApi:
                 if as_dict(entry.get("operation")) == {"key": "read", "targetType": "space"}
             ]
         path = f"{self._v1}/space/{quote(str(space['key']), safe='')}/permissions"
-        permissions: object = (await self._transport.get(path)).data
+        permissions: object = (await self.transport.get(path)).data
         if not isinstance(permissions, list):
-            raise Unreadable("Confluence did not tell the permissions of a space.", code="connector_refused")
+            raise Unreadable(
+                "Confluence did not return the permissions of a space.", code="connector_refused"
+            )
         return [
             _subject(permission)
             for permission in cast(list[Any], permissions)
@@ -138,7 +135,7 @@ class ConfluenceApi:
         ]
 
     async def restrictions(self, number: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """Whom a page is restricted to: users and groups; none at all when it isn't restricted."""
+        """The users and groups that a page is restricted to; both empty when it isn't restricted."""
         users: list[dict[str, Any]] = []
         groups: list[dict[str, Any]] = []
         path, start = f"{self._v1}/content/{number}/restriction/byOperation/read", 0
@@ -152,7 +149,7 @@ class ConfluenceApi:
             start += 100
             if len(page_users) < 100 and len(page_groups) < 100:
                 return users, groups
-        raise Unreadable("The restrictions of a page do not end.", code="connector_refused")
+        raise Unreadable("The list of a page's restrictions does not end.", code="connector_refused")
 
     async def group(self, group: str) -> list[AtlassianUser]:
         """The members of a group, by its id on Cloud and its name elsewhere."""
@@ -169,7 +166,7 @@ class ConfluenceApi:
             start += len(results)
             if not results or not as_dict(data.get("_links")).get("next"):
                 return members
-        raise Unreadable("The members of a group do not end.", code="connector_refused")
+        raise Unreadable("The list of a group's members does not end.", code="connector_refused")
 
     async def user(self, account: str) -> AtlassianUser:
         """One account."""
@@ -179,13 +176,13 @@ class ConfluenceApi:
     # ── lists ────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _get(self, path: str, params: Params | None = None) -> dict[str, Any]:
-        return require_dict((await self._transport.get(path, params)).data)
+        return require_dict((await self.transport.get(path, params)).data)
 
     async def _fetch_page(self, path: str, params: Params) -> ResultPage:
-        answer = await self._transport.get(path, params)
-        data = require_dict(answer.data)
+        response = await self.transport.get(path, params)
+        data = require_dict(response.data)
         results = [require_dict(result) for result in as_list(data.get("results"))]
-        return ResultPage(results, _next_cursor(answer, data, params, len(results)), server_time(answer))
+        return ResultPage(results, _next_cursor(response, data, params, len(results)), response.server_time)
 
     async def _iter_all(self, path: str, params: Params) -> AsyncIterator[dict[str, Any]]:
         cursor_name = "cursor" if path.startswith(self._v2) else "start"
@@ -199,12 +196,12 @@ class ConfluenceApi:
             if page.next_cursor is None or page.next_cursor == cursor or empty > _MAX_EMPTY_PAGES:
                 return
             cursor = page.next_cursor
-        raise Unreadable("A list of Confluence's does not end.", code="connector_refused")
+        raise Unreadable("A list in Confluence does not end.", code="connector_refused")
 
 
-def _next_cursor(answer: ApiResponse, data: Mapping[str, Any], params: Params, size: int) -> str | None:
-    """The word for the next page: a cursor, or where it starts."""
-    next_link = as_dict(data.get("_links")).get("next") or answer.link("next")
+def _next_cursor(response: ApiResponse, data: Mapping[str, Any], params: Params, size: int) -> str | None:
+    """The cursor of the next page, or its offset."""
+    next_link = as_dict(data.get("_links")).get("next") or response.link("next")
     if not isinstance(next_link, str) or not next_link:
         return None
     query = parse_qs(urlsplit(next_link).query)
@@ -222,18 +219,10 @@ def _is_space_read(permission: Mapping[str, Any]) -> bool:
 
 
 def _subject(permission: Mapping[str, Any]) -> dict[str, Any]:
-    """As Cloud tells it."""
+    """A permission of Data Center in the format of Cloud."""
     subject = as_dict(permission.get("subject"))
     if subject.get("type") == "group" and subject.get("name"):
         return {"type": "group", "id": str(subject["name"])}
     if subject.get("userKey"):
         return {"type": "user", "id": str(subject["userKey"]), "person": subject}
     return {"type": str(subject.get("type") or "unknown"), "id": ""}
-
-
-def parse_time(text: object) -> datetime | None:
-    """Confluence's times."""
-    try:
-        return datetime.fromisoformat(str(text).replace("Z", "+00:00")).astimezone(UTC)
-    except ValueError:
-        return None

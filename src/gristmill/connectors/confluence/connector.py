@@ -5,11 +5,11 @@
     (space, blogpost)   blog posts, the same way                    the blog post's id
     (space, comment)    comments, on the page and on its lines      the comment's id
 
-    Cloud               pages and blog posts are listed by id and cursor (numbered.py), comments by CQL
-    Data Center         everything by CQL, to the minute of a clock that is measured (minutes.py)
+    Cloud               pages and blog posts are listed by id (listing/by_id.py), comments by CQL
+    Data Center         everything by CQL, in minutes of a measured time zone (listing/by_minute.py)
 
-A comment changes nothing of its page, so it is a document of its own. What is newly attached makes its page be read again.
-Who may see what is confluence_access's.
+A comment does not change its page, so it is a document of its own. A new attachment makes its page be read again. `access.py`
+resolves who may see what.
 """
 
 import asyncio
@@ -20,9 +20,9 @@ from typing import Any
 from pydantic import Field
 
 from gristmill.connectors import markup
-from gristmill.connectors.atlassian import AtlassianConfig, AtlassianCredentials, as_dict, as_list
+from gristmill.connectors.atlassian import AtlassianConfig, AtlassianCredentials, as_dict, as_list, parse_time
 from gristmill.connectors.confluence.access import ConfluenceAccess
-from gristmill.connectors.confluence.api import IDS_PAGE_SIZE, PAGE_SIZE, ConfluenceApi, parse_time
+from gristmill.connectors.confluence.api import IDS_PAGE_SIZE, PAGE_SIZE, ConfluenceApi
 from gristmill.connectors.confluence.queries import (
     ContentIdListing,
     ContentQuery,
@@ -46,7 +46,6 @@ from gristmill.connectors.port import (
     Stream,
 )
 from gristmill.connectors.streams import errors_as_problems
-from gristmill.connectors.transport import Transport
 from gristmill.errors import SourceGone
 
 CHECKPOINT_VERSION = 1
@@ -58,18 +57,18 @@ _ACCESS_BATCH = 500
 
 
 class ConfluenceConfig(AtlassianConfig):
-    """What of Confluence is followed."""
+    """What to follow in Confluence."""
 
     spaces: list[str] = Field(
-        default=[], max_length=500, description="Spaces, as keys; all that are seen when empty."
+        default=[], max_length=500, description="Spaces, as keys; empty for all that the credentials can see."
     )
-    blog_posts: bool = Field(default=True, description="Whether blog posts are followed.")
-    comments: bool = Field(default=True, description="Whether comments are.")
-    attachments: bool = Field(default=True, description="Whether attachments are filed below their pages.")
+    blog_posts: bool = Field(default=True, description="Whether to follow blog posts.")
+    comments: bool = Field(default=True, description="Whether to follow comments.")
+    attachments: bool = Field(default=True, description="Whether to store attachments below their pages.")
 
     @property
     def site(self) -> str:
-        """The address without Cloud's /wiki, which some give and some don't."""
+        """The address without the /wiki of Cloud, which users may or may not include."""
         return self.base_url.removesuffix("/wiki") if self.is_cloud else self.base_url
 
 
@@ -77,24 +76,17 @@ class ConfluenceConnector(Connector):
     """One Confluence, with what is followed of it."""
 
     def __init__(self, config: ConfluenceConfig, api: ConfluenceApi) -> None:
+        super().__init__(api.transport)
         self._config, self.api = config, api
         self._access = ConfluenceAccess(api)
         self._spaces: dict[str, dict[str, Any]] | None = None
         self._chains: dict[str, tuple[str, ...]] = {}
         self._zone: UserTimeZone | None = None
 
-    async def close(self) -> None:
-        """Close its connections."""
-        await self.api.close()
-
     async def check(self) -> Account:
-        """Who the credentials are, and how many spaces are followed."""
+        """Who the credentials belong to, and how many spaces are followed."""
         account = await self.api.current_user()
         return Account(account.name or account.id or "?", f"{len(await self._find_spaces())} spaces")
-
-    async def estimate(self, checkpoints: Checkpoints) -> int | None:
-        """Confluence does not count."""
-        return None
 
     async def sync(self, checkpoints: Checkpoints, finished: Collection[Stream] = ()) -> AsyncIterator[Batch]:
         """What changed in each space."""
@@ -107,7 +99,7 @@ class ConfluenceConnector(Connector):
                         yield batch
 
     async def fetch(self, ref: DocumentRef) -> Document:
-        """One document as it is now, in whichever space; Gone when it is not among what is followed."""
+        """One document as it is now, in whichever space; SourceGone when it is not followed."""
         number, kind = ref.source_id.partition(":")[2], ref.stream.kind
         if self.api.cloud and kind != COMMENT:
             content = await self.api.content(kind, number)
@@ -123,7 +115,7 @@ class ConfluenceConnector(Connector):
         return await self.build_document(content, stream)
 
     async def resolve_access(self, audience_keys: Sequence[str]) -> AsyncIterator[AccessUpdate]:
-        """Who sees each space and restricted page now, and what became restricted or open."""
+        """Who sees each space and restricted page now, and which documents got another audience."""
         for number, space in (await self._find_spaces()).items():
             if any(key.split(":")[1] == number for key in audience_keys):
                 resolver = ConfluenceAccess(self.api)
@@ -139,7 +131,7 @@ class ConfluenceConnector(Connector):
         async for piece in self.api.download(attachment.locator):
             yield piece
 
-    # ── scopes ───────────────────────────────────────────────────────────────────────────────────────────
+    # ── spaces ───────────────────────────────────────────────────────────────────────────────────────────
 
     async def _find_spaces(self) -> dict[str, dict[str, Any]]:
         if self._spaces is None:
@@ -151,7 +143,7 @@ class ConfluenceConnector(Connector):
                 try:
                     space = await self.api.space(key)
                 except SourceGone:
-                    space = None  # what it had is asked for once more, and pruned
+                    space = None  # its documents are verified, and pruned
                 if space is not None:
                     spaces[str(space.get("id"))] = space
             self._spaces = dict(sorted(spaces.items()))
@@ -184,18 +176,18 @@ class ConfluenceConnector(Connector):
         known_keys: set[str] = set()
         async for batch in batches:
             batch_keys = {document.audience for document in batch.documents}
-            # A run may bring no document: who sees those of earlier runs is told anyway.
+            # Even a run without documents resolves who sees those of earlier runs.
             new_keys = batch_keys - known_keys if known_keys else batch_keys | {stream.scope}
             known_keys |= new_keys
             audiences: list[Audience] = [await self._access.audience(space, key) for key in sorted(new_keys)]
-            # One that changed, and had something attached, was read twice.
+            # A page that changed and got an attachment was read twice.
             documents = {document.ref.source_id: document for document in batch.documents}
             yield replace(batch, audiences=audiences, documents=list(documents.values()))
 
     # ── one document ─────────────────────────────────────────────────────────────────────────────────────
 
     async def build_document(self, content: dict[str, Any], stream: Stream) -> Document:
-        """A page, blog post or comment, as version 1 or 2 tells of it."""
+        """A page, blog post or comment, from version 1 or 2 of the API."""
         number, kind = str(content.get("id")), stream.kind
         container = as_dict(content.get("container"))
         title = markup.strip_unstorable(str(content.get("title") or ""))
@@ -222,7 +214,7 @@ class ConfluenceConnector(Connector):
         return await asyncio.to_thread(markup.storage, storage)
 
     async def _chain(self, kind: str, content: dict[str, Any]) -> tuple[str, ...]:
-        """What must let somebody in: the page itself, and all that it lies in."""
+        """The pages whose restrictions apply: the page itself, and all its ancestors."""
         number = str(content.get("id"))
         if kind != COMMENT:
             if isinstance(content.get("ancestors"), list):
@@ -282,7 +274,7 @@ class ConfluenceConnector(Connector):
     async def _find_audiences(
         self, resolver: ConfluenceAccess, number: str, space: dict[str, Any]
     ) -> dict[str, str]:
-        """The audience of everything in a space, by its restrictions now."""
+        """The audience of every document in a space, by its current restrictions."""
         kinds = ", ".join(stream.kind for stream in self._streams(number) if stream.kind != COMMENT)
         chains: dict[str, tuple[str, ...]] = {}
         audience_by_source: dict[str, str] = {}
@@ -326,23 +318,13 @@ class ConfluenceConnector(Connector):
 
 
 def _is_first_run(checkpoint: Checkpoint | None) -> bool:
-    """Whether no run has read this stream to its end."""
+    """Whether no run has read this stream to its end yet."""
     return checkpoint is None or not (checkpoint.position.get("watermark") or checkpoint.position.get("from"))
 
 
-def open_confluence(
-    config: ConfluenceConfig, credentials: AtlassianCredentials, limits: ConnectorLimits
-) -> ConfluenceConnector:
-    """A connector to the Confluence that is configured."""
-    transport = Transport(
-        config.site,
-        headers={"Accept": "application/json", **credentials.headers()},
-        allow_private=limits.allow_private,
-        max_wait=limits.max_wait,
-    )
+def _open(config: ConfluenceConfig, credentials: AtlassianCredentials, limits: ConnectorLimits) -> Connector:
+    transport = limits.transport(config.site, credentials.headers())
     return ConfluenceConnector(config, ConfluenceApi(transport, cloud=config.is_cloud))
 
 
-KIND = ConnectorKind(
-    "confluence", ConfluenceConfig, AtlassianCredentials, open_confluence, CHECKPOINT_VERSION
-)
+KIND = ConnectorKind("confluence", ConfluenceConfig, AtlassianCredentials, _open, CHECKPOINT_VERSION)

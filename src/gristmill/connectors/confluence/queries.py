@@ -1,7 +1,7 @@
-"""What of a space is listed, and how: by CQL from a minute on (`Contents`), or by number on Cloud (`Numbers`).
+"""Lists the contents of a space: by CQL in minutes (`ContentQuery`), or by id on Cloud (`ContentIdListing`).
 
-What is newly attached to a page doesn't change the page: attachments are looked for by their own time, and their page is read
-again. CQL knows minutes of a clock that nobody tells: it is measured once a run, on the content that changed last.
+A new attachment doesn't change its page: attachments are queried by their own time, and their page is read again. CQL takes
+minutes of a time zone that Confluence does not return: it is measured once per run, on the content that changed last.
 """
 
 from collections.abc import Sequence
@@ -9,13 +9,12 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
-from gristmill.connectors.atlassian import as_dict
+from gristmill.connectors.atlassian import as_dict, parse_time
 from gristmill.connectors.confluence.api import (
     IDS_PAGE_SIZE,
     PAGE_SIZE,
     ConfluenceApi,
     ResultPage,
-    parse_time,
 )
 from gristmill.connectors.listing import by_id
 from gristmill.connectors.listing.by_minute import (
@@ -38,7 +37,7 @@ _STABLE_AFTER = timedelta(seconds=2)
 
 
 class ContentReader(Protocol):
-    """Who makes documents of contents."""
+    """Builds documents from contents."""
 
     api: ConfluenceApi
 
@@ -52,7 +51,7 @@ class ContentReader(Protocol):
 
 
 class ContentQuery:
-    """The contents of one kind in a space, by CQL, as `minutes` asks for them."""
+    """The contents of one kind in a space by CQL, for `listing.by_minute`."""
 
     def __init__(
         self,
@@ -70,11 +69,11 @@ class ContentQuery:
         self._server_now = datetime.min.replace(tzinfo=UTC)
         self._read_at: dict[
             str, datetime
-        ] = {}  # in this run: a page, and an instant of the tool's not after its reading
+        ] = {}  # pages that this run has read, and a tool's time not after that
         self.with_attachments = with_attachments and stream.kind != "comment"
 
     async def run_query(self, window: QueryWindow, cursor: str | None) -> QueryPage:
-        """A page of what changed; attachments among it stand for their page."""
+        """A page of contents that changed in a window; an attachment represents its page."""
         kinds = [self.stream.kind]
         if (
             self.with_attachments
@@ -94,7 +93,7 @@ class ContentQuery:
         ]
         self._started_at = started_at = self._started_at or page.now
         self._server_now = page.now
-        # The first time, a page is read with all that was attached to it before.
+        # In the first run, a page is read together with its older attachments.
         unread_since = started_at - _STABLE_AFTER if self._is_first_run else None
         followed_rows = [
             row
@@ -113,7 +112,7 @@ class ContentQuery:
         return f"{' and '.join(conditions)} order by lastmodified {'desc' if window.descending else 'asc'}"
 
     async def fetch_documents(self, row: QueryRow) -> Sequence[Document]:
-        """The document of a content, or of the page that something was attached to, unless it was read after that."""
+        """The document of a content; or of an attachment's page, unless that was read after the attachment came."""
         source_id = row.ref.source_id
         if (
             row.data is None
@@ -131,7 +130,7 @@ class ContentQuery:
             raise
 
     async def attachments_since(self, since: datetime) -> list[QueryRow]:
-        """What was attached to contents of this kind since an instant."""
+        """Attachments of contents of this kind that changed since an instant."""
         attachment_rows: list[QueryRow] = []
         cursor: str | None = None
         for _ in range(_MAX_PAGES):
@@ -143,7 +142,7 @@ class ContentQuery:
             if page.next_cursor is None or page.next_cursor == cursor:
                 return attachment_rows
             cursor = page.next_cursor
-        raise Unreadable("The attachments of a space do not end.", code="connector_refused")
+        raise Unreadable("The list of a space's attachments does not end.", code="connector_refused")
 
     def _row(self, content: dict[str, Any], *, light: bool) -> QueryRow | None:
         number, kind = str(content.get("id")), self.stream.kind
@@ -160,24 +159,24 @@ class ContentQuery:
 
 
 class ContentIdListing:
-    """The same on Cloud, by number, as `numbered` asks for them."""
+    """The contents of one kind in a space by id on Cloud, for `listing.by_id`."""
 
     def __init__(self, query: ContentQuery) -> None:
         self._query = query
         self._api, self._stream = query.reader.api, query.stream
 
     async def fetch_page(self, cursor: str | None) -> by_id.IdPage:
-        """A page of the list; empty ones that have a next are passed over."""
+        """A page of contents; empty pages that have a next one are skipped."""
         for _ in range(_MAX_PAGES):
             page = await self._fetch_list("id", cursor)
             if page.results or page.next_cursor is None or page.next_cursor == cursor:
                 more = None if page.next_cursor == cursor else page.next_cursor
                 return by_id.IdPage([self._entry(content) for content in page.results], more, page.now)
             cursor = page.next_cursor
-        raise Unreadable("A list of Confluence's has nothing but empty pages.", code="connector_refused")
+        raise Unreadable("A list in Confluence has only empty pages.", code="connector_refused")
 
     async def changes_since(self, since: datetime) -> list[by_id.IdEntry]:
-        """What changed since an instant, newest first."""
+        """Contents that changed since an instant, newest first."""
         recent: list[by_id.IdEntry] = []
         cursor: str | None = None
         for _ in range(_MAX_PAGES):
@@ -191,7 +190,7 @@ class ContentIdListing:
         return recent
 
     async def attachment_changes_since(self, since: datetime) -> list[by_id.IdEntry]:
-        """Pages to read again for what was attached to them."""
+        """Pages to read again because of their attachments."""
         if not self._query.with_attachments:
             return []
         rows = await self._query.attachments_since(since)
@@ -214,7 +213,7 @@ class ContentIdListing:
 
 
 async def measure_time_zone(api: ConfluenceApi) -> UserTimeZone:
-    """The zone that CQL takes times to be in."""
+    """Measure the time zone that CQL interprets times in."""
     newest = "type in (page, blogpost, comment) order by lastmodified desc"
     page = await api.search(newest, "version", 1, None)
     if not page.results:
@@ -227,7 +226,7 @@ async def measure_time_zone(api: ConfluenceApi) -> UserTimeZone:
 
     zone = await measure_zone(stamp, is_found_from)
     latest = await api.search(f"id = {number}", "version", 1, None)
-    # One that changed meanwhile, or is gone, was no measure.
+    # If it changed meanwhile, or is gone, the measurement is void.
     return zone if latest.results and _updated_at(latest.results[0]) == stamp else UserTimeZone()
 
 
@@ -236,6 +235,6 @@ def _updated_at(content: dict[str, Any]) -> datetime:
     stamp = parse_time(version.get("createdAt") or version.get("when"))
     if stamp is None:
         raise Unreadable(
-            "Confluence gave a content without the time of its version.", code="connector_refused"
+            "Confluence returned a content without the time of its version.", code="connector_refused"
         )
     return stamp.astimezone(UTC)

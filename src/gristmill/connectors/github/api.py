@@ -1,7 +1,7 @@
-"""GitHub's REST and GraphQL: what is asked, and what is taken of the answers.
+"""Requests to GitHub's REST and GraphQL APIs, and the parts of their responses that we use.
 
-Requests are those of GitHub's published description (version 2022-11-28). A token, or an App that signs a JWT for itself and
-is given a token for an hour, which is renewed in time. Only what is used of an answer is read; what is missing is Unreadable.
+Requests follow GitHub's published API description (version 2022-11-28). Credentials are a token, or a GitHub App: it signs a
+JWT for itself and gets a token for an hour, which is renewed in time. A response without a field that we use is Unreadable.
 """
 
 import base64
@@ -9,7 +9,6 @@ import json
 import time
 from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -17,16 +16,23 @@ import httpx
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel
 
-from gristmill.connectors.transport import ApiResponse, CredentialsRejected, Params, Transport
+from gristmill.connectors.transport import (
+    ApiResponse,
+    CredentialsRejected,
+    Params,
+    Transport,
+    iter_pages,
+    parse,
+)
 from gristmill.errors import Unreadable
 
 VERSION = "2022-11-28"
 PAGE_SIZE = 100
 _JSON = "application/vnd.github+json"
 _RAW = "application/vnd.github.raw+json"
-_RENEW_BEFORE = 300  # seconds before a token ends
+_RENEW_BEFORE = 300  # seconds before a token expires
 
 Model = TypeVar("Model")
 
@@ -39,7 +45,7 @@ class Owner(BaseModel):
 
 
 class Repository(BaseModel):
-    """A repository; its id stays, whatever it is called and whoever owns it."""
+    """A repository; its id never changes, whatever its name and owner."""
 
     id: int
     full_name: str
@@ -53,7 +59,7 @@ class Repository(BaseModel):
 
     @property
     def scope(self) -> str:
-        """Its name as a scope."""
+        """Its scope."""
         return f"repository:{self.id}"
 
 
@@ -64,7 +70,7 @@ class Label(BaseModel):
 
 
 class Issue(BaseModel):
-    """An issue, or a pull request: the list has both."""
+    """An issue or a pull request: GitHub lists both together."""
 
     id: int
     number: int
@@ -82,7 +88,7 @@ class Issue(BaseModel):
 
 
 class Comment(BaseModel):
-    """What somebody wrote below an issue or a line of a change."""
+    """A comment on an issue, a review, or a comment on a line of a change."""
 
     id: int
     body: str | None = None
@@ -94,7 +100,7 @@ class Comment(BaseModel):
 
 
 class User(BaseModel):
-    """An account, with its public address if it has one."""
+    """An account, with its public email address if it has one."""
 
     login: str
     id: int
@@ -111,7 +117,7 @@ class TreeEntry(BaseModel):
 
 
 class Tree(BaseModel):
-    """A tree, or the part of it that fits in an answer."""
+    """A tree, or the part of it that fits in a response."""
 
     sha: str
     tree: list[TreeEntry]
@@ -119,20 +125,20 @@ class Tree(BaseModel):
 
 
 class GitHubApp:
-    """The identity of a GitHub App: signs for itself."""
+    """A GitHub App, which signs its own tokens."""
 
     def __init__(self, app_id: str, installation: int, key: str) -> None:
         self.app_id, self.installation = app_id, installation
         try:
             loaded = serialization.load_pem_private_key(key.encode(), password=None)
         except (ValueError, TypeError, UnsupportedAlgorithm):
-            raise CredentialsRejected("The App's private key is not a PEM key. Give it anew.") from None
+            raise CredentialsRejected("The App's private key is not in PEM format. Enter it again.") from None
         if not isinstance(loaded, rsa.RSAPrivateKey):
-            raise CredentialsRejected("The App's private key is not an RSA key. Give it anew.")
+            raise CredentialsRejected("The App's private key is not an RSA key. Enter it again.")
         self._key = loaded
 
     def jwt(self) -> str:
-        """A token for the App itself, good for nine minutes."""
+        """A token for the App itself, valid for nine minutes."""
         now = int(time.time())
         claims = {"iat": now - 60, "exp": now + 540, "iss": self.app_id}
         signing_input = f"{_base64_json({'alg': 'RS256', 'typ': 'JWT'})}.{_base64_json(claims)}"
@@ -141,57 +147,46 @@ class GitHubApp:
 
 
 class GitHubApi:
-    """Questions to GitHub."""
+    """Requests to GitHub."""
 
-    def __init__(self, http: Transport, graphql: str, app: GitHubApp | None) -> None:
-        self._http, self._graphql, self._app = http, graphql, app
+    def __init__(self, transport: Transport, graphql: str, app: GitHubApp | None) -> None:
+        self.transport, self._graphql, self._app = transport, graphql, app
         self._token_expires_at = 0.0
-        self.server_now = datetime.now(UTC)  # GitHub's own time, at the last GraphQL answer
-
-    async def close(self) -> None:
-        """Close its connections."""
-        await self._http.close()
+        self.server_now = datetime.now(UTC)  # GitHub's own time, at the last GraphQL response
 
     async def token(self) -> str:
-        """The token that requests carry at present, for what takes it in another form."""
+        """The current token, for git."""
         await self._renew_token()
-        return self._http.sent_header("Authorization").removeprefix("Bearer ")
+        return self.transport.sent_header("Authorization").removeprefix("Bearer ")
 
     async def whoami(self) -> str:
         """The account that the credentials belong to."""
         if self._app is not None:
             await self._renew_token()
             return f"App {self._app.app_id}, installation {self._app.installation}"
-        answer = await self._get("/user")
-        return _parse(User, answer.data).login
+        response = await self._get("/user")
+        return _parse(User, response.data).login
 
     async def repository(self, name: str) -> Repository:
-        """A repository by owner and name; one that was renamed or transferred is found under its new name."""
+        """A repository by owner and name; GitHub redirects after a rename or transfer."""
         return _parse(Repository, (await self._get(f"/repos/{name}")).data)
 
     async def organisation_repositories(self, name: str) -> AsyncIterator[Repository]:
-        """The repositories of an organisation that the credentials see."""
+        """The repositories of an organisation that the credentials can see."""
         params: Params = {"type": "all", "sort": "created", "direction": "asc"}
         async for repository in self._iter_pages(f"/orgs/{name}/repos", params, Repository):
             yield repository
 
     async def installation_repositories(self) -> AsyncIterator[Repository]:
         """The repositories that an App is installed in."""
-        page = 1
-        while True:
-            params: Params = {"per_page": PAGE_SIZE, "page": page}
-            answer = await self._get("/installation/repositories", params)
-            repositories = _parse(list[Repository], answer.data.get("repositories", []))
-            for repository in repositories:
+        async for response in iter_pages(self._get, "/installation/repositories", {}, PAGE_SIZE):
+            for repository in _parse(list[Repository], response.data.get("repositories", [])):
                 yield repository
-            if answer.link("next") is None:
-                return
-            page += 1
 
     async def issues(
         self, name: str, since: datetime | None, page: int
     ) -> tuple[list[Issue], bool, datetime]:
-        """Issues and pull requests by their change, oldest first; whether there are more, and GitHub's time."""
+        """Issues and pull requests, oldest change first; whether there are more, and GitHub's time."""
         params: Params = {
             "state": "all",
             "sort": "updated",
@@ -200,24 +195,24 @@ class GitHubApi:
             "page": page,
             "since": None if since is None else since.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         }
-        answer = await self._get(f"/repos/{name}/issues", params)
-        return _parse(list[Issue], answer.data), answer.link("next") is not None, server_time(answer)
+        response = await self._get(f"/repos/{name}/issues", params)
+        return _parse(list[Issue], response.data), response.link("next") is not None, response.server_time
 
     async def count_issues(self, name: str) -> int:
-        """How many issues and pull requests there are: the number of the last page of one each."""
+        """How many issues and pull requests there are: the number of the last page with one per page."""
         params: Params = {"state": "all", "per_page": 1, "page": 1}
-        answer = await self._get(f"/repos/{name}/issues", params)
-        last = answer.link("last")
+        response = await self._get(f"/repos/{name}/issues", params)
+        last = response.link("last")
         if last is None:
-            return len(answer.data)
+            return len(response.data)
         return int(httpx.URL(last).params.get("page", 0))
 
     async def issue(self, name: str, number: int) -> Issue:
-        """One issue or pull request; Gone when it was deleted, another one when it was transferred."""
+        """One issue or pull request; SourceGone when it was deleted, another one when it was transferred."""
         return _parse(Issue, (await self._get(f"/repos/{name}/issues/{number}")).data)
 
     async def comments(self, name: str, number: int) -> list[Comment]:
-        """What was written below an issue."""
+        """The comments on an issue."""
         return await self._all_comments(f"/repos/{name}/issues/{number}/comments")
 
     async def reviews(self, name: str, number: int) -> list[Comment]:
@@ -225,11 +220,11 @@ class GitHubApi:
         return await self._all_comments(f"/repos/{name}/pulls/{number}/reviews")
 
     async def line_comments(self, name: str, number: int) -> list[Comment]:
-        """What was written at lines of a pull request."""
+        """The comments on lines of a pull request."""
         return await self._all_comments(f"/repos/{name}/pulls/{number}/comments")
 
     async def collaborators(self, name: str) -> list[User]:
-        """Everybody who has access, by themselves, a team or the organisation."""
+        """Everyone who has access: directly, by a team or by the organisation."""
         params: Params = {"affiliation": "all"}
         return [user async for user in self._iter_pages(f"/repos/{name}/collaborators", params, User)]
 
@@ -238,12 +233,12 @@ class GitHubApi:
         return _parse(User, (await self._get(f"/users/{login}")).data)
 
     async def branch_tree(self, name: str, branch: str) -> str:
-        """The hash of a branch's tree; an empty repository has none, and is Gone."""
-        answer = await self._get(f"/repos/{name}/git/trees/{quote(branch, safe='')}")
-        return _parse(Tree, answer.data).sha
+        """The hash of a branch's tree; SourceGone in an empty repository."""
+        response = await self._get(f"/repos/{name}/git/trees/{quote(branch, safe='')}")
+        return _parse(Tree, response.data).sha
 
     async def tree(self, name: str, sha: str) -> list[TreeEntry]:
-        """Every file of a tree, also of one that is too large for one answer."""
+        """Every file of a tree, also of one that is too large for one response."""
         tree = await self._tree(name, sha, recursive=True)
         if not tree.truncated:
             return [entry for entry in tree.tree if entry.type == "blob"]
@@ -265,72 +260,53 @@ class GitHubApi:
     async def blob(self, name: str, sha: str, limit: int) -> str:
         """The text of a file."""
         await self._renew_token()
-        return await self._http.text(f"/repos/{name}/git/blobs/{sha}", accept=_RAW, limit=limit)
+        return await self.transport.text(f"/repos/{name}/git/blobs/{sha}", accept=_RAW, limit=limit)
 
     async def graphql(self, query: str, **variables: Any) -> Any:
-        """The `data` of a GraphQL answer."""
+        """The `data` of a GraphQL response."""
         await self._renew_token()
-        answer = await self._http.post(self._graphql, {"query": query, "variables": variables})
-        self.server_now = server_time(answer)
+        response = await self.transport.post(self._graphql, {"query": query, "variables": variables})
+        self.server_now = response.server_time
         try:
-            return answer.data["data"]
+            return response.data["data"]
         except (KeyError, TypeError):
-            raise Unreadable("GitHub's GraphQL refused the question.", code="connector_refused") from None
+            raise Unreadable("GitHub rejected the GraphQL query.", code="connector_refused") from None
 
-    # ── ways ─────────────────────────────────────────────────────────────────────────────────────────────
+    # ── requests ─────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _all_comments(self, path: str) -> list[Comment]:
         return [comment async for comment in self._iter_pages(path, {}, Comment)]
 
     async def _iter_pages(self, path: str, params: Params, model: type[Model]) -> AsyncIterator[Model]:
-        page = 1
-        while True:
-            answer = await self._get(path, {**params, "per_page": PAGE_SIZE, "page": page})
-            for entry in _parse(list[model], answer.data):
+        async for response in iter_pages(self._get, path, params, PAGE_SIZE):
+            for entry in _parse(list[model], response.data):
                 yield entry
-            if answer.link("next") is None:
-                return
-            page += 1
 
     async def _get(self, path: str, params: Params | None = None) -> ApiResponse:
         await self._renew_token()
-        return await self._http.get(path, params)
+        return await self.transport.get(path, params)
 
     async def _renew_token(self) -> None:
-        """Have a token that lives long enough for a request."""
+        """Have a token that is valid long enough for a request."""
         if self._app is None or time.time() < self._token_expires_at - _RENEW_BEFORE:
             return
-        self._http.set_header("Authorization", f"Bearer {self._app.jwt()}")
+        self.transport.set_header("Authorization", f"Bearer {self._app.jwt()}")
         path = f"/app/installations/{self._app.installation}/access_tokens"
-        answer = await self._http.post(path, {})
-        self._http.set_header("Authorization", f"Bearer {answer.data['token']}")
+        response = await self.transport.post(path, {})
+        self.transport.set_header("Authorization", f"Bearer {response.data['token']}")
         self._token_expires_at = datetime.fromisoformat(
-            answer.data["expires_at"].replace("Z", "+00:00")
+            response.data["expires_at"].replace("Z", "+00:00")
         ).timestamp()
 
 
 def default_headers() -> dict[str, str]:
-    """What goes with every request."""
+    """The headers of every request."""
     return {"Accept": _JSON, "X-GitHub-Api-Version": VERSION}
-
-
-def server_time(answer: ApiResponse) -> datetime:
-    """The tool's own time, as its answer tells it."""
-    try:
-        return parsedate_to_datetime(answer.headers["Date"])
-    except (KeyError, ValueError, TypeError):
-        return datetime.now(UTC)
 
 
 def _base64_json(claims: Mapping[str, object]) -> str:
     return base64.urlsafe_b64encode(json.dumps(claims).encode()).rstrip(b"=").decode()
 
 
-def _parse(model: Any, data: Any) -> Any:
-    try:
-        return TypeAdapter(model).validate_python(data)
-    except ValidationError as error:
-        problems = ", ".join(str(problem["loc"]) for problem in error.errors()[:3])
-        raise Unreadable(
-            f"GitHub's answer is not as described: {problems}.", code="connector_refused"
-        ) from None
+def _parse(model: type[Model], data: object) -> Model:
+    return parse(model, data, "GitHub")

@@ -1,10 +1,11 @@
-"""GitHub's discussions, which GraphQL alone has.
+"""GitHub's discussions, which only the GraphQL API has.
 
-All are listed by cursor in the order of their change, ids and times alone; those that changed since the watermark are read
-one by one. The list is a complete one. A cursor goes by value: what is edited meanwhile moves to the end and is met again.
+All discussions are listed by cursor, oldest change first, with ids and times only; those that changed since the watermark are
+read one by one. The list is complete. The cursor goes by value: a discussion that is edited meanwhile moves to the end and is
+met again.
 
     position    {"watermark", "done"}                between runs; `done` need not be read again
-                {"watermark", "cursor", "newest", "done"}    in the middle of one; `done` are read of the next page
+                {"watermark", "cursor", "newest", "done"}    in the middle of one; `done` are those of the next page that were read
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -16,6 +17,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from gristmill.connectors.github.api import GitHubApi, Repository
 from gristmill.connectors.listing.details import fetch_all
+from gristmill.connectors.markup.sections import comment_section, join_sections
 from gristmill.connectors.port import (
     Audience,
     Batch,
@@ -29,7 +31,7 @@ from gristmill.connectors.port import (
 from gristmill.errors import SourceGone, Unreadable
 
 DISCUSSION = "discussion"
-# What GitHub shows late, or changes twice within a second, is read again.
+# Covers what GitHub shows late, and second changes within the same second.
 _OVERLAP = timedelta(seconds=2)
 
 _LIST_QUERY = """query($owner: String!, $name: String!, $after: String) {
@@ -119,7 +121,7 @@ class Discussions:
             changed = [entry for entry in changed if _key(entry) not in done_keys]
             result = await fetch_all(changed, self._ref, self._fetch_documents)
             fetched = changed[: result.handled]
-            # What changed a moment ago may change again within the same second.
+            # An entry that changed a moment ago may change again within the same second.
             stable = [entry for entry in fetched if entry.updated_at < self.api.server_now - _OVERLAP]
             done_keys |= {_key(entry) for entry in stable}
             if result.stopped_by is None:
@@ -172,7 +174,7 @@ class Discussions:
             ]
         except (KeyError, TypeError, ValidationError):
             raise Unreadable(
-                "GitHub's list of discussions is not as described.", code="connector_refused"
+                "GitHub returned an unexpected list of discussions.", code="connector_refused"
             ) from None
 
     async def _fetch_discussion(self, number: int) -> _Discussion:
@@ -181,12 +183,12 @@ class Discussions:
         while True:
             data = (await self._query(_DISCUSSION_QUERY, number=number, after=after)).get("discussion")
             if data is None:
-                raise SourceGone(f"Discussion {number} is not there.")
+                raise SourceGone(f"Discussion {number} is no longer there.")
             try:
                 part = _Discussion.model_validate(data)
             except ValidationError:
                 raise Unreadable(
-                    f"Discussion {number} is not as described.", code="connector_refused"
+                    f"GitHub returned something unexpected for discussion {number}.", code="connector_refused"
                 ) from None
             if discussion is None:
                 discussion = part
@@ -200,7 +202,7 @@ class Discussions:
         owner, _, name = self.repository.full_name.partition("/")
         data = await self.api.graphql(query, owner=owner, name=name, **variables)
         if not data or data.get("repository") is None:
-            raise SourceGone(f"{self.repository.full_name} is not there.")
+            raise SourceGone(f"{self.repository.full_name} is no longer there.")
         return data["repository"]
 
     def _ref(self, entry: _DiscussionEntry) -> DocumentRef:
@@ -208,14 +210,14 @@ class Discussions:
         return DocumentRef(f"discussion:{entry.id}", Stream(self.repository.scope, DISCUSSION), locator)
 
     def _document(self, discussion: _Discussion) -> Document:
-        parts = [f"# {discussion.title}", discussion.body]
+        sections = [f"# {discussion.title}", discussion.body]
         for comment in discussion.comments.nodes:
-            parts.append(_comment_section(comment, "##"))
-            parts += [_comment_section(reply, "###") for reply in comment.replies.nodes]
+            sections.append(_section(comment, level=2))
+            sections += [_section(reply, level=3) for reply in comment.replies.nodes]
         return Document(
             self._ref(discussion),
             title=f"{discussion.title} (#{discussion.number})",
-            body="\n\n".join(part for part in parts if part).replace("\r\n", "\n"),
+            body=join_sections(sections),
             audience=self.repository.scope,
             url=discussion.url,
             updated_at=discussion.updated_at,
@@ -235,13 +237,13 @@ def _key(entry: _DiscussionEntry) -> str:
 
 
 def _keys_in_overlap(done: set[str], newest: str | None) -> list[str]:
-    """Of what was read, that which the overlap brings up again."""
+    """Of the discussions that were read, those that the overlap lists again."""
     if newest is None:
         return []
     start = (datetime.fromisoformat(newest) - _OVERLAP).isoformat()
     return sorted(key for key in done if key >= start)
 
 
-def _comment_section(reply: _Reply, level: str) -> str:
-    author = reply.author.login if reply.author else "somebody"
-    return f"{level} {author}, {reply.created_at.date().isoformat()}\n\n{reply.body}"
+def _section(reply: _Reply, *, level: int) -> str:
+    author = reply.author.login if reply.author else None
+    return comment_section(author, reply.created_at.date().isoformat(), reply.body, level=level)

@@ -1,34 +1,54 @@
-"""The newest state of a git repository, over git's own smart HTTP and without git: one question, one pack.
+"""The latest files of a git repository, fetched over git's smart HTTP protocol without a git binary.
 
-    head        what HEAD points to                     GET  …/info/refs
-    snapshot    the files of that commit, no history    POST …/git-upload-pack, `deepen 1`
+    fetch_head     what HEAD points to                     GET  …/info/refs
+    fetch_files    the files of that commit, no history    POST …/git-upload-pack with `deepen 1`
 
-Nothing is written anywhere. What a pack holds is checked as it is read: sizes are bounded before anything is inflated, an
-object that is cut short or refers to what isn't there makes the whole unreadable. Files that are too large are left out,
-by the server where it can.
+`dulwich` decodes packet lines, pack entries, deltas and trees; the requests go through our own transport, so that the
+guard against private addresses and the size limits hold. Nothing is written to disk. Sizes are checked before anything is
+decompressed or rebuilt from a delta. A pack that is cut short, fails its checksum or refers to a missing object is
+Unreadable as a whole. Files over the limit are left out, by the server where it supports filters.
 """
 
 import asyncio
 import base64
 import hashlib
-import struct
+import io
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from stat import S_ISDIR, S_ISREG
+from typing import cast
+
+from dulwich.errors import ApplyDeltaError, GitProtocolError, HangupException, ObjectFormatException
+from dulwich.objects import parse_tree
+from dulwich.pack import (
+    apply_delta,  # pyright: ignore[reportUnknownVariableType]
+    read_pack_header_at,
+    take_msb_bytes_at,
+    unpack_object_at,
+)
+from dulwich.protocol import Protocol, pkt_line
 
 from gristmill.connectors.transport import Transport
 from gristmill.errors import SourceGone, Unreadable
 
-LARGEST_PACK = 64 << 20
-_LARGEST_WHOLE = 128 << 20  # bytes of all objects, which are held while they are read
-_ASKED = "application/x-git-upload-pack-request"
-_STEP = 1 << 16
-_PLAIN = {1: b"commit", 2: b"tree", 3: b"blob", 4: b"tag"}
-_BY_PLACE, _BY_NAME = 6, 7  # differences from an object further up, or by its name
+MAX_PACK_BYTES = 64 << 20
+_MAX_REFS_BYTES = 4 << 20
+_MAX_OBJECT_BYTES = 128 << 20  # of all objects together: they are in memory at the same time
+_MAX_DEPTH = 64
+_HEADER_BYTES = 12
+_CHECKSUM_BYTES = 20
+_UPLOAD_PACK = "application/x-git-upload-pack-request"
+_TYPES = {1: b"commit", 2: b"tree", 3: b"blob", 4: b"tag"}
+# What a malformed response makes dulwich raise; it asserts where a pack ends too early.
+_MALFORMED = (
+    *(ApplyDeltaError, GitProtocolError, HangupException, ObjectFormatException),
+    *(AssertionError, IndexError, KeyError, ValueError, zlib.error),
+)
 
 
 @dataclass(frozen=True)
-class File:
+class GitFile:
     """A file of a commit."""
 
     digest: str
@@ -36,236 +56,188 @@ class File:
 
 
 @dataclass(frozen=True)
-class Head:
-    """What HEAD points to, and what the server can do."""
+class GitHead:
+    """The commit that HEAD points to, and the server's capabilities."""
 
     commit: str
-    abilities: frozenset[str]
+    capabilities: frozenset[str]
 
 
-def authorisation(token: str) -> str:
-    """The header's value for a token: git takes names and passwords alone."""
+@dataclass(frozen=True)
+class _Object:
+    type: bytes
+    data: bytes
+
+    @property
+    def digest(self) -> str:
+        header = b"%s %d\0" % (self.type, len(self.data))
+        return hashlib.sha1(header + self.data, usedforsecurity=False).hexdigest()
+
+
+def basic_authorization(token: str) -> str:
+    """The Authorization header for a token: git servers take a user name and a password, no bearer token."""
     return f"Basic {base64.b64encode(f'x-access-token:{token}'.encode()).decode()}"
 
 
-async def head(http: Transport, path: str) -> Head:
-    """What HEAD of the repository at `path` points to; Gone when there is no repository, or nothing in it."""
-    told = await http.raw("GET", f"{path}/info/refs", {"service": "git-upload-pack"}, limit=_STEP * 64)
-    for line in _lines(told):
-        name, _, abilities = line.rstrip(b"\n").partition(b"\0")
-        commit, _, ref = name.partition(b" ")
-        if ref == b"HEAD" and len(commit) == 40:
-            return Head(commit.decode(), frozenset(abilities.decode("utf-8", "replace").split()))
+async def fetch_head(http: Transport, path: str) -> GitHead:
+    """What HEAD of the repository at `path` points to; SourceGone when there is no repository, or it has no commits."""
+    params = {"service": "git-upload-pack"}
+    response = await http.raw("GET", f"{path}/info/refs", params, limit=_MAX_REFS_BYTES)
+    try:
+        for line in _packet_lines(io.BytesIO(response)):
+            name, _, capabilities = line.rstrip(b"\n").partition(b"\0")
+            commit, _, ref = name.partition(b" ")
+            if ref == b"HEAD" and len(commit) == 40:
+                return GitHead(commit.decode(), frozenset(capabilities.decode("utf-8", "replace").split()))
+    except (GitProtocolError, ValueError):
+        raise Unreadable(
+            "The response is not from a git server: is the address right?", code="connector_refused"
+        ) from None
     raise SourceGone("The repository has no commits.")
 
 
-async def snapshot(http: Transport, path: str, of: Head, largest: int) -> dict[str, File]:
-    """The files of a commit by their paths, without links, and without those of more than `largest` bytes."""
-    wants = f"want {of.commit} no-progress ofs-delta\n"
-    left_out = f"filter blob:limit={largest}\n" if "filter" in of.abilities else None
-    if left_out:
-        wants = wants.replace("\n", " filter\n")
-    asked = _packet(wants) + _packet("deepen 1\n") + (_packet(left_out) if left_out else b"")
-    told = await http.raw(
-        "POST",
-        f"{path}/git-upload-pack",
-        body=asked + b"0000" + _packet("done\n"),
-        limit=LARGEST_PACK,
-        Content_Type=_ASKED,
+async def fetch_files(http: Transport, path: str, head: GitHead, max_bytes: int) -> dict[str, GitFile]:
+    """The files of a commit by path, without links and without files of more than `max_bytes`."""
+    can_filter = "filter" in head.capabilities
+    capabilities = "no-progress ofs-delta filter" if can_filter else "no-progress ofs-delta"
+    request = [f"want {head.commit} {capabilities}\n", "deepen 1\n"]
+    if can_filter:
+        request.append(f"filter blob:limit={max_bytes}\n")
+    body = b"".join(pkt_line(line.encode()) for line in request) + pkt_line(None) + pkt_line(b"done\n")
+    response = await http.raw(
+        "POST", f"{path}/git-upload-pack", body=body, limit=MAX_PACK_BYTES, Content_Type=_UPLOAD_PACK
     )
-    return await asyncio.to_thread(_files, told, of.commit, largest)
+    return await asyncio.to_thread(_read_files, response, head.commit, max_bytes)
 
 
-def _files(told: bytes, commit: str, largest: int) -> dict[str, File]:
+def _read_files(response: bytes, commit: str, max_bytes: int) -> dict[str, GitFile]:
     try:
-        objects = unpacked(told[_pack_at(told) :])
-        tree = objects[commit][1].split(b"\n", 1)[0].removeprefix(b"tree ").decode()
-        found = _walk(objects, tree, "", set())
-        return {path: file for path, file in found if len(file.data) <= largest}
-    except (KeyError, IndexError, ValueError, struct.error, zlib.error) as error:
+        objects = unpack(_pack_of(response))
+        tree = objects[commit].data.split(b"\n", 1)[0].removeprefix(b"tree ").decode()
+        files = _walk(objects, tree, "", set())
+        return {path: file for path, file in files if len(file.data) <= max_bytes}
+    except _MALFORMED as error:
         raise Unreadable(
-            f"What git answered can't be read ({type(error).__name__}).", code="connector_refused"
+            f"The git server's response can't be read ({type(error).__name__}).", code="connector_refused"
         ) from None
 
 
 def _walk(
-    objects: Mapping[str, tuple[bytes, bytes]], tree: str, above: str, seen: set[str]
-) -> Iterator[tuple[str, File]]:
-    if (key := f"{tree} {above}") in seen or above.count("/") > 64:
-        raise ValueError(tree)
+    objects: Mapping[str, _Object], tree: str, folder: str, seen: set[str]
+) -> Iterator[tuple[str, GitFile]]:
+    key = f"{tree} {folder}"
+    if key in seen or folder.count("/") > _MAX_DEPTH:
+        raise ValueError("a tree that contains itself, or is too deep")
     seen.add(key)
-    data = objects[tree][1]
-    at = 0
-    while at < len(data):
-        space, end = data.index(b" ", at), data.index(b"\0", at)
-        mode, name = data[at:space], data[space + 1 : end].decode("utf-8", "replace")
-        digest = data[end + 1 : end + 21].hex()
-        at = end + 21
-        if mode == b"40000":
-            yield from _walk(objects, digest, f"{above}{name}/", seen)
-        elif mode.startswith(b"100") and digest in objects:  # one that isn't there was too large to be sent
-            yield f"{above}{name}", File(digest, objects[digest][1])
+    for raw_name, mode, sha in parse_tree(objects[tree].data, 20):
+        name, digest = raw_name.decode("utf-8", "replace"), sha.decode()
+        if S_ISDIR(mode):
+            yield from _walk(objects, digest, f"{folder}{name}/", seen)
+        elif S_ISREG(mode) and digest in objects:  # the server leaves out files that are too large
+            yield f"{folder}{name}", GitFile(digest, objects[digest].data)
 
 
-# ── the wire ─────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _packet(line: str) -> bytes:
-    return f"{len(line) + 4:04x}{line}".encode()
-
-
-def _lines(told: bytes) -> Iterator[bytes]:
-    at = 0
-    while at + 4 <= len(told):
-        try:
-            size = int(told[at : at + 4], 16)
-        except ValueError:
-            raise Unreadable(
-                "What answered is no git server: is the address right?", code="connector_refused"
-            ) from None
-        yield told[at + 4 : at + size] if size > 4 else b""
-        at += max(size, 4)
-
-
-def _pack_at(told: bytes) -> int:
-    """Where the pack begins, behind what the server says of itself."""
-    at = 0
-    while told[at : at + 4] != b"PACK":
-        at += max(int(told[at : at + 4], 16), 4)
-    return at
-
-
-# ── the pack ─────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def unpacked(pack: bytes) -> dict[str, tuple[bytes, bytes]]:
-    """The objects of a pack by their names: each with its type."""
-    if pack[:4] != b"PACK":
-        raise ValueError("no pack")
-    count = struct.unpack(">I", pack[8:12])[0]
-    found: dict[str, tuple[bytes, bytes]] = {}
-    placed: dict[int, tuple[bytes, bytes]] = {}
-    waiting: list[tuple[int, int | str, bytes]] = []  # differences whose base has not come yet
-    at, whole = 12, 0
-    for _ in range(count):
-        start = at
-        kind, size, at = _entry(pack, at)
-        whole += size
-        if whole > _LARGEST_WHOLE:
-            raise Unreadable("The repository is too large to be read.", code="connector_refused")
-        base: int | str | None = None
-        if kind == _BY_PLACE:
-            back, at = _back(pack, at)
-            base = start - back
-        elif kind == _BY_NAME:
-            base, at = pack[at : at + 20].hex(), at + 20
-        data, at = _inflated(pack, at, size)
-        if base is None:
-            _keep(placed, found, start, _PLAIN[kind], data)
-        else:
-            waiting.append((start, base, data))
-    while waiting:
-        left: list[tuple[int, int | str, bytes]] = []
-        for start, base, data in waiting:
-            known = placed.get(base) if isinstance(base, int) else found.get(base)
-            if known is None:
-                left.append((start, base, data))
-            else:
-                made = _applied(known[1], data)
-                whole += len(made)
-                if whole > _LARGEST_WHOLE:
-                    raise Unreadable("The repository is too large to be read.", code="connector_refused")
-                _keep(placed, found, start, known[0], made)
-        if len(left) == len(waiting):
-            raise ValueError("a difference from what isn't there")
-        waiting = left
-    return found
-
-
-def _keep(
-    placed: dict[int, tuple[bytes, bytes]],
-    found: dict[str, tuple[bytes, bytes]],
-    start: int,
-    kind: bytes,
-    data: bytes,
-) -> None:
-    name = hashlib.sha1(b"%s %d\0" % (kind, len(data)) + data, usedforsecurity=False).hexdigest()
-    placed[start] = found[name] = (kind, data)
-
-
-def _entry(pack: bytes, at: int) -> tuple[int, int, int]:
-    """Type, size and where it goes on."""
-    byte = pack[at]
-    kind, size, shift = byte >> 4 & 7, byte & 15, 4
-    while byte & 128:
-        at += 1
-        byte = pack[at]
-        size |= (byte & 127) << shift
-        shift += 7
-    return kind, size, at + 1
-
-
-def _back(pack: bytes, at: int) -> tuple[int, int]:
-    """How far up the base is."""
-    byte = pack[at]
-    far = byte & 127
-    while byte & 128:
-        at += 1
-        byte = pack[at]
-        far = (far + 1) << 7 | byte & 127
-    return far, at + 1
-
-
-def _inflated(pack: bytes, at: int, size: int) -> tuple[bytes, int]:
-    inflater, made = zlib.decompressobj(), bytearray()
-    while not inflater.eof:
-        part = pack[at : at + _STEP]
-        if not part:
-            raise ValueError("cut short")
-        made += inflater.decompress(part, size - len(made) + 1)
-        if len(made) > size:
-            raise ValueError("longer than told")
-        at += len(part) - len(inflater.unused_data) - len(inflater.unconsumed_tail)
-    if len(made) != size:
-        raise ValueError("shorter than told")
-    return bytes(made), at
-
-
-def _applied(base: bytes, delta: bytes) -> bytes:
-    """What a difference makes of its base: copies of parts of it, and new bytes."""
-    size, at = _length(delta, 0)
-    whole, at = _length(delta, at)
-    if size != len(base) or whole > _LARGEST_WHOLE:
-        raise ValueError("a difference from something else")
-    made = bytearray()
-    while at < len(delta):
-        order = delta[at]
-        at += 1
-        if order & 128:
-            places = [0] * 7
-            for number in range(7):
-                if order >> number & 1:
-                    places[number] = delta[at]
-                    at += 1
-            start = int.from_bytes(bytes(places[:4]), "little")
-            length = int.from_bytes(bytes(places[4:]), "little") or 0x10000
-            made += base[start : start + length]
-        else:
-            made += delta[at : at + order]
-            at += order
-        if len(made) > whole or not order:
-            raise ValueError("a difference that makes too much")
-    if len(made) != whole:
-        raise ValueError("a difference that makes too little")
-    return bytes(made)
-
-
-def _length(delta: bytes, at: int) -> tuple[int, int]:
-    size = shift = 0
+def _packet_lines(stream: io.BytesIO) -> Iterator[bytes]:
+    """Packet lines to the end of the stream; a flush packet is an empty line."""
+    protocol = Protocol(stream.read, _no_writes)
     while True:
-        byte = delta[at]
-        at += 1
-        size |= (byte & 127) << shift
-        shift += 7
-        if not byte & 128:
-            return size, at
+        try:
+            yield protocol.read_pkt_line() or b""
+        except HangupException:
+            return
+
+
+def _no_writes(_: bytes) -> int | None:
+    raise AssertionError("a response is only read")
+
+
+def _pack_of(response: bytes) -> bytes:
+    """The pack that follows the server's NAK."""
+    stream = io.BytesIO(response)
+    for line in _packet_lines(stream):
+        if line.startswith(b"NAK"):
+            pack = stream.read()
+            checksum = hashlib.sha1(pack[:-_CHECKSUM_BYTES], usedforsecurity=False).digest()
+            if pack[-_CHECKSUM_BYTES:] != checksum:
+                raise ValueError("checksum")
+            return pack
+    raise ValueError("no pack")
+
+
+# ── packs ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class _Budget:
+    """How many bytes of objects may still be made."""
+
+    def __init__(self) -> None:
+        self._left = _MAX_OBJECT_BYTES
+
+    def take(self, size: int) -> None:
+        self._left -= size
+        if self._left < 0:
+            raise Unreadable("The repository is too large to read.", code="connector_refused")
+
+
+def unpack(pack: bytes) -> dict[str, _Object]:
+    """The objects of a pack by their digest."""
+    _, count = read_pack_header_at(pack, 0)
+    budget = _Budget()
+    objects: dict[str, _Object] = {}
+    by_offset: dict[int, _Object] = {}
+    deltas: list[tuple[int, int | str, bytes]] = []  # offset, base, instructions
+    offset = _HEADER_BYTES
+    for _ in range(count):
+        start = offset
+        budget.take(_entry_size(pack, start))
+        entry, offset = unpack_object_at(pack, start, hashlib.sha1)
+        data = b"".join(entry.decomp_chunks)
+        match entry.delta_base:
+            case None:
+                found = by_offset[start] = _Object(_TYPES[entry.pack_type_num], data)
+                objects[found.digest] = found
+            case int(distance):
+                deltas.append((start, start - distance, data))
+            case digest:
+                deltas.append((start, digest.hex(), data))
+    _resolve(deltas, objects, by_offset, budget)
+    return objects
+
+
+def _resolve(
+    deltas: list[tuple[int, int | str, bytes]],
+    objects: dict[str, _Object],
+    by_offset: dict[int, _Object],
+    budget: _Budget,
+) -> None:
+    """Rebuild what the pack has as a delta, base before delta, in as many rounds as it takes."""
+    while deltas:
+        unresolved: list[tuple[int, int | str, bytes]] = []
+        for start, base, delta in deltas:
+            known = by_offset.get(base) if isinstance(base, int) else objects.get(base)
+            if known is None:
+                unresolved.append((start, base, delta))
+                continue
+            budget.take(_target_size(delta))
+            chunks = cast(list[bytes], apply_delta(known.data, delta))
+            rebuilt = by_offset[start] = _Object(known.type, b"".join(chunks))
+            objects[rebuilt.digest] = rebuilt
+        if len(unresolved) == len(deltas):
+            raise ValueError("a delta whose base is missing")
+        deltas = unresolved
+
+
+def _entry_size(pack: bytes, offset: int) -> int:
+    """How large an entry is once decompressed, by its header."""
+    (first, *rest), _, _ = take_msb_bytes_at(pack, offset)
+    return first & 15 | _varint(rest) << 4
+
+
+def _target_size(delta: bytes) -> int:
+    """How large the object is that a delta makes."""
+    _, after_base, _ = take_msb_bytes_at(delta, 0)
+    return _varint(take_msb_bytes_at(delta, after_base)[0])
+
+
+def _varint(encoded: list[int]) -> int:
+    return sum((byte & 127) << 7 * place for place, byte in enumerate(encoded))

@@ -1,10 +1,10 @@
-"""A repository's wiki: a git repository beside it, which GitHub offers no other way to.
+"""A repository's wiki: a git repository of its own, which GitHub offers no other way to read.
 
-    position    {"commit", "pages": {path: hash}}    what was read of which commit
+    position    {"commit", "pages": {path: hash}}    which pages of which commit were read
 
-Each run asks what HEAD points to; when that is another commit, all of it is fetched at once, and what changed is handed on.
-Killed on the way, it is fetched once more. What GitHub shows at the side and below pages is not a page. A wiki that nobody
-has begun is an empty one. The credentials go to the web address that belongs to the API's, and to no other.
+Each run asks for the commit of HEAD. When it has changed, the whole wiki is fetched, and pages that differ become documents;
+after a kill it is fetched again. Sidebars and footers are not pages. A wiki that was never started is empty. Credentials go
+only to the web address that belongs to the API's address.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -13,7 +13,7 @@ from urllib.parse import quote, urlsplit
 
 from gristmill.connectors.github import git
 from gristmill.connectors.github.api import GitHubApi, Repository
-from gristmill.connectors.github.git import File
+from gristmill.connectors.github.git import GitFile
 from gristmill.connectors.listing import by_git_tree
 from gristmill.connectors.port import Audience, Batch, Checkpoint, Document, DocumentRef, Stream
 from gristmill.connectors.transport import CredentialsRejected, Transport
@@ -25,7 +25,7 @@ _BATCH_SIZE = 50
 
 
 def web_url(base_url: str) -> str:
-    """The address that people see, of an API's: `https://api.HOST` or `https://HOST/api/v3`."""
+    """The web address of an API address: `https://api.HOST` or `https://HOST/api/v3`."""
     parts = urlsplit(base_url)
     return f"{parts.scheme}://{parts.netloc.removeprefix('api.')}"
 
@@ -40,7 +40,7 @@ class GitHubWiki:
     async def read(
         self, stream: Stream, version: int, checkpoint: Checkpoint | None, audiences: Sequence[Audience]
     ) -> AsyncIterator[Batch]:
-        """The batches of the wiki, from where the mark says."""
+        """The batches of the wiki, from its checkpoint."""
         position = {} if checkpoint is None else checkpoint.position
         known_hashes: dict[str, str] = position.get("pages", {})
         try:
@@ -70,21 +70,21 @@ class GitHubWiki:
         path = str(ref.locator["path"])
         pages = await self._fetch_pages(await self._fetch_head())
         if path not in pages:
-            raise SourceGone(f"{path} is not there.")
+            raise SourceGone(f"{path} is no longer there.")
         return self._document(path, pages[path])
 
-    async def _fetch_head(self) -> git.Head:
-        self._http.set_header("Authorization", git.authorisation(await self._api.token()))
+    async def _fetch_head(self) -> git.GitHead:
+        self._http.set_header("Authorization", git.basic_authorization(await self._api.token()))
         try:
-            return await git.head(self._http, self._path)
-        except CredentialsRejected:  # the API took the same token: it is this wiki alone that is closed
+            return await git.fetch_head(self._http, self._path)
+        except CredentialsRejected:  # the API accepted the same token: only this wiki is closed
             raise Unreadable(
                 f"The wiki of {self._repository.full_name} is closed to these credentials.",
                 code="connector_forbidden",
             ) from None
 
-    async def _fetch_pages(self, head: git.Head) -> dict[str, File]:
-        files = await git.snapshot(self._http, self._path, head, by_git_tree.MAX_FILE_BYTES)
+    async def _fetch_pages(self, head: git.GitHead) -> dict[str, GitFile]:
+        files = await git.fetch_files(self._http, self._path, head, by_git_tree.MAX_FILE_BYTES)
         return {
             path: file
             for path, file in files.items()
@@ -96,7 +96,7 @@ class GitHubWiki:
         locator = {"repository": self._repository.full_name, "path": path}
         return DocumentRef(f"wiki:{self._repository.id}:{path}", stream, locator)
 
-    def _document(self, path: str, page: File) -> Document:
+    def _document(self, path: str, page: GitFile) -> Document:
         name = PurePosixPath(path).stem
         return Document(
             self._ref(path),

@@ -1,26 +1,26 @@
-"""GitLab's REST API, version 4: what is asked, and what is taken of the answers.
+"""Requests to GitLab's REST API (version 4), and the parts of its responses that we use.
 
-Lists are read by `Link`, never by totals: beyond 10,000 rows GitLab tells none. Files of a repository are listed by keyset.
+Lists are read by their `Link` header, never by totals: beyond 10,000 rows GitLab returns none. Files of a repository are
+listed by keyset.
 """
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 from urllib.parse import quote
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel
 
-from gristmill.connectors.github.api import server_time
-from gristmill.connectors.transport import ApiResponse, Params, Transport
-from gristmill.errors import Unreadable
+from gristmill.connectors.transport import Params, Transport, iter_pages, parse
 
 PAGE_SIZE = 100
 WorkKind = Literal["issues", "merge_requests"]
+WORK_KINDS: tuple[WorkKind, ...] = ("issues", "merge_requests")
 Model = TypeVar("Model")
 
 
 class Project(BaseModel):
-    """A project; its id stays, wherever it is moved."""
+    """A project; its id never changes, wherever it is moved."""
 
     id: int
     path_with_namespace: str
@@ -34,11 +34,11 @@ class Project(BaseModel):
 
     @property
     def scope(self) -> str:
-        """Its name as a scope."""
+        """Its scope."""
         return f"project:{self.id}"
 
     def access_level_of(self, feature: str) -> str:
-        """Who has a feature: disabled, private, enabled."""
+        """Who has access to a feature: disabled, private or enabled."""
         return str(getattr(self, f"{feature}_access_level"))
 
 
@@ -53,7 +53,7 @@ class GitLabUser(BaseModel):
 
 
 class Member(GitLabUser):
-    """A member of a project, by itself or by a group above it."""
+    """A member of a project, directly or by a group above it."""
 
     access_level: int
     state: str = "active"
@@ -76,7 +76,7 @@ class WorkItem(BaseModel):
 
 
 class Note(BaseModel):
-    """What somebody wrote below an issue or merge request."""
+    """A comment on an issue or merge request."""
 
     id: int
     body: str = ""
@@ -88,7 +88,7 @@ class Note(BaseModel):
 
     @property
     def is_internal(self) -> bool:
-        """Whether only members from reporters on see it; older servers call that confidential."""
+        """Whether only members from reporter up see it; older servers call that confidential."""
         return self.internal or bool(self.confidential)
 
 
@@ -102,7 +102,7 @@ class WikiPage(BaseModel):
 
 
 class TreeFile(BaseModel):
-    """A file or folder of a tree; `id` is the hash of what it holds."""
+    """A file or folder of a tree; `id` is the hash of its contents."""
 
     id: str
     path: str
@@ -118,25 +118,21 @@ class _Branch(BaseModel):
 
 
 class GitLabApi:
-    """Questions to GitLab."""
+    """Requests to GitLab."""
 
-    def __init__(self, http: Transport) -> None:
-        self._http = http
-
-    async def close(self) -> None:
-        """Close its connections."""
-        await self._http.close()
+    def __init__(self, transport: Transport) -> None:
+        self.transport = transport
 
     async def whoami(self) -> GitLabUser:
         """The account that the token belongs to."""
-        return _parse(GitLabUser, (await self._http.get("/user")).data)
+        return _parse(GitLabUser, (await self.transport.get("/user")).data)
 
     async def project(self, name: str) -> Project:
-        """A project by its path or number; one that was moved is found under its new path."""
-        return _parse(Project, (await self._http.get(f"/projects/{quote(name, safe='')}")).data)
+        """A project by its path or number; GitLab redirects after a move."""
+        return _parse(Project, (await self.transport.get(f"/projects/{quote(name, safe='')}")).data)
 
     async def group_projects(self, name: str) -> AsyncIterator[Project]:
-        """The projects of a group and of those below it."""
+        """The projects of a group and its subgroups."""
         params: Params = {"include_subgroups": True, "with_shared": False, "order_by": "id", "sort": "asc"}
         async for project in self._iter_pages(f"/groups/{quote(name, safe='')}/projects", params, Project):
             yield project
@@ -144,7 +140,7 @@ class GitLabApi:
     async def works_since(
         self, project: int, work_kind: WorkKind, since: datetime | None, page: int
     ) -> tuple[list[WorkItem], bool, datetime]:
-        """Issues or merge requests by their change, oldest first; whether there are more, and GitLab's time."""
+        """Issues or merge requests, oldest change first; whether there are more, and GitLab's time."""
         params: Params = {
             "scope": "all",
             "order_by": "updated_at",
@@ -153,21 +149,23 @@ class GitLabApi:
             "page": page,
             "updated_after": None if since is None else _iso(since),
         }
-        answer = await self._http.get(f"/projects/{project}/{work_kind}", params)
-        return _parse(list[WorkItem], answer.data), _has_next_page(answer), server_time(answer)
+        response = await self.transport.get(f"/projects/{project}/{work_kind}", params)
+        return _parse(list[WorkItem], response.data), response.has_next_page, response.server_time
 
     async def count(self, project: int, work_kind: WorkKind) -> int | None:
-        """How many there are, if GitLab tells."""
+        """How many there are, if GitLab returns it."""
         params: Params = {"scope": "all", "per_page": 1}
-        total = (await self._http.get(f"/projects/{project}/{work_kind}", params)).headers.get("x-total", "")
+        total = (await self.transport.get(f"/projects/{project}/{work_kind}", params)).headers.get(
+            "x-total", ""
+        )
         return int(total) if total.isdecimal() else None
 
     async def work(self, project: int, work_kind: WorkKind, iid: int) -> WorkItem:
         """One issue or merge request."""
-        return _parse(WorkItem, (await self._http.get(f"/projects/{project}/{work_kind}/{iid}")).data)
+        return _parse(WorkItem, (await self.transport.get(f"/projects/{project}/{work_kind}/{iid}")).data)
 
     async def notes(self, project: int, work_kind: WorkKind, iid: int) -> list[Note]:
-        """What people wrote below it."""
+        """The notes that people wrote on it."""
         params: Params = {"order_by": "created_at", "sort": "asc"}
         path = f"/projects/{project}/{work_kind}/{iid}/notes"
         return [note async for note in self._iter_pages(path, params, Note) if not note.system]
@@ -178,23 +176,23 @@ class GitLabApi:
 
     async def user(self, user: int) -> GitLabUser:
         """An account."""
-        return _parse(GitLabUser, (await self._http.get(f"/users/{user}")).data)
+        return _parse(GitLabUser, (await self.transport.get(f"/users/{user}")).data)
 
     async def wiki(self, project: int) -> list[WikiPage]:
         """All pages of a wiki, with their text."""
-        answer = await self._http.get(f"/projects/{project}/wikis", {"with_content": True})
-        return _parse(list[WikiPage], answer.data)
+        response = await self.transport.get(f"/projects/{project}/wikis", {"with_content": True})
+        return _parse(list[WikiPage], response.data)
 
     async def wiki_page(self, project: int, slug: str) -> WikiPage:
         """One page of a wiki."""
         return _parse(
-            WikiPage, (await self._http.get(f"/projects/{project}/wikis/{quote(slug, safe='')}")).data
+            WikiPage, (await self.transport.get(f"/projects/{project}/wikis/{quote(slug, safe='')}")).data
         )
 
     async def head(self, project: int, branch: str) -> str:
-        """The commit that a branch is at."""
+        """The newest commit of a branch."""
         path = f"/projects/{project}/repository/branches/{quote(branch, safe='')}"
-        return _parse(_Branch, (await self._http.get(path)).data).commit.id
+        return _parse(_Branch, (await self.transport.get(path)).data).commit.id
 
     async def files(self, project: int, commit: str) -> list[TreeFile]:
         """Every file at a commit."""
@@ -203,41 +201,25 @@ class GitLabApi:
         path: str | None = f"/projects/{project}/repository/tree"
         page_params: Params | None = params
         while path is not None:
-            answer = await self._http.get(path, page_params)
-            files += [file for file in _parse(list[TreeFile], answer.data) if file.type == "blob"]
-            path, page_params = answer.link("next"), None
+            response = await self.transport.get(path, page_params)
+            files += [file for file in _parse(list[TreeFile], response.data) if file.type == "blob"]
+            path, page_params = response.link("next"), None
         return files
 
     async def blob(self, project: int, sha: str, limit: int) -> str:
         """The text of a file."""
         path = f"/projects/{project}/repository/blobs/{sha}/raw"
-        return await self._http.text(path, accept="*/*", limit=limit)
+        return await self.transport.text(path, accept="*/*", limit=limit)
 
     async def _iter_pages(self, path: str, params: Params, model: type[Model]) -> AsyncIterator[Model]:
-        page = 1
-        while True:
-            answer = await self._http.get(path, {**params, "per_page": PAGE_SIZE, "page": page})
-            for entry in _parse(list[model], answer.data):
+        async for response in iter_pages(self.transport.get, path, params, PAGE_SIZE):
+            for entry in _parse(list[model], response.data):
                 yield entry
-            if not _has_next_page(answer):
-                return
-            page += 1
-
-
-def _has_next_page(answer: ApiResponse) -> bool:
-    """Whether there is another page: by its link, for totals are not always told."""
-    return answer.link("next") is not None or bool(answer.headers.get("x-next-page"))
 
 
 def _iso(instant: datetime) -> str:
     return instant.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _parse(model: Any, data: Any) -> Any:
-    try:
-        return TypeAdapter(model).validate_python(data)
-    except ValidationError as error:
-        problems = ", ".join(str(problem["loc"]) for problem in error.errors()[:3])
-        raise Unreadable(
-            f"GitLab's answer is not as described: {problems}.", code="connector_refused"
-        ) from None
+def _parse(model: type[Model], data: object) -> Model:
+    return parse(model, data, "GitLab")

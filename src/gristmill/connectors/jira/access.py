@@ -1,48 +1,48 @@
-"""Who may see an issue of Jira's: the project's permission scheme, and the issue's security level.
+"""Who may see an issue: by the project's permission scheme, and by the issue's security level.
 
-    browse     whoever one of the scheme's grants of BROWSE_PROJECTS names: anyone, groups, users, project roles, the lead,
+    browse     everyone that a grant of BROWSE_PROJECTS in the scheme names: anyone, groups, users, project roles, the lead,
                application roles
-    level      and, for an issue with a security level, whoever is in that level too
+    level      for an issue with a security level, only those who are in that level too
 
     audience                                for
     project:{id}                            issues without a level
     project:{id}:level:{level}              issues with one
 
-Not resolved, and so not let in: who sees an issue for being its reporter or assignee, or by one of its fields, and customers
-of a service portal. What Jira does not tell (these credentials may not read the scheme, a role or a group) hides the issues.
+Not resolved, and therefore without access: users who see an issue only as its reporter or assignee or by one of its fields,
+and customers of a service portal. What Jira does not return (the credentials may not read the scheme, a role or a group)
+hides the issues.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from gristmill.connectors.atlassian import EVERYBODY, UNKNOWN, UserSet, as_dict
+from gristmill.connectors.atlassian import EVERYBODY, UNKNOWN, UserSet, UserSetCache, as_dict
 from gristmill.connectors.jira.api import JiraApi
 from gristmill.connectors.port import Audience
-from gristmill.errors import SourceGone, Unreadable
 
 _BROWSE = "BROWSE_PROJECTS"
-# Whom these name depends on the issue: fewer see it here than there.
+# These depend on the issue: fewer people see it here than in Jira.
 _BY_ISSUE = frozenset(
     ("reporter", "assignee", "userCustomField", "groupCustomField", "sd.customer.portal.only")
 )
 
 
 class JiraAccess:
-    """Resolves audiences, each group, role and account once."""
+    """Resolves audiences; looks up each group, role and account once."""
 
     def __init__(self, api: JiraApi) -> None:
         self._api = api
-        self._cache: dict[tuple[str, ...], UserSet] = {}
+        self._cache = UserSetCache()
 
     async def audiences(self, project: Mapping[str, Any], keys: set[str]) -> list[Audience]:
-        """The audiences of a project that are named by `keys`, as they are now."""
+        """The audiences of a project as they are now: its own, and those of the security levels in `keys`."""
         number = str(project.get("id"))
-        browse = await self._lookup(("project", number), lambda: self._browse_users(number, project))
+        browse = await self._cache.lookup(("project", number), lambda: self._browse_users(number, project))
         audiences = [browse.audience(f"project:{number}")]
         for key in sorted(keys):
             head, _, level = key.partition(":level:")
             if head == f"project:{number}" and level:
-                level_users = await self._lookup(
+                level_users = await self._cache.lookup(
                     ("level", number, level), lambda level=level: self._level_users(number, project, level)
                 )
                 audiences.append((browse & level_users).audience(key))
@@ -69,15 +69,19 @@ class JiraAccess:
             case "anyone":
                 return EVERYBODY
             case "applicationRole" if not value:
-                return EVERYBODY  # whoever can sign in
+                return EVERYBODY  # everyone who can sign in
             case "applicationRole":
-                return await self._lookup(("application", value), lambda: self._application_users(value))
+                return await self._cache.lookup(
+                    ("application", value), lambda: self._application_users(value)
+                )
             case "group":
                 return await self._group_users(value if self._api.cloud else name)
             case "user":
                 return await self._user_set(value)
             case "projectRole":
-                return await self._lookup(("role", number, value), lambda: self._role_users(number, value))
+                return await self._cache.lookup(
+                    ("role", number, value), lambda: self._role_users(number, value)
+                )
             case "projectLead":
                 lead = as_dict(project.get("lead"))
                 return await self._user_set(str(lead.get("accountId" if self._api.cloud else "name") or ""))
@@ -111,19 +115,10 @@ class JiraAccess:
             persons = await self._api.group_members(name)
             return UserSet.from_users(persons)
 
-        return await self._lookup(("group", name), fetch)
+        return await self._cache.lookup(("group", name), fetch)
 
     async def _user_set(self, account: str) -> UserSet:
         async def fetch() -> UserSet:
             return UserSet.from_users([await self._api.user(account)])
 
-        return await self._lookup(("user", account), fetch) if account else UNKNOWN
-
-    async def _lookup(self, key: tuple[str, ...], fetch: Callable[[], Awaitable[UserSet]]) -> UserSet:
-        """What was asked before is known; what can't be asked is not, and hides."""
-        if key not in self._cache:
-            try:
-                self._cache[key] = await fetch()
-            except (SourceGone, Unreadable):
-                self._cache[key] = UNKNOWN
-        return self._cache[key]
+        return await self._cache.lookup(("user", account), fetch) if account else UNKNOWN

@@ -1,22 +1,21 @@
-"""Jira's REST API: version 3 of Cloud, version 2 of Server and Data Center.
+"""Requests to Jira's REST API: version 3 of Cloud, version 2 of Server and Data Center.
 
-search      Cloud: POST /rest/api/3/search/jql, by `nextPageToken` (the old search answers 410)
-            Data Center: POST /rest/api/2/search, by `startAt`
-people      by `accountId` and `groupId` on Cloud, by `username` and `groupname` elsewhere
+search     Cloud: POST /rest/api/3/search/jql, by `nextPageToken` (the old search returns 410)
+           Data Center: POST /rest/api/2/search, by `startAt`
+users      by `accountId` and `groupId` on Cloud, by `username` and `groupname` elsewhere
 """
 
 from collections.abc import AsyncIterator, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
 from gristmill.connectors.atlassian import AtlassianUser, as_dict, as_list, require_dict
-from gristmill.connectors.github.api import server_time
 from gristmill.connectors.transport import Params, Transport
 from gristmill.errors import Unreadable
 
 PAGE_SIZE = 100
-IDS_PAGE_SIZE = 1000  # of ids and times alone
+IDS_PAGE_SIZE = 1000  # with ids and times only
 _MAX_PAGES = 1000
 FIELDS = (
     *("summary", "description", "comment", "attachment", "updated", "created", "status", "issuetype"),
@@ -35,25 +34,21 @@ FIELDS = (
 
 
 class JiraApi:
-    """One Jira."""
+    """Requests to one Jira."""
 
     def __init__(self, transport: Transport, *, cloud: bool) -> None:
-        self._transport, self.cloud = transport, cloud
+        self.transport, self.cloud = transport, cloud
         self._root = "/rest/api/3" if cloud else "/rest/api/2"
 
-    async def close(self) -> None:
-        """Close its connections."""
-        await self._transport.close()
-
     async def current_user(self) -> dict[str, Any]:
-        """Who the credentials are, with their time zone."""
-        return require_dict((await self._transport.get(f"{self._root}/myself")).data)
+        """Who the credentials belong to, with their time zone."""
+        return require_dict((await self.transport.get(f"{self._root}/myself")).data)
 
     async def projects(self) -> AsyncIterator[dict[str, Any]]:
-        """Every project that the credentials see."""
+        """Every project that the credentials can see."""
         if not self.cloud:
             for project in as_list(
-                (await self._transport.get(f"{self._root}/project", {"expand": "lead"})).data
+                (await self.transport.get(f"{self._root}/project", {"expand": "lead"})).data
             ):
                 yield require_dict(project)
             return
@@ -63,51 +58,51 @@ class JiraApi:
             yield project
 
     async def project(self, key: str) -> dict[str, Any]:
-        """One project; a key that it had earlier finds it too."""
-        return require_dict((await self._transport.get(f"{self._root}/project/{quote(key, safe='')}")).data)
+        """One project, also by a key that it had earlier."""
+        return require_dict((await self.transport.get(f"{self._root}/project/{quote(key, safe='')}")).data)
 
     async def search(
         self, jql: str, fields: Sequence[str], size: int, cursor: str | None
     ) -> tuple[list[dict[str, Any]], str | None, datetime]:
-        """A page of issues, the word for the next one, and Jira's time."""
+        """A page of issues, the cursor of the next one, and Jira's time."""
         body: dict[str, Any] = {"jql": jql, "fields": list(fields), "maxResults": size}
         if self.cloud:
             if cursor is not None:
                 body["nextPageToken"] = cursor
-            answer = await self._transport.post(f"{self._root}/search/jql", body)
-            data = require_dict(answer.data)
+            response = await self.transport.post(f"{self._root}/search/jql", body)
+            data = require_dict(response.data)
             token = data.get("nextPageToken")
             next_cursor = (
                 token if isinstance(token, str) and token and data.get("isLast") is not True else None
             )
         else:
             start = int(cursor or 0)
-            answer = await self._transport.post(f"{self._root}/search", body | {"startAt": start})
-            data = require_dict(answer.data)
+            response = await self.transport.post(f"{self._root}/search", body | {"startAt": start})
+            data = require_dict(response.data)
             end = start + len(as_list(data.get("issues")))
             next_cursor = str(end) if start < end < int(data.get("total") or 0) else None
         return (
             [require_dict(issue) for issue in as_list(data.get("issues"))],
             next_cursor,
-            server_time(answer),
+            response.server_time,
         )
 
     async def count(self, jql: str) -> int:
         """About how many issues there are."""
         if self.cloud:
-            answer = await self._transport.post(f"{self._root}/search/approximate-count", {"jql": jql})
-            return int(require_dict(answer.data).get("count") or 0)
+            response = await self.transport.post(f"{self._root}/search/approximate-count", {"jql": jql})
+            return int(require_dict(response.data).get("count") or 0)
         body = {"jql": jql, "maxResults": 0, "startAt": 0, "fields": ["id"]}
-        answer = await self._transport.post(f"{self._root}/search", body)
-        return int(require_dict(answer.data).get("total") or 0)
+        response = await self.transport.post(f"{self._root}/search", body)
+        return int(require_dict(response.data).get("total") or 0)
 
     async def issue(self, number: str) -> dict[str, Any]:
         """One issue as it is now."""
         path = f"{self._root}/issue/{quote(number, safe='')}"
-        return require_dict((await self._transport.get(path, {"fields": ",".join(FIELDS)})).data)
+        return require_dict((await self.transport.get(path, {"fields": ",".join(FIELDS)})).data)
 
     async def comments(self, number: str) -> list[dict[str, Any]]:
-        """All comments of an issue, oldest first. Read again when some were deleted meanwhile, which shifts pages."""
+        """All comments of an issue, oldest first. Read again when some were deleted meanwhile, because that shifts pages."""
         path = f"{self._root}/issue/{quote(number, safe='')}/comment"
         comments: dict[str, dict[str, Any]] = {}
         for _ in range(3):
@@ -115,7 +110,7 @@ class JiraApi:
             total = start = 0
             while True:
                 params: Params = {"startAt": start, "maxResults": PAGE_SIZE, "orderBy": "created"}
-                data = require_dict((await self._transport.get(path, params)).data)
+                data = require_dict((await self.transport.get(path, params)).data)
                 part = [require_dict(comment) for comment in as_list(data.get("comments"))]
                 comments |= {str(comment.get("id")): comment for comment in part}
                 start += len(part)
@@ -129,10 +124,10 @@ class JiraApi:
     def attachment_bytes(self, locator: dict[str, Any]) -> AsyncIterator[bytes]:
         """The bytes of an attachment."""
         if self.cloud:
-            return self._transport.stream(
+            return self.transport.stream(
                 f"{self._root}/attachment/content/{quote(str(locator['id']), safe='')}"
             )
-        return self._transport.stream(str(locator["content"]))
+        return self.transport.stream(str(locator["content"]))
 
     # ── who may see what ─────────────────────────────────────────────────────────────────────────────────
 
@@ -140,30 +135,32 @@ class JiraApi:
         """The grants of a project's permission scheme."""
         path = f"{self._root}/project/{project}/permissionscheme"
         data = require_dict(
-            (await self._transport.get(path, {"expand": "permissions,user,group,projectRole"})).data
+            (await self.transport.get(path, {"expand": "permissions,user,group,projectRole"})).data
         )
         if not isinstance(data.get("permissions"), list):
-            raise Unreadable("The permission scheme came without its grants.", code="connector_refused")
+            raise Unreadable(
+                "Jira returned the permission scheme without its grants.", code="connector_refused"
+            )
         return [require_dict(grant) for grant in as_list(data["permissions"])]
 
     async def level_members(self, level: str) -> list[dict[str, Any]]:
-        """Whom an issue security level lets in; Data Center does not tell."""
+        """The members of an issue security level; Data Center does not return them."""
         if not self.cloud:
             raise Unreadable(
-                "Data Center does not tell who is in a security level.", code="connector_refused"
+                "Data Center does not return the members of a security level.", code="connector_refused"
             )
         path = f"{self._root}/issuesecurityschemes/level/member"
         return [member async for member in self._iter_values(path, {"levelId": level})]
 
     async def role_actors(self, project: str, role: str) -> list[dict[str, Any]]:
         """The actors of a role in a project."""
-        data = require_dict((await self._transport.get(f"{self._root}/project/{project}/role/{role}")).data)
+        data = require_dict((await self.transport.get(f"{self._root}/project/{project}/role/{role}")).data)
         return [require_dict(actor) for actor in as_list(data.get("actors"))]
 
     async def application_groups(self, key: str) -> list[str]:
-        """The groups that an application role is made of: their ids on Cloud, their names elsewhere."""
+        """The groups of an application role: by id on Cloud, by name elsewhere."""
         data = require_dict(
-            (await self._transport.get(f"{self._root}/applicationrole/{quote(key, safe='')}")).data
+            (await self.transport.get(f"{self._root}/applicationrole/{quote(key, safe='')}")).data
         )
         if self.cloud and data.get("groupDetails"):
             return [str(as_dict(group).get("groupId")) for group in as_list(data["groupDetails"])]
@@ -183,13 +180,13 @@ class JiraApi:
         """One account, by its id on Cloud and its user name elsewhere."""
         params = {"accountId": account} if self.cloud else {"username": account}
         return AtlassianUser.from_json(
-            require_dict((await self._transport.get(f"{self._root}/user", params)).data)
+            require_dict((await self.transport.get(f"{self._root}/user", params)).data)
         )
 
     async def _iter_values(self, path: str, params: Params) -> AsyncIterator[dict[str, Any]]:
         start = 0
         for _ in range(_MAX_PAGES):
-            response = await self._transport.get(path, {**params, "startAt": start, "maxResults": 50})
+            response = await self.transport.get(path, {**params, "startAt": start, "maxResults": 50})
             data = require_dict(response.data)
             values = as_list(data.get("values"))
             for value in values:
@@ -197,12 +194,4 @@ class JiraApi:
             start += len(values)
             if not values or data.get("isLast") is True or start >= int(data.get("total") or start + 1):
                 return
-        raise Unreadable("A list of Jira's does not end.", code="connector_refused")
-
-
-def parse_time(text: object) -> datetime | None:
-    """Jira's times: an offset without a colon."""
-    try:
-        return datetime.fromisoformat(str(text)).astimezone(UTC)
-    except ValueError:
-        return None
+        raise Unreadable("A list in Jira does not end.", code="connector_refused")

@@ -3,22 +3,23 @@
     stream              documents                                   named by
     (project, issue)    issues with comments; attachments as files  the issue's id, which stays when it is moved or renamed
 
-Issues are read by the time of their change, to the minute of the user's own clock (minutes.py). An issue that moved to
-another project is found there by its change, and asked for by its id before it is pruned. Comments for a group or a role
-alone are left out: whoever sees the issue may not see them. Who may see what is jira_access's.
+Issues are read by their time of change, in minutes of the user's own time zone (listing/by_minute.py). An issue that moved to
+another project is found there by its change, and verified by its id before it is pruned. Comments that are visible only to a
+group or a role are left out: users who see the issue may not see them. `access.py` resolves who may see what.
 """
 
 import asyncio
 import re
 from collections.abc import AsyncIterator, Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pydantic import Field, field_validator
 
 from gristmill.connectors import markup
-from gristmill.connectors.atlassian import AtlassianConfig, AtlassianCredentials, as_dict, as_list
+from gristmill.connectors.atlassian import AtlassianConfig, AtlassianCredentials, as_dict, as_list, parse_time
 from gristmill.connectors.jira.access import JiraAccess
-from gristmill.connectors.jira.api import FIELDS, IDS_PAGE_SIZE, PAGE_SIZE, JiraApi, parse_time
+from gristmill.connectors.jira.api import FIELDS, IDS_PAGE_SIZE, PAGE_SIZE, JiraApi
 from gristmill.connectors.listing import by_updated_at
 from gristmill.connectors.listing.by_minute import (
     ByMinuteListing,
@@ -43,31 +44,32 @@ from gristmill.connectors.port import (
     Stream,
 )
 from gristmill.connectors.streams import errors_as_problems
-from gristmill.connectors.transport import Transport
 from gristmill.errors import SourceGone, Unreadable
 
 CHECKPOINT_VERSION = 1
 ISSUE = "issue"
 _MINUTE_FORMAT = "%Y-%m-%d %H:%M"
 _QUOTED = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'")
-_LONG_TEXT = 50_000  # characters that are converted beside everything else, not before it
+_LONG_TEXT = 50_000  # characters; longer texts are converted in a thread
 
 
 class JiraConfig(AtlassianConfig):
-    """What of Jira is followed."""
+    """What to follow in Jira."""
 
     projects: list[str] = Field(
-        default=[], max_length=500, description="Projects, as keys or numbers; all that are seen when empty."
+        default=[],
+        max_length=500,
+        description="Projects, as keys or numbers; empty for all that the credentials can see.",
     )
     jql: str | None = Field(
-        default=None, max_length=2000, description="Which of their issues, as JQL without an order."
+        default=None, max_length=2000, description="Which of their issues to follow, as JQL without ORDER BY."
     )
-    attachments: bool = Field(default=True, description="Whether attachments are filed below their issues.")
+    attachments: bool = Field(default=True, description="Whether to store attachments below their issues.")
 
     @field_validator("jql")
     @classmethod
     def _check_single_condition(cls, jql: str | None) -> str | None:
-        """It stands in brackets among other conditions: it must be one."""
+        """The JQL is put in brackets among other conditions, so it must be a single one."""
         if jql is None or not jql.strip():
             return None
         plain = _QUOTED.sub("", jql)
@@ -79,7 +81,7 @@ class JiraConfig(AtlassianConfig):
         if depth != 0 or '"' in plain or "'" in plain:
             raise ValueError("Brackets and quotes in the JQL must be closed.")
         if re.search(r"\border\s+by\b", plain, re.I):
-            raise ValueError("The JQL must not have an order: issues are read by their time of change.")
+            raise ValueError("The JQL must not have an ORDER BY: issues are read by their time of change.")
         return jql.strip()
 
 
@@ -87,22 +89,19 @@ class JiraConnector(Connector):
     """One Jira, with what is followed of it."""
 
     def __init__(self, config: JiraConfig, api: JiraApi) -> None:
+        super().__init__(api.transport)
         self._config, self._api = config, api
         self._access = JiraAccess(api)
         self._projects: dict[str, dict[str, Any]] | None = None
         self._zone: UserTimeZone | None = None
 
-    async def close(self) -> None:
-        """Close its connections."""
-        await self._api.close()
-
     async def check(self) -> Account:
-        """Who the credentials are, and how many projects are followed."""
+        """Who the credentials belong to, and how many projects are followed."""
         account = await self._api.current_user()
         return Account(str(account.get("displayName") or "?"), f"{len(await self._find_projects())} projects")
 
     async def estimate(self, checkpoints: Checkpoints) -> int | None:
-        """How many issues there are, as long as none was read."""
+        """How many issues there are, in the first run."""
         if checkpoints:
             return None
         total = 0
@@ -121,7 +120,7 @@ class JiraConnector(Connector):
                     yield batch
 
     async def fetch(self, ref: DocumentRef) -> Document:
-        """One issue as it is now, in whichever project; Gone when it is not among what is followed."""
+        """One issue as it is now, in whichever project; SourceGone when it is not followed."""
         number = ref.source_id.partition(":")[2]
         issue = await self._api.issue(number)
         project = str(as_dict(_fields(issue).get("project")).get("id"))
@@ -134,7 +133,7 @@ class JiraConnector(Connector):
         return await self.build_document(issue, Stream(f"project:{project}", ISSUE))
 
     async def resolve_access(self, audience_keys: Sequence[str]) -> AsyncIterator[AccessUpdate]:
-        """Who sees each project and level now."""
+        """Who sees each project and security level now."""
         wanted_keys = set(audience_keys)
         for number, project in (await self._find_projects()).items():
             keys = {key for key in wanted_keys if key.split(":")[1] == number}
@@ -146,7 +145,7 @@ class JiraConnector(Connector):
         async for piece in self._api.attachment_bytes(attachment.locator):
             yield piece
 
-    # ── scopes ───────────────────────────────────────────────────────────────────────────────────────────
+    # ── projects ───────────────────────────────────────────────────────────────────────────────────────────
 
     async def _find_projects(self) -> dict[str, dict[str, Any]]:
         if self._projects is None:
@@ -158,7 +157,7 @@ class JiraConnector(Connector):
                 try:
                     project = await self._api.project(key)
                 except SourceGone:
-                    continue  # what it had is asked for once more, and pruned
+                    continue  # its documents are verified, and pruned
                 projects[str(project.get("id"))] = project
             self._projects = dict(sorted(projects.items()))
         return self._projects
@@ -182,18 +181,10 @@ class JiraConnector(Connector):
             stream, CHECKPOINT_VERSION, checkpoint, ByMinuteListing(query, checkpoint)
         ):
             batch_keys = {document.audience for document in batch.documents}
-            # A whole run may bring no document: who sees those of earlier runs is told anyway.
+            # Even a run without documents resolves who sees those of earlier runs.
             audiences = await self._new_audiences(project, batch_keys, known_keys)
             known_keys |= {audience.key for audience in audiences}
-            yield Batch(
-                batch.stream,
-                batch.checkpoint,
-                batch.documents,
-                batch.failures,
-                audiences,
-                batch.present_ids,
-                batch.listing,
-            )
+            yield replace(batch, audiences=audiences)
 
     async def _new_audiences(
         self, project: dict[str, Any], keys: set[str], known_keys: set[str]
@@ -235,13 +226,13 @@ class JiraConnector(Connector):
                 continue
             text = await self._to_markdown(comment.get("body"))
             if text:
-                author = as_dict(comment.get("author")).get("displayName") or "Somebody"
+                author = as_dict(comment.get("author")).get("displayName") or "Unknown"
                 day = str(comment.get("created") or "")[:10]
                 parts.append(f"**{markup.strip_unstorable(str(author))}**, {day}:\n\n{text}")
         return "\n\n".join(part for part in parts if part.strip("# "))
 
     async def _to_markdown(self, value: object) -> str:
-        """Wiki markup where it is a string, else Atlassian's own format."""
+        """Wiki markup where it is a string, else Atlassian's document format."""
         if value is None:
             return ""
         if not isinstance(value, str):
@@ -270,7 +261,7 @@ class JiraConnector(Connector):
 
 
 class _IssueQuery:
-    """The issues of a project, as `minutes` asks for them."""
+    """The issues of a project, for `listing.by_minute`."""
 
     def __init__(
         self, jira: JiraConnector, api: JiraApi, jql: str, stream: Stream, zone: UserTimeZone
@@ -278,7 +269,7 @@ class _IssueQuery:
         self._jira, self._api, self._jql, self._stream, self._zone = jira, api, jql, stream, zone
 
     async def run_query(self, window: QueryWindow, cursor: str | None) -> QueryPage:
-        """A page of what changed."""
+        """A page of issues that changed in a window."""
         conditions = [self._jql]
         if window.since is not None:
             conditions.append(f'updated >= "{self._zone.earliest_text(window.since, _MINUTE_FORMAT)}"')
@@ -299,7 +290,7 @@ class _IssueQuery:
         number = str(issue.get("id"))
         updated_at = parse_time(_fields(issue).get("updated"))
         if updated_at is None:
-            raise Unreadable("Jira gave an issue without a time of change.", code="connector_refused")
+            raise Unreadable("Jira returned an issue without a time of change.", code="connector_refused")
         source_id = f"issue:{number}"
         return QueryRow(
             number,
@@ -315,7 +306,7 @@ def _fields(issue: dict[str, Any]) -> dict[str, Any]:
 
 
 def _metadata(key: str, fields: dict[str, Any]) -> dict[str, Any]:
-    """What filters and people use; nothing that changes by itself."""
+    """Fields for filters and display; nothing that changes by itself."""
 
     def name_of(field: str, *names: str) -> str | None:
         value = as_dict(fields.get(field))
@@ -340,17 +331,9 @@ def _metadata(key: str, fields: dict[str, Any]) -> dict[str, Any]:
     return {field: value for field, value in metadata.items() if value}
 
 
-def open_jira(
-    config: JiraConfig, credentials: AtlassianCredentials, limits: ConnectorLimits
-) -> JiraConnector:
-    """A connector to the Jira that is configured."""
-    transport = Transport(
-        config.base_url,
-        headers={"Accept": "application/json", **credentials.headers()},
-        allow_private=limits.allow_private,
-        max_wait=limits.max_wait,
-    )
+def _open(config: JiraConfig, credentials: AtlassianCredentials, limits: ConnectorLimits) -> Connector:
+    transport = limits.transport(config.base_url, credentials.headers())
     return JiraConnector(config, JiraApi(transport, cloud=config.is_cloud))
 
 
-KIND = ConnectorKind("jira", JiraConfig, AtlassianCredentials, open_jira, CHECKPOINT_VERSION)
+KIND = ConnectorKind("jira", JiraConfig, AtlassianCredentials, _open, CHECKPOINT_VERSION)

@@ -1,14 +1,14 @@
-"""A stream that is listed by its numbers, which never change: whatever is edited meanwhile stays where it is in the list.
+"""Reads a stream whose tool lists entries by id: an entry that is edited meanwhile stays where it is in the list.
 
-    listing     all there is, by number; what changed since the watermark is read in detail on the way
-    the end     what changed while the list was read, newest first, and things whose attachments changed
-    watermark   the tool's time when the list began: what changes later is met by the next run
+    listing     all entries, by id; those that changed since the watermark are read on the way
+    the end     entries that changed while the list was read, newest first, and entries whose attachments changed
+    watermark   the tool's time when the list began: later changes are for the next run
 
     position    {"watermark", "recent": {key: instant}}             between runs
                 {"begun", "from", "cursor", "recent"}               in the middle of one
 
-A cursor that the tool no longer takes after an interruption begins the list anew. What changed within two seconds of the
-tool's clock is read once more by the next run.
+When the tool no longer accepts a cursor after an interruption, the list starts over. An entry that changed less than two
+seconds ago by the tool's clock is read again by the next run.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -23,12 +23,12 @@ from gristmill.errors import SourceGone, Unreadable
 OVERLAP = timedelta(seconds=60)
 _STABLE_AFTER = timedelta(seconds=2)
 _END_CURSOR = "$end"
-_UNSTABLE_SUFFIX = "?"  # behind an instant: known for the rest of this run alone
+_UNSTABLE_SUFFIX = "?"  # after an instant: known for the rest of this run only
 
 
 @dataclass(frozen=True)
 class IdEntry:
-    """A thing: its document, and when it changed. `key` is another's where that other is why it is read again."""
+    """An entry: its document, and when it changed. `key` is that of an attachment when the attachment is what changed."""
 
     key: str
     updated_at: datetime
@@ -37,7 +37,7 @@ class IdEntry:
 
 @dataclass(frozen=True)
 class IdPage:
-    """A page of the list."""
+    """A page of entries; `now` is the tool's own time."""
 
     entries: Sequence[IdEntry]
     next_cursor: str | None
@@ -45,22 +45,22 @@ class IdPage:
 
 
 class IdListing(Protocol):
-    """What a connector brings for a stream."""
+    """What a connector implements for a stream."""
 
     async def fetch_page(self, cursor: str | None) -> IdPage:
-        """Things by number."""
+        """A page of entries, by id."""
         ...
 
     async def changes_since(self, since: datetime) -> Sequence[IdEntry]:
-        """Things that changed at or after an instant."""
+        """Entries that changed at or after an instant."""
         ...
 
     async def attachment_changes_since(self, since: datetime) -> Sequence[IdEntry]:
-        """Things to read again for what is attached to them."""
+        """Entries whose attachments changed at or after an instant."""
         ...
 
     async def fetch_documents(self, entry: IdEntry) -> Sequence[Document]:
-        """The documents of a thing."""
+        """The documents of an entry."""
         ...
 
 
@@ -82,7 +82,7 @@ class _IdPass:
             self.recent[entry.key] = entry.updated_at.isoformat() + ("" if is_stable else _UNSTABLE_SUFFIX)
 
     def forget_before(self, start: datetime | None) -> None:
-        """Of what was read, only what is met again has to be known."""
+        """Forget entries that will not be met again: those before the overlap."""
         if start is not None:
             since = start - OVERLAP
             self.recent = {key: stamp for key, stamp in self.recent.items() if _parse_time(stamp) >= since}
@@ -91,7 +91,7 @@ class _IdPass:
 async def read(
     stream: Stream, version: int, checkpoint: Checkpoint | None, listing: IdListing
 ) -> AsyncIterator[Batch]:
-    """The batches of a stream, from its mark to its end."""
+    """The batches of a stream, from its checkpoint to its end."""
     state, first = _initial_state(None if checkpoint is None else checkpoint.position)
     while state.cursor != _END_CURSOR:
         try:
@@ -146,7 +146,7 @@ async def _read_late_changes(
         if state.is_known(entry):
             continue
         attachment_changes.append(entry)
-        # Read after the change, in this very run: nothing to read again.
+        # An entry that this run read after the change need not be read again.
         if not (
             entry.updated_at < started_at - _STABLE_AFTER
             and (state.watermark is None or entry.ref.source_id in state.read_ids)
@@ -170,7 +170,7 @@ async def _read_late_changes(
 
 
 def _initial_state(position: dict[str, Any] | None) -> tuple[_IdPass, bool]:
-    """Where to go on, and whether that is the beginning of a run."""
+    """Where to continue, and whether that is the beginning of a run."""
     if not position:
         return _IdPass(None, None, None, {}), True
     recent = dict(position.get("recent") or {})

@@ -1,16 +1,18 @@
-"""Lists that are asked for by query languages to the minute (JQL, CQL), read as `anchored` wants them.
+"""Turns query languages that know only minutes (JQL, CQL) into a listing for `by_updated_at`.
 
-A query takes "changed at or after", in minutes of the user's own time zone. So a page is asked for by the minute it begins in,
-and only where one minute fills more than a page, by the tool's own word for the next page, within that minute alone.
+A query asks for "changed at or after" a minute of the user's own time zone. So a page is requested by the minute it begins
+in. Only when one minute fills more than a page is the tool's own cursor used, within that minute.
 
-    an edit while pages are read     moves the thing to the end: met again there
-    a word for the next page that    is not followed in circles: when the minute read from its other end shows nothing
-    repeats, an end that never comes new, that was all; else the stream is told to be unreadable, and no mark passes it
-    empty pages that have a next     are followed, a few times
-    an hour that a clock has twice   is asked for from its first time on
-    a zone that is not told          is measured, or half a day more is asked for, and left out here
+    an edit while pages are read      moves the entry to the end, where it is met again
+    a cursor that repeats, or never   is not followed in circles: the minute is read from its other end. If that shows
+    comes to an end                   nothing new, the minute is complete; else the stream is unreadable, and no checkpoint
+                                      passes it
+    empty pages that have a next one  are followed, a few times
+    an hour that a clock shows twice  is requested from its first occurrence on
+    an unknown time zone              is measured, or half a day more is requested and filtered here
 
-What was changed within two seconds of the tool's clock may change again at the same instant: the next run reads it once more.
+An entry that changed less than two seconds ago by the tool's clock may change again at the same instant: the next run reads
+it again.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -27,14 +29,14 @@ MINUTE = timedelta(minutes=1)
 _HOUR = timedelta(hours=1)
 _STABLE_AFTER = timedelta(seconds=2)
 _QUARTER = timedelta(minutes=15)
-_WESTMOST_OFFSET = timedelta(hours=12)  # no zone is further behind
-_MAX_EMPTY_PAGES = 20  # pages in a row without anything that are followed
-_MAX_REPEATS = 3  # pages of a crowd in a row without anything new
+_WESTMOST_OFFSET = timedelta(hours=12)  # no time zone is further behind UTC
+_MAX_EMPTY_PAGES = 20  # that are followed in a row
+_MAX_REPEATS = 3  # pages of a minute in a row without anything new
 
 
 @dataclass(frozen=True)
 class QueryRow:
-    """A thing as the tool lists it, with its exact time of change."""
+    """A row of a query result, with its exact time of change."""
 
     id: str
     updated_at: datetime
@@ -46,7 +48,7 @@ class QueryRow:
 
 @dataclass(frozen=True)
 class QueryPage:
-    """A page: its rows oldest change first, the word for the next one if there is one, and the tool's time."""
+    """A page of rows, oldest change first; the cursor of the next page, and the tool's time."""
 
     rows: Sequence[QueryRow]
     next_cursor: str | None
@@ -55,7 +57,7 @@ class QueryPage:
 
 @dataclass(frozen=True)
 class QueryWindow:
-    """What is asked for. `light`: ids and times are enough. `backwards`: in the opposite order, for a look from the end."""
+    """What to query. `ids_only`: ids and times are enough. `descending`: newest first, to look from the end."""
 
     since: datetime | None
     before: datetime | None = None
@@ -64,20 +66,20 @@ class QueryWindow:
 
 
 class MinuteQuery(Protocol):
-    """What a connector brings."""
+    """What a connector implements."""
 
     async def run_query(self, window: QueryWindow, cursor: str | None) -> QueryPage:
         """One page of what changed in a window."""
         ...
 
     async def fetch_documents(self, row: QueryRow) -> Sequence[Document]:
-        """The documents of a thing."""
+        """The documents of a row."""
         ...
 
 
 @dataclass
 class _CrowdedMinute:
-    """A minute that has more than a page, and how far it was read."""
+    """A minute that fills more than a page, and how far it was read."""
 
     minute: datetime
     cursor: str | None
@@ -86,7 +88,7 @@ class _CrowdedMinute:
 
 
 class ByMinuteListing:
-    """A `Listing` for `anchored.read`, over a query."""
+    """A listing for `by_updated_at.read`, over a query."""
 
     def __init__(self, query: MinuteQuery, checkpoint: Checkpoint | None) -> None:
         self._query = query
@@ -94,7 +96,7 @@ class ByMinuteListing:
         self._crowd: _CrowdedMinute | None = None
 
     async def fetch_page(self, since: datetime | None, page: int) -> UpdatedPage:
-        """Things that changed from an instant on; further pages of a minute, then the next minute."""
+        """Rows that changed from an instant on; further pages of a minute, then the next minute."""
         start = None if since is None else _ceiling(since)
         if page == 1:
             return await self._first_page(start)
@@ -108,7 +110,7 @@ class ByMinuteListing:
         return await self._first_page(start + MINUTE)
 
     async def fetch_documents(self, entry: UpdatedEntry) -> Sequence[Document]:
-        """The documents of a thing."""
+        """The documents of an entry."""
         return await self._query.fetch_documents(entry.data)
 
     async def _first_page(self, start: datetime | None) -> UpdatedPage:
@@ -133,7 +135,7 @@ class ByMinuteListing:
         return self._to_updated_page(QueryPage(rows, result.next_cursor, result.now), has_more=has_more)
 
     async def _next_page(self, crowd: _CrowdedMinute) -> QueryPage:
-        """The next page of a crowded minute; its cursor is None when that was the last."""
+        """The next page of a crowded minute; its cursor is None after the last page."""
         cursor = crowd.cursor
         window = QueryWindow(crowd.minute, ids_only=self._is_ids_only(crowd.minute))
         result = await self._query.run_query(window, cursor)
@@ -151,7 +153,7 @@ class ByMinuteListing:
         return QueryPage(new_rows, crowd.cursor, result.now)
 
     async def _check_from_end(self, crowd: _CrowdedMinute) -> None:
-        """The tool goes in circles: all right if there was nothing more to see."""
+        """The tool repeats itself: fine if there is nothing else in this minute."""
         crowd.cursor = None
         window = QueryWindow(crowd.minute, crowd.minute + MINUTE, ids_only=True, descending=True)
         last_page = await self._query.run_query(window, None)
@@ -162,13 +164,13 @@ class ByMinuteListing:
         ]
         if unseen:
             raise Unreadable(
-                "The tool gives the same page again and again, and there is more than that. "
-                "Nothing is passed over: the next run tries again.",
+                "The tool returns the same page again and again, and there is more. "
+                "Nothing is skipped: the next run tries again.",
                 code="connector_refused",
             )
 
     def _is_ids_only(self, start: datetime | None) -> bool:
-        """Whether this is a listing of what was read by an earlier run."""
+        """Whether this is the listing of what an earlier run has read."""
         if self._watermark is None:
             return False
         return start is None or start < self._watermark - OVERLAP
@@ -186,20 +188,20 @@ class ByMinuteListing:
             )
             for row in sorted(result.rows, key=lambda row: row.updated_at)
         ]
-        # Whether a thing is settled is said by its key already: `anchored` need not wait for its minute to pass.
+        # The key says already whether a row is stable: `by_updated_at` need not wait until its minute has passed.
         return UpdatedPage(entries, has_more, result.now + 2 * MINUTE)
 
 
 @dataclass(frozen=True)
 class UserTimeZone:
-    """How a user's own clock is told: by its name, or by how far it was from UTC when it was looked at (`offset`; an hour
-    is allowed for summer time). With neither, nobody knows which one it is."""
+    """The time zone that queries are interpreted in: by name, or by its measured distance from UTC (`offset`, with an hour of
+    margin for summer time). With neither it is unknown."""
 
     name: str | None = None
     offset: timedelta | None = None
 
     def earliest_text(self, stamp: datetime, pattern: str) -> str:
-        """An instant in the user's minutes: one that can't be taken for a later one."""
+        """An instant as a minute of that zone, which can't be interpreted as a later one."""
         if (zone := self._zone_info()) is None:
             return (stamp.astimezone(UTC) + self._shift(-_WESTMOST_OFFSET, -_HOUR)).strftime(pattern)
         local = stamp.astimezone(zone)
@@ -208,7 +210,7 @@ class UserTimeZone:
         return local.strftime(pattern)
 
     def latest_text(self, stamp: datetime, pattern: str) -> str:
-        """The same for an end: one that can't be taken for an earlier one."""
+        """The same for an end, which can't be interpreted as an earlier one."""
         if (zone := self._zone_info()) is None:
             return (stamp.astimezone(UTC) + self._shift(_WESTMOST_OFFSET + 2 * _HOUR, _HOUR)).strftime(
                 pattern
@@ -231,10 +233,10 @@ class UserTimeZone:
 async def measure_zone(
     changed: datetime, is_found_from: Callable[[datetime], Awaitable[bool]]
 ) -> UserTimeZone:
-    """The zone of a clock, by asking: `found_from(t)` tells whether a thing that changed at `changed` is found from `t` on,
-    a time of that clock. Zones are quarters of an hour apart, from 12 hours behind to 14 ahead."""
+    """Measure the time zone of queries by bisection: `is_found_from(t)` says whether an entry that changed at `changed` is
+    found from the local time `t` on. Zones are quarters of an hour apart, from 12 hours behind UTC to 14 ahead."""
     minute = _floor(changed).replace(tzinfo=None)
-    low, high = -48, 57  # in quarters: found from the first on, not from the second
+    low, high = -48, 57  # in quarters of an hour: found from the first, not from the second
     while high - low > 1:
         middle = (low + high) // 2
         if await is_found_from(minute + middle * _QUARTER):
@@ -245,7 +247,7 @@ async def measure_zone(
 
 
 def _watermark(checkpoint: Checkpoint | None) -> datetime | None:
-    """What an earlier run has read up to."""
+    """How far an earlier run has read."""
     if checkpoint is None:
         return None
     text = checkpoint.position.get("watermark") or checkpoint.position.get("from")

@@ -1,18 +1,19 @@
-"""A stream that is listed by its time of change, read by anchors: never by page numbers, so that nothing slips through.
+"""Reads a stream whose tool lists entries by their time of change, without missing any.
 
-A tool gives things oldest change first, from an instant on. A page is asked for by the last instant that was read, and what
-was read already is known by (key, instant) and passed over. Whatever is edited meanwhile moves to the end and is met again;
-what is deleted shifts nothing. Only where more things than a page holds changed at one instant, further pages of that instant
-are asked for, again and again until one round brings nothing new.
+The tool lists entries oldest change first, from an instant on. A page is requested by the last instant that was read, never
+by a page number. Entries that were read already are recognised by (key, instant) and skipped. An entry that is edited
+meanwhile moves to the end and is met again; a deleted one shifts nothing. Only when more entries changed at one instant than
+fit on a page are further pages of that instant requested by number, until one round brings nothing new.
 
-    changes     from the watermark on, each thing read in detail; an overlap catches what the tool showed late
-    listing     from the beginning up to the watermark, ids alone: with the changes, that is all there is
-                the first time there is no watermark, and the changes are the listing
+    changes     from the watermark on, each entry read in full; an overlap catches what the tool showed late
+    listing     from the beginning up to the watermark, ids only: together with the changes, that is everything.
+                In the first run there is no watermark, and the changes are the listing
 
     position    {"watermark", "recent": {key: instant}}                    between runs
                 {"phase", "at", "recent", "from", …}                       in the middle of one
 
-What changed within two seconds of the tool's own clock may change again within the same instant: the next run reads it again.
+An entry that changed less than two seconds ago by the tool's clock may change again within the same instant: the next run
+reads it again.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -33,13 +34,13 @@ from gristmill.connectors.port import (
 
 OVERLAP = timedelta(seconds=60)
 _STABLE_AFTER = timedelta(seconds=2)
-# A tool may mean "after" or "at or after", to the second: asking from a moment before is right for both.
+# A tool may mean "after" or "at or after", to the second: starting a second earlier is right for both.
 _RESOLUTION = timedelta(seconds=1)
 
 
 @dataclass(frozen=True)
 class UpdatedEntry:
-    """A thing as a list shows it: `ids` are of all documents that it may have, `wanted` whether it is followed."""
+    """An entry of a list: `document_ids` are the ids of all documents that it may have."""
 
     key: str
     updated_at: datetime
@@ -51,7 +52,7 @@ class UpdatedEntry:
 
 @dataclass(frozen=True)
 class UpdatedPage:
-    """A page of a list; `now` is the tool's own time."""
+    """A page of entries; `now` is the tool's own time."""
 
     entries: Sequence[UpdatedEntry]
     has_more: bool
@@ -59,28 +60,28 @@ class UpdatedPage:
 
 
 class UpdatedListing(Protocol):
-    """What a connector brings for a stream."""
+    """What a connector implements for a stream."""
 
     async def fetch_page(self, since: datetime | None, page: int) -> UpdatedPage:
-        """Things that changed at or after an instant, oldest change first."""
+        """Entries that changed at or after an instant, oldest change first."""
         ...
 
     async def fetch_documents(self, entry: UpdatedEntry) -> Sequence[Document]:
-        """The documents of a thing."""
+        """The documents of an entry."""
         ...
 
 
 @dataclass
 class _UpdatedPass:
-    """Where a pass is: everything up to `at` is read, of the last moments what `recent` says."""
+    """How far a pass is: everything before `read_up_to` is read, and of the overlap what `recent` says."""
 
     phase: Literal["changes", "listing"]
     read_up_to: datetime | None
     recent: dict[str, datetime] = field(default_factory=dict[str, datetime])
-    unstable: set[str] = field(default_factory=set[str])  # of those, what the next run reads again
-    start_watermark: datetime | None = None  # the watermark that the run began with
-    next_watermark: datetime | None = None  # the one that it will leave, once the changes are read
-    next_recent: dict[str, datetime] = field(default_factory=dict[str, datetime])  # `recent` for that one
+    unstable: set[str] = field(default_factory=set[str])  # of `recent`, what the next run reads again
+    start_watermark: datetime | None = None  # the watermark at the start of the run
+    next_watermark: datetime | None = None  # the watermark for the next run, once the changes are read
+    next_recent: dict[str, datetime] = field(default_factory=dict[str, datetime])  # `recent` for the next run
 
 
 async def read(
@@ -90,14 +91,14 @@ async def read(
     listing: UpdatedListing,
     audiences: Sequence[Audience] = (),
 ) -> AsyncIterator[Batch]:
-    """The batches of a stream, from its mark to its end."""
+    """The batches of a stream, from its checkpoint to its end."""
     state, first = _initial_state(None if checkpoint is None else checkpoint.position)
     if state.phase == "changes":
         async for batch in _read_changes(stream, version, listing, state, first=first):
             yield replace(batch, audiences=audiences)
             audiences = ()
         if state.start_watermark is None:
-            return  # the changes were all there is
+            return  # in the first run the changes are the listing
         state = _UpdatedPass(
             "listing",
             None,
@@ -157,7 +158,7 @@ async def _read_listing(
     pager = _Pager(None if state.read_up_to is None else state.read_up_to - _RESOLUTION)
     while True:
         page = await listing.fetch_page(pager.since, pager.page)
-        # What changed since was named by the changes, as far as it is still there.
+        # Entries that changed since the watermark were named by the changes.
         unchanged = [
             entry for entry in page.entries if entry.is_followed and entry.updated_at <= state.start_watermark
         ]
@@ -183,8 +184,8 @@ async def _read_listing(
 
 @dataclass
 class _Pager:
-    """Which page is next: of a later instant; or, where one instant fills more than a page, the next one of it, round by
-    round until one brings nothing new: pages can shift meanwhile."""
+    """Which page to request next: one of a later instant; or, where one instant fills more than a page, its next page,
+    round after round until one brings nothing new, because pages can shift meanwhile."""
 
     since: datetime | None
     page: int = 1
@@ -192,7 +193,7 @@ class _Pager:
     found_new: bool = False
 
     def advance(self, at: datetime | None, handled: Sequence[UpdatedEntry], *, has_more: bool) -> bool:
-        """Whether there is a next page."""
+        """Move to the next page; False when there is none."""
         if self.crowded_at is not None:
             instant = self.crowded_at
             self.found_new = self.found_new or any(entry.updated_at <= instant for entry in handled)
@@ -210,7 +211,7 @@ class _Pager:
 
 
 def _handled_entries(entries: Sequence[UpdatedEntry], followed_count: int) -> list[UpdatedEntry]:
-    """The entries up to the last one whose details were read; those that are not wanted count where they stand."""
+    """The entries up to the last one that was read; entries that are not followed in between count as read."""
     handled: list[UpdatedEntry] = []
     for entry in entries:
         if entry.is_followed:
@@ -238,7 +239,7 @@ def _advance(state: _UpdatedPass, entries: Sequence[UpdatedEntry], now: datetime
 
 
 def _initial_state(position: dict[str, Any] | None) -> tuple[_UpdatedPass, bool]:
-    """Where to go on, and whether that is the beginning of a run."""
+    """Where to continue, and whether that is the beginning of a run."""
     if not position:
         return _UpdatedPass("changes", None), True
     if "phase" not in position:

@@ -1,8 +1,8 @@
-"""Reading the details of many things at once, in order: some requests beside each other, and what fails is told apart.
+"""Fetches the documents of many list entries: several requests at a time, results in order.
 
-one can't be read                          a Failure, and the rest goes on
-three in a row fail for want of an answer  the tool is down, not the documents: stop before the first of them
-a limit, refused credentials               stop there: what was read before is kept
+one document can't be read               a ReadFailure, and the rest goes on
+three in a row get no response           the tool is down, not the documents: stop before the first of them
+a rate limit, or rejected credentials    stop there, and keep what was read before
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from gristmill.connectors.port import Document, DocumentRef, ReadFailure
 from gristmill.connectors.transport import CredentialsRejected, RateLimited
 from gristmill.errors import GristmillError, Permanent, SourceGone, Transient
 
-CONCURRENCY = 6  # requests beside each other: well below what any tool minds
+CONCURRENCY = 6  # requests at a time: well below what any tool objects to
 _OUTAGE_THRESHOLD = 3
 
 EntryT = TypeVar("EntryT")
@@ -22,7 +22,7 @@ EntryT = TypeVar("EntryT")
 
 @dataclass
 class FetchResult(Generic[EntryT]):
-    """What was read: of the first `reached` things, each is among the documents or failures, or is gone."""
+    """What was read: each of the first `handled` entries is among the documents or failures, or is gone."""
 
     documents: list[Document] = field(default_factory=list[Document])
     failures: list[ReadFailure] = field(default_factory=list[ReadFailure])
@@ -35,14 +35,14 @@ async def fetch_all(
     ref_of: Callable[[EntryT], DocumentRef],
     fetch: Callable[[EntryT], Awaitable[Sequence[Document]]],
 ) -> FetchResult[EntryT]:
-    """The documents of these things, in order, up to what stops it."""
+    """The documents of these entries, in order, up to an error that stops it."""
     slots = asyncio.Semaphore(CONCURRENCY)
     stop = asyncio.Event()
 
     async def fetch_one(entry: EntryT) -> Sequence[Document] | GristmillError:
         async with slots:
             if stop.is_set():
-                return Transient("Not asked for.")
+                return Transient("Not requested.")
             try:
                 return await fetch(entry)
             except GristmillError as error:
@@ -50,7 +50,7 @@ async def fetch_all(
                     stop.set()
                 return error
 
-    return _collect_outcomes(entries, ref_of, await asyncio.gather(*(fetch_one(thing) for thing in entries)))
+    return _collect_outcomes(entries, ref_of, await asyncio.gather(*(fetch_one(entry) for entry in entries)))
 
 
 def _collect_outcomes(
@@ -59,7 +59,7 @@ def _collect_outcomes(
     outcomes: Sequence[Sequence[Document] | GristmillError],
 ) -> FetchResult[EntryT]:
     result = FetchResult[EntryT]()
-    unanswered: list[ReadFailure] = []  # the last ones, all for want of an answer
+    unanswered: list[ReadFailure] = []  # the last failures in a row without a response
     for entry, outcome in zip(entries, outcomes, strict=True):
         match outcome:
             case RateLimited() | CredentialsRejected():
