@@ -99,7 +99,7 @@ async def test_the_original_of_a_page_is_what_was_fetched(
 ) -> None:
     """Not what its address holds by now."""
     assert isinstance(mill.sources, SourceFactory)
-    object.__setattr__(mill.sources, "private", True)
+    object.__setattr__(mill.sources, "allow_private", True)
     pages = ChangingPage(site)
     base = (await http.post("/api/knowledge-bases", json={"name": "pages"})).json()["id"]
     sent = {"items": [{"type": "url", "url": pages.url}]}

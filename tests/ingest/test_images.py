@@ -31,9 +31,9 @@ def vision_response(text: str) -> CannedResponse:
 
 
 @pytest.fixture
-async def hand(db: Database, settings: Settings, seer: Endpoint) -> AsyncGenerator[ManualWorker]:
+async def hand(db: Database, settings: Settings, vision_model: Endpoint) -> AsyncGenerator[ManualWorker]:
     """A worker moved by hand that reads all formats, and shows images to a model."""
-    analyst = VisionDescriber(VisionConfig(seer.url, "seer", "k3y"))
+    analyst = VisionDescriber(VisionConfig(vision_model.url, "seer", "k3y"))
     async with ReaderPool(1) as pool:
         yield await ManualWorker.start(db, settings, pool=pool, analyst=analyst)
     await analyst.close()
@@ -63,7 +63,7 @@ async def events(hand: ManualWorker) -> list[tuple[int, int]]:
 
 
 async def test_what_an_image_shows_is_searchable_in_its_document(
-    hand: ManualWorker, base: Base, seer: Endpoint
+    hand: ManualWorker, base: Base, vision_model: Endpoint
 ) -> None:
     """S3-07, S3-19, S3-23: the text answers first, then the images; a dot is no image to describe."""
     await upload(hand, base, "a.docx", document("Spelt today.", 1, 2))
@@ -79,13 +79,15 @@ async def test_what_an_image_shows_is_searchable_in_its_document(
         "A chart of emmer prices.",
         "A chart of emmer prices.",
     ]
-    assert len(seer.requests) == 2
+    assert len(vision_model.requests) == 2
     assert await events(hand) == [(2, 0)]
     assert len(await event_data(hand, "DocumentIngestionCompleted")) == 1
     await hand.assert_healthy()
 
 
-async def test_an_equal_image_is_described_once(hand: ManualWorker, base: Base, seer: Endpoint) -> None:
+async def test_an_equal_image_is_described_once(
+    hand: ManualWorker, base: Base, vision_model: Endpoint
+) -> None:
     """Promise 4: in another document, and in the next version, where what it says answers from the first moment."""
     await upload(hand, base, "a.docx", document("Spelt today.", 1))
     await hand.work()
@@ -95,26 +97,26 @@ async def test_an_equal_image_is_described_once(hand: ManualWorker, base: Base, 
     await hand.run(await hand.take("index_document"))
     assert "A chart of emmer prices." in await chunks(hand, base)
     await hand.work()
-    assert len(seer.requests) == 1
+    assert len(vision_model.requests) == 1
     assert await events(hand) == [(1, 0)] * 3
     await hand.assert_healthy()
 
 
 @pytest.mark.parametrize(("reuse", "asked"), [("any", 1), ("document", 2), ("force", 3)])
 async def test_how_far_descriptions_are_used_again_is_the_bases(
-    hand: ManualWorker, base: Base, seer: Endpoint, reuse: str, asked: int
+    hand: ManualWorker, base: Base, vision_model: Endpoint, reuse: str, asked: int
 ) -> None:
     """One image in two documents, one of which gets a second version."""
     await bases.patch(hand.db, base.id, settings={"assetReuse": reuse})
     for name, text in (("a.docx", "Rye."), ("b.docx", "Oats."), ("b.docx", "Oats and rye.")):
         await upload(hand, base, name, document(text, 1))
         await hand.work()
-    assert len(seer.requests) == asked
+    assert len(vision_model.requests) == asked
     await hand.assert_healthy()
 
 
 async def test_what_may_have_been_paid_is_not_asked_again_by_itself(
-    hand: ManualWorker, base: Base, seer: Endpoint, monkeypatch: pytest.MonkeyPatch
+    hand: ManualWorker, base: Base, vision_model: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """C26: an attempt that ended between asking and writing; then somebody asks for it."""
     monkeypatch.setattr(faults, "_armed", {})
@@ -125,7 +127,7 @@ async def test_what_may_have_been_paid_is_not_asked_again_by_itself(
     assert await states(hand) == ["asking"]
     await hand.make_due()
     await hand.work()
-    assert len(seer.requests) == 1
+    assert len(vision_model.requests) == 1
     assert await states(hand) == ["failed"]
     assert await hand.value("select error_code from asset") == "vision_uncertain"
     assert await events(hand) == [(1, 1)]
@@ -137,29 +139,29 @@ async def test_what_may_have_been_paid_is_not_asked_again_by_itself(
 
 
 async def test_a_busy_model_is_asked_again_and_one_that_refuses_is_not(
-    hand: ManualWorker, base: Base, seer: Endpoint
+    hand: ManualWorker, base: Base, vision_model: Endpoint
 ) -> None:
     def answer(asked: EmbeddingRequest) -> CannedResponse:
         return (
             CannedResponse(503, {})
-            if len(seer.requests) == 1
+            if len(vision_model.requests) == 1
             else CannedResponse(400, {"error": "no such picture"})
         )
 
-    seer.respond = answer
+    vision_model.respond = answer
     await upload(hand, base, "a.docx", document("Spelt.", 1))
     await hand.work()
     assert await states(hand) == ["waiting"]
     await hand.make_due()
     await hand.work()
-    assert len(seer.requests) == 2
+    assert len(vision_model.requests) == 2
     assert await hand.value("select error_code from asset") == "vision_refused"
     assert await events(hand) == [(1, 1)]
     await hand.assert_healthy()
 
 
 async def test_a_newer_version_or_a_deletion_ends_the_analysis(
-    hand: ManualWorker, base: Base, seer: Endpoint
+    hand: ManualWorker, base: Base, vision_model: Endpoint
 ) -> None:
     """Delete wins: nothing is written for what is gone, and nothing is left of it."""
     await upload(hand, base, "a.docx", document("Spelt.", 1))
@@ -169,18 +171,20 @@ async def test_a_newer_version_or_a_deletion_ends_the_analysis(
     await hand.run(await hand.take("index_document"))
     await hand.run(old)
     assert await chunks(hand, base) == ["Rye."]
-    assert seer.requests == []
+    assert vision_model.requests == []
     newer = await hand.take("analyse_assets")
     await delete.delete(hand.db, base.id, [item])
     await hand.run(newer)
     await hand.work()
-    assert seer.requests == []
+    assert vision_model.requests == []
     for table in ("asset", "content_asset", "blob", "pending_blob_name", "chunk", "content"):
         assert await hand.value(f"select count(*) from {table}") == 0, table
     await hand.assert_healthy()
 
 
-async def test_images_that_nobody_analyses_are_found(hand: ManualWorker, base: Base, seer: Endpoint) -> None:
+async def test_images_that_nobody_analyses_are_found(
+    hand: ManualWorker, base: Base, vision_model: Endpoint
+) -> None:
     """Promise 1: a job that was removed by hand is queued again."""
     await upload(hand, base, "a.docx", document("Spelt.", 1))
     await hand.run(await hand.take("index_document"))

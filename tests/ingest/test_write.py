@@ -1,4 +1,4 @@
-"""What a transaction writes for documents that come in several batches."""
+"""What a transaction writes of documents that arrive in several batches."""
 
 from typing import Any, cast
 
@@ -6,58 +6,53 @@ import httpx
 import numpy as np
 
 from gristmill import app, faults
-from gristmill.ingest.document import Document, ReadWindow
-from gristmill.ingest.embed import EmbeddedChunks
-from gristmill.ingest.write import plan_writes
+from gristmill.ingest.chunk import TextChunk
+from gristmill.ingest.task import EmbeddedChunks, EndOfContent, IndexTask, ReadWindow, VersionContent
+from gristmill.ingest.write_state import DocumentState, plan_writes
 from gristmill.search import Chunk
 from tests.acceptance.test_api import add_items, make_base
 from tests.wait_until import wait_until
 
 
-def document(pieces: int) -> Document:
+def new_document(chunks: int) -> DocumentState:
+    """A document that has been read completely."""
     nothing = cast(Any, None)
-    made = Document(nothing, nothing, nothing, 1, nothing, nothing, "recipe")
-    made.add_window(ReadWindow([], [cast(Any, Numbered(n)) for n in range(pieces)], 1.0, last=True))
-    return made
+    task = IndexTask(nothing, nothing, nothing, 1, nothing, nothing, "recipe")
+    state = DocumentState(task, VersionContent(b"digest", 4))
+    texts = [TextChunk(index, "text", 0, 4, ()) for index in range(chunks)]
+    state.add(ReadWindow([], texts, 1.0, end=EndOfContent()))
+    return state
 
 
-class Numbered:
-    def __init__(self, index: int) -> None:
-        self.index = index
+def batch(state: DocumentState, *indexes: int) -> tuple[EmbeddedChunks, DocumentState]:
+    chunks = [Chunk(index, "text", 0, 4, (), np.ones(4, np.float32)) for index in indexes]
+    return EmbeddedChunks(state.task, chunks), state
 
 
-def chunk(index: int) -> Chunk:
-    return Chunk(index, "text", 0, 4, (), np.ones(4, np.float32))
+def ends(*batches: tuple[EmbeddedChunks, DocumentState]) -> list[bool]:
+    return [write.is_last for write in plan_writes(batches)]
 
 
 async def test_two_batches_of_a_document_in_one_transaction_end_it_together() -> None:
-    """Else neither would, and the document would be at work for ever."""
-    split = document(3)
-    first, last = EmbeddedChunks(split, [chunk(0), chunk(1)]), EmbeddedChunks(split, [chunk(2)])
-    assert [one.is_last for one in plan_writes([first, last])] == [False, True]
-    assert [one.is_last for one in plan_writes([last, first])] == [False, True]
+    """Otherwise neither would end it, and the document would hang."""
+    document = new_document(3)
+    first, last = batch(document, 0, 1), batch(document, 2)
+    assert ends(first, last) == [False, True]
+    assert ends(last, first) == [False, True]
 
 
 async def test_a_document_ends_once_and_not_before_all_of_it_is_written() -> None:
-    split, other = document(3), document(1)
-    assert [
-        one.is_last
-        for one in plan_writes([EmbeddedChunks(split, [chunk(0)]), EmbeddedChunks(other, [chunk(0)])])
-    ] == [
-        False,
-        True,
-    ]
-    split.written |= {0, 1}
-    ends = plan_writes(
-        [EmbeddedChunks(split, [chunk(1)]), EmbeddedChunks(split, [chunk(2)]), EmbeddedChunks(split, [])]
-    )
-    assert [one.is_last for one in ends] == [False, True, False]
+    document, other = new_document(3), new_document(1)
+    assert ends(batch(document, 0), batch(other, 0)) == [False, True]
+    (write,) = plan_writes([batch(document, 0, 1)])
+    document.record(write, 0.1)
+    assert ends(batch(document, 1), batch(document, 2), batch(document)) == [False, True, False]
 
 
-async def test_what_is_read_while_a_batch_is_written_is_kept_too(
+async def test_parts_that_are_read_while_a_batch_is_written_are_stored_too(
     mill: app.Gristmill, http: httpx.AsyncClient
 ) -> None:
-    """Its last window comes between the look at its parts and the commit: they are for the next batch to write."""
+    """The last window arrives between planning and commit: the next batch writes its parts."""
     text = "\n\n".join(
         f"Stone {n} of the mill turns slowly over the grain of the year." for n in range(4_600)
     )

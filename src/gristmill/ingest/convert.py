@@ -26,9 +26,9 @@ from gristmill.db import Database, Tx
 from gristmill.errors import GristmillError, LeaseLost, NoText, Permanent, WorkError
 from gristmill.events import ItemFailed
 from gristmill.identity import LOCAL_ORG, scoped_digest
-from gristmill.ingest import read
-from gristmill.ingest.pipeline import base_of
+from gristmill.ingest.inspect_original import PART, content_digest, inspect_original
 from gristmill.ingest.processors import Conversion, Processor, check_conversion, pause_before_check
+from gristmill.ingest.task import base_of
 from gristmill.jobs import Done, Job, NewJob, Outcome, Snooze
 from gristmill.operations.cancel import cancel_conversions
 from gristmill.operations.source_factory import SourceFactory
@@ -146,8 +146,8 @@ class Converter:
             org = await jobs.lane_owner(tx, job.lane) or LOCAL_ORG
         original = await source.read()
         try:
-            reading = await asyncio.to_thread(read.inspect_original, original)
-            digest = scoped_digest(org, read.content_digest(processor.identity, reading.input_hash))
+            inspected = await asyncio.to_thread(inspect_original, original)
+            digest = scoped_digest(org, content_digest(processor.identity, inspected.input_hash))
             if digest.hex() != CheckFileProcessing.of(job).content:
                 return None
             with tempfile.TemporaryDirectory(dir=self._originals.scratch, prefix="gristmill-send-") as folder:
@@ -173,9 +173,10 @@ class Converter:
                 complete = await contents.ensure_contents(tx, [digest])
                 await contents.save_versions(tx, [NewVersion(work.item_id, work.version, digest, "")])
                 if digest not in complete:
-                    starts = range(0, len(text), read.PART)
+                    starts = range(0, len(text), PART)
                     await contents.insert_content_parts(
-                        tx, [NewContentPart(digest, at, text[at : at + read.PART], None) for at in starts]
+                        tx,
+                        [NewContentPart(digest, at, text[at : at + PART], None) for at in starts],
                     )
                     await contents.mark_contents_complete(tx, {digest: (len(text), [])})
                 await self._enqueue_indexing(tx, job)

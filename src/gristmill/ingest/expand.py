@@ -24,7 +24,7 @@ from gristmill.catalog import Base, Item, ItemId, ItemStatus, NewItem
 from gristmill.db import Database, Tx
 from gristmill.errors import GristmillError, Permanent, Unsupported
 from gristmill.events import ContainerExpanded, ItemFailed
-from gristmill.ingest.pipeline import base_of
+from gristmill.ingest.task import base_of
 from gristmill.jobs import Done, Job, Outcome, Priority, QueueLimits, Snooze
 from gristmill.operations.delete import mark_for_deletion
 from gristmill.operations.next_job import enqueue_next_jobs, has_room, record_filed_events

@@ -1,86 +1,87 @@
-"""analyse: what images inside documents say becomes searchable beside their text. The job `analyse_assets`.
+"""Make the images inside documents searchable: the job `analyse_assets`.
 
-    when a version is published     what was said before of equal images is a part of it; for the others there is a job
-    the job                         one image after the other: describe, cut, embed; then one fenced transaction: its
-                                    chunks answer, at the image's place in the document, and it is `described`
-    the last one                    `AllAssetsAnalyzed` and `DocumentIngestionCompleted`, once a version
+    when a version is published     known descriptions of equal images are part of it; a job is enqueued for the others
+    the job                         one image after the other: describe, chunk and embed, then one fenced transaction
+                                    publishes its chunks at the image's position and marks it as `described`
+    after the last image            the events `AllAssetsAnalyzed` and `DocumentIngestionCompleted`, once per version
 
-    the analyst …                   costs nothing              costs money
-    can't be reached                tried again                tried again: it was not taken up
-    was asked, and we were killed   asked again                failed, `vision_uncertain`: it may have been paid
-    says that it can't              failed                     failed
+    the describer …                       is free             is paid
+    can't be reached                      retry               retry: the request was not accepted
+    was called when we were killed        retry               fail with `vision_uncertain`: it may have been charged
+    reports an error                      fail                fail
 
-A failed image is tried again when its document is indexed again, or by asking for it. A newer version, or a deletion, ends the
-job: its writes look at the item first. Few of these jobs run at once in a process; others come back later, so that they hold no
-slot.
+A failed image is retried when its document is re-indexed, or on request. A newer version or a deletion ends the job: each
+transaction checks the item first. Only a few of these jobs run at once in a process; the others snooze, so that they occupy
+no slot.
 """
 
 import asyncio
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from uuid import UUID
 
 from gristmill import catalog, contents, faults, jobs
-from gristmill.catalog import Base, BaseId
+from gristmill.catalog import Base
 from gristmill.contents import NewAsset, WaitingAsset
 from gristmill.db import Database, Tx
 from gristmill.embedding import Embedder, Embedders, embed_each
-from gristmill.errors import GristmillError, Invalid, Permanent, Transient, WorkError
+from gristmill.errors import GristmillError, Permanent, Transient, WorkError
 from gristmill.ingest.chunk import TextChunk, split, token_limit
-from gristmill.ingest.document import Document
 from gristmill.ingest.image_describers import ImageDescriber
+from gristmill.ingest.open import embedder_of
+from gristmill.ingest.task import EndOfContent, IndexTask, base_of
 from gristmill.jobs import Done, Job, Outcome, Snooze
 from gristmill.operations.assets import announce_analysis_done
 from gristmill.operations.source_factory import SourceFactory
 from gristmill.search import Chunk, publish
-from gristmill.search.publish import VersionChunks, text_hash
+from gristmill.search.publish import PreparedWrite, VersionChunks, text_hash
 from gristmill.work import AnalyseAssets
 
-# Here, OCR has one turn at a time, and who waits for it would hold a child that documents could be read in; elsewhere, a
-# model can take several.
+# Local OCR runs one image at a time, and waiting for it would occupy a child process that could read documents. A remote
+# model can describe several at once.
 LOCAL_CONCURRENCY, REMOTE_CONCURRENCY = 1, 4
 _PAUSE = timedelta(seconds=3)
 _MAX_PAUSE = timedelta(minutes=1)
-_MAX_IMAGES = 500  # of one document; each takes seconds, or money
+_MAX_IMAGES = 500  # of one document; each costs seconds or money
 
 
-async def known_image_chunks(db: Database, document: Document, analyst: ImageDescriber) -> list[TextChunk]:
-    """What was said before of the document's images, as pieces behind its text; the others will wait."""
+async def known_images(
+    db: Database, task: IndexTask, end: EndOfContent, describer: ImageDescriber
+) -> tuple[list[NewAsset], list[TextChunk]]:
+    """The document's images, and the chunks of the descriptions that are known. The other images wait for the job."""
     images = [
-        one
-        for one in document.assets
-        if one.kind == "image" and not one.inline and one.hash not in document.inline
+        asset
+        for asset in end.assets
+        if asset.kind == "image" and not asset.inline and asset.hash not in end.inline
     ][:_MAX_IMAGES]
     async with db.connection() as tx:
         descriptions = await contents.reusable_descriptions(
-            tx, document.item.id, analyst.identity, [one.hash for one in images], document.base.asset_reuse
+            tx, task.item.id, describer.identity, [image.hash for image in images], task.base.asset_reuse
         )
-    document.images = [NewAsset(one.hash, analyst.identity, descriptions.get(one.hash)) for one in images]
-    limit = token_limit(document.embedder, document.base.chunking)
-    pieces: list[TextChunk] = []
-    for image in images:
-        pieces += _description_chunks(
-            descriptions.get(image.hash, ""), document.embedder, limit, image.start, image.page
-        )
-    return pieces
+    assets = [NewAsset(image.hash, describer.identity, descriptions.get(image.hash)) for image in images]
+    known = [
+        (descriptions[image.hash], image.start, image.page) for image in images if image.hash in descriptions
+    ]
+    limit = token_limit(task.embedder, task.base.chunking)
+    return assets, await asyncio.to_thread(_description_chunks, known, task.embedder, limit)
 
 
 def _description_chunks(
-    text: str, embedder: Embedder, limit: int, start: int, page: int | None
+    descriptions: Sequence[tuple[str, int, int | None]], embedder: Embedder, limit: int
 ) -> list[TextChunk]:
-    """What an image says, cut; all of it stands where the image does."""
-    if not text.strip():
-        return []
+    """Chunks of image descriptions, each with the position and page of its image. Blocks: run it in a thread."""
     return [
-        TextChunk(number, piece.text, start, start, (), page)
-        for number, piece in enumerate(split(text, embedder.tokenizer, limit))
+        TextChunk(number, chunk.text, start, start, (), page)
+        for text, start, page in descriptions
+        if text.strip()
+        for number, chunk in enumerate(split(text, embedder.tokenizer, limit))
     ]
 
 
 class ImageAnalyser:
-    """Has images described."""
+    """Describes the images of documents."""
 
     def __init__(
         self, db: Database, embedders: Embedders, originals: SourceFactory, describer: ImageDescriber
@@ -89,7 +90,7 @@ class ImageAnalyser:
         self._running = self._postponed = 0
 
     async def analyse(self, job: Job) -> Outcome:
-        """Describe what waits of the job's version, unless something newer answers."""
+        """Describe the waiting images of the job's version, unless a newer one is live."""
         limit = REMOTE_CONCURRENCY if self._describer.is_paid else LOCAL_CONCURRENCY
         if self._running >= limit:
             self._postponed += 1
@@ -110,23 +111,23 @@ class ImageAnalyser:
         return Done()
 
     async def record_failure(self, tx: Tx, job: Job, error: GristmillError) -> None:
-        """The job is dead: what it has not described is given up, in the same transaction."""
+        """Mark the remaining images as failed, in the transaction that buries the job."""
         work = AnalyseAssets.of(job)
-        await catalog.lock_base_shared(tx, _base_of(job))
+        await catalog.lock_base_shared(tx, base_of(job))
         await contents.fail_assets(tx, work.item_id, work.version, error.code, error.message)
-        await announce_analysis_done(tx, _base_of(job), work.item_id, work.version)
+        await announce_analysis_done(tx, base_of(job), work.item_id, work.version)
 
     async def _take_next_image(self, job: Job) -> tuple[Base, WaitingAsset] | None:
         work = AnalyseAssets.of(job)
         async with self._db.transaction() as tx:
-            await catalog.lock_base_shared(tx, _base_of(job))
+            await catalog.lock_base_shared(tx, base_of(job))
             await jobs.fence(tx, job)
-            base = await catalog.find_base(tx, _base_of(job))
+            base = await catalog.find_base(tx, base_of(job))
             if base is None:
                 return None
             if job.interrupted and base.on_restart == "park":
                 raise Permanent(
-                    "Analysing was interrupted, and this base does not resume by itself: re-index the item.",
+                    "Describing images was interrupted, and this base does not resume automatically. Re-index the item to continue.",
                     code="interrupted",
                 )
             asset = await contents.claim_next_asset(
@@ -135,13 +136,12 @@ class ImageAnalyser:
         return None if asset is None else (base, asset)
 
     async def _analyse_image(self, job: Job, base: Base, asset: WaitingAsset) -> None:
-        """One image, to its end; raises Transient when it has to wait."""
+        """Describe one image, and publish or record the result. Raises Transient if it has to be retried later."""
         work = AnalyseAssets.of(job)
         try:
             if asset.asking and self._describer.is_paid:
                 raise Permanent(
-                    "It was being described when work was interrupted, which may have been charged for. Re-index the item to "
-                    "ask again.",
+                    "Describing the image was interrupted, and may have been charged. Re-index the item to try again.",
                     code="vision_uncertain",
                 )
             text = await self._describe(asset)
@@ -172,65 +172,49 @@ class ImageAnalyser:
             return await self._describer.describe(path, asset.media_type, Path(folder))
 
     async def _embed_description(self, base: Base, asset: WaitingAsset, text: str) -> list[Chunk]:
-        """What the image says, cut and embedded; numbered when it is written."""
-        embedder = self._embedder(base)
+        """The chunks of the description, with vectors. Their indexes are assigned when they are written."""
+        embedder = embedder_of(base, self._embedders)
         await embedder.load()
-        pieces = _description_chunks(
-            text, embedder, token_limit(embedder, base.chunking), asset.start, asset.page
-        )
-        hashes = [text_hash(piece.text) for piece in pieces]
+        limit = token_limit(embedder, base.chunking)
+        description = [(text, asset.start, asset.page)]
+        chunks = await asyncio.to_thread(_description_chunks, description, embedder, limit)
+        hashes = [text_hash(chunk.text) for chunk in chunks]
         async with self._db.connection() as tx:
             known = await publish.reusable_vectors(tx, [base.id], hashes)
-        new = [piece.text for piece, digest in zip(pieces, hashes, strict=True) if digest not in known]
+        new = [chunk.text for chunk, digest in zip(chunks, hashes, strict=True) if digest not in known]
         for new_text, vector in zip(new, await embed_each(embedder, new), strict=True):
             if isinstance(vector, WorkError):
                 raise vector
             known[text_hash(new_text)] = vector
         return [
-            Chunk(piece.index, piece.text, piece.start, piece.end, (), known[digest], piece.page)
-            for piece, digest in zip(pieces, hashes, strict=True)
+            Chunk(chunk.index, chunk.text, chunk.start, chunk.end, (), known[digest], chunk.page)
+            for chunk, digest in zip(chunks, hashes, strict=True)
         ]
-
-    def _embedder(self, base: Base) -> Embedder:
-        try:
-            embedder = self._embedders.get(base.embedder)
-        except Invalid as error:
-            raise Permanent(error.message, code="embedder_changed") from error
-        if embedder.identity != base.embedder_identity:
-            raise Permanent(
-                f"The embedder {base.embedder!r} is no longer the one that made this base's vectors.",
-                code="embedder_changed",
-            )
-        return embedder
 
     async def _write(
         self, job: Job, base: Base, asset: WaitingAsset, text: str, chunks: Sequence[Chunk]
     ) -> None:
-        """The image's chunks answer, if its version still does."""
+        """Publish the image's chunks, if its version is still live. They are lexed before the transaction begins: a segment
+        does not contain the indexes that the transaction assigns."""
         work = AnalyseAssets.of(job)
+        lexed = VersionChunks(work.item_id, asset.title, work.version, chunks)
+        prepared = await asyncio.to_thread(publish.prepare_write, [lexed]) if chunks else None
         async with self._db.transaction() as tx:
             await catalog.lock_base_shared(tx, base.id)
             await jobs.fence(tx, job)
             first = await catalog.lock_live_version(tx, work.item_id, work.version)
             if first is None:
                 return
-            numbered = [
-                Chunk(first + n, one.text, one.start, one.end, one.headings, one.embedding, one.page)
-                for n, one in enumerate(chunks)
-            ]
-            if numbered:
-                written = VersionChunks(work.item_id, asset.title, work.version, numbered)
-                await publish.write(tx, base.id, publish.prepare_write([written]))
+            numbered = [replace(chunk, index=first + number) for number, chunk in enumerate(chunks)]
+            if prepared is not None:
+                written = replace(lexed, chunks=numbered)
+                await publish.write(tx, base.id, PreparedWrite([written], prepared.segment))
             await contents.record_description(tx, work.item_id, work.version, asset.hash, text, len(numbered))
             await jobs.reset_attempts(tx, [job])
             await faults.point("assets.before_commit")
 
     async def _finish(self, tx: Tx, job: Job) -> None:
         work = AnalyseAssets.of(job)
-        await catalog.lock_base_shared(tx, _base_of(job))
+        await catalog.lock_base_shared(tx, base_of(job))
         await jobs.fence(tx, job)
-        await announce_analysis_done(tx, _base_of(job), work.item_id, work.version)
-
-
-def _base_of(job: Job) -> BaseId:
-    return BaseId(UUID(job.lane))
+        await announce_analysis_done(tx, base_of(job), work.item_id, work.version)

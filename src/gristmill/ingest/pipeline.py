@@ -1,42 +1,40 @@
-"""A document's way: open → read → chunk → embed → write → publish, as the job `index_document`.
+"""Index documents: the job `index_document`. A document goes through open → read → chunk → embed → write.
 
-Each stage takes what waits as one batch, across documents and bases; the picture with the capacities is in README.md.
-Killed anywhere, the next attempt goes on after the last batch that was committed, and what was searchable stays so until
-the new version is whole. Every transaction shares the base's turn, proves the lease and looks whether the version is
-still wanted: after a deletion or a newer version, nothing more is written.
+Each stage batches the documents that wait for it, across items and bases; README.md has the picture with the capacities.
+Killed anywhere, the next attempt continues after the last committed batch, and the live version answers searches until
+the new one is complete. Every transaction locks the base shared, proves the job's lease and checks that the version is
+still wanted: after a deletion or a newer version nothing more is written.
 
-    what is read equals what answers       nothing is cut, embedded or written
-    an earlier attempt has written some    only the rest is embedded, if it would be cut alike
-    a text was embedded before             its vector is taken from there
+    the content equals that of the live version    nothing is chunked, embedded or written
+    an earlier attempt wrote some chunks           only the rest is embedded, if content and recipe are the same
+    a text was embedded before                     its vector is reused
 """
 
 import asyncio
-import json
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
-from typing import Any
-from uuid import UUID
+from dataclasses import replace
+from time import monotonic
 
 from gristmill import catalog, contents, events, faults, jobs
-from gristmill.catalog import Base, BaseId, BaseStatus, DocumentToRead, ItemId
+from gristmill.catalog import BaseId, BaseStatus
+from gristmill.contents import ContentAsset, ContentAttachment
 from gristmill.db import Database, Tx
 from gristmill.embedding import Embedder, Embedders, embed_each
-from gristmill.errors import GristmillError, Invalid, LeaseLost, Permanent
+from gristmill.errors import GristmillError, Permanent
 from gristmill.events import BaseFailed, ItemFailed
 from gristmill.ingest.attachments import AttachmentFiler
 from gristmill.ingest.batcher import Batcher
-from gristmill.ingest.chunk import RECIPE, Chunker, token_limit
-from gristmill.ingest.document import Document, ReadWindow
 from gristmill.ingest.embed import EmbedStage, Vector
-from gristmill.ingest.extract import READER, ReadStage
 from gristmill.ingest.image_describers import ImageDescriber
-from gristmill.ingest.images import known_image_chunks
+from gristmill.ingest.images import known_images
+from gristmill.ingest.inspect_original import InspectedOriginal
 from gristmill.ingest.offload import CpuOffload
+from gristmill.ingest.open import EmbedderChanged, JobOpener, Refusal
 from gristmill.ingest.processors import Processor, choose_reader
-from gristmill.ingest.progress import ProgressReporter
-from gristmill.ingest.read import PAGE_READER, TEXT_READER, InspectedOriginal
+from gristmill.ingest.progress import DocumentProgress, ProgressReporter
+from gristmill.ingest.read import ReadStage
+from gristmill.ingest.task import IndexTask, ReadWindow, UnchangedDocument, VersionContent, base_of
 from gristmill.ingest.write import WriteStage
 from gristmill.jobs import Done, Job, NewJob, Outcome, QueueLimits
 from gristmill.operations.source_factory import SourceFactory
@@ -46,25 +44,9 @@ from gristmill.sources import Original
 from gristmill.telemetry import pipeline_metrics, traces
 from gristmill.work import CheckFileProcessing, IndexDocument
 
-JOBS_PER_OPEN = 64  # documents in one transaction
+JOBS_PER_OPEN = 64  # jobs that are opened in one transaction
 MAX_SOURCE_READS = 8  # sources that are read at once
-_REUSE_BASES = 16  # bases of one embedder in which a text's vector is looked for
-
-
-class EmbedderChanged(Permanent):
-    """The base's embedder is not the one that made its vectors: the whole base can't be worked on."""
-
-    code = "embedder_changed"
-
-
-def base_of(job: Job) -> BaseId:
-    """The base that a job works for: its lane."""
-    return BaseId(UUID(job.lane))
-
-
-@dataclass(frozen=True)
-class _Refusal:
-    error: Exception
+_REUSE_BASES = 16  # other bases of the same embedder that are searched for a text's vector
 
 
 class Pipeline:
@@ -80,45 +62,43 @@ class Pipeline:
         analyst: ImageDescriber | None = None,
         processors: Mapping[str, Processor] | None = None,
     ) -> None:
-        self._analyst, self._processors = analyst, processors or {}
-        self._db, self._embedders, self._originals = db, embedders, originals
-        self._open_jobs: Batcher[Job, Document | _Refusal | None] = Batcher(
-            self._open_batch, size=JOBS_PER_OPEN
-        )
+        self._db, self._describer, self._processors = db, analyst, processors or {}
+        opener = JobOpener(db, embedders, originals, self._processors)
+        self._open_jobs: Batcher[Job, IndexTask | Refusal | None] = Batcher(opener.open, size=JOBS_PER_OPEN)
         self._source_reads = asyncio.Semaphore(MAX_SOURCE_READS)
-        self._embed_stages: dict[str, EmbedStage] = {}
-        self._crew = CpuOffload()
-        self._extractor = ReadStage(db, originals, readers, self._crew)
+        self._offload = CpuOffload()
+        self._read_stage = ReadStage(db, originals, readers, self._offload)
         self._attachments = AttachmentFiler(db, limits)
-        self._write_stage = WriteStage(db, self._crew)
-        self._progress = ProgressReporter(db)
+        self._embed_stages: dict[str, EmbedStage] = {}
+        self._write_stage = WriteStage(db, self._offload)
+        self._progress = ProgressReporter(db, self._progress_of)
 
     def close(self) -> None:
-        """Nothing more will come."""
-        self._crew.close()
-        self._extractor.close()
+        """Stop the threads and the subprocess."""
+        self._offload.close()
+        self._read_stage.close()
 
     async def index(self, job: Job) -> Outcome:
-        """Make the job's version of its item searchable, unless something newer is wanted."""
-        document = await self._open_jobs.submit(job)
-        if document is None:
+        """Make the job's version of its item searchable, unless a newer one is wanted."""
+        task = await self._open_jobs.submit(job)
+        if task is None:
             return Done()
-        if isinstance(document, _Refusal):
-            raise document.error
+        if isinstance(task, Refusal):
+            raise task.error
         await faults.point("index.opened")
-        self._progress.watch(document)
-        stage = self._embed_stage_for(document.embedder)
+        self._progress.watch(task)
+        stage = self._embed_stage_for(task.embedder)
         try:
-            await self._read_document(document, stage)
-            return await document.ended
+            await self._read(task, stage)
+            return await task.completion.wait()
         finally:
-            self._progress.forget(document)
-            document.finish()
-            stage.remove(document)
-            _record_timings(document)
+            self._progress.forget(task)
+            task.completion.finish()
+            self._record_timings(task, stage)
+            stage.remove(task)
 
     async def record_failure(self, tx: Tx, job: Job, error: GristmillError) -> None:
-        """The job is dead: say so on the item, in the same transaction; and on the base when it is at fault."""
+        """Mark the item as failed, and the base if its embedder has changed, in the transaction that buries the job."""
         base_id = base_of(job)
         await catalog.lock_base_shared(tx, base_id)
         work = IndexDocument.of(job)
@@ -131,181 +111,163 @@ class Pipeline:
             await events.record(tx, BaseFailed(base_id, error.code, error.message))
         await events.announce_ready(tx, [base_id])
 
-    # ── open ─────────────────────────────────────────────────────────────────────────────────────────────
+    # ── read ─────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _open_batch(self, claimed: Sequence[Job]) -> list[Document | _Refusal | None]:
-        """For each job its document, what refuses it, or None when there is nothing to do."""
-        results: dict[Job, Document | _Refusal | None] = dict.fromkeys(claimed)
-        async with self._db.transaction() as tx:
-            await catalog.lock_bases_shared(tx, [base_of(job) for job in claimed])
-            fenced = await jobs.fence_all(tx, claimed)
-            bases = await catalog.find_bases(tx, [base_of(job) for job in claimed])
-            wanted: dict[ItemId, Job] = {}
-            for job in claimed:
-                base = bases.get(base_of(job))
-                if job.id not in fenced:
-                    results[job] = _Refusal(LeaseLost(f"job {job.id} is no longer ours"))
-                elif base is not None and (refused := self._blocking_error(job, base)) is not None:
-                    results[job] = _Refusal(refused)
-                elif base is not None:
-                    wanted[IndexDocument.of(job).item_id] = job
-            versions = [(item_id, IndexDocument.of(job).version) for item_id, job in wanted.items()]
-            for item in await catalog.begin_reading(tx, versions) if versions else []:
-                job = wanted[item.id]
-                document = self._document(job, bases[base_of(job)], item)
-                await _load_written(tx, document)
-                results[job] = document
-        return [results[job] for job in claimed]
-
-    def _blocking_error(self, job: Job, base: Base) -> GristmillError | None:
-        if job.interrupted and base.on_restart == "park":
-            return Permanent(
-                "Indexing was interrupted, and this base does not resume by itself: recover it when you like.",
-                code="interrupted",
-            )
-        try:
-            embedder = self._embedders.get(base.embedder)
-        except Invalid as error:
-            return EmbedderChanged(error.message)
-        if embedder.identity != base.embedder_identity:
-            return EmbedderChanged(
-                f"The embedder {base.embedder!r} is no longer the one that made this base's vectors."
-            )
-        return None
-
-    def _document(self, job: Job, base: Base, item: DocumentToRead) -> Document:
-        embedder = self._embedders.get(base.embedder)
-        recipe = _recipe(embedder, base.chunking)
-        known = self._validators_to_send(base, item) if item.live_recipe == recipe else {}
-        source = self._originals.for_item(item, note=item.body, blob=item.blob_name, validators=known)
-        return Document(job, base, item, item.wanted_version, embedder, source, recipe)
-
-    def _validators_to_send(self, base: Base, item: DocumentToRead) -> dict[str, str]:
-        """What a page's server may compare, if what answers would be made alike from the same bytes."""
-        known = dict(item.live_validators or {})
-        reader = known.pop("reader", None)
-        processor = self._processors.get(base.file_processor or "")
-        is_same_reader = (
-            reader == processor.identity if processor else reader in (TEXT_READER, PAGE_READER, READER)
-        )
-        return known if is_same_reader and base.asset_reuse != "force" else {}
-
-    # ── read and cut ─────────────────────────────────────────────────────────────────────────────────────
-
-    async def _read_document(self, document: Document, stage: EmbedStage) -> None:
-        """Put the document into its stage, window by window, as fast as it is taken out."""
+    async def _read(self, task: IndexTask, stage: EmbedStage) -> None:
+        """Read the source, and finish the document here if there is nothing to index."""
         async with self._source_reads:
-            original = await document.source.read()
+            original = await task.source.read()
         try:
-            if original.unchanged and document.item.live_content is not None:
-                document.digest, document.size = document.item.live_content, document.item.size_bytes or 0
-                await self._finish_unchanged(document)
+            if original.unchanged and task.item.live_content is not None:
+                content = VersionContent(task.item.live_content, task.item.size_bytes or 0)
+                await self._finish_unchanged(task, content, *await self._stored_findings(content))
                 return
-            inspected = replace(await self._extractor.inspect(original), org=document.base.org_id)
-            reading = await self._choose_reader(document, original, inspected)
-            document.digest, document.size = reading.digest, reading.size
-            if document.is_unchanged and await self._finish_unchanged(document, simple=reading.is_plain):
+            inspected = await self._read_stage.inspect(original, task.base.org_id)
+            inspected = self._choose_reader(task, original, inspected)
+            content = VersionContent(inspected.digest, inspected.size)
+            if task.is_unchanged(content.digest):
+                findings = ((), ()) if inspected.is_plain else await self._stored_findings(content)
+                if not _must_redescribe_images(task, findings[1]):
+                    await self._finish_unchanged(task, content, *findings)
+                    return
+            if await self._hand_to_converter(task, content, inspected):
                 return
-            if await self._hand_to_converter(document, reading):
-                return
-            if document.item.type == "url":
-                await self._extractor.save_page(document, reading)
-            await _discard_other_attempt(self._db, document)
-            await document.embedder.load()
-            chunker = Chunker(
-                document.embedder.tokenizer, token_limit(document.embedder, document.base.chunking)
-            )
-            async with aclosing(await self._extractor.windows(document, reading, chunker)) as windows:
-                async for window in windows:
-                    if window.last and not await self._file_attachments(document):
-                        return
-                    document.add_window(
-                        await self._add_image_chunks(document, window) if window.last else window
-                    )
-                    stage.add(document)
-                    await faults.point("index.window")
-                    await document.wait_for_room()
-                    if document.ended.done():
-                        return
-            await faults.point("index.read")
+            if task.item.type == "url":
+                blob = await self._read_stage.store_page(task.base.org_id, inspected.original.data)
+                validators = {**inspected.original.metadata, "reader": inspected.reader}
+                content = replace(content, page_blob=blob, validators=validators)
+            await self._read_windows(task, content, inspected, stage)
         finally:
             _remove_temporary(original)
 
-    async def _finish_unchanged(self, document: Document, *, simple: bool = False) -> bool:
-        """Leave what answers as it is, but for what it holds; False when its images are to be described again."""
-        if not simple:
-            await self._extractor.load_known_assets(document)
-        if self._must_redescribe_images(document):
-            return False
-        document.count = document.item.chunk_count
-        if await self._file_attachments(document):
-            await self._write_stage.finish_unchanged(document)
-        return True
+    async def _read_windows(
+        self, task: IndexTask, content: VersionContent, inspected: InspectedOriginal, stage: EmbedStage
+    ) -> None:
+        """Hand the document to the embed and write stages, window by window, as fast as they take it."""
+        written = await self._discard_other_attempt(task, content)
+        await task.embedder.load()
+        self._write_stage.begin(task, content)
+        count = 0
+        async with aclosing(await self._read_stage.windows(task, inspected)) as windows:
+            async for window in windows:
+                if window.end is not None:
+                    filed = await self._attachments.file(task, content.digest, window.end.attachments)
+                    if filed.postponed is not None:
+                        task.completion.finish(filed.postponed)
+                        return
+                    window = _with_warnings(window, _left_out_warnings(filed.left_out))
+                    first = count + len(window.chunks)
+                    written = await self._discard_image_chunks(task, first, written)
+                    window = await self._add_image_chunks(task, window, first)
+                count += len(window.chunks)
+                chunks = [chunk for chunk in window.chunks if chunk.index not in written]
+                window = replace(window, chunks=chunks, resumed=len(window.chunks) - len(chunks))
+                self._write_stage.add(task, window)
+                stage.add(task, chunks, is_last=window.end is not None)
+                await faults.point("index.window")
+                await stage.wait_for_room(task)
+                if task.completion.is_done:
+                    return
+        await faults.point("index.read")
 
-    def _must_redescribe_images(self, document: Document) -> bool:
-        """Whether its images are to be described again though nothing changed."""
-        return document.base.asset_reuse == "force" and any(one.kind == "image" for one in document.assets)
+    async def _finish_unchanged(
+        self,
+        task: IndexTask,
+        content: VersionContent,
+        attachments: Sequence[ContentAttachment],
+        assets: Sequence[ContentAsset],
+    ) -> None:
+        """Leave the live version as it is, and file its attachments."""
+        filed = await self._attachments.file(task, content.digest, attachments)
+        if filed.postponed is not None:
+            task.completion.finish(filed.postponed)
+            return
+        warnings = _left_out_warnings(filed.left_out)
+        await self._write_stage.finish_unchanged(
+            UnchangedDocument(task, content, warnings, bool(attachments), bool(assets))
+        )
 
-    async def _add_image_chunks(self, document: Document, window: ReadWindow) -> ReadWindow:
-        """The last window, with what is known to be said by the document's images behind it."""
-        if self._analyst is None or not document.assets:
-            return window
-        first = document.count + len(window.pieces)
-        if late := {index for index in document.written if index >= first}:
-            # An earlier attempt may have known of fewer, or of others.
-            async with self._db.transaction() as tx:
-                await catalog.lock_base_shared(tx, document.base.id)
-                await jobs.fence(tx, document.job)
-                await publish.discard_from_index(
-                    tx, document.base.id, document.item.id, document.version, first
-                )
-            document.written -= late
-        image_chunks = await known_image_chunks(self._db, document, self._analyst)
-        pieces = [replace(piece, index=first + number) for number, piece in enumerate(image_chunks)]
-        return replace(window, pieces=[*window.pieces, *pieces])
+    async def _stored_findings(
+        self, content: VersionContent
+    ) -> tuple[Sequence[ContentAttachment], Sequence[ContentAsset]]:
+        return await self._read_stage.stored_findings(content.digest)
 
-    async def _choose_reader(
-        self, document: Document, original: Original, reading: InspectedOriginal
+    def _choose_reader(
+        self, task: IndexTask, original: Original, inspected: InspectedOriginal
     ) -> InspectedOriginal:
-        """The reading as the base's file processor makes it, if it takes such files."""
-        name = document.base.file_processor
-        if document.item.type not in ("file", "url"):
-            return reading
+        """Let the base's file processor read the document, if it accepts such files."""
+        name = task.base.file_processor
+        if task.item.type not in ("file", "url"):
+            return inspected
         match choose_reader(original.name, name, self._processors):
             case "invalid":
                 raise Permanent(
-                    f"The base's file processor {name!r} is not set up. Set it up, or give the base another one.",
+                    f"The base's file processor {name!r} is not configured. Configure it, or choose another one for the "
+                    "base.",
                     code="unknown_file_processor",
                 )
             case "process":
-                return replace(reading, reader=self._processors[name or ""].identity)
+                return replace(inspected, reader=self._processors[name or ""].identity)
             case "direct":
-                return reading
+                return inspected
 
-    async def _hand_to_converter(self, document: Document, reading: InspectedOriginal) -> bool:
-        """Whether somebody else has to convert it first: then its job ends, and another one begins."""
-        name = document.base.file_processor or ""
-        if name not in self._processors or reading.reader != self._processors[name].identity:
+    async def _hand_to_converter(
+        self, task: IndexTask, content: VersionContent, inspected: InspectedOriginal
+    ) -> bool:
+        """Whether a file processor has to convert the document first. If so, this job is completed, and the conversion
+        enqueued."""
+        name = task.base.file_processor or ""
+        if name not in self._processors or inspected.reader != self._processors[name].identity:
             return False
         async with self._db.transaction() as tx:
-            if await contents.complete_content_warnings(tx, reading.digest) is not None:
+            if await contents.complete_content_warnings(tx, content.digest) is not None:
                 return False
-            await catalog.lock_base_shared(tx, document.base.id)
-            await jobs.fence(tx, document.job)
-            if await catalog.is_wanted(tx, document.item.id, document.version):
-                work = CheckFileProcessing(document.item.id, document.version, name, document.digest.hex())
-                await jobs.enqueue(tx, NewJob(work, lane=document.base.lane, workload=float(document.size)))
-            await jobs.complete(tx, document.job)
+            await catalog.lock_base_shared(tx, task.base.id)
+            await jobs.fence(tx, task.job)
+            if await catalog.is_wanted(tx, task.item.id, task.version):
+                work = CheckFileProcessing(task.item.id, task.version, name, content.digest.hex())
+                await jobs.enqueue(tx, NewJob(work, lane=task.base.lane, workload=float(content.size)))
+            await jobs.complete(tx, task.job)
             await faults.point("convert.handed_over")
-        document.finish()
+        task.completion.finish()
         return True
 
-    async def _file_attachments(self, document: Document) -> bool:
-        """File what the document holds, now that all of it is read; False when it has to come back for that."""
-        outcome = await self._attachments.file(document)
-        if outcome is not None:
-            document.finish(outcome)
-        return outcome is None
+    # ── what an earlier attempt wrote ────────────────────────────────────────────────────────────────────
+
+    async def _discard_other_attempt(self, task: IndexTask, content: VersionContent) -> frozenset[int]:
+        """Delete the chunks of an earlier attempt if it had other content or another recipe. Returns the chunks that stay."""
+        item = task.item
+        if item.begun_content is None or (item.begun_content, item.begun_recipe) == (
+            content.digest,
+            task.recipe,
+        ):
+            return task.written
+        async with self._db.transaction() as tx:
+            await catalog.lock_base_shared(tx, task.base.id)
+            await jobs.fence(tx, task.job)
+            await publish.discard_version(tx, task.base.id, item.id, task.version)
+        return frozenset()
+
+    async def _discard_image_chunks(
+        self, task: IndexTask, first: int, written: frozenset[int]
+    ) -> frozenset[int]:
+        """Delete an earlier attempt's image chunks, from index `first` on: other descriptions may be known by now."""
+        kept = frozenset(index for index in written if index < first)
+        if kept != written:
+            async with self._db.transaction() as tx:
+                await catalog.lock_base_shared(tx, task.base.id)
+                await jobs.fence(tx, task.job)
+                await publish.discard_from_index(tx, task.base.id, task.item.id, task.version, first)
+        return kept
+
+    async def _add_image_chunks(self, task: IndexTask, window: ReadWindow, first: int) -> ReadWindow:
+        """The last window, followed by the chunks of image descriptions that are known already."""
+        end = window.end
+        if self._describer is None or end is None or not end.assets:
+            return window
+        images, chunks = await known_images(self._db, task, end, self._describer)
+        numbered = [replace(chunk, index=first + number) for number, chunk in enumerate(chunks)]
+        return replace(window, chunks=[*window.chunks, *numbered], end=replace(end, images=images))
 
     # ── embed ────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -319,7 +281,7 @@ class Pipeline:
     async def _find_vectors(
         self, identity: str, base_id: BaseId, hashes: Sequence[bytes]
     ) -> dict[bytes, Vector]:
-        """What was embedded before: in the same base, then in others of the same embedder."""
+        """The vectors of texts that were embedded before: in the same base, then in others of the same embedder."""
         async with self._db.connection() as tx:
             vectors = await publish.reusable_vectors(tx, [base_id], hashes)
             if missing := [digest for digest in hashes if digest not in vectors]:
@@ -332,40 +294,39 @@ class Pipeline:
                     vectors |= await publish.reusable_vectors(tx, others, missing)
         return vectors
 
+    # ── reporting ────────────────────────────────────────────────────────────────────────────────────────
 
-def _recipe(embedder: Embedder, chunking: dict[str, Any]) -> str:
-    """What decides how content is cut and embedded: where it is the same, so are the chunks."""
-    return json.dumps([RECIPE, token_limit(embedder, chunking), embedder.identity])
-
-
-async def _load_written(tx: Tx, document: Document) -> None:
-    """What an earlier attempt has written of this version, if there was one."""
-    if document.item.begun_content is not None:
-        document.written = await publish.written_chunk_indexes(
-            tx, document.base.id, document.item.id, document.version
+    def _progress_of(self, task: IndexTask) -> DocumentProgress:
+        return DocumentProgress(
+            self._write_stage.percent(task),
+            self._embed_stage_for(task.embedder).waiting_for(task),
+            self._write_stage.has_chunks(task),
         )
 
-
-async def _discard_other_attempt(db: Database, document: Document) -> None:
-    """Drop what an earlier attempt has written, if this one makes it from something else, or otherwise."""
-    item = document.item
-    begun = item.begun_content
-    if begun is not None and (begun, item.begun_recipe) != (document.digest, document.recipe):
-        async with db.transaction() as tx:
-            await catalog.lock_base_shared(tx, document.base.id)
-            await jobs.fence(tx, document.job)
-            await publish.discard_version(tx, document.base.id, item.id, document.version)
-        document.written.clear()
+    def _record_timings(self, task: IndexTask, stage: EmbedStage) -> None:
+        read, write = self._write_stage.seconds(task)
+        embed = stage.seconds(task)
+        pipeline_metrics.observe_stage("read", read)
+        pipeline_metrics.observe_stage("embed", embed)
+        pipeline_metrics.observe_stage("write", write)
+        pipeline_metrics.observe_stage("all", monotonic() - task.started)
+        for name, seconds in (("read", read), ("embed", embed), ("write", write)):
+            traces.record_past_span(f"stage {name}", seconds, {"item": str(task.item.id)})
 
 
-def _record_timings(document: Document) -> None:
-    spent = document.timings
-    pipeline_metrics.observe_stage("read", spent.read)
-    pipeline_metrics.observe_stage("embed", spent.embed)
-    pipeline_metrics.observe_stage("write", spent.write)
-    pipeline_metrics.observe_stage("all", time.monotonic() - spent.began)
-    for name in ("read", "embed", "write"):
-        traces.record_past_span(f"stage {name}", getattr(spent, name), {"item": str(document.item.id)})
+def _must_redescribe_images(task: IndexTask, assets: Sequence[ContentAsset]) -> bool:
+    """Whether the base wants its images described again though nothing changed."""
+    return task.base.asset_reuse == "force" and any(asset.kind == "image" for asset in assets)
+
+
+def _left_out_warnings(left_out: int) -> list[str]:
+    return [f"embedded_left_out:{left_out}"] if left_out > 0 else []
+
+
+def _with_warnings(window: ReadWindow, warnings: Sequence[str]) -> ReadWindow:
+    if window.end is None:
+        return window
+    return replace(window, end=replace(window.end, warnings=[*window.end.warnings, *warnings]))
 
 
 def _remove_temporary(original: Original) -> None:

@@ -1,82 +1,96 @@
-"""How far documents are, told in a table that every process sees: one statement each 300 ms, and none when nothing moves.
+"""Report how far documents are to the table `progress`: one statement every 300 ms, and none while nothing changes.
 
-Reading and cutting are 60 of 100, embedding and writing the other 40; within a version it never falls. A worker that
-lost a job tells nothing about it any more.
+Reading and chunking count for 60 percent, embedding and writing for 40. Within a version the percentage never falls. A
+worker that lost a job no longer reports about it.
 """
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 from gristmill import catalog, clock
 from gristmill.catalog import LeasedVersion
 from gristmill.db import Database, DatabaseUnavailable, Tx
-from gristmill.ingest.document import Document
+from gristmill.ingest.task import IndexTask
 
 EVERY = timedelta(milliseconds=300)
 
 
+@dataclass(frozen=True)
+class DocumentProgress:
+    """How far a document is, and what it waits for."""
+
+    percent: float
+    waiting_for: str | None
+    has_chunks: bool
+
+
 class ProgressReporter:
-    """Tells about the documents that are under way."""
+    """Reports about the documents that are being indexed."""
 
-    def __init__(self, db: Database) -> None:
-        self._db = db
-        self._documents: dict[Document, tuple[float, str | None]] = {}
-        self._shown_as_reading: set[Document] = set()
-        self._task: asyncio.Task[None] | None = None
+    def __init__(self, db: Database, progress_of: Callable[[IndexTask], DocumentProgress]) -> None:
+        self._db, self._progress_of = db, progress_of
+        self._reported: dict[IndexTask, DocumentProgress | None] = {}
+        self._shown_as_reading: set[IndexTask] = set()
+        self._run_task: asyncio.Task[None] | None = None
 
-    def watch(self, document: Document) -> None:
-        """Tell about the document from now on, as long as it takes."""
-        self._documents[document] = (-1.0, None)
-        self._shown_as_reading.add(document)
-        if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._run(), name="progress")
+    def watch(self, task: IndexTask) -> None:
+        """Report about the document from now on."""
+        self._reported[task] = None
+        self._shown_as_reading.add(task)
+        if self._run_task is None or self._run_task.done():
+            self._run_task = asyncio.create_task(self._run(), name="progress")
 
-    def forget(self, document: Document) -> None:
-        """The document has ended, or is somebody else's."""
-        self._documents.pop(document, None)
-        self._shown_as_reading.discard(document)
+    def forget(self, task: IndexTask) -> None:
+        """Stop reporting about the document."""
+        self._reported.pop(task, None)
+        self._shown_as_reading.discard(task)
 
     async def _run(self) -> None:
-        while self._documents:
+        while self._reported:
             await clock.pause(EVERY)
-            moved = [
-                document
-                for document, reported in self._documents.items()
-                if (document.progress, document.note) != reported and not document.ended.done()
-            ]
-            if not moved:
+            changed: dict[IndexTask, DocumentProgress] = {}
+            for task, reported in self._reported.items():
+                progress = self._progress_of(task)
+                is_same = reported is not None and _shown(reported) == _shown(progress)
+                if not is_same and not task.completion.is_done:
+                    changed[task] = progress
+            if not changed:
                 continue
-            rows = [_row(document) for document in moved]
-            with contextlib.suppress(DatabaseUnavailable):  # it is told again in a moment
+            with contextlib.suppress(DatabaseUnavailable):  # reported again with the next change or pass
                 async with self._db.connection() as tx:
-                    await catalog.record_progress(tx, rows)
-                    await self._begin_embedding(tx, moved)
-                for document, row in zip(moved, rows, strict=True):
-                    if document in self._documents:
-                        self._documents[document] = (row["percent"], row["note"])
+                    await catalog.record_progress(tx, [_row(*entry) for entry in changed.items()])
+                    await self._begin_embedding(tx, [task for task in changed if changed[task].has_chunks])
+                for task, progress in changed.items():
+                    if task in self._reported:
+                        self._reported[task] = progress
 
-    async def _begin_embedding(self, tx: Tx, documents: Sequence[Document]) -> None:
-        """Move documents from reading to embedding that have their first chunks. Here, every 300 ms, and not in the embedding
-        stage: a short document ends before that, and is spared a write of its row."""
-        begun = {document.item.id: document for document in documents if document.count > 0}
+    async def _begin_embedding(self, tx: Tx, tasks: Sequence[IndexTask]) -> None:
+        """Move documents with chunks from reading to embedding. This happens here, every 300 ms, rather than in the embed
+        stage, because a short document ends before that and is spared a write of its row."""
+        by_item = {task.item.id: task for task in tasks}
         versions = [
-            LeasedVersion(document.item.id, document.version, document.job.id, document.job.lease)
-            for document in begun.values()
-            if document in self._shown_as_reading
+            LeasedVersion(task.item.id, task.version, task.job.id, task.job.lease)
+            for task in tasks
+            if task in self._shown_as_reading
         ]
         for item_id in await catalog.begin_embedding(tx, versions):
-            self._shown_as_reading.discard(begun[item_id])
+            self._shown_as_reading.discard(by_item[item_id])
 
 
-def _row(document: Document) -> dict[str, Any]:
+def _shown(progress: DocumentProgress) -> tuple[float, str | None]:
+    return progress.percent, progress.waiting_for
+
+
+def _row(task: IndexTask, progress: DocumentProgress) -> dict[str, Any]:
     return {
-        "id": str(document.item.id),
-        "version": document.version,
-        "percent": document.progress,
-        "note": document.note,
-        "job": str(document.job.id),
-        "lease": str(document.job.lease),
+        "id": str(task.item.id),
+        "version": task.version,
+        "percent": progress.percent,
+        "note": progress.waiting_for,
+        "job": str(task.job.id),
+        "lease": str(task.job.lease),
     }

@@ -1,173 +1,351 @@
-"""read: from what a source held to canonical content, in parts.
+"""The read stage: from a document's bytes to windows of parts and chunks, and to what it contains besides text.
 
-    digest      what the content is made from and by what: known before anything is read of it, so that what is kept
-                already is not made again
-    parts       the text, in order, at most `PART` characters each: nothing is ever held whole but what is small
+    text, markdown, web pages        decoded and chunked in a thread of this process (inspect_original.py)
+    read completely before           from the stored content: the original is not opened
+    read partly before (PDF)         finished pages from the stored content, the others by a reader
+    everything else                  by a reader, in a child process that can be killed (readers/)
 
-    notes, text and markdown in UTF-8      decoded here
-    web pages                              their main content (sources/page.py)
-    everything else                        by `readers/`, most of it in child processes that can be killed
-
-An empty source gives empty content; one with bytes but no text raises `NoText`: nothing is silently empty. A file that
-changes while it is read raises `Transient`: its digest would not be that of its parts.
+Attachments and images are stored in the blob store as they are found; their hashes travel with the next window. Killed
+anywhere: the next attempt continues after what was written.
 """
 
-import codecs
-import hashlib
-import io
-from collections.abc import Iterator
-from dataclasses import dataclass
+import asyncio
+import tempfile
+import time
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
 
-from gristmill.errors import NoText, Permanent, Transient, Unreadable, Unsupported
-from gristmill.identity import LOCAL_ORG, OrgId, scoped_digest
-from gristmill.readers import TextPart
-from gristmill.readers.text_format import HEAD_BYTES, looks_like_text, plain_format
+from tokenizers import Tokenizer
+
+from gristmill import contents, niceness
+from gristmill.contents import ContentAsset, ContentAttachment
+from gristmill.db import Database
+from gristmill.identity import OrgId, scoped_digest
+from gristmill.ingest.batcher import Batcher
+from gristmill.ingest.chunk import Chunker, TextChunk, token_limit
+from gristmill.ingest.inspect_original import InspectedOriginal, inspect_original
+from gristmill.ingest.offload import CpuOffload
+from gristmill.ingest.tables import MAX_ASSETS, find_tables
+from gristmill.ingest.task import EndOfContent, IndexTask, ReadTotals, ReadWindow
+from gristmill.operations import uploads
+from gristmill.operations.source_factory import SourceFactory
+from gristmill.readers import Asset, AttachedFile, ReadLimits, ReadReport, TextPart, reader_identity
+from gristmill.readers.pool import ReaderPool
+from gristmill.readers.supervisor import read_file
 from gristmill.sources import Original
-from gristmill.sources.page import to_markdown
 
-# Changes whenever the same bytes would give other content: equal content has equal digests.
-TEXT_READER = "text/2"
-PAGE_READER = "page/1"
-
-PART = 1 << 17  # characters
-_BLOCK = 1 << 18  # bytes
-_LOOKED_AT = 8192
-
-_PAGE_TYPES = frozenset({"text/html", "application/xhtml+xml"})
-_BYTE_ORDER_MARKS = {
-    codecs.BOM_UTF8: "utf-8-sig",
-    codecs.BOM_UTF32_LE: "utf-32",
-    codecs.BOM_UTF32_BE: "utf-32",
-    codecs.BOM_UTF16_LE: "utf-16",
-    codecs.BOM_UTF16_BE: "utf-16",
-}
+CHUNK_THREADS = 2  # threads that decode and chunk
+MAX_SMALL_BATCH = 64  # small documents that are chunked together
+_SMALL_BYTES = 1 << 16  # a document up to this size is chunked at once
+WINDOW_CHUNKS = 64  # a window is handed on when it has so many chunks
+# Attachments are stored but not opened: each becomes an item of its own (attachments.py).
+LIMITS = ReadLimits(depth=1)
+READER = reader_identity(LIMITS)
+_RESUMABLE = b"%PDF-"  # documents that start like this can be read from a later page on
 
 
 @dataclass(frozen=True)
-class InspectedOriginal:
-    """A document that is being read; its parts can be had once, here or by the readers."""
+class _SmallDocument:
+    """A document that is chunked at once."""
 
-    original: Original
-    reader: str
-    size: int
-    input_hash: bytes  # SHA-256 of the bytes
-    head: bytes = b""  # the first of them
-    org: OrgId = LOCAL_ORG  # whose content it becomes
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether it is read here."""
-        return self.reader in (TEXT_READER, PAGE_READER)
-
-    @property
-    def digest(self) -> bytes:
-        """What the content is made from, and by what."""
-        return scoped_digest(self.org, content_digest(self.reader, self.input_hash))
-
-    def parts(self) -> Iterator[tuple[TextPart, float]]:
-        """The content, part by part, each with the share of the bytes that is read by then. Blocks: in a thread."""
-        texts = self._page() if self.reader == PAGE_READER else self._text()
-        is_blank = True
-        for text, share in texts:
-            is_blank = is_blank and not text.strip()
-            yield TextPart(text), share
-        if is_blank and self.size:
-            raise NoText(f"{self.original.name} holds {self.size:,} bytes, but no text.")
-
-    def _page(self) -> Iterator[tuple[str, float]]:
-        original = self.original
-        text = to_markdown(original.data, original.final_url or "", original.charset).text.replace("\0", "")
-        for start in range(0, len(text), PART):
-            yield text[start : start + PART], min(1.0, (start + PART) / len(text))
-
-    def _text(self) -> Iterator[tuple[str, float]]:
-        hasher, bytes_read = hashlib.sha256(), 0
-        with self.original.open() as file:
-            head = file.read(_LOOKED_AT)
-            decoder = codecs.getincrementaldecoder(encoding(self.original, head))()
-            lines = io.IncrementalNewlineDecoder(decoder, translate=False)
-            block = head
-            while True:
-                hasher.update(block)
-                bytes_read += len(block)
-                text = _decode(self.original, lines, block)
-                if text:
-                    yield text, bytes_read / max(bytes_read, self.size)
-                if not block:
-                    break
-                block = file.read(_BLOCK)
-        if hasher.digest() != self.input_hash:
-            raise Transient(f"{self.original.name} changed while it was read.", code="source_changed")
+    tokenizer: Tokenizer
+    limit: int
+    parts: list[TextPart]
 
 
-def content_digest(reader: str, input_hash: bytes) -> bytes:
-    """What a content is made from, by the hash of its bytes, and by what."""
-    return hashlib.sha256(reader.encode() + b"\0" + input_hash).digest()
+class _Findings:
+    """What one document contains besides text, without duplicates, and what reading it took."""
+
+    def __init__(
+        self, attachments: Sequence[ContentAttachment] = (), assets: Sequence[ContentAsset] = ()
+    ) -> None:
+        self.attachments, self.assets = [*attachments], [*assets]
+        self._fingerprints = {attachment.fingerprint for attachment in attachments}
+        self._hashes = {asset.hash for asset in assets}
+        self._new_attachments: list[ContentAttachment] = []
+        self._new_assets: list[ContentAsset] = []
+        self.warnings: Sequence[str] = ()
+        self.inline: Sequence[bytes] = ()
+        self.seconds = 0.0
+        self.pages_reused = 0
+
+    def add_attachment(self, name: str, blob: bytes, size: int) -> None:
+        """Add an attachment, unless it is a duplicate."""
+        attachment = ContentAttachment(len(self.attachments) + 1, name, blob, size)
+        if attachment.fingerprint not in self._fingerprints:
+            self._fingerprints.add(attachment.fingerprint)
+            self.attachments.append(attachment)
+            self._new_attachments.append(attachment)
+
+    def add_asset(self, asset: ContentAsset) -> None:
+        """Number and add an image or a table, unless it is a duplicate."""
+        if asset.hash not in self._hashes:
+            self._hashes.add(asset.hash)
+            numbered = replace(asset, number=len(self.assets) + 1)
+            self.assets.append(numbered)
+            self._new_assets.append(numbered)
+
+    def window(
+        self, parts: Sequence[TextPart], chunks: Sequence[TextChunk], share: float, *, is_last: bool = False
+    ) -> ReadWindow:
+        """The next window, with what was found since the one before."""
+        attachments, self._new_attachments = self._new_attachments, []
+        assets, self._new_assets = self._new_assets, []
+        totals = ReadTotals(self.seconds, self.pages_reused)
+        end = None
+        if is_last:
+            everything = tuple(self.attachments), tuple(self.assets)
+            end = EndOfContent(tuple(self.warnings), tuple(self.inline), *everything)
+        return ReadWindow(parts, chunks, share, tuple(attachments), tuple(assets), totals, end=end)
 
 
-def inspect_original(original: Original, *, other_reader: str | None = None) -> InspectedOriginal:
-    """Look at all of the bytes once, without keeping them. `others` names who reads what is not simple; without
-    them, everything is taken for text. Blocks: in a thread."""
-    hasher, size = hashlib.sha256(), 0
-    is_text, decoder = other_reader is None, codecs.getincrementaldecoder("utf-8")()
-    with original.open() as file:
-        block = file.read(_BLOCK)
-        head = block[:16]
-        is_text = is_text or original.charset is not None or _looks_plain(original, block)
-        must_check = is_text and other_reader is not None and original.charset is None
-        while block:
-            hasher.update(block)
-            size += len(block)
-            if must_check and is_text:
-                is_text = _decodes(decoder, block)
-            block = file.read(_BLOCK)
-    is_text = is_text and not (must_check and not _decodes(decoder, b""))
-    reader = PAGE_READER if original.media_type in _PAGE_TYPES else TEXT_READER if is_text else other_reader
-    return InspectedOriginal(original, reader or TEXT_READER, size, hasher.digest(), head)
+class ReadStage:
+    """Reads documents."""
 
-
-def _looks_plain(original: Original, block: bytes) -> bool:
-    """Whether it looks like text or markdown, which need no reader; control characters do."""
-    head = block[:HEAD_BYTES]
-    file_format = plain_format(head, original.name, original.media_type)
-    return file_format is not None and file_format.kind in ("text", "markdown") and looks_like_text(head)
-
-
-def _decodes(decoder: codecs.IncrementalDecoder, block: bytes) -> bool:
-    try:
-        return "\0" not in decoder.decode(block, final=not block)
-    except UnicodeDecodeError:
-        return False
-
-
-def encoding(original: Original, head: bytes) -> str:
-    """The encoding of a plain-text file by its first bytes; `Unsupported` for what is no text."""
-    declared = original.charset or "utf-8"
-    name = next((encoding for mark, encoding in _BYTE_ORDER_MARKS.items() if head.startswith(mark)), declared)
-    if name == "utf-8" and b"\0" in head:
-        raise Unsupported(
-            f"{original.name} is not a text file; only text, markdown and web pages are read so far."
+    def __init__(
+        self, db: Database, sources: SourceFactory, pool: ReaderPool | None, offload: CpuOffload
+    ) -> None:
+        self._db, self._sources, self._pool, self._offload = db, sources, pool, offload
+        self._threads = ThreadPoolExecutor(
+            CHUNK_THREADS, thread_name_prefix="chunk", initializer=niceness.lower_thread_priority
         )
-    try:
-        codecs.getincrementaldecoder(name)
-    except LookupError as error:
-        raise _unknown_encoding(original, name) from error
-    return name
+        self._small_documents: Batcher[_SmallDocument, list[TextChunk]] = Batcher(
+            self._chunk_small_documents, size=MAX_SMALL_BATCH
+        )
+
+    def close(self) -> None:
+        """Stop the threads."""
+        self._threads.shutdown(wait=False)
+
+    async def inspect(self, original: Original, org: OrgId) -> InspectedOriginal:
+        """Hash the bytes, and decide who reads them."""
+        other_reader = READER if self._pool else None
+        inspected = await self._in_thread(partial(inspect_original, other_reader=other_reader), original)
+        return replace(inspected, org=org)
+
+    async def stored_findings(
+        self, digest: bytes
+    ) -> tuple[Sequence[ContentAttachment], Sequence[ContentAsset]]:
+        """The attachments and assets of a content that was read before."""
+        async with self._db.connection() as tx:
+            return await contents.content_attachments(tx, digest), await contents.content_assets(tx, digest)
+
+    async def store_page(self, org: OrgId, data: bytes) -> bytes:
+        """Store a web page's bytes as fetched, and return the hash of the blob."""
+
+        async def data_stream() -> AsyncGenerator[bytes]:
+            yield data
+
+        blob = await uploads.store_upload(self._db, self._sources.blobs, data_stream, org=org)
+        return blob.hash
+
+    async def windows(self, task: IndexTask, inspected: InspectedOriginal) -> AsyncGenerator[ReadWindow]:
+        """The document's windows, from its bytes or from its stored content. Only the last one has an `end`."""
+        if inspected.is_plain:
+            return self._plain_windows(task, inspected)
+        chunker = _new_chunker(task)
+        async with self._db.connection() as tx:
+            warnings = await contents.complete_content_warnings(tx, inspected.digest)
+        if warnings is not None:
+            findings = _Findings(*await self.stored_findings(inspected.digest))
+            findings.warnings = warnings
+            return self._chunk_parts(findings, self._stored_parts(inspected.digest), chunker)
+        return await self._reader_windows(task, inspected, chunker)
+
+    async def _chunk_parts(
+        self, findings: _Findings, parts: AsyncGenerator[TextPart], chunker: Chunker
+    ) -> AsyncGenerator[ReadWindow]:
+        """The windows of parts that arrive one by one, in an unknown number."""
+        parts_read: list[TextPart] = []
+        chunks: list[TextChunk] = []
+        remaining = 1.0
+        async with aclosing(parts):
+            async for part in parts:
+                started = time.monotonic()
+                parts_read.append(part)
+                chunks += await self._in_thread(chunker.feed, part.text, part.page)
+                findings.seconds += time.monotonic() - started
+                if len(chunks) >= WINDOW_CHUNKS:
+                    remaining *= 0.9
+                    yield findings.window(parts_read, chunks, 1 - remaining)
+                    parts_read, chunks = [], []
+        last = [*chunks, *await self._in_thread(chunker.finish)]
+        yield findings.window(parts_read, last, 1.0, is_last=True)
+
+    async def _stored_parts(self, digest: bytes, before: int | None = None) -> AsyncGenerator[TextPart]:
+        """The stored parts of a content, up to the position `before`."""
+        after = 0
+        while True:
+            async with self._db.connection() as tx:
+                stored = await contents.content_parts(tx, digest, after)
+            for part in stored:
+                if before is not None and part.start >= before:
+                    return
+                yield TextPart(part.text, part.page)
+            if not stored:
+                return
+            after = stored[-1].start + len(stored[-1].text)
+
+    # ── by a reader ──────────────────────────────────────────────────────────────────────────────────────
+
+    async def _reader_windows(
+        self, task: IndexTask, inspected: InspectedOriginal, chunker: Chunker
+    ) -> AsyncGenerator[ReadWindow]:
+        findings, page, first_offset = _Findings(), 0, 0
+        if (point := await self._resume_point(inspected)) is not None:
+            page, first_offset = point
+            findings = _Findings(*await self.stored_findings(inspected.digest))
+            findings.pages_reused = page
+        parts = self._read_with_reader(task.base.org_id, inspected, findings, page, first_offset)
+        return self._chunk_parts(findings, parts, chunker)
+
+    async def _resume_point(self, inspected: InspectedOriginal) -> tuple[int, int] | None:
+        """The last page that an earlier attempt has read completely, and where the content after it starts."""
+        if inspected.head[: len(_RESUMABLE)] != _RESUMABLE:
+            return None
+        async with self._db.connection() as tx:
+            point = await contents.resume_point(tx, inspected.digest)
+        return None if point is None else (point.page - 1, point.start)
+
+    async def _read_with_reader(
+        self, org: OrgId, inspected: InspectedOriginal, findings: _Findings, page: int, first_offset: int
+    ) -> AsyncGenerator[TextPart]:
+        """The parts that a reader makes of the document. What else it returns goes into `findings`."""
+        start = first_offset
+        if start:
+            async with aclosing(self._stored_parts(inspected.digest, before=start)) as stored:
+                async for part in stored:
+                    yield part
+        async with aclosing(self._reader_results(inspected, page)) as results:
+            async for result in results:
+                match result:
+                    case TextPart():
+                        for table in find_tables(result, start):
+                            if len(findings.assets) < MAX_ASSETS:
+                                findings.add_asset(table)
+                        start += len(result.text)
+                        yield result
+                    case AttachedFile():
+                        blob = await uploads.store_file(self._db, self._sources.blobs, result.path, org)
+                        await asyncio.to_thread(result.path.unlink)
+                        findings.add_attachment(result.name, blob.hash, blob.size)
+                    case Asset():
+                        findings.add_asset(await self._store_asset(result, org, first_offset))
+                    case ReadReport():
+                        findings.warnings = tuple(result.warnings)
+                        findings.inline = tuple(
+                            scoped_digest(org, bytes.fromhex(digest)) for digest in result.ocr_hashes
+                        )
+
+    async def _reader_results(
+        self, inspected: InspectedOriginal, page: int
+    ) -> AsyncGenerator[TextPart | AttachedFile | Asset | ReadReport]:
+        assert self._pool is not None
+        original = inspected.original
+        with tempfile.TemporaryDirectory(dir=self._sources.scratch, prefix="gristmill-read-") as folder:
+            path = original.path or Path(folder) / "original"
+            if original.path is None:
+                await asyncio.to_thread(path.write_bytes, original.data)
+            results = read_file(
+                self._pool,
+                path,
+                name=original.name,
+                media_type=original.media_type,
+                scratch=Path(folder),
+                limits=LIMITS,
+                resume_after_page=page,
+            )
+            async with aclosing(results):
+                async for result in results:
+                    yield result
+
+    async def _store_asset(self, asset: Asset, org: OrgId, first_offset: int) -> ContentAsset:
+        """Store an image. `first_offset` is where the text that the reader returns starts in the content."""
+        blob = await uploads.store_file(self._db, self._sources.blobs, asset.path, org)
+        position = first_offset + asset.start
+        return ContentAsset(
+            blob.hash,
+            0,
+            asset.kind,
+            asset.media_type,
+            blob.size,
+            asset.page,
+            position,
+            position,
+            asset.text,
+            asset.small,
+            blob.hash,
+        )
+
+    # ── in this process ──────────────────────────────────────────────────────────────────────────────────
+
+    async def _plain_windows(
+        self, task: IndexTask, inspected: InspectedOriginal
+    ) -> AsyncGenerator[ReadWindow]:
+        findings = _Findings()
+        started = time.monotonic()
+        if inspected.size <= _SMALL_BYTES:
+            parts = await self._in_thread(_all_parts, inspected)
+            limit = token_limit(task.embedder, task.base.chunking)
+            small = _SmallDocument(task.embedder.tokenizer, limit, parts)
+            chunks = await self._small_documents.submit(small)
+            findings.seconds += time.monotonic() - started
+            yield findings.window(parts, chunks, 1.0, is_last=True)
+            return
+        batches = _chunk_batches(inspected, _new_chunker(task))
+        while True:
+            batch = await self._in_thread(next, batches, None)
+            findings.seconds += time.monotonic() - started
+            if batch is None:
+                return
+            yield findings.window(batch.parts, batch.chunks, batch.share, is_last=batch.is_last)
+            started = time.monotonic()
+
+    async def _chunk_small_documents(self, documents: Sequence[_SmallDocument]) -> list[list[TextChunk]]:
+        """The chunks of each document. Those with the same tokenizer and limit are chunked together."""
+        results: dict[int, list[TextChunk]] = {}
+        groups: dict[tuple[Tokenizer, int], list[int]] = {}
+        for position, document in enumerate(documents):
+            groups.setdefault((document.tokenizer, document.limit), []).append(position)
+        for (tokenizer, limit), positions in groups.items():
+            parts = [documents[position].parts for position in positions]
+            chunked = await self._offload.chunk_documents(tokenizer, limit, parts)
+            results |= zip(positions, chunked, strict=True)
+        return [results[position] for position in range(len(documents))]
+
+    async def _in_thread(self, work: Any, *arguments: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
 
 
-def _decode(original: Original, lines: io.IncrementalNewlineDecoder, block: bytes) -> str:
-    try:
-        # It keeps a carriage return back until it is seen what follows.
-        text: str = lines.decode(block, final=not block)
-    except UnicodeDecodeError as error:
-        raise _unknown_encoding(original, error.encoding) from error
-    if "\0" in text:
-        raise Permanent(f"{original.name} holds NUL characters, which are no text.", code="no_text")
-    return text.replace("\r\n", "\n")
+@dataclass(frozen=True)
+class _ChunkBatch:
+    parts: list[TextPart]
+    chunks: list[TextChunk]
+    share: float
+    is_last: bool = False
 
 
-def _unknown_encoding(original: Original, name: str) -> Unreadable:
-    return Unreadable(
-        f"{original.name} is not {name.upper()} text; convert it to UTF-8 and add it again.",
-        code="unknown_encoding",
-    )
+def _new_chunker(task: IndexTask) -> Chunker:
+    return Chunker(task.embedder.tokenizer, token_limit(task.embedder, task.base.chunking))
+
+
+def _all_parts(inspected: InspectedOriginal) -> list[TextPart]:
+    return [part for part, _ in inspected.parts()]
+
+
+def _chunk_batches(inspected: InspectedOriginal, chunker: Chunker) -> Iterator[_ChunkBatch]:
+    """Chunk plain text window by window. Blocks: run it in a thread."""
+    parts: list[TextPart] = []
+    chunks: list[TextChunk] = []
+    for part, share in inspected.parts():
+        parts.append(part)
+        chunks += chunker.feed(part.text, part.page)
+        if len(chunks) >= WINDOW_CHUNKS:
+            yield _ChunkBatch(parts, chunks, share)
+            parts, chunks = [], []
+    yield _ChunkBatch(parts, [*chunks, *chunker.finish()], 1.0, is_last=True)

@@ -17,7 +17,7 @@ from datetime import timedelta
 from gristmill import catalog, faults, jobs
 from gristmill.catalog import ItemId, ItemStatus, UnfinishedItem
 from gristmill.db import Database, Tx
-from gristmill.ingest.pipeline import base_of
+from gristmill.ingest.task import base_of
 from gristmill.jobs import Done, Job, Outcome, Priority, QueueLimits, Snooze
 from gristmill.operations.next_job import enqueue_next_jobs, has_room
 from gristmill.work import OnActive, ReindexSubtree

@@ -1,285 +1,270 @@
-"""write: chunks of many documents in one transaction, and the end of those that are whole with it.
+"""The write stage: the chunks of many documents in one transaction, and the publication of those that are complete.
 
-    before        the chunks of a batch are lexed (crew.py), while the batch before is being written
-    transaction   the bases' turns are shared → leases proved → versions still wanted → contents, versions and parts
-                  kept → rows copied in → what is whole is published, with jobs and events → who became ready
-    after         documents are told: written so far, done, no longer wanted, or lost to another worker
+    before        a batch is lexed (offload.py) while the batch before is written: never inside a transaction
+    transaction   lock the bases shared → prove the leases → check that the versions are still wanted → store contents,
+                  versions and parts → copy the chunks in → publish complete versions with their jobs and events
+    after         each document's state is updated, and documents that ended are completed
 
-Killed before the commit: the rows of this transaction are embedded again, no others. Killed after: they are there, and
-the next attempt passes over them. What makes a transaction fail is done again document by document, so that it fails
-one of them alone.
+If some documents turn out to be unwanted or lost to another worker, the transaction writes nothing; the rest of the batch
+is lexed again outside, and written by the next transaction.
+
+Killed before the commit: only the chunks of this transaction are embedded again. Killed after: the next attempt skips
+them. When a transaction fails, its documents are written one by one, so that only the one at fault fails.
 """
 
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import TypeVar
+from weakref import WeakKeyDictionary
 
 from gristmill import catalog, contents, events, faults, jobs
 from gristmill.catalog import BaseId
-from gristmill.contents import ContentAsset, ContentAttachment, FinishedVersion, NewContentPart, NewVersion
+from gristmill.contents import NewVersion
 from gristmill.db import Database, DatabaseUnavailable, Tx
 from gristmill.errors import LeaseLost
 from gristmill.events import DocumentContentExtracted
 from gristmill.ingest.batcher import Batcher
-from gristmill.ingest.document import Document
-from gristmill.ingest.embed import EmbeddedChunks
 from gristmill.ingest.offload import CpuOffload
+from gristmill.ingest.task import EmbeddedChunks, IndexTask, ReadWindow, UnchangedDocument, VersionContent
+from gristmill.ingest.write_state import (
+    DocumentState,
+    PlannedWrite,
+    finished_unchanged_version,
+    finished_version,
+    plan_writes,
+)
 from gristmill.jobs import NewJob
-from gristmill.search import Chunk, publish
+from gristmill.search import publish
 from gristmill.search.publish import PreparedWrite, VersionChunks
 from gristmill.telemetry import pipeline_metrics
 from gristmill.work import AnalyseAssets
 
-BATCHES_PER_TRANSACTION = 2  # in one transaction
-DOCUMENTS_PER_TRANSACTION = 64  # that are left as they are, in one transaction
-Found = TypeVar("Found")
+BATCHES_PER_TRANSACTION = 2
+DOCUMENTS_PER_TRANSACTION = 64  # unchanged ones
 
 
 @dataclass(frozen=True)
-class _PlannedWrite:
-    document: Document
-    chunks: Sequence[Chunk]
-    indexes: frozenset[int]
-    parts: list[NewContentPart]
-    attachments: Sequence[ContentAttachment]
-    assets: Sequence[ContentAsset]
-    is_read: bool  # all of its parts are these, and those written before
-    is_last: bool
-
-
-@dataclass(frozen=True)
-class _WriteBatch:
-    ready: Sequence[EmbeddedChunks]
+class _LexedBatch:
+    embedded: Sequence[EmbeddedChunks]
     prepared: Mapping[BaseId, PreparedWrite]
 
 
 class WriteStage:
-    """Writes for all documents of a process, one transaction at a time."""
+    """Writes for all documents of a process, one transaction at a time. It alone changes their write states."""
 
-    def __init__(self, db: Database, crew: CpuOffload) -> None:
-        self._db, self._crew = db, crew
-        self._batches: Batcher[_WriteBatch, None] = Batcher(self._write_batches, size=BATCHES_PER_TRANSACTION)
-        self._unchanged: Batcher[Document, None] = Batcher(
+    def __init__(self, db: Database, offload: CpuOffload) -> None:
+        self._db, self._offload = db, offload
+        # A state lives as long as its task: a batch in flight still needs it when the document's job was cancelled.
+        self._states: WeakKeyDictionary[IndexTask, DocumentState] = WeakKeyDictionary()
+        self._batches: Batcher[_LexedBatch, None] = Batcher(self._write_batches, size=BATCHES_PER_TRANSACTION)
+        self._unchanged: Batcher[UnchangedDocument, None] = Batcher(
             self._finish_unchanged_batch, size=DOCUMENTS_PER_TRANSACTION
         )
 
-    async def write(self, ready: Sequence[EmbeddedChunks]) -> None:
-        """Write these chunks; every document is told how it went."""
-        if not ready:
+    def begin(self, task: IndexTask, content: VersionContent) -> None:
+        """Prepare to write a document with this content."""
+        self._states[task] = DocumentState(task, content)
+
+    def add(self, task: IndexTask, window: ReadWindow) -> None:
+        """Note the next parts of a document. They are written with its next batch of chunks."""
+        self._states[task].add(window)
+
+    def percent(self, task: IndexTask) -> float:
+        """How much of the document is done, below 100."""
+        state = self._states.get(task)
+        return state.percent if state else 0.0
+
+    def has_chunks(self, task: IndexTask) -> bool:
+        """Whether chunks of the document have been read."""
+        state = self._states.get(task)
+        return state is not None and state.chunk_count > 0
+
+    def seconds(self, task: IndexTask) -> tuple[float, float]:
+        """How long the document took to read and to write."""
+        state = self._states.get(task)
+        return (state.read_totals.seconds, state.seconds) if state else (0.0, 0.0)
+
+    async def write(self, embedded: Sequence[EmbeddedChunks]) -> None:
+        """Write these chunks. Errors fail their documents."""
+        if not embedded:
             return
         try:
-            await self._batches.submit(_WriteBatch(ready, await self._lex_by_base(ready)))
+            await self._batches.submit(await self._lex(embedded))
         except Exception as error:
-            if len(ready) == 1 or isinstance(error, DatabaseUnavailable):
-                for embedded in ready:
-                    embedded.document.fail(error)
+            if len(embedded) == 1 or isinstance(error, DatabaseUnavailable):
+                for message in embedded:
+                    message.task.completion.fail(error)
             else:
-                for embedded in ready:
-                    await self.write([embedded])
+                for message in embedded:
+                    await self.write([message])
 
-    async def finish_unchanged(self, document: Document) -> None:
-        """End a document that would become what answers already."""
+    async def finish_unchanged(self, document: UnchangedDocument) -> None:
+        """Complete a document whose live version stays as it is. Errors fail the document."""
         try:
             await self._unchanged.submit(document)
         except Exception as error:
-            document.fail(error)
+            document.task.completion.fail(error)
 
     # ── one transaction ──────────────────────────────────────────────────────────────────────────────────
 
-    async def _write_batches(self, batches: Sequence[_WriteBatch]) -> list[None]:
-        started = time.monotonic()
-        planned = plan_writes([one for batch in batches for one in batch.ready])
-        prepared = [entry for batch in batches for entry in batch.prepared.items()]
-        async with self._db.transaction() as tx:
-            live = await self._lock_wanted(tx, [one.document for one in planned])
-            writing = [one for one in planned if one.document in live]
-            await faults.point("write.begun")
-            if len(writing) < len(planned):  # seldom: then it is done again for the others
-                left = _by_base([EmbeddedChunks(one.document, [*one.chunks]) for one in writing])
-                prepared = [(base_id, publish.prepare_write(chunks)) for base_id, chunks in left.items()]
-            await self._store_contents(tx, writing)
-            for base_id, chunks in sorted(prepared, key=itemgetter(0)):
-                await publish.write(tx, base_id, chunks)
-            await jobs.reset_attempts(
-                tx, [one.document.job for one in writing if one.chunks and not one.is_last]
+    async def _write_batches(self, batches: Sequence[_LexedBatch]) -> list[None]:
+        count, started = len(batches), time.monotonic()
+        while True:
+            planned = plan_writes(
+                [(message, self._states[message.task]) for batch in batches for message in batch.embedded]
             )
-            await self._publish_documents(tx, [one.document for one in writing if one.is_last])
+            async with self._db.transaction() as tx:
+                wanted = await self._lock_wanted(tx, [write.task for write in planned])
+                if all(write.task in wanted for write in planned):
+                    await faults.point("write.begun")
+                    await self._write_planned(tx, batches, planned)
+                    break
+            batches = [
+                await self._lex([message for message in batch.embedded if message.task in wanted])
+                for batch in batches
+            ]
+            if not wanted:
+                return [None] * count
         took = time.monotonic() - started
-        pipeline_metrics.observe_batch("write", len(writing))
-        for write in writing:
-            _record_write(write, took)
+        pipeline_metrics.observe_batch("write", len(planned))
+        for write in planned:
+            write.state.record(write, took)
+            if write.is_last:
+                write.task.completion.finish()
         await faults.point("index.batch_written")
-        return [None] * len(batches)
+        return [None] * count
 
-    async def _lex_by_base(self, ready: Sequence[EmbeddedChunks]) -> dict[BaseId, PreparedWrite]:
-        return {
-            base_id: PreparedWrite(written, await self._crew.build_segment(*publish.segment_input(written)))
-            for base_id, written in _by_base(ready).items()
-        }
-
-    async def _finish_unchanged_batch(self, documents: Sequence[Document]) -> list[None]:
-        async with self._db.transaction() as tx:
-            live = await self._lock_wanted(tx, documents)
-            done = [(document.base.id, document.job, _finished_version(document)) for document in live]
-            if done:
-                await events.record(tx, *map(_extraction_event, live))
-                await publish.finish_unchanged(tx, done)
-                lanes = {document.item.id: document.base.lane for document in live}
-                for reopened in await contents.retry_failed_assets(tx, [d.item.id for d in live if d.assets]):
-                    work = AnalyseAssets(reopened.id, reopened.version)
-                    await jobs.enqueue(tx, NewJob(work, lane=lanes[reopened.id]))
-                await events.announce_ready(tx, [document.base.id for document in live])
-        for document in live:
-            document.finish()
-        return [None] * len(documents)
-
-    async def _lock_wanted(self, tx: Tx, documents: Sequence[Document]) -> dict[Document, None]:
-        """Those of the documents that may be written for; the others are told why not."""
-        await catalog.lock_bases_shared(tx, [document.base.id for document in documents])
-        fenced = await jobs.fence_all(tx, [document.job for document in documents])
-        owned = [document for document in documents if document.job.id in fenced]
-        wanted = await catalog.lock_wanted_versions(tx, [document.key for document in owned])
-        for document in documents:
-            if document.job.id not in fenced:
-                document.fail(LeaseLost(f"job {document.job.id} is no longer ours"))
-            elif document.item.id not in wanted:
-                document.finish()
-        return dict.fromkeys(document for document in owned if document.item.id in wanted)
-
-    async def _store_contents(self, tx: Tx, writing: Sequence[_PlannedWrite]) -> None:
-        """Contents first, for versions refer to them; parts only of those that nobody has kept whole."""
-        complete = await contents.ensure_contents(tx, [one.document.digest for one in writing])
-        await contents.save_versions(
-            tx,
-            [
-                NewVersion(
-                    one.document.item.id,
-                    one.document.version,
-                    one.document.digest,
-                    one.document.recipe,
-                    one.document.original,
-                    one.document.validators,
-                )
-                for one in writing
-                if not one.document.is_version_saved
-            ],
+    async def _write_planned(
+        self, tx: Tx, batches: Sequence[_LexedBatch], planned: Sequence[PlannedWrite]
+    ) -> None:
+        await self._store_contents(tx, planned)
+        prepared = [entry for batch in batches for entry in batch.prepared.items()]
+        for base_id, chunks in sorted(prepared, key=itemgetter(0)):
+            await publish.write(tx, base_id, chunks)
+        await jobs.reset_attempts(
+            tx, [write.task.job for write in planned if write.chunks and not write.is_last]
         )
-        # Two equal documents in one transaction would bring the same part twice.
-        parts = {(part.content, part.start): part for one in writing for part in one.parts}
+        await self._publish(tx, [write.state for write in planned if write.is_last])
+
+    async def _lex(self, embedded: Sequence[EmbeddedChunks]) -> _LexedBatch:
+        """Lex the chunks of each base, which will share a segment."""
+        versions: dict[BaseId, list[VersionChunks]] = {}
+        for message in embedded:
+            if message.chunks:
+                task = message.task
+                versions.setdefault(task.base.id, []).append(
+                    VersionChunks(task.item.id, task.item.title, task.version, message.chunks)
+                )
+        prepared = {
+            base_id: PreparedWrite(chunks, await self._offload.build_segment(*publish.segment_input(chunks)))
+            for base_id, chunks in versions.items()
+        }
+        return _LexedBatch(embedded, prepared)
+
+    async def _lock_wanted(self, tx: Tx, tasks: Sequence[IndexTask]) -> set[IndexTask]:
+        """The tasks that may be written: this worker holds their jobs, and their versions are wanted and locked. The
+        others are completed."""
+        await catalog.lock_bases_shared(tx, [task.base.id for task in tasks])
+        fenced = await jobs.fence_all(tx, [task.job for task in tasks])
+        owned = [task for task in tasks if task.job.id in fenced]
+        wanted = await catalog.lock_wanted_versions(tx, [task.key for task in owned])
+        for task in tasks:
+            if task.job.id not in fenced:
+                task.completion.fail(
+                    LeaseLost(f"This worker no longer holds the lease of job {task.job.id}.")
+                )
+            elif task.item.id not in wanted:
+                task.completion.finish()
+        return {task for task in owned if task.item.id in wanted}
+
+    async def _store_contents(self, tx: Tx, planned: Sequence[PlannedWrite]) -> None:
+        """Contents first, because versions refer to them. The parts of contents that are complete are not stored again."""
+        complete = await contents.ensure_contents(tx, [write.content.digest for write in planned])
+        await contents.save_versions(
+            tx, [_new_version(write) for write in planned if not write.state.is_version_saved]
+        )
+        # Two equal documents in one transaction have the same parts.
+        parts = {(part.content, part.start): part for write in planned for part in write.parts}
         await contents.insert_content_parts(
             tx, [part for part in parts.values() if part.content not in complete]
         )
         await contents.insert_attachments(
-            tx, [(one.document.digest, found) for one in writing for found in one.attachments]
+            tx,
+            [(write.content.digest, attachment) for write in planned for attachment in write.attachments],
         )
         await contents.insert_content_assets(
-            tx, [(one.document.digest, found) for one in writing for found in one.assets]
+            tx, [(write.content.digest, asset) for write in planned for asset in write.assets]
         )
-        read = [one.document for one in writing if one.is_read and one.parts]
-        await contents.mark_contents_complete(tx, _content_totals(read))
+        await _mark_complete(tx, [write.state for write in planned if write.is_read and write.parts])
 
-    async def _publish_documents(self, tx: Tx, done: Sequence[Document]) -> None:
-        if not done:
+    async def _publish(self, tx: Tx, states: Sequence[DocumentState]) -> None:
+        if not states:
             return
-        await contents.mark_contents_complete(tx, _content_totals(done))
-        for document in done:
-            await contents.mark_assets_inline(tx, document.digest, document.inline)
-        await events.record(tx, *map(_extraction_event, done))
+        await _mark_complete(tx, states)
+        for state in states:
+            await contents.mark_assets_inline(tx, state.content.digest, list(state.ended.inline))
+        await events.record(tx, *(_extraction_event(state.task, state.characters) for state in states))
         await publish.publish(
-            tx, [(document.base.id, document.job, _finished_version(document)) for document in done]
+            tx, [(state.task.base.id, state.task.job, finished_version(state)) for state in states]
         )
-        await jobs.enqueue(tx, *map(_image_analysis_job, filter(_has_undescribed_images, done)))
-        await events.announce_ready(tx, [document.base.id for document in done])
+        await jobs.enqueue(tx, *map(_image_analysis_job, filter(_has_undescribed_images, states)))
+        await events.announce_ready(tx, [state.task.base.id for state in states])
         await faults.point("publish.before_commit")
 
-
-def _by_base(ready: Sequence[EmbeddedChunks]) -> dict[BaseId, list[VersionChunks]]:
-    """The chunks of each base, which will share a segment."""
-    written: dict[BaseId, list[VersionChunks]] = {}
-    for embedded in ready:
-        if embedded.chunks:
-            document = embedded.document
-            written.setdefault(document.base.id, []).append(
-                VersionChunks(document.item.id, document.item.title, document.version, embedded.chunks)
-            )
-    return written
-
-
-def plan_writes(ready: Sequence[EmbeddedChunks]) -> list[_PlannedWrite]:
-    """What is to be written, and with what each document ends: two batches of one may do that together."""
-    planned: list[_PlannedWrite] = []
-    new_indexes: dict[Document, set[int]] = {}
-    ended: set[Document] = set()
-    for embedded in ready:
-        document = embedded.document
-        indexes = frozenset(chunk.index for chunk in embedded.chunks)
-        parts = [
-            NewContentPart(document.digest, start, part.text, part.page) for start, part in document.parts
-        ]
-        new = new_indexes.setdefault(document, set())
-        new |= indexes - document.written
-        left = document.count - len(document.written) - len(new)
-        ends = document.is_read and not left and document not in ended
-        if ends:
-            ended.add(document)
-        found = tuple(document.unsaved_attachments), tuple(document.unsaved_assets)
-        planned.append(
-            _PlannedWrite(document, embedded.chunks, indexes, parts, *found, document.is_read, ends)
-        )
-    return planned
+    async def _finish_unchanged_batch(self, documents: Sequence[UnchangedDocument]) -> list[None]:
+        async with self._db.transaction() as tx:
+            wanted = await self._lock_wanted(tx, [document.task for document in documents])
+            finished = [document for document in documents if document.task in wanted]
+            if finished:
+                tasks = [document.task for document in finished]
+                await events.record(tx, *(_extraction_event(task, 0) for task in tasks))
+                await publish.finish_unchanged(
+                    tx,
+                    [
+                        (document.task.base.id, document.task.job, finished_unchanged_version(document))
+                        for document in finished
+                    ],
+                )
+                await _retry_failed_images(
+                    tx, [document.task for document in finished if document.has_assets]
+                )
+                await events.announce_ready(tx, [task.base.id for task in tasks])
+        for document in finished:
+            document.task.completion.finish()
+        return [None] * len(documents)
 
 
-def _content_totals(documents: Sequence[Document]) -> dict[bytes, tuple[int, Sequence[str]]]:
-    return {document.digest: (document.characters, document.warnings) for document in documents}
-
-
-def _finished_version(document: Document) -> FinishedVersion:
-    warnings = document.warnings
-    if not document.count and not warnings and not document.attachments:
-        warnings = ["empty"]
-    return FinishedVersion(
-        document.item.id,
-        document.version,
-        document.count,
-        warnings,
-        document.size or None,
-        document.timeline(),
-        tuple(document.images),
+async def _mark_complete(tx: Tx, states: Sequence[DocumentState]) -> None:
+    """Record contents whose parts are all stored."""
+    await contents.mark_contents_complete(
+        tx, {state.content.digest: (state.characters, list(state.ended.warnings)) for state in states}
     )
 
 
-def _has_undescribed_images(document: Document) -> bool:
-    return any(image.text is None for image in document.images)
+async def _retry_failed_images(tx: Tx, tasks: Sequence[IndexTask]) -> None:
+    lanes = {task.item.id: task.base.lane for task in tasks}
+    for reopened in await contents.retry_failed_assets(tx, list(lanes)):
+        work = AnalyseAssets(reopened.id, reopened.version)
+        await jobs.enqueue(tx, NewJob(work, lane=lanes[reopened.id]))
 
 
-def _image_analysis_job(document: Document) -> NewJob:
-    work = AnalyseAssets(document.item.id, document.version)
-    return NewJob(work, lane=document.base.lane, workload=float(sum(one.size for one in document.assets)))
+def _new_version(write: PlannedWrite) -> NewVersion:
+    task, content = write.task, write.content
+    return NewVersion(
+        task.item.id, task.version, content.digest, task.recipe, content.page_blob, dict(content.validators)
+    )
 
 
-def _extraction_event(document: Document) -> DocumentContentExtracted:
-    return DocumentContentExtracted(document.base.id, document.item.id, document.version, document.characters)
+def _has_undescribed_images(state: DocumentState) -> bool:
+    return any(image.text is None for image in state.ended.images)
 
 
-def _record_write(write: _PlannedWrite, took: float) -> None:
-    document = write.document
-    document.written |= write.indexes
-    document.is_version_saved = True
-    # By their places: another batch of the same document may have brought them in the same transaction.
-    if write.parts:
-        last = write.parts[-1].start
-        document.parts = [part for part in document.parts if part[0] > last]
-    document.unsaved_attachments = _after_last(document.unsaved_attachments, write.attachments)
-    document.unsaved_assets = _after_last(document.unsaved_assets, write.assets)
-    document.timings.write += took
-    if write.is_last:
-        document.finish()
+def _image_analysis_job(state: DocumentState) -> NewJob:
+    work = AnalyseAssets(state.task.item.id, state.task.version)
+    workload = float(sum(asset.size for asset in state.ended.assets))
+    return NewJob(work, lane=state.task.base.lane, workload=workload)
 
 
-def _after_last(unsaved: list[Found], written: Sequence[Found]) -> list[Found]:
-    """What came after the last that was written; all, when that is gone from the list already."""
-    if written and written[-1] in unsaved:
-        return unsaved[unsaved.index(written[-1]) + 1 :]
-    return unsaved
+def _extraction_event(task: IndexTask, characters: int) -> DocumentContentExtracted:
+    return DocumentContentExtracted(task.base.id, task.item.id, task.version, characters)

@@ -1,3 +1,5 @@
+"""Inspecting and decoding plain text: encodings, digests, files that change while they are read."""
+
 from pathlib import Path
 
 import pytest
@@ -5,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gristmill.errors import NoText, Permanent, SourceGone, Transient, Unreadable, Unsupported, WorkError
-from gristmill.ingest.read import PART, inspect_original
+from gristmill.ingest.inspect_original import PART, inspect_original
 from gristmill.sources import FileSource, NoteSource, Original
 
 
 def text(original: Original) -> str:
-    """All that is read of it."""
+    """All text that is read."""
     return "".join(part.text for part, _ in inspect_original(original).parts())
 
 
@@ -27,7 +29,7 @@ def test_text_is_read_in_any_unicode_encoding(encoding: str) -> None:
         (b"a" * 9000 + b"\0", Permanent, "no_text"),
     ],
 )
-def test_what_is_no_text_is_refused_by_name(data: bytes, kind: type[WorkError], code: str) -> None:
+def test_a_file_without_text_is_rejected_by_name(data: bytes, kind: type[WorkError], code: str) -> None:
     with pytest.raises(kind, match=r"a\.bin") as caught:
         text(Original(data, "a.bin"))
     assert caught.value.code == code
@@ -47,18 +49,18 @@ def test_equal_bytes_have_equal_digests() -> None:
 
 
 @given(st.text(alphabet="知\r\n aé", max_size=300), st.integers(1, 9))
-def test_what_is_read_in_blocks_is_what_is_read_at_once(given_text: str, block: int) -> None:
-    """Characters and line ends that a block's border cuts in two come out whole."""
+def test_text_does_not_depend_on_the_block_size(given_text: str, block: int) -> None:
+    """Characters and line ends that cross a block boundary stay intact."""
     data = given_text.encode()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gristmill.ingest.read._BLOCK", block)
-        patch.setattr("gristmill.ingest.read._LOOKED_AT", block)
+        patch.setattr("gristmill.ingest.inspect_original._BLOCK", block)
+        patch.setattr("gristmill.ingest.inspect_original._SAMPLE", block)
         try:
-            found = text(Original(data, "a.txt"))
+            decoded = text(Original(data, "a.txt"))
         except NoText:
-            found = given_text.replace("\r\n", "\n")
-            assert not found.strip()
-    assert found == given_text.replace("\r\n", "\n")
+            decoded = given_text.replace("\r\n", "\n")
+            assert not decoded.strip()
+    assert decoded == given_text.replace("\r\n", "\n")
 
 
 async def test_a_large_file_is_read_from_the_disk_in_parts(tmp_path: Path) -> None:
@@ -75,15 +77,15 @@ async def test_a_large_file_is_read_from_the_disk_in_parts(tmp_path: Path) -> No
 async def test_a_file_that_changes_while_it_is_read_is_read_again_later(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("rye\n" * 1_000_000)
-    reading = inspect_original(await FileSource(path, 1 << 30).read())
+    inspected = inspect_original(await FileSource(path, 1 << 30).read())
     with path.open("r+") as file:
         file.write("oat\n")
     with pytest.raises(Transient) as caught:
-        list(reading.parts())
+        list(inspected.parts())
     assert caught.value.code == "source_changed"
 
 
-async def test_a_file_is_probed_before_it_is_taken(tmp_path: Path) -> None:
+async def test_a_file_is_probed_before_it_is_accepted(tmp_path: Path) -> None:
     path = tmp_path / "a.md"
     with pytest.raises(SourceGone):
         await FileSource(path, 10).probe()

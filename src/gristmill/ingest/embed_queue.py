@@ -1,0 +1,124 @@
+"""The chunks that wait for their vectors, and the order in which batches take them.
+
+Urgent documents come first. The other bases take turns: a base that was served moves behind the rest. Within a base,
+documents keep their order.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gristmill.catalog import BaseId
+from gristmill.ingest.chunk import TextChunk
+from gristmill.ingest.task import EmbedTotals, IndexTask
+from gristmill.search.publish import text_hash
+
+MAX_WAITING = 256  # chunks of one document
+
+
+class DocumentQueue:
+    """The waiting chunks of one document, and the failures of its batches."""
+
+    def __init__(self, task: IndexTask) -> None:
+        self.task = task
+        self.chunks: deque[TextChunk] = deque()
+        self.is_complete = False  # no more chunks will be added
+        self.waiting_for: str | None = None  # the embedder's error, while it is down
+        self.waiting_since: float | None = None
+        self.batch_limit: int | None = None  # after a failure: batches of its own, of at most so many chunks
+        self.strikes = 0  # how often it failed alone while others succeeded
+        self.successes_at_strike = 0  # the stage's successes at the last failure
+        self.totals = EmbedTotals()
+        self._room = asyncio.Event()
+        self._room.set()
+
+    def add(self, chunks: Sequence[TextChunk], *, is_last: bool) -> None:
+        """Append chunks. The reader should then wait for room."""
+        self.chunks.extend(chunks)
+        self.is_complete = is_last
+        if len(self.chunks) >= MAX_WAITING:
+            self._room.clear()
+
+    async def wait_for_room(self) -> None:
+        """Wait until more chunks may be added, or the document has ended."""
+        await self.task.completion.wait_for_either(self._room)
+
+    def take(self, limit: int) -> list[TextChunk]:
+        """Remove and return the next chunks, at most `limit`."""
+        taken = [self.chunks.popleft() for _ in range(min(limit, len(self.chunks)))]
+        if len(self.chunks) < MAX_WAITING:
+            self._room.set()
+        return taken
+
+    def put_back(self, chunks: Sequence[TextChunk]) -> None:
+        """Return chunks whose batch failed to the front of the queue."""
+        self.chunks.extendleft(reversed(chunks))
+
+
+@dataclass(frozen=True)
+class QueuedChunk:
+    """A chunk in a batch, with its document's queue and the hash of its text."""
+
+    queue: DocumentQueue
+    chunk: TextChunk
+    digest: bytes
+
+
+class EmbedQueue:
+    """The documents with waiting chunks, by base."""
+
+    def __init__(self) -> None:
+        self._bases: dict[BaseId, list[DocumentQueue]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._bases)
+
+    def add(self, queue: DocumentQueue) -> None:
+        """Add a document that has chunks or has ended, unless it is in the queue."""
+        line = self._bases.setdefault(queue.task.base.id, [])
+        if queue in line:
+            return
+        if queue.task.is_urgent:
+            line.insert(sum(other.task.is_urgent for other in line), queue)
+        else:
+            line.append(queue)
+
+    def remove(self, queue: DocumentQueue) -> None:
+        """Remove a document."""
+        base_id = queue.task.base.id
+        line = self._bases.get(base_id, [])
+        if queue in line:
+            line.remove(queue)
+        if not line:
+            self._bases.pop(base_id, None)
+
+    def next_batch(self, size: int) -> tuple[list[QueuedChunk], list[DocumentQueue]]:
+        """The next chunks, at most `size`, and the documents that have none left and only need their end written."""
+        batch: list[QueuedChunk] = []
+        ended: list[DocumentQueue] = []
+        order = sorted(self._bases, key=lambda base: not self._bases[base][0].task.is_urgent)
+        for base_id in order:
+            share = max(1, (size - len(batch)) // max(1, len(order)))
+            for queue in list(self._bases[base_id]):
+                if queue.batch_limit is not None:
+                    if batch:
+                        continue
+                    alone = self._take(queue, queue.batch_limit)
+                    return alone, [] if alone else [queue]
+                taken = self._take(queue, min(share, size - len(batch)))
+                share -= len(taken)
+                batch += taken
+                if not taken and not queue.chunks and queue.is_complete:
+                    ended.append(queue)
+                if share <= 0 or len(batch) >= size:
+                    break
+            if base_id in self._bases:
+                self._bases[base_id] = self._bases.pop(base_id)
+        return batch, ended
+
+    def _take(self, queue: DocumentQueue, limit: int) -> list[QueuedChunk]:
+        chunks = queue.take(limit)
+        if not queue.chunks:
+            self.remove(queue)
+        return [QueuedChunk(queue, chunk, text_hash(chunk.text)) for chunk in chunks]

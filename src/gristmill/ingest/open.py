@@ -1,0 +1,126 @@
+"""Open jobs: many `index_document` jobs at once become tasks, in one transaction.
+
+A job is refused if its base does not resume interrupted jobs automatically, or if the base's embedder has changed. It has
+nothing to do if its base is gone or its version is no longer wanted.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gristmill import catalog, jobs
+from gristmill.catalog import Base, DocumentToRead, ItemId
+from gristmill.db import Database, Tx
+from gristmill.embedding import Embedder, Embedders
+from gristmill.errors import GristmillError, Invalid, LeaseLost, Permanent
+from gristmill.ingest.chunk import RECIPE, token_limit
+from gristmill.ingest.inspect_original import PAGE_READER, TEXT_READER
+from gristmill.ingest.processors import Processor
+from gristmill.ingest.read import READER
+from gristmill.ingest.task import IndexTask, base_of
+from gristmill.jobs import Job
+from gristmill.operations.source_factory import SourceFactory
+from gristmill.search import publish
+from gristmill.work import IndexDocument
+
+
+class EmbedderChanged(Permanent):
+    """The base's embedder is not the one that made its vectors: nothing in the base can be indexed."""
+
+    code = "embedder_changed"
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a job can't be worked on."""
+
+    error: Exception
+
+
+def embedder_of(base: Base, embedders: Embedders) -> Embedder:
+    """The base's embedder. Raises EmbedderChanged if it is missing or gives other vectors by now."""
+    try:
+        embedder = embedders.get(base.embedder)
+    except Invalid as error:
+        raise EmbedderChanged(error.message) from error
+    if embedder.identity != base.embedder_identity:
+        raise EmbedderChanged(
+            f"The embedder {base.embedder!r} has changed since this base's vectors were made. "
+            "Restore its settings, or create a new base."
+        )
+    return embedder
+
+
+class JobOpener:
+    """Turns jobs into tasks."""
+
+    def __init__(
+        self,
+        db: Database,
+        embedders: Embedders,
+        sources: SourceFactory,
+        processors: Mapping[str, Processor],
+    ) -> None:
+        self._db, self._embedders, self._sources, self._processors = db, embedders, sources, processors
+
+    async def open(self, claimed: Sequence[Job]) -> list[IndexTask | Refusal | None]:
+        """For each job its task, why it is refused, or None if there is nothing to do."""
+        results: dict[Job, IndexTask | Refusal | None] = dict.fromkeys(claimed)
+        async with self._db.transaction() as tx:
+            await catalog.lock_bases_shared(tx, [base_of(job) for job in claimed])
+            fenced = await jobs.fence_all(tx, claimed)
+            bases = await catalog.find_bases(tx, [base_of(job) for job in claimed])
+            wanted: dict[ItemId, Job] = {}
+            for job in claimed:
+                base = bases.get(base_of(job))
+                if job.id not in fenced:
+                    lost = f"This worker no longer holds the lease of job {job.id}."
+                    results[job] = Refusal(LeaseLost(lost))
+                elif base is not None and (error := self._blocking_error(job, base)) is not None:
+                    results[job] = Refusal(error)
+                elif base is not None:
+                    wanted[IndexDocument.of(job).item_id] = job
+            versions = [(item_id, IndexDocument.of(job).version) for item_id, job in wanted.items()]
+            for item in await catalog.begin_reading(tx, versions) if versions else []:
+                job = wanted[item.id]
+                results[job] = await self._task(tx, job, bases[base_of(job)], item)
+        return [results[job] for job in claimed]
+
+    def _blocking_error(self, job: Job, base: Base) -> GristmillError | None:
+        if job.interrupted and base.on_restart == "park":
+            return Permanent(
+                "Indexing was interrupted, and this base does not resume automatically. Recover the base to continue.",
+                code="interrupted",
+            )
+        try:
+            embedder_of(base, self._embedders)
+        except EmbedderChanged as error:
+            return error
+        return None
+
+    async def _task(self, tx: Tx, job: Job, base: Base, item: DocumentToRead) -> IndexTask:
+        embedder = self._embedders.get(base.embedder)
+        recipe = _recipe(embedder, base.chunking)
+        validators = self._validators_to_send(base, item) if item.live_recipe == recipe else {}
+        source = self._sources.for_item(item, note=item.body, blob=item.blob_name, validators=validators)
+        version = item.wanted_version
+        written: set[int] = set()
+        if item.begun_content is not None:
+            written = await publish.written_chunk_indexes(tx, base.id, item.id, version)
+        return IndexTask(job, base, item, version, embedder, source, recipe, frozenset(written))
+
+    def _validators_to_send(self, base: Base, item: DocumentToRead) -> dict[str, str]:
+        """The validators that let a web server answer "not modified", if the same bytes would give the same version."""
+        validators = dict(item.live_validators or {})
+        reader = validators.pop("reader", None)
+        processor = self._processors.get(base.file_processor or "")
+        is_same_reader = (
+            reader == processor.identity if processor else reader in (TEXT_READER, PAGE_READER, READER)
+        )
+        return validators if is_same_reader and base.asset_reuse != "force" else {}
+
+
+def _recipe(embedder: Embedder, chunking: dict[str, Any]) -> str:
+    """What decides how content is chunked and embedded: the same recipe and content give the same chunks."""
+    return json.dumps([RECIPE, token_limit(embedder, chunking), embedder.identity])
