@@ -1,7 +1,7 @@
-"""Loads a package's `queries.sql`, and runs its statements.
+"""Loads the `.sql` files of a package, as a rule one `queries.sql`, and runs their statements.
 
 A file is a list of `-- name: some_name`, a sentence, and one statement with `%(name)s` parameters.
-`queries = Queries(__package__)` reads it once; `await queries.many(tx, Row, "some_name", id=…)` runs one.
+`queries = Queries(__package__)` reads them once; `await queries.many(tx, Row, "some_name", id=…)` runs one.
 Rows become instances of a dataclass or named tuple whose fields are the statement's columns.
 """
 

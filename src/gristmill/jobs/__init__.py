@@ -1,4 +1,4 @@
-"""The engine: durable jobs, fair across lanes, fenced by leases. It knows no documents."""
+"""The job engine: durable jobs, fair across lanes, fenced by leases. It knows nothing about documents."""
 
 from gristmill.jobs.enqueue import enqueue
 from gristmill.jobs.job import Done, Enqueued, Job, JobId, NewJob, Outcome, Priority, Snooze, Work

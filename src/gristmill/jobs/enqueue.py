@@ -1,7 +1,7 @@
-"""Putting jobs into the queue, in the caller's transaction: one statement for few, COPY for many.
+"""Enqueues jobs in the caller's transaction: one statement for few, COPY for many.
 
-COPY costs a third of a statement with as many rows, on both sides. It can't pass over a key that lives; that
-is rare, so it is tried in a savepoint, and what it refuses goes through the statement, which can.
+COPY costs a third of a statement with as many rows, for client and server. It can't skip a job whose key a living job has.
+That is rare, so COPY is tried in a savepoint, and jobs that it refuses go through the statement, which can.
 """
 
 import contextlib
@@ -15,14 +15,14 @@ from gristmill.db import Tx
 from gristmill.jobs.job import Enqueued, JobId, NewJob, Priority, Work
 from gristmill.jobs.store import queries
 
-COPY_THRESHOLD = 32  # from here on a third round trip is worth it
+COPY_THRESHOLD = 32  # from this number on a third round trip pays off
 _NULL = "\\N"
 _COPY_ROWS = 1000
 _RowPrefixes = dict[tuple[type[Work], str, Priority | None], str]
 
 
 async def enqueue(tx: Tx, *new_jobs: NewJob) -> list[Enqueued]:
-    """Queue jobs; for each, in order, the job that now lives."""
+    """Enqueue jobs; for each, in order, the new job or the living one with its key."""
     if len(new_jobs) >= COPY_THRESHOLD and all(job.delay is None for job in new_jobs):
         with contextlib.suppress(psycopg.errors.UniqueViolation):
             async with tx.transaction():
@@ -40,8 +40,8 @@ async def _insert(tx: Tx, new_jobs: Sequence[NewJob]) -> list[Enqueued]:
 
 async def _copy(tx: Tx, new_jobs: Sequence[NewJob]) -> list[Enqueued]:
     first_id: UUID
-    (first_id,) = await queries.values(tx, "announce", **_lane_parameters(new_jobs))
-    # The ids that follow the first one in its random part: they keep the order, and are nobody else's.
+    (first_id,) = await queries.values(tx, "wake_lanes", **_lane_parameters(new_jobs))
+    # The following ids differ in their random part: they keep the order, and are as unique as the first.
     start = first_id.int
     prefixes: _RowPrefixes = {}
     async with tx.cursor() as cursor, cursor.copy(queries["copy_jobs"]) as copy:
@@ -49,7 +49,7 @@ async def _copy(tx: Tx, new_jobs: Sequence[NewJob]) -> list[Enqueued]:
             batch = new_jobs[begin : begin + _COPY_ROWS]
             lines = [_copy_row(start + begin + n, job, prefixes) for n, job in enumerate(batch)]
             await copy.write("".join(lines))
-        # Before the end is waited for: the server is still busy with the last rows.
+        # Built before COPY ends, while the server is still busy with the last rows.
         return [Enqueued(JobId(UUID(int=start + n)), created=True) for n in range(len(new_jobs))]
 
 
@@ -81,14 +81,14 @@ def _job_json(job: NewJob) -> str:
 
 
 def _copy_row(number: int, job: NewJob, prefixes: _RowPrefixes) -> str:
-    """A row of COPY's text format; what jobs of a kind and lane share is worked out once."""
+    """A row in COPY's text format; the part that jobs of a kind and lane share is built once."""
     work = job.work
     prefix = prefixes.get((type(work), job.lane, job.priority))
     if prefix is None:
         prefix_text = f"\t{work.kind}\t{_copy_text(job.lane)}\t{_priority(job).value}\t{work.attempts}\t"
         prefix = prefixes[type(work), job.lane, job.priority] = prefix_text
     key, subject = work.key(), work.subject()
-    payload = work.payload().replace("\\", "\\\\")  # JSON has no other character that COPY minds
+    payload = work.payload().replace("\\", "\\\\")  # JSON has no other character that COPY would interpret
     return (
         f"{number:032x}{prefix}{job.workload}\t{_NULL if key is None else _copy_text(key)}"
         f"\t{subject or _NULL}\t{payload}\n"

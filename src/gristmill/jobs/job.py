@@ -1,9 +1,21 @@
-"""What a job is: a piece of work, on a lane, in a band, with a lease while it runs."""
+"""What a job is: a piece of work on a lane, with a priority, and with a lease while it runs.
+
+    state       moved on by                                    to
+    queued      a worker's claim                               running
+                cancel                                         (history) cancelled
+    delayed     any worker's tick, once it is due              queued
+                cancel                                         (history) cancelled
+    running     its worker, proving the lease                  (history) done, delayed, queued, dead, (history) cancelled
+                any worker's tick, once the lease has expired  queued, with the attempt counted
+    dead        a retry by an operator                         queued
+
+There is no state that only a restart can end.
+"""
 
 import functools
 from dataclasses import dataclass
 from datetime import timedelta
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from typing import Any, ClassVar, NamedTuple, NewType, Protocol, Self
 from uuid import UUID
 
@@ -13,8 +25,17 @@ JobId = NewType("JobId", UUID)
 Lease = NewType("Lease", UUID)
 
 
+class JobState(StrEnum):
+    """The states of a living job; jobs that are done or cancelled are in the history."""
+
+    QUEUED = "queued"
+    DELAYED = "delayed"
+    RUNNING = "running"
+    DEAD = "dead"
+
+
 class Priority(IntEnum):
-    """Who waits for it. A lane runs a lower band first; a share of every worker is kept for the lowest."""
+    """A lane runs lower numbers first; every worker reserves some slots for INTERACTIVE."""
 
     INTERACTIVE = 0
     NORMAL = 1
@@ -23,18 +44,18 @@ class Priority(IntEnum):
 
 @dataclass(frozen=True)
 class Work:
-    """Base of every kind of work: its fields are the payload, its class says how it is run."""
+    """Base of every kind of work: its fields are the payload, its class attributes how it is run."""
 
     kind: ClassVar[str]
     attempts: ClassVar[int] = 5
     priority: ClassVar[Priority] = Priority.NORMAL
 
     def key(self) -> str | None:
-        """Unique while such a job lives: a second enqueue gives the first job."""
+        """Unique among living jobs: a second enqueue returns the first job."""
         return None
 
     def subject(self) -> UUID | None:
-        """What the work is about: cancelling goes by it."""
+        """What the work is about; jobs are cancelled by it."""
         return None
 
     def payload(self) -> str:
@@ -58,7 +79,7 @@ def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
 
 
 class NewJob(NamedTuple):
-    """What is asked of `enqueue`; `workload` is the estimated cost in bytes of input."""
+    """A job to enqueue; `workload` is the estimated cost in bytes of input."""
 
     work: Work
     lane: str
@@ -68,7 +89,7 @@ class NewJob(NamedTuple):
 
 
 class Enqueued(NamedTuple):
-    """A job's id, and whether it is new or already lived under its key."""
+    """A job's id, and whether it is new or a living job with the same key."""
 
     id: JobId
     created: bool
@@ -87,7 +108,7 @@ class Job:
     attempt: int
     max_attempts: int
     lease: Lease
-    interrupted: bool = False  # whoever ran it last was stopped or lost in the middle
+    interrupted: bool = False  # its last worker was stopped or lost in the middle
     completed: bool = False  # completed by its handler, in the transaction that wrote its results
 
 
@@ -98,7 +119,7 @@ class Done:
 
 @dataclass(frozen=True)
 class Snooze:
-    """Come back after `delay`; the attempt does not count. For jobs that poll."""
+    """Run again after `delay`; the attempt does not count. For jobs that poll."""
 
     delay: timedelta
 

@@ -1,6 +1,6 @@
-"""What the lanes of an organisation do, how much they have done lately, and who works: a look, and the right to pause one.
+"""The lanes of an organisation, their throughput, and the workers: what the queue page shows, and pausing a lane.
 
-A paused lane starts no job, also none that deletes; what runs goes on to its end. Nothing is lost by it: jobs wait, and are
+A paused lane starts no job, not even one that deletes; running jobs go on to their end. Nothing is lost: jobs wait, and are
 shown as waiting, until the lane is resumed.
 """
 
@@ -19,7 +19,7 @@ MAX_LANES = 200  # lanes that are shown
 
 @dataclass(frozen=True)
 class LaneStatus:
-    """A lane as it is now; `subject` is what the job is about that has run longest."""
+    """A lane as it is now; `subject` is the subject of the job that has run longest."""
 
     lane: str
     paused: bool
@@ -39,7 +39,7 @@ class _ThroughputStep:
 
 @dataclass(frozen=True)
 class WorkerRow:
-    """A worker process; `alive` until its lease is out."""
+    """A worker process; `alive` until its lease expires."""
 
     id: UUID
     info: dict[str, Any]
@@ -50,7 +50,7 @@ class WorkerRow:
 
 
 async def find_lanes(tx: Tx, org: OrgId) -> list[LaneStatus]:
-    """The lanes where most happens, at most `MOST`."""
+    """The busiest lanes, at most `MAX_LANES`."""
     return await queries.many(tx, LaneStatus, "lanes", org=org, limit=MAX_LANES)
 
 
@@ -63,13 +63,13 @@ async def throughput(tx: Tx, org: OrgId, window: timedelta, steps: int) -> Mappi
 
 
 async def find_workers(tx: Tx) -> list[WorkerRow]:
-    """Every worker that has not left, in the order they came."""
+    """Every registered worker, in the order they started."""
     return await queries.many(tx, WorkerRow, "workers")
 
 
 async def set_paused(tx: Tx, lane: str, *, paused: bool) -> None:
-    """Have a lane start no more jobs, or start them again."""
-    await queries.values(tx, "pause", lane=lane, paused=paused)
+    """Pause a lane, or resume it."""
+    await queries.values(tx, "set_paused", lane=lane, paused=paused)
 
 
 async def is_paused(tx: Tx, lane: str) -> bool:

@@ -2,15 +2,15 @@
 -- () -> queued | delayed, in the caller's transaction; a row per job, in order.
 select id, created from job_enqueue(%(jobs)s::json, %(count)s::int, %(lanes)s::text[], %(urgent)s::text[]);
 
--- name: announce
--- Lets lanes take part in the round, wakes the workers at commit, and gives a first id for jobs that are copied in.
+-- name: wake_lanes
+-- Adds lanes to the round-robin, wakes the workers at commit, and returns a first id for jobs that are copied in.
 select uuidv7() from (select lane_wake(%(lanes)s::text[], %(urgent)s::text[]), pg_notify('job', '')) woken;
 
 -- name: copy_jobs
--- () -> queued, many at once; fails when a job lives under one of the keys.
+-- () -> queued, many at once; fails when a living job has one of the keys.
 copy job (id, kind, lane, priority, max_attempts, workload, key, subject, payload) from stdin;
 
--- name: cycle
+-- name: complete_and_claim
 -- running -> done for what is finished, then queued -> running, fair across lanes, under the caps.
 select id, kind, lane, priority, payload, subject, attempt, max_attempts, lease, interrupted
   from job_complete_and_claim(%(done)s::uuid[], %(leases)s::uuid[], %(worker)s, %(limit)s::int, %(general)s::int, %(lane_cap)s::int,
@@ -21,23 +21,23 @@ select id, kind, lane, priority, payload, subject, attempt, max_attempts, lease,
 select job_complete(%(ids)s::uuid[], %(leases)s::uuid[]);
 
 -- name: save_result
--- What a running job has to tell so far, only while the caller still holds its lease.
+-- What a running job reports so far, only while the caller still holds its lease.
 update job set result = %(result)s where id = %(id)s and lease = %(lease)s and state = 'running' returning id;
 
 -- name: load_result
--- What a job told in an earlier attempt.
+-- What a job reported in an earlier attempt.
 select result from job where id = %(id)s;
 
--- name: of_lane
+-- name: lane_job_ids
 -- The living jobs of a lane.
 select id from job where lane = %(lane)s and state <> 'dead' order by id;
 
--- name: others_run
+-- name: has_other_running_jobs
 -- Whether a lane runs another job than this one.
 select exists (select from job where lane = %(lane)s and state = 'running' and id <> %(id)s);
 
 -- name: clear_lane
--- The dead jobs of a lane, and the lane itself, are forgotten: what it stood for is gone.
+-- Deletes a lane and its dead jobs: what it belonged to no longer exists.
 with dead as (delete from job where lane = %(lane)s and state = 'dead')
 delete from lane where lane = %(lane)s;
 
@@ -50,46 +50,46 @@ select id from job where id = %(id)s and lease = %(lease)s and state = 'running'
 select j.id from job j join unnest(%(ids)s::uuid[], %(leases)s::uuid[]) u(id, lease) on j.id = u.id and j.lease = u.lease
  where j.state = 'running' order by j.id for no key update of j;
 
--- name: progressed
--- Jobs that came further begin to count their attempts anew; the caller has proved their leases.
+-- name: reset_attempts
+-- Jobs that made progress count their attempts from one again; the caller has proved their leases.
 update job set attempt = 1 where id = any (%(ids)s::uuid[]) and attempt > 1;
 
 -- name: postpone
--- running -> delayed, or queued when the delay is zero; cancelled when that was asked meanwhile.
+-- running -> delayed, or queued when the delay is zero; cancelled if that was requested meanwhile.
 select job_requeue(array[j.id], %(delay)s::interval, %(counted)s, %(error)s::jsonb)
   from (select id from job where id = %(id)s and lease = %(lease)s and state = 'running' for update) j;
 
 -- name: bury
--- running -> dead: visible, and retried only by hand.
+-- running -> dead: visible, and retried only by an operator.
 update job
    set state = 'dead', lease = null, worker = null,
        errors = errors || (%(error)s::jsonb || jsonb_build_object('at', clock_now(), 'attempt', attempt))
  where id = %(id)s and lease = %(lease)s and state = 'running'
 returning id;
 
--- name: withdraw
+-- name: finish_cancel
 -- running -> cancelled, when the worker has stopped it.
 select job_archive_cancelled(array[j.id])
   from (select id from job where id = %(id)s and lease = %(lease)s and state = 'running' for update) j;
 
--- name: release_all
+-- name: requeue_all
 -- running -> queued, all jobs of a worker that stops; the attempt is not counted.
 select job_requeue(array(select id from job where worker = %(worker)s and state = 'running' order by id for update),
                   '0', false, '{"code": "worker_stopped", "message": "The worker that ran this job was stopped."}');
 
 -- name: cancel
--- queued | delayed -> cancelled; running jobs are told.
+-- queued | delayed -> cancelled; running jobs are signalled.
 select removed, signalled from job_cancel(%(ids)s::uuid[]);
 
 -- name: delete_dead_by_subject
 -- Dead jobs about things that no longer exist.
 delete from job where subject = any (%(subjects)s::uuid[]) and state = 'dead';
 
--- name: of_subjects
+-- name: subject_job_ids
 -- The living jobs about these subjects.
 select id from job where subject = any (%(subjects)s::uuid[]) and state <> 'dead' order by id;
 
--- name: hurry
+-- name: run_now
 -- delayed -> queued, for jobs about these subjects.
 with due as (
     update job set state = 'queued', run_at = clock_now()
@@ -97,8 +97,8 @@ with due as (
 select lane_wake(array_agg(distinct lane), coalesce(array_agg(distinct lane) filter (where priority = 0), '{}')),
        pg_notify('job', '') from due having count(*) > 0;
 
--- name: revive
--- dead -> queued, with all attempts before it; not while another job lives under the key.
+-- name: retry_dead
+-- dead -> queued, with all attempts again; not while a living job has the key.
 with back as (
     update job j set state = 'queued', attempt = 0, run_at = clock_now()
      where j.id = any (%(ids)s::uuid[]) and j.state = 'dead'
@@ -109,49 +109,49 @@ woken as (
            pg_notify('job', '') from back having count(*) > 0)
 select b.id from back b left join woken on true;
 
--- name: held
--- What a worker runs, as the database knows it.
+-- name: running_jobs
+-- The jobs that a worker runs according to the database.
 select id, cancelling from job where worker = %(worker)s and state = 'running';
 
--- name: give_back
--- running -> queued, for jobs that their worker knows nothing of; the attempt is not counted.
+-- name: requeue_unknown
+-- running -> queued, for jobs that their worker does not run; the attempt is not counted.
 select job_requeue(array(select id from job where id = any (%(ids)s::uuid[]) and worker = %(worker)s
                            and state = 'running' order by id for update), '0', false, null);
 
--- name: beat
+-- name: renew_lease
 -- One statement renews every lease of a worker; no row when the worker was declared gone.
 update worker set heartbeat_at = clock_now(), lease_until = clock_now() + %(lease)s::interval where id = %(worker)s returning id;
 
--- name: living_workers
--- How many workers are believed to live.
+-- name: count_workers
+-- Workers whose lease has not expired.
 select count(*)::int from worker where lease_until > clock_now();
 
--- name: enrol
--- A worker joins.
+-- name: register_worker
+-- Registers a worker.
 insert into worker (id, info, lock_key, lease_until)
 values (%(worker)s, %(info)s, %(lock_key)s, clock_now() + %(lease)s::interval);
 
--- name: leave
--- A worker leaves.
+-- name: unregister_worker
+-- Deletes the row of a worker.
 delete from worker where id = %(worker)s;
 
 -- name: tick
--- Due jobs join the queue; jobs of workers that are gone return to it.
+-- Queues due jobs, and requeues the jobs of workers that are gone.
 select promoted, expired, next_in from job_tick();
 
 -- name: sweep
--- Forgets finished jobs after the retention.
+-- Deletes finished jobs after the retention.
 delete from job_history where id in (
     select id from job_history where finished_at < clock_now() - %(retention)s::interval order by finished_at limit 5000);
 
--- name: depth
--- How many jobs wait in a lane, or in all, for their turn or their next attempt; of each no more than a limit is counted.
+-- name: count_waiting
+-- How many jobs of a lane, or of all, are queued or delayed; of each no more than a limit is counted.
 select (select count(*) from (
             select from job where state = 'queued' and (%(lane)s::text is null or lane = %(lane)s)
-               and kind <> all (%(but)s::text[]) limit %(limit)s) queued)::int
+               and kind <> all (%(excluded_kinds)s::text[]) limit %(limit)s) queued)::int
      + (select count(*) from (
             select from job where state = 'delayed' and (%(lane)s::text is null or lane = %(lane)s)
-               and kind <> all (%(but)s::text[]) limit %(limit)s) delayed)::int;
+               and kind <> all (%(excluded_kinds)s::text[]) limit %(limit)s) delayed)::int;
 
 -- name: counts
 -- Living jobs by kind and state, of one lane or of all.
@@ -159,22 +159,22 @@ select kind, state::text as state, count(*)::int as count, min(created_at) as ol
   from job where %(lane)s::text is null or lane = %(lane)s group by kind, state order by kind, state;
 
 -- name: counts_by_lane
--- Living jobs by lane, kind and state; lanes of other organisations than one are told as one.
+-- Living jobs by lane, kind and state; lanes of other organisations are summed up as one.
 select case when o.org_id = %(org)s then j.lane else 'other' end as lane, j.kind, j.state::text as state,
        count(*)::int as count
   from job j left join lane_owner o on o.lane = j.lane group by 1, 2, 3 order by 1, 2, 3;
 
--- name: recent
+-- name: done_last_minute
 -- Jobs done in the last minute, of one lane or of all.
 select count(*)::int from job_history
  where finished_at > clock_now() - interval '1 minute' and outcome = 'done'
    and (%(lane)s::text is null or lane = %(lane)s);
 
 -- name: active_subjects
--- What the running jobs of a lane are about.
+-- The subjects of the running jobs of a lane.
 select distinct subject from job where lane = %(lane)s and state = 'running' and subject is not null;
 
--- name: list
+-- name: find_jobs
 -- Living and finished jobs, newest first, after a cursor.
 select * from (
     select id, kind, lane, state::text as state, priority, subject, payload, attempt, max_attempts, errors, result, created_at,
@@ -190,7 +190,7 @@ select * from (
    and (%(before)s::uuid is null or id < %(before)s)
  order by id desc limit %(limit)s;
 
--- name: one
+-- name: find_job
 -- One job, living or finished.
 select * from (
     select id, kind, lane, state::text as state, priority, subject, payload, attempt, max_attempts, errors, result, created_at,
@@ -202,12 +202,12 @@ select * from (
       from job_history) j
  where id = %(id)s;
 
--- name: own_lane
--- A lane belongs to an organisation, for good.
+-- name: set_lane_owner
+-- Records the organisation of a lane, for good.
 insert into lane_owner (lane, org_id) values (%(lane)s, %(org)s) on conflict do nothing;
 
--- name: owner
--- Whose a lane is.
+-- name: lane_owner
+-- The organisation of a lane.
 select org_id from lane_owner where lane = %(lane)s;
 
 -- name: now
@@ -225,11 +225,11 @@ on conflict (name) do update
        next_at = case when schedule.cron = excluded.cron then schedule.next_at else excluded.next_at end;
 
 -- name: remove_schedules
--- Forgets schedules.
+-- Deletes schedules.
 delete from schedule where name = any (%(names)s::text[]);
 
 -- name: lock_due_schedule
--- A schedule that is due and that nobody else is firing.
+-- A schedule that is due and that no other worker is firing.
 select name, cron, clock_now() as now from schedule
  where next_at <= clock_now() order by next_at limit 1 for update skip locked;
 
@@ -242,23 +242,23 @@ select e.id from fired f, job_enqueue(
                                        'subject', f.subject, 'payload', f.payload, 'attempts', f.max_attempts)),
     1, array[f.lane], case when f.priority = 0 then array[f.lane] else '{}'::text[] end) e;
 
--- name: pause
--- A lane starts no more jobs, or does so again; one that comes back starts level with the others, and wakes the workers.
-with told as (
+-- name: set_paused
+-- Pauses or resumes a lane; a resumed one starts level with the others, and wakes the workers.
+with changed as (
     insert into lane as l (lane, paused) values (%(lane)s, %(paused)s)
     on conflict (lane) do update
        set paused = excluded.paused,
            virtual_time = greatest(l.virtual_time, (select min(b.virtual_time) from lane b where b.busy and not b.paused))
      where l.paused is distinct from excluded.paused
     returning lane)
-select pg_notify('job', '') from told where not %(paused)s;
+select pg_notify('job', '') from changed where not %(paused)s;
 
 -- name: is_paused
 -- Whether a lane is paused.
 select paused from lane where lane = %(lane)s;
 
 -- name: lanes
--- Lanes of an organisation with what lives in them, those where most happens first.
+-- Lanes of an organisation with their living jobs, the busiest first.
 with living as (
     select j.lane, count(*) filter (where j.state in ('queued', 'delayed'))::int as waiting,
            count(*) filter (where j.state = 'running')::int as running, count(*) filter (where j.state = 'dead')::int as dead
@@ -281,7 +281,7 @@ select h.lane, least(%(steps)s - 1, floor(%(steps)s * extract(epoch from h.finis
  where h.finished_at > s.since and h.outcome = 'done' group by 1, 2;
 
 -- name: workers
--- Every worker, with how much it runs, and whether its lease holds.
+-- Every worker, with the number of jobs it runs, and whether its lease holds.
 select w.id, w.info, w.started_at, w.heartbeat_at, w.lease_until > clock_now() as alive,
        (select count(*)::int from job j where j.worker = w.id and j.state = 'running') as running
   from worker w order by w.started_at, w.id;

@@ -1,4 +1,4 @@
-"""A look at the queue: how much waits, how fast it goes, when it may be done, and whether more may come."""
+"""The state of a lane's queue: how many jobs wait, how fast they are done, and whether more are accepted."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,14 +8,14 @@ from uuid import UUID
 from gristmill.db import Tx
 from gristmill.errors import LimitReached
 from gristmill.jobs import store
-from gristmill.jobs.lifecycle import JobState
+from gristmill.jobs.job import JobState
 
 RETRY_AFTER = timedelta(seconds=30)
 
 
 @dataclass(frozen=True)
 class QueueStatus:
-    """The jobs of one lane; `eta_seconds` is None while nothing tells how fast they go."""
+    """The jobs of one lane; `eta_seconds` is None while their rate is not known."""
 
     waiting: int
     running: int
@@ -27,7 +27,7 @@ class QueueStatus:
 
     @property
     def eta_seconds(self) -> int | None:
-        """How long the rest takes at the rate of the last minute."""
+        """How long the remaining jobs take at the rate of the last minute."""
         left = self.waiting + self.running
         if left == 0:
             return 0
@@ -42,24 +42,24 @@ class QueueLimits:
     total: int
 
     def half(self) -> "QueueLimits":
-        """Half of it, for who waits until there is room again rather than for each single place."""
+        """Half of it, for callers that wait for room in bulk instead of for every single slot."""
         return QueueLimits(max(1, self.lane // 2), max(1, self.total // 2))
 
 
 async def check_capacity(tx: Tx, lane: str, more: int, limits: QueueLimits) -> None:
-    """Raise LimitReached when `more` jobs in `lane` would be too many. A limit is met, never passed, by callers
-    who take turns in a lane; over all lanes, callers at the same moment may pass it by what they add."""
+    """Raise LimitReached when `more` jobs in `lane` would be too many. Callers that are serialised per lane never exceed
+    its limit; the total over all lanes may be exceeded by what concurrent callers add."""
     for scope, scope_lane, limit in (("this base", lane, limits.lane), ("all bases", None, limits.total)):
         if more + await store.depth(tx, scope_lane, limit) > limit:
             raise LimitReached(
-                f"{limit:,} jobs may wait for {scope}, and these would be more. Try again when some are done.",
+                f"The queue of {scope} is full: at most {limit:,} jobs may wait. Try again when some are done.",
                 retry_after=RETRY_AFTER,
                 code="queue_full",
             )
 
 
 async def is_full(tx: Tx, lane: str, limits: QueueLimits, excluded_kinds: Sequence[str] = ()) -> bool:
-    """Whether as many jobs wait as may; those of the kinds `but` don't count."""
+    """Whether a limit is reached; jobs of `excluded_kinds` don't count."""
     for scope_lane, limit in ((lane, limits.lane), (None, limits.total)):
         if await store.depth(tx, scope_lane, limit, excluded_kinds) >= limit:
             return True
@@ -67,7 +67,7 @@ async def is_full(tx: Tx, lane: str, limits: QueueLimits, excluded_kinds: Sequen
 
 
 async def queue_status(tx: Tx, lane: str) -> QueueStatus:
-    """The lane as it is now."""
+    """The queue of a lane as it is now."""
     counts = await store.counts(tx, lane)
     waiting = [count for count in counts if count.state in (JobState.QUEUED, JobState.DELAYED)]
     return QueueStatus(

@@ -1,15 +1,15 @@
-"""What happens to a job after an attempt. Pure: the caller brings the result and the dice.
+"""What happens to a job after an attempt. Pure: the caller passes the outcome and a random number.
 
     the handler …              attempts left      none left
     returned Done              complete           complete
     returned Snooze            postpone           postpone      (attempt not counted)
     raised Permanent           bury               bury
-    raised Transient, a bug    postpone, later    bury
-    was stopped by a cancel    withdraw           withdraw
-    raised LeaseLost           nothing            nothing       (not ours to write)
+    raised anything else       postpone, later    bury
+    was stopped by a cancel    finish the cancel  finish the cancel
+    raised LeaseLost           ignore             ignore        (another worker has the job)
 
-Backoff is exponential with full jitter: the n-th wait is chosen evenly below `FIRST` × 2ⁿ⁻¹, at most
-`LONGEST`, so that jobs which failed together do not return together. A `retry_after` wins over it.
+Backoff is exponential with full jitter: the n-th wait is uniform below `FIRST_BACKOFF` × 2ⁿ⁻¹, at most `MAX_BACKOFF`, so
+that jobs which failed together do not return together. A `retry_after` takes precedence.
 """
 
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class Complete:
 
 @dataclass(frozen=True)
 class Postpone:
-    """The job comes back after `delay`."""
+    """The job runs again after `delay`."""
 
     delay: timedelta
     counted: bool
@@ -38,33 +38,33 @@ class Postpone:
 
 @dataclass(frozen=True)
 class Bury:
-    """The job is dead until somebody retries it by hand."""
+    """The job is dead until an operator retries it."""
 
     error: GristmillError
 
 
 @dataclass(frozen=True)
 class FinishCancel:
-    """The job was cancelled, and has stopped."""
+    """The job was cancelled and has stopped."""
 
 
 @dataclass(frozen=True)
 class Ignore:
-    """The job belongs to somebody else."""
+    """Another worker has the job."""
 
 
 Transition = Complete | Postpone | Bury | FinishCancel | Ignore
 
 
 def after_outcome(outcome: Outcome) -> Transition:
-    """The move after a handler that returned."""
+    """The transition after a handler that returned."""
     if isinstance(outcome, Snooze):
         return Postpone(outcome.delay, counted=False)
     return Complete()
 
 
 def after_error(error: Exception, job: Job, jitter: float) -> Transition:
-    """The move after a handler that raised; `dice` is even in [0, 1)."""
+    """The transition after a handler that raised; `jitter` is uniform in [0, 1)."""
     if isinstance(error, LeaseLost):
         return Ignore()
     failure = error if isinstance(error, GristmillError) else internal_error(error)
@@ -82,5 +82,7 @@ def backoff(attempt: int, jitter: float) -> timedelta:
 
 
 def internal_error(error: Exception) -> GristmillError:
-    """A mistake of ours, told without its insides; the log has the traceback."""
-    return GristmillError(f"An internal error ({type(error).__name__}); the log says more.", code="internal")
+    """The error that is shown for a bug of ours, without its details; the log has the traceback."""
+    return GristmillError(
+        f"An internal error occurred ({type(error).__name__}). The log has the details.", code="internal"
+    )

@@ -1,8 +1,8 @@
-"""Schedules: rows that enqueue a job whenever their cron expression says so.
+"""Schedules: rows that enqueue a job at the times of a cron expression.
 
-Each firing is one transaction: the job and the next due time together. The row is locked meanwhile, so that
-any number of workers fire it once; a worker that comes second passes it over. After a downtime a schedule
-fires once for all that was missed, then goes on from the present. Times are UTC, by the database's clock.
+Each firing is one transaction: the job and the next due time together. The row is locked meanwhile, so that any number of
+workers fire it once; the others skip it. After a downtime a schedule fires once for all missed times, then continues from
+the present. Times are UTC, by the database's clock.
 """
 
 from collections.abc import Sequence
@@ -29,13 +29,13 @@ class Schedule:
 
 
 def next_time(cron: str, after: datetime) -> datetime:
-    """The first time of `cron` after an instant; Invalid when it is no cron expression."""
+    """The first time of `cron` after an instant; Invalid when it is not a cron expression."""
     try:
         return next(CronSim(cron, after.astimezone(UTC)))
     except CronSimError as error:
         raise Invalid(f"{cron!r} is not a cron expression: {error}.", code="invalid_cron") from None
     except StopIteration:
-        raise Invalid(f"{cron!r} names no time that ever comes.", code="invalid_cron") from None
+        raise Invalid(f"{cron!r} has no time that ever occurs.", code="invalid_cron") from None
 
 
 async def put_schedules(tx: Tx, *schedules: Schedule) -> None:
@@ -58,12 +58,12 @@ async def put_schedules(tx: Tx, *schedules: Schedule) -> None:
 
 
 async def remove_schedules(tx: Tx, names: Sequence[str]) -> None:
-    """Forget schedules; what they have enqueued stays."""
+    """Delete schedules; the jobs that they have enqueued stay."""
     await store.remove_schedules(tx, names)
 
 
 async def fire_due(tx: Tx) -> int:
-    """Enqueue what is due; how many schedules fired."""
+    """Enqueue the jobs that are due; how many schedules fired."""
     fired = 0
     while True:
         async with tx.transaction():

@@ -1,7 +1,7 @@
-"""The moves of a job, one function each, in the caller's transaction.
+"""The transitions of a job, one function each, in the caller's transaction.
 
-Every move of a running job takes its lease; `LeaseLost` means that the caller's transaction must not
-commit, and raising it through the transaction's block is what rolls it back.
+Every transition of a running job proves its lease. `LeaseLost` means that the caller's transaction must not commit; raising
+it through the transaction's block rolls it back.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,22 +21,22 @@ queries = Queries(__package__ or "gristmill.jobs")
 
 
 async def fence(tx: Tx, job: Job) -> None:
-    """Prove that `job` is still ours, and keep it so until the transaction ends."""
+    """Prove that `job` is still ours, and lock it until the transaction ends."""
     if not await queries.values(tx, "fence", id=job.id, lease=job.lease):
         raise LeaseLost(f"job {job.id} is no longer ours")
 
 
 async def fence_all(tx: Tx, jobs: Sequence[Job]) -> set[JobId]:
-    """Which of the jobs are still ours; they stay so until the transaction ends."""
+    """The jobs that are still ours; they are locked until the transaction ends."""
     ids, leases = [job.id for job in jobs], [job.lease for job in jobs]
     return set(await queries.values(tx, "fence_all", ids=ids, leases=leases))
 
 
 async def reset_attempts(tx: Tx, jobs: Sequence[Job]) -> None:
-    """These jobs came further: what is left of their attempts is for what is left of their work."""
+    """Count the attempts of jobs that made progress from one again: the limit is for what is left of their work."""
     retried = [job for job in jobs if job.attempt > 1]
     if retried:
-        await queries.run(tx, "progressed", ids=[job.id for job in retried])
+        await queries.run(tx, "reset_attempts", ids=[job.id for job in retried])
         for job in retried:
             job.attempt = 1
 
@@ -51,13 +51,13 @@ async def complete_all(tx: Tx, jobs: Sequence[Job]) -> None:
 
 
 async def save_result(tx: Tx, job: Job, result: dict[str, Any]) -> None:
-    """Keep what the job has to tell so far, in the transaction that makes it true."""
+    """Save what the job reports so far, in the transaction that makes it true."""
     if not await queries.values(tx, "save_result", id=job.id, lease=job.lease, result=Jsonb(result)):
         raise LeaseLost(f"job {job.id} is no longer ours")
 
 
 async def load_result(tx: Tx, job: Job) -> dict[str, Any]:
-    """What the job told in an earlier attempt."""
+    """What the job reported in an earlier attempt."""
     results = await queries.values(tx, "load_result", id=job.id)
     return (results[0] if results else None) or {}
 
@@ -72,7 +72,7 @@ async def complete(tx: Tx, job: Job) -> None:
 async def postpone(
     tx: Tx, job: Job, delay: timedelta, *, counted: bool, error: GristmillError | None
 ) -> None:
-    """running → delayed, or queued when `delay` is zero; cancelled when that was asked meanwhile."""
+    """running → delayed, or queued when `delay` is zero; cancelled if that was requested meanwhile."""
     if not await queries.values(
         tx, "postpone", id=job.id, lease=job.lease, delay=delay, counted=counted, error=_error_json(error)
     ):
@@ -87,40 +87,40 @@ async def bury(tx: Tx, job: Job, error: GristmillError) -> None:
 
 async def finish_cancel(tx: Tx, job: Job) -> None:
     """running → cancelled, once its worker has stopped it."""
-    await queries.values(tx, "withdraw", id=job.id, lease=job.lease)
+    await queries.values(tx, "finish_cancel", id=job.id, lease=job.lease)
 
 
 @dataclass(frozen=True)
 class CancelCounts:
-    """How many jobs were removed from the queue, and how many that run were told to stop."""
+    """How many jobs were removed from the queue, and how many running ones were signalled to stop."""
 
     removed: int
     signalled: int
 
 
 async def cancel(tx: Tx, ids: Sequence[JobId]) -> CancelCounts:
-    """Cancel these jobs: waiting ones are gone with this transaction, running ones are told."""
+    """Cancel these jobs: waiting ones are removed by this transaction, running ones are signalled."""
     return await queries.one(tx, CancelCounts, "cancel", ids=list(ids))
 
 
 async def cancel_lane(tx: Tx, lane: str) -> CancelCounts:
     """Cancel every living job of a lane."""
-    return await cancel(tx, await queries.values(tx, "of_lane", lane=lane))
+    return await cancel(tx, await queries.values(tx, "lane_job_ids", lane=lane))
 
 
 async def has_other_running_jobs(tx: Tx, job: Job) -> bool:
-    """Whether the job's lane runs others too."""
-    return (await queries.values(tx, "others_run", lane=job.lane, id=job.id))[0]
+    """Whether the job's lane runs other jobs too."""
+    return (await queries.values(tx, "has_other_running_jobs", lane=job.lane, id=job.id))[0]
 
 
 async def clear_lane(tx: Tx, lane: str) -> None:
-    """Forget a lane and its dead jobs: what it stood for is gone."""
+    """Delete a lane and its dead jobs: what it belonged to no longer exists."""
     await queries.run(tx, "clear_lane", lane=lane)
 
 
 async def cancel_by_subject(tx: Tx, subjects: Sequence[UUID]) -> CancelCounts:
     """Cancel every living job about these subjects."""
-    return await cancel(tx, await queries.values(tx, "of_subjects", subjects=list(subjects)))
+    return await cancel(tx, await queries.values(tx, "subject_job_ids", subjects=list(subjects)))
 
 
 async def delete_dead_by_subject(tx: Tx, subjects: Sequence[UUID]) -> None:
@@ -129,8 +129,8 @@ async def delete_dead_by_subject(tx: Tx, subjects: Sequence[UUID]) -> None:
 
 
 async def run_now(tx: Tx, subjects: Sequence[UUID]) -> None:
-    """delayed → queued, for every job about these subjects: what it waits for has come."""
-    await queries.run(tx, "hurry", subjects=list(subjects))
+    """delayed → queued, for every job about these subjects: what they wait for has happened."""
+    await queries.run(tx, "run_now", subjects=list(subjects))
 
 
 async def complete_and_claim(
@@ -143,11 +143,11 @@ async def complete_and_claim(
     lane_cap: int,
     global_cap: int | None,
 ) -> list[Job]:
-    """Settle those of `done` that are still ours, and claim up to `limit` jobs, at most `general` not interactive."""
+    """Complete the `finished` jobs that are still ours, and claim up to `limit` others, a part of them not interactive."""
     return await queries.many(
         tx,
         Job,
-        "cycle",
+        "complete_and_claim",
         done=[job.id for job in finished],
         leases=[job.lease for job in finished],
         worker=worker,
@@ -165,25 +165,25 @@ LOCK_SPACE = 1735551596
 async def register_worker(
     tx: Tx, worker: UUID, info: dict[str, Any], lease: timedelta, *, lock_key: int | None = None
 ) -> None:
-    """Join as a worker; `lock_key` names the advisory lock that it holds while it lives."""
-    await queries.run(tx, "enrol", worker=worker, info=Jsonb(info), lock_key=lock_key, lease=lease)
+    """Register a worker; `lock_key` names the advisory lock that it holds while it lives."""
+    await queries.run(tx, "register_worker", worker=worker, info=Jsonb(info), lock_key=lock_key, lease=lease)
 
 
 async def unregister_worker(tx: Tx, worker: UUID) -> int:
-    """Leave: what the worker still runs returns to the queue at once, uncounted; how many jobs that were."""
-    (released,) = await queries.values(tx, "release_all", worker=worker)
-    await queries.run(tx, "leave", worker=worker)
+    """Unregister a worker, and requeue the jobs that it still runs without counting the attempt; how many."""
+    (released,) = await queries.values(tx, "requeue_all", worker=worker)
+    await queries.run(tx, "unregister_worker", worker=worker)
     return released
 
 
 async def count_workers(tx: Tx) -> int:
-    """How many workers are believed to live."""
-    return (await queries.values(tx, "living_workers"))[0]
+    """The number of workers whose lease has not expired."""
+    return (await queries.values(tx, "count_workers"))[0]
 
 
 async def renew_lease(tx: Tx, worker: UUID, lease: timedelta) -> bool:
     """Renew every lease of `worker`; False when it was declared gone."""
-    return bool(await queries.values(tx, "beat", worker=worker, lease=lease))
+    return bool(await queries.values(tx, "renew_lease", worker=worker, lease=lease))
 
 
 @dataclass(frozen=True)
@@ -195,19 +195,19 @@ class RunningJob:
 
 
 async def running_jobs(tx: Tx, worker: UUID) -> list[RunningJob]:
-    """What the worker runs, as the database knows it."""
-    return await queries.many(tx, RunningJob, "held", worker=worker)
+    """The jobs that the worker runs according to the database."""
+    return await queries.many(tx, RunningJob, "running_jobs", worker=worker)
 
 
 async def requeue_unknown(tx: Tx, worker: UUID, ids: Iterable[JobId]) -> int:
-    """running → queued, uncounted, for jobs that their worker knows nothing of; how many."""
-    (returned,) = await queries.values(tx, "give_back", worker=worker, ids=list(ids))
+    """running → queued, without counting the attempt, for jobs that their worker does not run; how many."""
+    (returned,) = await queries.values(tx, "requeue_unknown", worker=worker, ids=list(ids))
     return returned
 
 
 @dataclass(frozen=True)
 class Tick:
-    """What a tick moved, and how long until the next job is due."""
+    """How many jobs a tick queued and requeued, and how long until the next job is due."""
 
     promoted: int
     expired: int
@@ -215,29 +215,31 @@ class Tick:
 
 
 async def tick(tx: Tx) -> Tick:
-    """Promote due jobs, and return the jobs of workers that are gone."""
+    """Queue due jobs, and requeue the jobs of workers that are gone."""
     return await queries.one(tx, Tick, "tick")
 
 
 async def sweep(tx: Tx, retention: timedelta) -> int:
-    """Forget finished jobs that are older than `retention`; how many, at most a batch."""
+    """Delete finished jobs that are older than `retention`; how many, at most a batch."""
     return await queries.run(tx, "sweep", retention=retention)
 
 
 async def retry_dead(tx: Tx, ids: Sequence[JobId]) -> list[JobId]:
-    """dead → queued, with all attempts before them; the ids of those that were."""
-    return await queries.values(tx, "revive", ids=list(ids))
+    """dead → queued, with all their attempts again; the ids of those that were dead."""
+    return await queries.values(tx, "retry_dead", ids=list(ids))
 
 
 async def depth(tx: Tx, lane: str | None, limit: int, excluded_kinds: Sequence[str] = ()) -> int:
-    """How many jobs wait in a lane, or in all, for their turn or their next attempt; those of the kinds `but` don't
-    count. What is past `limit` need not be counted."""
-    return (await queries.values(tx, "depth", lane=lane, limit=limit, but=list(excluded_kinds)))[0]
+    """How many jobs of a lane, or of all, are queued or delayed; jobs of `excluded_kinds` don't count. It may stop counting
+    at `limit`."""
+    return (
+        await queries.values(tx, "count_waiting", lane=lane, limit=limit, excluded_kinds=list(excluded_kinds))
+    )[0]
 
 
 @dataclass(frozen=True)
 class JobCount:
-    """How many jobs of a kind are in a state, and when the oldest was made."""
+    """How many jobs of a kind are in a state, and when the oldest was enqueued."""
 
     kind: str
     state: str
@@ -252,17 +254,17 @@ async def counts(tx: Tx, lane: str | None = None) -> list[JobCount]:
 
 async def rate_per_minute(tx: Tx, lane: str | None = None) -> int:
     """Jobs done in the last minute."""
-    return (await queries.values(tx, "recent", lane=lane))[0]
+    return (await queries.values(tx, "done_last_minute", lane=lane))[0]
 
 
 async def active_subjects(tx: Tx, lane: str) -> list[UUID]:
-    """What the running jobs of a lane are about."""
+    """The subjects of the running jobs of a lane."""
     return await queries.values(tx, "active_subjects", lane=lane)
 
 
 @dataclass(frozen=True)
 class JobRecord:
-    """A job as it is shown to people: living, or ended and kept for a while."""
+    """A job as it is shown to users: living, or finished and kept for a while."""
 
     id: JobId
     kind: str
@@ -296,7 +298,7 @@ async def find_jobs(
     return await queries.many(
         tx,
         JobRecord,
-        "list",
+        "find_jobs",
         limit=limit,
         before=before,
         state=state,
@@ -318,24 +320,24 @@ class LaneCount:
 
 
 async def counts_by_lane(tx: Tx, org: OrgId) -> list[LaneCount]:
-    """Living jobs by lane, kind and state; the lanes of other organisations are one, `other`."""
+    """Living jobs by lane, kind and state; other organisations' lanes are summed up as `other`."""
     return await queries.many(tx, LaneCount, "counts_by_lane", org=org)
 
 
 async def set_lane_owner(tx: Tx, lane: str, org: OrgId) -> None:
-    """Say whose a lane is, before its first job; it stays so after the last."""
-    await queries.run(tx, "own_lane", lane=lane, org=org)
+    """Record the organisation of a lane, before its first job; the record outlives its jobs."""
+    await queries.run(tx, "set_lane_owner", lane=lane, org=org)
 
 
 async def lane_owner(tx: Tx, lane: str) -> OrgId | None:
-    """Whose a lane is."""
-    owners = await queries.values(tx, "owner", lane=lane)
+    """The organisation of a lane."""
+    owners = await queries.values(tx, "lane_owner", lane=lane)
     return owners[0] if owners else None
 
 
 async def find_job(tx: Tx, job_id: JobId) -> JobRecord | None:
     """One job."""
-    return await queries.maybe(tx, JobRecord, "one", id=job_id)
+    return await queries.maybe(tx, JobRecord, "find_job", id=job_id)
 
 
 async def now(tx: Tx) -> datetime:
@@ -363,12 +365,12 @@ class DueSchedule:
 
 
 async def lock_due_schedule(tx: Tx) -> DueSchedule | None:
-    """A schedule that is due and that nobody else is firing."""
+    """A schedule that is due and that no other worker is firing."""
     return await queries.maybe(tx, DueSchedule, "lock_due_schedule")
 
 
 async def fire_schedule(tx: Tx, name: str, next_at: datetime) -> None:
-    """Enqueue the schedule's job, and set when the next one is due."""
+    """Enqueue the schedule's job, and set its next time."""
     await queries.values(tx, "fire_schedule", name=name, next_at=next_at)
 
 
