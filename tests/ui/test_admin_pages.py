@@ -33,7 +33,7 @@ def test_a_connector_from_its_form_to_the_log_of_its_run(page: Page, ui_url: str
         form.get_by_label("Organizations").fill("\n".join(tool.config()["organizations"]))
         form.get_by_label(base).check()
         form.get_by_role("button", name="Check credentials").click()
-        expect(form.get_by_role("status")).to_contain_text("refuses the credentials")
+        expect(form.get_by_role("status")).to_contain_text("rejects the credentials")
         form.get_by_label("Token", exact=True).fill(tool.credentials()["token"])
         form.get_by_role("button", name="Check credentials").click()
         expect(form.get_by_role("status")).to_contain_text("Signed in as")

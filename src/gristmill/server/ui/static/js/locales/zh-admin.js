@@ -301,7 +301,8 @@ export const messages = {
   "The token.": "令牌。",
   "The site, e.g. https://example.atlassian.net.": "站点，例如 https://example.atlassian.net。",
   "cloud or data_center, where the address doesn't say.": "cloud 或 data_center（地址无法判断时）。",
-  "Projects, as keys or numbers; empty for all that the credentials can see.": "项目的键或编号；留空表示凭据能看到的全部。",
+  "Projects, as keys or numbers; empty for all that the credentials can see.":
+    "项目的键或编号；留空表示凭据能看到的全部。",
   "Which of their issues to follow, as JQL without ORDER BY.": "要关注其中哪些议题（不带 ORDER BY 的 JQL）。",
   "The email address that the API token belongs to; none for Data Center.": "API 令牌所属的邮箱；Data Center 不需要。",
   "Spaces, as keys; empty for all that the credentials can see.": "空间的键；留空表示凭据能看到的全部。",

@@ -1,7 +1,7 @@
 // @ts-check
 /** The dialog that creates or edits a connector. Its fields are generated from the schemas of the connector type. */
 
-import { api } from "../api.js";
+import { api, fetchAll } from "../api.js";
 import { bases } from "../bases.js";
 import { html, signal } from "../core.js";
 import { describeCron } from "../cron.js";
@@ -19,6 +19,7 @@ import {
 } from "../components/form.js";
 import { dot } from "../components/status.js";
 
+/** @import { Base } from "../bases.js" */
 /** @import { Errors } from "../components/form.js" */
 /** @import { Signal } from "../core.js" */
 /** @import { Connector } from "./connectors.js" */
@@ -36,16 +37,19 @@ const SCHEDULES = ["*/30 * * * *", "0 * * * *", "0 */6 * * *", "0 2 * * *", "0 2
 
 /** @param {(saved: Connector) => void} onsaved @param {Connector} [existing] */
 export async function openConnectorForm(onsaved, existing) {
-  /** @type {Kind[]} */ const kinds = (await api.get("/connector-kinds")).items;
+  const [{ items: kinds }, allBases] = await Promise.all([
+    api.get("/connector-kinds"),
+    bases.peek() ?? fetchAll("/knowledge-bases"), // a page that was just opened has not loaded them yet
+  ]);
   const title = existing ? t("Edit {name}", { name: existing.name }) : t("New connector");
-  dialog(title, (close) => connectorForm(kinds, existing, close, onsaved), { wide: true });
+  dialog(title, (close) => connectorForm(kinds, allBases, existing, close, onsaved), { wide: true });
 }
 
 /**
- * @param {Kind[]} kinds @param {Connector | undefined} existing @param {() => void} close
+ * @param {Kind[]} kinds @param {Base[]} allBases @param {Connector | undefined} existing @param {() => void} close
  * @param {(saved: Connector) => void} onsaved
  */
-function connectorForm(kinds, existing, close, onsaved) {
+function connectorForm(kinds, allBases, existing, close, onsaved) {
   const type = signal(existing?.type ?? "github");
   const errors = noErrors();
   const errorText = signal("");
@@ -102,7 +106,7 @@ function connectorForm(kinds, existing, close, onsaved) {
           ${nameField(existing, errors)}
         </div>
         ${() => configFields(kind(), existing, errors)}
-        ${basesField(existing)}
+        ${basesField(allBases, existing)}
         ${scheduleFields(schedule, errors, () => form)}
         ${() => (errorText.value ? html`<p class="error" role="alert">${errorText.value}</p>` : null)}
       </div>
@@ -194,9 +198,8 @@ function configFields(kind, existing, errors) {
   `;
 }
 
-/** @param {Connector | undefined} existing */
-function basesField(existing) {
-  const allBases = bases.peek() ?? [];
+/** @param {Base[]} allBases @param {Connector | undefined} existing */
+function basesField(allBases, existing) {
   if (!allBases.length) {
     return html`<p class="hint">${t("There are no bases yet. You can create one now or later.")}</p>`;
   }
