@@ -1,21 +1,21 @@
-"""Every kind of durable work: its arguments, lane, attempts, uniqueness and band.
+"""Every kind of durable work: its arguments, lane, attempts, uniqueness and priority.
 
-    kind              arguments         lane     attempts    unique while it lives     band
+    kind              arguments         lane     attempts    unique while it lives     priority
     index_document    item, version     base     10          item and version          normal; interactive for few
     prepare_root      item, version     base     5           item and version          as above
-    delete_subtree    base, roots       base     for ever    base and roots            interactive
+    delete_subtree    base, roots       base     unlimited   base and roots            interactive
     reindex_subtree   base, roots       base     5           base and roots            normal
-    delete_base       base              base     for ever    base                      interactive
+    delete_base       base              base     unlimited   base                      interactive
     check_file_…      item, version     base     30          item and version          normal
     cancel_conversion processor, id     its own  5           processor and id          normal
     analyse_assets    item, version     base     5           item and version          bulk
     tidy_base         base              base     5           base                      bulk
-    deliver_events    webhook           its own  for ever    webhook                   normal
-    sync_connector    connector         its own  5           connector                 normal; interactive by hand
+    deliver_events    webhook           its own  unlimited   webhook                   normal
+    sync_connector    connector         its own  5           connector                 normal; interactive when a user starts it
     sync_access       connector         its own  5           connector                 normal
     reconcile         thorough          its own  3           thorough or not           normal
 
-A kind is added here, handled in `ingest/`, `connectors/`, `events/` or `operations/`, and tied to its handler in
+A new kind is added here, handled in `ingest/`, `connectors/`, `events/` or `integrity/`, and connected to its handler in
 `app.py`.
 """
 
@@ -28,7 +28,7 @@ from uuid import UUID
 from gristmill.catalog import BaseId, ItemId
 from gristmill.jobs import Priority, Work
 
-# What is marked for deletion must go, however long what is in the way stays there.
+# What is marked for deletion must be removed, however long an obstacle lasts.
 UNLIMITED_ATTEMPTS = 30_000
 
 OnActive = Literal["reject", "skip", "after"]
@@ -39,7 +39,7 @@ class IndexDocument(Work):
     """Read, chunk, embed and publish one version of a leaf."""
 
     kind = "index_document"
-    # Documents are worked on side by side: each is lost with its worker, whoever's fault that was.
+    # A worker has many documents in progress, and a crash costs each an attempt, whichever caused it.
     attempts = 10
 
     item_id: ItemId
@@ -74,16 +74,16 @@ class PrepareRoot(Work):
 
 @dataclass(frozen=True)
 class CheckFileProcessing(Work):
-    """Have a version's file converted by a file processor, and look how that stands until it is done."""
+    """Send a version's file to a file processor, and check its conversion until it is done."""
 
     kind = "check_file_processing_result"
-    # For a service that is away for hours; how long one may stand still has its own limit.
+    # For a service that is down for hours; a conversion without progress has its own limit.
     attempts = 30
 
     item_id: ItemId
     version: int
     processor: str
-    content: str  # what the markdown will be the content of, in hex
+    content: str  # the hash of the content that the markdown becomes, in hex
 
     def key(self) -> str:
         """One job per version of an item."""
@@ -96,7 +96,7 @@ class CheckFileProcessing(Work):
 
 @dataclass(frozen=True)
 class CancelConversion(Work):
-    """Tell a file processor that nobody wants a conversion any more."""
+    """Cancel a conversion at its file processor."""
 
     kind = "cancel_conversion"
 
@@ -110,7 +110,7 @@ class CancelConversion(Work):
 
 @dataclass(frozen=True)
 class AnalyseAssets(Work):
-    """Have the images of a version described that nobody has described yet, and make that searchable."""
+    """Describe the images of a version that have no description yet, and index the descriptions."""
 
     kind = "analyse_assets"
     priority = Priority.BULK
@@ -129,7 +129,7 @@ class AnalyseAssets(Work):
 
 @dataclass(frozen=True)
 class DeleteSubtree(Work):
-    """Remove what was marked as deleting, with all that only it uses."""
+    """Remove subtrees that are marked as deleting, with everything that only they use."""
 
     kind = "delete_subtree"
     attempts = UNLIMITED_ATTEMPTS
@@ -145,7 +145,7 @@ class DeleteSubtree(Work):
 
 @dataclass(frozen=True)
 class ReindexSubtree(Work):
-    """Want everything in these subtrees anew."""
+    """Request a new version of everything in these subtrees."""
 
     kind = "reindex_subtree"
 

@@ -1,15 +1,15 @@
-"""Who may see what: denied unless an entry allows it.
+"""Access lists: an item is hidden unless an entry of its list allows it.
 
-    an item's own list        holds for it and for all below it that has none of its own
-    else the base's list      none at all by default: only admins see such items
+    the item's own list       applies to it, and to all below it that have no list of their own
+    else the base's list      empty by default: only admins see such items
 
     entry                     allows
     org:*                     every member of the organisation
-    team:{id}, group:{id}     who is in it
-    user_email:{address}      the one of that address, whatever its case
+    team:{id}, group:{id}     its members
+    user_email:{address}      the user of that address, in any case
 
-Lists stand on bases and items, never on chunks: the query that reads joins them, so that a permission that was taken
-away is gone from the next query, and no vector is written for it. A viewer without entries sees nothing.
+Lists belong to bases and items, never to chunks: the query that reads joins them. So a revoked permission takes effect with the
+next query, and no vector is rewritten for it. A viewer without principals sees nothing.
 """
 
 import re
@@ -26,24 +26,24 @@ _ENTRY = re.compile(r"org:\*|(?:team|group):\S{1,200}|user_email:[^\s@]{1,100}@[
 
 @dataclass(frozen=True)
 class Viewer:
-    """Whose eyes: the entries that name them, None for an admin, who sees all; of which organisation, None for
-    Gristmill itself, which is of none."""
+    """A reader: the access list entries that match them, None for an admin, who sees everything; and their organisation,
+    None for Gristmill itself, which reads across organisations."""
 
     entries: frozenset[str] | None
     org: OrgId | None = None
 
     @property
     def is_admin(self) -> bool:
-        """Whether no list keeps anything from these eyes."""
+        """Whether access lists do not apply."""
         return self.entries is None
 
     @property
     def principals(self) -> list[str] | None:
-        """As statements take it."""
+        """The entries as a parameter of statements."""
         return None if self.entries is None else sorted(self.entries)
 
     def sees(self, acl: Iterable[str]) -> bool:
-        """Whether a list lets these eyes through."""
+        """Whether an access list allows this viewer."""
         return self.entries is None or not self.entries.isdisjoint(acl)
 
 
@@ -56,7 +56,7 @@ def member(
     groups: Iterable[str] = (),
     org: OrgId | None = None,
 ) -> Viewer:
-    """Somebody of the organisation."""
+    """The viewer of a member of the organisation."""
     principals = [f"team:{team}" for team in teams] + [f"group:{group}" for group in groups]
     if email is not None:
         principals.append(f"user_email:{email}")
@@ -64,16 +64,19 @@ def member(
 
 
 def parse_acl(acl: Sequence[str], field: str = "acl") -> list[str]:
-    """The entries in their one spelling, each once, in order; `Invalid` when one is none."""
+    """The entries in canonical spelling, without duplicates, in order; `Invalid` when one is malformed."""
     entries: dict[str, None] = {}
     for index, entry in enumerate(acl):
         if _ENTRY.fullmatch(entry) is None:
             raise Invalid(
-                f"{entry[:100]!r} is no entry of an access list; take org:*, team:ID, group:ID or user_email:ADDRESS.",
+                f"{entry[:100]!r} is not an entry of an access list. Use org:*, team:ID, group:ID or user_email:ADDRESS.",
                 code="bad_acl_entry",
-                fields=[FieldError(f"{field}.{index}", "is no entry of an access list")],
+                fields=[FieldError(f"{field}.{index}", "is not an entry of an access list")],
             )
         entries[entry.lower() if entry.startswith("user_email:") else entry] = None
     if len(entries) > MAX_ENTRIES:
-        raise Invalid(f"An access list has at most {MAX_ENTRIES} entries.", code="bad_acl_entry")
+        raise Invalid(
+            f"An access list can have at most {MAX_ENTRIES} entries. Use groups instead of single users.",
+            code="bad_acl_entry",
+        )
     return list(entries)

@@ -1,4 +1,4 @@
-"""A knowledge base: a tree of items that are embedded alike and searched together."""
+"""A knowledge base: a tree of items that share one embedder and are searched together."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -31,8 +31,8 @@ class Base:
     acl: list[str]
     created_at: datetime
     updated_at: datetime
-    ingested: bool  # all that it was given has been announced as done
-    busy_since: datetime | None  # when it was given what is not
+    ingested: bool  # whether it was announced as ready since its last work
+    busy_since: datetime | None  # since when it has work that was not announced as done
     settings: dict[str, Any]
     org_id: OrgId
 
@@ -46,15 +46,15 @@ class Base:
 
     @property
     def ignore(self) -> list[str]:
-        """Patterns of what its folders leave out."""
+        """Patterns of files and folders that its directories skip."""
         return self.settings.get("ignore", [])
 
     @property
     def asset_reuse(self) -> AssetReuse:
-        """Whether what was said of an equal image before will do: for any document, for the same, or never."""
+        """Whether an earlier description of an equal image is reused: of any document, of the same one, or never."""
         return self.settings.get("assetReuse", "any")
 
     @property
     def include_hidden(self) -> bool:
-        """Whether its folders take in names that begin with a dot."""
+        """Whether its directories include names that begin with a dot."""
         return self.settings.get("includeHidden", False)

@@ -32,29 +32,31 @@ class Item:
     wanted_version: int
     live_version: int | None
     chunk_count: int
-    left_out: dict[str, int]  # containers: what the last listing passed over, by reason
+    left_out: dict[str, int]  # containers: what the last listing skipped, by reason
     created_at: datetime
     updated_at: datetime
-    percent: float | None = None  # how far the wanted version is, where that was asked for
-    waiting_for: str | None = None  # what keeps it from going on
-    acl: list[str] | None = None  # its own list; None inherits
+    percent: float | None = None  # progress of the wanted version, in queries that select it
+    waiting_for: str | None = None  # why it does not proceed
+    acl: list[str] | None = None  # its own access list; None inherits
     metadata: dict[str, Any] = field(default_factory=dict[str, Any])
-    acl_as_of: datetime | None = None  # records: when their tool was last asked who sees them
-    acl_from: ItemId | None = None  # the item whose list applies, where that was queried; None: its base's
+    acl_as_of: datetime | None = None  # records: when their permissions were last read from the tool
+    acl_from: ItemId | None = (
+        None  # the item whose access list applies, in queries that select it; None: its base's
+    )
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "status", ItemStatus(self.status))
 
     @property
     def is_container(self) -> bool:
-        """Whether it has children that come from its source."""
+        """Whether its children come from its source."""
         return self.type in CONTAINERS
 
 
 @dataclass(frozen=True)
 class NewItem:
-    """What is to be filed. `key` makes it the same thing as another of its type under its parent; `body` is a
-    note's text, `blob` the hash of an uploaded file. One with an `error` is filed as failed, and gets no job."""
+    """An item to file. Two of one type with equal `key` under one parent are the same thing; `body` is a note's text, `blob` the
+    hash of an uploaded file. An item with an `error` is filed as failed, and gets no job."""
 
     type: str
     title: str
@@ -69,7 +71,7 @@ class NewItem:
 
     @property
     def status(self) -> ItemStatus:
-        """Where it starts."""
+        """Its first status."""
         if self.error is not None:
             return ItemStatus.FAILED
         return ItemStatus.PREPARING if self.type in CONTAINERS else ItemStatus.PROCESSING

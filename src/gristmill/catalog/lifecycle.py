@@ -1,24 +1,25 @@
-"""The states of bases and items, and what they mean to somebody outside.
+"""The statuses of bases and items, and the phase that users see.
 
-item status    phase            who moves it on
+item status    phase            what moves it on
 idle           pending          the scheduling of its container
-preparing      pending          expansion (containers)
-processing     pending          a worker that claims its job; of a container its children
+preparing      pending          the listing of its source (containers)
+processing     pending          the worker that claims its job; for a container its children
 reading        preprocessing    the same worker
 embedding      embedding        the same worker
-completed      completed        nobody must; a re-indexing, a replacement or the next listing of its container wants it anew,
-                                and a container follows its children
-failed         failed           as completed; and by hand a retry of its dead job, or a recovery if it was interrupted
+completed      completed        nothing has to; a re-index, a replacement or the next listing of its container requests a new
+                                version, and a container follows its children
+failed         failed           as completed; also a retry of its dead job, or a recovery if it was interrupted
 deleting       pending          the delete job
 
-A deletion moves each of them to `deleting`, and a cancelled job all that are being worked on to `failed`.
+A deletion moves every status to `deleting`, and a cancelled job every active one to `failed`. Each change is a function of
+`transitions.py`.
 """
 
 from enum import StrEnum
 
 
 class BaseStatus(StrEnum):
-    """Whether a base takes requests."""
+    """Whether a base accepts requests."""
 
     READY = "ready"
     FAILED = "failed"
@@ -26,7 +27,7 @@ class BaseStatus(StrEnum):
 
 
 class ItemStatus(StrEnum):
-    """Where an item is on its way."""
+    """How far an item is."""
 
     IDLE = "idle"
     PREPARING = "preparing"
@@ -49,12 +50,12 @@ _PHASES = {
 
 
 def phase(status: ItemStatus) -> str:
-    """The word for people who only want to know how far it is."""
+    """The coarse phase that the API shows."""
     return _PHASES.get(status, "pending")
 
 
 def progress(status: ItemStatus, percent: float | None) -> int:
-    """Percent done: all when it is completed, and short of all until then. What failed keeps what it had."""
+    """Percent done: 100 when completed, at most 99 before. A failed item keeps the percentage that it had."""
     if status is ItemStatus.COMPLETED:
         return 100
     return max(0, min(99, int(percent or 0)))

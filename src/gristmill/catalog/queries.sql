@@ -8,19 +8,19 @@ on conflict do nothing
 returning *;
 
 -- name: lock_base
--- Waits until nobody else changes the base, and keeps others out until the transaction ends.
+-- Locks a base exclusively until the transaction ends.
 select base_lock(%(base)s);
 
 -- name: lock_base_shared
--- Waits until nobody changes the base; workers share this turn with each other.
+-- Locks a base for workers, which share the lock, until the transaction ends.
 select base_lock_shared(%(base)s);
 
 -- name: lock_bases_shared
--- The same, of several bases, in the order of their ids.
+-- The same for several bases, in the order of their ids.
 select base_lock_shared(u.id) from (select unnest(%(bases)s::uuid[]) as id order by 1) u;
 
 -- name: find_base
--- A base that is not being deleted, for eyes that see it or something in it.
+-- A base that is not being deleted, for principals that see it or something in it.
 select b.* from base b
  where b.id = %(id)s and b.status <> 'deleting' and (%(org)s::uuid is null or b.org_id = %(org)s)
    and (%(principals)s::text[] is null or b.acl && %(principals)s::text[]
@@ -31,31 +31,31 @@ select b.* from base b
 select * from base where id = any (%(ids)s::uuid[]) and status <> 'deleting';
 
 -- name: find_bases_by_embedder
--- Bases of one organisation whose vectors one embedder made, the newest first.
+-- Bases of one organisation whose vectors come from one embedder, the newest first.
 select b.id from base b
  where b.embedder_identity = %(identity)s and b.status <> 'deleting'
    and b.org_id = (select m.org_id from base m where m.id = %(base)s)
  order by b.id desc limit %(limit)s;
 
 -- name: has_hidden_items
--- Whether eyes don't see the whole of a base: its own list, or that of an item, leaves them out.
+-- Whether principals do not see all of a base: its access list, or that of an item, does not allow them.
 select %(principals)s::text[] is not null and (
     not exists (select from base b where b.id = %(base)s and b.acl && %(principals)s::text[])
     or exists (select from item i where i.base_id = %(base)s and i.acl is not null and not i.acl && %(principals)s::text[]));
 
 -- name: find_base_in_any_state
--- A base, whatever its state.
+-- A base in any state.
 select * from base where id = %(id)s;
 
 -- name: find_base_by_name
--- The base of a name, whatever its case, for eyes that see it or something in it.
+-- The base of a name in any case, for principals that see it or something in it.
 select b.* from base b
  where lower(b.name) = lower(%(name)s) and b.status <> 'deleting' and (%(org)s::uuid is null or b.org_id = %(org)s)
    and (%(principals)s::text[] is null or b.acl && %(principals)s::text[]
         or exists (select from item i where i.base_id = b.id and i.acl && %(principals)s::text[]));
 
 -- name: list_bases
--- All bases that eyes see, or something in them, oldest first, after a cursor.
+-- Bases of which principals see something, oldest first, after a cursor.
 select b.* from base b
  where b.status <> 'deleting' and (%(after)s::uuid is null or b.id > %(after)s)
    and (%(org)s::uuid is null or b.org_id = %(org)s)
@@ -64,7 +64,7 @@ select b.* from base b
  order by b.id limit %(limit)s;
 
 -- name: patch_base
--- Changes what is given; no row when the name is taken.
+-- Changes the given fields; no row when the name is taken.
 update base b
    set name = coalesce(%(name)s, b.name), chunking = coalesce(%(chunking)s::jsonb, b.chunking),
        file_processor = coalesce(%(file_processor)s, b.file_processor),
@@ -82,7 +82,7 @@ update base set status = %(status)s, error_code = %(code)s, error_message = %(me
 returning *;
 
 -- name: mark_base_busy
--- A base was given work: its being ready is taken back.
+-- Notes that a base has work again, so that it is announced as ready once that is done.
 update base set ingested = false, busy_since = clock_now() where id = %(base)s and (ingested or busy_since is null);
 
 -- name: mark_base_deleting
@@ -90,7 +90,7 @@ update base set ingested = false, busy_since = clock_now() where id = %(base)s a
 update base set status = 'deleting', updated_at = clock_now() where id = %(id)s and status <> 'deleting' returning id;
 
 -- name: limit_lock_wait
--- Waits for no lock longer than this, until the transaction ends.
+-- Limits the wait for each lock until the transaction ends.
 set local lock_timeout = '500ms';
 
 -- name: drop_base
@@ -98,7 +98,7 @@ set local lock_timeout = '500ms';
 delete from base where id = %(id)s;
 
 -- name: insert_items
--- Files items; what already failed is filed with its error. Without a cause, they have their parent's.
+-- Files items; failed ones with their error. Without a cause they have their parent's.
 insert into item (base_id, parent_id, type, title, status, source, source_key, blob_hash, body, size_bytes,
                   listed_version, error_code, error_message, expanded_version, cause, acl, metadata)
 select %(base)s, %(parent)s::uuid, u.type, u.title, u.status, u.source, u.source_key, u.blob_hash, u.body, u.size_bytes,
@@ -115,7 +115,7 @@ returning id, base_id, parent_id, type, title, status, error_code, error_message
           wanted_version, live_version, chunk_count, left_out, created_at, updated_at, acl, metadata;
 
 -- name: find_existing
--- Which of these things are filed under a parent already; the number is their place in the question.
+-- Which of these items exist under a parent already; `place` is their position in the question, from 1.
 select u.n::int as place, i.id, i.status
   from unnest(%(types)s::text[], %(keys)s::text[]) with ordinality u(type, source_key, n)
   join item i on i.base_id = %(base)s and i.parent_id is not distinct from %(parent)s::uuid and i.type = u.type
@@ -123,13 +123,13 @@ select u.n::int as place, i.id, i.status
  order by u.n, i.id;
 
 -- name: find_item
--- An item that eyes see, unless it or its base is being deleted.
+-- An item that principals see, unless it or its base is being deleted.
 select i.* from item_row i join base b on b.id = i.base_id left join item o on o.id = i.acl_from
  where i.id = %(id)s and i.status <> 'deleting' and b.status <> 'deleting' and (%(org)s::uuid is null or b.org_id = %(org)s)
    and item_is_visible(%(principals)s::text[], i.acl_from, o.acl, b.acl);
 
 -- name: find_items
--- These items, whatever their state; of one organisation, or of any.
+-- These items in any state, of one organisation or of any.
 select id, base_id, parent_id, type, title, status, error_code, error_message, warnings, source, size_bytes,
        wanted_version, live_version, chunk_count, left_out, created_at, updated_at, acl, metadata,
        (select p.percent from progress p where p.item_id = item.id and p.version = item.wanted_version) as percent
@@ -138,7 +138,7 @@ select id, base_id, parent_id, type, title, status, error_code, error_message, w
  order by id;
 
 -- name: list_items
--- Items of a base that eyes see, unless it is being deleted, after a cursor: all of them, or the roots, or the children of one.
+-- Items of a base that principals see, after a cursor: all, the roots, or the children of one.
 select i.* from item_row i join base b on b.id = i.base_id left join item o on o.id = i.acl_from
  where i.base_id = %(base)s and (%(deleting)s or i.status <> 'deleting')
    and b.status <> 'deleting' and (%(org)s::uuid is null or b.org_id = %(org)s)
@@ -152,22 +152,22 @@ select i.* from item_row i join base b on b.id = i.base_id left join item o on o
  order by i.id limit %(limit)s;
 
 -- name: set_acl
--- Gives an item a list of its own, or with null the one above it.
+-- Gives an item its own access list, or with null the inherited one.
 select item_set_acl(%(id)s, %(acl)s::text[]);
 
 -- name: set_metadata
--- What people say of an item.
+-- Replaces the metadata of an item.
 update item set metadata = %(metadata)s, updated_at = clock_now() where id = %(id)s and status <> 'deleting' returning id;
 
 -- name: changes_watermark
--- The start of the oldest transaction that is writing items, or now less what a statement may take to get that far.
+-- The start of the oldest transaction that writes items, or now minus the time a statement may need to take its lock.
 select least(clock_now() - interval '500 ms', (
     select min(a.xact_start) from pg_locks l join pg_stat_activity a on a.pid = l.pid
      where l.locktype = 'relation' and l.mode = 'RowExclusiveLock' and l.relation = 'item'::regclass
        and l.database = (select oid from pg_database where datname = current_database())));
 
 -- name: item_changes
--- Items that changed since a mark.
+-- Items that changed since a watermark.
 select c.id, c.base_id, max(c.updated_at) as updated_at from (
     select i.id, i.base_id, i.updated_at from item i
      where i.updated_at >= %(since)s and (%(bases)s::uuid[] is null or i.base_id = any (%(bases)s))
@@ -197,44 +197,44 @@ on conflict (item_id) do update
  where progress.version <= excluded.version;
 
 -- name: drop_stale_progress
--- Progress that nobody asks for any more: of what ended a while ago, or is gone.
+-- Deletes the progress of work that ended a while ago.
 delete from progress p
  where p.updated_at < clock_now() - interval '5 minutes'
    and not exists (select from item i where i.id = p.item_id and i.wanted_version = p.version
                       and i.status in ('processing', 'reading', 'embedding'));
 
 -- name: lock_live_version
--- The place behind the last chunk of a version, if it answers; its item is the caller's until the transaction ends.
+-- The number of chunks of a version, if it is live; locks its item until the transaction ends.
 select i.chunk_count from item i
  where i.id = %(item)s and i.live_version = %(version)s and i.status <> 'deleting' for no key update of i;
 
 -- name: add_chunk_count
--- What an image says answers too.
+-- Counts the chunks of a new image description.
 update item set chunk_count = chunk_count + %(chunks)s, updated_at = clock_now() where id = %(item)s;
 
 -- name: removable_items
--- Items of subtrees that are being deleted, and hold none.
+-- Childless items of subtrees that are being deleted.
 select item_removable(%(roots)s::uuid[], %(limit)s::int);
 
 -- name: childless_items
--- Items of a base that hold none, whatever their state.
+-- Childless items of a base in any state.
 select i.id from item i
  where i.base_id = %(base)s and not exists (select from item c where c.parent_id = i.id) limit %(limit)s;
 
 -- name: lock_items
--- Those of the items that are still there, the caller's alone until the transaction ends.
+-- Locks those of the items that still exist.
 select id from item where id = any (%(ids)s::uuid[]) order by id for update;
 
 -- name: delete_items
--- Items are gone, with their versions; what they used.
+-- Deletes items and, by foreign key, their versions; returns what they used.
 with hit as materialized (
     select id, blob_hash from item where id = any (%(ids)s::uuid[])),
 used as materialized (
     select distinct v.content_hash as hash from item_version v where v.item_id = any (%(ids)s::uuid[])),
 fetched as materialized (
     select distinct v.original as hash from item_version v where v.item_id = any (%(ids)s::uuid[]) and v.original is not null),
-gone as (
+deleted as (
     delete from item i using hit where i.id = hit.id returning i.id)
-select (select count(*)::int from gone) as items,
+select (select count(*)::int from deleted) as items,
        array(select hash from used) as contents,
        array(select blob_hash from hit where blob_hash is not null union select hash from fetched) as blobs;

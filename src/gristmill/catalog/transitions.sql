@@ -1,5 +1,5 @@
 -- name: request_version
--- completed | failed -> active, with a new version; what answers goes on answering.
+-- completed | failed -> active, with a new version; the live version stays searchable.
 update item
    set wanted_version = wanted_version + 1, error_code = null, error_message = null, updated_at = clock_now(),
        status = case when is_container then 'preparing' else 'processing' end,
@@ -9,7 +9,7 @@ returning id, base_id, parent_id, type, title, status, error_code, error_message
           wanted_version, live_version, chunk_count, left_out, created_at, updated_at, acl, metadata;
 
 -- name: replace_item
--- Gives an item new contents and wants a new version of it; what answers goes on answering.
+-- any but deleting -> active, with new contents and a new version; the live version stays searchable.
 update item
    set title = %(title)s, source = %(source)s, blob_hash = %(blob)s, body = %(body)s, size_bytes = %(size)s,
        wanted_version = wanted_version + 1, error_code = null, error_message = null, updated_at = clock_now(),
@@ -20,7 +20,7 @@ returning id, base_id, parent_id, type, title, status, error_code, error_message
           wanted_version, live_version, chunk_count, left_out, created_at, updated_at, acl, metadata;
 
 -- name: request_listed_versions
--- Children that a container's new version lists again: wanted anew, each once.
+-- any but deleting -> active | failed, once for each child that a container's new version lists again.
 update item i
    set listed_version = %(version)s, wanted_version = i.wanted_version + 1, size_bytes = u.size_bytes,
        expanded_version = case when u.error_code is null then i.expanded_version else i.wanted_version + 1 end,
@@ -35,7 +35,7 @@ returning i.id, i.base_id, i.parent_id, i.type, i.title, i.status, i.error_code,
           i.size_bytes, i.wanted_version, i.live_version, i.chunk_count, i.left_out, i.created_at, i.updated_at, i.acl, i.metadata;
 
 -- name: request_attachment_versions
--- Embedded documents that their document's new version still has: given its bytes, and wanted anew.
+-- any but deleting -> processing, for attachments that their document's new version still has, with its bytes.
 update item i
    set listed_version = %(version)s, wanted_version = i.wanted_version + 1, blob_hash = u.blob, size_bytes = u.size,
        error_code = null, error_message = null, updated_at = clock_now(), status = 'processing',
@@ -50,13 +50,13 @@ returning i.id, i.base_id, i.parent_id, i.type, i.title, i.status, i.error_code,
 select id from item where id = %(id)s and wanted_version = %(version)s and status not in ('deleting', 'completed');
 
 -- name: lock_wanted_versions
--- Those of the documents whose version is still wanted, the caller's until the transaction ends.
+-- Those of the documents whose version is still wanted, locked until the transaction ends.
 select i.id from item i join unnest(%(ids)s::uuid[], %(versions)s::int[]) u(id, version)
     on i.id = u.id and i.wanted_version = u.version
  where i.status not in ('deleting', 'completed') order by i.id for no key update of i;
 
 -- name: requeue_version
--- preparing | processing | … | failed -> preparing | processing, for a version whose job is retried; no row when it is no longer wanted.
+-- active | failed -> preparing | processing, for a version whose job is retried; no row when it is no longer wanted.
 -- A container counts as not listed until the retry is done, so that its children do not decide its status before.
 update item set status = case when is_container then 'preparing' else 'processing' end,
        error_code = null, error_message = null, updated_at = clock_now(),
@@ -72,8 +72,8 @@ update item set status = 'processing', error_code = null, error_message = null, 
 returning id;
 
 -- name: begin_reading
--- Documents whose version is still wanted are being read from now on.
--- What is needed for that, and what there is of this version and of the one that answers.
+-- active | failed -> reading, for documents whose version is still wanted.
+-- Returns their sources, and what exists of this version and of the live one.
 with locked as (
     select i.id from item i join unnest(%(ids)s::uuid[], %(versions)s::int[]) u(id, version)
       on i.id = u.id and i.wanted_version = u.version
@@ -102,7 +102,7 @@ update item i set status = 'embedding', updated_at = clock_now()
 returning i.id;
 
 -- name: mark_expanded
--- All children of a container's version are filed, but for what its source has and the listing left out.
+-- Notes that all children of a container's version are filed, and how many were left out, by reason.
 update item set expanded_version = %(version)s, left_out = %(left_out)s, updated_at = clock_now()
  where id = %(id)s and wanted_version = %(version)s and status <> 'deleting'
 returning id;
@@ -118,7 +118,7 @@ update item i
 returning i.id;
 
 -- name: finish_unchanged
--- Nothing changed since the version that answers: it goes on answering, and is what was wanted.
+-- active | failed -> completed, for a wanted version that would equal the live one.
 update item i
    set status = 'completed', error_code = null, error_message = null, updated_at = clock_now()
   from unnest(%(ids)s::uuid[], %(versions)s::int[]) u(id, version)
@@ -126,7 +126,7 @@ update item i
 returning i.id;
 
 -- name: fail_version
--- An attempt at a version ended for good; what was searchable before stays so.
+-- active | failed -> failed, for good; the live version stays searchable.
 update item
    set status = 'failed', error_code = %(code)s, error_message = %(message)s, updated_at = clock_now(),
        expanded_version = wanted_version
@@ -134,36 +134,36 @@ update item
 returning id;
 
 -- name: abandon
--- An item gives up the version that is being made: whoever still makes it changes nothing any more.
+-- active -> failed, and the version becomes unwanted: a worker that still makes it changes nothing any more.
 update item set status = 'failed', wanted_version = wanted_version + 1, expanded_version = wanted_version + 1,
        error_code = %(code)s, error_message = %(message)s, updated_at = clock_now()
  where id = %(id)s and status not in ('completed', 'failed', 'deleting')
 returning id;
 
 -- name: fail_interrupted
--- Stuck items are at rest again, so that they can be wanted anew.
+-- active -> failed, for items that no job will process, so that a new version can be requested.
 update item set status = 'failed', error_code = 'interrupted', error_message = 'Indexing was interrupted.',
        updated_at = clock_now()
  where id = any (%(ids)s::uuid[]) and status not in ('completed', 'failed', 'deleting')
 returning id;
 
 -- name: dismiss
--- Parked and stuck items are left as they are: failed, and no longer asked about.
-update item set status = 'failed', error_code = 'dismissed', error_message = 'Indexing was interrupted, and dismissed.',
+-- any but deleting -> failed, for interrupted items that a user dismissed.
+update item set status = 'failed', error_code = 'dismissed', error_message = 'Indexing was interrupted and dismissed.',
        wanted_version = wanted_version + 1, expanded_version = wanted_version + 1, updated_at = clock_now()
  where id = any (%(ids)s::uuid[]) and status <> 'deleting'
 returning id;
 
 -- name: mark_deleting
--- any -> deleting, for whole subtrees; resolved and written in one statement.
+-- any -> deleting, for whole subtrees, resolved and written in one statement.
 update item i set status = 'deleting', updated_at = clock_now()
   from item_subtree(%(roots)s::uuid[]) s where i.id = s.id and i.status <> 'deleting'
 returning i.id;
 
 -- name: derive_status
--- Derives a container, and those above it.
+-- Derives the status of a container, and of those above it.
 select item_derive_status(%(id)s);
 
 -- name: derive_statuses_above
--- Derives the containers above these items.
+-- Derives the statuses of the containers above these items.
 select item_derive_statuses_above(%(ids)s::uuid[]);

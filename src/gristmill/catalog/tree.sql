@@ -1,5 +1,5 @@
 -- name: tree_window
--- A window of the children of one item, of the roots, or, flat, of all that fits: each branch by the index that is its own.
+-- A window of the children of one item, of the roots, or, flat, of all matching items; each branch has its own index.
 with chosen as (
     select i.id from item i join base b on b.id = i.base_id left join item o on o.id = i.acl_from
      where not %(flat)s and %(parent)s::uuid is null and i.base_id = %(base)s and i.parent_id is null
@@ -32,7 +32,7 @@ select i.*,
  order by i.id;
 
 -- name: tree_total
--- How many items such a window can be moved over.
+-- How many items such a window can show in all.
 select (
     select count(*) from item i join base b on b.id = i.base_id left join item o on o.id = i.acl_from
      where not %(flat)s and %(parent)s::uuid is null and i.base_id = %(base)s and i.parent_id is null
@@ -49,7 +49,7 @@ select (
        and item_is_visible(%(principals)s::text[], i.acl_from, o.acl, b.acl));
 
 -- name: base_stats
--- Items of bases that eyes see, by status and whether they are leaves, with their chunks and how far they are in sum.
+-- Items of bases that principals see, by status and by leaf or container, with the sums of their chunks and percentages.
 select i.base_id, i.status, not i.is_container as is_leaf, count(*)::int as count,
        coalesce(sum(i.chunk_count), 0)::bigint as chunks, max(i.updated_at) as changed_at,
        sum(case when i.status in ('completed', 'failed') then 100 else least(coalesce(p.percent, 0), 99) end)::float as percent
@@ -59,7 +59,7 @@ select i.base_id, i.status, not i.is_container as is_leaf, count(*)::int as coun
  group by 1, 2, 3;
 
 -- name: root_source
--- The source of the container that somebody added, for one that its listing brought up at any depth.
+-- The source of the container that people added, for an item that its listing found at any depth.
 with recursive up(parent_id, source, listed_version) as (
     select parent_id, source, listed_version from item where id = %(id)s
     union all
@@ -67,7 +67,7 @@ with recursive up(parent_id, source, listed_version) as (
 select source from up where listed_version = 0;
 
 -- name: outermost_ids
--- Those of the items that have none of the others above them.
+-- Those of the items that are below none of the others.
 with recursive up(start, id) as (
     select i.id, i.parent_id from item i where i.id = any (%(ids)s::uuid[]) and i.parent_id is not null
     union all
@@ -81,12 +81,12 @@ select i.id from unnest(%(ids)s::uuid[]) i(id)
 select exists (select from item where parent_id = %(id)s);
 
 -- name: stale_children
--- Children that an earlier version of a container listed and this one does not.
+-- Children that an earlier version of a container listed and this one did not.
 select id from item
  where parent_id = %(parent)s and listed_version > 0 and listed_version < %(version)s and status <> 'deleting';
 
 -- name: user_added_descendants
--- What people put below a container: no listing will bring it up.
+-- What people added below a container: no listing finds it.
 select i.id from item_subtree(array[%(root)s::uuid]) s join item i on i.id = s.id
  where s.depth > 0 and i.listed_version = 0 and i.status <> 'deleting';
 
@@ -95,8 +95,8 @@ select i.id from item_subtree(array[%(root)s::uuid]) s join item i on i.id = s.i
 select exists (select from item_subtree(array[%(root)s::uuid]) s join item i on i.id = s.id where i.status = 'deleting');
 
 -- name: unfinished_items
--- What in each of these subtrees is neither completed nor failed, at most so many of each.
--- `is_full_rebuild`: it is the root itself, and being rebuilt with all that its source has.
+-- What is neither completed nor failed in each of these subtrees, at most `limit` a root.
+-- `is_full_rebuild`: it is the root itself, and everything that its source has is being rebuilt.
 select u.id, u.title, u.status, r.id as root, u.is_full_rebuild
   from unnest(%(roots)s::uuid[]) r(id) cross join lateral (
     select i.id, i.title, i.status,
@@ -108,12 +108,12 @@ select u.id, u.title, u.status, r.id as root, u.is_full_rebuild
  order by u.status <> 'deleting', u.id;
 
 -- name: attachment_items
--- The embedded documents that are filed below a document.
+-- The items of a document's attachments.
 select id, source_key, blob_hash as blob, status, listed_version from item
  where parent_id = %(parent)s and listed_version > 0 and status <> 'deleting' order by id;
 
 -- name: count_other_attachments
--- How many embedded documents the outermost document above this one holds at any depth, beside this one's own children.
+-- How many attachments the outermost document above this one has at any depth, without this one's own.
 with recursive up(id, parent_id, height) as (
     select i.id, i.parent_id, 0 from item i where i.id = %(id)s
     union all
@@ -124,13 +124,13 @@ select count(*)::int from item_subtree(array[(select u.id from up u order by u.h
  where s.depth > 0 and i.status <> 'deleting' and i.parent_id <> %(id)s;
 
 -- name: has_filed_attachments
--- Whether a version's embedded documents are filed, as this content has them.
+-- Whether the attachments of a version are filed, as this content has them.
 select id from item where id = %(id)s and attachments_version = %(version)s and attachments_content = %(content)s;
 
 -- name: mark_still_listed
--- Embedded documents that their document's new version still has, and that stay as they are.
+-- Notes that a document's new version still has these attachments, unchanged.
 update item set listed_version = %(version)s where id = any (%(ids)s::uuid[]);
 
 -- name: mark_attachments_filed
--- The embedded documents of a version are filed, as a content has them.
+-- Notes that the attachments of a version are filed, as a content has them.
 update item set attachments_version = %(version)s, attachments_content = %(content)s where id = %(id)s;

@@ -1,33 +1,33 @@
 -- name: ensure_contents
--- Contents that are there from now on, whoever made them, and how long those are that are whole.
--- Their rows are locked, so that nobody collects them meanwhile.
+-- Creates contents that do not exist; returns the lengths of those that are complete.
+-- Locks their rows, so that they are not collected meanwhile.
 insert into content (hash) select u.hash from unnest(%(hashes)s::bytea[]) u(hash) order by 1
 on conflict (hash) do update set hash = excluded.hash
 returning hash, characters;
 
 -- name: insert_content_parts
--- Parts of contents, unless they are there.
+-- Stores parts of contents that do not exist yet.
 insert into content_part (content_hash, start, text, page)
 select u.hash, u.start, u.text, u.page
   from unnest(%(hashes)s::bytea[], %(starts)s::bigint[], %(texts)s::text[], %(pages)s::int[]) u(hash, start, text, page)
 on conflict do nothing;
 
 -- name: mark_contents_complete
--- All parts of these contents are there.
+-- Notes that all parts of contents are stored.
 update content c set characters = u.characters, warnings = u.warnings
   from json_to_recordset(%(contents)s::json) u(hash text, characters bigint, warnings text[])
  where c.hash = decode(u.hash, 'hex') and c.characters is null;
 
 -- name: complete_content_warnings
--- What is told about a content all of whose parts are kept.
+-- The warnings about a complete content.
 select warnings from content where hash = %(hash)s and characters is not null;
 
 -- name: content_parts
--- Parts of a content, after a place in it.
+-- Parts of a content, from an offset on.
 select start, text, page from content_part where content_hash = %(hash)s and start >= %(after)s order by start limit 16;
 
 -- name: resume_point
--- The last page that something is kept of, and where it begins, if all before it is there.
+-- The last stored page and its offset, if everything before it is stored.
 with last as (
     select p.page, min(p.start) as start from content_part p
      where p.content_hash = %(hash)s and p.page is not null group by p.page order by p.page desc limit 1)
@@ -36,7 +36,7 @@ select l.page, l.start from last l
     select sum(length(p.text)) from content_part p where p.content_hash = %(hash)s and p.start < l.start);
 
 -- name: save_versions
--- Ties versions of items to their contents, and to what cuts and embeds them.
+-- Links versions of items to their contents, and to the recipes that chunk and embed them.
 insert into item_version (item_id, version, content_hash, recipe, original, validators)
 select u.item, u.version, u.hash, u.recipe, u.original, u.validators::jsonb
   from unnest(%(items)s::uuid[], %(versions)s::int[], %(hashes)s::bytea[], %(recipes)s::text[], %(originals)s::bytea[],
@@ -46,19 +46,19 @@ on conflict (item_id, version) do update
        validators = excluded.validators;
 
 -- name: save_timelines
--- What the making of versions took, and whether all their images are described.
+-- Saves how long versions took, and whether all their images are described.
 update item_version v set timeline = d.timeline, analysed = d.analysed
   from json_to_recordset(%(documents)s::json) d(id uuid, version int, timeline jsonb, analysed boolean)
  where v.item_id = d.id and v.version = d.version;
 
 -- name: delete_old_versions
--- Every version but the one that answers is forgotten; whose, and what they were made of.
+-- Deletes every version except the live one; returns what they were made of.
 delete from item_version v using item i
  where v.item_id = any (%(ids)s::uuid[]) and i.id = v.item_id and v.version is distinct from i.live_version
 returning v.item_id, v.content_hash, v.original;
 
 -- name: live_parts
--- The canonical content of the version that answers, in parts, after a place in it.
+-- The content of the live version in parts, from an offset on.
 select p.start, p.text, p.page from item i
   join item_version v on v.item_id = i.id and v.version = i.live_version
   join content_part p on p.content_hash = v.content_hash
@@ -66,20 +66,20 @@ select p.start, p.text, p.page from item i
  order by p.start limit %(limit)s;
 
 -- name: live_original_name
--- The name of a page's bytes in the store, as they were fetched for the version that answers.
+-- The name in the store of a page's bytes, as they were fetched for the live version.
 select b.name from item i
   join item_version v on v.item_id = i.id and v.version = i.live_version
   join blob b on b.hash = v.original
  where i.id = %(id)s;
 
 -- name: timeline
--- What the making of the version that answers took.
+-- How long each stage of the live version took.
 select v.timeline from item i
   join item_version v on v.item_id = i.id and v.version = i.live_version
  where i.id = %(id)s;
 
 -- name: insert_attachments
--- Documents that were found inside contents.
+-- Stores attachments of contents.
 insert into attachment (content_hash, fingerprint, number, name, blob_hash, size)
 select u.content, u.fingerprint, u.number, u.name, u.blob, u.size
   from unnest(%(contents)s::bytea[], %(fingerprints)s::bytea[], %(numbers)s::int[], %(names)s::text[], %(blobs)s::bytea[],
@@ -87,11 +87,11 @@ select u.content, u.fingerprint, u.number, u.name, u.blob, u.size
 on conflict do nothing;
 
 -- name: content_attachments
--- Documents that were found inside a content, in order.
+-- The attachments of a content, in order.
 select number, name, blob_hash as blob, size from attachment where content_hash = %(content)s order by number, fingerprint;
 
 -- name: insert_content_assets
--- Images and tables that were found inside contents.
+-- Stores images and tables of contents.
 insert into content_asset (content_hash, hash, number, kind, media_type, size, page, start, "end", caption, inline, blob_hash)
 select decode(u.content, 'hex'), decode(u.hash, 'hex'), u.number, u.kind, u.media_type, u.size, u.page, u.start, u."end",
        u.caption, u.inline, decode(u.blob, 'hex')
@@ -101,16 +101,16 @@ select decode(u.content, 'hex'), decode(u.hash, 'hex'), u.number, u.kind, u.medi
 on conflict do nothing;
 
 -- name: mark_assets_inline
--- Images whose text is a part of the content.
+-- Marks images whose text is part of the content.
 update content_asset set inline = true where content_hash = %(content)s and hash = any (%(hashes)s::bytea[]);
 
 -- name: content_assets
--- Images and tables that were found inside a content, in order.
+-- The images and tables of a content, in order.
 select hash, number, kind, media_type, size, page, start, "end", caption, inline, blob_hash
   from content_asset where content_hash = %(content)s order by number, hash;
 
 -- name: reusable_descriptions
--- What an analyst said before of images with these bytes, for any item or for one.
+-- Earlier descriptions of images with these hashes by one analyst, for any item or for one.
 select distinct on (a.hash) a.hash, a.text from asset a
  where a.hash = any (%(hashes)s::bytea[]) and a.analyst = %(analyst)s and a.state = 'described'
    and (%(item)s::uuid is null or a.item_id = %(item)s)
@@ -126,7 +126,7 @@ select u.item, u.version, u.hash, u.analyst, case when u.text is null then 'wait
 on conflict do nothing;
 
 -- name: next_waiting_asset
--- The next image that waits, of a version that answers, of an item that is not being deleted.
+-- The next waiting image of a live version, unless its item is being deleted.
 select a.hash, c.media_type, c.page, c.start, a.state = 'asking' as asking, b.name as blob, i.title
   from asset a
   join item i on i.id = a.item_id and i.live_version = a.version and i.status <> 'deleting'
@@ -157,7 +157,7 @@ update asset set state = 'failed', error_code = %(code)s, error_message = %(mess
    and (%(hash)s::bytea is null or hash = %(hash)s);
 
 -- name: mark_analysed
--- No image of a version waits any more: noted once.
+-- Notes, once, that no image of a version waits any more.
 with noted as (
     update item_version v set analysed = true
      where v.item_id = %(item)s and v.version = %(version)s and not v.analysed
@@ -170,7 +170,7 @@ select (select count(*)::int from asset a where a.item_id = n.item_id and a.vers
   from noted n join item i on i.id = n.item_id;
 
 -- name: retry_failed_assets
--- failed -> waiting, in the versions that answer.
+-- failed -> waiting, in live versions.
 with back as (
     update asset a set state = 'waiting', error_code = null, error_message = null
       from item i where i.id = any (%(ids)s::uuid[]) and a.item_id = i.id and a.version = i.live_version and a.state = 'failed'
@@ -178,7 +178,7 @@ with back as (
 select distinct item_id as id, version from back order by 1;
 
 -- name: live_assets
--- The images and tables of the version that answers, and what was said of them.
+-- The images and tables of the live version, with their descriptions.
 select c.hash, c.number, c.kind, c.media_type, c.size, c.page, c.start, c."end", c.caption, c.inline, c.blob_hash,
        a.state, a.text, a.error_code, a.error_message
   from item i
@@ -206,7 +206,7 @@ select item_id, version, processor, remote_id, checks, waited, progress, positio
   from conversion where item_id = %(item)s and version = %(version)s;
 
 -- name: save_conversion
--- () | starting | under way -> starting | under way.
+-- () | starting | in progress -> starting | in progress.
 insert into conversion (item_id, version, processor, remote_id, checks, waited, progress, position)
 values (%(item)s, %(version)s, %(processor)s, %(remote_id)s, %(checks)s, %(waited)s, %(progress)s, %(position)s)
 on conflict (item_id, version) do update
@@ -214,73 +214,73 @@ on conflict (item_id, version) do update
        position = excluded.position;
 
 -- name: drop_conversions
--- Forgets the conversions of items, of one version or of all.
+-- Deletes the conversions of items, of one version or of all.
 delete from conversion where item_id = any (%(ids)s::uuid[]) and (%(version)s::int is null or version = %(version)s)
 returning item_id, version, processor, remote_id, checks, waited, progress, position;
 
 -- name: orphan_conversions
--- Items with conversions that no job looks after.
+-- Items with conversions that no job checks.
 select distinct c.item_id from conversion c
  where not exists (select from job j where j.subject = c.item_id and j.kind = 'check_file_processing_result'
                       and j.state <> 'dead' and (j.payload ->> 'version')::int = c.version)
  limit %(limit)s;
 
 -- name: lock_contents
--- Contents that nobody takes into use until the transaction ends; one that is being used right now is passed over.
+-- Locks contents against use until the transaction ends; skips those that are in use right now.
 select hash from content where hash = any (%(hashes)s::bytea[]) for update skip locked;
 
 -- name: delete_unused_contents
--- Forgets contents that no version uses. The caller has locked them: this snapshot is newer than the locks.
+-- Deletes contents that no version uses. The caller has locked them, so this snapshot is newer than the locks.
 delete from content c
  where c.hash = any (%(hashes)s::bytea[]) and not exists (select from item_version v where v.content_hash = c.hash);
 
 -- name: blobs_of_contents
--- What is kept of the insides of contents.
+-- The blobs of the attachments and images of contents.
 select e.blob_hash from attachment e where e.content_hash = any (%(hashes)s::bytea[])
  union
 select a.blob_hash from content_asset a where a.content_hash = any (%(hashes)s::bytea[]) and a.blob_hash is not null;
 
 -- name: lock_blobs
--- Blobs that nobody takes into use until the transaction ends; waits for who is doing so right now.
+-- Locks blobs against use until the transaction ends; waits for transactions that use them right now.
 select hash from blob where hash = any (%(hashes)s::bytea[]) order by hash for update;
 
 -- name: lock_blobs_skip_locked
--- The same; one that somebody is taking into use right now is passed over.
+-- The same; skips blobs that are in use right now.
 select hash from blob where hash = any (%(hashes)s::bytea[]) order by hash for update skip locked;
 
 -- name: touch_blob
--- A blob that is about to be used stays for a while; its name in the store.
+-- Protects a blob from collection for a while; returns its name in the store.
 update blob set touched_at = clock_now() where hash = %(hash)s returning name;
 
 -- name: delete_unused_blobs
--- Blobs that nothing uses are none any more, and their names deleting.
--- The caller has locked them: this snapshot is newer than the locks.
-with gone as (
+-- Deletes blobs that nothing uses, and marks their names for deletion.
+-- The caller has locked them, so this snapshot is newer than the locks.
+with deleted as (
     delete from blob b
      where b.hash = any (%(hashes)s::bytea[]) and blob_is_unused(b.hash)
     returning b.name)
-insert into pending_blob_name (name, deleting) select name, true from gone;
+insert into pending_blob_name (name, deleting) select name, true from deleted;
 
 -- name: find_unused_blobs
--- Blobs that were stored long ago, and that nothing uses.
+-- Blobs that were stored a while ago and that nothing uses.
 select hash from blob b
  where b.touched_at < clock_now() - interval '30 minutes' and blob_is_unused(b.hash)
  limit 10000;
 
 -- name: lock_blobs_shared
--- Blobs that are there, and stay so until the transaction ends.
+-- Locks existing blobs against deletion until the transaction ends.
 select hash from blob where hash = any (%(hashes)s::bytea[]) order by hash for share;
 
 -- name: reserve_blob_name
--- () -> pending_blob_name: bytes are about to get this name. A day is far more than that takes.
+-- () -> pending: bytes are about to get this name. A day is far more than that takes.
 insert into pending_blob_name (name, deleting, due_at) values (%(name)s, false, clock_now() + interval '1 day');
 
 -- name: claim_blob_name
--- pending_blob_name -> (): the caller's to keep, unless it is deleting.
+-- pending -> (), unless it is marked for deletion.
 delete from pending_blob_name where name = %(name)s and not deleting returning name;
 
 -- name: register_blob
--- () -> kept, under this name; under the one that it has when equal bytes are kept already.
+-- Creates a blob with this name; if one of equal bytes exists, returns its name.
 insert into blob (hash, size, name) values (%(hash)s, %(size)s, %(name)s)
 on conflict (hash) do update set touched_at = clock_now()
 returning name;
@@ -290,13 +290,13 @@ returning name;
 insert into pending_blob_name (name, deleting) values (%(name)s, true) on conflict (name) do nothing;
 
 -- name: mark_overdue_names
--- pending_blob_name -> deleting, for what was announced long ago: whoever wanted to keep it is gone, or comes too late.
+-- pending -> deleting, for names that were reserved long ago and never registered.
 update pending_blob_name set deleting = true, due_at = clock_now() where not deleting and due_at <= clock_now();
 
 -- name: find_deleting_names
--- Names to take out of the store.
+-- Names to delete from the store.
 select name from pending_blob_name where deleting order by name limit %(limit)s;
 
 -- name: drop_deleting_names
--- deleting -> gone, once they are out of the store.
+-- deleting -> (), after they are deleted from the store.
 delete from pending_blob_name where name = any (%(names)s::text[]) and deleting;

@@ -1,7 +1,7 @@
-"""The log of what was asked: a row before the request is served, its status after.
+"""The audit log: a row before each request is served, its status after.
 
-So no change is without its row. A row without a status is one whose process ended before it had answered: what it asked for
-may be done or not.
+So no change is without its row. A row without a status belongs to a process that ended before it responded: its request may or
+may not have been carried out.
 """
 
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ async def begin(
     client: str | None,
     retention: timedelta,
 ) -> UUID:
-    """Write down that something is asked for; rows past their `retention` go, some at a time."""
+    """Log a request before it is served; also deletes some rows past their `retention`."""
     await queries.run(tx, "sweep_audit", retention=retention)
     ids = await queries.values(
         tx,
@@ -58,7 +58,7 @@ async def begin(
 
 
 async def record(tx: Tx, org: OrgId, *, actor: str, role: str, method: str, path: str, status: int) -> None:
-    """Write down something that is done with the transaction."""
+    """Log a request that is carried out by this transaction."""
     ids = await queries.values(
         tx,
         "begin_audit",
@@ -74,10 +74,10 @@ async def record(tx: Tx, org: OrgId, *, actor: str, role: str, method: str, path
 
 
 async def end(tx: Tx, entry: UUID, status: int, took_ms: int) -> None:
-    """Write down what was answered."""
+    """Log the status of the response."""
     await queries.run(tx, "end_audit", id=entry, status=status, took=took_ms)
 
 
 async def find_all(tx: Tx, org: OrgId, *, limit: int, before: UUID | None = None) -> list[AuditEntry]:
-    """What was asked in an organisation, newest first."""
-    return await queries.many(tx, AuditEntry, "audit", org=org, limit=limit, before=before)
+    """The requests of an organisation, newest first."""
+    return await queries.many(tx, AuditEntry, "list_audit", org=org, limit=limit, before=before)

@@ -1,13 +1,13 @@
-"""Requests that are done once, however often they are sent: those with an `Idempotency-Key`.
+"""Idempotency: a request with an `Idempotency-Key` is carried out once, however often it is sent.
 
-    () ── claim ──▶ running ── done, in the transaction that does it ──▶ done ── answer ──▶ answered
-                      │                                                    │
-                      └── nothing was done: forget ──▶ ()                  └── killed here: it was done, nobody
-                                                                               knows with what answer
+    () ── claim ──▶ running ── mark_done, in the request's own transaction ──▶ done ── save_response ──▶ answered
+                      │                                                         │
+                      └── nothing was committed: release ──▶ ()                 └── killed here: it is done, but its
+                                                                                    response is lost
 
-A process that is killed while `running` has committed nothing: after `PATIENCE` the same request may claim it again. If the
-first one was only slow, its transaction finds another's token, and is rolled back. So it is never done twice. One that
-was `done` is taken for `running` for ten seconds more, in which whoever did it writes its answer.
+A process that is killed while `running` has committed nothing: five minutes later the same request may claim the key again. If
+the first process was only slow, its transaction finds another token and is rolled back. So a request is never carried out twice.
+For ten seconds a `done` request still counts as `running`, so that its process can save the response.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from gristmill.identity.store import queries
 
 @dataclass(frozen=True)
 class RequestKey:
-    """A request by what it is known by."""
+    """What identifies a request."""
 
     org: OrgId
     caller: str
@@ -30,13 +30,13 @@ class RequestKey:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """As statements take it."""
+        """The fields as parameters of statements."""
         return {"org": self.org, "caller": self.caller, "key": self.key}
 
 
 @dataclass(frozen=True)
 class EarlierRequest:
-    """What is known of a request that came before."""
+    """An earlier request with the same key."""
 
     fingerprint: bytes
     state: Literal["running", "done", "answered"]
@@ -45,24 +45,24 @@ class EarlierRequest:
 
 
 async def claim(tx: Tx, request_key: RequestKey, fingerprint: bytes) -> UUID | EarlierRequest:
-    """A token to do it with, or what is known of the one that came before."""
+    """A token for carrying out the request, or the earlier request with the same key."""
     token = uuid4()
-    await queries.run(tx, "sweep_once")
+    await queries.run(tx, "sweep_requests")
     while True:
         if await queries.values(
-            tx, "claim_once", **request_key.parameters, token=token, fingerprint=fingerprint
+            tx, "claim_request", **request_key.parameters, token=token, fingerprint=fingerprint
         ):
             return token
-        earlier = await queries.maybe(tx, EarlierRequest, "once", **request_key.parameters)
-        if earlier is not None:  # else it was given up at this moment
+        earlier = await queries.maybe(tx, EarlierRequest, "find_request", **request_key.parameters)
+        if earlier is not None:  # else it was released at this moment
             return earlier
 
 
 async def mark_done(tx: Tx, request_key: RequestKey, token: UUID) -> None:
-    """running → done, in the transaction that does it; `Conflict` rolls it back when another took over."""
-    if not await queries.values(tx, "done_once", **request_key.parameters, token=token):
+    """running → done, in the request's own transaction; `Conflict` rolls that back when another process took over."""
+    if not await queries.values(tx, "mark_request_done", **request_key.parameters, token=token):
         raise Conflict(
-            "The same request was sent again meanwhile, and is done by that one.",
+            "The same request was sent again and is being processed there. Wait for its response.",
             code="idempotency_taken_over",
         )
 
@@ -70,12 +70,12 @@ async def mark_done(tx: Tx, request_key: RequestKey, token: UUID) -> None:
 async def save_response(
     tx: Tx, request_key: RequestKey, token: UUID, status: int, sealed_response: bytes
 ) -> None:
-    """→ answered: from now on the answer, which the caller has sealed, is given again."""
+    """done → answered: repeats of the request get this response, which the caller has encrypted."""
     await queries.run(
-        tx, "answer_once", **request_key.parameters, token=token, status=status, answer=sealed_response
+        tx, "save_response", **request_key.parameters, token=token, status=status, answer=sealed_response
     )
 
 
 async def release(tx: Tx, request_key: RequestKey, token: UUID) -> None:
-    """running → (): nothing was done, and it may be tried again. What was done is not forgotten."""
-    await queries.run(tx, "forget_once", **request_key.parameters, token=token)
+    """running → (): nothing was committed, so the request may be sent again. A done request stays."""
+    await queries.run(tx, "release_request", **request_key.parameters, token=token)

@@ -1,12 +1,12 @@
--- name: organisation
--- The organisation of a name.
+-- name: find_organisation
+-- The organisation of a name, in any case.
 select id, name, created_at from organisation where lower(name) = lower(%(name)s);
 
--- name: make_organisation
--- Creates an organisation, unless there is one of that name.
+-- name: ensure_organisation
+-- Creates an organisation, unless one of that name exists.
 insert into organisation (name) values (%(name)s) on conflict do nothing;
 
--- name: organisations
+-- name: list_organisations
 -- All organisations.
 select id, name, created_at from organisation order by id;
 
@@ -24,27 +24,27 @@ update api_key
  where id = %(id)s and org_id = %(org)s
 returning id, org_id, name, prefix, role, email, teams, groups, expires_at, last_used_at, created_at, updated_at;
 
--- name: key
+-- name: find_key
 -- One key.
 select id, org_id, name, prefix, role, email, teams, groups, expires_at, last_used_at, created_at, updated_at
   from api_key where id = %(id)s and org_id = %(org)s;
 
 -- name: lock_key
--- One key, the caller's alone until the transaction ends.
+-- One key, locked until the transaction ends.
 select id, org_id, name, prefix, role, email, teams, groups, expires_at, last_used_at, created_at, updated_at
   from api_key where id = %(id)s and org_id = %(org)s for no key update;
 
--- name: keys
+-- name: list_keys
 -- Keys of an organisation, oldest first, after a cursor.
 select id, org_id, name, prefix, role, email, teams, groups, expires_at, last_used_at, created_at, updated_at
   from api_key where org_id = %(org)s and (%(after)s::uuid is null or id > %(after)s) order by id limit %(limit)s;
 
 -- name: delete_key
--- Revokes a key, and with it its sessions.
+-- Revokes a key and, by foreign key, its sessions.
 delete from api_key where id = %(id)s and org_id = %(org)s returning id;
 
--- name: key_by_hash
--- The key of a secret, unless it has expired; that it was used is written at most once a minute, so that reading stays reading.
+-- name: find_key_by_hash
+-- The key of a secret, unless it has expired. Its last use is recorded at most once a minute, to keep reads cheap.
 with found as materialized (
     select id, org_id, name, prefix, role, email, teams, groups, expires_at, last_used_at, created_at, updated_at
       from api_key where hash = %(hash)s and (expires_at is null or expires_at > clock_now())),
@@ -53,8 +53,8 @@ touched as (
      where k.id = found.id and (k.last_used_at is null or k.last_used_at < clock_now() - interval '1 minute'))
 select * from found;
 
--- name: key_by_session
--- The key that opened a session, unless one of them has ended; the same is written.
+-- name: find_key_by_session
+-- The key that opened a session, unless either has expired. Its last use is recorded in the same way.
 with found as materialized (
     select k.id, k.org_id, k.name, k.prefix, k.role, k.email, k.teams, k.groups, k.expires_at, k.last_used_at, k.created_at,
            k.updated_at
@@ -65,45 +65,45 @@ touched as (
      where k.id = found.id and (k.last_used_at is null or k.last_used_at < clock_now() - interval '1 minute'))
 select * from found;
 
--- name: is_protected
--- Whether an admin's key is there that has not expired.
+-- name: has_admin_key
+-- Whether an admin key exists that has not expired.
 select exists (select from api_key where role = 'admin' and (expires_at is null or expires_at > clock_now()));
 
 -- name: sweep_sessions
--- Sessions that have ended.
+-- Deletes expired sessions.
 delete from session where expires_at <= clock_now();
 
 -- name: open_session
--- A browser is let in.
+-- Opens a browser session.
 insert into session (hash, key_id, expires_at) values (%(hash)s, %(key)s, clock_now() + %(life)s);
 
 -- name: end_session
--- A browser is let in no more.
+-- Ends a browser session.
 delete from session where hash = %(hash)s;
 
 -- name: begin_audit
--- Something is asked for.
+-- Logs a request before it is served.
 insert into audit (org_id, actor, key_id, role, method, path, client)
 values (%(org)s, %(actor)s, %(key)s, %(role)s, %(method)s, %(path)s, %(client)s)
 returning id;
 
 -- name: end_audit
--- It was answered.
+-- Logs the response.
 update audit set status = %(status)s, took_ms = %(took)s where id = %(id)s;
 
--- name: audit
--- What was asked in an organisation, newest first, before a cursor.
+-- name: list_audit
+-- Requests of an organisation, newest first, before a cursor.
 select id, at, actor, key_id, role, method, path, client, status, took_ms from audit
  where org_id = %(org)s and (%(before)s::uuid is null or id < %(before)s)
  order by id desc limit %(limit)s;
 
 -- name: sweep_audit
--- Rows that are older than they are kept, a few at a time: the first of a day costs no more than the others.
+-- Deletes rows past their retention, a few at a time, so that no request pays for many.
 delete from audit where id in (
     select id from audit where at < clock_now() - %(retention)s::interval limit 20 for update skip locked);
 
--- name: claim_once
--- () | given up -> running.
+-- name: claim_request
+-- () | running for too long -> running.
 insert into idempotency (org_id, caller, key, token, fingerprint, state)
 values (%(org)s, %(caller)s, %(key)s, %(token)s, %(fingerprint)s, 'running')
 on conflict (org_id, caller, key) do update
@@ -112,30 +112,30 @@ on conflict (org_id, caller, key) do update
    and idempotency.fingerprint = excluded.fingerprint
 returning token;
 
--- name: once
--- What is known of a request. One that was done this moment is still being answered.
+-- name: find_request
+-- A request. One that was done a moment ago counts as running, because its response is being saved.
 select fingerprint, status, answer,
        case when state = 'done' and at > clock_now() - interval '10 seconds' then 'running' else state end as state
   from idempotency
  where org_id = %(org)s and caller = %(caller)s and key = %(key)s;
 
--- name: done_once
--- running -> done, only by who claimed it.
+-- name: mark_request_done
+-- running -> done, only with the token of the claim.
 update idempotency set state = 'done', at = clock_now()
  where org_id = %(org)s and caller = %(caller)s and key = %(key)s and token = %(token)s and state in ('running', 'done')
 returning key;
 
--- name: answer_once
--- -> answered, only by who claimed it.
+-- name: save_response
+-- done -> answered, only with the token of the claim.
 update idempotency set state = 'answered', status = %(status)s, answer = %(answer)s
  where org_id = %(org)s and caller = %(caller)s and key = %(key)s and token = %(token)s;
 
--- name: forget_once
--- running -> ().
+-- name: release_request
+-- running -> (), only with the token of the claim.
 delete from idempotency
  where org_id = %(org)s and caller = %(caller)s and key = %(key)s and token = %(token)s and state = 'running';
 
--- name: sweep_once
--- Requests of more than a day ago, a few at a time.
+-- name: sweep_requests
+-- Deletes requests of more than a day ago, a few at a time.
 delete from idempotency where (org_id, caller, key) in (
     select org_id, caller, key from idempotency where at < clock_now() - interval '1 day' limit 20 for update skip locked);

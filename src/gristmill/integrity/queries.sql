@@ -3,7 +3,7 @@
 select max(number) from schema_migration;
 
 -- name: find_unanalysed_items
--- Items some of whose images wait, in the version that answers, for a job that is not there.
+-- Items whose live version has images that wait to be described, without a job.
 select distinct i.id, i.base_id, a.version from asset a
   join item i on i.id = a.item_id and i.live_version = a.version
   join base b on b.id = i.base_id
@@ -14,14 +14,14 @@ select distinct i.id, i.base_id, a.version from asset a
  order by i.id limit %(limit)s;
 
 -- name: find_items_with_two_jobs
--- Items with more than one living job that would move them on.
+-- Items with more than one living job for their wanted version.
 select j.subject from job j
  where j.kind in ('index_document', 'prepare_root', 'check_file_processing_result') and j.state <> 'dead' and not j.cancelling
    and exists (select from item i where i.id = j.subject and i.wanted_version = (j.payload ->> 'version')::int)
  group by j.subject having count(*) > 1 limit %(limit)s;
 
 -- name: find_unremoved_roots
--- Roots of what is being deleted without a living job that removes them.
+-- Roots of subtrees that are being deleted, without a living job that removes them.
 select i.id, i.base_id from item i join base b on b.id = i.base_id
   left join item p on p.id = i.parent_id
  where i.status = 'deleting' and b.status <> 'deleting' and (p.id is null or p.status <> 'deleting')
@@ -31,7 +31,7 @@ select i.id, i.base_id from item i join base b on b.id = i.base_id
  order by i.id limit %(limit)s;
 
 -- name: filter_by_organisation
--- Those of these items, bases and runs that are an organisation's; items that are gone, by their chunks.
+-- Those of these items, bases and runs that belong to an organisation; deleted items, by their chunks.
 select s.id from unnest(%(ids)s::uuid[]) s(id)
  where exists (select from item i join base b on b.id = i.base_id where i.id = s.id and b.org_id = %(org)s)
     or exists (select from base b where b.id = s.id and b.org_id = %(org)s)
@@ -47,7 +47,7 @@ select b.id from base b
  limit %(limit)s;
 
 -- name: find_underived_containers
--- Containers that are listed, and not as their children are.
+-- Listed containers whose status does not follow from their children.
 select i.id, i.base_id from item i join base b on b.id = i.base_id
  where i.is_container and i.status <> 'deleting' and b.status <> 'deleting'
    and i.expanded_version >= i.wanted_version
@@ -62,7 +62,7 @@ select i.id, i.base_id from item i join base b on b.id = i.base_id
  order by i.id limit %(limit)s;
 
 -- name: find_unannounced_bases
--- Bases at rest that were not announced as ready.
+-- Bases without active items that were not announced as ready.
 select b.id from base b
  where not b.ingested and b.status <> 'deleting'
    and exists (select from item i where i.base_id = b.id and i.status in ('completed', 'failed'))
@@ -71,14 +71,14 @@ select b.id from base b
  limit %(limit)s;
 
 -- name: find_unused_contents
--- Contents that no version uses, older than a while.
+-- Contents older than an hour that no version uses.
 select c.hash from content c
  where c.created_at < clock_now() - interval '1 hour'
    and not exists (select from item_version v where v.content_hash = c.hash)
  limit %(limit)s;
 
 -- name: is_thorough_pass_due
--- Whether no thorough pass of the reconciler was done for an hour.
+-- Whether the reconciler has made no thorough pass for an hour.
 select not exists (
     select from job_history where kind = %(kind)s and outcome = 'done' and finished_at > clock_now() - interval '1 hour'
        and result ->> 'thorough' = 'true');
@@ -92,11 +92,11 @@ select i.id from item i
  order by i.id limit %(limit)s;
 
 -- name: find_leftover_items
--- Chunks whose item is gone.
+-- Deleted items that still have chunks.
 select distinct c.item_id from chunk c where not exists (select from item i where i.id = c.item_id) limit %(limit)s;
 
 -- name: find_unused
--- Contents that no version uses, blobs that nothing uses, and bytes that should be out of the store, older than a while.
+-- Contents and blobs that nothing uses, and names that should be deleted from the store, older than an hour.
 select encode(c.hash, 'hex') from content c
  where c.created_at < clock_now() - interval '1 hour'
    and not exists (select from item_version v where v.content_hash = c.hash)
@@ -108,13 +108,13 @@ select s.name from pending_blob_name s where s.deleting and s.due_at < clock_now
  limit %(limit)s;
 
 -- name: find_orphan_runs
--- Open runs that no living job makes.
+-- Open runs of connectors without a living job.
 select r.id, r.connector_id from connector_run r
  where r.completed_at is null and not exists (select from job j where j.id = r.job_id and j.state <> 'dead')
  order by r.id limit %(limit)s;
 
 -- name: find_leftover_bases
--- Bases with chunks of versions that never came, or of items that are gone.
+-- Bases with chunks of versions that were never published, or of deleted items.
 select distinct c.base_id from chunk c left join item i on i.id = c.item_id
  where i.id is null or (i.status in ('completed', 'failed') and c.version is distinct from i.live_version)
  limit %(limit)s;

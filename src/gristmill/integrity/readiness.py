@@ -1,14 +1,14 @@
-"""Whether this process can do its work, and what keeps it from it.
+"""Readiness: whether this process can work, and if not, why.
 
-    check        required   holds when
-    database     yes        it answers
-    schema       yes        it is the one that this release knows
-    workers      no         some process runs jobs
-    embedder     no         the default embedder answered a short question, within the last minute
-    disk         no         a gibibyte is free for uploads; not looked at when they are kept elsewhere
+    check        required   passes when
+    database     yes        it responds
+    schema       yes        it is the version of this release
+    workers      no         a process runs jobs
+    embedder     no         the default embedder embedded a short text within the last minute
+    disk         no         a gibibyte is free for uploads; skipped when they are stored elsewhere
 
-Without what is required nothing can be answered; without the rest something waits, and reads are served. Looking changes nothing,
-and never waits long: an embedder that takes its time is told as such, and asked on meanwhile.
+Without a required check no request can be served; without the others some work waits, and reads are served. Checks change
+nothing and never wait long: a slow embedder is reported as such, while its probe goes on.
 """
 
 import asyncio
@@ -18,24 +18,21 @@ from pathlib import Path
 from time import monotonic
 
 from gristmill import jobs
-from gristmill.db import Database, DatabaseUnavailable, Queries
+from gristmill.db import Database, DatabaseUnavailable
 from gristmill.db.migrate import known_migrations
 from gristmill.embedding import Embedder
 from gristmill.errors import GristmillError
+from gristmill.integrity import store
 
 MIN_FREE_BYTES = 1 << 30
-_EMBEDDER_TIMEOUT = 1.0  # seconds that a look waits for the embedder
-_RECHECK_AFTER_SUCCESS, _RECHECK_AFTER_FAILURE = (
-    60.0,
-    5.0,
-)  # seconds: an answer may cost money, a failure may have passed
-
-queries = Queries(__package__ or "gristmill.operations")
+_EMBEDDER_TIMEOUT = 1.0  # seconds that a check waits for the embedder
+_RECHECK_AFTER_SUCCESS = 60.0  # seconds: a probe may cost money
+_RECHECK_AFTER_FAILURE = 5.0  # seconds: a failure may have passed
 
 
 @dataclass(frozen=True)
 class ReadinessCheck:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     name: str
     ok: bool
@@ -44,7 +41,7 @@ class ReadinessCheck:
 
 
 class Readiness:
-    """What a process leans on; asked as often as anybody likes."""
+    """Checks what a process depends on; cheap enough to run for every probe."""
 
     def __init__(self, db: Database, embedder: Embedder, folder: Path | None) -> None:
         self._db, self._embedder, self._folder = db, embedder, folder
@@ -53,11 +50,11 @@ class Readiness:
         self._next_probe_at = 0.0
 
     async def run_checks(self) -> list[ReadinessCheck]:
-        """All checks; those on a database that does not answer are left out."""
+        """All checks; without a database those that need it are left out."""
         return [*await self._check_database(), await self._check_embedder(), *self._check_disk()]
 
     async def close(self) -> None:
-        """Ask no longer."""
+        """Stop the probe of the embedder."""
         if self._probe_task is not None:
             self._probe_task.cancel()
             await asyncio.gather(self._probe_task, return_exceptions=True)
@@ -65,14 +62,12 @@ class Readiness:
     async def _check_database(self) -> list[ReadinessCheck]:
         try:
             async with self._db.connection() as tx:
-                schema = (await queries.values(tx, "schema_number"))[0]
+                schema = await store.schema_number(tx)
                 workers = await jobs.count_workers(tx)
         except DatabaseUnavailable as error:
             return [ReadinessCheck("database", False, error.message, required=True)]
-        mismatch = (
-            f"It is {schema}, and this release knows {self._schema}: start the same release everywhere."
-        )
-        no_workers = "No process runs jobs: start `gristmill serve` or `gristmill worker`."
+        mismatch = f"The schema is {schema}, but this release needs {self._schema}. Start the same release everywhere."
+        no_workers = "No process runs jobs. Start `gristmill serve` or `gristmill worker`."
         return [
             ReadinessCheck("database", True, required=True),
             ReadinessCheck(
@@ -87,17 +82,17 @@ class Readiness:
         done, _ = await asyncio.wait([self._probe_task], timeout=_EMBEDDER_TIMEOUT)
         if done:
             return self._probe_task.result()
-        return ReadinessCheck(
-            "embedder", False, f"{self._embedder.name} is being loaded, or takes long to answer."
-        )
+        return ReadinessCheck("embedder", False, f"{self._embedder.name} is loading or slow to respond.")
 
     async def _probe_embedder(self) -> ReadinessCheck:
         try:
-            await self._embedder.embed_query("Does the mill turn?")
+            await self._embedder.embed_query("Does the embedder respond?")
         except GristmillError as error:
             self._next_probe_at = monotonic() + _RECHECK_AFTER_FAILURE
-            # Its words may name hosts; whoever asks this may be anybody.
-            return ReadinessCheck("embedder", False, f"{self._embedder.name} does not answer ({error.code}).")
+            # The message may name hosts, and anyone can call this endpoint.
+            return ReadinessCheck(
+                "embedder", False, f"{self._embedder.name} does not respond ({error.code})."
+            )
         self._next_probe_at = monotonic() + _RECHECK_AFTER_SUCCESS
         return ReadinessCheck("embedder", True)
 
@@ -108,6 +103,8 @@ class Readiness:
         has_enough = shutil.disk_usage(existing).free >= MIN_FREE_BYTES
         return [
             ReadinessCheck(
-                "disk", has_enough, None if has_enough else "Less than 1 GiB is free: free some space."
+                "disk",
+                has_enough,
+                None if has_enough else "Less than 1 GiB of disk space is free. Free some space.",
             )
         ]

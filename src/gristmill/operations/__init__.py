@@ -1,1 +1,1 @@
-"""What may be asked: each operation is one short story, guards first, then one transaction."""
+"""Operations: what users can ask for. Each is one short file: guards first, then one transaction."""

@@ -1,14 +1,14 @@
-"""add: file new items in a base and ask for their indexing.
+"""add: file new items in a base and queue their indexing.
 
-    inputs          each is checked against its source first, outside the transaction: what can't be read now
-                    is refused by itself and told, the rest goes on
-    transaction     base's turn and open → parent takes children → room in the queue → conflicts → rows → one job
-                    and one event a row; all of it or nothing
+    probes          each source is probed first, outside the transaction: an item whose source can't be read now is
+                    rejected with its error, the others go on
+    transaction     lock the base, which must be open → check the parent → check the queue's capacity → resolve conflicts
+                    → insert rows → one job and one event a row; all of it or nothing
 
-    the same thing is there already (same type and path, address, name or title under the same parent):
-        rename      both stay; the new one gets a number behind its title
+    when an item of the same type and path, address, name or title exists under the same parent:
+        rename      both stay; the new one gets a number after its title
         skip        the old one stays
-        replace     the old one gets the new contents, and answers with the old ones until they are indexed
+        replace     the old one gets the new contents; its old version stays searchable until they are indexed
 
 Killed before the commit: nothing was added. Killed after: every row has its job.
 """
@@ -27,7 +27,7 @@ from gristmill.operations import guards
 from gristmill.operations.next_job import enqueue_next_jobs, record_filed_events
 from gristmill.sources import Source
 
-# A handful of items was added by somebody who waits for them; more is an import.
+# Up to this many items are a request that a person waits for; more are an import.
 INTERACTIVE_BATCH = 10
 
 OnConflict = Literal["rename", "skip", "replace"]
@@ -35,7 +35,7 @@ OnConflict = Literal["rename", "skip", "replace"]
 
 @dataclass(frozen=True)
 class ItemToAdd:
-    """One thing to add, and where it will be read from; None for what was read already."""
+    """An item to add, and the source to probe; None for an upload, which is stored already."""
 
     item: NewItem
     source: Source | None
@@ -43,7 +43,7 @@ class ItemToAdd:
 
 @dataclass(frozen=True)
 class RejectedItem:
-    """An entry that can't be added, by its place in the request."""
+    """An item that can't be added, by its index in the request."""
 
     index: int
     title: str
@@ -52,7 +52,7 @@ class RejectedItem:
 
 @dataclass(frozen=True)
 class SkippedItem:
-    """An entry that is there already, by its place in the request."""
+    """An item that exists already, by its index in the request."""
 
     index: int
     item_id: ItemId
@@ -60,13 +60,13 @@ class SkippedItem:
 
 @dataclass(frozen=True)
 class AddResult:
-    """What was filed, what was there already, and what was not filed and why."""
+    """The items that were filed, those that existed already, and those that were rejected."""
 
     created: list[Item]
     skipped: list[SkippedItem]
     failed: list[RejectedItem]
-    released: list[bytes]  # blobs that a replacement put out of use, here at least
-    cause: UUID  # what every event that follows from this carries
+    released: list[bytes]  # blobs that replaced items no longer use
+    cause: UUID  # carried by every event that follows from this request
 
 
 async def add(
@@ -78,7 +78,7 @@ async def add(
     parent_id: ItemId | None = None,
     on_conflict: OnConflict = "rename",
 ) -> AddResult:
-    """File the entries whose sources can be read, and queue their indexing."""
+    """File the items whose sources can be read, and queue their indexing."""
     async with db.connection() as tx:
         await guards.require_base(tx, base_id)
     accepted, failed = await _probe_sources(entries)
@@ -92,7 +92,8 @@ async def add(
             tx, [item.blob for _, item in accepted if item.blob is not None]
         ):
             raise Transient(
-                "Equal bytes were being deleted at this moment. Upload again.", code="upload_lost"
+                "An equal file was being deleted at the same moment. Upload the file again.",
+                code="upload_lost",
             )
         container_id = parent.id if parent else None
         created, skipped = await _file_items(tx, base, container_id, accepted, on_conflict, released, cause)
@@ -135,7 +136,7 @@ async def _file_items(
         items = await _with_free_keys(tx, base, parent_id, items)
         return await catalog.insert_items(tx, base.id, parent_id, items, cause=cause), []
     existing = await catalog.find_existing(tx, base.id, parent_id, items)
-    # Of equal things within one request the first counts, or with replace the last.
+    # Of equal items within one request the first counts, or with replace the last.
     first = {_identity(item): place for place, item in reversed(list(enumerate(items)))}
     last = {_identity(item): place for place, item in enumerate(items)}
     chosen = set((last if on_conflict == "replace" else first).values())
@@ -164,7 +165,7 @@ async def _file_items(
 async def _with_free_keys(
     tx: Tx, base: Base, parent_id: ItemId | None, items: Sequence[NewItem]
 ) -> list[NewItem]:
-    """The items under keys that are free, each with a number behind its title where it needed one."""
+    """The items with keys that are free: where needed, a number is appended to title and key."""
     existing = await catalog.find_existing(tx, base.id, parent_id, items) if items else {}
     result = list(items)
     taken: set[tuple[str, str]] = set()
@@ -185,8 +186,8 @@ async def _with_free_keys(
 async def _free_numbers(
     tx: Tx, base: Base, parent_id: ItemId | None, item: NewItem, count: int, taken: set[tuple[str, str]]
 ) -> list[int]:
-    """The first numbers under which `item` is not there yet; asked for more at once each time, for there may be
-    thousands of the same name."""
+    """The first numbers that make the item's key free. Each query tries more of them, because thousands may have the
+    same name."""
     free: list[int] = []
     start, width = 2, count + 8
     while len(free) < count:
@@ -207,5 +208,5 @@ def _with_number(item: NewItem, number: int) -> NewItem:
 
 
 def _identity(item: NewItem) -> tuple[str, str]:
-    """What makes it the same thing as another, under one parent."""
+    """Equal for items that count as the same under one parent."""
     return item.type, item.key

@@ -1,4 +1,4 @@
-"""Making, changing, restoring and deleting knowledge bases."""
+"""Create, change, restore and delete knowledge bases."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -31,7 +31,7 @@ async def create(
     acl: Sequence[str] = (),
     org: OrgId = LOCAL_ORG,
 ) -> Base:
-    """Create a base of `org` whose vectors `embedder` makes; its name must be free there."""
+    """Create a base of `org` with this embedder; its name must be free in the organisation."""
     async with db.transaction() as tx:
         created = await catalog.insert_base(
             tx,
@@ -47,7 +47,10 @@ async def create(
             org=org,
         )
         if created is None:
-            raise Conflict(f"A knowledge base named {name!r} exists already.", code="base_name_taken")
+            raise Conflict(
+                f"A knowledge base named {name!r} already exists. Choose another name.",
+                code="base_name_taken",
+            )
         await events.record(tx, BaseCreated(created.id, created.name, created.embedder))
         return created
 
@@ -65,11 +68,14 @@ async def patch(
     restore_with: Embedder | None = None,
     check: Callable[[datetime], None] | None = None,
 ) -> Base:
-    """Change a base. Queued work goes on; what it has not read or listed yet is so by the new rules.
+    """Change a base. Queued work goes on, and uses the new settings for everything that it has not read or listed yet.
 
-    `check` is told when it was last changed, and may refuse. `restore_with` brings a failed base back, if it is the embedder that made the base's vectors.
+    `check` gets the time of the last change, and may raise. `restore_with` makes a failed base ready again, if it is the
+    embedder that the base's vectors come from.
     """
-    name_taken = Conflict(f"A knowledge base named {name!r} exists already.", code="base_name_taken")
+    name_taken = Conflict(
+        f"A knowledge base named {name!r} already exists. Choose another name.", code="base_name_taken"
+    )
     try:
         async with db.transaction() as tx:
             base = await guards.lock_base(tx, base_id)
@@ -91,7 +97,7 @@ async def patch(
                 raise name_taken
             await events.record(tx, BaseChanged(changed.id, changed.name))
             return changed
-    except psycopg.errors.UniqueViolation:  # another base got the name at this moment
+    except psycopg.errors.UniqueViolation:  # another transaction took the name at the same moment
         raise name_taken from None
 
 
@@ -99,7 +105,7 @@ async def _restore(tx: Tx, base: Base, embedder: Embedder) -> None:
     """failed → ready."""
     if embedder.identity != base.embedder_identity:
         raise Conflict(
-            f"The embedder {base.embedder!r} is still not the one that made this base's vectors.",
+            f"The embedder {base.embedder!r} is not the one that this base's vectors come from. Configure that embedder again.",
             code="embedder_changed",
         )
     await catalog.set_base_status(tx, base.id, BaseStatus.READY)
@@ -107,16 +113,16 @@ async def _restore(tx: Tx, base: Base, embedder: Embedder) -> None:
 
 
 async def delete(db: Database, base_id: BaseId) -> JobId:
-    """Hide a base at once and queue the removal of all that is in it; its name is free from now on.
+    """Hide a base at once and queue the removal of everything in it; its name is free from now on.
 
-    The removal owns all cleanup: what runs is told to stop, what waits is gone with this transaction, deletions
-    in the base included.
+    The removal does all cleanup: this transaction signals running jobs to stop and cancels waiting ones, deletions within
+    the base included.
     """
     async with db.transaction() as tx:
         base = await guards.lock_base(tx, base_id)
         await catalog.mark_base_deleting(tx, base.id)
         await jobs.cancel_lane(tx, base.lane)
-        await jobs.set_paused(tx, base.lane, paused=False)  # else nobody could ever end it
+        await jobs.set_paused(tx, base.lane, paused=False)  # else the removal could never run
         await faults.point("delete_base.marked")
         (job,) = await jobs.enqueue(tx, NewJob(DeleteBase(base.id), lane=base.lane))
         await events.record(tx, BaseDeleted(base.id, base.name), cause=job.id)

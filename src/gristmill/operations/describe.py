@@ -1,7 +1,7 @@
-"""describe: change what is said of an item, and for whose eyes it is. Nothing is indexed for it.
+"""describe: change an item's metadata and access list. Nothing is indexed for it.
 
-One transaction in the base's turn, so that what is filed below the item meanwhile inherits either the old list or the new.
-From the commit on, every read goes by the new list.
+One transaction under the base's lock, so that items filed below it at the same time inherit either the old list or the new one.
+After the commit every read uses the new list.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +25,8 @@ async def describe(
     metadata: dict[str, Any] | None = None,
     check: Callable[[datetime], None] | None = None,
 ) -> Item:
-    """Change what is given; `check` is told when the item was last changed, and may refuse; `inherit` takes the item's own list away."""
+    """Change the fields that are given. `check` gets the time of the last change, and may raise; `inherit` removes the item's own
+    access list."""
     entries = None if acl is None else parse_acl(acl)
     async with db.transaction() as tx:
         await guards.lock_base(tx, base_id)

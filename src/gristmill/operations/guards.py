@@ -1,4 +1,4 @@
-"""Small conditions that operations share. Each reads under the caller's transaction, and raises or returns."""
+"""Conditions that operations share. Each reads in the caller's transaction, and raises unless the condition holds."""
 
 from collections.abc import Sequence
 
@@ -9,32 +9,33 @@ from gristmill.errors import Conflict, Invalid, NotFound
 
 
 async def require_base(tx: Tx, base_id: BaseId, viewer: Viewer = ADMIN) -> Base:
-    """The base, unless it never was, is being deleted, or holds nothing for these eyes."""
+    """The base, unless it does not exist, is being deleted, or the viewer sees nothing of it."""
     return _base_or_not_found(await catalog.find_base(tx, base_id, viewer), base_id)
 
 
 async def lock_base(tx: Tx, base_id: BaseId) -> Base:
-    """The base, with the right to change it until the transaction ends; a failed one too."""
+    """The base, failed or not, locked until the transaction ends."""
     return _base_or_not_found(await catalog.lock_base(tx, base_id), base_id)
 
 
 async def lock_open_base(tx: Tx, base_id: BaseId) -> Base:
-    """The same, for what makes new work: a failed base takes none."""
+    """The same, for operations that create work: a failed base accepts none."""
     base = await lock_base(tx, base_id)
     refuse_failed_base(base)
     return base
 
 
 def refuse_failed_base(base: Base) -> None:
-    """Refuse a failed base."""
+    """Raise if the base has failed."""
     if base.status is BaseStatus.FAILED:
         raise Conflict(
-            f"The base failed: {base.error_message} Restore or delete it first.", code="base_failed"
+            f"The knowledge base has failed: {base.error_message} Restore or delete it first.",
+            code="base_failed",
         )
 
 
 async def require_item(tx: Tx, item_id: ItemId, viewer: Viewer = ADMIN) -> Item:
-    """The item, unless it never was, is being deleted, or is not for these eyes: to them there is no difference."""
+    """The item, unless it does not exist, is being deleted, or is hidden from the viewer, who can't tell these apart."""
     item = await catalog.find_item(tx, item_id, viewer)
     if item is None:
         raise NotFound(f"There is no item {item_id}.", code="item_not_found")
@@ -42,18 +43,21 @@ async def require_item(tx: Tx, item_id: ItemId, viewer: Viewer = ADMIN) -> Item:
 
 
 async def require_container(tx: Tx, base: Base, parent_id: ItemId | None) -> Item | None:
-    """The container to file under; None for the base itself. Never one that is being deleted."""
+    """The container to file items in, which is not being deleted; None for the base itself."""
     if parent_id is None:
         return None
     parent = await require_item(tx, parent_id, Viewer(None, base.org_id))
     _require_same_base(parent, base)
     if not parent.is_container:
-        raise Invalid(f"Item {parent_id} is a {parent.type}, which holds no items.", code="not_a_container")
+        raise Invalid(
+            f"Item {parent_id} is a {parent.type}, which can't contain items. Choose a folder, sitemap or connector.",
+            code="not_a_container",
+        )
     return parent
 
 
 async def outermost_selection(tx: Tx, base: Base, ids: Sequence[ItemId]) -> list[Item]:
-    """The selected items, each once, without those below another selected one; all of this base."""
+    """The selected items without duplicates and without those below another selected one; all must be of this base."""
     selected_ids = list(dict.fromkeys(ids))
     items = await catalog.find_items(tx, selected_ids, base.org_id)
     for missing in set(selected_ids) - {item.id for item in items}:
@@ -65,16 +69,17 @@ async def outermost_selection(tx: Tx, base: Base, ids: Sequence[ItemId]) -> list
 
 
 async def require_listable_chunks(tx: Tx, base: Base, item: Item) -> None:
-    """Only of a completed item of a base that has not failed, and not while something below it is being deleted."""
+    """Chunks can be listed of a completed item in a base that has not failed, while nothing below it is being deleted."""
     refuse_failed_base(base)
     _require_same_base(item, base)
     if item.status is not ItemStatus.COMPLETED:
         raise Conflict(
-            f"The item is {item.status}; chunks are listed once it is completed.", code="item_not_completed"
+            f"The item is {item.status}. Its chunks can be listed once it is completed.",
+            code="item_not_completed",
         )
     if item.is_container and await catalog.has_deleting_descendant(tx, item.id):
         raise Conflict(
-            "Something in it is being deleted; ask again when that is done.", code="subtree_deleting"
+            "Something in it is being deleted. Try again when that is done.", code="subtree_deleting"
         )
 
 

@@ -1,8 +1,8 @@
-"""What comes next for an item: the only place that branches on what it is.
+"""The next job of an item: the only place that decides it by the item's type.
 
-container     prepare_root: its source is listed, and each child comes back here
+container     prepare_root: lists its source, and each child gets its job here too
 leaf          index_document
-failed        nothing: it was filed with its error
+failed        none: it was filed with its error
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from gristmill.work import IndexDocument, PrepareRoot, ReindexSubtree
 
 
 async def enqueue_next_jobs(tx: Tx, base: Base, items: Sequence[Item], priority: Priority) -> None:
-    """Queue the next job of each item, in the transaction that made it active."""
+    """Queue the next job of each active item, in the transaction that made it active."""
     await faults.point("schedule.before_enqueue")
     active = [item for item in items if item.status is not ItemStatus.FAILED]
     await jobs.enqueue(tx, *(_next_job(base, item, priority) for item in active))
@@ -25,7 +25,7 @@ async def enqueue_next_jobs(tx: Tx, base: Base, items: Sequence[Item], priority:
 
 
 async def record_filed_events(tx: Tx, items: Sequence[Item]) -> None:
-    """Tell of items that were filed, or filed anew, by this transaction."""
+    """Record the events of items that this transaction filed or replaced."""
     await events.record(tx, *map(_filed_event, items))
 
 
@@ -40,8 +40,8 @@ def _filed_event(item: Item) -> Event:
 
 
 async def has_room(tx: Tx, base: Base, limits: QueueLimits | None) -> bool:
-    """Whether listings and rebuilds may bring up more work. They wait for it to be done rather than fail, and don't
-    count themselves, or they would wait for each other."""
+    """Whether listings and re-indexes may queue more jobs. With a full queue they wait instead of failing, and do not count
+    themselves, because they would wait for each other."""
     return limits is None or not await jobs.is_full(
         tx, base.lane, limits, excluded_kinds=(PrepareRoot.kind, ReindexSubtree.kind)
     )

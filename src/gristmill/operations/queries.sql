@@ -1,5 +1,5 @@
 -- name: find_stuck_items
--- Active items that no living job will move on. A container that is listed is moved on by its active children.
+-- Active items without a living job. A listed container needs none: its active children decide its status.
 select i.id, i.base_id from item i join base b on b.id = i.base_id
  where i.status in ('idle', 'preparing', 'processing', 'reading', 'embedding') and b.status <> 'deleting'
    and not exists (select from job j where j.subject = i.id and j.state <> 'dead'
@@ -11,12 +11,12 @@ select i.id, i.base_id from item i join base b on b.id = i.base_id
  order by i.id limit %(limit)s;
 
 -- name: find_running_for_deleted
--- What running jobs of a lane are about that is being deleted.
+-- Items being deleted that running jobs of a lane work on.
 select j.subject from job j join item i on i.id = j.subject
  where j.lane = %(lane)s and j.state = 'running' and i.status = 'deleting';
 
 -- name: find_waiting_for_deleted
--- What waiting jobs of a lane are about that is being deleted.
+-- Items being deleted that waiting jobs of a lane are about.
 select j.subject from job j join item i on i.id = j.subject
  where j.lane = %(lane)s and j.state in ('queued', 'delayed') and i.status = 'deleting' limit %(limit)s;
 

@@ -1,13 +1,13 @@
-"""reindex: want subtrees anew. An offline rebuild, never a way to cancel: active work must end first.
+"""reindex: rebuild subtrees. Never a way to cancel: active work must end first.
 
-before          each root's source is probed, outside the transaction: what is gone or can't be reached is
-                refused for that item, and nothing of it is touched
-transaction     base's turn and open → outermost selected → every item of every subtree completed or failed
-                → one job, one event. No state is written here: what fails to be queued was never begun
+before          each root's source is probed, outside the transaction: an item whose source can't be read is refused,
+                and stays as it is
+transaction     lock the base, which must be open → collapse the selection → every item of every subtree must be completed
+                or failed → one job, one event. No status is written here, so a failed request has changed nothing
 
-a subtree is active    reject: the request is refused, with what is in the way
+a subtree is active    reject: the request is refused with the list of active items
                        skip: that root is left out
-                       after: the job waits until the subtree is at rest
+                       after: the job waits until the subtree is completed or failed
 """
 
 import asyncio
@@ -24,11 +24,11 @@ from gristmill.operations import guards
 from gristmill.sources import Source
 from gristmill.work import OnActive, ReindexSubtree
 
-_MAX_PROBES = 16  # sources that one request asks at the same time
+_MAX_PROBES = 16  # sources that one request probes at the same time
 
 
 class SubtreeActive(Conflict):
-    """Something selected is being worked on or deleted; `blocking` says what."""
+    """Something in the selection is active or being deleted; `blocking` lists it."""
 
     code = "subtree_active"
 
@@ -36,14 +36,14 @@ class SubtreeActive(Conflict):
         first = blocking[0]
         more = f", and {len(blocking) - 1} more" if len(blocking) > 1 else ""
         super().__init__(
-            f"{first.title!r} is {first.status}{more}. Wait until all is completed or failed, or ask with onActive."
+            f"{first.title!r} is {first.status}{more}. Wait until all items are completed or failed, or set onActive."
         )
         self.blocking = list(blocking)
 
 
 @dataclass(frozen=True)
 class ReindexResult:
-    """What will be rebuilt and by which job, and what was refused for its source."""
+    """The roots to rebuild and the job that does it, and the items refused because of their sources."""
 
     root_ids: list[ItemId]
     job_id: JobId | None
@@ -57,7 +57,7 @@ async def reindex(
     sources: Mapping[ItemId, Source],
     on_active: OnActive,
 ) -> ReindexResult:
-    """Queue the rebuilding of these subtrees; `sources` are those of the selected items that have one."""
+    """Queue a re-index of these subtrees; `sources` has the selected items' sources that can be probed."""
     refused = await _probe_sources(sources)
     async with db.transaction() as tx:
         base = await guards.lock_open_base(tx, base_id)
@@ -74,7 +74,7 @@ async def reindex(
 
 
 async def _probe_sources(sources: Mapping[ItemId, Source]) -> dict[ItemId, GristmillError]:
-    """Which of the sources can't be read now, and why; several are asked at once."""
+    """The sources that can't be read now, and why; several are probed at the same time."""
     refused: dict[ItemId, GristmillError] = {}
     slots = asyncio.Semaphore(_MAX_PROBES)
 
@@ -95,7 +95,7 @@ async def _reindexable_roots(tx: Tx, selected: Sequence[Item], on_active: OnActi
     roots = [item.id for item in selected]
     blocking = await catalog.unfinished_items(tx, roots) if roots else []
     if on_active == "after":
-        # Waiting for work to end makes sense; a deletion does not end in something to rebuild.
+        # Work ends with something to rebuild; a deletion does not.
         blocking = [item for item in blocking if item.status == "deleting"]
     if blocking and on_active != "skip":
         raise SubtreeActive(blocking)
@@ -104,9 +104,10 @@ async def _reindexable_roots(tx: Tx, selected: Sequence[Item], on_active: OnActi
 
 
 def _raise_source_unavailable(selected: Sequence[Item], refused: Mapping[ItemId, GristmillError]) -> None:
-    """One item whose source is gone is told as that; of several, each in the answer."""
+    """Raise if the only selected item was refused because of its source; of several, each is in the result."""
     if len(selected) == 1 and selected[0].id in refused:
         error = refused[selected[0].id]
         raise Conflict(
-            f"Not re-indexed: {error.message} What is searchable stays so.", code="source_unavailable"
+            f"Not re-indexed: {error.message} The current version stays searchable.",
+            code="source_unavailable",
         )

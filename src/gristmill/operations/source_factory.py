@@ -1,4 +1,4 @@
-"""Where an item is read from, and what may be read: the rules of this installation in one place."""
+"""Makes the source that an item is read from, within the limits of this installation."""
 
 import asyncio
 import os
@@ -13,13 +13,13 @@ from gristmill.sources import FileSource, NoteSource, Original, Source, UrlSourc
 from gristmill.sources.blobs import BlobStore
 from gristmill.sources.source import MAX_IN_MEMORY
 
-MAX_PAGE_BYTES = 64 << 20  # bytes of an answer, which is held whole
+MAX_PAGE_BYTES = 64 << 20  # of a response, which is held in memory
 
 
 @dataclass(frozen=True)
 class SourceFactory:
-    """Makes sources: `limit` bytes at most of each, private networks only if allowed. What has to be laid down on
-    the disk to be read goes to `scratch`."""
+    """Makes sources of at most `limit` bytes each, on private networks only if allowed. `scratch` is the folder for temporary
+    copies."""
 
     blobs: BlobStore
     limit: int
@@ -34,8 +34,8 @@ class SourceFactory:
         blob: str | None = None,
         validators: Mapping[str, str] | None = None,
     ) -> Source:
-        """The source of `item`; a note brings its text, an uploaded file the name of its bytes, a page what is known
-        of its last reading."""
+        """The source of `item`. A note needs its text, an upload its blob's name, and a page the validators of its last
+        response."""
         match item.type:
             case "note" | "record":
                 return NoteSource(note or "", item.title)
@@ -52,7 +52,7 @@ class SourceFactory:
             case "connector":
                 return ConnectorSource(item.title)
             case _:
-                raise Unsupported(f"Items of type {item.type!r} can't be read yet.")
+                raise Unsupported(f"Items of type {item.type!r} can't be read.")
 
     def file_source(self, path: Path) -> FileSource:
         """A file on the disk."""
@@ -65,7 +65,7 @@ class SourceFactory:
 
 @dataclass(frozen=True)
 class UploadSource:
-    """Bytes that somebody uploaded: `stored` is their name in the store, `name` the file's."""
+    """An uploaded file: `blob_name` is the name of its bytes in the store, `name` the file's."""
 
     blobs: BlobStore
     blob_name: str
@@ -74,17 +74,18 @@ class UploadSource:
     scratch: Path
 
     async def probe(self) -> int:
-        """Their number."""
+        """The number of bytes."""
         return await self.blobs.size(self.blob_name)
 
     async def read(self) -> Original:
-        """The bytes, or a file of them when there are many."""
+        """The bytes, or a file with them when there are many."""
         size = await self.probe()
         if size <= MAX_IN_MEMORY:
             return Original(await self.blobs.get(self.blob_name, MAX_IN_MEMORY), self.name)
         if size > self.limit:
             raise Permanent(
-                f"{self.name} has {size:,} bytes; at most {self.limit:,} are read.", code="document_too_large"
+                f"{self.name} has {size:,} bytes. Files of at most {self.limit:,} bytes can be read.",
+                code="document_too_large",
             )
         if (path := self.blobs.local_path(self.blob_name)) is not None:
             return Original(b"", self.name, path=path)
@@ -105,7 +106,7 @@ class UploadSource:
 
 @dataclass(frozen=True)
 class ConnectorSource:
-    """A tool that a connector follows: what it holds is filed by its runs, so it is always there."""
+    """A connector's container: its runs file the items, so there is nothing to probe or read."""
 
     name: str
 
@@ -114,29 +115,29 @@ class ConnectorSource:
         return 0
 
     async def read(self) -> Original:
-        """A connector holds no text of its own."""
+        """Raise: a connector has no text of its own."""
         raise Unsupported(f"{self.name} is a connector.")
 
 
 @dataclass(frozen=True)
 class FolderSource:
-    """A folder on the disk: it can be asked after, and is listed rather than read."""
+    """A folder on the disk: it can be probed, but is listed rather than read."""
 
     path: Path
 
     async def probe(self) -> int:
-        """0, when it is there and can be listed."""
+        """0, if it exists and can be listed."""
         return await asyncio.to_thread(self._probe)
 
     async def read(self) -> Original:
-        """A folder holds no text of its own."""
+        """Raise: a folder has no text of its own."""
         raise Unsupported(f"{self.path} is a folder.")
 
     def _probe(self) -> int:
         if not self.path.exists():
-            raise SourceGone(f"{self.path} is not there.")
+            raise SourceGone(f"{self.path} does not exist.")
         if not self.path.is_dir():
             raise Unreadable(f"{self.path} is not a folder.", code="not_a_folder")
         if not os.access(self.path, os.R_OK | os.X_OK):
-            raise Unreadable(f"{self.path} may not be read by this process.", code="permission_denied")
+            raise Unreadable(f"{self.path} can't be read: permission denied.", code="permission_denied")
         return 0

@@ -1,18 +1,18 @@
-"""Bytes that somebody gives us: in the store first, in the table second, used by an item third.
+"""Uploads: bytes go into the store first, into the table `blob` second, and are used by an item third.
 
-    keep            the name that the bytes will have is announced → they get it → one transaction: it is a blob's,
-                    or doomed, when equal bytes are kept already
-    release         one transaction: the names of blobs that nothing uses are doomed
-    empty_store     what is doomed leaves the store, then the table
+    store_upload     reserve a name → put the bytes under it → one transaction: the name becomes a blob's, or is marked for
+                     deletion when a blob of equal bytes exists
+    remove_unused    one transaction: delete blobs that nothing uses, and mark their names for deletion
+    delete_marked    delete the marked names from the store, then from the table
 
-A name is used once. So whoever removes what was doomed a moment ago can't hit equal bytes that came since, two who
-remove the same do no harm, an upload never waits for a removal, and no transaction is open while the store works.
+A name is used once. So a deletion can't hit equal bytes that were uploaded since, two processes may delete the same name, an
+upload never waits for a deletion, and no transaction is open while the store works.
 
-    killed …                              is left                       goes
-    before the name is announced          a temporary                   at a start an hour later
-    before it is a blob's                 an announced name             a day later, with whoever removes next
+    killed …                              leaves                        which is removed
+    before the name is reserved           a temporary file              at a start an hour later
+    before it becomes a blob's            a reserved name               a day later, by the next deletion
     before an item uses the blob          a blob                        at a start half an hour later
-    after names are doomed                doomed names                  with whoever removes next, or at the next start
+    after names are marked                marked names                  by the next deletion, or at the next start
 """
 
 import asyncio
@@ -27,9 +27,9 @@ from gristmill.db import Database, without_commit_hook
 from gristmill.identity import LOCAL_ORG, OrgId, scoped_digest
 from gristmill.sources.blobs import Blob, BlobStore
 
-_BATCH_SIZE = 100  # names that the store is asked to remove in one call
+_BATCH_SIZE = 100  # names that one call deletes from the store
 _PIECE = 1 << 20  # bytes
-_STALE_AFTER = timedelta(hours=1)  # since the last write to a temporary: whoever wrote it is gone
+_STALE_AFTER = timedelta(hours=1)  # since the last write to a temporary file: its writer has ended
 
 
 async def store_upload(
@@ -39,16 +39,16 @@ async def store_upload(
     limit: int | None = None,
     org: OrgId = LOCAL_ORG,
 ) -> Blob:
-    """Store what `read` gives, for `org`; it is asked for again if storing took so long that the bytes were given up."""
+    """Store the bytes of `read` for `org`; it is called again if storing took so long that the reserved name expired."""
 
-    async def announce(blob: Blob) -> None:
+    async def reserve_name(blob: Blob) -> None:
         async with db.connection() as tx:
             await contents.reserve_blob_name(tx, blob.name)
         await faults.point("uploads.announced")
 
-    with without_commit_hook():  # an upload is not what was asked for: the item that uses it is
+    with without_commit_hook():  # the request is done when its item is added, not when its bytes are stored
         while True:
-            blob = await blobs.put(read(), limit, announce)
+            blob = await blobs.put(read(), limit, reserve_name)
             await faults.point("uploads.stored")
             scoped_hash = scoped_digest(org, blob.hash)
             async with db.transaction() as tx:
@@ -60,7 +60,7 @@ async def store_upload(
 
 
 async def store_file(db: Database, blobs: BlobStore, path: Path, org: OrgId = LOCAL_ORG) -> Blob:
-    """Store a file of this machine; bytes that are kept already are used again, and not sent anew."""
+    """Store a local file; if a blob of equal bytes exists, that is used instead."""
     digest, size = await asyncio.to_thread(_digest_and_size, path)
     async with db.connection() as tx:
         name = await contents.touch_blob(tx, scoped_digest(org, digest))
@@ -81,7 +81,7 @@ async def _read_pieces(path: Path) -> AsyncGenerator[bytes]:
 
 
 async def remove_unused(db: Database, blobs: BlobStore, hashes: Sequence[bytes]) -> None:
-    """Let go of blobs: those that nothing uses leave the store."""
+    """Delete those of the blobs that nothing uses, from the tables and from the store."""
     with without_commit_hook():
         async with db.transaction() as tx:
             removed = await contents.remove_unused_blobs(tx, hashes)
@@ -90,7 +90,7 @@ async def remove_unused(db: Database, blobs: BlobStore, hashes: Sequence[bytes])
 
 
 async def collect_garbage(db: Database, blobs: BlobStore) -> None:
-    """Let go of all that was stored long ago and that nothing came to use, and finish what was cut off."""
+    """Delete everything that was stored a while ago and is not used, and finish interrupted deletions."""
     async with db.connection() as tx:
         unused = await contents.find_unused_blobs(tx)
     await remove_unused(db, blobs, unused)
@@ -99,7 +99,7 @@ async def collect_garbage(db: Database, blobs: BlobStore) -> None:
 
 
 async def delete_marked(db: Database, blobs: BlobStore) -> None:
-    """Take out of the store what is doomed, by whoever doomed it; when this returns, it is gone."""
+    """Delete from the store every name that is marked for deletion, by any process; when this returns, they are deleted."""
     async with db.connection() as tx:
         await contents.mark_overdue_names(tx)
     has_more = True

@@ -1,7 +1,7 @@
-"""Making, changing, testing and deleting webhooks, and what becomes of their dead letters.
+"""Create, change, test and delete webhooks, and redrive or skip their dead letters.
 
-A webhook that is active after a change has a job if there may be something to deliver, in the same transaction. Rows of
-webhooks are locked before rows of jobs. A secret is sealed by the vault, and told once: in the answer to its making.
+A change that leaves a webhook active queues its job in the same transaction, if there may be something to deliver. Webhook rows are
+locked before job rows. A secret is encrypted by the vault, and shown once: in the response that creates the webhook.
 """
 
 import json
@@ -21,12 +21,12 @@ from gristmill.events.webhook_store import Status, Webhook, WebhookId
 from gristmill.identity import LOCAL_ORG, OrgId
 from gristmill.vault import Vault
 
-TEST_TYPE = "Test"  # the type of what a test sends; no event has it
+TEST_TYPE = "Test"  # the type of a test message; no event has it
 
 
 @dataclass(frozen=True)
 class WebhookChanges:
-    """What is to be changed; None stays as it is, no types at all mean every type."""
+    """Fields to change; None leaves a field as it is, an empty list of types means every type."""
 
     url: str | None = None
     description: str | None = None
@@ -45,11 +45,11 @@ async def create(
     base_id: UUID | None = None,
     types: Sequence[str] | None = None,
 ) -> tuple[Webhook, str]:
-    """A webhook of `org` that is sent what happens there from now on, and its secret."""
+    """Create a webhook of `org` that gets its events from now on; the webhook and its secret."""
     webhook_id = WebhookId(uuid4())
     secret = secret or signature.new_secret()
     sealed_secret = vault.seal(secret, str(webhook_id))
-    await events.sequence_all(db)  # what has happened by now is not sent
+    await events.sequence_all(db)  # events up to now are not sent
     async with db.transaction() as tx:
         if base_id is not None and await catalog.find_base(tx, BaseId(base_id), Viewer(None, org)) is None:
             raise NotFound(f"There is no knowledge base {base_id}.", code="base_not_found")
@@ -73,7 +73,7 @@ async def change(
     changes: WebhookChanges,
     check: Callable[[datetime], None] | None = None,
 ) -> Webhook:
-    """Change a webhook; made active, it goes on where it was, with a dead letter first if there is one."""
+    """Change a webhook. Once active again it continues where it was, with its open dead letter first."""
     async with db.transaction() as tx:
         old = await _lock_webhook(tx, webhook_id)
         if check is not None:
@@ -94,7 +94,7 @@ async def change(
 
 
 async def delete(db: Database, webhook_id: WebhookId) -> None:
-    """Forget a webhook: nothing is sent to it any more, but for a request that is under way."""
+    """Delete a webhook: nothing more is sent to it, except for a request in progress."""
     async with db.transaction() as tx:
         await _lock_webhook(tx, webhook_id)
         await jobs.cancel_by_subject(tx, [webhook_id])
@@ -103,7 +103,7 @@ async def delete(db: Database, webhook_id: WebhookId) -> None:
 
 
 async def send_test(db: Database, sender: WebhookSender, webhook_id: WebhookId) -> DeliveryResult:
-    """Send something that is no event, now and once; what the receiver said."""
+    """Send a test message, now and without retries; the receiver's response."""
     async with db.connection() as tx:
         hook = await webhook_store.find(tx, webhook_id)
     if hook is None:
@@ -114,12 +114,12 @@ async def send_test(db: Database, sender: WebhookSender, webhook_id: WebhookId) 
 
 
 async def redrive(db: Database, webhook_id: WebhookId, seq: int) -> Webhook:
-    """Go back to a dead letter, and send everything from it on; what was sent after it is sent again, in order."""
+    """Go back to a dead letter and send every event from it on, in order; later ones are sent again."""
     return await _resolve_dead_letter(db, webhook_id, seq, redriven=True)
 
 
 async def skip(db: Database, webhook_id: WebhookId, seq: int) -> Webhook:
-    """Leave out a dead letter, and go on behind it."""
+    """Skip a dead letter, and continue after it."""
     return await _resolve_dead_letter(db, webhook_id, seq, redriven=False)
 
 
@@ -129,9 +129,7 @@ async def _resolve_dead_letter(db: Database, webhook_id: WebhookId, seq: int, *,
         if not await webhook_store.close_dead_letter(
             tx, webhook_id, seq, "redriven" if redriven else "skipped"
         ):
-            raise Conflict(
-                f"Event {seq} is no dead letter of this webhook, or no longer.", code="no_dead_letter"
-            )
+            raise Conflict(f"Event {seq} is not an open dead letter of this webhook.", code="no_dead_letter")
         await webhook_store.resume_from(tx, webhook_id, seq - 1 if redriven else seq)
         await _deliver_now(tx, webhook_id)
         changed = await webhook_store.find(tx, webhook_id)
@@ -140,7 +138,7 @@ async def _resolve_dead_letter(db: Database, webhook_id: WebhookId, seq: int, *,
 
 
 async def _deliver_now(tx: Tx, webhook_id: WebhookId) -> None:
-    """Deliver now: a job that waits for its next attempt waits no longer."""
+    """Deliver now, even if the job waits for its next attempt."""
     await jobs.run_now(tx, [webhook_id])
     await enqueue_deliveries(tx, webhook_id)
 
