@@ -1,4 +1,4 @@
-"""What the tests of sources share: a web site of their own."""
+"""A web site for the tests of sources."""
 
 from collections.abc import Generator
 

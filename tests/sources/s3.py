@@ -1,4 +1,4 @@
-"""As much of S3 as the blob store uses, on a loopback port: objects, uploads in parts, copies, lists."""
+"""The part of S3 that the blob store uses, on a loopback port: objects, multipart uploads, copies, lists."""
 
 import re
 from collections.abc import Generator
@@ -14,7 +14,7 @@ from tests.sources.site import Site, SiteRequest, SiteResponse, serve
 
 @dataclass
 class FakeBucket:
-    """What it holds; `failing` answers everything with that status."""
+    """The contents of a bucket; with `failure_status`, every request fails with that status."""
 
     site: Site
     objects: dict[str, tuple[bytes, datetime]] = field(default_factory=dict[str, tuple[bytes, datetime]])
@@ -23,17 +23,17 @@ class FakeBucket:
     lock: Lock = field(default_factory=Lock)
 
     def environment(self) -> dict[str, str]:
-        """What tells a client of S3 to come here."""
+        """The environment variables that point an S3 client to this bucket."""
         return {
             "AWS_ENDPOINT": self.site.url,
             "AWS_ALLOW_HTTP": "true",
-            "AWS_ACCESS_KEY_ID": "somebody",
+            "AWS_ACCESS_KEY_ID": "test-key",
             "AWS_SECRET_ACCESS_KEY": "something",
             "AWS_REGION": "us-east-1",
         }
 
     def respond(self, request: SiteRequest) -> SiteResponse:
-        """Play S3."""
+        """The response of S3 to a request."""
         if self.failure_status is not None:
             return SiteResponse(self.failure_status)
         parts = urlsplit(request.path)

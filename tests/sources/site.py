@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class SiteRequest:
-    """A request as it came in."""
+    """A request that the site received."""
 
     method: str
     path: str
@@ -20,7 +20,7 @@ class SiteRequest:
 
 @dataclass(frozen=True)
 class SiteResponse:
-    """What goes back. A Content-Length among the headers wins over the true one; an empty header is not sent."""
+    """A response. A Content-Length in the headers replaces the true one; an empty header is not sent."""
 
     status: int = 200
     body: bytes = b""
@@ -31,7 +31,7 @@ SitePage = SiteResponse | Callable[[SiteRequest], SiteResponse]
 
 
 class Site:
-    """`pages` by path, or `anything` for all; `asked` tells what was asked, in order."""
+    """Serves `pages` by path, or `fallback` for all paths; `requests` records what it received, in order."""
 
     def __init__(self, port: int) -> None:
         self.host = f"127.0.0.1:{port}"
@@ -43,7 +43,7 @@ class Site:
         self.closing = threading.Event()
 
     def add_page(self, path: str, body: str | bytes, status: int = 200, **headers: str) -> str:
-        """Write a page; `Content_Type` becomes `Content-Type`. Returns its address."""
+        """Add a page; the header `Content_Type` becomes `Content-Type`. Returns its address."""
         header_fields = {name.replace("_", "-"): value for name, value in headers.items()}
         self.pages[path] = SiteResponse(
             status, body.encode() if isinstance(body, str) else body, header_fields
@@ -51,7 +51,7 @@ class Site:
         return self.url + path
 
     def respond(self, request: SiteRequest) -> SiteResponse:
-        """What is said to a request."""
+        """The response to a request."""
         self.requests.append(request)
         if self.fallback is not None:
             return self.fallback(request)
@@ -59,8 +59,8 @@ class Site:
         return page(request) if callable(page) else page
 
     def requested_paths(self) -> list[str]:
-        """The paths that were asked for."""
-        return [asked.path for asked in self.requests]
+        """The paths of all requests."""
+        return [request.path for request in self.requests]
 
 
 @contextmanager
@@ -69,7 +69,7 @@ def serve() -> Generator[Site]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
-        wbufsize = -1  # headers and body in one packet, else each answer waits 40 ms for the client's ACK
+        wbufsize = -1  # headers and body in one packet, else each response waits 40 ms for the client's ACK
 
         def handle_any(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))

@@ -28,10 +28,10 @@ NEVER = hashlib.sha256(b"never put").hexdigest() + "." + "0" * 32
 
 @pytest.fixture
 def s3(monkeypatch: pytest.MonkeyPatch) -> Generator[FakeBucket]:
-    with run_bucket() as made:
-        for name, value in made.environment().items():
+    with run_bucket() as bucket:
+        for name, value in bucket.environment().items():
             monkeypatch.setenv(name, value)
-        yield made
+        yield bucket
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> BlobStore:
     return BlobStore.open(url, tmp_path)
 
 
-async def crumbs(data: bytes, size: int = 60_000) -> AsyncIterator[bytes]:
+async def small_chunks(data: bytes, size: int = 60_000) -> AsyncIterator[bytes]:
     for start in range(0, len(data), size):
         yield data[start : start + size]
 
@@ -56,80 +56,82 @@ def files(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file()]
 
 
-async def listed(blobs: BlobStore) -> set[Blob]:
+async def stored_blobs(blobs: BlobStore) -> set[Blob]:
     return {blob async for blob in blobs.list()}
 
 
 @pytest.mark.parametrize("data", [b"", b"a few bytes", LARGE], ids=["none", "few", "many"])
 async def test_what_is_put_can_be_read_by_its_name(blobs: BlobStore, data: bytes) -> None:
-    blob = await blobs.put(crumbs(data))
+    blob = await blobs.put(small_chunks(data))
     assert (blob.hash, blob.size) == (hashlib.sha256(data).digest(), len(data))
     assert await blobs.get(blob.name, len(data)) == data
     assert b"".join([part async for part in blobs.read(blob.name)]) == data
     assert (await blobs.size(blob.name), await blobs.exists(blob.name)) == (len(data), True)
 
 
-async def test_equal_bytes_have_names_of_their_own_so_that_no_removal_hits_both(blobs: BlobStore) -> None:
-    first, second = await asyncio.gather(blobs.put(crumbs(LARGE)), blobs.put(crumbs(LARGE, 7_000)))
+async def test_equal_bytes_get_different_names(blobs: BlobStore) -> None:
+    first, second = await asyncio.gather(
+        blobs.put(small_chunks(LARGE)), blobs.put(small_chunks(LARGE, 7_000))
+    )
     assert (first.hash, first.name != second.name) == (second.hash, True)
-    assert await listed(blobs) == {first, second}
+    assert await stored_blobs(blobs) == {first, second}
     await blobs.delete([first.name])
-    assert await listed(blobs) == {second}
+    assert await stored_blobs(blobs) == {second}
     assert await blobs.get(second.name, len(LARGE)) == LARGE
     assert await blobs.sweep_temporaries(timedelta(0)) == 0
 
 
-async def test_a_name_is_announced_before_the_bytes_have_it(blobs: BlobStore) -> None:
-    """Killed in between, somebody knows of the name; the other way round nobody would."""
-    announced: list[Blob] = []
+async def test_the_name_is_known_before_the_blob_exists(blobs: BlobStore) -> None:
+    """After a kill in between, the database knows the name; the other way round it would not."""
+    recorded: list[Blob] = []
 
-    async def announce(blob: Blob) -> None:
+    async def record(blob: Blob) -> None:
         assert not await blobs.exists(blob.name)
-        announced.append(blob)
+        recorded.append(blob)
 
-    assert [await blobs.put(crumbs(b"rye"), before_commit=announce)] == announced
+    assert [await blobs.put(small_chunks(b"rye"), before_commit=record)] == recorded
 
 
-async def test_bytes_that_cant_be_announced_leave_nothing(blobs: BlobStore) -> None:
+async def test_a_failure_before_the_commit_leaves_nothing(blobs: BlobStore) -> None:
     async def refuse(blob: Blob) -> None:
         raise ConnectionResetError(blob.name)
 
     with pytest.raises(ConnectionResetError):
-        await blobs.put(crumbs(LARGE), before_commit=refuse)
-    assert await listed(blobs) == set()
+        await blobs.put(small_chunks(LARGE), before_commit=refuse)
+    assert await stored_blobs(blobs) == set()
     assert await blobs.sweep_temporaries(timedelta(0)) == 0
 
 
 async def test_a_blob_that_is_not_there_is_gone(blobs: BlobStore) -> None:
     assert not await blobs.exists(NEVER)
-    for ask in (blobs.size(NEVER), blobs.get(NEVER, 10), anext(blobs.read(NEVER))):
+    for call in (blobs.size(NEVER), blobs.get(NEVER, 10), anext(blobs.read(NEVER))):
         with pytest.raises(SourceGone) as caught:
-            await ask
+            await call
         assert caught.value.code == "blob_gone"
 
 
-async def test_deleting_twice_does_no_harm(blobs: BlobStore) -> None:
-    kept, *others = [await blobs.put(crumbs(data)) for data in (b"one", b"two", b"three")]
+async def test_deleting_twice_is_harmless(blobs: BlobStore) -> None:
+    remaining, *others = [await blobs.put(small_chunks(data)) for data in (b"one", b"two", b"three")]
     assert await blobs.delete([blob.name for blob in others]) == 2
     await blobs.delete([others[0].name])
     assert await blobs.delete([]) == 0
-    assert await listed(blobs) == {kept}
+    assert await stored_blobs(blobs) == {remaining}
 
 
-async def test_a_folder_tells_how_many_blobs_there_were_to_delete(tmp_path: Path) -> None:
+async def test_a_folder_counts_the_blobs_that_it_deletes(tmp_path: Path) -> None:
     blobs = BlobStore.open(None, tmp_path)
-    blob = await blobs.put(crumbs(b"one"))
+    blob = await blobs.put(small_chunks(b"one"))
     assert await blobs.delete([blob.name, NEVER]) == 1
 
 
 @pytest.mark.parametrize("data", [b"x" * 11, LARGE], ids=["few", "many"])
 async def test_more_than_the_limit_is_refused_and_leaves_nothing(blobs: BlobStore, data: bytes) -> None:
     with pytest.raises(Permanent) as caught:
-        await blobs.put(crumbs(data), limit=len(data) - 1)
+        await blobs.put(small_chunks(data), limit=len(data) - 1)
     assert caught.value.code == "document_too_large"
-    assert await listed(blobs) == set()
+    assert await stored_blobs(blobs) == set()
     assert await blobs.sweep_temporaries(timedelta(0)) == 0
-    blob = await blobs.put(crumbs(data), limit=len(data))
+    blob = await blobs.put(small_chunks(data), limit=len(data))
     with pytest.raises(Permanent) as caught:
         await blobs.get(blob.name, len(data) - 1)
     assert caught.value.code == "document_too_large"
@@ -142,69 +144,74 @@ async def test_what_the_callers_stream_raises_passes_through_and_leaves_nothing(
 
     with pytest.raises(ConnectionResetError):
         await blobs.put(broken())
-    assert await listed(blobs) == set()
+    assert await stored_blobs(blobs) == set()
     assert await blobs.sweep_temporaries(timedelta(0)) == 0
 
 
 async def test_a_put_that_is_cancelled_leaves_nothing(blobs: BlobStore) -> None:
     with faults.watch("blobs.part_written", hold=True) as written:
-        task = asyncio.create_task(blobs.put(crumbs(LARGE)))
+        task = asyncio.create_task(blobs.put(small_chunks(LARGE)))
         await written.passed.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-    assert await listed(blobs) == set()
+    assert await stored_blobs(blobs) == set()
     assert await blobs.sweep_temporaries(timedelta(0)) == 0
 
 
 async def test_an_abandoned_upload_leaves_no_parts_in_the_bucket(s3: FakeBucket, tmp_path: Path) -> None:
     blobs = BlobStore.open("s3://bucket", tmp_path)
     with pytest.raises(Permanent):
-        await blobs.put(crumbs(LARGE), limit=len(LARGE) - 1)
+        await blobs.put(small_chunks(LARGE), limit=len(LARGE) - 1)
     assert (s3.uploads, s3.objects) == ({}, {})
 
 
 async def test_a_small_blob_is_one_request(s3: FakeBucket, tmp_path: Path) -> None:
     blobs = BlobStore.open("s3://bucket", tmp_path)
-    await blobs.put(crumbs(b"small"))
-    assert [asked.method for asked in s3.site.requests] == ["PUT"]
+    await blobs.put(small_chunks(b"small"))
+    assert [request.method for request in s3.site.requests] == ["PUT"]
 
 
-async def test_an_object_store_that_fails_may_go_well_later(s3: FakeBucket, tmp_path: Path) -> None:
+async def test_a_failing_object_store_is_a_transient_error(s3: FakeBucket, tmp_path: Path) -> None:
     blobs = BlobStore.open("s3://bucket", tmp_path)
-    blob = await blobs.put(crumbs(b"kept"))
+    blob = await blobs.put(small_chunks(b"kept"))
     s3.failure_status = 403
-    for ask in (blobs.put(crumbs(b"x")), blobs.get(blob.name, 10), blobs.delete([blob.name]), listed(blobs)):
+    for call in (
+        blobs.put(small_chunks(b"x")),
+        blobs.get(blob.name, 10),
+        blobs.delete([blob.name]),
+        stored_blobs(blobs),
+    ):
         with pytest.raises(Transient) as caught:
-            await ask
+            await call
         assert caught.value.code == "blob_store_unavailable"
         assert "\n" not in caught.value.message
         assert "something" not in caught.value.message
 
 
-async def test_a_folder_that_was_taken_away_may_come_back(tmp_path: Path, folder: Path) -> None:
+async def test_a_missing_folder_is_a_transient_error(tmp_path: Path, folder: Path) -> None:
     blobs = BlobStore.open(None, tmp_path)
     shutil.rmtree(folder)
     with pytest.raises(Transient) as caught:
-        await blobs.put(crumbs(b"x"))
+        await blobs.put(small_chunks(b"x"))
     assert caught.value.code == "blob_store_unavailable"
 
 
-def test_a_full_disk_is_told_and_leaves_nothing() -> None:
+def test_a_full_disk_is_a_transient_error_and_leaves_nothing() -> None:
     """In a mount namespace of its own, with a disk of 256 KiB."""
     script = f"""
 import asyncio, sys
 from datetime import timedelta
 from pathlib import Path
 from gristmill.errors import Transient
-from gristmill.sources import Blobs
+from gristmill.sources import BlobStore
 
 async def zeros():
     for _ in range(10):
         yield bytes(100_000)
 
 async def main():
-    blobs = Blobs.open(None, Path(sys.argv[1]))
+    blobs = BlobStore.open(None, Path(sys.argv[1]))
     try:
         await blobs.put(zeros())
     except Transient as error:
@@ -216,7 +223,7 @@ asyncio.run(main())
     mount = 'dir=$(mktemp -d) && mount -t tmpfs -o size=256k none "$dir" && exec "$@" "$dir"'
     unshare = ["unshare", "--mount", "--map-root-user", "sh", "-c", mount, "sh"]
     if shutil.which("unshare") is None or subprocess.run([*unshare, "true"], capture_output=True).returncode:
-        pytest.skip("this machine lets nobody mount a small disk")
+        pytest.skip("this machine does not allow mounting a small disk")
     done = subprocess.run([*unshare, sys.executable, "-c", script], capture_output=True, text=True)
     assert done.stdout.split() == ["disk_full", "0"]
 
@@ -229,25 +236,25 @@ import asyncio, sys
 sys.path[:0] = {sys.path!r}
 from pathlib import Path
 from gristmill import faults
-from gristmill.sources import Blobs
+from gristmill.sources import BlobStore
 
 async def some():
     yield b"x" * 3_000_000
 
 faults.arm("blobs.before_move=kill")
-asyncio.run(Blobs.open(None, Path(sys.argv[1])).put(some()))
+asyncio.run(BlobStore.open(None, Path(sys.argv[1])).put(some()))
 """
     killed = await asyncio.create_subprocess_exec(sys.executable, "-c", script, str(tmp_path))
     assert await killed.wait() == -9
     blobs = BlobStore.open(None, tmp_path)
-    assert await listed(blobs) == set()
+    assert await stored_blobs(blobs) == set()
     assert [path.stat().st_size for path in files(folder)] == [3_000_000]
     assert await blobs.sweep_temporaries(DAY) == 0
     assert await blobs.sweep_temporaries(timedelta(0)) == 1
     assert files(folder) == []
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="tells which file has a number by /proc")
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc to find the path of a descriptor")
 async def test_a_blob_and_its_name_are_on_the_disk_before_put_returns(
     tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -261,32 +268,32 @@ async def test_a_blob_and_its_name_are_on_the_disk_before_put_returns(
 
     blobs = BlobStore.open(None, tmp_path)
     monkeypatch.setattr(os, "fsync", watched)
-    blob = await blobs.put(crumbs(b"durable"))
+    blob = await blobs.put(small_chunks(b"durable"))
     assert synced == ["temporary", blob.name[:2], "."]
 
 
 async def test_blobs_can_be_listed_by_their_age(tmp_path: Path, folder: Path) -> None:
     blobs = BlobStore.open(None, tmp_path)
-    old, _ = await blobs.put(crumbs(b"old")), await blobs.put(crumbs(b"new"))
+    old, _ = await blobs.put(small_chunks(b"old")), await blobs.put(small_chunks(b"new"))
     os.utime(folder / old.name[:2] / old.name[2:], (0, 0))
-    assert [found async for found in blobs.list(older_than=DAY)] == [old]
+    assert [blob async for blob in blobs.list(older_than=DAY)] == [old]
 
 
 async def test_a_blob_from_before_names_had_tokens_is_read_and_deleted(tmp_path: Path, folder: Path) -> None:
     blobs, digest = BlobStore.open(None, tmp_path), hashlib.sha256(b"rye").digest()
     (folder / digest.hex()[:2]).mkdir()
     (folder / digest.hex()[:2] / digest.hex()[2:]).write_bytes(b"rye")
-    assert await listed(blobs) == {Blob(digest, 3, digest.hex())}
+    assert await stored_blobs(blobs) == {Blob(digest, 3, digest.hex())}
     assert await blobs.get(digest.hex(), 3) == b"rye"
     assert await blobs.delete([digest.hex()]) == 1
 
 
-async def test_a_strangers_file_in_the_folder_is_no_blob(tmp_path: Path, folder: Path) -> None:
+async def test_other_files_in_the_folder_are_no_blobs(tmp_path: Path, folder: Path) -> None:
     blobs = BlobStore.open(None, tmp_path)
     (folder / "ab").mkdir()
     for name in ("README", "ab/cd", "ab/" + "z" * 62, "AB" + "0" * 62):
         (folder / name).write_text("x")
-    assert await listed(blobs) == set()
+    assert await stored_blobs(blobs) == set()
 
 
 @pytest.mark.parametrize(
@@ -320,7 +327,7 @@ def test_the_clouds_can_be_named_by_their_addresses(url: str, tmp_path: Path) ->
 
 
 async def test_a_folder_can_be_named_by_its_address(tmp_path: Path) -> None:
-    blob = await BlobStore.open((tmp_path / "else where").as_uri(), tmp_path).put(crumbs(b"x"))
+    blob = await BlobStore.open((tmp_path / "else where").as_uri(), tmp_path).put(small_chunks(b"x"))
     assert (tmp_path / "else where" / blob.name[:2] / blob.name[2:]).read_bytes() == b"x"
 
 

@@ -21,30 +21,30 @@ from gristmill.errors import Invalid, SourceGone, Unreadable, WorkError
 from gristmill.sources import IGNORE_FILE, DirectoryEntry, IgnoreRules, list_folder
 from gristmill.sources.ignore import BUILT_IN_FILES, BUILT_IN_FOLDERS
 
-NOBODY = 65_534
+UNPRIVILEGED_UID = 65_534
 
 
-async def listed(
+async def list_entries(
     path: Path, rules: IgnoreRules | None = None, root: Path | None = None
 ) -> list[DirectoryEntry]:
     batches = list_folder(path, rules or IgnoreRules(), root or path)
-    return [found async for batch in batches for found in batch]
+    return [entry async for batch in batches for entry in batch]
 
 
 async def names(path: Path, rules: IgnoreRules | None = None, root: Path | None = None) -> list[str]:
-    return sorted(found.name for found in await listed(path, rules, root))
+    return sorted(entry.name for entry in await list_entries(path, rules, root))
 
 
 async def tree(root: Path, rules: IgnoreRules) -> set[str]:
-    """Every file below `root`, folder by folder, as whoever expands a directory does it."""
+    """Every file below `root`, folder by folder, as the expansion of a directory does it."""
     files: set[str] = set()
     folders = [root]
     while folders:
-        for found in await listed(folders.pop(), rules, root):
-            if found.kind == "directory":
-                folders.append(found.path)
+        for entry in await list_entries(folders.pop(), rules, root):
+            if entry.kind == "directory":
+                folders.append(entry.path)
             else:
-                files.add(found.path.relative_to(root).as_posix())
+                files.add(entry.path.relative_to(root).as_posix())
     return files
 
 
@@ -55,16 +55,16 @@ def write(root: Path, *paths: str) -> None:
 
 
 @contextmanager
-def as_nobody() -> Generator[None]:
-    """Root may read everything: the tests of what is forbidden run as somebody else.
+def unprivileged() -> Generator[None]:
+    """Runs the block as an unprivileged user, because root may read everything.
 
-    Who may not import, if Python is installed in root's home: what is loaded when first needed is loaded before.
+    That user can't import modules if Python is in the home folder of root, so lazy imports are done before.
     """
     importlib.import_module("concurrent.futures.thread")
     if os.getuid() != 0:
         yield
         return
-    os.setresuid(NOBODY, NOBODY, 0)
+    os.setresuid(UNPRIVILEGED_UID, UNPRIVILEGED_UID, 0)
     try:
         yield
     finally:
@@ -73,7 +73,7 @@ def as_nobody() -> Generator[None]:
 
 @pytest.fixture
 def open_folder() -> Generator[Path]:
-    """A folder that somebody else may enter, unlike pytest's own."""
+    """A folder that every user may enter, unlike those of pytest."""
     folder = Path(tempfile.mkdtemp(prefix="gristmill-listing-"))
     folder.chmod(0o755)
     yield folder
@@ -85,7 +85,7 @@ def open_folder() -> Generator[Path]:
 
 async def test_files_come_with_their_size_and_folders_without(tmp_path: Path) -> None:
     write(tmp_path, "a.txt", "sub/b.txt")
-    assert await listed(tmp_path) == [
+    assert await list_entries(tmp_path) == [
         DirectoryEntry("file", tmp_path / "a.txt", "a.txt", 5),
         DirectoryEntry("directory", tmp_path / "sub", "sub"),
     ]
@@ -105,7 +105,7 @@ async def test_a_batch_is_never_longer_than_asked_and_sorted_by_name(tmp_path: P
     write(tmp_path, *(f"{number:03}" for number in range(25)))
     batches = [batch async for batch in list_folder(tmp_path, IgnoreRules(), tmp_path, batch=10)]
     assert [len(batch) for batch in batches] == [10, 10, 5]
-    assert all(batch == sorted(batch, key=lambda found: found.name) for batch in batches)
+    assert all(batch == sorted(batch, key=lambda entry: entry.name) for batch in batches)
     again = [batch async for batch in list_folder(tmp_path, IgnoreRules(), tmp_path, batch=10)]
     assert again == batches
 
@@ -117,39 +117,39 @@ async def test_a_link_to_a_file_is_that_file_and_one_to_a_folder_is_left_out(tmp
     (tmp_path / "real/up").symlink_to("..")
     assert await names(tmp_path) == ["link.txt", "real"]
     assert await tree(tmp_path, IgnoreRules()) == {"link.txt", "real/file.txt"}
-    assert (await listed(tmp_path))[0].size == len("real/file.txt")
+    assert (await list_entries(tmp_path))[0].size == len("real/file.txt")
 
 
-async def test_a_broken_link_is_told_and_the_others_go_on(tmp_path: Path) -> None:
+async def test_a_broken_link_is_listed_with_an_error(tmp_path: Path) -> None:
     """S4-57."""
     write(tmp_path, "a", "z")
     (tmp_path / "broken").symlink_to(tmp_path / "nowhere")
     (tmp_path / "itself").symlink_to(tmp_path / "itself")
     (tmp_path / "under a file").symlink_to(tmp_path / "a" / "b")
-    found = {entry.name: entry.error for entry in await listed(tmp_path)}
-    assert found["a"] is found["z"] is None
+    errors = {entry.name: entry.error for entry in await list_entries(tmp_path)}
+    assert errors["a"] is errors["z"] is None
     for name in ("broken", "itself", "under a file"):
-        error = found[name]
+        error = errors[name]
         assert isinstance(error, SourceGone)
         assert error.code == "broken_link"
 
 
-async def test_what_may_not_be_looked_at_is_told_and_the_others_go_on(open_folder: Path) -> None:
+async def test_an_entry_without_permission_is_listed_with_an_error(open_folder: Path) -> None:
     """S4-57."""
     write(open_folder, "a.txt", "closed/inside.txt", "open/inside.txt")
     (open_folder / "into").symlink_to(open_folder / "closed" / "inside.txt")
     (open_folder / "closed").chmod(0)
-    with as_nobody():
-        found = {entry.name: entry for entry in await listed(open_folder)}
-    assert (found["a.txt"].error, found["open"].error) == (None, None)
+    with unprivileged():
+        entries = {entry.name: entry for entry in await list_entries(open_folder)}
+    assert (entries["a.txt"].error, entries["open"].error) == (None, None)
     for name, kind in (("closed", "directory"), ("into", "file")):
-        error = found[name].error
-        assert found[name].kind == kind
+        error = entries[name].error
+        assert entries[name].kind == kind
         assert isinstance(error, Unreadable)
         assert error.code == "permission_denied"
 
 
-def nothing(path: Path) -> None:
+def missing(path: Path) -> None:
     pass
 
 
@@ -161,17 +161,17 @@ def closed(path: Path) -> None:
     path.mkdir(mode=0)
 
 
-def a_link_that_took_its_place(path: Path) -> None:
+def replaced_by_a_link(path: Path) -> None:
     path.symlink_to("/")
 
 
 @pytest.mark.parametrize(
     ("make", "kind", "code"),
     [
-        (nothing, SourceGone, "source_gone"),
+        (missing, SourceGone, "source_gone"),
         (a_file, Unreadable, "not_a_folder"),
         (closed, Unreadable, "permission_denied"),
-        (a_link_that_took_its_place, Unreadable, "not_a_folder"),
+        (replaced_by_a_link, Unreadable, "not_a_folder"),
     ],
 )
 async def test_a_folder_that_cant_be_listed_raises(
@@ -179,8 +179,8 @@ async def test_a_folder_that_cant_be_listed_raises(
 ) -> None:
     path = open_folder / "sub"
     make(path)
-    with as_nobody(), pytest.raises(kind, match="sub") as caught:
-        await listed(path, root=open_folder)
+    with unprivileged(), pytest.raises(kind, match="sub") as caught:
+        await list_entries(path, root=open_folder)
     assert caught.value.code == code
 
 
@@ -201,13 +201,13 @@ async def test_pipes_and_sockets_are_left_out(tmp_path: Path) -> None:
         assert await names(tmp_path) == ["a"]
 
 
-async def test_a_name_that_is_not_utf8_is_told_in_text_that_can_be_stored(tmp_path: Path) -> None:
+async def test_a_name_that_is_not_utf8_is_made_printable(tmp_path: Path) -> None:
     try:
         write(tmp_path, os.fsdecode(b"caf\xe9.txt"))
     except OSError:
         pytest.skip("this file system takes UTF-8 alone")
     write(tmp_path, "café.txt")
-    first, second = await listed(tmp_path)
+    first, second = await list_entries(tmp_path)
     assert (first.name, str(first.path)) == ("caf\\xe9.txt", f"{tmp_path}/caf\\xe9.txt")
     assert isinstance(first.error, Unreadable)
     assert first.error.code == "undecodable_name"
@@ -215,21 +215,21 @@ async def test_a_name_that_is_not_utf8_is_told_in_text_that_can_be_stored(tmp_pa
     assert (second.name, second.error) == ("café.txt", None)
 
 
-async def test_an_entry_that_the_system_cant_look_at_now_is_listed_for_its_reader_to_find_out(
+async def test_an_entry_that_cant_be_inspected_now_is_listed_without_its_size(
     tmp_path: Path,
 ) -> None:
-    """S4-57: it may pass, and whoever reads it tries again. What is kept out stays out meanwhile."""
-    (tmp_path / "far").symlink_to("x" * 300)  # to look at it fails, and neither as missing nor as forbidden
-    assert await listed(tmp_path) == [DirectoryEntry("file", tmp_path / "far", "far")]
+    """S4-57: the error may pass, and reading the entry retries. What a rule excludes stays excluded."""
+    (tmp_path / "far").symlink_to("x" * 300)  # stat fails, neither with ENOENT nor with EACCES
+    assert await list_entries(tmp_path) == [DirectoryEntry("file", tmp_path / "far", "far")]
     for pattern in ("far", "far/"):
-        assert await listed(tmp_path, IgnoreRules((pattern,))) == []
+        assert await list_entries(tmp_path, IgnoreRules((pattern,))) == []
 
 
-async def test_a_folder_that_changes_under_the_listing_does_no_harm(tmp_path: Path) -> None:
-    """Entries go, become others and come, between the system's naming of them and our look."""
+async def test_a_folder_may_change_during_the_listing(tmp_path: Path) -> None:
+    """Entries are deleted, renamed and created between the system call that lists them and the inspection."""
     write(tmp_path, *(f"file{number}" for number in range(300)), *(f"sub{number}/x" for number in range(50)))
     with faults.watch("directory.opened", hold=True) as opened:
-        task = asyncio.create_task(listed(tmp_path))
+        task = asyncio.create_task(list_entries(tmp_path))
         await opened.passed.wait()
         for number in range(0, 300, 3):
             (tmp_path / f"file{number}").unlink()
@@ -237,12 +237,12 @@ async def test_a_folder_that_changes_under_the_listing_does_no_harm(tmp_path: Pa
         for number in range(50):
             shutil.rmtree(tmp_path / f"sub{number}")
         opened.hold.set()
-        found = await task
-    assert {f"file{number}" for number in range(2, 300, 3)} <= {entry.name for entry in found}
-    assert [entry for entry in found if entry.error is not None] == []
+        entries = await task
+    assert {f"file{number}" for number in range(2, 300, 3)} <= {entry.name for entry in entries}
+    assert [entry for entry in entries if entry.error is not None] == []
 
 
-async def test_entries_that_go_between_two_batches_are_passed_over(tmp_path: Path) -> None:
+async def test_entries_deleted_between_two_batches_are_skipped(tmp_path: Path) -> None:
     write(tmp_path, *(f"file{number:03}" for number in range(100)))
     seen: list[DirectoryEntry] = []
     async with aclosing(list_folder(tmp_path, IgnoreRules(), tmp_path, batch=10)) as batches:
@@ -263,20 +263,20 @@ async def test_a_folder_removed_and_replaced_by_a_link_is_not_followed(tmp_path:
         assert await task == ["a"]
 
 
-async def test_the_event_loop_turns_while_a_large_folder_is_listed(tmp_path: Path) -> None:
+async def test_the_event_loop_runs_while_a_large_folder_is_listed(tmp_path: Path) -> None:
     write(tmp_path, *(str(number) for number in range(300)))
-    turns = 0
+    iterations = 0
 
     async def count() -> None:
-        nonlocal turns
+        nonlocal iterations
         while True:
-            turns += 1
+            iterations += 1
             await asyncio.sleep(0)
 
     counting = asyncio.create_task(count())
-    assert len(await listed(tmp_path)) == 300
+    assert len(await list_entries(tmp_path)) == 300
     counting.cancel()
-    assert turns > 10
+    assert iterations > 10
 
 
 async def test_memory_does_not_grow_with_the_folder(tmp_path: Path) -> None:
@@ -291,11 +291,11 @@ async def test_memory_does_not_grow_with_the_folder(tmp_path: Path) -> None:
     finally:
         tracemalloc.stop()
     assert count == 20_000
-    # 0.4 MiB by itself, 8 if all were held; the rest of the process may allocate meanwhile.
+    # 0.4 MiB, or 8 if all entries were in memory; the rest of the process may allocate too.
     assert peak < 6 * 2**20
 
 
-async def test_a_listing_that_is_left_early_lets_go_of_its_folder(tmp_path: Path) -> None:
+async def test_a_listing_that_is_closed_early_closes_its_folder(tmp_path: Path) -> None:
     write(tmp_path, *(str(number) for number in range(10)))
     before = len(os.listdir("/dev/fd"))  # noqa: PTH208
     async with aclosing(list_folder(tmp_path, IgnoreRules(), tmp_path, batch=1)) as batches:
@@ -310,7 +310,7 @@ async def test_hidden_entries_are_left_out_unless_asked_for(tmp_path: Path) -> N
     assert await names(tmp_path, IgnoreRules(hidden=True)) == [".config", ".env", "a"]
 
 
-async def test_what_nobody_wants_indexed_is_left_out_at_any_depth(tmp_path: Path) -> None:
+async def test_built_in_patterns_apply_at_any_depth(tmp_path: Path) -> None:
     junk = (
         "node_modules/x.js",
         "__pycache__/x",
@@ -325,7 +325,7 @@ async def test_what_nobody_wants_indexed_is_left_out_at_any_depth(tmp_path: Path
     assert await tree(tmp_path, IgnoreRules(hidden=True)) == {"letter.docx", "sub/letter.docx"}
 
 
-async def test_a_folder_is_not_left_out_for_a_name_that_only_means_something_of_a_file(
+async def test_patterns_for_files_do_not_match_folders(
     tmp_path: Path,
 ) -> None:
     write(tmp_path, "second.part/a", "~/b", "x.tmp/c.tmp")
@@ -338,7 +338,7 @@ async def test_the_callers_patterns_are_relative_to_the_root(tmp_path: Path) -> 
     assert await tree(tmp_path, rules) == {"b.md", "sub/drafts/d.md", "build/f"}
 
 
-async def test_a_folders_own_patterns_hold_from_it_downwards(tmp_path: Path) -> None:
+async def test_the_patterns_of_a_folder_apply_below_it(tmp_path: Path) -> None:
     write(tmp_path, "top.md", "one/a.md", "one/b.txt", "one/two/c.md", "two/d.md")
     (tmp_path / "one" / IGNORE_FILE).write_text("# of this folder\n*.md\n!c.md\n/two/nothing\n")
     assert await tree(tmp_path, IgnoreRules()) == {"top.md", "one/b.txt", "one/two/c.md", "two/d.md"}
@@ -358,7 +358,7 @@ async def test_the_nearer_pattern_wins_over_the_farther_and_the_callers_over_all
     assert await tree(tmp_path, IgnoreRules(("sub/b.tmp",))) == {"a.tmp", "sub/a.tmp"}
 
 
-async def test_what_is_in_a_folder_that_is_left_out_cant_be_taken_in_again(tmp_path: Path) -> None:
+async def test_entries_of_an_ignored_folder_cant_be_included_again(tmp_path: Path) -> None:
     write(tmp_path, "out/a", "in/a")
     assert await tree(tmp_path, IgnoreRules(("out/", "!out/a"))) == {"in/a"}
 
@@ -368,9 +368,7 @@ async def test_what_is_in_a_folder_that_is_left_out_cant_be_taken_in_again(tmp_p
     [b"fine\n!\n", b"[z-a]", b"*a*a*a*b", b"**/a/**/b/**", b"caf\xe9", b"x\n" * 600_000, None],
     ids=["no pattern", "no range", "many stars", "many double stars", "not UTF-8", "too long", "a folder"],
 )
-async def test_rules_that_cant_be_understood_fail_the_folder_rather_than_index_it(
-    rules: bytes | None, tmp_path: Path
-) -> None:
+async def test_an_invalid_ignore_file_fails_the_folder(rules: bytes | None, tmp_path: Path) -> None:
     write(tmp_path, "secret", "sub/secret")
     if rules is None:
         (tmp_path / IGNORE_FILE).mkdir()
@@ -378,12 +376,12 @@ async def test_rules_that_cant_be_understood_fail_the_folder_rather_than_index_i
         (tmp_path / IGNORE_FILE).write_bytes(rules)
     for path in (tmp_path, tmp_path / "sub"):
         with pytest.raises(Unreadable, match=IGNORE_FILE) as caught:
-            await listed(path, root=tmp_path)
+            await list_entries(path, root=tmp_path)
         assert caught.value.code == "bad_ignore_file"
 
 
 @pytest.mark.parametrize("pattern", ["!", "\\", "[z-a]", "*a*a*a*a*a*b", "x" * 2000])
-def test_a_callers_pattern_that_is_none_is_refused_at_once(pattern: str) -> None:
+def test_an_invalid_pattern_of_the_caller_is_refused(pattern: str) -> None:
     with pytest.raises(Invalid) as caught:
         IgnoreRules((pattern,))
     assert caught.value.code == "invalid_pattern"
@@ -409,8 +407,8 @@ def test_a_listing_is_what_a_walk_finds_less_what_is_left_out(paths: list[list[s
         expected: set[str] = set()
         for where, folders, files in os.walk(root):
             folders[:] = [name for name in folders if _wanted(name, hidden, BUILT_IN_FOLDERS)]
-            kept = (Path(where) / name for name in files if _wanted(name, hidden, BUILT_IN_FILES))
-            expected |= {path.relative_to(root).as_posix() for path in kept}
+            included = (Path(where) / name for name in files if _wanted(name, hidden, BUILT_IN_FILES))
+            expected |= {path.relative_to(root).as_posix() for path in included}
         assert asyncio.run(tree(root, IgnoreRules(hidden=hidden))) == expected
 
 

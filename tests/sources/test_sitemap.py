@@ -33,7 +33,7 @@ def listing(url: str, **rules: object) -> SitemapListing:
     return list_sitemap(url, SitemapRules(**{"private": True, **rules}))  # pyright: ignore[reportArgumentType]
 
 
-async def taken(pages: SitemapListing) -> list[str]:
+async def page_urls(pages: SitemapListing) -> list[str]:
     return [entry.url async for batch in pages for entry in batch]
 
 
@@ -59,10 +59,10 @@ async def test_pages_come_in_batches_of_at_most_500(site: Site) -> None:
 async def test_a_sitemap_may_have_any_encoding_that_xml_has(site: Site, encoding: str) -> None:
     text = urlset(f"{site.url}/größe").replace('"1.0"', f'"1.0" encoding="{encoding.removesuffix("-sig")}"')
     url = site.add_page("/sitemap.xml", text.encode(encoding))
-    assert await taken(listing(url)) == [f"{site.url}/gr%C3%B6%C3%9Fe"]
+    assert await page_urls(listing(url)) == [f"{site.url}/gr%C3%B6%C3%9Fe"]
 
 
-async def test_what_stands_beside_the_pages_is_passed_over(site: Site) -> None:
+async def test_other_elements_of_a_sitemap_are_skipped(site: Site) -> None:
     url = site.add_page(
         "/sitemap.xml",
         f"\n\n<urlset xmlns='{NAMESPACE}' xmlns:image='http://www.google.com/schemas/sitemap-image/1.1'>"
@@ -71,7 +71,7 @@ async def test_what_stands_beside_the_pages_is_passed_over(site: Site) -> None:
         f"<image:loc>{site.url}/b.png</image:loc></url><url><lastmod>2026</lastmod></url>"
         f"<other><loc>{site.url}/c</loc></other></urlset>",
     )
-    assert await taken(listing(url)) == [f"{site.url}/a"]
+    assert await page_urls(listing(url)) == [f"{site.url}/a"]
 
 
 async def test_an_index_leads_to_its_sitemaps_and_theirs(site: Site) -> None:
@@ -80,7 +80,7 @@ async def test_an_index_leads_to_its_sitemaps_and_theirs(site: Site) -> None:
     site.add_page("/one.xml", urlset(f"{site.url}/a", f"{site.url}/b"))
     url = site.add_page("/top.xml", index(f"{site.url}/one.xml", f"{site.url}/two.xml"))
     pages = listing(url)
-    assert sorted(await taken(pages)) == [f"{site.url}/{name}" for name in "abc"]
+    assert sorted(await page_urls(pages)) == [f"{site.url}/{name}" for name in "abc"]
     assert +pages.left_out == Counter(duplicate=1)  # the index that leads back to the first
 
 
@@ -89,26 +89,26 @@ async def test_an_index_is_followed_no_deeper_than_three(site: Site) -> None:
         site.add_page(f"/{here}", index(f"{site.url}/{there}"))
     site.add_page("/4", urlset(f"{site.url}/page"))
     pages = listing(f"{site.url}/1")
-    assert await taken(pages) == []
+    assert await page_urls(pages) == []
     assert +pages.left_out == Counter(too_deep=1)
 
 
-async def test_a_sitemap_of_an_index_that_cant_be_read_costs_itself_alone(site: Site) -> None:
+async def test_an_unreadable_sitemap_of_an_index_does_not_stop_the_others(site: Site) -> None:
     site.add_page("/bad.xml", "<urlset><url>")
     site.add_page("/html", "<!doctype html><p>Not found")
     site.add_page("/closed", "", status=403)
     site.add_page("/good.xml", urlset(f"{site.url}/a"))
     names = ("missing.xml", "bad.xml", "html", "closed", "good.xml")
     pages = listing(site.add_page("/top.xml", index(*(f"{site.url}/{name}" for name in names))))
-    assert await taken(pages) == [f"{site.url}/a"]
+    assert await page_urls(pages) == [f"{site.url}/a"]
     assert +pages.left_out == Counter(unreadable_sitemap=4)
 
 
-async def test_a_sitemap_of_an_index_that_may_come_later_is_waited_for(site: Site) -> None:
+async def test_a_busy_sitemap_of_an_index_is_retried_later(site: Site) -> None:
     site.add_page("/busy.xml", "", status=503, Retry_After="60")
     url = site.add_page("/top.xml", index(f"{site.url}/busy.xml"))
     with pytest.raises(Transient) as caught:
-        await taken(listing(url))
+        await page_urls(listing(url))
     assert caught.value.retry_after == timedelta(seconds=60)
 
 
@@ -116,20 +116,20 @@ async def test_a_sitemap_of_an_index_that_may_come_later_is_waited_for(site: Sit
 async def test_a_sitemap_may_be_compressed_whatever_its_name(site: Site, coding: str) -> None:
     text = urlset(*(f"{site.url}/{number}" for number in range(3000))).encode()
     url = site.add_page("/sitemap.xml", gzip.compress(text), Content_Encoding=coding)
-    assert len(await taken(listing(url))) == 3000
+    assert len(await page_urls(listing(url))) == 3000
 
 
 async def test_a_compressed_sitemap_may_have_several_members(site: Site) -> None:
     text = urlset(f"{site.url}/a", f"{site.url}/b").encode()
     url = site.add_page("/s.gz", gzip.compress(text[:100]) + gzip.compress(text[100:]) + bytes(512))
-    assert await taken(listing(url)) == [f"{site.url}/a", f"{site.url}/b"]
+    assert await page_urls(listing(url)) == [f"{site.url}/a", f"{site.url}/b"]
 
 
 async def test_a_plain_list_of_addresses_is_a_sitemap(site: Site) -> None:
     url = site.add_page(
         "/list.txt", f"{site.url}/a\r\n\r\n {site.url}/b \n{site.url}/c", Content_Type="text/plain"
     )
-    assert await taken(listing(url)) == [f"{site.url}/{name}" for name in "abc"]
+    assert await page_urls(listing(url)) == [f"{site.url}/{name}" for name in "abc"]
 
 
 _BOMB = gzip.compress(b"<urlset>" + b" " * 60 * 2**20)
@@ -161,29 +161,29 @@ _EXTERNAL = '<!DOCTYPE x [<!ENTITY a SYSTEM "file:///etc/passwd">]><urlset><url>
         *("half a gzip", "no gzip", "deep", "endless tag", "an image", "endless line"),
     ],
 )
-async def test_what_is_no_sitemap_is_refused(site: Site, body: bytes) -> None:
+async def test_other_files_are_refused(site: Site, body: bytes) -> None:
     with pytest.raises(Unreadable) as caught:
-        await taken(listing(site.add_page("/sitemap.xml?key=secret", body)))
+        await page_urls(listing(site.add_page("/sitemap.xml?key=secret", body)))
     assert caught.value.code == "bad_sitemap"
     assert "secret" not in caught.value.message
 
 
 async def test_a_sitemap_longer_than_the_protocol_allows_is_refused(site: Site) -> None:
     with pytest.raises(Permanent):
-        await taken(listing(site.add_page("/sitemap.xml", b"<urlset>" + b" " * 51 * 2**20)))
+        await page_urls(listing(site.add_page("/sitemap.xml", b"<urlset>" + b" " * 51 * 2**20)))
 
 
 async def test_a_sitemap_that_is_gone_or_private_says_so(site: Site) -> None:
     with pytest.raises(SourceGone):
-        await taken(listing(f"{site.url}/missing.xml"))
+        await page_urls(listing(f"{site.url}/missing.xml"))
     with pytest.raises(PrivateAddress):
-        await taken(listing(site.add_page("/sitemap.xml", urlset(f"{site.url}/a")), private=False))
+        await page_urls(listing(site.add_page("/sitemap.xml", urlset(f"{site.url}/a")), private=False))
     with pytest.raises(Permanent) as caught:
-        await taken(listing("not an address"))
+        await page_urls(listing("not an address"))
     assert caught.value.code == "invalid_url"
 
 
-async def test_what_is_left_out_is_counted_by_its_reason(site: Site) -> None:
+async def test_left_out_addresses_are_counted_by_reason(site: Site) -> None:
     site.add_page("/robots.txt", "User-agent: *\nDisallow: /private\n")
     upper = site.url.replace("http", "HTTP")
     url = site.add_page(
@@ -195,32 +195,32 @@ async def test_what_is_left_out_is_counted_by_its_reason(site: Site) -> None:
         ),
     )
     pages = listing(url)
-    assert await taken(pages) == [f"{site.url}/a"]
+    assert await page_urls(pages) == [f"{site.url}/a"]
     assert +pages.left_out == Counter(duplicate=1, other_site=2, not_http=2, bad_url=3, disallowed=1)
 
 
-async def test_the_www_twin_is_of_the_same_site(site: Site) -> None:
+async def test_the_host_with_www_is_the_same_site(site: Site) -> None:
     twin = site.elsewhere.replace("//", "//www.")
     url = site.add_page("/sitemap.xml", urlset(f"{twin}/a", f"{site.elsewhere}/b", f"{site.url}/c"))
     pages = listing(url.replace(site.url, site.elsewhere), respect_robots=False)
-    assert await taken(pages) == [f"{twin}/a", f"{site.elsewhere}/b"]
+    assert await page_urls(pages) == [f"{twin}/a", f"{site.elsewhere}/b"]
     assert +pages.left_out == Counter(other_site=1)
 
 
-async def test_where_the_address_leads_is_of_the_same_site(site: Site) -> None:
+async def test_the_target_of_a_redirect_is_the_same_site(site: Site) -> None:
     site.add_page("/old.xml", "", status=301, Location=f"{site.elsewhere}/new.xml")
     site.add_page("/new.xml", urlset(f"{site.elsewhere}/a"))
-    assert await taken(listing(f"{site.url}/old.xml")) == [f"{site.elsewhere}/a"]
+    assert await page_urls(listing(f"{site.url}/old.xml")) == [f"{site.elsewhere}/a"]
 
 
 async def test_other_sites_can_be_allowed_and_their_robots_are_respected(site: Site) -> None:
-    def robots(asked: object) -> SiteResponse:
+    def robots(_request: object) -> SiteResponse:
         return SiteResponse(200, b"User-agent: gristmill\nDisallow: /no")
 
     site.pages["/robots.txt"] = robots
     other = (f"{site.elsewhere}/yes", f"{site.elsewhere}/no", "http://does-not-exist.invalid/x")
     pages = listing(site.add_page("/sitemap.xml", urlset(f"{site.url}/a", *other)), same_site=False)
-    assert await taken(pages) == [f"{site.url}/a", f"{site.elsewhere}/yes"]
+    assert await page_urls(pages) == [f"{site.url}/a", f"{site.elsewhere}/yes"]
     assert +pages.left_out == Counter(disallowed=1, robots_unknown=1)
     assert site.requested_paths().count("/robots.txt") == 2
 
@@ -228,23 +228,25 @@ async def test_other_sites_can_be_allowed_and_their_robots_are_respected(site: S
 @pytest.mark.parametrize("status", [404, 403, 410])
 async def test_without_robots_all_is_allowed(site: Site, status: int) -> None:
     site.add_page("/robots.txt", "", status=status)
-    assert await taken(listing(site.add_page("/sitemap.xml", urlset(f"{site.url}/a")))) == [f"{site.url}/a"]
+    assert await page_urls(listing(site.add_page("/sitemap.xml", urlset(f"{site.url}/a")))) == [
+        f"{site.url}/a"
+    ]
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
-async def test_robots_that_cant_be_had_now_put_the_listing_off(site: Site, status: int) -> None:
+async def test_the_listing_is_retried_when_robots_txt_is_unavailable(site: Site, status: int) -> None:
     site.add_page("/robots.txt", "", status=status)
     url = site.add_page("/sitemap.xml", urlset(f"{site.url}/a"))
     with pytest.raises(Transient):
-        await taken(listing(url))
-    assert await taken(listing(url, respect_robots=False)) == [f"{site.url}/a"]
+        await page_urls(listing(url))
+    assert await page_urls(listing(url, respect_robots=False)) == [f"{site.url}/a"]
 
 
 async def test_robots_may_be_long_and_strange(site: Site) -> None:
     rules = b"\xef\xbb\xbfUser-agent: *\nDisallow: /no\n\xff\xfe\n" + b"# padding\n" * 100_000
     site.add_page("/robots.txt", rules)
     url = site.add_page("/sitemap.xml", urlset(f"{site.url}/no", f"{site.url}/yes"))
-    assert await taken(listing(url)) == [f"{site.url}/yes"]
+    assert await page_urls(listing(url)) == [f"{site.url}/yes"]
 
 
 async def test_the_root_of_a_site_leads_to_the_sitemaps_that_robots_names(site: Site) -> None:
@@ -256,19 +258,19 @@ async def test_the_root_of_a_site_leads_to_the_sitemaps_that_robots_names(site: 
     site.add_page("/one.xml", urlset(f"{site.url}/a", f"{site.url}/no"))
     site.add_page("/two.xml", urlset(f"{site.url}/b"))
     pages = listing(site.url)
-    assert await taken(pages) == [f"{site.url}/a", f"{site.url}/b"]
+    assert await page_urls(pages) == [f"{site.url}/a", f"{site.url}/b"]
     assert +pages.left_out == Counter(disallowed=1, unreadable_sitemap=1, bad_url=1)
     assert site.requested_paths().count("/robots.txt") == 1
 
 
 async def test_the_root_of_a_site_that_names_no_sitemap_may_have_one(site: Site) -> None:
     site.add_page("/sitemap.xml", urlset(f"{site.url}/a"))
-    assert await taken(listing(f"{site.url}/")) == [f"{site.url}/a"]
+    assert await page_urls(listing(f"{site.url}/")) == [f"{site.url}/a"]
 
 
 async def test_the_root_of_a_site_without_a_sitemap_says_so(site: Site) -> None:
     with pytest.raises(SourceGone) as caught:
-        await taken(listing(site.url))
+        await page_urls(listing(site.url))
     assert caught.value.code == "no_sitemap"
 
 
@@ -277,10 +279,10 @@ async def test_no_more_pages_are_taken_than_the_rules_allow(site: Site) -> None:
         site.add_page(f"/{name}.xml", urlset(*(f"{site.url}/{name}/{number}" for number in range(10))))
     url = site.add_page("/top.xml", index(*(f"{site.url}/{name}.xml" for name in ("one", "two", "three"))))
     pages = listing(url, limit=15)
-    assert len(await taken(pages)) == 15
+    assert len(await page_urls(pages)) == 15
     assert +pages.left_out == Counter(over_limit=5, unread_sitemap=1)
-    pages = listing(url, most_sitemaps=2)
-    assert len(await taken(pages)) == 10
+    pages = listing(url, max_sitemaps=2)
+    assert len(await page_urls(pages)) == 10
     assert +pages.left_out == Counter(unread_sitemap=2)
 
 

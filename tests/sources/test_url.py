@@ -18,8 +18,8 @@ from tests.sources.site import Site, SiteRequest, SiteResponse
 LIMIT = 1000
 
 
-def source(url: str, limit: int = LIMIT, patience: timedelta = timedelta(seconds=20)) -> UrlSource:
-    return UrlSource(url, limit, private=True, timeout=patience)
+def source(url: str, limit: int = LIMIT, timeout: timedelta = timedelta(seconds=20)) -> UrlSource:
+    return UrlSource(url, limit, private=True, timeout=timeout)
 
 
 async def test_a_page_is_read_with_what_its_server_says_of_it(site: Site) -> None:
@@ -40,13 +40,13 @@ async def test_a_page_is_read_with_what_its_server_says_of_it(site: Site) -> Non
     )
 
 
-async def test_what_the_server_does_not_say_is_left_open(site: Site) -> None:
+async def test_undeclared_properties_are_none(site: Site) -> None:
     original = await source(site.add_page("/", b"\x00\x01")).read()
     assert (original.name, original.media_type, original.charset) == ("127.0.0.1", None, None)
     assert original.metadata == {}
 
 
-async def test_redirects_are_followed_and_the_last_address_is_told(site: Site) -> None:
+async def test_redirects_are_followed(site: Site) -> None:
     site.add_page("/old", "", status=301, Location="/new#part")
     site.add_page("/new", "here")
     original = await source(f"{site.url}/old").read()
@@ -60,7 +60,7 @@ async def test_a_fragment_is_not_sent(site: Site) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "name"),
+    ("disposition", "name"),
     [
         ('attachment; filename="report.pdf"', "report.pdf"),
         ("attachment; filename*=UTF-8''Gr%C3%B6%C3%9Fe.pdf", "Größe.pdf"),
@@ -69,8 +69,8 @@ async def test_a_fragment_is_not_sent(site: Site) -> None:
         ("attachment", "download"),
     ],
 )
-async def test_the_name_is_the_servers_without_its_folders(site: Site, given: str, name: str) -> None:
-    url = site.add_page("/download", "x", Content_Disposition=given)
+async def test_the_name_is_the_servers_without_its_folders(site: Site, disposition: str, name: str) -> None:
+    url = site.add_page("/download", "x", Content_Disposition=disposition)
     assert (await source(url).read()).name == name
 
 
@@ -91,19 +91,17 @@ async def test_the_name_is_the_servers_without_its_folders(site: Site, given: st
         (502, Transient, "source_unavailable"),
     ],
 )
-async def test_every_status_has_its_meaning(
-    site: Site, status: int, kind: type[WorkError], code: str
-) -> None:
+async def test_every_status_has_its_error(site: Site, status: int, kind: type[WorkError], code: str) -> None:
     url = site.add_page("/a?token=secret", "", status=status)
-    for ask in (source(url).probe(), source(url).read()):
+    for call in (source(url).probe(), source(url).read()):
         with pytest.raises(kind) as caught:
-            await ask
+            await call
         assert caught.value.code == code
         assert "secret" not in caught.value.message
 
 
 @pytest.mark.parametrize(
-    ("given", "least", "most"),
+    ("retry_after", "least", "greatest"),
     [
         ("120", 120, 120),
         ("999999999999", 86_400, 86_400),
@@ -112,36 +110,36 @@ async def test_every_status_has_its_meaning(
     ],
     ids=["seconds", "too many seconds", "a date", "a date that is past"],
 )
-async def test_a_server_that_is_busy_says_when_to_come_back(
-    site: Site, given: str, least: int, most: int
+async def test_retry_after_of_a_busy_server_is_passed_on(
+    site: Site, retry_after: str, least: int, greatest: int
 ) -> None:
-    if given == "in an hour":
-        given = format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True)
+    if retry_after == "in an hour":
+        retry_after = format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True)
     with pytest.raises(Transient) as caught:
-        await source(site.add_page("/a", "", status=429, Retry_After=given)).read()
+        await source(site.add_page("/a", "", status=429, Retry_After=retry_after)).read()
     assert caught.value.retry_after is not None
-    assert timedelta(seconds=least) <= caught.value.retry_after <= timedelta(seconds=most)
+    assert timedelta(seconds=least) <= caught.value.retry_after <= timedelta(seconds=greatest)
 
 
-async def test_a_wait_that_is_no_time_is_left_to_us(site: Site) -> None:
+async def test_an_invalid_retry_after_is_ignored(site: Site) -> None:
     with pytest.raises(Transient) as caught:
         await source(site.add_page("/a", "", status=503, Retry_After="soon")).read()
     assert caught.value.retry_after is None
 
 
-async def test_a_probe_tells_the_size_without_the_body(site: Site) -> None:
+async def test_a_probe_returns_the_size_without_the_body(site: Site) -> None:
     url = site.add_page("/a", "x" * 700)
     assert await source(url).probe() == 700
-    assert [asked.method for asked in site.requests] == ["HEAD"]
+    assert [request.method for request in site.requests] == ["HEAD"]
 
 
 @pytest.mark.parametrize("refusal", [403, 405, 501])
 @pytest.mark.parametrize("ranges", [True, False])
-async def test_where_head_is_refused_one_byte_is_asked_for(site: Site, refusal: int, ranges: bool) -> None:
-    def answer(asked: SiteRequest) -> SiteResponse:
-        if asked.method == "HEAD":
+async def test_where_head_is_refused_one_byte_is_requested(site: Site, refusal: int, ranges: bool) -> None:
+    def answer(request: SiteRequest) -> SiteResponse:
+        if request.method == "HEAD":
             return SiteResponse(refusal)
-        assert asked.headers["Range"] == "bytes=0-0"
+        assert request.headers["Range"] == "bytes=0-0"
         return (
             SiteResponse(206, b"x", {"Content-Range": "bytes 0-0/700"})
             if ranges
@@ -152,7 +150,7 @@ async def test_where_head_is_refused_one_byte_is_asked_for(site: Site, refusal: 
     assert await source(f"{site.url}/a").probe() == 700
 
 
-async def test_where_nobody_may_look_the_probe_says_so(site: Site) -> None:
+async def test_a_probe_of_a_forbidden_page_raises(site: Site) -> None:
     site.fallback = lambda _: SiteResponse(403)
     with pytest.raises(Unreadable) as caught:
         await source(f"{site.url}/a").probe()
@@ -169,8 +167,8 @@ async def test_where_nobody_may_look_the_probe_says_so(site: Site) -> None:
     ],
     ids=["refused", "unknown", "empty", "no length"],
 )
-async def test_a_size_that_nobody_tells_is_zero(site: Site, answer: SiteResponse) -> None:
-    site.fallback = lambda asked: SiteResponse(405) if asked.method == "HEAD" else answer
+async def test_an_unknown_size_is_zero(site: Site, answer: SiteResponse) -> None:
+    site.fallback = lambda request: SiteResponse(405) if request.method == "HEAD" else answer
     if answer.status == 405:
         with pytest.raises(Unreadable):
             await source(f"{site.url}/a").probe()
@@ -180,9 +178,9 @@ async def test_a_size_that_nobody_tells_is_zero(site: Site, answer: SiteResponse
 
 async def test_what_is_too_large_is_refused_before_and_while_it_is_read(site: Site) -> None:
     url = site.add_page("/a", "x" * (LIMIT + 1))
-    for ask in (source(url).probe(), source(url).read()):
+    for call in (source(url).probe(), source(url).read()):
         with pytest.raises(Permanent) as caught:
-            await ask
+            await call
         assert caught.value.code == "document_too_large"
     assert len((await source(url, LIMIT + 1).read()).data) == LIMIT + 1
 
@@ -198,7 +196,7 @@ async def test_an_empty_compressed_page_is_empty(site: Site, empty: bytes) -> No
     assert (await source(site.add_page("/a", empty, Content_Encoding="gzip")).read()).data == b""
 
 
-async def test_a_bomb_is_not_unfolded(site: Site) -> None:
+async def test_a_bomb_is_not_decompressed(site: Site) -> None:
     bomb = gzip.compress(bytes(100_000_000), 1)
     with pytest.raises(Permanent) as caught:
         await source(site.add_page("/a", bomb, Content_Encoding="gzip")).read()
@@ -210,32 +208,32 @@ async def test_a_bomb_is_not_unfolded(site: Site) -> None:
 
 
 @pytest.mark.parametrize("data", [b"no gzip at all", gzip.compress(b"x" * 900)[:-9]], ids=["other", "half"])
-async def test_a_page_that_came_damaged_may_come_whole_later(site: Site, data: bytes) -> None:
+async def test_a_damaged_page_is_a_transient_error(site: Site, data: bytes) -> None:
     with pytest.raises(Transient) as caught:
         await source(site.add_page("/a", data, Content_Encoding="gzip")).read()
     assert caught.value.code == "source_unavailable"
 
 
-async def test_a_page_that_breaks_off_may_come_whole_later(site: Site) -> None:
+async def test_a_page_that_breaks_off_is_a_transient_error(site: Site) -> None:
     url = site.add_page("/a", "half", Content_Length="8", Connection="close")
     with pytest.raises(Transient) as caught:
-        await source(url, patience=timedelta(seconds=2)).read()
+        await source(url, timeout=timedelta(seconds=2)).read()
     assert caught.value.code in ("source_unreachable", "source_timeout")
 
 
-async def test_a_server_that_never_answers_is_not_waited_for(site: Site) -> None:
+async def test_a_server_that_never_responds_times_out(site: Site) -> None:
     def hold(_: SiteRequest) -> SiteResponse:
         site.closing.wait()
         return SiteResponse()
 
     site.fallback = hold
-    for ask in (UrlSource.probe, UrlSource.read):
+    for call in (UrlSource.probe, UrlSource.read):
         with pytest.raises(Transient) as caught:
-            await ask(source(f"{site.url}/a", patience=timedelta(milliseconds=50)))
+            await call(source(f"{site.url}/a", timeout=timedelta(milliseconds=50)))
         assert caught.value.code == "source_timeout"
 
 
-async def test_a_server_that_is_not_there_may_be_there_later() -> None:
+async def test_an_unreachable_server_is_a_transient_error() -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         port = closed.getsockname()[1]
@@ -260,9 +258,9 @@ async def test_a_redirect_to_a_file_is_refused(site: Site) -> None:
 
 async def test_a_private_address_is_refused_for_good_unless_allowed(site: Site) -> None:
     url = site.add_page("/a", "x")
-    for ask in (UrlSource.probe, UrlSource.read):
+    for call in (UrlSource.probe, UrlSource.read):
         with pytest.raises(PrivateAddress):
-            await ask(UrlSource(url, LIMIT, private=False))
+            await call(UrlSource(url, LIMIT, private=False))
     assert site.requests == []
 
 
@@ -284,14 +282,14 @@ async def test_a_private_address_is_refused_for_good_unless_allowed(site: Site) 
         ("http://example.com/\udce9", "invalid_url"),
         ("http://example.com/" + "a" * 9000, "invalid_url"),
         ("", "invalid_url"),
-        ("http://somebody:secret@example.com/", "url_with_credentials"),
-        ("http://somebody@example.com/", "url_with_credentials"),
+        ("http://user:secret@example.com/", "url_with_credentials"),
+        ("http://user@example.com/", "url_with_credentials"),
     ],
 )
-async def test_an_address_that_is_none_is_refused(url: str, code: str) -> None:
-    for ask in (UrlSource.probe, UrlSource.read):
+async def test_an_invalid_address_is_refused(url: str, code: str) -> None:
+    for call in (UrlSource.probe, UrlSource.read):
         with pytest.raises(Permanent) as caught:
-            await ask(source(url))
+            await call(source(url))
         assert caught.value.code == code
         assert "secret" not in caught.value.message
 
@@ -330,16 +328,16 @@ def test_normalising_twice_changes_nothing(
     scheme: str, host: str, port: str, path: str, query: str, fragment: str
 ) -> None:
     try:
-        once = normalise(f"{scheme}://{host}{port}/{path}?{query}#{fragment}")
+        first = normalise(f"{scheme}://{host}{port}/{path}?{query}#{fragment}")
     except Permanent:  # control characters are in no address
         return
-    assert normalise(once) == once
-    assert "#" not in once
-    assert once.isascii()
+    assert normalise(first) == first
+    assert "#" not in first
+    assert first.isascii()
 
 
 @pytest.mark.parametrize(
-    ("data", "header", "found"),
+    ("data", "header", "expected"),
     [
         (b"plain", None, None),
         (b"plain", "utf-8", "utf-8"),
@@ -357,7 +355,7 @@ def test_normalising_twice_changes_nothing(
         (b"<meta " * 300 + b'charset="utf-8">', None, None),
     ],
 )
-def test_the_character_set_is_the_marks_then_the_headers_then_the_pages(
-    data: bytes, header: str | None, found: str | None
+def test_the_character_set_is_that_of_the_bom_then_the_header_then_the_page(
+    data: bytes, header: str | None, expected: str | None
 ) -> None:
-    assert charset(data, header) == found
+    assert charset(data, header) == expected

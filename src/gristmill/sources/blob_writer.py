@@ -1,9 +1,9 @@
-"""blob writer: bytes on their way into the blob store, under a temporary name until all of them are there.
+"""blob writer: writes bytes into the blob store, under a temporary name until all of them are there.
 
-A folder's bytes are written by hand. obstore's LocalStore renames, but never syncs (0.12, by strace): after a power
-cut a blob could be gone while the row that names it is not. Here the file is on the disk before it has its name,
-and its name is before `keep` returns. In an object store, what fits into one part is one request; more is an upload
-in parts and a move.
+In a folder, this module writes the files itself. obstore's LocalStore renames, but never syncs (0.12, by strace): after
+a power cut, a blob could be gone while the row that names it is not. Here the file is synced before it gets its name,
+and the name before `commit` returns. In an object store, what fits into one part is one request; more is a multipart
+upload and a move.
 """
 
 import contextlib
@@ -20,31 +20,31 @@ from gristmill import faults
 from gristmill.sources import threads
 
 TEMPORARY_FOLDER = "tmp"
-# S3 takes no part below 5 MiB, and 10,000 of them: 80 GB. It moves no more than 5 GB.
+# S3 takes at most 10,000 parts of at least 5 MiB: with this size, 80 GB. It moves at most 5 GB.
 OBJECT_PART_BYTES = 8 * 2**20
 _FILE_PART_BYTES = 2**20
 
 
 class BlobWriter(Protocol):
-    """Bytes on their way in, under a temporary name."""
+    """Writes one blob, under a temporary name."""
 
     part_bytes: int
 
     async def write(self, data: bytes) -> None:
-        """Take the next bytes."""
+        """Append bytes."""
         ...
 
     async def commit(self, path: str) -> None:
-        """Move them to `path`, for good."""
+        """Move the blob to `path`."""
         ...
 
     async def discard(self) -> None:
-        """Remove what there is of them. Never raises: a sweep comes after."""
+        """Remove what was written. Never raises: a later sweep removes what is left."""
         ...
 
 
 class FileBlobWriter:
-    """Into a folder: on the disk before it has its name, and its name on the disk before `keep` returns."""
+    """Writes into a folder: the file is synced before it gets its name, and the name before `commit` returns."""
 
     part_bytes = _FILE_PART_BYTES
 
@@ -54,7 +54,7 @@ class FileBlobWriter:
         self._file: int | None = None
 
     async def write(self, data: bytes) -> None:
-        """Append them to the temporary file."""
+        """Append to the temporary file."""
         await threads.run_blocking(lambda: self._write(data))
 
     async def commit(self, path: str) -> None:
@@ -86,7 +86,7 @@ class FileBlobWriter:
         target.parent.mkdir(exist_ok=True)
         self._temporary.replace(target)
         sync_folder(target.parent)
-        # Whoever made `ab` may be another process that has not synced it yet: the root is synced each time.
+        # Another process may have created `ab` and not synced it yet: sync the root each time.
         sync_folder(self._folder)
 
     def _close(self) -> None:
@@ -106,7 +106,7 @@ class _Upload(Protocol):
 
 
 class ObjectBlobWriter:
-    """Into an object store: one request when it fits into one part, else an upload and a move."""
+    """Writes into an object store: one request for what fits into one part, else a multipart upload and a move."""
 
     part_bytes = OBJECT_PART_BYTES
 
@@ -117,12 +117,12 @@ class ObjectBlobWriter:
         self._upload: _Upload | None = None
 
     async def write(self, data: bytes) -> None:
-        """Hold the first part; begin an upload with the second."""
+        """Keep the first part in memory; start an upload with the second."""
         if not self._first_part:
             self._first_part = data
             return
         if self._upload is None:
-            # Each part under way is held in memory.
+            # Each part that is being sent is in memory.
             self._upload = obstore.open_writer_async(
                 self._store, self._temporary, buffer_size=OBJECT_PART_BYTES, max_concurrency=2
             )
@@ -130,7 +130,7 @@ class ObjectBlobWriter:
         await self._upload.write(data)
 
     async def commit(self, path: str) -> None:
-        """Put the one part, or end the upload and move what came of it."""
+        """Put the single part, or finish the upload and move the object."""
         if self._upload is None:
             await self._store.put_async(path, self._first_part, use_multipart=False)
             return
@@ -139,11 +139,11 @@ class ObjectBlobWriter:
         await self._store.rename_async(self._temporary, path)
 
     async def discard(self) -> None:
-        """End the upload, if there is one, and delete what came of it."""
+        """Finish the upload, if there is one, and delete the object."""
         if self._upload is None:
             return
-        # An upload that is abandoned keeps its parts in the bucket, unseen and paid for; one that is ended
-        # becomes an object, which can be deleted.
+        # An abandoned upload leaves its parts in the bucket, invisible and billed; a finished one becomes an
+        # object, which can be deleted.
         with contextlib.suppress(BaseError, OSError):
             await self._upload.close()
         with contextlib.suppress(BaseError, OSError):
@@ -151,7 +151,7 @@ class ObjectBlobWriter:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in `folder` last."""
+    """Sync the names in `folder` to the disk."""
     file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(file)

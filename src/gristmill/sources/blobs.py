@@ -1,22 +1,23 @@
 """blobs: bytes by name, in a folder or in an object store.
 
-    put         the bytes come in under a temporary name and are hashed on the way; then one move to the name that is
-                theirs alone: their SHA-256 and a token, as `ab/cdef….token`
-    put again   the same bytes get a name of their own: nothing that is there is ever written over
-    killed      before the move, a temporary is left, which `sweep_temporaries` removes; after it, the blob is whole
-    read        by ranges: a slow reader holds no connection open, and no more than one part is in memory
+    put         writes the bytes under a temporary name and hashes them on the way; one move then gives them their
+                final name, their SHA-256 and a random token: `ab/cdef….token`
+    put again   the same bytes get another name: nothing in the store is ever overwritten
+    killed      before the move, a temporary is left, which `sweep_temporaries` removes; after it, the blob is complete
+    read        by ranges: a slow reader holds no connection open, and at most one part is in memory
 
-    missing                          Gone       blob_gone
+    missing                          SourceGone blob_gone
     longer than the limit            Permanent  document_too_large
     the disk is full                 Transient  disk_full
     the store fails in another way   Transient  blob_store_unavailable
-    an address that can't be used    SetupError bad_blob_store
+    an unusable address              SetupError bad_blob_store
 
-In a folder, `put` returns when the file and its name are on the disk (`blob_writer.py`). What the caller's own
-stream raises passes through as it is.
+In a folder, `put` returns when the file and its name are on the disk (`blob_writer.py`). Errors of the caller's own
+stream pass through unchanged.
 
-`put` tells the name before the bytes have it, so that the caller can write it down first: then nothing is ever in the
-store that nobody knows of. Which of equal bytes are kept is for the caller's table to say.
+`put` calls `before_commit` with the final name before the bytes have it, so that the caller can record the name first:
+then the store never contains a blob that the database doesn't know. The caller's table decides which of several equal
+blobs stay.
 """
 
 import contextlib
@@ -55,13 +56,13 @@ from gristmill.sources.blob_writer import (
     sync_folder,
 )
 
-# The object stores that can list, which a collector needs; obstore knows others that can't.
+# The object stores that can list their objects, which garbage collection needs; others of obstore can't.
 SCHEMES = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "file", "memory")
 
 _LIST_PAGE_SIZE = 1000
-# Without a token: of blobs from before names had one.
+# Old blobs have no token in their name.
 _NAME = re.compile(r"[0-9a-f]{64}(\.[0-9a-f]{32})?")
-# Jobs have their own retries; obstore's default of three minutes would outlast a lease many times.
+# Jobs have their own retries; obstore's default of three minutes is many times longer than a lease.
 _STORE_RETRIES = 3
 _STORE_TIMEOUT = timedelta(seconds=20)
 
@@ -76,7 +77,7 @@ class Blob:
 
 
 class BlobStore:
-    """The blob store of one installation; safe to share between tasks, and between machines."""
+    """The blob store of one installation; tasks and machines may share it."""
 
     def __init__(self, store: ObjectStore, folder: Path | None) -> None:
         self._store = store
@@ -84,20 +85,20 @@ class BlobStore:
 
     @classmethod
     def open(cls, url: str | None, data_dir: Path) -> "BlobStore":
-        """The store at `url`, or the folder `blobs` of the data dir. Credentials come from the environment."""
+        """Open the store at `url`, or the folder `blobs` of the data dir. Credentials come from the environment."""
         if url is None:
             return cls._open_folder(data_dir / "blobs")
         parts = urlsplit(url)
         if parts.scheme not in SCHEMES:
-            message = (
-                f"The blob store's address begins with none of {', '.join(f'{name}://' for name in SCHEMES)}."
-            )
+            message = f"The address of the blob store must begin with one of {', '.join(f'{name}://' for name in SCHEMES)}."
             raise SetupError(message, code="bad_blob_store")
         if parts.scheme == "memory":
             return cls(MemoryStore(), None)
         if parts.scheme == "file":
             if parts.netloc or not parts.path.startswith("/"):
-                raise SetupError("A blob folder's address is file:///its/path.", code="bad_blob_store")
+                raise SetupError(
+                    "The address of a blob folder has the form file:///path/to/folder.", code="bad_blob_store"
+                )
             return cls._open_folder(Path(unquote(parts.path)))
         return cls(_bucket(url), None)
 
@@ -108,7 +109,7 @@ class BlobStore:
             sync_folder(folder.parent)
             return cls(LocalStore(folder), folder)
         except (OSError, BaseError) as error:
-            message = f"Blobs can't be kept in {folder}: {_reason(error)}."
+            message = f"The blob folder {folder} can't be used: {_reason(error)}."
             raise SetupError(message, code="bad_blob_store") from error
 
     async def put(
@@ -117,8 +118,8 @@ class BlobStore:
         limit: int | None = None,
         before_commit: Callable[[Blob], Awaitable[None]] | None = None,
     ) -> Blob:
-        """Keep the bytes of `chunks`, of which there are at most `limit`; `announce` is told of them when they are
-        all here, before they have their name."""
+        """Store the bytes of `chunks`, at most `limit` of them. `before_commit` is called when all bytes are written,
+        before the move to their final name."""
         hashed, size = hashlib.sha256(), 0
         writer: BlobWriter = FileBlobWriter(self._folder) if self._folder else ObjectBlobWriter(self._store)
         try:
@@ -126,7 +127,7 @@ class BlobStore:
                 async for part in parts:
                     size += len(part)
                     if limit is not None and size > limit:
-                        message = f"There are more than the {limit:,} bytes that a document may have."
+                        message = f"The document is larger than the limit of {limit:,} bytes."
                         raise Permanent(message, code="document_too_large")
                     await threads.run_blocking(partial(hashed.update, part))
                     with _translate_errors():
@@ -153,24 +154,24 @@ class BlobStore:
             yield bytes(part)
 
     def local_path(self, name: str) -> Path | None:
-        """Where the blob lies, if the store is a folder of this machine."""
+        """The path of the blob, if the store is a folder on this machine."""
         return None if self._folder is None else self._folder / _path(name)
 
     async def get(self, name: str, limit: int) -> bytes:
-        """The bytes of a blob that are at most `limit`."""
+        """All bytes of a blob; refuses more than `limit`."""
         size = await self.size(name)
         if size > limit:
-            message = f"The blob {name} has {size:,} bytes; at most {limit:,} are read."
+            message = f"The blob {name} has {size:,} bytes, more than the limit of {limit:,}."
             raise Permanent(message, code="document_too_large")
         return b"".join([part async for part in self.read(name)])
 
     async def size(self, name: str) -> int:
-        """How many bytes a blob has."""
+        """The size of a blob in bytes."""
         with _translate_errors(reading=name):
             return (await self._store.head_async(_path(name)))["size"]
 
     async def exists(self, name: str) -> bool:
-        """Whether the blob is there."""
+        """Whether the store has the blob."""
         try:
             await self.size(name)
         except SourceGone:
@@ -178,7 +179,7 @@ class BlobStore:
         return True
 
     async def delete(self, names: Sequence[str]) -> int:
-        """Delete blobs; tells how many there were. S3 doesn't say: there, all that were named are counted."""
+        """Delete blobs; returns how many existed. S3 doesn't report it: there, all names count."""
         with _translate_errors():
             if self._folder is not None:
                 paths = [self._folder / _path(name) for name in names]
@@ -186,14 +187,14 @@ class BlobStore:
             return await _delete_objects(self._store, [_path(name) for name in names])
 
     async def list(self, older_than: timedelta = timedelta(0)) -> AsyncGenerator[Blob]:
-        """Every blob that was last put longer ago than `older_than`, in no order."""
+        """Every blob that was written longer ago than `older_than`, in no order."""
         async for path, size in self._list_objects(None, older_than):
             name = path.replace("/", "")
-            if _NAME.fullmatch(name) and path == _path(name):  # else a temporary, or a stranger's
+            if _NAME.fullmatch(name) and path == _path(name):  # else a temporary, or not our file
                 yield Blob(bytes.fromhex(name[:64]), size, name)
 
     async def sweep_temporaries(self, older_than: timedelta) -> int:
-        """Remove what killed puts left behind; `older_than` must be longer than any put takes."""
+        """Remove what killed puts left; `older_than` must be longer than any put takes."""
         paths = [path async for path, _ in self._list_objects(TEMPORARY_FOLDER, older_than)]
         with _translate_errors():
             if (folder := self._folder) is not None:
@@ -203,9 +204,9 @@ class BlobStore:
     async def _list_objects(
         self, prefix: str | None, older_than: timedelta
     ) -> AsyncIterator[tuple[str, int]]:
-        # The store's clock against this machine's: good for ages of hours, which is what collectors go by.
+        # Compares the store's clock with this machine's: precise enough for garbage collection, which waits hours.
         before = datetime.now(UTC) - older_than
-        stream = self._store.list(prefix, chunk_size=_LIST_PAGE_SIZE)  # pyright: ignore[reportUnknownMemberType]  # of its form for Arrow
+        stream = self._store.list(prefix, chunk_size=_LIST_PAGE_SIZE)  # pyright: ignore[reportUnknownMemberType]  # its Arrow variant is untyped
         while True:
             with _translate_errors():
                 try:
@@ -221,7 +222,7 @@ def _bucket(url: str) -> ObjectStore:
     parts = urlsplit(url)
     has_user = parts.username and not parts.scheme.startswith("abfs")  # abfs://container@account
     if has_user or parts.password or parts.query:
-        message = "The blob store's address holds credentials or options; they belong in the environment."
+        message = "The address of the blob store contains credentials or options. Set them in the environment instead."
         raise SetupError(message, code="bad_blob_store")
     try:
         return obstore.store.from_url(
@@ -238,7 +239,7 @@ async def _delete_objects(store: ObjectStore, paths: Sequence[str]) -> int:
         return 0
     try:
         await store.delete_async(paths)
-    except FileNotFoundError:  # of the stores that tell; where the rest of the batch stands is not known
+    except FileNotFoundError:  # some stores report it, and it is unknown which of the others were deleted
         return sum([await _delete_object(store, path) for path in paths])
     return len(paths)
 
@@ -260,7 +261,7 @@ def _unlink(path: Path) -> bool:
 
 
 async def _join_chunks(chunks: AsyncIterable[bytes], size: int) -> AsyncGenerator[bytes]:
-    """The same bytes in parts of at least `size`, but for the last: uploads come in crumbs."""
+    """The same bytes in parts of at least `size`, except the last: uploads arrive in small chunks."""
     buffer = bytearray()
     async for chunk in chunks:
         buffer += chunk
@@ -277,7 +278,7 @@ def _path(name: str) -> str:
 
 @contextlib.contextmanager
 def _translate_errors(reading: str | None = None) -> Generator[None]:
-    """What the store raises, in our words; what is not found is `reading`'s blob, if one is being read."""
+    """Translate the errors of the store; while reading a blob, `reading` is its name."""
     try:
         yield
     except (OSError, BaseError) as error:
@@ -289,6 +290,6 @@ def _translate_errors(reading: str | None = None) -> Generator[None]:
 
 
 def _reason(error: Exception) -> str:
-    # obstore tells the whole chain of causes on further lines.
+    # obstore adds the chain of causes on further lines.
     message = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return message.partition("\n")[0].rstrip(".")

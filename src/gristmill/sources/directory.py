@@ -1,20 +1,20 @@
-"""directory: one level of a folder, streamed in batches; who wants the whole tree lists each folder it is given.
+"""directory: lists one level of a folder, in batches. To walk a tree, list each folder that it returns.
 
     file, or a link to one            listed, with its size
     folder                            listed, not entered
-    link to a folder                  left out: so no loop is possible; counted as linked_folder
-    link to nothing, or to itself     listed with Gone broken_link
-    may not be looked at, or entered  listed with Unreadable permission_denied
-    the disk fails at this entry      listed without its size: whoever reads it finds out, and can try again
+    link to a folder                  left out, so that no loop is possible; counted as linked_folder
+    link to nothing, or to itself     listed with SourceGone broken_link
+    no permission to read or enter    listed with Unreadable permission_denied
+    the disk fails at this entry      listed without its size: reading it later reports the error, and can be retried
     name that is not UTF-8            listed with Unreadable undecodable_name, `name` made printable
     device, socket, pipe              left out; counted as special_file
-    left out by the rules             left out (`ignore.py`)
-    gone since the system named it    left out
-    the folder itself                 raises Gone or Unreadable; Transient when the disk fails
+    excluded by the ignore rules      left out (`ignore.py`)
+    deleted during the listing        left out
+    the folder itself                 raises SourceGone or Unreadable; Transient when the disk fails
 
-One bad entry never ends the listing (S4-57). The order is the file system's, which is the same each time while the
-folder does not change; within a batch, entries are sorted by name. No more than one batch is in memory, and all
-that blocks runs in a thread. Below the root no link is followed to a folder even if one took a folder's place since.
+One bad entry never ends the listing (S4-57). The order is that of the file system, which stays the same while the
+folder does not change; within a batch, entries are sorted by name. At most one batch is in memory, and blocking calls
+run in a thread. Below the root, a link that replaced a folder in the meantime is not followed.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ EntryKind = Literal["file", "directory"]
 
 @dataclass(frozen=True, slots=True)
 class DirectoryEntry:
-    """An entry of a folder; with an `error`, one that can't be read. Path and name are always valid text."""
+    """An entry of a folder; `error` is set if it can't be read. Path and name are always valid text."""
 
     kind: EntryKind
     path: Path
@@ -51,7 +51,8 @@ async def list_folder(
 ) -> AsyncGenerator[list[DirectoryEntry]]:
     """The entries of the folder `path`, which is `root` or below it, in batches of at most `batch`.
 
-    What is left out for what it is, not by a rule, is counted in `left_out`. Close it (`contextlib.aclosing`) when you leave before its end: it holds the folder open.
+    `left_out` counts the entries left out for their type, not by a rule. Close the iterator (`contextlib.aclosing`)
+    if you stop early: it holds the folder open.
     """
     scan = _FolderScan(path, root, Counter() if left_out is None else left_out)
     try:
@@ -65,7 +66,7 @@ async def list_folder(
 
 
 class _FolderScan:
-    """A folder held open by its number, so that nothing can take its place under the listing."""
+    """A folder held open by its descriptor, so that nothing can replace it during the listing."""
 
     def __init__(self, path: Path, root: Path, left_out: Counter[str]) -> None:
         self._path = path
@@ -74,7 +75,7 @@ class _FolderScan:
         self._open_handles = contextlib.ExitStack()
 
     def open(self, rules: IgnoreRules) -> None:
-        """Open the folder and read its rules."""
+        """Open the folder and read its ignore rules."""
         follow = 0 if self._path == self._root else os.O_NOFOLLOW
         try:
             self._folder = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | follow)
@@ -85,7 +86,7 @@ class _FolderScan:
         self._ignored = IgnoreMatcher.for_folder(rules, self._root, self._path)
 
     def next_entries(self, batch: int) -> list[DirectoryEntry]:
-        """The next entries that are not left out; none at the end."""
+        """The next entries that are not left out; empty at the end."""
         entries: list[DirectoryEntry] = []
         while len(entries) < batch:
             try:
@@ -96,11 +97,11 @@ class _FolderScan:
                 break
             if (listed := self._inspect(entry)) is not None:
                 entries.append(listed)
-        entries.sort(key=lambda one: one.name)
+        entries.sort(key=lambda listed: listed.name)
         return entries
 
     def close(self) -> None:
-        """Let go of the folder."""
+        """Close the folder."""
         self._open_handles.close()
 
     def _inspect(self, entry: os.DirEntry[str]) -> DirectoryEntry | None:
@@ -130,7 +131,7 @@ class _FolderScan:
     def _folder_entry(self, path: Path, entry: os.DirEntry[str]) -> DirectoryEntry:
         if os.access(entry.name, os.R_OK | os.X_OK, dir_fd=self._folder):
             return DirectoryEntry("directory", path, entry.name)
-        os.stat(entry.name, dir_fd=self._folder, follow_symlinks=False)  # raises when it is gone
+        os.stat(entry.name, dir_fd=self._folder, follow_symlinks=False)  # raises if it was deleted
         return DirectoryEntry("directory", path, entry.name, error=_permission_denied(path))
 
     def _failed_entry(
@@ -138,24 +139,26 @@ class _FolderScan:
     ) -> DirectoryEntry | None:
         path, name = self._path / printable_name(entry.name), printable_name(entry.name)
         if any(self._ignored.is_ignored(entry.name, is_folder=folder) for folder in (False, True)):
-            return None  # it may be a folder or not: what somebody keeps out stays out
+            return None  # its type is unknown: what a rule excludes as either stays out
         failure: WorkError
         match error.errno:
             case errno.ENOENT | errno.ENOTDIR | errno.ELOOP if _is_link(entry):
-                failure = SourceGone(f"{path} is a link to nothing.", code="broken_link")
+                failure = SourceGone(f"{path} is a broken link.", code="broken_link")
             case errno.ENOENT | errno.ENOTDIR:
                 return None
             case errno.EACCES | errno.EPERM:
                 failure = _permission_denied(path)
             case _:
-                return DirectoryEntry(kind, path, name)  # it may pass: its own job looks, and tries again
+                return DirectoryEntry(
+                    kind, path, name
+                )  # the error may pass: the entry's own job will see, and retry
         return DirectoryEntry(kind, path, name, error=failure)
 
     def _folder_error(self, error: OSError) -> WorkError:
         path = printable_name(str(self._path))
         match error.errno:
             case errno.ENOENT | errno.ESTALE:
-                return SourceGone(f"{path} is not there.")
+                return SourceGone(f"{path} does not exist.")
             case errno.ENOTDIR | errno.ELOOP:
                 return Unreadable(f"{path} is not a folder.", code="not_a_folder")
             case errno.EACCES | errno.EPERM:
@@ -175,10 +178,10 @@ def _is_link(entry: os.DirEntry[str]) -> bool:
 
 def _permission_denied(path: Path) -> Unreadable:
     return Unreadable(
-        f"{printable_name(str(path))} may not be read by this process.", code="permission_denied"
+        f"{printable_name(str(path))} can't be read: permission denied.", code="permission_denied"
     )
 
 
 def printable_name(name: str) -> str:
-    """`name` itself if it is UTF-8, else with its other bytes written as `\\xNN`."""
+    """`name`, with the bytes that are not UTF-8 written as `\\xNN`."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

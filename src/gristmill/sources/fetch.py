@@ -1,18 +1,18 @@
-"""fetch: one answer of a web server, streamed and limited; what goes wrong is told in our words.
+"""fetch: one response of a web server, streamed and limited, with errors translated to ours.
 
-    2xx                          taken
-    404 410                      Gone        source_gone
+    2xx                          accepted
+    404 410                      SourceGone  source_gone
     401 403                      Unreadable  forbidden_by_source
     429 503                      Transient   source_busy, with Retry-After
     408 425, any other 5xx       Transient   source_unavailable
     any other                    Unreadable  refused_by_source
     no connection                Transient   source_unreachable
-    no answer in time            Transient   source_timeout
+    no response in time          Transient   source_timeout
     longer than the limit        Permanent   document_too_large
     a private address            Permanent   private_address, by `net`
 
-Only gzip is asked for and taken, and it is inflated here: httpx inflates whatever it gets, nested as often as the
-server likes, before anyone can count. Addresses are told without their query, which may hold a key.
+It requests and accepts only gzip, and decompresses it here: httpx would decompress everything, nested as often as the
+server likes, before anything can be counted. Messages show addresses without their query, which may contain a key.
 """
 
 import asyncio
@@ -39,16 +39,16 @@ async def open_response(
     timeout: timedelta,
     headers: Mapping[str, str] | None = None,
 ) -> AsyncGenerator[httpx.Response]:
-    """The answer to one request, whatever its status; its body is read in the block, all `within` a time."""
+    """Send one request and yield its response, of any status; the block that reads the body counts against `timeout`."""
     try:
-        # httpx limits each wait of a request; a server that drips would hold it for ever.
+        # The timeouts of httpx limit each read; a server that sends a byte at a time would never reach them.
         async with (
             asyncio.timeout(timeout.total_seconds()),
             client.stream(method, url, headers={"Accept-Encoding": "gzip", **(headers or {})}) as response,
         ):
             yield response
     except (TimeoutError, httpx.TimeoutException) as error:
-        message = f"{display_url(url)} did not answer within {timeout.total_seconds():g} seconds."
+        message = f"{display_url(url)} did not respond within {timeout.total_seconds():g} seconds."
         raise Transient(message, code="source_timeout") from error
     except httpx.TooManyRedirects as error:
         raise Unreadable(f"{display_url(url)} redirects in circles.", code="too_many_redirects") from error
@@ -61,37 +61,37 @@ async def open_response(
 
 
 def expect_success(response: httpx.Response) -> None:
-    """Nothing for 2xx; for any other status, the error that it means."""
+    """Raise the error of any status that is not 2xx."""
     status, where = response.status_code, display_url(str(response.url))
     match status:
         case _ if response.is_success:
             return
         case 404 | 410:
-            raise SourceGone(f"{where} is not there (status {status}).")
+            raise SourceGone(f"{where} does not exist (status {status}).")
         case 401 | 403:
-            message = f"{where} is not for everyone (status {status})."
+            message = f"{where} needs a login, or forbids access (status {status})."
             raise Unreadable(message, code="forbidden_by_source")
         case 429 | 503:
-            message = f"{where} asks to come back later (status {status})."
+            message = f"{where} is busy (status {status}); it is tried again later."
             raise Transient(message, code="source_busy", retry_after=net.retry_after(response.headers))
         case _ if status in (408, 425) or status >= 500:
-            raise Transient(f"{where} answered with status {status}.", code="source_unavailable")
+            raise Transient(f"{where} responded with status {status}.", code="source_unavailable")
         case _:
-            raise Unreadable(f"{where} answered with status {status}.", code="refused_by_source")
+            raise Unreadable(f"{where} responded with status {status}.", code="refused_by_source")
 
 
 async def read_body(response: httpx.Response, limit: int) -> AsyncGenerator[bytes]:
-    """The body, inflated, or Permanent once there are more than `limit` bytes of it."""
+    """The decompressed body; Permanent once it is longer than `limit` bytes."""
     coding = response.headers.get("content-encoding", "").strip().lower()
     if coding not in ("", "identity", "gzip", "x-gzip"):
-        message = f"{display_url(str(response.url))} is encoded as {coding[:40]!r}, which was not asked for."
+        message = f"{display_url(str(response.url))} is encoded as {coding[:40]!r}, which was not requested."
         raise Unreadable(message, code="unknown_content_encoding")
     size = 0
     pieces = _gunzip_body(response) if coding.endswith("gzip") else response.aiter_raw(_CHUNK)
     async for piece in pieces:
         size += len(piece)
         if size > limit:
-            message = f"{display_url(str(response.url))} is longer than the {limit:,} bytes that a document may have."
+            message = f"{display_url(str(response.url))} is larger than the limit of {limit:,} bytes."
             raise Permanent(message, code="document_too_large")
         yield piece
 
@@ -104,9 +104,7 @@ async def _gunzip_body(response: httpx.Response) -> AsyncGenerator[bytes]:
             empty = False
             for piece in gunzip.feed(raw):
                 yield piece
-                await asyncio.sleep(
-                    0
-                )  # a chunk of a bomb is a thousand pieces; others have their turn between
+                await asyncio.sleep(0)  # one chunk of a bomb is a thousand pieces: let other tasks run
     except zlib.error as error:
         raise _damaged(response) from error
     if not empty and not gunzip.is_complete:
@@ -114,12 +112,12 @@ async def _gunzip_body(response: httpx.Response) -> AsyncGenerator[bytes]:
 
 
 def _damaged(response: httpx.Response) -> Transient:
-    message = f"{display_url(str(response.url))} came damaged: its gzip stream is broken."
+    message = f"{display_url(str(response.url))} arrived damaged: its gzip stream is broken."
     return Transient(message, code="source_unavailable")
 
 
 def display_url(url: str) -> str:
-    """An address for people: without query, fragment and user info."""
+    """An address to show in messages: without query, fragment and user info."""
     parsed = httpx.URL(url)
     path = parsed.raw_path.decode("ascii").partition("?")[0]
     return f"{parsed.scheme}://{parsed.netloc.decode('ascii')}{path}"

@@ -23,7 +23,7 @@ class FileSource:
         return await asyncio.to_thread(self._probe)
 
     async def read(self) -> Original:
-        """The file's bytes, or the file itself when there are many."""
+        """The file's bytes, or its path when it is large."""
         return await asyncio.to_thread(self._read)
 
     def _probe(self) -> int:
@@ -34,10 +34,10 @@ class FileSource:
         if not stat.S_ISREG(status.st_mode):
             raise Unreadable(f"{self.path} is not a file.", code="not_a_file")
         if not os.access(self.path, os.R_OK):
-            raise Unreadable(f"{self.path} may not be read by this process.", code="permission_denied")
+            raise Unreadable(f"{self.path} can't be read: permission denied.", code="permission_denied")
         if status.st_size > self.limit:
             raise Permanent(
-                f"{self.path} has {status.st_size:,} bytes; at most {self.limit:,} are read.",
+                f"{self.path} has {status.st_size:,} bytes, more than the limit of {self.limit:,}.",
                 code="document_too_large",
             )
         return status.st_size
@@ -50,16 +50,16 @@ class FileSource:
                 data = file.read(MAX_IN_MEMORY + 1)
         except OSError as error:
             raise self._translate_error(error) from error
-        if len(data) > MAX_IN_MEMORY:  # it grew meanwhile
+        if len(data) > MAX_IN_MEMORY:  # it has grown since
             return Original(b"", self.path.name, path=self.path)
         return Original(data, self.path.name)
 
     def _translate_error(self, error: OSError) -> Permanent | Transient:
         match error.errno:
             case errno.ENOENT | errno.ENOTDIR:
-                return SourceGone(f"{self.path} is not there.")
+                return SourceGone(f"{self.path} does not exist.")
             case errno.EACCES | errno.EPERM:
-                return Unreadable(f"{self.path} may not be read by this process.", code="permission_denied")
+                return Unreadable(f"{self.path} can't be read: permission denied.", code="permission_denied")
             case errno.ELOOP | errno.ENAMETOOLONG:
                 return Unreadable(f"{self.path}: {error.strerror}")
             case _:

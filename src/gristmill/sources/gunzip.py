@@ -1,4 +1,4 @@
-"""gunzip: inflated piece by piece, so that whoever counts the pieces stops a bomb before it unfolds."""
+"""gunzip: decompresses piece by piece, so that a caller that counts can stop a bomb before it expands."""
 
 import zlib
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ _PIECE = 64 * 1024
 
 
 class Gunzip:
-    """One gzip stream of any number of members. Raises `zlib.error` when it is none."""
+    """One gzip stream of any number of members. Raises `zlib.error` for anything else."""
 
     def __init__(self) -> None:
         self._member = zlib.decompressobj(_GZIP)
@@ -17,17 +17,17 @@ class Gunzip:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the last member has come to its end."""
+        """Whether the last member is complete."""
         return self._ended
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """What `data` inflates to, in pieces of at most 64 KiB, each made when it is asked for."""
+        """Decompress `data` lazily, in pieces of at most 64 KiB."""
         while data:
             if self._ended:
                 if not data.startswith(MAGIC[: len(data)]):
-                    return  # padding after the last member, as tape archives have
+                    return  # padding after the last member, as on tapes
                 self._member, self._ended = zlib.decompressobj(_GZIP), False
-            # Output may be left inside when all input has gone in: a full piece means to ask again.
+            # The decompressor may hold output after it took all input: repeat until it returns nothing.
             piece = self._member.decompress(data, _PIECE)
             while piece:
                 yield piece

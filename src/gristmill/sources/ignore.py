@@ -1,14 +1,14 @@
-"""ignore: what of a folder is left out, in the syntax of .gitignore.
+"""ignore: which entries of a folder are left out, in the syntax of .gitignore.
 
-Of all the patterns that match an entry the strongest decides, as in git; `!pattern` takes it in again.
+Of all patterns that match an entry the strongest decides, as in git; `!pattern` includes it again.
 
     strongest   the caller's, relative to the root
-                `.gristmillignore` of the folder itself, then of each one above it, up to the root's
+                `.gristmillignore` of the folder itself, then of each folder above it, up to the root
     weakest     the built-in ones: version control, caches, installed packages, locks, half-written files
 
-Names with a leading dot are left out before any pattern is asked, unless `hidden` is set. The rules never fail
-open: a `.gristmillignore` that can't be read or holds a pattern that can't be understood fails its folder, for what
-somebody tried to keep out must not be found.
+Names with a leading dot are left out before any pattern is checked, unless `hidden` is set. The rules never fail open:
+a `.gristmillignore` that can't be read, or has an invalid pattern, fails its folder, because what a user tried to
+exclude must not become searchable.
 """
 
 import errno
@@ -23,18 +23,18 @@ from gristmill.errors import Invalid, Unreadable
 
 IGNORE_FILE = ".gristmillignore"
 
-# Two lists, matched against the bare name: a pattern can be for folders alone, but none for files alone, and a
-# folder named `second.part` is no half-written file.
+# Two lists, matched against the bare name: a pattern can match folders only, but not files only, and a folder named
+# `second.part` is no half-written file.
 BUILT_IN_FOLDERS = (
     # version control, caches and installed packages
     *(".git", ".hg", ".svn", ".bzr", "node_modules", "bower_components", "__pycache__", ".venv", "venv"),
     *(".tox", ".nox", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".cache", ".idea", ".vscode"),
-    # what systems and file servers leave
+    # of operating systems and file servers
     *("$RECYCLE.BIN", "System Volume Information", "lost+found", "@eaDir"),
 )
 BUILT_IN_FILES = (
     *("*.pyc", "*.pyo", "[Tt]humbs.db", "ehthumbs.db", "[Dd]esktop.ini", ".DS_Store", "._*"),
-    # locks of office programs, editors' copies, files that are still being written
+    # locks of Office programs, copies of editors, files that are still being written
     *(
         "~$*",
         ".~lock.*#",
@@ -51,15 +51,14 @@ BUILT_IN_FILES = (
 
 _MAX_FILE_BYTES = 1024 * 1024
 _MAX_PATTERN_LENGTH = 1000
-# Matching is by backtracking, and nothing else runs meanwhile: 3 ms for the worst name at three stars, 0.3 s at
-# four, hopeless at ten.
+# Matching backtracks, and blocks everything else: for the worst name, three stars take 3 ms, four 0.3 s, ten never end.
 _MAX_STARS = 3
 _MAX_DOUBLE_STARS = 2
 
 
 @dataclass(frozen=True)
 class IgnoreRules:
-    """What a listing leaves out beside the built-in patterns and the folders' own. Raises Invalid."""
+    """The caller's rules, in addition to the built-in patterns and those of the folders. Raises Invalid."""
 
     patterns: tuple[str, ...] = ()
     hidden: bool = False
@@ -72,7 +71,7 @@ class IgnoreRules:
 
 
 class IgnoreMatcher:
-    """The rules that hold in one folder; made by `in_folder`."""
+    """All rules that apply in one folder."""
 
     def __init__(self, layers: list[tuple[GitIgnoreSpec, str]], hidden: bool) -> None:
         self._layers = layers
@@ -90,7 +89,7 @@ class IgnoreMatcher:
         return cls(layers, rules.hidden)
 
     def is_ignored(self, name: str, *, is_folder: bool) -> bool:
-        """Whether the entry `name` is left out; patterns that end in a slash are for folders alone."""
+        """Whether the entry `name` is left out; patterns that end in a slash match folders only."""
         if name == IGNORE_FILE or (name.startswith(".") and not self._hidden):
             return True
         for spec, prefix in self._layers:
@@ -115,7 +114,7 @@ def _folder_patterns(folder: Path) -> GitIgnoreSpec | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        if error.errno == errno.ENOTDIR:  # the folder itself is gone; who lists it will say so
+        if error.errno == errno.ENOTDIR:  # the folder itself is gone, which its listing reports
             return None
         raise Unreadable(f"{path}: {error.strerror}", code="bad_ignore_file") from error
     except ValueError as error:
@@ -123,7 +122,7 @@ def _folder_patterns(folder: Path) -> GitIgnoreSpec | None:
 
 
 def _compile(lines: Iterable[str]) -> GitIgnoreSpec:
-    """The patterns, or ValueError with the first that is none."""
+    """Compile the patterns; ValueError names the first invalid one."""
     patterns: list[str] = []
     for line in lines:
         if line.startswith("#"):

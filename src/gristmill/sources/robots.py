@@ -1,8 +1,8 @@
-"""robots: what a site asks machines to leave alone, and where it keeps its sitemaps (RFC 9309).
+"""robots: which pages a site asks crawlers to leave alone, and where its sitemaps are (RFC 9309).
 
-2xx                         its rules, of the first 512 KiB
-404 and any other 4xx       there are none: all is allowed
-429, 5xx, no answer         Transient: nobody knows what is allowed, so nothing is fetched yet
+2xx                         its rules, from the first 512 KiB
+404 and any other 4xx       no rules: everything is allowed
+429, 5xx, no response       Transient: what is allowed is unknown, so nothing is fetched yet
 """
 
 from datetime import timedelta
@@ -14,7 +14,7 @@ from gristmill.errors import SourceGone, Unreadable
 from gristmill.net import USER_AGENT
 from gristmill.sources import fetch
 
-# As much as RFC 9309 asks a crawler to read at least.
+# RFC 9309 asks crawlers to read at least this much.
 _MAX_BYTES = 512 * 1024
 _TIMEOUT = timedelta(seconds=30)
 
@@ -26,17 +26,17 @@ class Robots:
         self._rules = Protego.parse(text)
 
     def allows(self, url: str) -> bool:
-        """Whether we may fetch `url`, which is of this origin."""
+        """Whether `url`, a page of this origin, may be fetched."""
         return self._rules.can_fetch(url, USER_AGENT)
 
     @property
     def sitemaps(self) -> list[str]:
-        """The addresses that its `Sitemap:` lines give, as they stand there."""
+        """The addresses in its `Sitemap:` lines, unchanged."""
         return list(self._rules.sitemaps)
 
 
 async def fetch_robots(client: httpx.AsyncClient, origin: str) -> Robots:
-    """The rules of the site at `origin`, which is a scheme and a host."""
+    """Fetch the rules of the site at `origin`, a scheme and a host."""
     text = bytearray()
     try:
         async with fetch.open_response(client, "GET", f"{origin}/robots.txt", timeout=_TIMEOUT) as response:

@@ -1,23 +1,23 @@
-"""sitemap: the pages of a site, as its sitemaps list them, streamed in batches.
+"""sitemap: the pages of a site, as its sitemaps list them, in batches.
 
     a sitemap                  its pages
     an index of sitemaps       the pages of each, to a depth of three
     the root of a site         the sitemaps that robots.txt names, else /sitemap.xml
 
-    what is left out is counted in `left_out`, by reason:
+    `left_out` counts what is left out, by reason:
     not_http, bad_url          an address that can't be fetched at all
-    other_site                 of neither the sitemap's host nor its `www.` twin
-    duplicate                  listed already, by `normalise`
-    disallowed                 robots.txt asks to leave it alone
-    robots_unknown             of another site whose robots.txt can't be had
-    over_file_limit            past the 50,000th of its file
-    over_limit                 past the rules' limit
-    unreadable_sitemap         a sitemap of an index that is gone or malformed: the others go on
-    too_deep, unread_sitemap   a sitemap past the depth, or past the limits, that was not read
+    other_site                 neither on the host of the sitemap nor on the same host with `www.`
+    duplicate                  listed before, by `normalise`
+    disallowed                 excluded by robots.txt
+    robots_unknown             on another site, whose robots.txt can't be fetched
+    over_file_limit            after the 50,000th of its file
+    over_limit                 after the limit of the rules
+    unreadable_sitemap         a sitemap of an index that is gone or malformed: the others continue
+    too_deep, unread_sitemap   a sitemap below the depth, or beyond the limits, that was not read
 
-What is asked for itself raises: Gone or Unreadable when it is no sitemap, Transient when it, one of its sitemaps or
-the site's robots.txt can't be had now; a retry starts over. Each file is on this machine before its entries are
-given out: whoever takes long over a batch keeps no server waiting.
+The sitemap that the caller asked for raises: SourceGone or Unreadable when it is none, Transient when it, one of its
+sitemaps or the site's robots.txt can't be fetched now; a retry starts over. Each file is downloaded completely before
+its entries are returned, so that a slow caller keeps no server waiting.
 """
 
 import tempfile
@@ -45,13 +45,13 @@ MAX_DEPTH = 3
 
 _CHUNK = 64 * 1024
 _MAX_IN_MEMORY = 1024 * 1024
-# Of sites that a sitemap of another one may lead to; each costs a request.
+# Other sites that a sitemap may lead to: each costs a request for its robots.txt.
 _MAX_ORIGINS = 100
 
 
 @dataclass(frozen=True)
 class SitemapRules:
-    """What is taken of a sitemap; `private` allows private networks, `patience` is for one file."""
+    """Which pages are taken; `private` allows private networks, `timeout` is for one file."""
 
     limit: int = 50_000
     max_sitemaps: int = 1_000
@@ -62,7 +62,7 @@ class SitemapRules:
 
 
 class SitemapListing:
-    """The pages of one sitemap: iterate once for the batches, then look at `left_out`."""
+    """The pages of one sitemap: iterate once over the batches, then read `left_out`."""
 
     def __init__(self, url: str, rules: SitemapRules) -> None:
         self.left_out: Counter[str] = Counter()
@@ -93,7 +93,7 @@ class SitemapListing:
         urls = [url]
         if _is_root(url):
             self._robots[_origin(url)] = rules = await fetch_robots(client, _origin(url))
-            # Also of other hosts: the site's own robots.txt vouches for them.
+            # They may be on other hosts: the site's own robots.txt names them.
             urls = [
                 sitemap_url
                 for raw_url in rules.sitemaps
@@ -116,21 +116,22 @@ class SitemapListing:
                         yield entries
             except Permanent as error:
                 failed_roots += depth == 1
-                if failed_roots == root_count:  # then nothing of what was asked for can be read
+                if failed_roots == root_count:  # then no root sitemap can be read
                     raise self._translate_error(error) from error
                 self.left_out["unreadable_sitemap"] += 1
 
     def _translate_error(self, error: Permanent) -> Permanent:
         if isinstance(error, SourceGone) and _is_root(normalise(self._url)):
             return SourceGone(
-                f"{fetch.display_url(self._url)} names no sitemap and has none.", code="no_sitemap"
+                f"{fetch.display_url(self._url)} has no sitemap, and its robots.txt names none.",
+                code="no_sitemap",
             )
         return error
 
     async def _list_file(
         self, client: httpx.AsyncClient, url: str, depth: int
     ) -> AsyncGenerator[list[SitemapEntry]]:
-        """The pages of one file; the sitemaps that an index lists are put in the queue."""
+        """The pages of one file; the sitemaps that an index lists are added to the queue."""
         file = SitemapFile(fetch.display_url(url))
         with tempfile.SpooledTemporaryFile[bytes](max_size=_MAX_IN_MEMORY) as spool:
             await self._download(client, url, depth, spool)
@@ -150,7 +151,7 @@ class SitemapListing:
             fetch.expect_success(response)
             async for piece in fetch.read_body(response, MAX_FILE_BYTES):
                 await threads.run_blocking(partial(spool.write, piece))
-            if depth == 1:  # where the address that was asked for leads is its site too
+            if depth == 1:  # a redirect of the root address leads to its site too
                 self._sites.add(_site(str(response.url)))
         spool.seek(0)
 
@@ -166,7 +167,7 @@ class SitemapListing:
     async def _allowed_pages(
         self, client: httpx.AsyncClient, entries: Sequence[SitemapEntry]
     ) -> list[SitemapEntry]:
-        """What of `found` may be taken, in its normal form."""
+        """The entries that may be taken, with normalised addresses."""
         pages = await threads.run_blocking(partial(self._new_entries, entries))
         if self._rules.respect_robots:
             for origin in {_origin(page.url) for page in pages} - self._robots.keys():
@@ -182,7 +183,7 @@ class SitemapListing:
         return [SitemapEntry(url, lastmod) for url, lastmod in addresses if url is not None]
 
     def _new_url(self, raw_url: str) -> str | None:
-        """The address in its normal form, unless it is left out for what it is."""
+        """The normalised address; None for one on another site or seen before."""
         url = self._normalised_url(raw_url)
         if url is None:
             return None
@@ -204,14 +205,14 @@ class SitemapListing:
             return None
 
     def _is_new(self, url: str) -> bool:
-        # Sixteen bytes an address, however long a hostile sitemap makes them.
+        # Sixteen bytes for an address, however long a hostile sitemap makes it.
         digest = blake2b(url.encode(), digest_size=16).digest()
         is_known = digest in self._seen
         self._seen.add(digest)
         return not is_known
 
     async def _fetch_robots(self, client: httpx.AsyncClient, origin: str) -> None:
-        """Fetch the rules of `origin`; None stands for those of another site that can't be had."""
+        """Fetch the rules of `origin`; None for another site whose rules can't be fetched."""
         if _site(origin) in self._sites:
             self._robots[origin] = await fetch_robots(client, origin)
         elif len(self._robots) >= _MAX_ORIGINS:
@@ -236,7 +237,7 @@ class SitemapListing:
 
 
 def list_sitemap(url: str, rules: SitemapRules) -> SitemapListing:
-    """The pages that the sitemap at `url` lists, or the site whose root it is."""
+    """List the pages of the sitemap at `url`, or of the site if `url` is its root."""
     return SitemapListing(url, rules)
 
 
@@ -251,5 +252,5 @@ def _origin(url: str) -> str:
 
 
 def _site(url: str) -> str:
-    """The host without its `www.`, and the port if it is not the usual one."""
+    """The host without `www.`, and the port if it is not the default."""
     return urlsplit(url).netloc.lower().removeprefix("www.")

@@ -1,12 +1,12 @@
-"""sitemap file: what one sitemap lists, found while its bytes come in; pure.
+"""sitemap file: parses one sitemap while its bytes arrive. Pure.
 
     <urlset>          pages, each with its lastmod
     <sitemapindex>    further sitemaps
-    no XML at all     one address a line
-    gzip              any of these, told by its first bytes, whatever its name
+    not XML           one address a line
+    gzip              any of these, detected by the first bytes, whatever the name
 
-Nothing unfolds: gzip is inflated piece by piece and counted, a document type is refused before it can declare an
-entity, and expat is given no token longer than 1 MiB, which it would scan again with every chunk.
+It is safe against bombs: gzip is decompressed piece by piece and counted, a document type is refused before it can
+declare an entity, and expat gets no token longer than 1 MiB, which it would scan again with every chunk.
 """
 
 import codecs
@@ -20,11 +20,11 @@ from xml.parsers import expat
 from gristmill.errors import Unreadable
 from gristmill.sources.gunzip import MAGIC, Gunzip
 
-# Of the protocol (sitemaps.org): 50 MB inflated, 50,000 entries.
+# Limits of the protocol (sitemaps.org): 50 MB decompressed, 50,000 entries.
 MAX_FILE_BYTES = 50 * 1024 * 1024
 MAX_ENTRIES = 50_000
 
-# One character more than an address may have, so that one that was cut off is refused and not another page's.
+# One character more than an address may have, so that a truncated address is refused, not taken for another page.
 _MAX_VALUE_LENGTH = 8193
 _MAX_DATE_LENGTH = 40
 _MAX_TOKEN_BYTES = 1024 * 1024
@@ -34,18 +34,18 @@ _UTF16_BOMS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 @dataclass(frozen=True, slots=True)
 class SitemapEntry:
-    """One address of a sitemap, and when it says that the page last changed, in its own words."""
+    """One address of a sitemap, and its lastmod as written there."""
 
     url: str
     lastmod: str | None = None
 
 
 class _MalformedSitemap(Exception):
-    """Why a file is no sitemap."""
+    """The reason why a file is no sitemap."""
 
 
 class SitemapFile:
-    """One sitemap; `is_index` tells whether its entries are sitemaps. Raises Unreadable bad_sitemap."""
+    """One sitemap; `is_index` is true when its entries are sitemaps. Raises Unreadable bad_sitemap."""
 
     def __init__(self, display_url: str) -> None:
         self.is_index = False
@@ -56,12 +56,12 @@ class SitemapFile:
         self._bytes_fed = self._size = self._entry_count = 0
 
     def feed(self, chunk: bytes) -> list[SitemapEntry]:
-        """What `chunk` completes. The first one must hold the first two bytes."""
+        """The entries that `chunk` completes. The first chunk must have at least two bytes."""
         with self._translate_errors():
             return self._within_limit(self._feed_raw(chunk))
 
     def end(self) -> list[SitemapEntry]:
-        """What was left when the last chunk had come."""
+        """The entries that were incomplete before the end."""
         with self._translate_errors():
             if self._gunzip is not None and not self._gunzip.is_complete:
                 raise _MalformedSitemap("its gzip stream is cut off")
@@ -81,7 +81,7 @@ class SitemapFile:
         if self._size > MAX_FILE_BYTES:
             raise _MalformedSitemap(f"it is longer than {MAX_FILE_BYTES:,} bytes")
         if self._content is None:
-            # Blank lines before the first tag are against the rules of XML, and common.
+            # Blank lines before the first tag are invalid XML, but common.
             piece = piece.removeprefix(codecs.BOM_UTF8).lstrip()
             if not piece:
                 return []
@@ -106,7 +106,7 @@ class SitemapFile:
 
 
 class _TextSitemap:
-    """A plain text sitemap: an address a line, in UTF-8."""
+    """A plain text sitemap: one address a line, in UTF-8."""
 
     is_index = False
 
@@ -128,7 +128,7 @@ class _TextSitemap:
 
 
 class _XmlSitemap:
-    """A sitemap or an index of them; what is of another namespace, as images are, is passed over."""
+    """An XML sitemap or an index; elements of other namespaces, such as images, are skipped."""
 
     def __init__(self) -> None:
         self.is_index = False
@@ -160,7 +160,7 @@ class _XmlSitemap:
         return entries
 
     def _doctype(self, *_: object) -> NoReturn:
-        raise _MalformedSitemap("it has a document type, as no sitemap does")
+        raise _MalformedSitemap("it declares a document type, which no sitemap does")
 
     def _start(self, tag: str, _: object) -> None:
         if not self._path:

@@ -1,4 +1,4 @@
-"""The port: a source can be asked whether it is there, and read."""
+"""The port that every source implements, and the simplest source: a note."""
 
 import io
 from collections.abc import Mapping
@@ -8,16 +8,16 @@ from typing import BinaryIO, Protocol
 
 from gristmill.errors import Transient
 
-MAX_IN_MEMORY = 1 << 20  # bytes; what is longer stays on the disk, and is read in blocks
+MAX_IN_MEMORY = 1 << 20  # bytes; larger files stay on the disk, and are read in blocks
 
 
 @dataclass(frozen=True)
 class Original:
-    """What a source held when it was read: its bytes, or where they lie on this machine's disk.
+    """The bytes that a source had when it was read, or the path of a file on this machine that has them.
 
-    A source that is told more than the bytes passes it on: `media_type` and `charset` as the sender named
-    them, `final_url` after redirects, and in `metadata` what tells later whether it changed (`etag`,
-    `last_modified`). A `temporary` file is the reader's to remove.
+    A source that knows more passes it on: `media_type` and `charset` as the server declared them, `final_url` after
+    redirects, and in `metadata` the validators that show later whether it changed (`etag`, `last_modified`). The
+    reader removes a `temporary` file.
     """
 
     data: bytes
@@ -28,10 +28,10 @@ class Original:
     metadata: Mapping[str, str] = field(default_factory=dict[str, str])
     path: Path | None = None
     temporary: bool = False
-    unchanged: bool = False  # the source says that it is as it was when it was last read: there are no bytes
+    unchanged: bool = False  # the source has not changed since the last reading: there are no bytes
 
     def open(self) -> BinaryIO:
-        """The bytes, to be read from the beginning. Blocks."""
+        """Open the bytes for reading from the beginning. Blocks."""
         if self.path is None:
             return io.BytesIO(self.data)
         try:
@@ -41,12 +41,28 @@ class Original:
 
 
 class Source(Protocol):
-    """Something that a document can be read from."""
+    """A place that a document can be read from."""
 
     async def probe(self) -> int:
-        """Its size in bytes. Raises Permanent when it can't be read, Transient when it may be later."""
+        """Its size in bytes. Raises Permanent when it can't be read, Transient when it may work later."""
         ...
 
     async def read(self) -> Original:
-        """Its bytes, under the same errors."""
+        """Its bytes. Raises the same errors."""
         ...
+
+
+@dataclass(frozen=True)
+class NoteSource:
+    """A text that a user typed: the text itself is the source."""
+
+    text: str
+    title: str
+
+    async def probe(self) -> int:
+        """The length of the text in bytes."""
+        return len(self.text.encode())
+
+    async def read(self) -> Original:
+        """The text."""
+        return Original(self.text.encode(), self.title, charset="utf-8")

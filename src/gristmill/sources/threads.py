@@ -1,8 +1,8 @@
-"""Blocking work in a thread, waited for to its end.
+"""Runs blocking work in a thread, and waits for its end even when the caller is cancelled.
 
-`asyncio.to_thread` leaves a cancelled caller at once while the thread goes on. Where both hold the same file,
-the caller's clean-up would then close it under the thread's hands, and the number of a closed file is soon
-another file's. Here the caller leaves when the thread has.
+`asyncio.to_thread` returns to a cancelled caller at once, while the thread goes on. Where both use the same file, the
+caller's clean-up would close it under the thread, and another file may soon get the number of the closed one. Here the
+caller continues when the thread has ended.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 async def run_blocking(work: Callable[[], T]) -> T:
-    """The result of `work`; a cancelled caller is released when `work` has ended."""
+    """The result of `work`. A cancelled caller gets its CancelledError only when `work` has ended."""
     task = asyncio.ensure_future(asyncio.to_thread(work))
     try:
         return await asyncio.shield(task)
@@ -24,5 +24,5 @@ async def run_blocking(work: Callable[[], T]) -> T:
             except asyncio.CancelledError:
                 continue
         if not task.cancelled():
-            task.exception()  # looked at, so that nobody reports it as forgotten
+            task.exception()  # marks it as retrieved, so that asyncio does not log it
         raise

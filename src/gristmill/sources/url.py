@@ -1,11 +1,11 @@
 """A page or file on the web, fetched when it is indexed.
 
     probe   HEAD; where it is refused (403, 405, 501), a GET of one byte whose body is not read
-    read    GET, at most `limit` bytes, redirects followed, each through `net`'s guard; with what is `known` of the last
-            reading, the server may answer that nothing changed (304)
+    read    GET of at most `limit` bytes; redirects are followed, each through the guard of `net`; with the `validators`
+            of the last reading, the server may respond that nothing has changed (304)
 
-Only http and https, and no user name in the address: it would be stored, shown and logged.
-The character set is the byte order mark's, else the header's, else the page's own, as browsers have it.
+Only http and https, and no user name in the address: it would be stored, shown and logged. The character set is that of
+the byte order mark, else of the header, else of the page itself, as in browsers.
 """
 
 import codecs
@@ -26,7 +26,7 @@ from gristmill.sources.source import Original
 
 _PORTS = {"http": 80, "https": 443}
 _REFUSES_HEAD = (403, 405, 501)
-# Long enough for 64 MiB over a slow line, short enough that a dripping server does not hold a worker's slot.
+# Long enough for 64 MiB over a slow line; short enough that a slow server does not block a worker.
 _TIMEOUT = timedelta(minutes=2)
 _MAX_URL_LENGTH = 8192
 _CONDITIONAL_HEADERS = {"etag": "If-None-Match", "last_modified": "If-Modified-Since"}
@@ -44,7 +44,7 @@ _BOMS = {
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-# What pages mean by the name of a smaller set: https://encoding.spec.whatwg.org
+# Pages that name a smaller set mean the larger one: https://encoding.spec.whatwg.org
 _WHATWG_ALIASES = {
     "ascii": "windows-1252",
     "iso8859-1": "windows-1252",
@@ -57,10 +57,10 @@ _WHATWG_ALIASES = {
 
 
 def normalise(url: str) -> str:
-    """The form in which two addresses of one page are equal; Permanent for what can't be fetched at all.
+    """The normal form of an address, equal for all addresses of one page; Permanent for an invalid one.
 
-    Scheme and host in small letters, the default port left out, an empty path as `/`, dots in paths resolved,
-    the fragment dropped, the query kept.
+    Scheme and host in lower case, no default port, `/` for an empty path, dots in paths resolved, no fragment; the
+    query stays.
     """
     try:
         parsed = httpx.URL(url.strip()) if len(url) <= _MAX_URL_LENGTH else None
@@ -69,7 +69,9 @@ def normalise(url: str) -> str:
     if parsed is None or parsed.scheme not in _PORTS or not _has_valid_host(parsed):
         raise Permanent(f"{url[:200]!a} is not an http or https address.", code="invalid_url")
     if parsed.userinfo:
-        message = f"The address of {parsed.host} holds a user name; sources are fetched without one."
+        message = (
+            f"The address of {parsed.host} contains a user name. Remove it: sources are fetched without one."
+        )
         raise Permanent(message, code="url_with_credentials")
     return f"{parsed.scheme}://{_netloc(parsed)}{parsed.raw_path.decode('ascii')}"
 
@@ -80,7 +82,7 @@ def _has_valid_host(url: httpx.URL) -> bool:
 
 
 def _netloc(url: httpx.URL) -> str:
-    # httpx drops a default port too, but not behind a scheme in capitals.
+    # httpx also drops a default port, but not after a scheme in capitals.
     host = url.raw_host.decode("ascii")
     host = f"[{host}]" if ":" in host else host
     return host if url.port in (None, _PORTS[url.scheme]) else f"{host}:{url.port}"
@@ -88,7 +90,7 @@ def _netloc(url: httpx.URL) -> str:
 
 @dataclass(frozen=True)
 class UrlSource:
-    """What is at `url`, if it is no longer than `limit` bytes; `private` allows private networks."""
+    """The resource at `url`, if it has at most `limit` bytes; `private` allows private networks."""
 
     url: str
     limit: int
@@ -99,10 +101,10 @@ class UrlSource:
     )  # `metadata` of what was read the last time
 
     async def probe(self) -> int:
-        """Its size, or 0 when the server doesn't tell."""
+        """Its size, or 0 when the server doesn't report it."""
         url = normalise(self.url)
         async with net.client(allow_private=self.private) as client:
-            # Not compressed: the length that is told should be the length that is read.
+            # Not compressed, so that the reported length is that of the content.
             headers = {"Accept-Encoding": "identity"}
             async with fetch.open_response(
                 client, "HEAD", url, timeout=self.timeout, headers=headers
@@ -116,7 +118,7 @@ class UrlSource:
                 return 0 if first.status_code == 416 else self._size(first)
 
     async def read(self) -> Original:
-        """Its bytes, and what the server says about them."""
+        """Its bytes, with what the server declares about them."""
         url = normalise(self.url)
         data = bytearray()
         conditions = {
@@ -139,14 +141,16 @@ class UrlSource:
         fetch.expect_success(response)
         size = _declared_size(response)
         if size > self.limit:
-            message = f"{fetch.display_url(self.url)} has {size:,} bytes; at most {self.limit:,} are read."
+            message = (
+                f"{fetch.display_url(self.url)} has {size:,} bytes, more than the limit of {self.limit:,}."
+            )
             raise Permanent(message, code="document_too_large")
         return size
 
 
 def _declared_size(response: httpx.Response) -> int:
     declared = response.headers.get("content-length", "")
-    if response.status_code == 206:  # one byte of as many as stand behind the slash
+    if response.status_code == 206:  # the total is after the slash
         declared = response.headers.get("content-range", "").rpartition("/")[2]
     return int(declared) if declared.isdecimal() and len(declared) < 19 else 0
 
@@ -169,7 +173,7 @@ def _original_from(response: httpx.Response, data: bytes) -> Original:
 
 
 def _file_name(headers: Message, url: httpx.URL) -> str:
-    """The file name that the server gives, else the last part of the path, else the host."""
+    """The file name that the server declares, else the last part of the path, else the host."""
     path = headers.get_filename() or unquote(url.path)
     name = PurePosixPath(path.replace("\\", "/")).name
     printable = "".join(letter for letter in name if letter.isprintable()).strip()
@@ -177,7 +181,7 @@ def _file_name(headers: Message, url: httpx.URL) -> str:
 
 
 def charset(data: bytes, header: str | None) -> str | None:
-    """The character set of a text by its bytes and its header, under Python's name; None when nothing tells."""
+    """The character set of a text by its bytes and its header, as a Python codec; None when nothing declares it."""
     for bom, encoding in _BOMS.items():
         if data.startswith(bom):
             return encoding
@@ -185,7 +189,7 @@ def charset(data: bytes, header: str | None) -> str | None:
     if header is not None and (codec := _codec(header)) is not None:
         return codec
     codec = _codec(meta[1].decode("ascii", "replace")) if meta else None
-    # A tag that could be read as ASCII is not in UTF-16, whatever it says.
+    # A tag that is readable as ASCII is not in UTF-16, whatever it declares.
     return "utf-8" if codec is not None and codec.startswith("utf-16") else codec
 
 
