@@ -1,4 +1,4 @@
-"""What is announced: every event, written in the transaction that makes it true, read in one order by everybody."""
+"""Events: written in the transaction that makes them true, read by everyone in the same order."""
 
 from gristmill.events.event import (
     EVENTS,
@@ -36,12 +36,8 @@ from gristmill.events.store import (
     read,
     sweep,
 )
-from gristmill.events.stream import (
-    ITEM,
-    Broadcaster,
-    StreamBatch,
-    StreamFilter,
-)
+from gristmill.events.stream import Broadcaster
+from gristmill.events.stream_batch import ITEM, StreamBatch, StreamFilter
 
 __all__ = [
     "EVENTS",

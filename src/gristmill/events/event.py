@@ -1,4 +1,4 @@
-"""Every event: one class each. Its fields are what it tells, its docstring when it is written.
+"""Every event: one class each. Its fields are its data, its docstring says when it is recorded.
 
 A document's way, version by version:
 
@@ -17,7 +17,7 @@ from gristmill.catalog import BaseId, ItemId
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened in a base. `cause` is told by who knows it; an item's event has its item's."""
+    """Something that happened in a base."""
 
     type: ClassVar[str]
 
@@ -28,11 +28,11 @@ class Event:
 
     @property
     def subject(self) -> UUID | None:
-        """What it is about, beside the base."""
+        """What it is about, in addition to the base."""
         return getattr(self, "item_id", None)
 
     def data(self) -> dict[str, Any]:
-        """What it tells, by the names that readers see."""
+        """Its fields, by the names that readers see."""
         return {
             _camel_case(field.name): _json_value(getattr(self, field.name))
             for field in fields(self)
@@ -45,7 +45,7 @@ class Event:
 
 @dataclass(frozen=True)
 class DocumentUploadCompleted(Event):
-    """A document was filed: its row and its job are there, and so are its bytes if it was uploaded."""
+    """A document was added: its row and its job exist, and so do its bytes if it was uploaded."""
 
     item_id: ItemId
     title: str
@@ -55,7 +55,7 @@ class DocumentUploadCompleted(Event):
 
 @dataclass(frozen=True)
 class EmbeddedDocumentsExtracted(Event):
-    """The documents inside a document (attachments, archive entries) are filed, each as a document of its own."""
+    """The documents inside a document (attachments, archive entries) were added, each as a document of its own."""
 
     item_id: ItemId
     version: int
@@ -64,7 +64,7 @@ class EmbeddedDocumentsExtracted(Event):
 
 @dataclass(frozen=True)
 class DocumentContentExtracted(Event):
-    """A version of a document was read: its canonical content is kept."""
+    """A version of a document was read: its canonical content is stored."""
 
     item_id: ItemId
     version: int
@@ -73,7 +73,7 @@ class DocumentContentExtracted(Event):
 
 @dataclass(frozen=True)
 class DocumentChunkingCompleted(Event):
-    """The content of a version is cut into chunks, and all of them are stored."""
+    """The content of a version is divided into chunks, and all of them are stored."""
 
     item_id: ItemId
     version: int
@@ -82,7 +82,7 @@ class DocumentChunkingCompleted(Event):
 
 @dataclass(frozen=True)
 class DocumentIndexingCompleted(Event):
-    """The text of a version answers searches."""
+    """The text of a version is searchable."""
 
     item_id: ItemId
     version: int
@@ -91,7 +91,7 @@ class DocumentIndexingCompleted(Event):
 
 @dataclass(frozen=True)
 class AllAssetsAnalyzed(Event):
-    """Every image and table of a version is described, or was given up on. Once per version."""
+    """Every image and table of a version is described, or has failed. Once per version."""
 
     item_id: ItemId
     version: int
@@ -101,7 +101,7 @@ class AllAssetsAnalyzed(Event):
 
 @dataclass(frozen=True)
 class DocumentIngestionCompleted(Event):
-    """All of a version is done: its text answers, and so do its images and tables. Once per version."""
+    """A version is complete: its text, images and tables are searchable. Once per version."""
 
     item_id: ItemId
     version: int
@@ -110,7 +110,7 @@ class DocumentIngestionCompleted(Event):
 
 @dataclass(frozen=True)
 class ItemFailed(Event):
-    """A version of an item failed for good. What was searchable of it before stays so."""
+    """A version of an item failed permanently. The version that was searchable before stays searchable."""
 
     item_id: ItemId
     version: int
@@ -120,7 +120,7 @@ class ItemFailed(Event):
 
 @dataclass(frozen=True)
 class ContainerAdded(Event):
-    """A container was filed; what its source lists will follow."""
+    """A container was added; the items that its source lists follow."""
 
     item_id: ItemId
     title: str
@@ -130,7 +130,7 @@ class ContainerAdded(Event):
 
 @dataclass(frozen=True)
 class ContainerExpanded(Event):
-    """All that a container's source lists is filed; what is gone from the source is being deleted."""
+    """All items that a container's source lists were added; those that it no longer lists are being deleted."""
 
     item_id: ItemId
     version: int
@@ -138,7 +138,7 @@ class ContainerExpanded(Event):
 
 @dataclass(frozen=True)
 class ItemsDeleted(Event):
-    """Subtrees were marked as deleting: from now on nothing shows them."""
+    """Subtrees were marked for deletion: they are no longer visible."""
 
     root_ids: tuple[ItemId, ...]
     items: int
@@ -146,7 +146,7 @@ class ItemsDeleted(Event):
 
 @dataclass(frozen=True)
 class ItemsRemoved(Event):
-    """Nothing is left of deleted subtrees; the counts are the deletion's receipt."""
+    """Deleted subtrees were removed completely; the counts are the deletion's receipt."""
 
     root_ids: tuple[ItemId, ...]
     items: int
@@ -157,7 +157,7 @@ class ItemsRemoved(Event):
 
 @dataclass(frozen=True)
 class ReindexAccepted(Event):
-    """The rebuilding of subtrees was accepted; what answers goes on answering until it is done."""
+    """A reindex of subtrees was accepted; the searchable versions stay searchable until it is done."""
 
     root_ids: tuple[ItemId, ...]
 
@@ -167,7 +167,7 @@ class ReindexAccepted(Event):
 
 @dataclass(frozen=True)
 class KnowledgeSpaceAllDocumentsIngested(Event):
-    """The base became ready: nothing in it is active any more. Again only after it was given new work."""
+    """The base became ready: nothing in it is active any more. Recorded again only after it got new work."""
 
     completed: int
     failed: int
@@ -190,7 +190,7 @@ class BaseChanged(Event):
 
 @dataclass(frozen=True)
 class BaseFailed(Event):
-    """A base can't be worked on as a whole."""
+    """A base has failed as a whole: none of its items can be processed."""
 
     code: str
     message: str
@@ -198,19 +198,19 @@ class BaseFailed(Event):
 
 @dataclass(frozen=True)
 class BaseRestored(Event):
-    """A base that had failed can be worked on again."""
+    """A base that had failed works again."""
 
 
 @dataclass(frozen=True)
 class BaseDeleted(Event):
-    """A base was marked as deleting: from now on nothing shows it."""
+    """A base was marked for deletion: it is no longer visible."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class BaseRemoved(Event):
-    """Nothing is left of a deleted base; the counts are the deletion's receipt."""
+    """A deleted base was removed completely; the counts are the deletion's receipt."""
 
     items: int
     chunks: int
@@ -220,8 +220,8 @@ class BaseRemoved(Event):
 
 @dataclass(frozen=True)
 class Reconciled(Event):
-    """The reconciler put right what should not have been: items and deletions that nothing moved on, containers that
-    were not as their children are, versions that were left over, a base that was not announced as ready."""
+    """The reconciler repaired something: items and deletions without a job, containers whose status did not match their
+    children, versions that were left over, or a base that was not announced as ready."""
 
     items: int
     containers: int

@@ -1,8 +1,8 @@
-"""Announcing, in the transaction that makes it true: an event is there exactly if what it tells is.
+"""Records events in the transaction that makes them true: an event exists exactly if what it reports happened.
 
 record            events, in order
-work_began        the base is not ready from now on; in its exclusive turn
-announce_ready    the base became ready, if it just did; last before the commit, by whoever ended work on it
+mark_base_busy    the base is not ready from now on; under its exclusive lock
+announce_ready    the base became ready, if it just did; last before the commit, by every transaction that ends work on it
 """
 
 import json
@@ -16,13 +16,13 @@ from gristmill.events.event import Event, KnowledgeSpaceAllDocumentsIngested
 
 
 async def record(tx: Tx, *events: Event, cause: UUID | None = None) -> None:
-    """Announce `events` with the transaction; without a `cause`, each has that of its item."""
+    """Record `events` with the transaction; without a `cause`, each has that of its item."""
     if events:
         await store.insert_events(tx, "[" + ",".join(_event_json(event, cause) for event in events) + "]")
 
 
 async def announce_ready(tx: Tx, bases: Iterable[BaseId], cause: UUID | None = None) -> None:
-    """Tell of each base that became ready by this transaction. In one order, for each is locked until the end."""
+    """Record each base that became ready by this transaction. In the order of their ids, because each stays locked."""
     for base_id in sorted(set(bases)):
         if (counts := await store.mark_ready_if_idle(tx, base_id)) is not None:
             await record(

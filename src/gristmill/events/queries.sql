@@ -1,5 +1,5 @@
--- name: insert
--- Writes events in their order; one without a cause has that of its item. A base that is nobody's is an error.
+-- name: insert_events
+-- Inserts events in their order; one without a cause has that of its item. An event of a base without an owner is an error.
 with written as (
     insert into outbox (base_id, org_id, type, subject, cause, data)
     select e.base, o.org_id, e.type, e.subject, coalesce(e.cause, i.cause), e.data
@@ -10,54 +10,54 @@ with written as (
      order by e.n)
 select pg_notify('event', '');
 
--- name: became_ready
--- How many documents are completed and failed, if the base has just become ready.
+-- name: mark_ready_if_idle
+-- Marks a base as ready if it just became so: the numbers of its completed and failed documents.
 select completed, failed from base_mark_ready(%(base)s);
 
--- name: sequence
--- Puts in order what is committed by now.
+-- name: sequence_batch
+-- Sequences a batch of committed events.
 select event_sequence(%(limit)s);
 
 -- name: events
--- Events of an organisation after a place in its order.
+-- Events of an organisation after a position.
 select seq, org_id, position, base_id, type, subject, cause, data, at from event
  where org_id = %(org)s and position > %(after)s and (%(base)s::uuid is null or base_id = %(base)s)
    and (%(types)s::text[] is null or type = any (%(types)s))
  order by position limit %(limit)s;
 
 -- name: events_before
--- Events of an organisation before a place in its order, newest first.
+-- Events of an organisation before a position, newest first.
 select seq, org_id, position, base_id, type, subject, cause, data, at from event
  where org_id = %(org)s and position > %(after)s and position < %(before)s and (%(base)s::uuid is null or base_id = %(base)s)
    and (%(types)s::text[] is null or type = any (%(types)s))
  order by position desc limit %(limit)s;
 
--- name: news
--- Events of all organisations after a number.
+-- name: read_all
+-- Events of all organisations after a seq.
 select seq, org_id, position, base_id, type, subject, cause, data, at from event
  where seq > %(after)s order by seq limit %(limit)s;
 
--- name: head
--- The last number that was given.
+-- name: last_seq
+-- The last seq.
 select seq from event_head;
 
--- name: heads
--- The last place that each organisation was given, up to a number.
+-- name: last_positions
+-- The last position of each organisation, up to a seq.
 select p.org_id, coalesce((select min(e.position) - 1 from event e where e.org_id = p.org_id and e.seq > %(upto)s), p.position)
        as position
   from event_position p;
 
--- name: oldest
--- The first place of an organisation that is not swept yet.
+-- name: oldest_position
+-- The first position of an organisation that is not swept yet.
 select min(position) from event where org_id = %(org)s;
 
 -- name: sweep
--- Events that are older than they are kept.
+-- Deletes events that are older than the retention.
 delete from event where seq in (
     select seq from event where at < clock_now() - %(retention)s::interval limit 10000);
 
--- name: due_webhooks
--- Active webhooks that want one of the events after a place: each is told how far to go.
+-- name: mark_due_webhooks
+-- Active webhooks that want one of the events after a position: sets how far each has to deliver.
 update webhook w set wanted = (select p.position from event_position p where p.org_id = w.org_id)
  where w.status = 'active' and exists (
        select from event e where e.seq > %(after)s and e.seq <= %(head)s and e.org_id = w.org_id
@@ -65,7 +65,7 @@ update webhook w set wanted = (select p.position from event_position p where p.o
 returning w.id;
 
 -- name: insert_webhook
--- Creates a webhook at the present end of its organisation's order.
+-- Creates a webhook at the present end of its organisation's events.
 insert into webhook (id, org_id, url, description, secret, base_id, types, cursor)
 select %(id)s, %(org)s, %(url)s, %(description)s, %(secret)s, %(base)s, %(types)s::text[],
        coalesce((select p.position from event_position p where p.org_id = %(org)s), 0)
@@ -79,7 +79,7 @@ select id, org_id, url, description, secret, base_id, types, status, cursor, att
   from webhook where id = %(id)s and (%(org)s::uuid is null or org_id = %(org)s);
 
 -- name: lock_webhook
--- One webhook, the caller's alone until the transaction ends.
+-- One webhook, locked until the transaction ends.
 select id, org_id, url, description, secret, base_id, types, status, cursor, attempts, failing_since, error_code,
        error_message, delivered, delivered_at, created_at, updated_at
   from webhook where id = %(id)s for no key update;
@@ -90,8 +90,8 @@ select id, org_id, url, description, secret, base_id, types, status, cursor, att
        error_message, delivered, delivered_at, created_at, updated_at
   from webhook where org_id = %(org)s and (%(after)s::uuid is null or id > %(after)s) order by id limit %(limit)s;
 
--- name: change_webhook
--- Changes a webhook. One that is active from now on is wanted up to the present end of the order.
+-- name: update_webhook
+-- Changes a webhook. One that becomes active wants all events up to the present end.
 update webhook w
    set url = %(url)s, description = %(description)s, types = %(types)s::text[], status = %(status)s, attempts = 0,
        failing_since = null, error_code = null, error_message = null, updated_at = clock_now(),
@@ -102,23 +102,23 @@ returning w.id, w.org_id, w.url, w.description, w.secret, w.base_id, w.types, w.
           w.error_code, w.error_message, w.delivered, w.delivered_at, w.created_at, w.updated_at;
 
 -- name: delete_webhook
--- Forgets a webhook and its dead letters.
+-- Deletes a webhook and its dead letters.
 delete from webhook where id = %(id)s;
 
--- name: caught_up
--- All that a webhook was told of is delivered, or was not wanted.
+-- name: mark_caught_up
+-- Moves the cursor to the end of what was wanted.
 update webhook set cursor = greatest(cursor, wanted) where id = %(id)s;
 
--- name: delivered
--- An event was taken: on to the next, unless the webhook was changed meanwhile.
+-- name: record_delivery
+-- An event was accepted: moves the cursor, unless the webhook was changed meanwhile.
 update webhook
    set cursor = %(seq)s, attempts = 0, failing_since = null, error_code = null, error_message = null,
        delivered = delivered + 1, delivered_at = clock_now()
  where id = %(id)s and status = 'active' and cursor = %(before)s
 returning id;
 
--- name: refused
--- An event was not taken; how often by now.
+-- name: record_refusal
+-- An event was not accepted: counts the attempt, unless the webhook was changed meanwhile.
 update webhook
    set attempts = attempts + 1, failing_since = coalesce(failing_since, clock_now()), error_code = %(code)s,
        error_message = %(message)s
@@ -126,7 +126,7 @@ update webhook
 returning attempts;
 
 -- name: give_up
--- active -> paused: an event is a dead letter.
+-- active -> paused: an event becomes a dead letter.
 with paused as (
     update webhook set status = 'paused', updated_at = clock_now() where id = %(id)s
     returning id, attempts, error_code, error_message)
@@ -142,25 +142,25 @@ select seq, type, base_id, attempts, error_code, error_message, died_at, outcome
  where webhook_id = %(webhook)s and (%(before)s::bigint is null or seq < %(before)s)
  order by seq desc limit %(limit)s;
 
--- name: end_letter
--- What became of a dead letter; one that was skipped can still be sent.
+-- name: close_dead_letter
+-- Records the outcome of a dead letter; one that was skipped can still be sent.
 update dead_letter set outcome = %(outcome)s
  where webhook_id = %(webhook)s and seq = %(seq)s and (outcome is null or outcome = 'skipped' and %(outcome)s = 'redriven')
 returning seq;
 
--- name: redrive_open
--- A webhook goes on with its dead letter.
+-- name: redrive_open_letter
+-- Sends the dead letter again that a webhook was paused before.
 update dead_letter set outcome = 'redriven' where webhook_id = %(webhook)s and outcome is null;
 
--- name: go_from
--- paused | active -> active, from a place on.
+-- name: resume_from
+-- paused | active -> active, from a position on.
 update webhook w
    set status = 'active', cursor = %(cursor)s, attempts = 0, failing_since = null, error_code = null,
        error_message = null, updated_at = clock_now(),
        wanted = greatest(w.wanted, (select p.position from event_position p where p.org_id = w.org_id))
  where w.id = %(id)s;
 
--- name: forsaken
+-- name: lock_orphaned
 -- Active webhooks that have something to deliver and no living job.
 select w.id from webhook w
  where w.status = 'active' and w.wanted > w.cursor
@@ -168,11 +168,11 @@ select w.id from webhook w
  order by w.id limit %(limit)s for no key update skip locked;
 
 -- name: backlog
--- How far events lag behind: the age of the oldest that has no place, and the webhooks that have something to deliver.
+-- The age of the oldest event that is not sequenced, and the number of webhooks with something to deliver.
 select coalesce(extract(epoch from clock_now() - min(o.at)), 0)::float8 as lag_seconds,
        (select count(*)::int from webhook w where w.status = 'active' and w.wanted > w.cursor) as webhooks
   from outbox o;
 
--- name: anything_to_order
--- Whether a webhook may be waiting for events that are not in order yet.
+-- name: is_sequencing_due
+-- Whether a webhook may be waiting for events that are not sequenced yet.
 select exists (select from outbox) and exists (select from webhook where status = 'active');

@@ -1,8 +1,8 @@
-"""Putting events in order, and waking the webhooks that have something to deliver, in one transaction.
+"""Gives committed events their positions, and enqueues the deliveries of webhooks, in one transaction.
 
-An event that has its place has, for each webhook that wants it, a living job: whoever puts it in order queues one, and
-a job ends only in a transaction that finds its webhook's row, locked, with nothing left. Killed before the commit: the
-events are in the outbox, and the next who looks puts them in order. Locks: rows of webhooks before rows of jobs.
+A sequenced event has, for each webhook that wants it, a living job: the sequencer enqueues one, and a job ends only in a
+transaction that finds its webhook's row, locked, with nothing left. Killed before the commit: the events are still in the
+outbox, and the next process to look sequences them. Lock order: rows of webhooks before rows of jobs.
 """
 
 from gristmill import jobs
@@ -13,7 +13,7 @@ from gristmill.work import DeliverEvents
 
 
 async def sequence_batch(tx: Tx) -> int:
-    """Put in order what is committed by now; how many, and -1 when another is at it. In a transaction of its own."""
+    """Sequence a batch of committed events; how many, or -1 when another process is doing it. In a transaction of its own."""
     count = await store.sequence_batch(tx)
     if count > 0:
         head = await store.last_seq(tx)
@@ -22,7 +22,7 @@ async def sequence_batch(tx: Tx) -> int:
 
 
 async def sequence_all(db: Database) -> bool:
-    """Put in order all that is committed by now; False when another is at it, who may have missed the last."""
+    """Sequence all committed events; False when another process is doing it, which may miss the last ones."""
     count = 1
     while count > 0:
         with without_commit_hook():
@@ -32,7 +32,7 @@ async def sequence_all(db: Database) -> bool:
 
 
 async def enqueue_deliveries(tx: Tx, *webhooks: store.WebhookId) -> None:
-    """Have these webhooks deliver; their rows are locked by the caller."""
+    """Enqueue the deliveries of these webhooks; the caller has locked their rows."""
     await jobs.enqueue(
         tx, *(NewJob(DeliverEvents(webhook), lane=f"webhook:{webhook}") for webhook in webhooks)
     )

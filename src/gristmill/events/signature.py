@@ -1,6 +1,6 @@
-"""Signatures of webhooks, as Standard Webhooks has them. Pure.
+"""Signatures of webhooks, as specified by Standard Webhooks. Pure.
 
-    webhook-id           the same for every attempt at an event: receivers tell repetitions by it
+    webhook-id           the same for every attempt at an event: receivers recognise repetitions by it
     webhook-timestamp    of the attempt, in seconds since 1970
     webhook-signature    v1, and the HMAC-SHA256 of `id.timestamp.body` in base64
 
@@ -16,12 +16,12 @@ PREFIX = "whsec_"
 
 
 def new_secret() -> str:
-    """A secret that nobody has."""
+    """A new random secret."""
     return PREFIX + base64.b64encode(secrets.token_bytes(32)).decode()
 
 
 def signing_key(secret: str) -> bytes:
-    """The key inside a secret; ValueError when it is none."""
+    """The key inside a secret; ValueError when it is not a valid secret."""
     if not secret.startswith(PREFIX):
         raise ValueError(f"must begin with {PREFIX}")
     key = base64.b64decode(secret.removeprefix(PREFIX), validate=True)
@@ -31,7 +31,7 @@ def signing_key(secret: str) -> bytes:
 
 
 def headers(secret: str, message_id: str, timestamp: int, body: bytes) -> dict[str, str]:
-    """What a request carries that sends `body`."""
+    """The headers of a request that sends `body`."""
     payload = f"{message_id}.{timestamp}.".encode() + body
     digest = hmac.new(signing_key(secret), payload, hashlib.sha256).digest()
     return {

@@ -1,4 +1,4 @@
-"""The tables of events, one function per question or change, in the caller's transaction."""
+"""Reads and writes the tables of events, in the caller's transaction."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ from gristmill.identity import OrgId
 
 queries = Queries(__package__ or "gristmill.events")
 
-SEQUENCE_BATCH = 5_000  # events put in order by one transaction
+SEQUENCE_BATCH = 5_000  # events sequenced by one transaction
 
 WebhookId = NewType("WebhookId", UUID)
 
 
 async def insert_events(tx: Tx, events: str) -> None:
-    """Write events, given as a JSON list, and wake who waits for them."""
-    await queries.run(tx, "insert", events=events)
+    """Insert events, given as a JSON list, and notify the processes that wait for them."""
+    await queries.run(tx, "insert_events", events=events)
 
 
 @dataclass(frozen=True)
@@ -36,20 +36,20 @@ class _ReadyRow:
 
 
 async def mark_ready_if_idle(tx: Tx, base_id: UUID) -> ReadyCounts | None:
-    """Whether a base has just become ready; keeps others from asking until the transaction ends."""
-    row = await queries.one(tx, _ReadyRow, "became_ready", base=base_id)
+    """Mark a base as ready if it just became so; its counts then. Serialised per base until the transaction ends."""
+    row = await queries.one(tx, _ReadyRow, "mark_ready_if_idle", base=base_id)
     return None if row.completed is None or row.failed is None else ReadyCounts(row.completed, row.failed)
 
 
 async def sequence_batch(tx: Tx) -> int:
-    """Put in order what is committed by now; how many, and -1 when another is at it. In a transaction of its own."""
-    (count,) = await queries.values(tx, "sequence", limit=SEQUENCE_BATCH)
+    """Sequence a batch of committed events; how many, or -1 when another process is doing it."""
+    (count,) = await queries.values(tx, "sequence_batch", limit=SEQUENCE_BATCH)
     return count
 
 
 async def last_seq(tx: Tx) -> int:
-    """The last number that was given, of all organisations."""
-    return (await queries.values(tx, "head"))[0]
+    """The last `seq`, over all organisations."""
+    return (await queries.values(tx, "last_seq"))[0]
 
 
 @dataclass(frozen=True)
@@ -59,24 +59,25 @@ class _LastPosition:
 
 
 async def last_positions(tx: Tx, upto: int) -> dict[OrgId, int]:
-    """The last place of each organisation, up to a number."""
-    return {row.org_id: row.position for row in await queries.many(tx, _LastPosition, "heads", upto=upto)}
+    """The last position of each organisation, up to a `seq`."""
+    return {
+        row.org_id: row.position for row in await queries.many(tx, _LastPosition, "last_positions", upto=upto)
+    }
 
 
 async def oldest_position(tx: Tx, org: OrgId) -> int | None:
-    """The first place of an organisation that is not swept yet."""
-    return (await queries.values(tx, "oldest", org=org))[0]
+    """The first position of an organisation that is not swept yet."""
+    return (await queries.values(tx, "oldest_position", org=org))[0]
 
 
 async def mark_due_webhooks(tx: Tx, *, after: int, head: int) -> list[WebhookId]:
-    """Webhooks that want one of the events in between, marked and locked."""
-    return await queries.values(tx, "due_webhooks", after=after, head=head)
+    """Webhooks that want one of the events in between; their rows are updated and so locked."""
+    return await queries.values(tx, "mark_due_webhooks", after=after, head=head)
 
 
 @dataclass(frozen=True)
 class RecordedEvent:
-    """An event as it is read. `place` is its number within its organisation, by which readers know it; `seq` is
-    known to nobody outside."""
+    """An event as it is read. `position` is its number within its organisation, which readers see; `seq` stays internal."""
 
     seq: int
     org_id: OrgId
@@ -90,8 +91,8 @@ class RecordedEvent:
 
 
 async def read_all(tx: Tx, *, after: int, limit: int) -> list[RecordedEvent]:
-    """Events of all organisations after a number."""
-    return await queries.many(tx, RecordedEvent, "news", after=after, limit=limit)
+    """Events of all organisations after a `seq`."""
+    return await queries.many(tx, RecordedEvent, "read_all", after=after, limit=limit)
 
 
 async def read(
@@ -104,7 +105,7 @@ async def read(
     types: Sequence[str] | None = None,
     base_id: UUID | None = None,
 ) -> list[RecordedEvent]:
-    """Events of an organisation after a place in its order; with `before`, those in between, newest first."""
+    """Events of an organisation after a position; with `before`, those in between, newest first."""
     return await queries.many(
         tx,
         RecordedEvent,
@@ -120,17 +121,17 @@ async def read(
 
 @dataclass(frozen=True)
 class Backlog:
-    """How far events lag behind."""
+    """How far sequencing and delivery lag behind."""
 
     lag_seconds: float
     webhooks: int
 
 
 async def backlog(tx: Tx) -> Backlog:
-    """How old the oldest event without a place is, and how many webhooks have something to deliver."""
+    """The age of the oldest event that is not sequenced, and the number of webhooks with something to deliver."""
     return await queries.one(tx, Backlog, "backlog")
 
 
 async def sweep(tx: Tx, retention: timedelta) -> int:
-    """Forget events older than `retention`; how many, at most a batch."""
+    """Delete events older than `retention`; how many, at most a batch."""
     return await queries.run(tx, "sweep", retention=retention)

@@ -1,117 +1,49 @@
-"""Following along: one broadcaster a process reads what is new, once, and hands it to everybody who follows.
+"""The stream of events: one broadcaster per process reads new events once, and passes them to all its subscribers.
 
-    a notification, or a second     put in order → read what is new → one batch for all
+    a notification, or a second     sequence → read new events → one batch for all
     75 ms, if items are wanted      which items changed → their newest state → one batch for all
-                                    (300 ms while none does and no event comes)
+                                    (300 ms while nothing changes and no event comes)
 
-Batches are shared: each is written for the wire once per filter, whatever the number of followers. A follower's queue is
-bounded. Who falls behind is served from the table again, from the event it has got to; who takes nothing for a while is
-let go by the door, and comes back with the id of its last event. So no follower costs memory, and none misses an event.
+Batches are shared: each is encoded once per filter, whatever the number of subscribers. A subscriber's queue is bounded.
+One that falls behind is served from the table again, from its last event on; one that reads nothing for a while is
+disconnected by the route, and reconnects with the id of its last event. So no subscriber costs memory, and none misses an
+event.
 
-Updates of items are a help for the eye, not a record: they have no place in the order, only the newest state of an item
-is told, and where some may have been missed the follower is told to look again (`reload`).
+Updates of items are for display, not a record: they have no position, only the newest state of an item is sent, and where
+some may have been missed the subscriber is asked to load them again (`reload`).
 """
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
 from gristmill import catalog, clock
-from gristmill.catalog import Item, ItemId
+from gristmill.catalog import ItemId
 from gristmill.db import Database, DatabaseUnavailable
 from gristmill.db.listen import Listener
 from gristmill.db.outage import Outage
 from gristmill.errors import LimitReached, Transient
 from gristmill.events import store
 from gristmill.events.sequencer import sequence_all
-from gristmill.events.store import RecordedEvent
-from gristmill.identity import LOCAL_ORG, OrgId
+from gristmill.events.stream_batch import StreamBatch, StreamFilter
+from gristmill.identity import OrgId
 
 log = logging.getLogger(__name__)
 
-ITEM = "item"  # the type by which updates of items are asked for
 HEARTBEAT = timedelta(seconds=15)
 MAX_SUBSCRIBERS = 1_000
 POLL = timedelta(seconds=1)
-ITEMS_EVERY = timedelta(milliseconds=75)  # while something changes: what is written is seen within 150 ms
+ITEMS_EVERY = timedelta(milliseconds=75)  # while something changes: a change is seen within 150 ms
 ITEMS_AT_REST = timedelta(milliseconds=300)
-_COALESCE = timedelta(milliseconds=50)  # between two rounds: many commits are one batch
-_SEQUENCER_RETRY = timedelta(milliseconds=20)  # another puts events in order at this moment
-_TIMER_SLACK = 0.005  # a timer may end a little before its time
+_COALESCE = timedelta(milliseconds=50)  # so that many commits become one batch
+_SEQUENCER_RETRY = timedelta(milliseconds=20)  # another process is sequencing at this moment
+_TIMER_SLACK = 0.005  # a timer may fire a little early
 _PAGE = 500
-_MAX_QUEUED = 5_000  # events and items that may wait for one follower
-_MAX_ITEMS = 2_000  # of one round; more are told as one `reload`
-
-
-@dataclass(frozen=True)
-class StreamFilter:
-    """What a follower wants to hear of, of its own organisation."""
-
-    base_id: UUID | None = None
-    types: frozenset[str] | None = None
-    org: OrgId = LOCAL_ORG
-
-    @property
-    def wants_items(self) -> bool:
-        """Whether updates of items are wanted."""
-        return self.types is None or ITEM in self.types
-
-    def matches_event(self, event: RecordedEvent) -> bool:
-        """Whether `event` is wanted."""
-        return (
-            event.org_id == self.org
-            and (self.types is None or event.type in self.types)
-            and self.matches_base(event.base_id)
-        )
-
-    def matches_base(self, base_id: UUID | None) -> bool:
-        """Whether this base is watched, if it is of the organisation."""
-        return self.base_id is None or base_id == self.base_id
-
-    def matches_change(self, base_id: UUID | None, batch: "StreamBatch") -> bool:
-        """Whether a change of an item of this base is wanted; None stands for all bases of the organisation."""
-        return base_id is None or (batch.owners.get(base_id) == self.org and self.matches_base(base_id))
-
-
-@dataclass(frozen=True, eq=False)
-class StreamBatch:
-    """What is told at once. `places` are the last events that are behind a follower once it has the batch, by its
-    organisation; `place` is that of one follower's own batch. `reload` are bases whose items have to be looked at anew,
-    None for all; `owners` says whose the bases of items are; `gap`: events after this one were swept unseen."""
-
-    position: int
-    events: Sequence[RecordedEvent] = ()
-    items: Sequence[Item] = ()
-    reload: Sequence[UUID | None] = ()
-    gap: int | None = None
-    positions: Mapping[OrgId, int] = field(default_factory=dict[OrgId, int])
-    owners: Mapping[UUID, OrgId] = field(default_factory=dict[UUID, OrgId])
-    encoded: dict[StreamFilter, bytes] = field(default_factory=dict[StreamFilter, bytes])
-
-    def encode(
-        self, stream_filter: StreamFilter, write: Callable[["StreamBatch", StreamFilter], bytes]
-    ) -> bytes:
-        """The batch for the wire, written once for all who want the same."""
-        if stream_filter not in self.encoded:
-            self.encoded[stream_filter] = write(self, stream_filter)
-        return self.encoded[stream_filter]
-
-    def has_match(self, stream_filter: StreamFilter) -> bool:
-        """Whether any of it is wanted."""
-        return any(map(stream_filter.matches_event, self.events)) or (
-            stream_filter.wants_items
-            and any(
-                stream_filter.matches_change(base_id, self)
-                for base_id in (*(item.base_id for item in self.items), *self.reload)
-            )
-        )
-
-    def __len__(self) -> int:
-        return len(self.events) + len(self.items) + len(self.reload)
+_MAX_QUEUED = 5_000  # events and items in one subscriber's queue
+_MAX_ITEMS = 2_000  # per round; more are sent as one `reload`
 
 
 class _Subscriber:
@@ -144,7 +76,7 @@ class _Subscriber:
 
 
 class Broadcaster:
-    """Hands what is new to everybody who follows; works only while somebody does."""
+    """Passes new events to all subscribers; works only while there are any."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
@@ -160,25 +92,26 @@ class Broadcaster:
         self._changes_since: datetime | None = None
         self._sent_updates: dict[ItemId, datetime] = {}
         self._outage = Outage(log, "the database")
+        self._failures = Outage(log, "the broadcaster")
 
     def listen(self, listener: Listener) -> None:
-        """Have notifications wake it; before the listener starts."""
+        """Wake up on notifications; call it before the listener starts."""
         listener.subscribe("event", lambda _payload: self._wake.set())
 
     @property
     def subscriber_count(self) -> int:
-        """How many follow at the moment."""
+        """The number of open streams."""
         return len(self._subscribers)
 
     def close(self) -> None:
-        """End every stream at its next edge, which is now for all that wait; who comes later is refused."""
+        """End every stream after its current batch, and refuse new ones."""
         self._closing = True
         for subscriber in self._subscribers:
             subscriber.wake.set()
         self._ready.set()
 
     async def stop(self) -> None:
-        """Close, and stop looking."""
+        """Close, and stop polling."""
         self.close()
         if self._task is not None:
             await clock.cancel_tasks([self._task])
@@ -186,8 +119,8 @@ class Broadcaster:
     async def subscribe(
         self, stream_filter: StreamFilter, after: int | None = None
     ) -> AsyncGenerator[StreamBatch]:
-        """What is new from event `after` on, or from now: batches until the broadcaster is closed. The first one, and
-        one every `HEARTBEAT`, is empty, and tells the place alone."""
+        """Batches of new events after event `after`, or from now on, until the broadcaster is closed. The first batch, and
+        one every `HEARTBEAT`, is empty and has only the position."""
         subscriber = await self._join(stream_filter)
         try:
             org = stream_filter.org
@@ -195,7 +128,7 @@ class Broadcaster:
             yield StreamBatch(position, gap=await self._gap(org, position))
             while not self._closing:
                 if subscriber.behind:
-                    subscriber.behind = False  # from here on what is new waits in the queue
+                    subscriber.behind = False  # from here on new batches wait in the queue
                     target = self._position(org)
                     async for batch in self._history(stream_filter, position, target):
                         yield batch
@@ -211,12 +144,12 @@ class Broadcaster:
                 elif await clock.wait(subscriber.wake, HEARTBEAT):
                     subscriber.wake.clear()
                 elif not subscriber.behind:
-                    position = self._position(org)  # all that was wanted up to here has been told
+                    position = self._position(org)  # everything that was wanted up to here was sent
                     yield StreamBatch(position)
         finally:
             self._leave(subscriber)
 
-    # ── coming and going ─────────────────────────────────────────────────────────────────────────────────
+    # ── subscribers ──────────────────────────────────────────────────────────────────────────────────────
 
     async def _join(self, stream_filter: StreamFilter) -> _Subscriber:
         if self.subscriber_count + self._joining >= MAX_SUBSCRIBERS:
@@ -249,7 +182,7 @@ class Broadcaster:
         return self._positions.get(org, 0)
 
     async def _gap(self, org: OrgId, position: int) -> int | None:
-        """The place after which the first events that are left stand, when some before them were swept."""
+        """The position before the first event that is left, when events after `position` were swept."""
         if position == self._position(org):
             return None
         async with self._db.connection() as tx:
@@ -276,7 +209,7 @@ class Broadcaster:
             if events:
                 yield StreamBatch(position, events)
 
-    # ── looking ──────────────────────────────────────────────────────────────────────────────────────────
+    # ── polling ──────────────────────────────────────────────────────────────────────────────────────────
 
     async def _run(self) -> None:
         while True:
@@ -289,17 +222,17 @@ class Broadcaster:
             except DatabaseUnavailable as error:
                 await self._outage.wait(error.message)
                 continue
-            except Exception as error:  # a bug: followers would wait for ever if nobody looked any more
-                log.exception("the broadcaster raised a bug")
-                await self._outage.wait(type(error).__name__)
+            except Exception as error:  # a bug: without this loop subscribers would wait forever
+                await self._failures.wait_unexpected(error)
                 continue
             self._outage.clear()
+            self._failures.clear()
             await clock.pause(_COALESCE)
             await clock.wait(self._wake, self._next_wait())
             self._wake.clear()
 
     async def _start_from_now(self) -> None:
-        """Somebody follows again: from what is there now on."""
+        """The first subscriber has come: start from the present end."""
         self._sequencer_busy = not await sequence_all(self._db)
         async with self._db.connection() as tx:
             self._last_seq = await store.last_seq(tx)
@@ -326,7 +259,7 @@ class Broadcaster:
                 positions = {event.org_id: event.position for event in events}
                 self._positions |= positions
                 self._publish(StreamBatch(self._last_seq, events, positions=positions))
-                # What happens changes items: they are looked at as soon as they may be.
+                # Events usually change items: poll them as soon as allowed.
                 self._next_items_poll = min(self._next_items_poll, polled_at + ITEMS_EVERY.total_seconds())
             if len(events) < _PAGE:
                 break

@@ -1,18 +1,18 @@
-"""Webhooks are sent their events: the job `deliver_events`.
+"""Delivers events to webhooks: the job `deliver_events`.
 
-    due         the webhook's row is locked; with nothing left, or paused, the job is done in that transaction
+    load due    locks the webhook's row; with nothing left, or paused, the job is completed in that transaction
     send        one event, signed, outside any transaction
-    settle      taken (2xx): the cursor moves on; else the job waits, by a schedule of its own that ends after a day
+    record      accepted (2xx): the cursor moves on; else the job waits, by a schedule of its own that ends after a day
 
-One event after the other, so that each base's come in order, and so do all. Killed between sending and settling: the
-event is sent again, under the same id. A worker that lost its lease may repeat an event, and moves no cursor.
+One event after the other, so that the receiver gets them in order. Killed between sending and recording: the event is sent
+again, under the same id. A worker that lost its lease may repeat an event, but moves no cursor.
 
-    the answer                          then
+    response                            then
     2xx                                 the next event
     410, a private address, a secret    given up at once
-    that can't be read
-    anything else, no answer            later: SCHEDULE, or when Retry-After says; given up when it ends
-    given up                            the event is a dead letter, the webhook is paused before it
+    that can't be decrypted
+    anything else, no response          later: SCHEDULE, or when Retry-After says; given up when it ends
+    given up                            the event becomes a dead letter, the webhook is paused before it
 """
 
 import asyncio
@@ -45,13 +45,13 @@ SCHEDULE = tuple(
     for seconds in (1, 5, 30, 120, 600, 1_800, 3_600, 7_200, 14_400, 28_800, 28_800)
 )
 TIMEOUT = timedelta(seconds=15)
-_BATCH = 50  # events that one run of the job sends, before others have their turn
-_EXCERPT_LENGTH = 300  # characters that are kept of what a receiver answers
+_BATCH = 50  # events that one run of the job sends before other jobs run
+_EXCERPT_LENGTH = 300  # characters of a response that are kept
 
 
 @dataclass(frozen=True)
 class DeliveryResult:
-    """What became of one attempt."""
+    """The result of one attempt."""
 
     status: int | None
     took: timedelta
@@ -71,7 +71,7 @@ class WebhookSender:
             await self._client.aclose()
 
     async def send(self, hook: Webhook, message: str, body: bytes) -> DeliveryResult:
-        """One attempt, which ends within `TIMEOUT`, follows no redirect and reads little of the answer."""
+        """One attempt, which ends within `TIMEOUT`, follows no redirect and reads only the start of the response."""
         started = time.monotonic()
         status: int | None = None
         error: GristmillError | None = None
@@ -83,7 +83,8 @@ class WebhookSender:
             error = refused
         except (TimeoutError, httpx.TimeoutException):
             error = Transient(
-                f"No answer within {TIMEOUT.total_seconds():.0f} seconds.", code="webhook_timeout"
+                f"The receiver did not answer within {TIMEOUT.total_seconds():.0f} seconds.",
+                code="webhook_timeout",
             )
         except (httpx.TransportError, httpx.InvalidURL) as broken:
             error = Transient(
@@ -119,7 +120,7 @@ class WebhookDeliverer:
         self._db, self._sender = db, sender
 
     async def deliver(self, job: Job) -> Outcome:
-        """Send what is due, until nothing is or others have their turn."""
+        """Send a batch of due events."""
         hook, due_events = await self._load_due(job)
         if hook is None:
             return Done()
@@ -152,7 +153,7 @@ class WebhookDeliverer:
         async with self._db.transaction() as tx:
             attempts = await webhook_store.record_refusal(tx, hook, before, error.code, error.message)
             if attempts is None:
-                return Snooze(timedelta(0))  # it was paused or changed: look again
+                return Snooze(timedelta(0))  # it was paused or changed: load it again
             if attempts > len(SCHEDULE) or isinstance(error, Permanent):
                 await webhook_store.give_up(tx, hook.id, event)
                 await jobs.complete(tx, job)
@@ -168,12 +169,12 @@ class WebhookDeliverer:
 
 
 def message_id(hook: Webhook, event: RecordedEvent) -> str:
-    """By what a receiver knows an event again."""
+    """The id by which a receiver recognises a repeated event."""
     return f"{hook.id.hex}_{event.position}"
 
 
 def event_body(event: RecordedEvent) -> bytes:
-    """An event as it is sent: what Standard Webhooks asks for, and the fields that `/api/events` has."""
+    """The body of an event: what Standard Webhooks requires, and the fields of `/api/events`."""
     body: dict[str, Any] = {
         "type": event.type,
         "timestamp": event.at.astimezone(UTC).isoformat().replace("+00:00", "Z"),
@@ -195,7 +196,7 @@ def signed_headers(secret: str, message: str, body: bytes) -> dict[str, str]:
 
 
 async def _response_excerpt(response: httpx.Response) -> str:
-    """A little of what a receiver says, on one line."""
+    """The start of a response, on one line."""
     received = b""
     async for chunk in response.aiter_raw():
         received += chunk

@@ -1,7 +1,7 @@
-"""Sees to it that events come in order for webhooks, where nobody else reads them: one a process that works.
+"""Sequences events for webhooks where no stream does it: one pump per worker process.
 
-Woken by notifications, and looking every second anyway. Killed at any point: the outbox keeps the events, and the next
-to look puts them in order.
+It is woken by notifications, and polls every second anyway. Killed at any point, it loses nothing: the events stay in the
+outbox, and the next process to look sequences them.
 """
 
 import asyncio
@@ -18,36 +18,37 @@ from gristmill.events.store import queries
 log = logging.getLogger(__name__)
 
 POLL = timedelta(seconds=1)
-_COALESCE = timedelta(milliseconds=50)  # many commits are put in order at once
+_COALESCE = timedelta(milliseconds=50)  # so that many commits are sequenced at once
 
 
 class WebhookPump:
-    """Puts events in order while a webhook wants some."""
+    """Sequences events while a webhook is active."""
 
     def __init__(self, db: Database, listener: Listener) -> None:
         self._db = db
         self._wake = asyncio.Event()
         self._outage = Outage(log, "the database")
+        self._failures = Outage(log, "the webhook pump")
         listener.subscribe("event", lambda _payload: self._wake.set())
 
     async def run(self) -> None:
-        """Work until it is cancelled."""
+        """Run until cancelled."""
         while True:
             self._wake.clear()
             try:
                 wait = await self._pump()
                 self._outage.clear()
+                self._failures.clear()
             except DatabaseUnavailable as error:
                 await self._outage.wait(error.message)
                 continue
-            except Exception as error:  # a bug: webhooks would wait for ever if nobody looked any more
-                log.exception("the courier raised a bug")
-                await self._outage.wait(type(error).__name__)
+            except Exception as error:  # a bug: without this loop webhooks would wait forever
+                await self._failures.wait_unexpected(error)
                 continue
             await clock.pause(_COALESCE)
             await clock.wait(self._wake, wait)
 
     async def _pump(self) -> timedelta:
         async with self._db.connection() as tx:
-            (is_waiting,) = await queries.values(tx, "anything_to_order")
+            (is_waiting,) = await queries.values(tx, "is_sequencing_due")
         return POLL if not is_waiting or await sequence_all(self._db) else _COALESCE

@@ -1,4 +1,4 @@
-"""Webhooks and their dead letters, one function per question or change, in the caller's transaction.
+"""Webhooks and their dead letters, in the caller's transaction.
 
     status     active    the events after `cursor` are sent, one after the other
                paused    nothing is sent, by request or because an event was given up; `cursor` stays before it
@@ -67,7 +67,7 @@ async def insert(
     base_id: UUID | None,
     types: Sequence[str] | None,
 ) -> Webhook:
-    """Create a webhook that is sent what happens from now on."""
+    """Create a webhook that is sent events from now on."""
     return await queries.one(
         tx,
         Webhook,
@@ -88,23 +88,23 @@ async def find(tx: Tx, webhook_id: WebhookId, org: OrgId | None = None) -> Webho
 
 
 async def lock(tx: Tx, webhook_id: WebhookId) -> Webhook | None:
-    """One webhook, the caller's alone until the transaction ends."""
+    """One webhook, locked until the transaction ends."""
     return await queries.maybe(tx, Webhook, "lock_webhook", id=webhook_id)
 
 
 async def find_all(tx: Tx, org: OrgId, *, limit: int, after: WebhookId | None = None) -> list[Webhook]:
-    """Webhooks of an organisation in the order of their making."""
+    """Webhooks of an organisation, oldest first."""
     return await queries.many(tx, Webhook, "webhooks", org=org, limit=limit, after=after)
 
 
 async def update(
     tx: Tx, webhook_id: WebhookId, *, url: str, description: str, types: Sequence[str] | None, status: Status
 ) -> Webhook:
-    """Change a webhook that the caller has locked; its next attempt is the first again."""
+    """Change a webhook that the caller has locked, and reset its attempts."""
     return await queries.one(
         tx,
         Webhook,
-        "change_webhook",
+        "update_webhook",
         id=webhook_id,
         url=url,
         description=description,
@@ -114,7 +114,7 @@ async def update(
 
 
 async def delete(tx: Tx, webhook_id: WebhookId) -> None:
-    """Forget a webhook and its dead letters."""
+    """Delete a webhook and its dead letters."""
     await queries.run(tx, "delete_webhook", id=webhook_id)
 
 
@@ -133,23 +133,25 @@ async def due_events(tx: Tx, webhook: Webhook, limit: int) -> list[RecordedEvent
 
 
 async def mark_caught_up(tx: Tx, webhook_id: WebhookId) -> None:
-    """Nothing is left to deliver of what the caller, who has locked the row, was told of."""
-    await queries.run(tx, "caught_up", id=webhook_id)
+    """Move the cursor to the end of what was wanted: nothing is left to deliver. The caller has locked the row."""
+    await queries.run(tx, "mark_caught_up", id=webhook_id)
 
 
 async def record_delivery(tx: Tx, webhook: Webhook, before: int, seq: int) -> bool:
-    """An event was taken; False when the webhook was paused or sent elsewhere meanwhile."""
-    return bool(await queries.values(tx, "delivered", id=webhook.id, before=before, seq=seq))
+    """Record that an event was accepted; False when the webhook was paused or changed meanwhile."""
+    return bool(await queries.values(tx, "record_delivery", id=webhook.id, before=before, seq=seq))
 
 
 async def record_refusal(tx: Tx, webhook: Webhook, before: int, code: str, message: str) -> int | None:
-    """An event was not taken; at how many attempts by now, None when the webhook was changed meanwhile."""
-    attempts = await queries.values(tx, "refused", id=webhook.id, before=before, code=code, message=message)
+    """Record that an event was not accepted; the number of attempts, None when the webhook was changed meanwhile."""
+    attempts = await queries.values(
+        tx, "record_refusal", id=webhook.id, before=before, code=code, message=message
+    )
     return attempts[0] if attempts else None
 
 
 async def give_up(tx: Tx, webhook_id: WebhookId, event: RecordedEvent) -> None:
-    """active → paused, before an event that is a dead letter from now on."""
+    """active → paused, before an event that becomes a dead letter."""
     await queries.run(tx, "give_up", id=webhook_id, seq=event.position, type=event.type, base=event.base_id)
 
 
@@ -161,20 +163,20 @@ async def dead_letters(tx: Tx, webhook_id: WebhookId, *, limit: int, before: int
 async def close_dead_letter(
     tx: Tx, webhook_id: WebhookId, seq: int, outcome: Literal["redriven", "skipped"]
 ) -> bool:
-    """Say what became of a dead letter; False when there is none, or it was skipped and is to be skipped again."""
-    return bool(await queries.values(tx, "end_letter", webhook=webhook_id, seq=seq, outcome=outcome))
+    """Record the outcome of a dead letter; False when there is none, or it was skipped and is to be skipped again."""
+    return bool(await queries.values(tx, "close_dead_letter", webhook=webhook_id, seq=seq, outcome=outcome))
 
 
 async def redrive_open_letter(tx: Tx, webhook_id: WebhookId) -> None:
-    """The dead letter that a webhook was paused before, if there is one, is sent again."""
-    await queries.run(tx, "redrive_open", webhook=webhook_id)
+    """Send the dead letter again that a webhook was paused before, if there is one."""
+    await queries.run(tx, "redrive_open_letter", webhook=webhook_id)
 
 
 async def resume_from(tx: Tx, webhook_id: WebhookId, cursor: int) -> None:
-    """→ active, with what comes after `cursor`."""
-    await queries.run(tx, "go_from", id=webhook_id, cursor=cursor)
+    """→ active, with the events after `cursor`."""
+    await queries.run(tx, "resume_from", id=webhook_id, cursor=cursor)
 
 
 async def lock_orphaned(tx: Tx, limit: int) -> list[WebhookId]:
-    """Webhooks with something to deliver and no living job, locked; those that somebody works on are passed over."""
-    return await queries.values(tx, "forsaken", limit=limit)
+    """Webhooks with something to deliver and no living job, locked; those that are locked elsewhere are skipped."""
+    return await queries.values(tx, "lock_orphaned", limit=limit)
