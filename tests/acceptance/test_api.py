@@ -1,4 +1,4 @@
-"""The API's contract: what is answered, and that a refused request stores nothing."""
+"""The contract of the API: its responses, and that a rejected request stores nothing."""
 
 from pathlib import Path
 from typing import Any
@@ -7,41 +7,8 @@ from uuid import uuid4
 import httpx
 import pytest
 
+from tests.api_calls import add_items, assert_healthy, assert_problem, make_base, search, wait_until_ended
 from tests.wait_until import wait_until
-
-
-async def make_base(http: httpx.AsyncClient, name: str = "notes", **more: Any) -> str:
-    answer = await http.post("/api/knowledge-bases", json={"name": name, **more})
-    assert answer.status_code == 201, answer.text
-    return answer.json()["id"]
-
-
-async def add_items(http: httpx.AsyncClient, base: str, *items: dict[str, Any]) -> dict[str, Any]:
-    answer = await http.post(f"/api/knowledge-bases/{base}/items", json={"items": list(items)})
-    assert answer.status_code == 202, answer.text
-    return answer.json()
-
-
-async def wait_until_ended(http: httpx.AsyncClient, item_id: str) -> dict[str, Any]:
-    async def look() -> dict[str, Any] | None:
-        item = (await http.get(f"/api/knowledge-items/{item_id}")).json()
-        return item if item["status"] in ("completed", "failed") else None
-
-    return await wait_until(look)
-
-
-async def search(http: httpx.AsyncClient, base: str, query: str, **more: Any) -> list[dict[str, Any]]:
-    answer = await http.post(f"/api/knowledge-bases/{base}/search", json={"query": query, **more})
-    assert answer.status_code == 200, answer.text
-    return answer.json()["hits"]
-
-
-def assert_problem(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
-    assert answer.headers["content-type"] == "application/problem+json"
-    problem = answer.json()
-    assert (answer.status_code, problem["status"], problem["code"]) == (status, status, code), problem
-    assert problem["detail"]
-    return problem
 
 
 async def test_a_note_becomes_a_hit(http: httpx.AsyncClient) -> None:
@@ -86,7 +53,7 @@ async def test_a_chinese_word_of_two_characters_is_found(http: httpx.AsyncClient
     assert hit["itemId"] == added["created"][0]["id"]
 
 
-async def test_files_are_read_from_disk_and_each_is_taken_or_refused_by_itself(
+async def test_files_on_disk_are_accepted_or_rejected_one_by_one(
     http: httpx.AsyncClient, tmp_path: Path
 ) -> None:
     """S4-56, S4-41."""
@@ -213,14 +180,14 @@ async def test_lists_are_paged(http: httpx.AsyncClient) -> None:
     )
 
 
-async def test_adding_nothing_is_no_mistake(http: httpx.AsyncClient) -> None:
+async def test_adding_no_items_succeeds(http: httpx.AsyncClient) -> None:
     """S0-22."""
     added = await add_items(http, await make_base(http))
     assert {**added, "correlationId": ""} == {"created": [], "skipped": [], "failed": [], "correlationId": ""}
 
 
 async def test_events_are_read_by_a_cursor_and_filtered(http: httpx.AsyncClient) -> None:
-    """S3-14, S3-21: by type and base; an unknown type is told; at the end the cursor stays."""
+    """S3-14, S3-21: by type and base; an unknown type is rejected; at the end the cursor stays the same."""
     base, other = await make_base(http), await make_base(http, "other")
     added = await add_items(http, base, {"type": "note", "title": "Stones", "content": "rye"})
 
@@ -242,7 +209,7 @@ async def test_events_are_read_by_a_cursor_and_filtered(http: httpx.AsyncClient)
     assert_problem(await http.get("/api/events", params={"after": -1}), 422, "invalid_request")
 
 
-async def test_a_base_tells_its_items_by_status_and_its_queue(http: httpx.AsyncClient) -> None:
+async def test_a_base_shows_its_items_by_status_and_its_queue(http: httpx.AsyncClient) -> None:
     base = await make_base(http)
     (item,) = (await add_items(http, base, {"type": "note", "content": "one"}))["created"]
     await wait_until_ended(http, item["id"])
@@ -263,8 +230,8 @@ async def test_a_title_is_never_empty(http: httpx.AsyncClient) -> None:
     assert [item["title"] for item in added["created"]] == ["Note", "Head"]
 
 
-async def test_the_promises_hold(http: httpx.AsyncClient) -> None:
-    assert (await http.get("/api/health/invariants")).json() == {"violations": []}
+async def test_the_invariants_hold(http: httpx.AsyncClient) -> None:
+    await assert_healthy(http)
     ready = (await http.get("/readyz")).json()
     assert (ready["status"], ready["reasons"]) == ("ready", [])
 
@@ -277,7 +244,7 @@ async def test_the_promises_hold(http: httpx.AsyncClient) -> None:
         ({"origin": "null"}, "foreign_origin"),
     ],
 )
-async def test_other_sites_pages_are_kept_out(
+async def test_requests_from_other_sites_are_rejected(
     http: httpx.AsyncClient, headers: dict[str, str], code: str
 ) -> None:
     assert_problem(await http.post("/api/knowledge-bases", json={"name": "n"}, headers=headers), 403, code)

@@ -1,4 +1,4 @@
-"""One story from the first base to its end, told by the client to a real server, as programs tell it."""
+"""The life of a base from creation to deletion, through the client and a real server."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from tests.gristmill_process import environment, run_serve
 def test_a_program_adds_waits_searches_reads_rebuilds_and_deletes(
     database_url: str, data_dir: Path, cache_dir: Path, tmp_path: Path
 ) -> None:
-    """What is accepted becomes searchable, stays as it is through a rebuild, and is gone once it is deleted."""
+    """An accepted item becomes searchable, stays so during a reindex, and is gone once it is deleted."""
     folder = tmp_path / "mill"
     folder.mkdir()
     (folder / "stones.md").write_text("# Stones\n\nBoth stones are dressed in spring.")
@@ -40,7 +40,9 @@ def test_a_program_adds_waits_searches_reads_rebuilds_and_deletes(
         rebuilt = mill.run(lambda client: client.reindex(base, [sent[0]["id"]]))
         assert rebuilt["rootIds"] == [sent[0]["id"]]
         found = mill.run(lambda client: client.search("wheel is broken", [base]))["hits"]
-        assert found[0]["itemId"] == sent[0]["id"]  # the version before answers until the new one is whole
+        assert (
+            found[0]["itemId"] == sent[0]["id"]
+        )  # the old version is searchable until the new one is complete
 
         mill.run(lambda client: client.delete(base, [added[0]["id"]]))
         left = mill.run(lambda client: client.items(base, parentId="*"))

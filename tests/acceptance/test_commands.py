@@ -76,8 +76,8 @@ def test_serve_stops_cleanly_and_leaves_no_postgres(
     assert "Traceback" not in (tmp_path / "log").read_text()
 
 
-def test_mistakes_are_one_line_and_an_exit_code(shared_db_env: dict[str, str], tmp_path: Path) -> None:
-    for arguments, exit_code, told in [
+def test_errors_are_one_line_and_an_exit_code(shared_db_env: dict[str, str], tmp_path: Path) -> None:
+    for arguments, exit_code, message in [
         (["search", "nowhere", "x"], 1, "no knowledge base named 'nowhere'"),
         (["add", "notes"], 1, "Nothing to add"),
         (["add", "notes", str(tmp_path / "gone.md")], 1, "is not there"),
@@ -87,7 +87,7 @@ def test_mistakes_are_one_line_and_an_exit_code(shared_db_env: dict[str, str], t
     ]:
         run = run_command(shared_db_env, *arguments)
         assert run.returncode == exit_code, (arguments, run.stdout, run.stderr)
-        assert told in run.stdout + run.stderr
+        assert message in run.stdout + run.stderr
         assert "Traceback" not in run.stderr
     misspelt = run_command({**shared_db_env, "GRISTMILL_PROT": "1"}, "status")
     assert (misspelt.returncode, "GRISTMILL_PORT" in misspelt.stderr) == (2, True)
@@ -100,7 +100,7 @@ def test_a_file_that_cannot_be_read_fails_the_add(shared_db_env: dict[str, str],
     assert "unsupported_type" in run.stdout
 
 
-def test_a_port_that_is_taken_is_told_at_once(
+def test_serve_reports_a_port_that_is_taken(
     env: dict[str, str], tmp_path: Path, data_dir: Path, cache_dir: Path
 ) -> None:
     with run_serve(env, log=tmp_path / "log") as server:

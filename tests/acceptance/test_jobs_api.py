@@ -6,14 +6,14 @@ from uuid import uuid4
 import httpx
 
 from gristmill import app, faults
-from tests.acceptance.test_api import add_items, assert_problem, make_base, search, wait_until_ended
+from tests.api_calls import add_items, assert_problem, make_base, search, wait_until_ended
 from tests.wait_until import wait_until
 
 
 async def test_a_dead_job_is_visible_and_can_be_retried_once_the_cause_is_gone(
     http: httpx.AsyncClient, tmp_path: Path
 ) -> None:
-    """S2-39: retried, then dead; by hand after that."""
+    """S2-39: a job is retried, then dead; after that a person can retry it."""
     path = tmp_path / "a.md"
     path.write_bytes(b"\0\0")
     base = await make_base(http)
@@ -43,7 +43,7 @@ async def test_a_dead_job_is_visible_and_can_be_retried_once_the_cause_is_gone(
 async def test_a_cancelled_job_leaves_its_item_failed_not_stuck(
     http: httpx.AsyncClient, mill: app.Gristmill
 ) -> None:
-    """S4-49, promise 1: whether it waited or ran."""
+    """S4-49, promise 1: both a queued and a running job."""
     base = await make_base(http)
     async with mill.db.connection() as tx:
         await tx.execute("insert into lane (lane, paused) values (%s, true)", [base])
@@ -74,7 +74,7 @@ async def test_a_cancelled_job_leaves_its_item_failed_not_stuck(
     assert (await http.get("/api/health/invariants")).json() == {"violations": []}
 
 
-async def test_a_job_that_is_not_there_is_not_found(http: httpx.AsyncClient) -> None:
+async def test_an_unknown_job_is_not_found(http: httpx.AsyncClient) -> None:
     for unknown in (str(uuid4()), "x"):
         assert_problem(await http.get(f"/api/jobs/{unknown}"), 404, "job_not_found")
         assert_problem(await http.post(f"/api/jobs/{unknown}/retry"), 404, "job_not_found")

@@ -60,9 +60,7 @@ def run_json(data_dir: Path, cache_dir: Path, database_url: str, monkeypatch: py
     return JsonCli({name: value for name, value in env.items() if name.startswith("GRISTMILL_")})
 
 
-def test_what_commands_print_as_json_is_one_document_and_nothing_else(
-    run_json: JsonCli, tmp_path: Path
-) -> None:
+def test_json_output_is_one_document_and_nothing_else(run_json: JsonCli, tmp_path: Path) -> None:
     added = run_json("add", "notes", "--note", "The wheel turns.", "--wait")
     assert [item["status"] for item in added["ended"]] == ["completed"]
     refused = run_json("add", "notes", str(tmp_path / "nothing-there"), code=1)
@@ -85,8 +83,8 @@ def test_shells_complete_commands() -> None:
         ["bash", "-c", f"{gristmill} --show-completion; true"], capture_output=True, text=True, timeout=60
     )
     assert "complete" in script.stdout, script.stderr
-    asked = {"_GRISTMILL_COMPLETE": "complete_bash", "COMP_WORDS": "gristmill se", "COMP_CWORD": "1"}
+    completion = {"_GRISTMILL_COMPLETE": "complete_bash", "COMP_WORDS": "gristmill se", "COMP_CWORD": "1"}
     done = subprocess.run(
-        [gristmill], env={**os.environ, **asked}, capture_output=True, text=True, timeout=60
+        [gristmill], env={**os.environ, **completion}, capture_output=True, text=True, timeout=60
     )
     assert done.stdout.split() == ["serve", "search"]

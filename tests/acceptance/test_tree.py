@@ -1,14 +1,22 @@
-"""Trees through the API: folders, deletes with receipts, rebuilds that never go dark."""
+"""Trees through the API: folders, deletions with receipts, and reindexing without downtime."""
 
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 
 from gristmill import app
 from gristmill.settings import Settings
-from tests.acceptance.test_api import add_items, assert_problem, make_base, search, wait_until_ended
+from tests.api_calls import (
+    add_items,
+    assert_healthy,
+    assert_problem,
+    item_titles,
+    make_base,
+    search,
+    wait_for_job,
+    wait_until_ended,
+)
 from tests.embedding.hashed import HashedEmbedder
 from tests.wait_until import wait_until
 
@@ -26,25 +34,7 @@ def folder(tmp_path: Path) -> Path:
     return top
 
 
-async def wait_for_job(http: httpx.AsyncClient, job_id: str) -> dict[str, Any]:
-    async def look() -> dict[str, Any] | None:
-        job = (await http.get(f"/api/jobs/{job_id}")).json()
-        return job if job["state"] in ("done", "dead", "cancelled") else None
-
-    return await wait_until(look)
-
-
-async def item_titles(http: httpx.AsyncClient, base: str, **more: Any) -> list[str]:
-    answer = await http.get(f"/api/knowledge-bases/{base}/items", params={"limit": 500, **more})
-    assert answer.status_code == 200, answer.text
-    return sorted(item["title"] for item in answer.json()["items"])
-
-
-async def assert_healthy(http: httpx.AsyncClient) -> None:
-    assert (await http.get("/api/health/invariants")).json() == {"violations": []}
-
-
-async def test_a_folder_becomes_a_tree_and_a_bad_file_costs_only_itself(
+async def test_a_folder_becomes_a_tree_and_a_bad_file_fails_alone(
     http: httpx.AsyncClient, folder: Path
 ) -> None:
     """S1-09, S4-31, S4-57, C9, C10."""
@@ -80,7 +70,7 @@ async def test_deleting_a_folder_hides_it_at_once_and_leaves_nothing(
 
 
 async def test_reindexing_a_folder_follows_its_source(http: httpx.AsyncClient, folder: Path) -> None:
-    """S0-38, S0-44, C5b: what is still there answers throughout, what is gone goes, what is new comes."""
+    """S0-38, S0-44, C5b: existing files stay searchable throughout, removed files go, new files come."""
     base = await make_base(http)
     (root,) = (await add_items(http, base, {"type": "directory", "path": str(folder)}))["created"]
     await wait_until_ended(http, root["id"])
@@ -103,7 +93,7 @@ async def test_reindexing_a_folder_follows_its_source(http: httpx.AsyncClient, f
     await assert_healthy(http)
 
 
-async def test_a_failed_rebuild_keeps_the_old_version_answering_and_says_so(
+async def test_a_failed_reindex_keeps_the_old_version_searchable_and_shows_the_error(
     http: httpx.AsyncClient, tmp_path: Path
 ) -> None:
     """Promise 2."""
@@ -127,7 +117,7 @@ async def test_a_failed_rebuild_keeps_the_old_version_answering_and_says_so(
 @pytest.mark.parametrize(
     ("on_conflict", "expected"), [("rename", ["n", "n (2)", "n (3)"]), ("skip", ["n"]), ("replace", ["n"])]
 )
-async def test_the_same_thing_again_is_renamed_skipped_or_replaced(
+async def test_a_duplicate_is_renamed_skipped_or_replaced(
     http: httpx.AsyncClient, on_conflict: str, expected: list[str]
 ) -> None:
     base = await make_base(http)
@@ -154,7 +144,9 @@ async def test_the_same_thing_again_is_renamed_skipped_or_replaced(
     await assert_healthy(http)
 
 
-async def test_uploads_are_stored_once_and_leave_with_their_last_item(http: httpx.AsyncClient) -> None:
+async def test_identical_uploads_share_a_blob_that_is_removed_with_the_last_item(
+    http: httpx.AsyncClient,
+) -> None:
     """S3-22, C6."""
     base = await make_base(http)
     data = b"# Upload\n\nOats and more oats.\n"
@@ -174,10 +166,8 @@ async def test_uploads_are_stored_once_and_leave_with_their_last_item(http: http
     await assert_healthy(http)
 
 
-async def test_bytes_that_nothing_uses_leave_with_the_request(
-    http: httpx.AsyncClient, mill: app.Gristmill
-) -> None:
-    """Skipped, replaced and refused uploads leave no blob behind."""
+async def test_uploads_that_no_item_uses_are_removed(http: httpx.AsyncClient, mill: app.Gristmill) -> None:
+    """Skipped, replaced and rejected uploads leave no blob behind."""
 
     async def upload(data: bytes, **form: str) -> httpx.Response:
         files = [("files", ("a.md", data, "text/markdown"))]
@@ -205,8 +195,8 @@ async def test_bytes_that_nothing_uses_leave_with_the_request(
     assert [hit["text"] for hit in await search(http, base, "oats")] == ["Third oats."]
 
 
-async def test_an_upload_that_is_too_large_to_be_read_is_refused_by_itself(settings: Settings) -> None:
-    """S4-56: and nothing of it is stored."""
+async def test_an_upload_that_is_too_large_is_rejected_alone(settings: Settings) -> None:
+    """S4-56: nothing of it is stored."""
     small = settings.model_copy(update={"max_document_mb": 1})
     async with app.gristmill(small, work=True, extra_embedders={"hashed": HashedEmbedder()}) as mill:
         transport = httpx.ASGITransport(app=mill.api, raise_app_exceptions=False)
@@ -229,7 +219,7 @@ async def test_an_upload_that_is_too_large_to_be_read_is_refused_by_itself(setti
             assert [blob.size async for blob in mill.sources.blobs.list()] == [5]
 
 
-async def test_chunks_are_listed_under_their_guards(http: httpx.AsyncClient, folder: Path) -> None:
+async def test_chunks_are_listed_for_completed_items_only(http: httpx.AsyncClient, folder: Path) -> None:
     """S0-16 to S0-19."""
     base = await make_base(http)
     (root,) = (await add_items(http, base, {"type": "directory", "path": str(folder)}))["created"]
@@ -261,7 +251,7 @@ async def test_a_deleted_base_is_gone_at_once_and_its_name_is_free(
     await assert_healthy(http)
 
 
-async def test_a_base_can_be_changed_without_disturbing_its_work(http: httpx.AsyncClient) -> None:
+async def test_a_base_can_be_changed_while_its_jobs_continue(http: httpx.AsyncClient) -> None:
     """S4-10."""
     base = await make_base(http, "old")
     await make_base(http, "taken")
@@ -275,7 +265,7 @@ async def test_a_base_can_be_changed_without_disturbing_its_work(http: httpx.Asy
     assert (await http.get(f"/api/knowledge-bases/{base}")).json()["name"] == "new"
 
 
-async def test_uploads_come_with_who_may_see_them_and_what_is_said_of_them(http: httpx.AsyncClient) -> None:
+async def test_uploads_can_have_an_access_list_and_metadata(http: httpx.AsyncClient) -> None:
     base = await make_base(http)
     sent = {"acl": ["team:millers", "user_email:ada@example.com"], "metadata": '{"year": 1786}'}
     answer = await http.post(

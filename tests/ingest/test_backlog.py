@@ -7,8 +7,8 @@ import httpx
 from gristmill import app
 from gristmill.jobs import QueueLimits
 from gristmill.operations import add, bases
-from tests.acceptance.test_api import add_items as add_item
-from tests.acceptance.test_api import make_base, search
+from tests.api_calls import add_items as add_item
+from tests.api_calls import make_base, search
 from tests.operations.manual_worker import note_to_add
 from tests.wait_until import wait_until
 

@@ -10,7 +10,7 @@ import pytest
 
 from gristmill import app
 from gristmill.settings import Settings
-from tests.acceptance.test_api import add_items, make_base
+from tests.api_calls import add_items, make_base
 from tests.embedding.endpoint import CannedResponse, EmbeddingRequest, Endpoint, hashed_vectors
 from tests.wait_until import LIMIT, wait_until
 

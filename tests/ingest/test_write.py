@@ -10,7 +10,7 @@ from gristmill.ingest.chunk import TextChunk
 from gristmill.ingest.task import EmbeddedChunks, EndOfContent, IndexTask, ReadWindow, VersionContent
 from gristmill.ingest.write_state import DocumentState, plan_writes
 from gristmill.search import Chunk
-from tests.acceptance.test_api import add_items, make_base
+from tests.api_calls import add_items, make_base
 from tests.wait_until import wait_until
 
 

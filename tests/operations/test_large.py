@@ -16,8 +16,7 @@ from gristmill import app, faults
 from gristmill.catalog import Base
 from gristmill.operations import add
 from gristmill.operations.uploads import store_upload
-from tests.acceptance.test_api import make_base, search
-from tests.acceptance.test_tree import assert_healthy, wait_for_job
+from tests.api_calls import assert_healthy, make_base, search, wait_for_job
 from tests.operations.manual_worker import (
     UNLIMITED,
     ManualWorker,

@@ -15,7 +15,7 @@ from gristmill.jobs.worker import LOST_FACTOR
 from gristmill.operations import bases, delete, queue
 from gristmill.operations import retry as retrying
 from gristmill.settings import Settings
-from tests.acceptance.test_api import add_items, make_base, search, wait_until_ended
+from tests.api_calls import add_items, make_base, search, wait_until_ended
 from tests.database_clock import DatabaseClock
 from tests.embedding.hashed import HashedEmbedder
 from tests.operations.manual_worker import LEASE, ManualWorker, folder_to_add, note_to_add

@@ -1,4 +1,4 @@
-"""The files of `deploy/` name commands, settings and paths that exist. Images can't be built where the tests run."""
+"""The files of `deploy/` name existing commands, settings and paths. The tests can't build images."""
 
 import re
 import shutil
@@ -24,7 +24,7 @@ def compose_file() -> dict[str, Any]:
 
 
 def assert_command_accepted(words: list[str]) -> None:
-    """A command line that the command itself takes apart without a complaint; it is not run."""
+    """Assert that the CLI can parse this command line, without running it."""
     assert words[0].rpartition("/")[2] == "gristmill"
     group = cast(Any, typer.main.get_command(cli))
     command = group.commands[words[1]]
@@ -44,7 +44,7 @@ def test_compose_runs_commands_and_sets_settings_that_exist() -> None:
     assert "pgvector" in services["db"]["image"]
 
 
-def test_everybody_who_is_composed_has_the_same_database_and_the_same_uploads() -> None:
+def test_composed_services_share_the_database_and_the_uploads() -> None:
     services = compose_file()["services"]
     assert services["server"]["volumes"] == services["worker"]["volumes"]
     urls = {services[name]["environment"]["GRISTMILL_DATABASE_URL"] for name in ("server", "worker")}

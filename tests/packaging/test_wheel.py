@@ -1,4 +1,4 @@
-"""The wheel is built, installed into an empty environment from the package index alone, and runs."""
+"""The wheel can be built, installed into an empty environment from the package index, and run."""
 
 import re
 import shutil
@@ -24,7 +24,7 @@ def run(*words: str, env: dict[str, str] | None = None) -> str:
 
 @pytest.fixture
 def folder() -> Generator[Path]:
-    """One that everybody may read: as root, PostgreSQL is run by another user, from the environment."""
+    """A folder readable by all users: when the tests run as root, PostgreSQL runs as another user from it."""
     with tempfile.TemporaryDirectory(prefix="gristmill-wheel-") as made:
         Path(made).chmod(0o755)
         yield Path(made)

@@ -63,7 +63,7 @@ async def test_llama_index_gets_nodes_with_citations_both_ways(server: Server) -
         assert_cited([node.metadata for node in nodes], server)
 
 
-async def test_what_the_server_refuses_is_raised_and_the_key_is_not_shown(server: Server) -> None:
+async def test_a_rejected_search_raises_refused_without_the_key(server: Server) -> None:
     retriever = langchain.GristmillRetriever(url=server.url, key=SecretStr("gm_wrong"))
     with pytest.raises(Refused) as refused:
         await retriever.ainvoke("wheel")

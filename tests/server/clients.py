@@ -1,4 +1,4 @@
-"""Organisations and keys of tests, and clients that come in with them."""
+"""Organisations, keys and HTTP clients with these keys."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -24,7 +24,7 @@ async def new_key(
 
 @asynccontextmanager
 async def client_with_key(mill: app.Gristmill, secret: str | None) -> AsyncGenerator[httpx.AsyncClient]:
-    """A client with a key, or from another machine without one."""
+    """A local client with a key, or a remote client without one."""
     transport = httpx.ASGITransport(
         app=mill.api,
         raise_app_exceptions=False,

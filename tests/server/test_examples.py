@@ -1,4 +1,4 @@
-"""Every request body, and every answer but pages of what has an example by itself, has one that is true to its schema."""
+"""Every request body and response has an example that matches its schema, except pages of resources that have their own."""
 
 import json
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ import pytest
 from gristmill import app
 from tests.docs.pages import blocks, read
 
-# Bare answers that hold one field, described by it; and pages of what the API shows one by one.
+# Responses with one self-explaining field, and pages of resources that have their own example.
 WITHOUT = {"AnalyseOut", "Page_BaseOut_", "Page_ConnectorOut_", "Page_FailureOut_", "Page_IdentityOut_"} | {
     "Page_ItemOut_",
     "Page_KeyOut_",
@@ -27,7 +27,7 @@ def schema(mill: app.Gristmill) -> dict[str, Any]:
 
 
 def schema_names(schema: dict[str, Any]) -> Iterator[str]:
-    """The schemas of bodies and good answers."""
+    """The schemas of request bodies and successful responses."""
     for methods in schema["paths"].values():
         for operation in methods.values():
             good = [answer for status, answer in operation["responses"].items() if status.startswith("2")]
@@ -44,7 +44,7 @@ async def test_every_body_and_answer_has_an_example(schema: dict[str, Any]) -> N
     assert without == WITHOUT
 
 
-async def test_every_example_is_true_to_its_schema_and_is_used(schema: dict[str, Any]) -> None:
+async def test_every_example_matches_its_schema_and_is_used(schema: dict[str, Any]) -> None:
     text = resources.files("gristmill.server.api").joinpath("examples.json").read_text()
     for name, example in json.loads(text).items():
         assert schema["components"]["schemas"][name]["examples"] == [example], name
@@ -57,8 +57,8 @@ def test_examples_are_what_the_documentation_shows() -> None:
         json.loads(block.text) for block in blocks(read("docs/reference/api.md")) if block.language == "json"
     ]
     text = resources.files("gristmill.server.api").joinpath("examples.json").read_text()
-    of_their_own = {name for name, example in json.loads(text).items() if example not in shown}
-    assert of_their_own == {
+    undocumented = {name for name, example in json.loads(text).items() if example not in shown}
+    assert undocumented == {
         "Body_upload_files_api_knowledge_bases__base_id__files_post",
         "ConnectorChange",
         "ItemOut",

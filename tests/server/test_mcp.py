@@ -1,4 +1,4 @@
-"""The tools, driven by the official client: over HTTP with keys of each role, and over standard input and output."""
+"""The MCP tools through the official client: over HTTP with different keys, and over standard input and output."""
 
 import sys
 from collections.abc import AsyncGenerator
@@ -40,57 +40,59 @@ async def agent(url: str, key: str | None = None) -> AsyncGenerator[ClientSessio
         yield session
 
 
-async def use(session: ClientSession, tool: str, **given: Any) -> dict[str, Any]:
-    result = await session.call_tool(tool, given)
+async def call_tool(session: ClientSession, tool: str, **arguments: Any) -> dict[str, Any]:
+    result = await session.call_tool(tool, arguments)
     assert not result.isError, result.content
     assert result.structuredContent is not None
     return result.structuredContent
 
 
-async def refused(session: ClientSession, tool: str, **given: Any) -> str:
-    result = await session.call_tool(tool, given)
+async def tool_error(session: ClientSession, tool: str, **arguments: Any) -> str:
+    result = await session.call_tool(tool, arguments)
     assert result.isError
-    (told,) = result.content
-    assert isinstance(told, TextContent)
-    return told.text
+    (content,) = result.content
+    assert isinstance(content, TextContent)
+    return content.text
 
 
-async def test_an_agent_keeps_a_base_with_every_tool(mill: app.Gristmill) -> None:
+async def test_an_agent_can_use_every_tool(mill: app.Gristmill) -> None:
     async with mount(mill.api), serve_api(mill) as url, agent(url) as session:
         assert {tool.name for tool in (await session.list_tools()).tools} == TOOLS
-        note = (await use(session, "add_note", base="notes", content="The mill wheel turns."))["created"][0]
-        await use(
+        note = (await call_tool(session, "add_note", base="notes", content="The mill wheel turns."))[
+            "created"
+        ][0]
+        await call_tool(
             session, "add_file", base="notes", name="river.txt", content="VGhlIHJpdmVy", encoding="base64"
         )
-        page = await use(session, "add_url", base="notes", url="https://example.org/")
+        page = await call_tool(session, "add_url", base="notes", url="https://example.org/")
         assert page["created"][0]["type"] == "url"
 
         async def is_done() -> bool:
-            items = (await use(session, "status", base="notes"))["bases"][0]["items"]
+            items = (await call_tool(session, "status", base="notes"))["bases"][0]["items"]
             return items.get("completed", 0) >= 2
 
         await wait_until(is_done, every=0.2)
-        assert (await use(session, "list_bases"))["bases"][0]["name"] == "notes"
-        (hit,) = (await use(session, "search", query="wheel", bases=["notes"], mode="text"))["hits"]
+        assert (await call_tool(session, "list_bases"))["bases"][0]["name"] == "notes"
+        (hit,) = (await call_tool(session, "search", query="wheel", bases=["notes"], mode="text"))["hits"]
         assert hit["itemId"] == note["id"]
         assert hit["citation"].endswith("characters 0-21")
-        part = await use(session, "read_content", item_id=note["id"], start=4, length=4)
+        part = await call_tool(session, "read_content", item_id=note["id"], start=4, length=4)
         assert (part["text"], part["total"]) == ("mill", 21)
         read = await session.read_resource(AnyUrl(hit["resource"]))
         assert getattr(read.contents[0], "text", None) == "The mill wheel turns."
-        (match,) = (await use(session, "grep", words="RIVER", base="notes"))["matches"]
+        (match,) = (await call_tool(session, "grep", words="RIVER", base="notes"))["matches"]
         assert (match["start"], match["context"]) == (4, "The river")
-        listed = await use(session, "list_items", base="notes", limit=2)
+        listed = await call_tool(session, "list_items", base="notes", limit=2)
         assert len(listed["items"]) == 2
         assert listed["nextCursor"]
-        assert "reasons" in await use(session, "why_not", item_id=note["id"], query="ocean")
-        assert (await use(session, "reindex_items", base="notes", item_ids=[note["id"]]))["rootIds"]
-        assert (await use(session, "delete_items", base="notes", item_ids=[note["id"]]))["rootIds"]
-        assert "(item_not_found)" in await refused(session, "read_content", item_id=note["id"])
-        assert "is not an item id" in await refused(session, "read_content", item_id="../x")
+        assert "reasons" in await call_tool(session, "why_not", item_id=note["id"], query="ocean")
+        assert (await call_tool(session, "reindex_items", base="notes", item_ids=[note["id"]]))["rootIds"]
+        assert (await call_tool(session, "delete_items", base="notes", item_ids=[note["id"]]))["rootIds"]
+        assert "(item_not_found)" in await tool_error(session, "read_content", item_id=note["id"])
+        assert "is not an item id" in await tool_error(session, "read_content", item_id="../x")
 
 
-async def test_a_readers_agent_changes_nothing_and_sees_what_lists_allow(
+async def test_an_agent_with_a_readers_key_changes_nothing_and_sees_what_access_lists_allow(
     mill: app.Gristmill, http: httpx.AsyncClient
 ) -> None:
     for name, acl in (("open", ["team:7"]), ("closed", [])):
@@ -99,24 +101,24 @@ async def test_a_readers_agent_changes_nothing_and_sees_what_lists_allow(
         await http.post(f"/api/knowledge-bases/{base}/items", json=items)
     _, key = await new_key(mill.db, LOCAL_ORG, "reader", teams=("7",))
     async with mount(mill.api), serve_api(mill) as url, agent(url, key) as session:
-        assert [base["name"] for base in (await use(session, "list_bases"))["bases"]] == ["open"]
+        assert [base["name"] for base in (await call_tool(session, "list_bases"))["bases"]] == ["open"]
 
         async def found() -> list[Any]:
-            return (await use(session, "search", query="wheel"))["hits"]
+            return (await call_tool(session, "search", query="wheel"))["hits"]
 
         assert [hit["text"] for hit in await wait_until(found, every=0.2)] == ["a wheel, open"]
-        assert "(base_not_found)" in await refused(session, "list_items", base="closed")
-        for tool, given in (
+        assert "(base_not_found)" in await tool_error(session, "list_items", base="closed")
+        for tool, arguments in (
             ("add_note", {"content": "x"}),
             ("add_url", {"url": "https://example.org"}),
             ("add_file", {"name": "a.txt", "content": "x"}),
             ("delete_items", {"item_ids": [str(LOCAL_ORG)]}),
             ("reindex_items", {"item_ids": [str(LOCAL_ORG)]}),
         ):
-            assert "(role_too_low)" in await refused(session, tool, base="open", **given), tool
+            assert "(role_too_low)" in await tool_error(session, tool, base="open", **arguments), tool
 
 
-async def test_without_a_key_nobody_gets_in_from_elsewhere(mill: app.Gristmill) -> None:
+async def test_remote_agents_without_a_key_are_rejected(mill: app.Gristmill) -> None:
     async with mount(mill.api):
         transport = httpx.ASGITransport(app=mill.api, client=("203.0.113.7", 1))
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as stranger:
@@ -133,4 +135,4 @@ async def test_the_same_tools_over_standard_input_and_output(
     async with stdio_client(server) as (read, write), ClientSession(read, write) as session:
         await session.initialize()
         assert {tool.name for tool in (await session.list_tools()).tools} == TOOLS
-        assert (await use(session, "add_note", base="b", content="x"))["created"]
+        assert (await call_tool(session, "add_note", base="b", content="x"))["created"]

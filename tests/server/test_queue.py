@@ -1,4 +1,4 @@
-"""What the queue, its lanes, the workers and the embedders look like from outside; and a lane that is paused."""
+"""The queue, its lanes, paused bases, workers and embedders through the API."""
 
 import asyncio
 from typing import Any
@@ -31,8 +31,8 @@ async def find_lane(http: httpx.AsyncClient, base_id: str) -> dict[str, Any]:
     return next(one for one in queue["lanes"] if one["id"] == base_id)
 
 
-async def test_a_paused_base_starts_nothing_and_a_resumed_one_goes_on(http: httpx.AsyncClient) -> None:
-    """Another base's work passes it meanwhile."""
+async def test_a_paused_base_starts_no_jobs_until_it_is_resumed(http: httpx.AsyncClient) -> None:
+    """Jobs of another base run meanwhile."""
     held, other = await create_base(http), await create_base(http, "other")
     assert (await http.post(f"/api/knowledge-bases/{held}/queue/pause")).status_code == 204
     await add_notes(http, held, "rye", "oats")
@@ -68,7 +68,7 @@ async def test_a_paused_base_can_be_deleted_and_leaves_nothing(http: httpx.Async
     await wait_until(gone)
 
 
-async def test_the_queue_tells_lane_by_lane_what_was_done_lately(http: httpx.AsyncClient) -> None:
+async def test_the_queue_shows_finished_jobs_by_lane(http: httpx.AsyncClient) -> None:
     one = await create_base(http)
     await add_notes(http, one, *(f"grain {n}" for n in range(5)))
 
@@ -87,7 +87,7 @@ async def test_the_queue_tells_lane_by_lane_what_was_done_lately(http: httpx.Asy
 
 
 async def test_dead_jobs_are_retried_together_and_named_by_their_items(http: httpx.AsyncClient) -> None:
-    """Those whose cause is gone are done afterwards; whose is not, dead again."""
+    """Jobs whose cause is not fixed become dead again."""
     one = await create_base(http)
     files = [("files", (f"{n}.bin", bytes([0, 1, 2, 255, n]) * 50)) for n in range(3)]
     await http.post(f"/api/knowledge-bases/{one}/files", files=files)
@@ -111,7 +111,7 @@ async def test_dead_jobs_are_retried_together_and_named_by_their_items(http: htt
     await wait_until(dead_again)
 
 
-async def test_two_who_retry_everything_at_once_queue_each_job_once(http: httpx.AsyncClient) -> None:
+async def test_concurrent_retries_queue_each_job_once(http: httpx.AsyncClient) -> None:
     one = await create_base(http)
     await http.post(
         f"/api/knowledge-bases/{one}/files", files=[("files", ("a.bin", bytes([0, 1, 2, 255, 7]) * 50))]
@@ -121,12 +121,14 @@ async def test_two_who_retry_everything_at_once_queue_each_job_once(http: httpx.
         return bool((await http.get("/api/jobs", params={"state": "dead"})).json()["items"])
 
     await wait_until(dead)
-    await http.post(f"/api/knowledge-bases/{one}/queue/pause")  # what is queued stays so, to be counted
+    await http.post(
+        f"/api/knowledge-bases/{one}/queue/pause"
+    )  # so that queued jobs stay queued and can be counted
     answers = await asyncio.gather(*(http.post("/api/jobs/retry") for _ in range(4)))
     assert sum(answer.json()["retried"] for answer in answers) == 1
 
 
-async def test_the_queue_and_the_retrying_are_of_one_organisation(
+async def test_the_queue_and_retries_cover_one_organisation(
     mill: app.Gristmill, http: httpx.AsyncClient
 ) -> None:
     one = await create_base(http)
@@ -138,9 +140,9 @@ async def test_the_queue_and_the_retrying_are_of_one_organisation(
         return bool((await http.get("/api/jobs", params={"state": "dead"})).json()["items"])
 
     await wait_until(dead)
-    theirs = await new_organisation(mill.db, "theirs")
-    assert theirs != LOCAL_ORG
-    async with client_with_key(mill, (await new_key(mill.db, theirs, "admin"))[1]) as admin:
+    other_org = await new_organisation(mill.db, "theirs")
+    assert other_org != LOCAL_ORG
+    async with client_with_key(mill, (await new_key(mill.db, other_org, "admin"))[1]) as admin:
         seen = (await admin.get("/api/queue")).json()
         assert (seen["lanes"], seen["dead"], sum(seen["done"])) == ([], 0, 0)
         assert (await admin.post("/api/jobs/retry")).json() == {"retried": 0}
@@ -148,7 +150,7 @@ async def test_the_queue_and_the_retrying_are_of_one_organisation(
         assert (await admin.get("/api/workers")).json()["code"] == "operator_only"
 
 
-async def test_the_workers_are_told_with_what_they_run(http: httpx.AsyncClient) -> None:
+async def test_workers_are_listed(http: httpx.AsyncClient) -> None:
     async def there() -> list[Any]:
         return (await http.get("/api/workers")).json()["items"]
 
@@ -158,7 +160,7 @@ async def test_the_workers_are_told_with_what_they_run(http: httpx.AsyncClient) 
     assert worker["slots"] >= 1
 
 
-async def test_an_embedder_is_tried_and_says_what_is_wrong(http: httpx.AsyncClient) -> None:
+async def test_an_embedder_can_be_tested(http: httpx.AsyncClient) -> None:
     known = (await http.get("/api/embedders")).json()["items"]
     default = next(one for one in known if one["isDefault"])
     assert default["name"] == "hashed"
@@ -190,7 +192,7 @@ async def test_events_are_read_backwards_with_their_titles_until_the_beginning(
     assert (await http.get("/api/events", params={"before": 2**63 - 1})).json()["titles"] == {item: "rye"}
 
 
-async def test_every_kind_of_connector_tells_its_forms(http: httpx.AsyncClient) -> None:
+async def test_every_connector_kind_has_json_schemas(http: httpx.AsyncClient) -> None:
     kinds = {one["type"]: one for one in (await http.get("/api/connector-kinds")).json()["items"]}
     assert set(kinds) == {"github", "gitlab", "jira", "confluence"}
     token = kinds["gitlab"]["credentials"]["properties"]["token"]

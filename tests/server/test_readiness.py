@@ -1,4 +1,4 @@
-"""`/readyz` tells what is missing, and a worker answers it on a port of its own."""
+"""`/readyz` reports what is missing, and a worker serves it on its own port."""
 
 import re
 import subprocess
@@ -18,50 +18,50 @@ from tests.gristmill_process import environment
 
 async def readiness(http: httpx.AsyncClient) -> tuple[int, str, dict[str, str | None]]:
     answer = await http.get("/readyz")
-    told = answer.json()
-    return answer.status_code, told["status"], {check["name"]: check["why"] for check in told["checks"]}
+    report = answer.json()
+    return answer.status_code, report["status"], {check["name"]: check["why"] for check in report["checks"]}
 
 
-async def test_all_is_well_with_a_worker(http: httpx.AsyncClient) -> None:
+async def test_a_server_with_a_worker_is_ready(http: httpx.AsyncClient) -> None:
     nothing = dict.fromkeys(["database", "schema", "workers", "embedder", "disk"])
     assert await readiness(http) == (200, "ready", nothing)
 
 
-async def test_without_workers_or_room_on_disk_it_is_degraded_and_says_why(
+async def test_without_workers_or_disk_space_it_is_degraded_with_reasons(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ready, "MIN_FREE_BYTES", 1 << 62)
     async with app.gristmill(settings, work=False, extra_embedders={"hashed": HashedEmbedder()}) as mill:
         transport = httpx.ASGITransport(app=mill.api)
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
-            status, told, whys = await readiness(http)
-    assert (status, told) == (200, "degraded")
-    assert "gristmill worker" in (whys["workers"] or "")
-    assert "free" in (whys["disk"] or "")
+            code, status, reasons = await readiness(http)
+    assert (code, status) == (200, "degraded")
+    assert "gristmill worker" in (reasons["workers"] or "")
+    assert "free" in (reasons["disk"] or "")
 
 
-async def test_an_embedder_that_fails_is_told_without_its_words(settings: Settings) -> None:
-    told = {"url": "http://127.0.0.1:9/secret-place", "model": "m", "dimensions": 8}
+async def test_a_failing_embedder_is_reported_without_its_error_text(settings: Settings) -> None:
+    embedder = {"url": "http://127.0.0.1:9/secret-place", "model": "m", "dimensions": 8}
     changed = settings.model_dump(exclude={"embedder", "embedders"}) | {
         "database_url": settings.database_url,
         "embedder": "gone",
-        "embedders": {"gone": told},
+        "embedders": {"gone": embedder},
     }
     async with app.gristmill(Settings.model_validate(changed), work=False) as mill:
-        found = {check.name: check for check in await mill.context.readiness.run_checks()}
-    assert not found["embedder"].ok
-    assert "secret" not in (found["embedder"].why or "")
+        checks = {check.name: check for check in await mill.context.readiness.run_checks()}
+    assert not checks["embedder"].ok
+    assert "secret" not in (checks["embedder"].why or "")
 
 
 async def test_a_schema_of_another_release_is_unavailable(http: httpx.AsyncClient, database_url: str) -> None:
     with psycopg.connect(database_url, autocommit=True) as connection:
         connection.execute("insert into schema_migration (number, name, checksum) values (9999, 'x', 'x')")
-    status, told, whys = await readiness(http)
-    assert (status, told) == (503, "unavailable")
-    assert "9999" in (whys["schema"] or "")
+    code, status, reasons = await readiness(http)
+    assert (code, status) == (503, "unavailable")
+    assert "9999" in (reasons["schema"] or "")
 
 
-def test_a_worker_answers_on_a_port_of_its_own(
+def test_a_worker_serves_probes_on_its_own_port(
     database_url: str, data_dir: Path, cache_dir: Path, tmp_path: Path
 ) -> None:
     env = environment(data_dir, cache_dir, database_url=database_url, worker_port="0", access_log="true")

@@ -1,4 +1,4 @@
-"""`/openapi.json` tells all that may be answered."""
+"""`/openapi.json` describes every response."""
 
 import re
 from pathlib import Path
@@ -20,7 +20,7 @@ def test_the_schema_has_every_code_that_is_documented_and_no_other() -> None:
     assert {status: set(codes) for status, codes in CODES.items()} == documented
 
 
-async def test_every_operation_tells_its_problems_and_how_to_come_in(mill: app.Gristmill) -> None:
+async def test_every_operation_documents_its_problems_and_authentication(mill: app.Gristmill) -> None:
     schema = mill.api.openapi()
     for path, methods in schema["paths"].items():
         for method, operation in methods.items():
@@ -35,8 +35,8 @@ async def test_every_operation_tells_its_problems_and_how_to_come_in(mill: app.G
                 assert "412" in operation["responses"], path
 
 
-# As long as settings, releases and machines make them: always one page.
-WHOLE = {"/api/connector-kinds", "/api/embedders", "/api/workers"}
+# Their length depends on settings, releases and machines, so they are always one page.
+UNPAGED = {"/api/connector-kinds", "/api/embedders", "/api/workers"}
 
 
 async def test_every_list_is_paged_by_a_cursor(mill: app.Gristmill) -> None:
@@ -44,12 +44,12 @@ async def test_every_list_is_paged_by_a_cursor(mill: app.Gristmill) -> None:
     for path, methods in schema["paths"].items():
         for operation in methods.values():
             answer = operation["responses"].get("200", {}).get("content", {}).get("application/json", {})
-            if "Page_" in str(answer.get("schema", {}).get("$ref", "")) and path not in WHOLE:
+            if "Page_" in str(answer.get("schema", {}).get("$ref", "")) and path not in UNPAGED:
                 named = {parameter["name"] for parameter in operation["parameters"]}
                 assert {"limit", "after" if path == "/api/events" else "cursor"} <= named, path
 
 
-def test_every_answer_to_requests_made_from_the_schema_is_in_it(
+def test_every_response_to_generated_requests_matches_the_schema(
     database_url: str, data_dir: Path, cache_dir: Path, tmp_path: Path
 ) -> None:
     """The short form of `python -m bench.schema`."""

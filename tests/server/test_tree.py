@@ -1,4 +1,4 @@
-"""A window of a base's tree, and a base's figures."""
+"""Windows of a base's tree, and the counts of a base."""
 
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ async def _wait_until_idle(http: httpx.AsyncClient, base: str) -> dict[str, Any]
     return await wait_until(look)
 
 
-async def test_a_window_stands_anywhere_and_tells_over_how_many_rows(http: httpx.AsyncClient) -> None:
+async def test_a_window_can_start_at_any_row_and_shows_the_total(http: httpx.AsyncClient) -> None:
     base = await _create_base(http, "windows")
     await _add(http, base, *({"type": "note", "title": f"n{n}", "content": f"note {n}"} for n in range(7)))
     rows = await _fetch_tree(http, base, offset=2, limit=3)
@@ -48,7 +48,7 @@ async def test_a_window_stands_anywhere_and_tells_over_how_many_rows(http: httpx
     assert (beyond["items"], beyond["total"]) == ([], 7)
 
 
-async def test_children_are_windows_of_their_own_and_know_what_is_above_them(
+async def test_children_have_their_own_window_and_the_path_of_their_ancestors(
     http: httpx.AsyncClient, tmp_path: Path
 ) -> None:
     (tmp_path / "grain" / "inner").mkdir(parents=True)
@@ -91,10 +91,8 @@ async def test_several_statuses_and_ids_choose_from_the_whole_base(
     assert _titles(await _fetch_tree(http, base, ids=[note["id"], broken["id"]])) == ["good"]
 
 
-async def test_what_somebody_may_not_see_is_in_no_window_count_or_path(
-    http: httpx.AsyncClient, tmp_path: Path
-) -> None:
-    """Access lists hold for windows as for lists: ids, numbers and the titles above are hidden too."""
+async def test_hidden_items_are_in_no_window_count_or_path(http: httpx.AsyncClient, tmp_path: Path) -> None:
+    """Access lists apply to windows as to lists: ids, counts and the titles of ancestors are hidden too."""
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "seen.md").write_text("seen")
@@ -114,8 +112,8 @@ async def test_what_somebody_may_not_see_is_in_no_window_count_or_path(
     assert figures["leafCounts"] == {"completed": 1}
 
 
-async def test_an_item_that_waits_is_no_progress(http: httpx.AsyncClient, database_url: str) -> None:
-    """What no job has begun counts nothing, what failed counts as done."""
+async def test_a_waiting_item_counts_as_no_progress(http: httpx.AsyncClient, database_url: str) -> None:
+    """An item whose job has not started counts 0, a failed one counts as done."""
     base = await _create_base(http, "share")
     rows = [("completed", 1), ("failed", None), ("processing", None), ("processing", None)]
     with psycopg.connect(database_url, autocommit=True) as database:

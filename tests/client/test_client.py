@@ -1,4 +1,4 @@
-"""The client against a real server: what is sent again is done once, and what is refused is told."""
+"""The client against a real server: retries do not repeat a change, and rejections are raised."""
 
 import asyncio
 from pathlib import Path
@@ -13,7 +13,7 @@ from tests.serve_api import serve_api
 
 
 class LossyTransport(httpx.AsyncBaseTransport):
-    """A network that delivers each request and loses the first answers to it."""
+    """A network that delivers every request and loses the first responses."""
 
     def __init__(self, lost: int) -> None:
         self._inner = httpx.AsyncHTTPTransport()
@@ -32,7 +32,7 @@ class LossyTransport(httpx.AsyncBaseTransport):
         await self._inner.aclose()
 
 
-async def test_a_change_whose_answer_was_lost_is_sent_again_and_done_once(mill: app.Gristmill) -> None:
+async def test_a_change_whose_response_was_lost_is_retried_and_executed_once(mill: app.Gristmill) -> None:
     async with serve_api(mill) as url:
         network = LossyTransport(2)
         async with Client(url, transport=network) as client:
@@ -44,7 +44,7 @@ async def test_a_change_whose_answer_was_lost_is_sent_again_and_done_once(mill: 
     assert (refused.value.code, refused.value.status) == ("base_name_taken", 409)
 
 
-async def test_files_are_uploaded_waited_for_found_and_deleted(mill: app.Gristmill, tmp_path: Path) -> None:
+async def test_upload_wait_search_and_delete(mill: app.Gristmill, tmp_path: Path) -> None:
     paths = [tmp_path / "a.txt", tmp_path / "b.txt"]
     paths[0].write_text("the mill wheel turns " * 20_000)
     paths[1].write_text("the river flows")
@@ -68,7 +68,7 @@ async def test_files_are_uploaded_waited_for_found_and_deleted(mill: app.Gristmi
     assert len(progress_calls) > 3
 
 
-async def test_the_facade_does_the_same_without_a_loop(mill: app.Gristmill) -> None:
+async def test_the_sync_client_needs_no_event_loop(mill: app.Gristmill) -> None:
     def use(url: str) -> Any:
         with SyncClient(url) as client:
             base = client.base_named("sync", create=True)
@@ -80,7 +80,7 @@ async def test_the_facade_does_the_same_without_a_loop(mill: app.Gristmill) -> N
         assert len(await asyncio.to_thread(use, url)) == 1
 
 
-async def test_a_server_that_is_not_there_is_told_after_a_few_attempts() -> None:
+async def test_an_unreachable_server_is_reported_after_the_retries() -> None:
     async with Client("http://127.0.0.1:9", retries=1) as client:
         with pytest.raises(Refused) as refused:
             await client.bases()

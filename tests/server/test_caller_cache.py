@@ -1,4 +1,4 @@
-"""What keeps a read cheap, and what it costs in exactness."""
+"""The caller cache and async dependencies, which keep reads cheap."""
 
 import asyncio
 import inspect
@@ -16,7 +16,7 @@ from tests.server.clients import client_with_key, new_key
 
 
 def routes(application: Any) -> Iterator[APIRoute]:
-    """Every route, of included routers too."""
+    """All routes, including those of included routers."""
     for route in application.routes:
         if isinstance(route, APIRoute):
             yield route
@@ -30,7 +30,7 @@ def all_dependencies(dependant: Dependant) -> Iterator[Dependant]:
         yield from all_dependencies(dependency)
 
 
-async def test_nothing_that_a_route_depends_on_goes_to_a_thread(mill: app.Gristmill) -> None:
+async def test_no_dependency_of_a_route_runs_in_a_thread(mill: app.Gristmill) -> None:
     api_routes = list(routes(mill.api))
     assert len(api_routes) > 50
     for route in api_routes:
@@ -38,7 +38,7 @@ async def test_nothing_that_a_route_depends_on_goes_to_a_thread(mill: app.Gristm
             assert inspect.iscoroutinefunction(dependency.call), f"{route.path}: {dependency.call}"
 
 
-async def test_a_key_that_is_revoked_elsewhere_changes_nothing_from_then_on_and_reads_for_a_second(
+async def test_a_key_revoked_by_another_process_can_read_for_a_second_and_change_nothing(
     mill: app.Gristmill,
 ) -> None:
     key, secret = await new_key(mill.db, LOCAL_ORG, "editor")
@@ -46,13 +46,11 @@ async def test_a_key_that_is_revoked_elsewhere_changes_nothing_from_then_on_and_
         assert (await client.get("/api/knowledge-bases")).status_code == 200
         async with mill.db.transaction() as tx:
             assert await identity.delete_key(tx, LOCAL_ORG, key.id)
-        assert (await client.get("/api/knowledge-bases")).status_code == 200  # known a moment ago
+        assert (await client.get("/api/knowledge-bases")).status_code == 200  # still cached
         assert (await client.post("/api/knowledge-bases", json={"name": "b"})).status_code == 401
 
 
-async def test_a_change_makes_the_server_forget_whom_it_knows(
-    mill: app.Gristmill, http: httpx.AsyncClient
-) -> None:
+async def test_a_change_clears_the_caller_cache(mill: app.Gristmill, http: httpx.AsyncClient) -> None:
     key, secret = await new_key(mill.db, LOCAL_ORG, "reader")
     async with client_with_key(mill, secret) as client:
         assert (await client.get("/api/knowledge-bases")).status_code == 200
@@ -60,7 +58,7 @@ async def test_a_change_makes_the_server_forget_whom_it_knows(
         assert (await client.get("/api/knowledge-bases")).status_code == 401
 
 
-async def test_those_who_come_together_are_looked_up_once(mill: app.Gristmill) -> None:
+async def test_concurrent_requests_share_one_lookup(mill: app.Gristmill) -> None:
     _, secret = await new_key(mill.db, LOCAL_ORG, "reader")
     lookups = 0
     cache = CallerCache()
@@ -75,7 +73,7 @@ async def test_those_who_come_together_are_looked_up_once(mill: app.Gristmill) -
     assert len({id(caller) for caller in callers}) == 1
 
 
-async def test_what_is_looked_up_while_something_changes_is_not_kept(mill: app.Gristmill) -> None:
+async def test_a_lookup_that_overlaps_a_change_is_not_cached(mill: app.Gristmill) -> None:
     _, secret = await new_key(mill.db, LOCAL_ORG, "reader")
     cache, begun, go_on = CallerCache(), asyncio.Event(), asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""What folders leave out, as their base and whoever added them want it."""
+"""Ignore patterns of bases and of single folders."""
 
 from pathlib import Path
 from typing import Any
@@ -6,8 +6,14 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.acceptance.test_api import add_items, assert_problem, make_base, wait_until_ended
-from tests.acceptance.test_tree import assert_healthy, item_titles
+from tests.api_calls import (
+    add_items,
+    assert_healthy,
+    assert_problem,
+    item_titles,
+    make_base,
+    wait_until_ended,
+)
 from tests.gristmill_process import environment, run_command
 from tests.wait_until import wait_until
 
@@ -39,8 +45,8 @@ async def add_folder(http: httpx.AsyncClient, base: str, path: Path, **more: Any
     return await wait_until_ended(http, root["id"])
 
 
-async def test_a_base_and_a_folder_say_what_is_left_out(http: httpx.AsyncClient, docs: Path) -> None:
-    """S4-57: ignore patterns per base and per item, at any depth, each from its own top."""
+async def test_ignore_patterns_of_base_and_folder_apply(http: httpx.AsyncClient, docs: Path) -> None:
+    """S4-57: ignore patterns per base and per item, at any depth, each relative to its own root."""
     base = await make_base(http, settings={"ignore": ["*.log", "/drafts/"]})
     root = await add_folder(http, base, docs, ignore=["c.*"])
     assert await file_titles(http, base) == ["a.md", "d.md"]
@@ -53,7 +59,7 @@ async def test_a_base_and_a_folder_say_what_is_left_out(http: httpx.AsyncClient,
 async def test_a_change_takes_effect_when_the_folder_is_listed_again(
     http: httpx.AsyncClient, docs: Path
 ) -> None:
-    """S4-10: queued work is not disturbed, what is searchable stays so until then."""
+    """S4-10: queued jobs continue, and searchable items stay searchable until then."""
     base = await make_base(http)
     root = await add_folder(http, base, docs)
     whole = ["a.md", "b.md", "c.md", "d.md", "run.log", "run.log"]
@@ -90,7 +96,7 @@ async def test_a_change_takes_effect_when_the_folder_is_listed_again(
 @pytest.mark.parametrize(
     "pattern", ["!", "[z-a]", "*a*b*c*d", "x" * 2000, " ", "# a comment", "two\nlines", 7]
 )
-async def test_a_pattern_that_is_none_is_refused_with_its_field(
+async def test_an_invalid_pattern_is_rejected_with_its_field(
     http: httpx.AsyncClient, docs: Path, pattern: object
 ) -> None:
     base = await make_base(http)
@@ -110,7 +116,7 @@ async def test_a_pattern_that_is_none_is_refused_with_its_field(
     assert await item_titles(http, base) == []
 
 
-def test_the_command_leaves_out_what_it_is_told(
+def test_the_add_command_takes_ignore_patterns(
     docs: Path, data_dir: Path, cache_dir: Path, database_url: str
 ) -> None:
     env = environment(data_dir, cache_dir, database_url=database_url)
@@ -121,7 +127,7 @@ def test_the_command_leaves_out_what_it_is_told(
     assert (none.returncode, "nothing_to_ignore" in none.stderr) == (1, True)
 
 
-def test_the_command_tells_what_was_left_out(
+def test_the_add_command_reports_what_was_left_out(
     docs: Path, data_dir: Path, cache_dir: Path, database_url: str
 ) -> None:
     (docs / "loop").symlink_to(docs)

@@ -1,4 +1,4 @@
-"""Traces: what is told of requests, jobs, stages and providers, and what it costs when nobody wants it."""
+"""Traces of requests, jobs, stages and provider calls, and their cost while they are off."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from gristmill import app
 from gristmill.settings import Settings
 from gristmill.telemetry import traces
-from tests.acceptance.test_api import add_items, make_base
+from tests.api_calls import add_items, make_base
 from tests.embedding.endpoint import Endpoint, serve
 from tests.wait_until import wait_until
 
@@ -55,7 +55,7 @@ def spans_named(spans: InMemorySpanExporter, name: str) -> list[ReadableSpan]:
     return [span for span in spans.get_finished_spans() if span.name == name]
 
 
-async def test_requests_jobs_stages_and_calls_of_providers_are_told(
+async def test_requests_jobs_stages_and_provider_calls_have_spans(
     http: httpx.AsyncClient, spans: InMemorySpanExporter
 ) -> None:
     base = await make_base(http)
@@ -80,7 +80,7 @@ async def test_requests_jobs_stages_and_calls_of_providers_are_told(
     assert all("wheel" not in str(span.attributes) for span in spans.get_finished_spans())
 
 
-async def test_a_request_goes_on_with_the_trace_of_who_sent_it(
+async def test_a_request_continues_the_trace_of_its_sender(
     http: httpx.AsyncClient, spans: InMemorySpanExporter
 ) -> None:
     sent = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
@@ -90,12 +90,12 @@ async def test_a_request_goes_on_with_the_trace_of_who_sent_it(
     assert f"{span.context.trace_id:032x}" == "0af7651916cd43dd8448eb211c80319c"
 
 
-def test_nothing_of_the_sdk_is_loaded_until_somebody_wants_traces() -> None:
+def test_the_sdk_is_not_loaded_while_traces_are_off() -> None:
     code = (
         "import sys, gristmill.app\n"
         "from gristmill.telemetry import traces\n"
-        "with traces.span('x') as tell: tell({'a': 1})\n"
-        "traces.past('y', 1.0)\n"
+        "with traces.span('x') as annotate: annotate({'a': 1})\n"
+        "traces.record_past_span('y', 1.0)\n"
         "assert not any(name.startswith('opentelemetry.sdk') for name in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -1,6 +1,6 @@
-"""Every route, for every role, of every organisation: made from the routes of the application and the table of rules.
+"""Every route, for every role, of two organisations: generated from the application's routes and the access rules.
 
-A route without a row in the table, a row without a route, or a path parameter that nobody has said whose it is fails here.
+A route without a rule, a rule without a route, and a path parameter without an ownership check fail here.
 """
 
 import re
@@ -35,12 +35,16 @@ ACTIONS_WITHOUT_BODY = [
     "pause",
     "resume",
 ]
-PARTS = {"event_id": "1", "asset_hash": "00" * 32, "user_id": "u1"}  # of what the rest of the path names
+PARTS = {
+    "event_id": "1",
+    "asset_hash": "00" * 32,
+    "user_id": "u1",
+}  # parts of the resource that the rest of the path names
 
 
 @dataclass(frozen=True)
 class World:
-    """Two organisations beside the local one: `ours` has everything, `theirs` asks for it."""
+    """Two organisations besides the local one: `owners` have one of every resource, `strangers` ask for them."""
 
     mill: app.Gristmill
     owners: dict[str, httpx.AsyncClient]
@@ -68,7 +72,7 @@ async def world(mill: app.Gristmill, http: httpx.AsyncClient) -> AsyncGenerator[
 
 
 async def create_one_of_each(admin: httpx.AsyncClient) -> dict[str, str]:
-    """One of everything that a path can name."""
+    """One of every resource that a path can name."""
     base = (await admin.post("/api/knowledge-bases", json={"name": "mill", "acl": ["org:*"]})).json()["id"]
     added = await admin.post(
         f"/api/knowledge-bases/{base}/items", json={"items": [{"type": "note", "content": "a wheel"}]}
@@ -97,7 +101,7 @@ async def create_one_of_each(admin: httpx.AsyncClient) -> dict[str, str]:
 
 
 def connector_body(*bases: str) -> dict[str, Any]:
-    """A tool that answers nothing: its address is of this machine, and may not be asked."""
+    """A connector whose source is never reached: its address is private, so fetching it is not allowed."""
     return {
         "name": "tool",
         "type": "github",
@@ -114,8 +118,8 @@ def fill_path(path: str, ids: dict[str, str]) -> str:
 async def send_probe(
     client: httpx.AsyncClient, method: str, path: str, ids: dict[str, str]
 ) -> httpx.Response:
-    """With a body that no route takes: a caller who may ask is told so (422), and nothing is changed. What takes no body is
-    asked for what is not there."""
+    """Send a body that no route accepts: an authorised caller gets 422, and nothing changes. The stream gets an unknown
+    event type."""
     if path.endswith("/stream"):
         return await client.get(path, params={"types": "none of them"})
     return await client.request(
@@ -130,12 +134,12 @@ def is_allowed(rule: Rule, role: str) -> bool:
 
 
 def changes_without_body(method: str, path: str) -> bool:
-    """Routes without a body, which would do what they say."""
+    """Whether the route needs no body, so that the probe would really change something."""
     return method == "DELETE" or path.rpartition("/")[2] in ACTIONS_WITHOUT_BODY
 
 
 async def test_every_route_has_a_rule_and_every_parameter_an_owner(mill: app.Gristmill) -> None:
-    """A route that is added without a decision fails here, and is served to nobody."""
+    """A new route without a rule fails here, and rejects every request."""
     served = {
         (method.upper(), path) for path, methods in mill.api.openapi()["paths"].items() for method in methods
     }
@@ -144,11 +148,11 @@ async def test_every_route_has_a_rule_and_every_parameter_an_owner(mill: app.Gri
         assert set(re.findall(r"\{(\w+)\}", path)) <= set(PATH_PARAMETER_CHECKS), path
 
 
-async def test_every_role_gets_what_the_table_says(world: World) -> None:
+async def test_every_role_gets_what_the_rules_allow(world: World) -> None:
     for (method, path), rule in RULES.items():
         for role in ROLES:
             if is_allowed(rule, role) and changes_without_body(method, path):
-                continue  # what it does is tested elsewhere; that it is refused to others, here
+                continue  # its effect is tested elsewhere; here, that others are rejected
             answer = await send_probe(world.owners[role], method, path, world.ids)
             assert (answer.status_code not in REFUSED) is is_allowed(rule, role), (
                 method,
@@ -160,7 +164,7 @@ async def test_every_role_gets_what_the_table_says(world: World) -> None:
                 assert answer.json()["code"] == "operator_only"
 
 
-async def test_nobody_gets_in_without_a_key(world: World) -> None:
+async def test_remote_requests_without_a_key_are_rejected(world: World) -> None:
     for (method, path), rule in RULES.items():
         answer = await send_probe(world.anonymous, method, path, world.ids)
         assert (answer.status_code == 401) is (rule.audience != "anyone"), (method, path, answer.text)
@@ -169,8 +173,8 @@ async def test_nobody_gets_in_without_a_key(world: World) -> None:
             assert answer.json()["code"] == "no_key"
 
 
-async def test_what_a_path_names_is_not_there_for_another_organisation(world: World) -> None:
-    """Their admin asks for what is ours, by id: the answer is that of an id that nothing has."""
+async def test_resources_in_paths_are_not_found_for_another_organisation(world: World) -> None:
+    """An admin of another organisation gets the same response as for an unknown id."""
     unknown = dict.fromkeys(world.ids, "00000000-0000-7000-8000-0000000000ff") | PARTS
     for (method, path), rule in RULES.items():
         if "{" not in path:
@@ -185,7 +189,7 @@ async def test_what_a_path_names_is_not_there_for_another_organisation(world: Wo
             assert real.json()["code"] == none.json()["code"]
 
 
-async def test_lists_searches_and_counts_hold_nothing_of_another_organisation(world: World) -> None:
+async def test_lists_searches_and_counts_contain_nothing_of_another_organisation(world: World) -> None:
     for path, where in (
         ("/api/knowledge-bases", "items"),
         ("/api/knowledge-bases?name=mill", "items"),
@@ -197,12 +201,12 @@ async def test_lists_searches_and_counts_hold_nothing_of_another_organisation(wo
         ("/api/audit", "items"),
         ("/api/health/invariants", "violations"),
     ):
-        ours, theirs = [
+        own_page, foreign_page = [
             await client.get(path) for client in (world.owners["admin"], world.strangers["admin"])
         ]
-        assert ours.status_code == theirs.status_code == 200
-        assert theirs.json()[where] == [], path
-        assert ours.json()[where] or where == "violations", path
+        assert own_page.status_code == foreign_page.status_code == 200
+        assert foreign_page.json()[where] == [], path
+        assert own_page.json()[where] or where == "violations", path
     ours_keys = {key["id"] for key in (await world.owners["admin"].get("/api/api-keys")).json()["items"]}
     their_keys = {key["id"] for key in (await world.strangers["admin"].get("/api/api-keys")).json()["items"]}
     assert len(their_keys) == 3
@@ -216,19 +220,19 @@ async def test_lists_searches_and_counts_hold_nothing_of_another_organisation(wo
     assert (named.status_code, named.json()["code"]) == (404, "base_not_found")
 
 
-async def test_what_a_body_names_of_another_organisation_is_not_there(world: World) -> None:
-    """Ids in bodies: a base of theirs, items of ours."""
+async def test_resources_in_bodies_are_not_found_for_another_organisation(world: World) -> None:
+    """Requests for a base of the strangers that name items of the owners."""
     admin = world.strangers["admin"]
     made = await admin.post("/api/knowledge-bases", json={"name": "mill"})
     assert made.status_code == 201, "a name that only another organisation has is free"
     base = made.json()["id"]
-    ours = world.ids["item_id"]
-    asked: list[tuple[str, dict[str, Any]]] = [
-        ("items/delete", {"itemIds": [ours]}),
-        ("items/reindex", {"itemIds": [ours]}),
-        ("items", {"items": [{"type": "note", "content": "x"}], "parentId": ours}),
+    owners_item = world.ids["item_id"]
+    requests: list[tuple[str, dict[str, Any]]] = [
+        ("items/delete", {"itemIds": [owners_item]}),
+        ("items/reindex", {"itemIds": [owners_item]}),
+        ("items", {"items": [{"type": "note", "content": "x"}], "parentId": owners_item}),
     ]
-    for path, body in asked:
+    for path, body in requests:
         answer = await admin.post(f"/api/knowledge-bases/{base}/{path}", json=body)
         assert (answer.status_code, answer.json()["code"]) == (404, "item_not_found"), path
     hook = await admin.post("/api/webhooks", json={"url": "https://x.org", "baseId": world.ids["base_id"]})
@@ -239,36 +243,36 @@ async def test_what_a_body_names_of_another_organisation_is_not_there(world: Wor
     assert filtered.json()["items"] == []
     filtered = await admin.get(f"/api/events?baseId={world.ids['base_id']}")
     assert filtered.json()["items"] == []
-    under = await admin.get(f"/api/knowledge-bases/{base}/items?parentId={ours}")
+    under = await admin.get(f"/api/knowledge-bases/{base}/items?parentId={owners_item}")
     assert under.json()["items"] == []
-    under = await admin.get(f"/api/knowledge-bases/{base}/items?under={ours}")
+    under = await admin.get(f"/api/knowledge-bases/{base}/items?under={owners_item}")
     assert under.json()["items"] == []
 
 
 async def test_a_connector_is_neither_visible_nor_countable_from_another_organisation(world: World) -> None:
-    """Its name is free there, its jobs and runs are not listed, and it can be given no base that is not its own's."""
-    ours, theirs = world.owners["admin"], world.strangers["admin"]
-    refused = await theirs.post("/api/connectors", json=connector_body(world.ids["base_id"]))
+    """Its name is free there, its jobs and runs are not listed, and it can only feed bases of its own organisation."""
+    owner, stranger = world.owners["admin"], world.strangers["admin"]
+    refused = await stranger.post("/api/connectors", json=connector_body(world.ids["base_id"]))
     assert (refused.status_code, refused.json()["code"]) == (404, "base_not_found")
-    assert (await theirs.get("/api/connectors")).json()["items"] == []
-    made = await theirs.post("/api/connectors", json=connector_body())
+    assert (await stranger.get("/api/connectors")).json()["items"] == []
+    made = await stranger.post("/api/connectors", json=connector_body())
     assert made.status_code == 201, "a name that only another organisation has is free"
-    mine = f"/api/connectors/{made.json()['id']}"
-    taken = await theirs.post("/api/connectors", json=connector_body())
+    own_path = f"/api/connectors/{made.json()['id']}"
+    taken = await stranger.post("/api/connectors", json=connector_body())
     assert (taken.status_code, taken.json()["code"]) == (409, "connector_name_taken")
-    fed = await theirs.patch(mine, json={"knowledgeBaseIds": [world.ids["base_id"]]})
+    fed = await stranger.patch(own_path, json={"knowledgeBaseIds": [world.ids["base_id"]]})
     assert (fed.status_code, fed.json()["code"]) == (404, "base_not_found")
-    for admin, connector in ((ours, world.ids["connector_id"]), (theirs, made.json()["id"])):
+    for admin, connector in ((owner, world.ids["connector_id"]), (stranger, made.json()["id"])):
         assert [one["id"] for one in (await admin.get("/api/connectors")).json()["items"]] == [connector]
-    assert (await theirs.get(f"{mine}/runs")).json()["items"] == []
+    assert (await stranger.get(f"{own_path}/runs")).json()["items"] == []
     kind = {"kind": "sync_connector"}
-    assert (await theirs.get("/api/jobs", params=kind)).json()["items"] == []
-    job = (await ours.get(f"/api/connector-runs/{world.ids['run_id']}")).json()["taskId"]
-    assert (await theirs.get(f"/api/jobs/{job}")).status_code == 404
-    assert (await ours.get(f"/api/jobs/{job}")).status_code == 200
+    assert (await stranger.get("/api/jobs", params=kind)).json()["items"] == []
+    job = (await owner.get(f"/api/connector-runs/{world.ids['run_id']}")).json()["taskId"]
+    assert (await stranger.get(f"/api/jobs/{job}")).status_code == 404
+    assert (await owner.get(f"/api/jobs/{job}")).status_code == 200
 
 
-async def test_of_two_that_change_a_connector_one_is_told(world: World) -> None:
+async def test_of_two_changes_of_a_connector_one_is_rejected(world: World) -> None:
     path = f"/api/connectors/{world.ids['connector_id']}"
     admin = world.owners["admin"]
     await admin.patch(path, json={"enabled": False})
@@ -287,23 +291,23 @@ async def test_of_two_that_change_a_connector_one_is_told(world: World) -> None:
 
 
 async def test_events_are_numbered_for_each_organisation(world: World) -> None:
-    """Numbers that everybody shares would tell each how much the others do."""
+    """Shared numbers would reveal how much other organisations do."""
     before = len((await world.owners["admin"].get("/api/events?limit=500")).json()["items"])
     await world.strangers["admin"].post("/api/knowledge-bases", json={"name": "theirs"})
 
-    async def told() -> dict[str, Any] | None:
+    async def first_page() -> dict[str, Any] | None:
         page = (await world.strangers["admin"].get("/api/events")).json()
-        return page if page["items"] else None  # another may be putting it in order at this moment
+        return page if page["items"] else None  # another process may be sequencing it right now
 
-    found = await wait_until(told)
-    assert [event["id"] for event in found["items"]] == ["1"]
-    assert found["nextCursor"] == "1"
+    first = await wait_until(first_page)
+    assert [event["id"] for event in first["items"]] == ["1"]
+    assert first["nextCursor"] == "1"
     assert before > 1
-    assert LOCAL_ORG not in {event["baseId"] for event in found["items"]}
+    assert LOCAL_ORG not in {event["baseId"] for event in first["items"]}
 
 
-async def test_equal_bytes_of_two_organisations_tell_nothing_of_each_other(world: World) -> None:
-    """The receipt of a deletion counts what is gone: it would tell that somebody else has the same."""
+async def test_identical_uploads_of_two_organisations_stay_separate(world: World) -> None:
+    """The receipt of a deletion counts removed blobs: with shared blobs it would reveal that others have the same file."""
     receipts: list[dict[str, int]] = []
     bases: dict[str, str] = {}
     for name, admin in (("ours", world.owners["admin"]), ("theirs", world.strangers["admin"])):
