@@ -1,10 +1,12 @@
-"""A mill that may reach doubles on this machine, and a connector that feeds a base from one."""
+"""A Gristmill that may reach fake tools on this machine, and a connector that feeds a base from one."""
 
 from collections.abc import Generator
+from datetime import timedelta
 
 import pytest
 
 from gristmill import app
+from gristmill.connectors import sync
 from gristmill.settings import Settings
 from tests.connectors.fakes.tool import FakeTool, serve_fake
 from tests.connectors.harness import FAKES, ConnectorHarness
@@ -12,18 +14,24 @@ from tests.connectors.harness import FAKES, ConnectorHarness
 
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
-    """As elsewhere, and private addresses may be asked."""
+    """The usual settings, with private addresses allowed."""
     return settings.model_copy(update={"allow_private_addresses": True})
+
+
+@pytest.fixture(autouse=True)
+def short_indexing_poll(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run looks more often whether everything is indexed: each test has several runs that would wait for it."""
+    monkeypatch.setattr(sync, "_INDEXING_POLL", timedelta(milliseconds=40))
 
 
 @pytest.fixture(params=sorted(FAKES))
 def tool(request: pytest.FixtureRequest) -> Generator[FakeTool]:
-    """Each double in turn, with something in it."""
-    with serve_fake(FAKES[request.param]()) as double:
-        yield double
+    """Each fake tool in turn, with some documents."""
+    with serve_fake(FAKES[request.param]()) as fake:
+        yield fake
 
 
 @pytest.fixture
-async def bench(mill: app.Gristmill, tool: FakeTool) -> ConnectorHarness:
-    """A connector to the double, that feeds a base and has not run yet."""
+async def harness(mill: app.Gristmill, tool: FakeTool) -> ConnectorHarness:
+    """A connector to the fake tool, which feeds a base and has not run yet."""
     return await ConnectorHarness.create(mill, tool)

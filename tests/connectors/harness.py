@@ -1,4 +1,4 @@
-"""A connector under test: a double, a mill, a base; and what must be equal after every run."""
+"""A connector under test, with its fake tool, Gristmill and base; compares base and tool after every run."""
 
 from dataclasses import dataclass
 from typing import Any, LiteralString
@@ -18,7 +18,7 @@ from tests.connectors.fakes.tool import ExpectedDocument, FakeTool, words_in
 from tests.embedding.hashed import HashedEmbedder
 from tests.wait_until import wait_until
 
-# One entry a kind: the contract suite runs over all of them.
+# The contract suite runs over all of them.
 FAKES: dict[str, type[FakeTool]] = {
     "confluence": FakeConfluence,
     "confluence_data_center": FakeConfluenceDataCenter,
@@ -32,7 +32,7 @@ NEVER = "0 0 29 2 *"
 
 @dataclass
 class ConnectorHarness:
-    """A connector, and what surrounds it."""
+    """A connector with its fake tool and its base."""
 
     mill: app.Gristmill
     tool: FakeTool
@@ -56,17 +56,17 @@ class ConnectorHarness:
         return cls(mill, tool, base, await admin.create(mill.db, vault, mill.connectors, new))
 
     async def start(self, **options: Any) -> ConnectorRun:
-        """Begin a run."""
+        """Start a run."""
         _, run = await admin.start_sync(self.mill.db, self.connector.id, **options)
         return run
 
     async def sync(self, **options: Any) -> ConnectorRun:
-        """A whole run; how it ended."""
+        """Run the connector to the end; the ended run."""
         self.tool.advance_clock()
         return await self.wait_until_ended(await self.start(**options))
 
     async def wait_until_ended(self, run: ConnectorRun) -> ConnectorRun:
-        """A run, once it has ended."""
+        """Wait until a run has ended; the ended run."""
 
         async def look() -> ConnectorRun | None:
             async with self.mill.db.connection() as tx:
@@ -84,7 +84,7 @@ class ConnectorHarness:
         return current
 
     async def indexed_documents(self) -> dict[str, ExpectedDocument]:
-        """What the base answers with: the marks of each record's searchable chunks, and who may see it."""
+        """What the base has: the words of each record's searchable chunks, and who may see it."""
         rows = await self.fetch(
             "select i.source_key, i.acl, coalesce(string_agg(c.text, ' '), '') from item i"
             " left join chunk c on c.base_id = i.base_id and c.item_id = i.id and c.version = i.live_version"
@@ -94,7 +94,7 @@ class ConnectorHarness:
         return {key: ExpectedDocument(words_in(text), frozenset(acl or ())) for key, acl, text in rows}
 
     async def assert_matches_tool(self) -> None:
-        """The base is as the tool is, and everything promised holds."""
+        """The base equals the tool, and no invariant is violated."""
         found, truth = await self.indexed_documents(), self.tool.expected_documents()
         assert set(found) == set(truth)
         for key, expected in truth.items():
@@ -112,7 +112,7 @@ class ConnectorHarness:
             return await (await tx.execute(statement, parameters)).fetchall()
 
     async def run_delayed_jobs(self) -> None:
-        """Whatever waits need not wait any longer."""
+        """Make delayed jobs of the connector due now."""
         async with self.mill.db.transaction() as tx:
             await jobs.run_now(tx, [self.connector.id])
 

@@ -95,7 +95,7 @@ def box(monkeypatch: pytest.MonkeyPatch) -> Box:
 
 
 @pytest.fixture
-async def bench(mill: app.Gristmill, box: Box) -> ConnectorHarness:
+async def harness(mill: app.Gristmill, box: Box) -> ConnectorHarness:
     """A connector to the box."""
     return await of_organisation(mill, LOCAL_ORG)
 
@@ -109,9 +109,9 @@ async def of_organisation(mill: app.Gristmill, org: OrgId) -> ConnectorHarness:
     )
 
 
-async def hung(bench: ConnectorHarness) -> dict[str, tuple[str, str, list[str] | None]]:
+async def hung(harness: ConnectorHarness) -> dict[str, tuple[str, str, list[str] | None]]:
     """The files below records: their title, the record, their state."""
-    rows = await bench.fetch(
+    rows = await harness.fetch(
         "select f.title, r.title, f.status, (select o.acl from item o where o.id = f.acl_from) from item f"
         " join item r on r.id = f.parent_id and r.type = 'record'"
         " where f.type = 'file' and f.status <> 'deleting'"
@@ -120,79 +120,85 @@ async def hung(bench: ConnectorHarness) -> dict[str, tuple[str, str, list[str] |
 
 
 async def test_attachments_are_children_fetched_once_and_seen_by_the_same_eyes(
-    bench: ConnectorHarness, box: Box
+    harness: ConnectorHarness, box: Box
 ) -> None:
     box.files = {"a.txt": b"first words", "b.txt": b"second words"}
     box.put("one", "a letter", "a.txt", "b.txt")
-    run = await bench.sync()
-    assert run.status == "success", await bench.log_text(run)
-    assert await hung(bench) == {
+    run = await harness.sync()
+    assert run.status == "success", await harness.log_text(run)
+    assert await hung(harness) == {
         "a.txt": ("one", "completed", ["org:*"]),
         "b.txt": ("one", "completed", ["org:*"]),
     }
     box.put("one", "a letter, changed", "b.txt")
-    await bench.sync()
-    assert set(await hung(bench)) == {"b.txt"}
+    await harness.sync()
+    assert set(await hung(harness)) == {"b.txt"}
     assert box.fetched == ["a.txt", "b.txt"]
 
     async def one_blob() -> bool:
-        return len(await bench.fetch("select 1 from blob")) == 1
+        return len(await harness.fetch("select 1 from blob")) == 1
 
     await wait_until(one_blob)
 
 
 async def test_equal_attachments_of_two_organisations_are_two_blobs(
-    bench: ConnectorHarness, box: Box, mill: app.Gristmill
+    harness: ConnectorHarness, box: Box, mill: app.Gristmill
 ) -> None:
-    """One blob for both would tell each, by its receipts, that the other has the same."""
+    """One blob for both would reveal to each organisation, by its receipts, that the other has the same file."""
     box.files = {"a.txt": b"first words"}
     box.put("one", "a letter", "a.txt")
-    await bench.sync()
+    await harness.sync()
     other = await of_organisation(mill, await new_organisation(mill.db, "theirs"))
     run = await other.sync()
     assert run.status == "success", await other.log_text(run)
-    assert len(await bench.fetch("select 1 from blob")) == 2
-    assert len(await bench.fetch("select 1 from content group by hash")) == 4  # of each, a letter and a file
+    assert len(await harness.fetch("select 1 from blob")) == 2
+    assert (
+        len(await harness.fetch("select 1 from content group by hash")) == 4
+    )  # of each, a letter and a file
 
 
-async def test_what_is_gone_there_goes_with_its_attachments(bench: ConnectorHarness, box: Box) -> None:
+async def test_what_is_gone_there_goes_with_its_attachments(harness: ConnectorHarness, box: Box) -> None:
     box.files = {"a.txt": b"first words"}
     box.put("one", "a letter", "a.txt")
     box.put("two", "another")
-    await bench.sync()
+    await harness.sync()
     del box.letters["one"]
-    await bench.sync()
+    await harness.sync()
 
     async def gone() -> bool:
-        return await bench.fetch("select 1 from item where type = 'file' union all select 1 from blob") == []
+        return (
+            await harness.fetch("select 1 from item where type = 'file' union all select 1 from blob") == []
+        )
 
     await wait_until(gone)
-    assert set(await bench.indexed_documents()) == {"letter:two"}
+    assert set(await harness.indexed_documents()) == {"letter:two"}
 
 
-async def test_one_that_is_too_large_is_left_out_and_told(bench: ConnectorHarness, box: Box) -> None:
+async def test_an_attachment_that_is_too_large_is_skipped_and_logged(
+    harness: ConnectorHarness, box: Box
+) -> None:
     box.files = {"a.txt": b"x"}
     box.put("one", "a letter", "a.txt")
     letter = box.letters["one"]
     large = replace(letter.attachments[0], size=1 << 40)
     box.letters["one"] = replace(letter, attachments=(large,))
-    run = await bench.sync()
+    run = await harness.sync()
     assert (run.status, run.item_errors) == ("completed_with_errors", 1)
-    assert "a.txt" in await bench.log_text(run)
-    assert (await bench.sync()).status == "success"  # it is told once, and not tried for ever
+    assert "a.txt" in await harness.log_text(run)
+    assert (await harness.sync()).status == "success"  # it is logged once, and not retried
     assert box.fetched == []
 
 
 async def test_one_that_can_not_be_had_now_is_fetched_by_the_next_run(
-    bench: ConnectorHarness, box: Box
+    harness: ConnectorHarness, box: Box
 ) -> None:
     box.files = {"a.txt": b"first words"}
     box.put("one", "a letter", "a.txt")
     box.down = True
-    run = await bench.sync()
+    run = await harness.sync()
     assert run.status == "completed_with_errors"
-    assert set(await bench.indexed_documents()) == {"letter:one"}
+    assert set(await harness.indexed_documents()) == {"letter:one"}
     box.down = False
-    run = await bench.sync()
-    assert run.status == "success", await bench.log_text(run)
-    assert set(await hung(bench)) == {"a.txt"}
+    run = await harness.sync()
+    assert run.status == "success", await harness.log_text(run)
+    assert set(await hung(harness)) == {"a.txt"}

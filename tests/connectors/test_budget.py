@@ -1,4 +1,4 @@
-"""A run whose time is used up after every batch: it goes on from its marks, and not for ever."""
+"""A run whose time budget is used up after every batch continues from its checkpoints, up to a limit."""
 
 from collections.abc import Generator
 from datetime import timedelta
@@ -16,55 +16,55 @@ from tests.wait_until import wait_until
 
 @pytest.fixture
 def settings(settings: Settings, request: pytest.FixtureRequest) -> Settings:
-    """No time at all; or what the test asks for."""
+    """No time budget at all, or what the test sets."""
     given = getattr(request, "param", {"sync_budget": timedelta(microseconds=1)})
     return settings.model_copy(update={"allow_private_addresses": True, **given})
 
 
 @pytest.fixture
 def tool() -> Generator[FakeGitHub]:
-    with serve_fake(FakeGitHub()) as double:
-        yield double
+    with serve_fake(FakeGitHub()) as fake:
+        yield fake
 
 
-async def test_a_run_out_of_time_goes_on_where_it_was(bench: ConnectorHarness) -> None:
+async def test_a_run_out_of_time_continues_where_it_was(harness: ConnectorHarness) -> None:
     """S2-14, S2-15."""
-    run = await bench.sync()
+    run = await harness.sync()
     assert run.status == "success"
     assert 3 <= run.continuations <= syncing.MAX_CONTINUATIONS
-    details = bench.tool.detail_calls()
+    details = harness.tool.detail_calls()
     assert len(set(details)) == len(details)
-    await bench.assert_matches_tool()
+    await harness.assert_matches_tool()
 
 
-async def test_a_run_is_not_continued_for_ever(
-    bench: ConnectorHarness, monkeypatch: pytest.MonkeyPatch
+async def test_a_run_is_continued_a_limited_number_of_times(
+    harness: ConnectorHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S2-15: at most so many times; the next run goes on from there."""
     monkeypatch.setattr(syncing, "MAX_CONTINUATIONS", 1)
-    run = await bench.sync()
+    run = await harness.sync()
     assert (run.status, run.error_code) == ("partial", "continuation_limit")
     monkeypatch.undo()
-    assert (await bench.sync()).status == "success"
-    await bench.assert_matches_tool()
+    assert (await harness.sync()).status == "success"
+    await harness.assert_matches_tool()
 
 
 @pytest.mark.parametrize("settings", [{"max_queue_per_base": 3, "worker_slots": 2}], indirect=True)
-async def test_a_run_waits_while_too_much_is_queued(bench: ConnectorHarness) -> None:
-    """It holds no worker meanwhile, and goes on from its marks."""
+async def test_a_run_waits_while_too_much_is_queued(harness: ConnectorHarness) -> None:
+    """It holds no worker meanwhile, and continues from its checkpoints."""
     with faults.watch("index.opened", hold=True):
-        run = await bench.start()
+        run = await harness.start()
 
         async def waits() -> bool:
-            rows = await bench.fetch("select 1 from job where id = %s and state = 'delayed'", run.job_id)
+            rows = await harness.fetch("select 1 from job where id = %s and state = 'delayed'", run.job_id)
             return rows != []
 
         await wait_until(waits)
-        assert (await bench.reload_run(run)).documents_processed < len(bench.tool.expected_documents())
+        assert (await harness.reload_run(run)).documents_processed < len(harness.tool.expected_documents())
 
     async def hurried() -> bool:
-        await bench.run_delayed_jobs()
-        return (await bench.reload_run(run)).completed_at is not None
+        await harness.run_delayed_jobs()
+        return (await harness.reload_run(run)).completed_at is not None
 
     await wait_until(hurried)
-    await bench.assert_matches_tool()
+    await harness.assert_matches_tool()

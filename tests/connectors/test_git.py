@@ -1,4 +1,4 @@
-"""What git's own server sends, read without git."""
+"""Reads what git's own server sends, without a git binary."""
 
 import os
 import random
@@ -42,8 +42,8 @@ def site(tmp_path: Path) -> Generator[Site]:
         if not (tmp_path / name).is_dir():
             return SiteResponse(404)
         if path.endswith("/info/refs"):
-            told = run(tmp_path, "upload-pack", "--stateless-rpc", "--advertise-refs", name)
-            return SiteResponse(200, b"001e# service=git-upload-pack\n0000" + told)
+            refs = run(tmp_path, "upload-pack", "--stateless-rpc", "--advertise-refs", name)
+            return SiteResponse(200, b"001e# service=git-upload-pack\n0000" + refs)
         return SiteResponse(200, run(tmp_path, "upload-pack", "--stateless-rpc", name, given=asked.body))
 
     with serve() as served:
@@ -124,7 +124,7 @@ async def test_what_is_cut_short_or_no_pack_is_unreadable(
         await git.fetch_files(http, "/wiki", head, 1 << 20)
 
 
-async def test_what_is_no_git_server_is_told(http: Transport, site: Site) -> None:
+async def test_a_response_that_is_not_from_a_git_server_is_unreadable(http: Transport, site: Site) -> None:
     site.fallback = lambda _: SiteResponse(200, b"<html>Sign in</html>")
     with pytest.raises(Unreadable, match="not from a git server"):
         await git.fetch_head(http, "/wiki")

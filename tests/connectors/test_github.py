@@ -22,84 +22,84 @@ from tests.wait_until import wait_until
 
 @pytest.fixture
 def tool() -> Generator[FakeGitHub]:
-    with serve_fake(FakeGitHub()) as double:
-        yield double
+    with serve_fake(FakeGitHub()) as fake:
+        yield fake
 
 
 async def test_pull_requests_among_the_issues_are_read_as_such(
-    bench: ConnectorHarness, tool: FakeGitHub
+    harness: ConnectorHarness, tool: FakeGitHub
 ) -> None:
-    """GitHub's list of issues has both; reviews are asked of pull requests alone (the double minds)."""
-    await bench.sync()
+    """GitHub's list of issues has both; reviews are asked of pull requests alone (the fake minds)."""
+    await harness.sync()
     pulls = {f"issue:{one.id}" for repo in tool.repos for one in repo.issues if one.is_pull}
-    rows = await bench.fetch("select source_key from item where metadata ->> 'type' = 'pull_request'")
+    rows = await harness.fetch("select source_key from item where metadata ->> 'type' = 'pull_request'")
     assert pulls
     assert {key for (key,) in rows} == pulls
 
 
 async def test_without_pull_requests_they_are_neither_read_nor_kept(
-    bench: ConnectorHarness, tool: FakeGitHub
+    harness: ConnectorHarness, tool: FakeGitHub
 ) -> None:
-    await bench.sync()
-    await change(bench, config={**tool.config(), "pullRequests": False})
+    await harness.sync()
+    await change(harness, config={**tool.config(), "pullRequests": False})
     tool.calls.clear()
-    await bench.sync(allow_deletions=True)
+    await harness.sync(allow_deletions=True)
     pulls = {f"issue:{one.id}" for repo in tool.repos for one in repo.issues if one.is_pull}
-    assert set(await bench.indexed_documents()) == set(tool.expected_documents()) - pulls
+    assert set(await harness.indexed_documents()) == set(tool.expected_documents()) - pulls
     assert not [path for path in tool.detail_calls() if "reviews" in path]
 
 
 async def test_a_wiki_is_fetched_again_only_when_it_changed(
-    bench: ConnectorHarness, tool: FakeGitHub
+    harness: ConnectorHarness, tool: FakeGitHub
 ) -> None:
     """What GitHub shows at the side is not a page; a wiki that was never begun is empty."""
     tool.repos[0].wiki = {"Home.md": f"Welcome {tool.new_word()}"}
     tool.repos[1].wiki = {}
-    assert (await bench.sync()).status == "success"
-    await bench.assert_matches_tool()
+    assert (await harness.sync()).status == "success"
+    await harness.assert_matches_tool()
     tool.repos[0].wiki["_Sidebar.md"] = "Home, and so on"
     for fetched in (1, 0):
         tool.calls.clear()
-        assert (await bench.sync()).status == "success"
+        assert (await harness.sync()).status == "success"
         assert sum(call.path.endswith("/git-upload-pack") for call in tool.calls) == fetched
-    assert "Welcome" in str(await bench.fetch("select text from chunk where text like '%%Welcome%%'"))
-    assert await bench.fetch("select 1 from item where title ilike '%%sidebar%%'") == []
+    assert "Welcome" in str(await harness.fetch("select text from chunk where text like '%%Welcome%%'"))
+    assert await harness.fetch("select 1 from item where title ilike '%%sidebar%%'") == []
 
 
 async def test_a_wiki_that_is_closed_to_the_token_costs_itself_alone(
-    bench: ConnectorHarness, tool: FakeGitHub
+    harness: ConnectorHarness, tool: FakeGitHub
 ) -> None:
     tool.repos[0].wiki = {"Home.md": f"Welcome {tool.new_word()}"}
     tool.repos[1].wiki = {}
     tool.add_rule(lambda call: ".wiki.git/" in call.path, lambda: tool.respond({}, 401), times=9)
-    run = await bench.sync()
+    run = await harness.sync()
     assert run.status == "completed_with_errors"
-    assert "is closed to these credentials" in await bench.log_text(run)
+    assert "is closed to these credentials" in await harness.log_text(run)
     wiki = {key for key in tool.expected_documents() if key.startswith("wiki:")}
-    assert set(await bench.indexed_documents()) == set(tool.expected_documents()) - wiki
+    assert set(await harness.indexed_documents()) == set(tool.expected_documents()) - wiki
 
 
-async def test_a_renamed_repository_is_the_same_one(bench: ConnectorHarness, tool: FakeGitHub) -> None:
+async def test_a_renamed_repository_is_the_same_one(harness: ConnectorHarness, tool: FakeGitHub) -> None:
     """Named by its number: nothing is added or pruned, and old names lead to it."""
-    await change(bench, config={"baseUrl": tool.config()["baseUrl"], "repositories": ["acme/widget"]})
-    await bench.sync()
-    before = await bench.indexed_documents()
+    await change(harness, config={"baseUrl": tool.config()["baseUrl"], "repositories": ["acme/widget"]})
+    await harness.sync()
+    before = await harness.indexed_documents()
     tool.repos[0].former.append("acme/widget")
     tool.repos[0].name = "other/gadget"
-    run = await bench.sync()
+    run = await harness.sync()
     assert (run.status, run.documents_pruned) == ("success", 0)
-    assert await bench.indexed_documents() == before
+    assert await harness.indexed_documents() == before
     tool.new_issue(tool.repos[0])
     tool.advance_clock()
-    run = await bench.sync()
+    run = await harness.sync()
     assert run.documents_ingested == 1
 
 
 async def test_a_transferred_issue_goes_from_one_repository_to_the_other(
-    bench: ConnectorHarness, tool: FakeGitHub
+    harness: ConnectorHarness, tool: FakeGitHub
 ) -> None:
     """It has another id there, and its old address leads to it."""
-    await bench.sync()
+    await harness.sync()
     old = tool.repos[0].issues[0]
     tool.repos[0].issues.remove(old)
     moved = tool.new_issue(tool.repos[1])
@@ -109,16 +109,16 @@ async def test_a_transferred_issue_goes_from_one_repository_to_the_other(
         return call.path == f"/repos/{tool.repos[0].name}/issues/{old.number}"
 
     tool.add_rule(asked, lambda: tool.respond({}, 301, Location=target), times=10)
-    assert (await bench.sync()).status == "success"
-    await bench.assert_matches_tool()
+    assert (await harness.sync()).status == "success"
+    await harness.assert_matches_tool()
 
 
 @pytest.mark.parametrize("header", ["retry", "reset", "none"])
 async def test_a_secondary_limit_is_a_limit_and_not_a_refusal(
-    bench: ConnectorHarness, tool: FakeGitHub, header: str
+    harness: ConnectorHarness, tool: FakeGitHub, header: str
 ) -> None:
     """403 with Retry-After, with x-ratelimit-reset, or with words alone."""
-    told: dict[str, str] = {"retry": {"Retry_After": "1800"}, "none": {}}.get(
+    headers: dict[str, str] = {"retry": {"Retry_After": "1800"}, "none": {}}.get(
         header,
         {
             "x_ratelimit_remaining": "0",
@@ -126,29 +126,29 @@ async def test_a_secondary_limit_is_a_limit_and_not_a_refusal(
         },
     )
     message = {"message": "You have exceeded a secondary rate limit."}
-    tool.add_rule(tool.is_detail, lambda: tool.respond(message, 403, **told), after=3)
-    run = await bench.start()
+    tool.add_rule(tool.is_detail, lambda: tool.respond(message, 403, **headers), after=3)
+    run = await harness.start()
 
     async def waits() -> bool:
-        return (await bench.reload_run(run)).rate_limited_until is not None
+        return (await harness.reload_run(run)).rate_limited_until is not None
 
     await wait_until(waits)
-    ((seconds,),) = await bench.fetch(
+    ((seconds,),) = await harness.fetch(
         "select extract(epoch from rate_limited_until - clock_now())::int from connector"
     )
     low, high = {"retry": (1700, 1801), "reset": (3500, 3602), "none": (50, 61)}[header]
     assert low <= seconds <= high
 
     async def hurried() -> bool:
-        await bench.run_delayed_jobs()
-        return (await bench.reload_run(run)).completed_at is not None
+        await harness.run_delayed_jobs()
+        return (await harness.reload_run(run)).completed_at is not None
 
     await wait_until(hurried)
-    await bench.assert_matches_tool()
+    await harness.assert_matches_tool()
 
 
 async def test_a_tree_that_is_too_large_for_one_answer_is_walked(
-    bench: ConnectorHarness, tool: FakeGitHub
+    harness: ConnectorHarness, tool: FakeGitHub
 ) -> None:
     whole = tool._tree  # pyright: ignore[reportPrivateUsage]
 
@@ -167,8 +167,8 @@ async def test_a_tree_that_is_too_large_for_one_answer_is_walked(
         (method, pattern, truncated if "git/trees" in pattern.pattern else route)
         for method, pattern, route in tool.routes
     ]
-    await bench.sync()
-    await bench.assert_matches_tool()
+    await harness.sync()
+    await harness.assert_matches_tool()
 
 
 async def test_an_app_signs_for_itself_and_renews_its_token(tool: FakeGitHub) -> None:
@@ -208,11 +208,11 @@ async def test_an_app_signs_for_itself_and_renews_its_token(tool: FakeGitHub) ->
     "credentials", [{}, {"token": "x", "appId": "1"}, {"appId": "1", "installationId": 2}, {"password": "x"}]
 )
 async def test_credentials_that_are_none_are_refused(
-    bench: ConnectorHarness, credentials: dict[str, Any]
+    harness: ConnectorHarness, credentials: dict[str, Any]
 ) -> None:
     with pytest.raises(Invalid):
-        bench.mill.connectors.validate("github", bench.tool.config(), credentials)
+        harness.mill.connectors.validate("github", harness.tool.config(), credentials)
 
 
-def test_times_are_told_to_the_second() -> None:
+def test_times_are_sent_to_the_second() -> None:
     assert iso(FakeGitHub().now) == "2026-03-01T12:00:00Z"

@@ -13,57 +13,57 @@ from tests.connectors.test_sync import seen_by
 
 @pytest.fixture
 def tool() -> Generator[FakeGitLab]:
-    with serve_fake(FakeGitLab()) as double:
-        yield double
+    with serve_fake(FakeGitLab()) as fake:
+        yield fake
 
 
 async def test_internal_notes_are_for_reporters_and_the_issue_for_all_members(
-    bench: ConnectorHarness, tool: FakeGitLab
+    harness: ConnectorHarness, tool: FakeGitLab
 ) -> None:
     project = tool.projects[0]
     work = tool.new_work(project.issues)
     tool.edit(0)
     work.notes.append(tool._new_comment(internal=True))  # pyright: ignore[reportPrivateUsage]
-    await bench.sync()
-    await bench.assert_matches_tool()
-    guest, owner = await seen_by(bench, "guest@example.org"), await seen_by(bench, "ann@example.org")
+    await harness.sync()
+    await harness.assert_matches_tool()
+    guest, owner = await seen_by(harness, "guest@example.org"), await seen_by(harness, "ann@example.org")
     assert f"issue:{work.id}" in guest
     assert f"issue:{work.id}:internal" not in guest
     assert f"issue:{work.id}:internal" in owner
     work.notes.pop()
     work.updated = tool.now
-    await bench.sync()
-    await bench.assert_matches_tool()
+    await harness.sync()
+    await harness.assert_matches_tool()
 
 
 async def test_a_confidential_issue_is_hidden_from_guests_in_public_projects_too(
-    bench: ConnectorHarness, tool: FakeGitLab
+    harness: ConnectorHarness, tool: FakeGitLab
 ) -> None:
     work = tool.new_work(tool.projects[1].issues, confidential=True)
-    await bench.sync()
-    assert f"issue:{work.id}" not in await seen_by(bench, "stranger@example.org")
-    assert f"issue:{work.id}" in await seen_by(bench, "ann@example.org")
+    await harness.sync()
+    assert f"issue:{work.id}" not in await seen_by(harness, "stranger@example.org")
+    assert f"issue:{work.id}" in await seen_by(harness, "ann@example.org")
     work.confidential, work.updated = False, tool.now
-    await bench.sync()
-    assert f"issue:{work.id}" in await seen_by(bench, "stranger@example.org")
+    await harness.sync()
+    assert f"issue:{work.id}" in await seen_by(harness, "stranger@example.org")
 
 
 async def test_who_is_a_member_by_a_group_above_counts_and_who_is_blocked_does_not(
-    bench: ConnectorHarness, tool: FakeGitLab
+    harness: ConnectorHarness, tool: FakeGitLab
 ) -> None:
-    """`members/all` tells both; code is for reporters on."""
+    """`members/all` returns both; code is for reporters and up."""
     tool.projects[0].members = {1: REPORTER, 4: GUEST}
-    await bench.sync()
-    await bench.assert_matches_tool()
+    await harness.sync()
+    await harness.assert_matches_tool()
     files = {f"file:{tool.projects[0].id}:README.md"}
-    assert files <= await seen_by(bench, "ann@example.org")
-    assert not files & await seen_by(bench, "guest@example.org")
+    assert files <= await seen_by(harness, "ann@example.org")
+    assert not files & await seen_by(harness, "guest@example.org")
 
 
 async def test_lists_of_more_than_ten_thousand_are_read_without_totals_or_deep_offsets(
-    bench: ConnectorHarness, tool: FakeGitLab
+    harness: ConnectorHarness, tool: FakeGitLab
 ) -> None:
-    """GitLab tells no total then, and refuses offsets past a limit: anchors need neither."""
+    """GitLab returns no total then, and refuses offsets past a limit: we need neither."""
     tool.page_size = 100
     project = tool.projects[0]
     for _ in range(350):
@@ -79,16 +79,16 @@ async def test_lists_of_more_than_ten_thousand_are_read_without_totals_or_deep_o
         (method, pattern, shallow if pattern.pattern.endswith("merge_requests)") else route)
         for method, pattern, route in tool.routes
     ]
-    run = await bench.sync()
+    run = await harness.sync()
     assert run.status == "success"
-    assert len(await bench.indexed_documents()) == len(tool.expected_documents()) > 350
+    assert len(await harness.indexed_documents()) == len(tool.expected_documents()) > 350
     assert not [call for call in tool.calls if "x-total" in call.headers]
 
 
-async def test_a_project_is_found_under_its_new_path(bench: ConnectorHarness, tool: FakeGitLab) -> None:
-    await bench.sync()
-    before = await bench.indexed_documents()
+async def test_a_project_is_found_under_its_new_path(harness: ConnectorHarness, tool: FakeGitLab) -> None:
+    await harness.sync()
+    before = await harness.indexed_documents()
     tool.projects[0].path = "acme/elsewhere/widget"
-    run = await bench.sync()
+    run = await harness.sync()
     assert (run.status, run.documents_pruned) == ("success", 0)
-    assert set(await bench.indexed_documents()) == set(before)
+    assert set(await harness.indexed_documents()) == set(before)

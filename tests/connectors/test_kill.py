@@ -1,4 +1,4 @@
-"""What kill -9 leaves of a run: the base equals the tool after all, whichever it is."""
+"""A run survives kill -9: afterwards the base equals the tool, for every tool."""
 
 import asyncio
 from pathlib import Path
@@ -11,6 +11,8 @@ from tests.connectors.fakes.tool import SECRET, FakeTool, serve_fake
 from tests.connectors.harness import FAKES
 from tests.gristmill_process import environment, run_serve
 from tests.wait_until import wait_until
+
+pytestmark = pytest.mark.crash
 
 BEFORE, AFTER, PRUNING = "sync.before_commit=kill@3", "sync.saved=kill@4", "prune.before_commit=kill@1"
 KILLS = [

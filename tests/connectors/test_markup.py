@@ -1,4 +1,4 @@
-"""The converters: what vendors write becomes markdown, no word is lost, and nothing raises or takes long."""
+"""The converters: vendor markup becomes markdown, no word is lost, and nothing raises or takes long."""
 
 import json
 import re
@@ -27,7 +27,7 @@ def node(kind: str, *content: Any, **attributes: Any) -> dict[str, Any]:
 def test_adf_has_all_published_blocks() -> None:
     """S2-08: Jira Cloud's and Confluence's bodies."""
     cell = node("tableCell", node("paragraph", "one"), rowspan=2)
-    told = adf(
+    markdown = adf(
         node("heading", "Head", level=2),
         node("bulletList", node("listItem", node("paragraph", "a"), node("orderedList", node("listItem", "b")))),
         node("taskList", node("taskItem", "done", state="DONE"), node("taskItem", "open", state="TODO")),
@@ -58,7 +58,7 @@ def test_adf_has_all_published_blocks() -> None:
         "https://e.org/card",
         "extended",
     ):
-        assert part in told
+        assert part in markdown
 
 
 def test_adf_has_all_published_marks_and_inline_nodes() -> None:
@@ -87,22 +87,22 @@ def test_adf_has_all_published_marks_and_inline_nodes() -> None:
         {"type": "placeholder", "attrs": {"text": "fill in"}},
         {"type": "inlineExtension", "attrs": {"text": "macro"}},
     ]
-    told = adf({"type": "paragraph", "content": line})
-    assert told == (
+    markdown = adf({"type": "paragraph", "content": line})
+    assert markdown == (
         "**bolder** *lean* ~~gone~~ `f()` [there](https://e.org/a%20b) H2 red\n"
         "@Ann😀2020-02-19LATEhttps://e.org/cfill inmacro"
-    ), told
+    ), markdown
 
 
 def test_nodes_that_adf_does_not_know_keep_their_text_and_words_stay_apart() -> None:
-    told = adf(
+    markdown = adf(
         node("hologram", "first"),
         node("hologram", node("sparkle", "second")),
         {"type": "chart", "attrs": {"title": "third"}},
         node("paragraph", "in ", node("glitter", "a line")),
         {"no": "type"},
     )
-    assert told == "first\n\nsecond\n\nthird\n\nin a line"
+    assert markdown == "first\n\nsecond\n\nthird\n\nin a line"
 
 
 def test_a_document_that_is_a_string_is_read_and_a_broken_one_keeps_its_texts() -> None:
@@ -150,10 +150,10 @@ STORAGE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("body", "told"), STORAGE)
-def test_storage_format_as_markdown(body: str, told: str) -> None:
+@pytest.mark.parametrize(("body", "markdown"), STORAGE)
+def test_storage_format_as_markdown(body: str, markdown: str) -> None:
     """Unclosed tags, entities, CDATA and macros."""
-    assert markup.storage(body, {"1:a": "Ann"}) == told
+    assert markup.storage(body, {"1:a": "Ann"}) == markdown
 
 
 def test_a_table_with_merged_cells_lists_and_tables_inside_stays_one_table() -> None:
@@ -186,10 +186,10 @@ WIKI = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "told"), WIKI)
-def test_wiki_markup_as_markdown(text: str, told: str) -> None:
+@pytest.mark.parametrize(("text", "markdown"), WIKI)
+def test_wiki_markup_as_markdown(text: str, markdown: str) -> None:
     """Jira Server's and Data Center's descriptions."""
-    assert markup.wiki(text, {"1:a": "Ann"}) == told
+    assert markup.wiki(text, {"1:a": "Ann"}) == markdown
 
 
 _ADF_KINDS = ["paragraph", "heading", "bulletList", "orderedList", "listItem", "panel", "expand", "table", "tableRow",
@@ -219,10 +219,10 @@ def _adf_words(tree: Any) -> list[str]:
 @settings(deadline=None, max_examples=150)
 @given(_TREES)
 def test_no_word_of_an_adf_tree_is_lost(tree: Any) -> None:
-    told = re.sub(r"[^a-z]", "", markup.adf(tree).replace("```", ""))
-    assert sum(map(len, _adf_words(tree))) <= len(told)
+    markdown = re.sub(r"[^a-z]", "", markup.adf(tree).replace("```", ""))
+    assert sum(map(len, _adf_words(tree))) <= len(markdown)
     for word in _adf_words(tree):
-        assert word in told
+        assert word in markdown
 
 
 _TAGS = st.sampled_from(
@@ -254,10 +254,10 @@ _PIECES = st.one_of(
 @settings(deadline=None, max_examples=300)
 @given(st.lists(_PIECES, max_size=30))
 def test_no_word_of_a_broken_storage_body_is_lost(pieces: list[str]) -> None:
-    told = markup.storage("".join(pieces))
+    markdown = markup.storage("".join(pieces))
     for piece in pieces:
         if piece.strip().isalpha():
-            assert piece.strip() in told
+            assert piece.strip() in markdown
 
 
 _SIGNS = st.sampled_from(
@@ -268,10 +268,10 @@ _SIGNS = st.sampled_from(
 @settings(deadline=None, max_examples=300)
 @given(st.lists(_WORD.map(lambda word: f" {word} ") | _SIGNS, max_size=30))
 def test_no_word_of_broken_wiki_markup_is_lost(pieces: list[str]) -> None:
-    told = markup.wiki("".join(pieces))
+    markdown = markup.wiki("".join(pieces))
     for piece in pieces:
         if piece.strip().isalpha():
-            assert piece.strip() in told
+            assert piece.strip() in markdown
 
 
 _ANY = st.recursive(
@@ -288,9 +288,9 @@ _ANY = st.recursive(
 @settings(deadline=None, max_examples=200)
 @given(_ANY, st.text())
 def test_no_converter_raises_and_all_give_what_a_database_takes(anything: Any, text: str) -> None:
-    for told in (markup.adf(anything), markup.adf(text), markup.storage(text), markup.wiki(text)):
-        assert "\0" not in told
-        told.encode()
+    for markdown in (markup.adf(anything), markup.adf(text), markup.storage(text), markup.wiki(text)):
+        assert "\0" not in markdown
+        markdown.encode()
 
 
 def _nested(kind: str) -> dict[str, Any]:

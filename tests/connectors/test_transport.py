@@ -1,4 +1,4 @@
-"""The transport: limits in every form, errors in our words, and nothing told that could be a secret."""
+"""The transport: rate limits in every form, translated errors, and no secret in any message."""
 
 from collections.abc import AsyncGenerator, Generator
 from datetime import timedelta
@@ -67,7 +67,7 @@ def test_limits_are_known_in_every_form(
         (500, Transient, 4),
     ],
 )
-async def test_what_goes_wrong_is_told_in_our_words_without_secrets(
+async def test_errors_are_translated_without_secrets(
     http: Transport, site: Site, status: int, error: type[GristmillError], requests: int
 ) -> None:
     """S2-37: three more attempts where that may help."""

@@ -2,7 +2,7 @@
 
     create, change      the registry validates configuration and credentials; credentials are encrypted before they are stored
     start_sync          one transaction: no other run is open → the job → the run, shown as running; else 409
-    cancel_sync         the run ends at once and its job is told to stop; what it stored stays, and the next run continues
+    cancel_sync         the run ends at once and its job is cancelled; what it stored stays, and the next run continues
     delete              purge: what it stored is marked for deletion, like any deletion; detach: it stays and is no longer
                         updated
 

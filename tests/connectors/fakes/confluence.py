@@ -120,7 +120,9 @@ class FakeConfluence(FakeAtlassian):
         if len(self.contents) < 6:
             return
         said = {one.parent for one in self.contents if one.kind == "comment"}
-        alone = [one for one in self.contents if one.id not in said]  # of others, their comments go first
+        alone = [
+            one for one in self.contents if one.id not in said
+        ]  # pages with comments stay until their comments are gone
         gone = alone[pick % len(alone)]
         self.contents.remove(gone)
         for content in self.contents:
@@ -202,7 +204,7 @@ class FakeConfluence(FakeAtlassian):
         start = int(params["start"])
         members = self.groups[group]
         part = members[start : start + 2]
-        # Cloud tells no addresses here: each account has to be asked.
+        # Cloud returns no email addresses here: each account has to be requested.
         shown = [self.user_json(one) | ({"email": ""} if self.cloud else {}) for one in part]
         links = {"next": f"{call.path}?start={start + 2}"} if start + 2 < len(members) else {}
         return {"results": shown, "start": start, "limit": 2, "size": len(part), "_links": links}
@@ -280,7 +282,7 @@ class FakeConfluence(FakeAtlassian):
         }
 
     def storage(self, text: str) -> str:
-        """A text as people's imports leave it: a macro that nobody knows, and tags that never end."""
+        """A text as imports leave it: an unknown macro, and tags that are never closed."""
         return (
             f"<ac:structured-macro ac:name='hologram'><ac:rich-text-body><p>{text}<ul><li>a<li>b</ul>"
             "</ac:rich-text-body></ac:structured-macro><p>open <b>bold"
@@ -455,7 +457,7 @@ class FakeConfluence(FakeAtlassian):
 
 
 class FakeConfluenceDataCenter(FakeConfluence):
-    """Confluence Data Center: CQL and offsets, user keys, and nobody's address."""
+    """Confluence Data Center: CQL and offsets, user keys, and no email addresses."""
 
     cloud = False
     cap = 4

@@ -1,4 +1,4 @@
-"""GitHub, as far as its description goes that we use: strict about what it is asked."""
+"""A fake GitHub with the part of its API that we use; strict about requests."""
 
 import base64
 import hashlib

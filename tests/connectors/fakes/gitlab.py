@@ -1,4 +1,4 @@
-"""GitLab, as far as we use its API: strict about what it is asked, and silent about totals."""
+"""A fake GitLab with the part of its API that we use; strict about requests, and without totals."""
 
 import hashlib
 from dataclasses import dataclass, field

@@ -44,7 +44,7 @@ class Issue:
 
 @dataclass
 class Project:
-    """A project; who may browse it, as its scheme has it."""
+    """A project, with the grants of its permission scheme."""
 
     id: int
     key: str
@@ -456,7 +456,7 @@ class FakeJira(FakeAtlassian):
 
 
 class FakeJiraDataCenter(FakeJira):
-    """Jira Data Center: offsets, wiki markup, user names, and nobody told who is in a security level."""
+    """Jira Data Center: offsets, wiki markup, user names, and no members of security levels."""
 
     cloud = False
     root = "/rest/api/2"

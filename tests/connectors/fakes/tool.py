@@ -1,7 +1,7 @@
-"""A tool on a loopback port that keeps state: it pages, limits, changes between pages and fails when it is told to.
+"""The base of all fake tools: an HTTP server with state, which pages, limits, changes between pages and fails on demand.
 
-A double is a `Double` with routes; `tests/connectors/doubles/` has one a tool. Every text it holds is made of marks (`w12x`),
-each used once, so that what is searchable can be compared with what the tool holds, word by word. Its clock is its own.
+Each tool has a subclass of `FakeTool` with its routes. Every text is made of unique words (`w12x`), so that what is
+searchable can be compared with the tool, word by word. A fake has a clock of its own.
 """
 
 import json
@@ -24,7 +24,7 @@ WORD = re.compile(r"\bw\d+x\b")
 
 
 class FakeError(Exception):
-    """The double answers with a status."""
+    """The fake answers with a status."""
 
     def __init__(self, status: int, body: object = None, **headers: str) -> None:
         super().__init__(status)
@@ -60,7 +60,7 @@ class FakeRule:
 
 @dataclass
 class ExpectedDocument:
-    """What a document must be: its marks, and who may see it."""
+    """What a document must be: its words, and who may see it."""
 
     words: frozenset[str]
     acl: frozenset[str]
@@ -71,7 +71,7 @@ AnyFakeTool = TypeVar("AnyFakeTool", bound="FakeTool")
 
 
 class FakeTool:
-    """Base of all doubles. `cap` is how many things a page has at most."""
+    """Base of all fakes. `cap` is how many things a page has at most."""
 
     kind = ""
     page_size = 4
@@ -102,23 +102,23 @@ class FakeTool:
         raise NotImplementedError
 
     def add(self) -> None:
-        """Something new comes."""
+        """Add a document."""
         raise NotImplementedError
 
     def edit(self, pick: int) -> None:
-        """Something that is there changes; `pick` chooses."""
+        """Change a document; `pick` chooses which."""
         raise NotImplementedError
 
     def delete(self, pick: int) -> None:
-        """Something that is there goes."""
+        """Delete a document; `pick` chooses which."""
         raise NotImplementedError
 
     def change_permission(self, pick: int) -> None:
-        """Somebody's permission changes."""
+        """Change a permission; `pick` chooses which."""
         raise NotImplementedError
 
     def is_detail(self, call: FakeCall) -> bool:
-        """Whether a request reads one document, beyond what a list tells."""
+        """Whether a request reads a single document, beyond what a list returns."""
         raise NotImplementedError
 
     def detail_calls(self) -> list[str]:
@@ -136,7 +136,7 @@ class FakeTool:
         return self._last_id
 
     def advance_clock(self, seconds: float = 10) -> None:
-        """Time passes there."""
+        """Let time pass in the tool."""
         self.now += timedelta(seconds=seconds)
 
     def add_rule(
@@ -159,7 +159,7 @@ class FakeTool:
         self.routes.append((method, compiled, route))
 
     def answer(self, asked: SiteRequest) -> SiteResponse:
-        """What is said to a request."""
+        """The response to a request."""
         url = urlsplit(asked.path)
         params = dict(parse_qsl(url.query, keep_blank_values=True))
         headers = {name.lower(): value for name, value in asked.headers.items()}
@@ -182,12 +182,12 @@ class FakeTool:
                 return self._route(call)
             except FakeError as refused:
                 return self.respond(refused.body or {"message": "no"}, refused.status, **refused.headers)
-            except BaseException as error:  # a mistake in the double, or a request that no tool would take
+            except BaseException as error:  # a mistake in the fake, or a request that no tool would take
                 self.errors.append(error)
                 return self.respond({"message": repr(error)}, 418)
 
     def _route(self, call: FakeCall) -> SiteResponse:
-        if call.method == "POST" and call.body is None:  # who asked left in the middle of it
+        if call.method == "POST" and call.body is None:  # the client left in the middle of it
             raise FakeError(400)
         self.check_authorization(call)
         for method, pattern, route in self.routes:
@@ -198,7 +198,7 @@ class FakeTool:
         raise FakeError(404)
 
     def check_authorization(self, call: FakeCall) -> None:
-        """Refuse who does not have the token."""
+        """Refuse requests without the token."""
         if call.headers.get("authorization") != f"Bearer {SECRET}":
             raise FakeError(
                 401, {"message": f"Bad credentials {SECRET}"}
@@ -246,13 +246,13 @@ def failing(fake: FakeTool, status: int = 500) -> Callable[[], SiteResponse]:
 
 
 def words_in(text: str) -> frozenset[str]:
-    """The marks of a text."""
+    """The unique words of a text."""
     return frozenset(WORD.findall(text))
 
 
 @contextmanager
 def serve_fake(fake: AnyFakeTool) -> Generator[AnyFakeTool]:
-    """Serve a double until the test is over; a request that no tool would take fails the test."""
+    """Serve a fake until the test is over; a request that no tool would take fails the test."""
     with serve() as site:
         site.fallback = fake.answer
         fake.site = site
@@ -263,7 +263,7 @@ def serve_fake(fake: AnyFakeTool) -> Generator[AnyFakeTool]:
 
 
 def _record_calls(fake: FakeTool) -> None:
-    """Leave what was asked for `bench.conformity`, if somebody wants it."""
+    """Write the requests to RECORD_CALLS, for `bench.conformity`."""
     if folder := os.environ.get("RECORD_CALLS"):
         name = type(fake).__name__.removesuffix("Double").lower()
         with (Path(folder) / f"{name}-{os.getpid()}.jsonl").open("a", encoding="utf-8") as file:
@@ -279,7 +279,7 @@ def _record_calls(fake: FakeTool) -> None:
 
 @dataclass
 class FakeComment:
-    """Something that people wrote: a text with a mark, and when."""
+    """A comment: a text with a unique word, and when it was written."""
 
     id: int
     text: str

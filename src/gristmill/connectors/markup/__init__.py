@@ -1,6 +1,6 @@
-"""What vendors write their texts in, as markdown: ADF, Confluence's storage format, Jira's wiki markup.
+"""Converters to markdown: Atlassian's document format, Confluence's storage format, Jira's wiki markup.
 
-Pure: text in, text out. No converter raises, whatever it is given, and none loses words: what it does not know keeps its
+Pure functions: text in, text out. No converter raises, whatever the input, and none loses words: unknown markup keeps its
 text. Time grows with the length of the input, not with its depth.
 """
 

@@ -1,9 +1,9 @@
-"""adf: Atlassian's document format as markdown. Jira Cloud's descriptions and comments, Confluence's bodies.
+"""Atlassian's document format (ADF) as markdown: descriptions and comments of Jira Cloud.
 
-a document                     as its nodes say
-the same as a JSON string      read first; when it is none or too deep, the texts that can be found in it
-a node that is not known       its children, or the text among its attributes
-deeper than the tree may be    the words alone
+a document                     by its nodes
+the same as a JSON string      parsed first; if that fails, the texts that can be found in it
+an unknown node                its children, or a text among its attributes
+deeper than MAX_DEPTH          only the words
 anything else                  nothing
 """
 
@@ -18,7 +18,7 @@ from gristmill.connectors.markup.writer import write_markdown
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TEXT_FIELDS = re.compile(r'"text"\s*:\s*("(?:[^"\\]|\\.)*")')
-_MONO = "code"  # the one mark that has another name here
+_MONO = "code"  # the only mark with another name here
 _MARK_ORDER = ("code", "strike", "em", "strong", "link")  # from the innermost
 _INLINE_PARENTS = frozenset(("paragraph", "heading", "codeBlock", "taskItem", "decisionItem", "caption"))
 _TRANSPARENT = frozenset(
@@ -32,7 +32,7 @@ _PLAIN = {
     "tableRow": "row",
     "table": "table",
 }
-_TEXT_ATTRIBUTES = ("text", "title", "alt", "shortName", "url")  # attributes that are for reading
+_TEXT_ATTRIBUTES = ("text", "title", "alt", "shortName", "url")  # attributes with text for readers
 
 
 def to_markdown(document: object) -> str:
@@ -46,7 +46,7 @@ def to_markdown(document: object) -> str:
 
 
 def _salvage_texts(text: str) -> Iterator[Child]:
-    """What stands as text in JSON that can't be read, one paragraph each."""
+    """The texts in JSON that can't be parsed, one paragraph each."""
     for match in _TEXT_FIELDS.finditer(text):
         try:
             yield Node("paragraph", [str(json.loads(match.group(1)))])
@@ -101,7 +101,7 @@ def _text(node: dict[str, Any]) -> list[Child]:
 
 
 def _leaf(kind: str, attributes: dict[str, Any]) -> list[Child] | None:
-    """Nodes that hold no others; None for those that do."""
+    """A node without children; None for any other."""
 
     def attribute(*names: str) -> str:
         return next((text for name in names if (text := _string(attributes.get(name)))), "")
@@ -184,7 +184,7 @@ def _unknown(
     if not children:
         texts = (_string(place.get(name)) for place in (node, attributes) for name in _TEXT_ATTRIBUTES)
         children = list[Child]([text for text in texts if text][:1])
-    # Between blocks, words of two unknown nodes must not run together.
+    # As a paragraph between blocks, so that words of two unknown nodes do not run together.
     return children if inline or not children else wrap_inline("paragraph", children)
 
 

@@ -1,10 +1,10 @@
-"""storage: Confluence's storage format as markdown.
+"""Confluence's storage format as markdown.
 
-    headings, lists, tables, code, links, tasks     as markdown has them
+    headings, lists, tables, code, links, tasks     their markdown counterparts
     <ac:structured-macro>                           by its name (storage_macros.py); an unknown one keeps its body
-    <ac:link>, <ac:image>                           by what they point at; a link to a page shows its title
-    a user                                          @ and their name where `people` knows it, else their id
-    any other element                               what is in it
+    <ac:link>, <ac:image>                           by their target; a link to a page shows the page's title
+    a user                                          @ and the name in `people`, else the id
+    any other element                               its content
 
 `people` maps account ids, user keys and user names to names. Never raises.
 """
@@ -39,7 +39,7 @@ _BLOCKS = {
     "tr": "row",
 }
 _HEADINGS = {f"h{level}": str(level) for level in range(1, 7)}
-# Each stands on its own lines, and has no other meaning.
+# Elements that only begin a new paragraph.
 _PARAGRAPHS = frozenset(
     ("div", "p", "section", "article", "ac:layout", "ac:layout-section", "ac:layout-cell", "ac:caption")
 )
@@ -65,7 +65,7 @@ class _StorageReader:
         self._people = people
 
     def children_of(self, element: Element) -> list[Child]:
-        """What an element holds, whatever it is itself."""
+        """The converted children of an element."""
         children: list[Child] = []
         for child in element.children:
             if isinstance(child, str):
@@ -121,7 +121,7 @@ class _StorageReader:
                 return self.children_of(element)
 
     def _without_whitespace(self, children: list[Child], name: str) -> list[Child]:
-        """The space between the items of a list or the cells of a table is no text."""
+        """Without the whitespace between the items of a list or the cells of a table."""
         if name in ("li", "dd", "blockquote"):
             return children
         return [child for child in children if not isinstance(child, str) or child.strip()]
@@ -164,7 +164,7 @@ class _StorageReader:
         return wrap_inline("link", label, href=href) if href else label
 
     def _target(self, element: Element) -> list[Child]:
-        """What a resource is called."""
+        """The name of a resource."""
         if element.name == "ri:user":
             return [self._person(element)]
         text = element.attributes.get(_TARGET_ATTRIBUTES.get(element.name, ""), "")
@@ -202,7 +202,7 @@ class _StorageReader:
         return [Node("item", body, {"done": done})]
 
     def _extension(self, element: Element) -> list[Child]:
-        """A node of the other format, and beside it what to show instead: one of them says it all."""
+        """An ADF node with a fallback for the same content: one of them is enough."""
         nodes = [child for child in element.children if not isinstance(child, str)]
         others = [child for child in nodes if child.name != "ac:adf-fallback"]
         children = [part for child in others for part in self._extension_node(child)]

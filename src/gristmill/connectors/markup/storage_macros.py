@@ -1,10 +1,10 @@
-"""storage_macros: what Confluence's macros say.
+"""Confluence's macros as markdown nodes.
 
 code, noformat                       a block of code, in its language, below its title
 info, note, tip, warning, panel      a quote that begins with the macro's title or name
-expand                               the same, with the title alone
-status, jira, include and the like   what they point at
-toc, children, attachments …         nothing: they repeat what stands elsewhere
+expand                               the same, only with the title
+status, jira, include and the like   their target
+toc, children, attachments …         nothing: they repeat other content
 any other                            its body, below its title
 """
 
@@ -14,7 +14,7 @@ from gristmill.connectors.markup.storage_tree import Element
 from gristmill.connectors.markup.tree import Child, Node, is_block, labelled_quote
 
 _PANELS = frozenset(("info", "note", "tip", "warning", "panel", "success", "error"))
-# The parameter that is all such a macro says.
+# The parameter with the text of such a macro.
 _MAIN_PARAMETER = {
     "status": "title",
     "jira": "key",
@@ -37,7 +37,7 @@ _MAIN_PARAMETER = {
 
 
 def convert_macro(element: Element, children_of: Callable[[Element], list[Child]]) -> list[Child]:
-    """What a macro says; `inside` reads the elements of its body."""
+    """The nodes of a macro; `children_of` converts the elements of its body."""
     name = element.attributes.get("ac:name", "").lower()
     title = macro_parameter(element, "title")
     if name in ("code", "noformat", "mathblock", "html"):
@@ -85,7 +85,7 @@ def _main_parameter_text(
 ) -> list[Child]:
     if _MAIN_PARAMETER[name] and (text := macro_parameter(element, _MAIN_PARAMETER[name])).strip():
         return [text]
-    # The page or file it shows is a resource within a parameter.
+    # The page or file that it shows is a resource in one of its parameters.
     resources: list[Child] = []
     for child in element.children:
         if isinstance(child, Element) and child.name == "ac:parameter":
@@ -96,7 +96,7 @@ def _main_parameter_text(
 
 
 def _plain_body(element: Element) -> str:
-    """A body of plain text; where there is none, whatever is in the macro beside its parameters."""
+    """The plain text body; if there is none, everything in the macro but its parameters."""
     parts: list[str] = []
     for child in element.children:
         if isinstance(child, str):

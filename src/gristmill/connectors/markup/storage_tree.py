@@ -1,15 +1,15 @@
-"""storage_tree: Confluence's storage format as elements, whatever is left open, broken or nested.
+"""Parses Confluence's storage format into elements, even if it is broken, unclosed or deeply nested.
 
-    <![CDATA[ … ]]>                text as it stands; without an end, up to the end of the input
+    <![CDATA[ … ]]>                literal text; without an end, up to the end of the input
     <!-- … -->, <? … ?>, <! … >    nothing
     < that begins no tag           text
     a tag that never ends          text
     an end tag for nothing open    nothing
-    elements left open             end with what they are in, or where their next sibling begins (li, p, td, tr …)
-    elements deeper than the limit what they hold goes to the deepest one that is kept
+    unclosed elements              end with their parent, or where their next sibling begins (li, p, td, tr …)
+    elements deeper than the limit their content goes to the deepest element that is kept
 
-One pass, in linear time: nothing is looked for twice. XML parsers are of no use here: bodies that people's macros and
-imports have made are often not well-formed, and HTML parsers take CDATA and self-closing macros for something else.
+One pass, in linear time: nothing is searched for twice. XML parsers don't work here, because bodies from macros and imports
+are often not well-formed; HTML parsers misread CDATA and self-closing macros.
 """
 
 import html
@@ -24,7 +24,7 @@ _ATTRIBUTE = re.compile(
 )
 _END = re.compile(r"[\s/]*>")
 _VOID = frozenset(("br", "hr", "img", "col", "input", "wbr", "link", "meta"))
-# What an end tag inside can't close, unless it is named by it.
+# Elements that an end tag inside them can't close, unless it has their name.
 _BOUNDARIES = frozenset(
     ("td", "th", "table", "li", "ac:rich-text-body", "ac:layout-cell", "ac:task-body", "ac:structured-macro")
 )
@@ -77,9 +77,9 @@ class _Parser:
         self._text = text
         self._root = Element("")
         self._stack: list[tuple[str, Element]] = [("", self._root)]
-        self._open: dict[str, list[int]] = {}  # by name: where on the stack it is open
+        self._open: dict[str, list[int]] = {}  # by name: indexes on the stack
         self._boundaries: list[int] = [0]
-        self._missing: set[str] = set()  # ends that were looked for and are not there
+        self._missing: set[str] = set()  # end markers that the rest of the text does not have
 
     def parse(self) -> Element:
         position = 0
@@ -94,7 +94,7 @@ class _Parser:
             self._stack[-1][1].children.append(text)
 
     def _parse_tag(self, start: int) -> int:
-        """Take what begins at `start`, and say where it ends."""
+        """Parse what begins at `start`; the index behind it."""
         text = self._text
         if text.startswith("<![CDATA[", start):
             end = self._find("]]>", start + 9)
@@ -116,7 +116,7 @@ class _Parser:
             attribute = _ATTRIBUTE.match(text, position)
             if (
                 not attribute or attribute.end() == position
-            ):  # another tag begins, or the input ends: this was none
+            ):  # another tag begins, or the input ends: not a tag
                 stop = max(position, start + 1)
                 self._append_text(_unescape(text[start:stop]))
                 return stop
@@ -162,7 +162,7 @@ class _Parser:
         index = self._open_index(tag)
         if index < 0:
             return
-        # A wall ends by its own name, and by what it stands in.
+        # A boundary is closed by its own end tag, and by those of its ancestors.
         if (
             index < self._boundaries[-1]
             and tag not in _BOUNDARIES
@@ -182,4 +182,4 @@ class _Parser:
             if self._boundaries[-1] == len(self._stack) and len(self._boundaries) > 1:
                 self._boundaries.pop()
             if len(self._stack) > MAX_DEPTH:
-                element.children.append(" ")  # words of two lost elements stay apart
+                element.children.append(" ")  # keeps words of two dropped elements apart

@@ -1,11 +1,11 @@
-"""wiki: Jira's wiki markup as markdown. What Server and Data Center keep descriptions and comments in.
+"""Jira's wiki markup as markdown: descriptions and comments of Server and Data Center.
 
     h1. …    bq. …    * # - lists    ||head||  |cell|    ----      blocks of one line
     {quote} {panel:title=…}                                        begin and end a quote
-    {code:lang|title=…} {noformat}                                 code as it stands; without an end, ordinary text
-    any other line                                                 part of a paragraph, its line kept
+    {code:lang|title=…} {noformat}                                 literal code; without an end, ordinary text
+    any other line                                                 part of a paragraph, on a line of its own
 
-Marks within a line are wiki_inline's. Never raises.
+`wiki_inline.py` reads the marks within a line. Never raises.
 """
 
 import re
@@ -21,7 +21,7 @@ _HEADING = re.compile(r"\s*h([1-6])\.(?:\s+|$)")
 _QUOTE = re.compile(r"\s*bq\.\s+")
 _ITEM = re.compile(r"\s*([*#]{1,20}|-)\s+(?=\S)")
 _RULE = re.compile(r"\s*-{4,}\s*$")
-# What a bar inside of does not end a cell, and the bars that do.
+# Constructs in which a bar does not end a cell, and the bars that do.
 _CELL = re.compile(r"\[[^\[\]\n]*\]|![^!\n|]{1,300}\|[^!\n]{0,300}!|\{[^{}\n]*\}|\\.|(?P<bar>\|\|?)")
 _MAX_NESTING = 6
 
@@ -38,7 +38,7 @@ def to_markdown(text: str, people: Mapping[str, str] | None = None) -> str:
 
 
 def _split_code(text: str) -> Iterator[tuple[re.Match[str] | None, str]]:
-    """Code with the macro that holds it, and the text between."""
+    """Code with its opening macro, and the text in between."""
     position = 0
     opening: re.Match[str] | None = None
     for token in _VERBATIM.finditer(text):
@@ -62,7 +62,7 @@ class _WikiReader:
         self._row_lines: list[str] = []
 
     def finish(self) -> list[Child]:
-        """All that was read."""
+        """The nodes of the whole text."""
         self._end_block()
         return self._root.children
 
@@ -90,7 +90,7 @@ class _WikiReader:
                 self._add_line(rest)
 
     def _toggle_wrapper(self, token: re.Match[str]) -> None:
-        """A macro that begins or ends what is around the lines that follow."""
+        """A macro that opens or closes a block around the following lines."""
         self._end_block()
         name = token.group(1).lower()
         if self._wrappers[-1][0] == name:
@@ -170,7 +170,7 @@ class _WikiReader:
         self._row_lines = [line]
 
     def _end_row(self) -> None:
-        """Part the row into its cells, once all of its lines are there."""
+        """Split the row into cells, once all its lines are there."""
         line = "\n".join(self._row_lines).strip()
         self._row_lines = []
         if not line or self._table is None:
@@ -194,7 +194,7 @@ class _WikiReader:
         return children[1:]
 
     def _is_row_open(self) -> bool:
-        """A row of more than one line goes on until a bar ends it."""
+        """Whether the current row has no bar at its end yet: then it continues on the next line."""
         return bool(self._row_lines) and not self._row_lines[-1].rstrip().endswith("|")
 
     def _inline(self, text: str) -> list[Child]:

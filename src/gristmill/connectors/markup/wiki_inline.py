@@ -1,10 +1,10 @@
-"""wiki_inline: the marks within a line of Jira's wiki markup.
+"""The marks within a line of Jira's wiki markup.
 
     *strong* _em_ -strike- +inserted+ ^sup^ ~sub~ ??cited?? {{mono}}
     [text|address] [address] [~user] [^attachment] !image.png|width=300!
     {color:red}…{color} and {anchor:x}: what is inside     \\\\ a line break     \\* the sign itself
 
-Every pattern stops at its own opening sign, so that a line is gone through once for each level of marks.
+Every pattern stops at its own opening character, so that a line is scanned once per level of marks.
 """
 
 import re
@@ -81,7 +81,7 @@ def _link(content: str, people: Mapping[str, str], level: int) -> list[Child]:
         return [f"@{people.get(user, user)}"]
     if target.startswith("^"):
         return [(text if bar else target[1:]).strip()]
-    if not _SCHEME.match(target):  # a page of another tool, or no link at all: as it stands
+    if not _SCHEME.match(target):  # a page of another tool, or no link at all: kept as it is
         return [f"[{content}]"]
     label: list[Child] = [text.strip()]
     if bar and level < _MAX_NESTING:

@@ -1,12 +1,12 @@
-"""writer: a tree as markdown.
+"""Writes a tree as markdown.
 
-    nested lists and quotes    indented up to MOST_INDENTED levels, deeper ones stand at the last of them
-    a table                    its first row is the head; what spans rows is repeated in them, while `_SPARE` lasts
-    blocks within a cell       on the cell's one line
-    text                       as it is, but for what would begin another block at the start of a line
-    a link to run code         its text alone
+    nested lists and quotes    indented up to MAX_INDENT levels; deeper ones stay at the last level
+    a table                    its first row is the head; cells that span rows are repeated, within `_REPEAT_BUDGET`
+    blocks within a cell       on the single line of the cell
+    text                       unchanged, except that the start of a line can't begin another block
+    a link that runs code      only its text
 
-What a hostile tree can make longer (indents, repeated cells) is bounded, so that the output grows with the input.
+Indents and repeated cells are bounded, so that a hostile tree can't make the output much longer than the input.
 """
 
 import re
@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from gristmill.connectors.markup.tree import BLOCKS, Child, Node
 
 MAX_INDENT = 6
-_REPEAT_BUDGET = 20_000  # characters and cells that one text may get by repeating what spans rows and columns
+_REPEAT_BUDGET = 20_000  # characters and cells that a text may gain by repeating cells that span
 _MAX_REPEATED_TEXT = 80
 _MAX_SPAN = 200
 _MARKS = {"strong": "**", "em": "*", "strike": "~~"}
@@ -25,12 +25,12 @@ _TICKS = re.compile(r"`+")
 
 
 def write_markdown(children: Iterable[Child]) -> str:
-    """The whole text, without space around it."""
+    """The whole text, stripped."""
     return strip_unstorable(_Writer().blocks(list(children), 0)).strip()
 
 
 def strip_unstorable(text: str) -> str:
-    """`text` without the characters that no database takes: NUL and halves of surrogate pairs."""
+    """`text` without characters that PostgreSQL can't store: NUL and lone surrogates."""
     return text.replace("\0", "").encode("utf-8", "replace").decode()
 
 
@@ -39,7 +39,7 @@ class _Writer:
         self._repeat_budget = _REPEAT_BUDGET
 
     def blocks(self, children: list[Child], level: int, *, flat: bool = False) -> str:
-        """Blocks one below the other; what stands between them is a paragraph."""
+        """Blocks one below the other; inline content between them is a paragraph."""
         parts: list[tuple[bool, str]] = []  # whether it is a list, and its text
         line: list[Child] = []
         for child in children:
@@ -53,7 +53,7 @@ class _Writer:
         text: list[str] = []
         for is_list, part in parts:
             if part:
-                # A list follows the line that leads to it, within an item and elsewhere in a list.
+                # Within a list, a nested list follows its item without an empty line.
                 text.append("" if not text else "\n" if is_list and level else "\n\n")
                 text.append(part)
         return "".join(text)
@@ -79,7 +79,7 @@ class _Writer:
                 if not any(isinstance(child, Node) and child.kind in BLOCKS for child in node.children):
                     return self._paragraph(node.children, flat=flat)
                 return self.blocks(node.children, level, flat=flat)
-            case _:  # an item, a row or a cell without what it belongs to, or a document in another
+            case _:  # an item, row or cell without its parent, or a document within another
                 return self.blocks(node.children, level, flat=flat)
 
     def _paragraph(self, children: list[Child], *, flat: bool) -> str:
@@ -93,7 +93,7 @@ class _Writer:
             if not isinstance(child, Node):
                 plain = child.strip()
                 text, marker = plain, "- "
-            elif child.kind == "list":  # a list right in a list, as some editors nest them
+            elif child.kind == "list":  # a list directly in a list, as some editors nest them
                 text, marker = self._list(child, level + 1, flat=flat), "  "
             else:
                 text = self.blocks([child] if child.kind != "item" else child.children, level + 1, flat=flat)
@@ -109,7 +109,7 @@ class _Writer:
         grid = self._grid(node)
         if not grid:
             return ""
-        # Rows with more cells than the head would lose them; shorter ones are whole as they are.
+        # A row with more cells than the head would lose them; a shorter row is fine.
         grid[0] += [""] * (max(map(len, grid)) - len(grid[0]))
         lines = [f"| {' | '.join(row)} |" for row in grid]
         lines.insert(1, f"|{' --- |' * len(grid[0])}")
@@ -119,9 +119,9 @@ class _Writer:
         return "; ".join(", ".join(filter(None, row)) for row in self._grid(node))
 
     def _grid(self, node: Node) -> list[list[str]]:
-        """The rows of a table, with what spans several in each of them."""
+        """The rows of a table, with cells that span rows repeated in each of them."""
         grid: list[list[str]] = []
-        spanning: dict[int, tuple[int, str]] = {}  # by column: for how many rows more, and what it says
+        spanning: dict[int, tuple[int, str]] = {}  # by column: for how many more rows, and the text
         for row in _rows(node):
             cells: list[str] = []
             for child in row.children:
@@ -169,7 +169,7 @@ class _Writer:
                 parts.append(f" {self._block(child, 1, flat=True)} ")
             else:
                 parts.append(self._inline_node(child))
-        # In this order: a pattern that begins with any number of spaces is slow where there are many.
+        # In this order: a pattern that begins with any number of spaces is slow on many spaces.
         return re.sub(r" ?\n ?", "\n", re.sub(r" {2,}", " ", "".join(parts)))
 
     def _inline_node(self, node: Node) -> str:
@@ -203,9 +203,9 @@ def _rows(table: Node) -> list[Node]:
 
 
 def _merge_marks(children: list[Child]) -> list[Child]:
-    """Neighbours with the same mark as one, so that no mark ends within a word."""
+    """Adjacent nodes with the same mark as one, so that no mark ends within a word."""
     joined: list[Child] = []
-    is_copy = False  # whether the last one was made here, and may grow
+    is_copy = False  # whether the last one is our copy, and may be extended
     for child in children:
         last = joined[-1] if joined else None
         if (
@@ -226,7 +226,7 @@ def _merge_marks(children: list[Child]) -> list[Child]:
 
 
 def _raw(children: list[Child]) -> str:
-    """Text with its spaces and lines, of whatever is inside."""
+    """The text of all descendants, with its spaces and line breaks."""
     parts: list[str] = []
     for child in children:
         if isinstance(child, str):
@@ -275,7 +275,7 @@ def _link(text: str, href: str) -> str:
 
 
 def _target(href: str) -> str:
-    """An address as a link can hold it; empty when it is none to follow."""
+    """An address that a markdown link can contain; empty when it is not safe to follow."""
     address = "%20".join(href.split()).replace("(", "%28").replace(")", "%29")
     return address if _SAFE_LINK.match(address) else ""
 
@@ -289,7 +289,7 @@ def _image(alt: str, href: str) -> str:
 
 
 def _with_marker(text: str, marker: str, level: int) -> str:
-    """`text` behind its marker, further lines below its first letter."""
+    """`text` after its marker, with further lines indented to its first letter."""
     if level >= MAX_INDENT:
         return marker.lstrip() + text if marker.strip() else text
     width = " " * min(len(marker), 4)
