@@ -27,6 +27,6 @@ async def local(model_cache: Path) -> AsyncGenerator[LocalEmbedder]:
 
 @pytest.fixture
 def endpoint() -> Generator[Endpoint]:
-    """A loopback endpoint that answers properly until told otherwise."""
+    """A loopback endpoint that returns proper vectors unless a test changes it."""
     with serve() as endpoint:
         yield endpoint

@@ -38,7 +38,7 @@ def hashed_vectors(request: EmbeddingRequest) -> CannedResponse:
     """What a proper server says, entries in reverse, as the protocol allows."""
     model = HashedEmbedder()
     entries = [
-        # Twice as long: who asks must normalise.
+        # Twice as long: the client must normalise.
         {"object": "embedding", "index": index, "embedding": (2 * model.vector(text)).tolist()}
         for index, text in enumerate(request.body["input"])
     ]
@@ -46,9 +46,9 @@ def hashed_vectors(request: EmbeddingRequest) -> CannedResponse:
 
 
 class Endpoint:
-    """The server: `answer` decides what it says, None nothing at all; `asked` tells what it was asked.
+    """The server: `respond` chooses the response, or None to keep silent; `requests` are those it received.
 
-    `left` counts the clients that hung up while they were told nothing.
+    `disconnects` counts the clients that hung up without a response.
     """
 
     def __init__(self, url: str) -> None:

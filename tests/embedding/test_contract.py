@@ -1,4 +1,4 @@
-"""What holds for every embedder, whoever computes the vectors."""
+"""What every embedder guarantees."""
 
 import asyncio
 import json
@@ -77,12 +77,12 @@ async def test_order_is_kept_however_the_work_is_cut(embedder: Embedder) -> None
 async def test_calls_at_once_do_not_mix(embedder: Embedder) -> None:
     texts = mixed_texts()
     together = await asyncio.gather(*(embedder.embed_documents(texts[n::5]) for n in range(5)))
-    whole = await embedder.embed_documents(texts)
+    expected = await embedder.embed_documents(texts)
     for n, vectors in enumerate(together):
-        np.testing.assert_array_equal(vectors, whole[n::5])
+        np.testing.assert_array_equal(vectors, expected[n::5])
 
 
-async def test_what_is_told_beforehand_stays_the_same_after_loading(embedder: Embedder) -> None:
+async def test_properties_stay_the_same_after_loading(embedder: Embedder) -> None:
     before = (embedder.name, embedder.identity, embedder.dimensions, embedder.max_tokens)
     await asyncio.gather(embedder.load(), embedder.load())
     await embedder.load()

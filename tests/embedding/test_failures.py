@@ -1,4 +1,4 @@
-"""An endpoint that misbehaves, as the pipeline meets it: governed, on real PostgreSQL and over real HTTP."""
+"""Misbehaving endpoints behind a governor, on real PostgreSQL and over real HTTP."""
 
 import asyncio
 import random
@@ -28,9 +28,9 @@ async def remote(endpoint: Endpoint, db: Database) -> AsyncGenerator[Make]:
     """Makes embedders that are governed, and wait little."""
     made: list[OpenAIEmbedder | Governor] = []
 
-    def make(patience: float = 0.6, **given: Any) -> OpenAIEmbedder:
-        asked = {"url": endpoint.url, "model": "hashed", "dimensions": 64, "batch_size": 4, **given}
-        settings = EmbedderSettings.model_validate(asked)
+    def make(patience: float = 0.6, **overrides: Any) -> OpenAIEmbedder:
+        request = {"url": endpoint.url, "model": "hashed", "dimensions": 64, "batch_size": 4, **overrides}
+        settings = EmbedderSettings.model_validate(request)
         limits = ProviderLimits(
             settings.requests_per_minute, settings.tokens_per_minute, settings.concurrency
         )
@@ -51,16 +51,18 @@ async def expected(texts: list[str]) -> Any:
 async def test_batches_go_out_side_by_side_and_come_back_in_order(endpoint: Endpoint, remote: Make) -> None:
     together = threading.Barrier(3)
 
-    def answer(asked: EmbeddingRequest) -> CannedResponse:
+    def answer(request: EmbeddingRequest) -> CannedResponse:
         together.wait(10)  # three requests have to be there at once
-        return hashed_vectors(asked)
+        return hashed_vectors(request)
 
     endpoint.respond = answer
-    found = await remote(concurrency=4).embed_documents(TEXTS)
-    np.testing.assert_allclose(found, await expected(TEXTS), atol=1e-6)
+    vectors = await remote(concurrency=4).embed_documents(TEXTS)
+    np.testing.assert_allclose(vectors, await expected(TEXTS), atol=1e-6)
 
 
-async def test_a_minute_of_429_is_told_and_nobody_asks_meanwhile(endpoint: Endpoint, remote: Make) -> None:
+async def test_a_minute_of_429_is_reported_and_no_request_is_sent_meanwhile(
+    endpoint: Endpoint, remote: Make
+) -> None:
     endpoint.always_respond(429, {"error": {"message": "slow down"}}, Retry_After="60")
     embedder = remote(concurrency=1)
     for _ in range(20):
@@ -74,8 +76,8 @@ async def test_errors_at_random_cost_time_and_nothing_else(endpoint: Endpoint, r
     """Retries inside one call, or the next call after the pause: no text is ever lost."""
     dice = random.Random(7)
 
-    def answer(asked: EmbeddingRequest) -> CannedResponse:
-        proper = hashed_vectors(asked)
+    def answer(request: EmbeddingRequest) -> CannedResponse:
+        proper = hashed_vectors(request)
         match dice.randrange(6):
             case 0:
                 return CannedResponse(500, b"oops")
@@ -88,8 +90,8 @@ async def test_errors_at_random_cost_time_and_nothing_else(endpoint: Endpoint, r
 
     endpoint.respond = answer
     embedder = remote(patience=30, batch_size=12, concurrency=2)
-    found = await embedder.embed_documents(TEXTS)
-    np.testing.assert_allclose(found, await expected(TEXTS), atol=1e-6)
+    vectors = await embedder.embed_documents(TEXTS)
+    np.testing.assert_allclose(vectors, await expected(TEXTS), atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +103,7 @@ async def test_errors_at_random_cost_time_and_nothing_else(endpoint: Endpoint, r
         (None, "embedder_timeout"),
     ],
 )
-async def test_what_may_pass_is_tried_again_a_few_times_then_told_with_a_time(
+async def test_a_transient_error_is_retried_then_raised_with_a_pause(
     endpoint: Endpoint, remote: Make, answer: CannedResponse | None, code: str
 ) -> None:
     endpoint.respond = lambda _: answer
@@ -117,10 +119,10 @@ async def test_what_may_pass_is_tried_again_a_few_times_then_told_with_a_time(
 def bad(text: str, what: list[float]) -> Callable[[EmbeddingRequest], CannedResponse]:
     """A server that gives `what` as the vector of every text that holds `text`."""
 
-    def answer(asked: EmbeddingRequest) -> CannedResponse:
-        proper = hashed_vectors(asked)
+    def answer(request: EmbeddingRequest) -> CannedResponse:
+        proper = hashed_vectors(request)
         for entry in proper.body["data"]:
-            if text in asked.body["input"][entry["index"]]:
+            if text in request.body["input"][entry["index"]]:
                 entry["embedding"] = what
         return proper
 
@@ -130,10 +132,10 @@ def bad(text: str, what: list[float]) -> Callable[[EmbeddingRequest], CannedResp
 def refuses(text: str, status: int, said: str) -> Callable[[EmbeddingRequest], CannedResponse]:
     """A server that refuses every request in which a text holds `text`."""
 
-    def answer(asked: EmbeddingRequest) -> CannedResponse:
-        if any(text in one for one in asked.body["input"]):
+    def answer(request: EmbeddingRequest) -> CannedResponse:
+        if any(text in one for one in request.body["input"]):
             return CannedResponse(status, {"error": {"message": said}})
-        return hashed_vectors(asked)
+        return hashed_vectors(request)
 
     return answer
 
@@ -155,11 +157,11 @@ async def test_one_bad_text_is_found_and_the_others_are_embedded(
     endpoint: Endpoint, remote: Make, answer: Callable[[EmbeddingRequest], CannedResponse], code: str
 ) -> None:
     endpoint.respond = answer
-    found = await embed_each(remote(batch_size=64), TEXTS)
-    fault = found[13]
+    vectors = await embed_each(remote(batch_size=64), TEXTS)
+    fault = vectors[13]
     assert isinstance(fault, TextRefused)
     assert fault.code == code
-    rest = [vector for vector in found if not isinstance(vector, WorkError)]
+    rest = [vector for vector in vectors if not isinstance(vector, WorkError)]
     np.testing.assert_allclose(rest, await expected([*TEXTS[:13], *TEXTS[14:]]), atol=1e-6)
     assert len(endpoint.requests) <= 11  # the batch, then both halves of each of five levels
 
@@ -173,16 +175,16 @@ async def test_one_bad_text_is_found_and_the_others_are_embedded(
         (200, {"data": [{"index": n, "embedding": [1.0] * 32} for n in range(24)]}, "embedder_dimensions"),
     ],
 )
-async def test_what_is_wrong_with_the_endpoint_is_asked_once_and_told_for_each_text(
+async def test_an_error_of_the_endpoint_takes_one_request_and_is_returned_for_each_text(
     endpoint: Endpoint, remote: Make, status: int, body: Any, code: str
 ) -> None:
     endpoint.always_respond(status, body)
-    found = await embed_each(remote(batch_size=64), TEXTS)
-    assert [error.code for error in found if isinstance(error, Permanent)] == [code] * 24
+    vectors = await embed_each(remote(batch_size=64), TEXTS)
+    assert [error.code for error in vectors if isinstance(error, Permanent)] == [code] * 24
     assert len(endpoint.requests) == 1
 
 
-async def test_what_may_pass_is_raised_whole(endpoint: Endpoint, remote: Make) -> None:
+async def test_a_transient_error_is_raised_for_the_whole_batch(endpoint: Endpoint, remote: Make) -> None:
     endpoint.always_respond(429, b"", Retry_After="60")
     with pytest.raises(EmbedderPaused):
         await embed_each(remote(), TEXTS)
@@ -215,7 +217,7 @@ async def test_embedders_of_one_key_share_one_governor(
     endpoint: Endpoint, db: Database, tmp_path: Any
 ) -> None:
     one = {"url": endpoint.url, "model": "a", "dimensions": 64, "api_key": "sk-1", "requests_per_minute": 600}
-    asked = Settings.model_validate(
+    request = Settings.model_validate(
         {
             "data_dir": tmp_path,
             "embedders": {
@@ -225,7 +227,7 @@ async def test_embedders_of_one_key_share_one_governor(
             },
         }
     )
-    embedders = Embedders(asked, tmp_path, db=db)
+    embedders = Embedders(request, tmp_path, db=db)
     for name in ("a", "b", "c"):
         await embedders.get(name).embed_query("one")
     await embedders.close()

@@ -45,7 +45,7 @@ class Provider:
     """Counts who is with it at once, and when they came."""
 
     def __init__(self) -> None:
-        self.now = self.most = 0
+        self.now = self.peak = 0
         self.came: list[float] = []
         self.door = asyncio.Event()
         self.door.set()
@@ -53,7 +53,7 @@ class Provider:
     async def request(self) -> str:
         self.came.append(time.monotonic())
         self.now += 1
-        self.most = max(self.most, self.now)
+        self.peak = max(self.peak, self.now)
         try:
             await asyncio.sleep(0)
             await self.door.wait()
@@ -65,15 +65,15 @@ class Provider:
         return self.now >= requests
 
     async def has_had(self, requests: int) -> bool:
-        return self.most >= requests
+        return self.peak >= requests
 
 
 def waited() -> float:
     """What this process measured so far."""
-    told = pipeline_metrics.REGISTRY.get_sample_value(
+    paused_too = pipeline_metrics.REGISTRY.get_sample_value(
         "gristmill_embedder_wait_seconds_sum", {"what": "documents"}
     )
-    return told or 0.0
+    return paused_too or 0.0
 
 
 async def test_all_workers_together_keep_to_the_concurrency(governor: Make) -> None:
@@ -89,7 +89,7 @@ async def test_all_workers_together_keep_to_the_concurrency(governor: Make) -> N
         await wait_until(both_asked)
     provider.door.set()
     assert await asyncio.gather(*tasks) == ["answer"] * 40
-    assert provider.most <= 3  # one is kept for queries
+    assert provider.peak <= 3  # one is kept for queries
 
 
 async def test_all_workers_together_keep_to_the_requests_a_minute(governor: Make) -> None:
@@ -125,9 +125,9 @@ async def test_a_provider_that_asks_for_time_gets_it_from_everybody(governor: Ma
     assert paced.value.code == "embedder_rate_limited"
     assert paced.value.pause == timedelta(seconds=30)
     for query in (False, True):
-        with pytest.raises(EmbedderPaused) as told:
+        with pytest.raises(EmbedderPaused) as paused_too:
             await other.run(provider.request, tokens=0, query=query)
-        assert timedelta(seconds=25) < told.value.pause <= timedelta(seconds=30)
+        assert timedelta(seconds=25) < paused_too.value.pause <= timedelta(seconds=30)
     assert (asked, provider.came) == (1, [])
 
 
@@ -143,7 +143,7 @@ async def test_a_short_pause_is_waited_out_and_the_request_sent_again(governor: 
     begun, measured = time.monotonic(), waited()
     assert await one.run(sometimes, tokens=0) == "answer"
     assert time.monotonic() - begun > 0.2 + 1  # its own wish, then our second pause
-    assert waited() - measured > 0.2 + 1, "the wait is told by /metrics"
+    assert waited() - measured > 0.2 + 1, "/metrics shows the wait"
 
 
 async def test_a_provider_that_stays_away_is_asked_less_and_less(governor: Make) -> None:

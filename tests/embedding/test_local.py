@@ -1,4 +1,4 @@
-"""The default embedder: what it computes, what it keeps, and who waits for whom."""
+"""The default embedder: its vectors, its cache, and the order of its work."""
 
 import asyncio
 import subprocess
@@ -40,11 +40,11 @@ async def test_the_same_text_has_the_same_vector_whatever_stands_beside_it(local
 async def test_a_text_beyond_the_limit_is_cut_at_it(local: LocalEmbedder) -> None:
     words = " word" * local.max_tokens
     assert local.count_tokens(words) == local.max_tokens
-    whole, beyond, shorter = await local.embed_documents(
+    complete, beyond, shorter = await local.embed_documents(
         [words, words + " and more" * 50_000, words[: -len(" word")]]
     )
-    np.testing.assert_array_equal(whole, beyond)
-    assert not np.array_equal(whole, shorter)
+    np.testing.assert_array_equal(complete, beyond)
+    assert not np.array_equal(complete, shorter)
 
 
 def test_marks_of_the_model_are_plain_text_in_a_document() -> None:
@@ -105,11 +105,11 @@ async def test_after_closing_nothing_is_embedded(local: LocalEmbedder) -> None:
 async def test_a_damaged_cached_model_is_made_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     expected = await _embedded(tmp_path)
     (cached,) = _files(tmp_path)
-    whole = cached.read_bytes()
-    for damaged in (whole[: len(whole) // 2], b"", whole[:-1] + bytes([whole[-1] ^ 1])):
+    complete = cached.read_bytes()
+    for damaged in (complete[: len(complete) // 2], b"", complete[:-1] + bytes([complete[-1] ^ 1])):
         cached.write_bytes(damaged)
         np.testing.assert_array_equal(await _embedded(tmp_path), expected)
-        assert cached.read_bytes() == whole
+        assert cached.read_bytes() == complete
         assert "damaged" in caplog.text
         caplog.clear()
     assert _files(tmp_path) == [cached]

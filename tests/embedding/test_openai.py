@@ -18,9 +18,9 @@ from tests.embedding.hashed import HashedEmbedder
 KEY = "sk-very-secret-0123456789"
 
 
-def settings(endpoint: Endpoint, **given: Any) -> EmbedderSettings:
-    asked = {"url": endpoint.url, "model": "hashed", "dimensions": 64, "api_key": KEY, **given}
-    return EmbedderSettings.model_validate(asked)
+def settings(endpoint: Endpoint, **overrides: Any) -> EmbedderSettings:
+    request = {"url": endpoint.url, "model": "hashed", "dimensions": 64, "api_key": KEY, **overrides}
+    return EmbedderSettings.model_validate(request)
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ async def remote(endpoint: Endpoint) -> AsyncGenerator[OpenAIEmbedder]:
 
 
 async def refused(embedder: OpenAIEmbedder) -> WorkError:
-    """How the work failed; no secret may be in what is told."""
+    """The error of the call, which must not contain the API key."""
     with pytest.raises(WorkError) as caught:
         await embedder.embed_documents(["one", "two"])
     assert KEY not in f"{caught.value!r} {caught.value.message}"
@@ -44,15 +44,15 @@ def vectors(*rows: tuple[int, list[float]]) -> dict[str, Any]:
 
 async def test_a_request_is_what_the_protocol_says(endpoint: Endpoint, remote: OpenAIEmbedder) -> None:
     await remote.embed_documents(["one", "two"])
-    (asked,) = endpoint.requests
-    assert asked.path == "/v1/embeddings"
-    assert asked.headers["Authorization"] == f"Bearer {KEY}"
-    assert asked.body == {"model": "hashed", "input": ["one", "two"], "encoding_format": "float"}
+    (request,) = endpoint.requests
+    assert request.path == "/v1/embeddings"
+    assert request.headers["Authorization"] == f"Bearer {KEY}"
+    assert request.body == {"model": "hashed", "input": ["one", "two"], "encoding_format": "float"}
 
 
 async def test_dimensions_and_prefixes_are_sent_when_asked_for(endpoint: Endpoint) -> None:
-    asked = settings(endpoint, send_dimensions=True, document_prefix="passage: ", query_prefix="query: ")
-    remote = OpenAIEmbedder("remote", asked)
+    request = settings(endpoint, send_dimensions=True, document_prefix="passage: ", query_prefix="query: ")
+    remote = OpenAIEmbedder("remote", request)
     await remote.embed_documents(["one"])
     vector = await remote.embed_query("two")
     await remote.close()
@@ -64,10 +64,10 @@ async def test_dimensions_and_prefixes_are_sent_when_asked_for(endpoint: Endpoin
 async def test_texts_are_split_into_requests_of_the_batch_size(endpoint: Endpoint) -> None:
     remote = OpenAIEmbedder("remote", settings(endpoint, batch_size=4))
     texts = [f"text {n}" for n in range(10)]
-    found = await remote.embed_documents(texts)
+    embedded = await remote.embed_documents(texts)
     await remote.close()
     assert [len(request.body["input"]) for request in endpoint.requests] == [4, 4, 2]
-    np.testing.assert_allclose(found, await HashedEmbedder().embed_documents(texts), atol=1e-6)
+    np.testing.assert_allclose(embedded, await HashedEmbedder().embed_documents(texts), atol=1e-6)
 
 
 async def test_no_key_sends_no_header(endpoint: Endpoint) -> None:
@@ -145,7 +145,7 @@ async def test_every_refusal_has_its_meaning(
         KEY.encode() * 50_000,
     ],
 )
-async def test_a_key_that_the_server_echoes_is_not_told(
+async def test_a_key_that_the_server_echoes_is_removed(
     endpoint: Endpoint, remote: OpenAIEmbedder, body: Any
 ) -> None:
     endpoint.always_respond(401, body)
@@ -154,7 +154,7 @@ async def test_a_key_that_the_server_echoes_is_not_told(
     assert len(error.message) < 350
 
 
-async def test_credentials_in_the_url_are_used_and_not_told(endpoint: Endpoint) -> None:
+async def test_credentials_in_the_url_are_used_and_not_shown(endpoint: Endpoint) -> None:
     url = endpoint.url.replace("http://", "http://mill:pass-word-1@")
     remote = OpenAIEmbedder("remote", settings(endpoint, url=url, api_key=None))
     endpoint.always_respond(403, b"no entry for pass-word-1")
@@ -240,9 +240,9 @@ async def test_a_cancelled_call_sends_no_further_request(endpoint: Endpoint) -> 
     remote = OpenAIEmbedder("remote", settings(endpoint, batch_size=1))
     loop, begun = asyncio.get_running_loop(), asyncio.Event()
 
-    def answer(asked: EmbeddingRequest) -> CannedResponse:
+    def answer(request: EmbeddingRequest) -> CannedResponse:
         loop.call_soon_threadsafe(begun.set)
-        return hashed_vectors(asked)
+        return hashed_vectors(request)
 
     endpoint.respond = answer
     task = asyncio.create_task(remote.embed_documents([f"text {n}" for n in range(500)]))
@@ -264,8 +264,8 @@ async def test_after_closing_nothing_is_asked(endpoint: Endpoint, remote: OpenAI
 
 
 def test_identity_follows_what_makes_the_vectors(endpoint: Endpoint) -> None:
-    def identity(**given: Any) -> str:
-        return OpenAIEmbedder("remote", settings(endpoint, **given)).identity
+    def identity(**overrides: Any) -> str:
+        return OpenAIEmbedder("remote", settings(endpoint, **overrides)).identity
 
     plain = identity()
     assert identity(url="https://elsewhere.example/v1", api_key=None, batch_size=1) == plain

@@ -1,4 +1,4 @@
-"""The governor's decisions: no sequence of them exceeds the limits, and nobody waits for nothing."""
+"""The governor's decisions: no sequence of them exceeds the limits, and no wait is in vain."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gristmill.embedding import pacing
-from gristmill.embedding.pacing import OtherHolders, Portion, ProviderLimits, ProviderState, Wait
+from gristmill.embedding.pacing import MustWait, OtherHolders, Portion, ProviderLimits, ProviderState
 
 limits = st.builds(
     ProviderLimits,
@@ -28,25 +28,25 @@ steps = st.lists(
 )
 
 
-def passed(provider: ProviderState, asked: ProviderLimits, seconds: float) -> ProviderState:
-    return replace(pacing.refill(provider, asked, seconds), paused=max(0.0, provider.paused - seconds))
+def after_seconds(provider: ProviderState, allowed: ProviderLimits, seconds: float) -> ProviderState:
+    return replace(pacing.refill(provider, allowed, seconds), paused=max(0.0, provider.paused - seconds))
 
 
 @given(limits, steps)
 @settings(max_examples=300)
 def test_whatever_happens_the_limits_hold(
-    asked: ProviderLimits, happens: list[tuple[str, float | None, int]]
+    allowed: ProviderLimits, happens: list[tuple[str, float | None, int]]
 ) -> None:
-    provider, elapsed = pacing.new_provider(asked), 0.0
+    provider, elapsed = pacing.new_provider(allowed), 0.0
     sent_requests = sent_tokens = 0.0
     largest = 0
     held: dict[int, Portion] = {}
     for what, value, tokens in happens:
         match what:
             case "pass":
-                provider, elapsed = passed(provider, asked, value or 0), elapsed + (value or 0)
+                provider, elapsed = after_seconds(provider, allowed, value or 0), elapsed + (value or 0)
             case "well":
-                provider = pacing.after_successes(provider, asked, int(value or 0))
+                provider = pacing.after_successes(provider, allowed, int(value or 0))
             case "slow":
                 provider = pacing.after_refusal(provider, value)
                 assert provider.paused > 0
@@ -56,11 +56,11 @@ def test_whatever_happens_the_limits_hold(
                 me = int(value or 0)
                 rest = [portion.slots for holder, portion in held.items() if holder != me]
                 if what == "query":
-                    after, granted = pacing.grant_query(provider, asked, tokens=tokens)
+                    after, granted = pacing.grant_query(provider, allowed, tokens=tokens)
                 else:
                     others = OtherHolders(len(rest), sum(rest))
-                    after, granted = pacing.grant(provider, asked, others, slots=5, tokens=tokens)
-                if isinstance(granted, Wait):
+                    after, granted = pacing.grant(provider, allowed, others, slots=5, tokens=tokens)
+                if isinstance(granted, MustWait):
                     assert granted.seconds > 0
                     assert after == provider
                     continue
@@ -74,43 +74,45 @@ def test_whatever_happens_the_limits_hold(
                 if what == "documents":
                     held[me] = granted
                     assert 1 <= granted.slots <= 5
-                    # Those who hold from before a slow-down may still be more; nobody new is let in then.
-                    assert sum(rest) + granted.slots <= pacing.document_slots(asked.concurrency)
-        assert 1 <= provider.concurrency <= asked.concurrency
-    if asked.requests_per_minute:
-        most = asked.requests_burst + asked.requests_per_minute * elapsed / 60
-        assert sent_requests <= most + 1e-3
-    if asked.tokens_per_minute:
+                    # Portions from before a slow-down may still be larger, but then no new one is granted.
+                    assert sum(rest) + granted.slots <= pacing.document_slots(allowed.concurrency)
+        assert 1 <= provider.concurrency <= allowed.concurrency
+    if allowed.requests_per_minute:
+        maximum = allowed.requests_burst + allowed.requests_per_minute * elapsed / 60
+        assert sent_requests <= maximum + 1e-3
+    if allowed.tokens_per_minute:
         # One request may be more than the bucket holds; what it owes is waited for by the next.
-        most = asked.tokens_burst + asked.tokens_per_minute * elapsed / 60
-        assert sent_tokens <= most + largest + 1e-3
+        maximum = allowed.tokens_burst + allowed.tokens_per_minute * elapsed / 60
+        assert sent_tokens <= maximum + largest + 1e-3
 
 
 @given(limits, st.integers(1, 50_000), st.floats(-1000, 1000), st.booleans())
-def test_who_waits_as_long_as_told_gets_a_turn(
-    asked: ProviderLimits, tokens: int, level: float, query: bool
+def test_waiting_as_long_as_requested_is_enough(
+    allowed: ProviderLimits, tokens: int, level: float, query: bool
 ) -> None:
-    provider = pacing.refill(replace(pacing.new_provider(asked), requests=level / 10, tokens=level), asked, 0)
+    provider = pacing.refill(
+        replace(pacing.new_provider(allowed), requests=level / 10, tokens=level), allowed, 0
+    )
     for _ in range(2):
         if query:
-            after, granted = pacing.grant_query(provider, asked, tokens=tokens)
+            after, granted = pacing.grant_query(provider, allowed, tokens=tokens)
         else:
-            after, granted = pacing.grant(provider, asked, OtherHolders(), slots=1, tokens=tokens)
+            after, granted = pacing.grant(provider, allowed, OtherHolders(), slots=1, tokens=tokens)
         if isinstance(granted, Portion):
             return
-        provider = passed(after, asked, granted.seconds + 1e-3)
+        provider = after_seconds(after, allowed, granted.seconds + 1e-3)
     pytest.fail("waited in vain")
 
 
 @given(limits, st.integers(1, 100))
-def test_documents_always_leave_something_to_queries(asked: ProviderLimits, rounds: int) -> None:
-    provider = pacing.new_provider(asked)
+def test_documents_always_leave_something_to_queries(allowed: ProviderLimits, rounds: int) -> None:
+    provider = pacing.new_provider(allowed)
     for _ in range(rounds):
-        provider, granted = pacing.grant(provider, asked, OtherHolders(), slots=64, tokens=1)
-        if isinstance(granted, Wait):
+        provider, granted = pacing.grant(provider, allowed, OtherHolders(), slots=64, tokens=1)
+        if isinstance(granted, MustWait):
             break
-    assert isinstance(pacing.grant_query(provider, asked, tokens=1)[1], Portion)
-    assert pacing.document_slots(asked.concurrency) < max(2, asked.concurrency)
+    assert isinstance(pacing.grant_query(provider, allowed, tokens=1)[1], Portion)
+    assert pacing.document_slots(allowed.concurrency) < max(2, allowed.concurrency)
 
 
 def test_requests_that_fail_together_halve_the_concurrency_once() -> None:
@@ -122,10 +124,10 @@ def test_requests_that_fail_together_halve_the_concurrency_once() -> None:
 
 
 def test_good_answers_bring_the_concurrency_back_one_a_round() -> None:
-    asked = ProviderLimits(None, None, 16)
+    allowed = ProviderLimits(None, None, 16)
     provider = ProviderState(0, 0, 4, strikes=3)
-    assert pacing.after_successes(provider, asked, 4) == ProviderState(0, 0, 5, strikes=0)
-    assert pacing.after_successes(provider, asked, 1000).concurrency == 16
+    assert pacing.after_successes(provider, allowed, 4) == ProviderState(0, 0, 5, strikes=0)
+    assert pacing.after_successes(provider, allowed, 1000).concurrency == 16
 
 
 def test_pauses_grow_as_long_as_nothing_goes_well() -> None:
@@ -138,11 +140,11 @@ def test_pauses_grow_as_long_as_nothing_goes_well() -> None:
 
 
 def test_processes_share_the_slots_evenly() -> None:
-    asked = ProviderLimits(None, None, 9)
-    provider = pacing.new_provider(asked)
+    allowed = ProviderLimits(None, None, 9)
+    provider = pacing.new_provider(allowed)
     shares = [
-        pacing.grant(provider, asked, OtherHolders(holders=n, slots=0), slots=64, tokens=0)[1]
+        pacing.grant(provider, allowed, OtherHolders(holders=n, slots=0), slots=64, tokens=0)[1]
         for n in range(4)
     ]
     assert [share.slots for share in shares if isinstance(share, Portion)] == [7, 4, 3, 2]
-    assert isinstance(pacing.grant(provider, asked, OtherHolders(3, 7), slots=1, tokens=0)[1], Wait)
+    assert isinstance(pacing.grant(provider, allowed, OtherHolders(3, 7), slots=1, tokens=0)[1], MustWait)

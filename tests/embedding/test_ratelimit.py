@@ -35,5 +35,5 @@ from gristmill.embedding.ratelimit import pause_from_headers
     ],
 )
 def test_the_pause_that_is_asked_for(headers: dict[str, str], seconds: float | None) -> None:
-    asked = pause_from_headers(httpx.Headers(headers))
-    assert asked == (None if seconds is None else timedelta(seconds=seconds))
+    pause = pause_from_headers(httpx.Headers(headers))
+    assert pause == (None if seconds is None else timedelta(seconds=seconds))

@@ -15,8 +15,8 @@ OLLAMA = EmbedderSettings.model_validate(
 )
 
 
-def settings(tmp_path: Path, **given: Any) -> Settings:
-    return Settings(data_dir=tmp_path, **given)
+def settings(tmp_path: Path, **overrides: Any) -> Settings:
+    return Settings(data_dir=tmp_path, **overrides)
 
 
 async def test_the_built_in_embedder_is_the_default(tmp_path: Path) -> None:

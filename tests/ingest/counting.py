@@ -1,4 +1,4 @@
-"""An embedder that counts what it is asked for, and does with it what the test wants."""
+"""An embedder that records its calls, and that a test can hold or fail."""
 
 import asyncio
 from collections.abc import Callable, Sequence

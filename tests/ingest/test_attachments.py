@@ -1,4 +1,4 @@
-"""Documents inside documents: filed as children with their own jobs, kept in step with what holds them."""
+"""Attachments: filed as children with their own jobs, and in step with their document."""
 
 from collections.abc import AsyncGenerator
 from typing import Any
@@ -17,7 +17,7 @@ from tests.readers import samples
 
 @pytest.fixture
 async def hand(db: Database, settings: Settings) -> AsyncGenerator[ManualWorker]:
-    """A worker moved by hand that reads all formats."""
+    """A manual worker that reads all formats."""
     async with ReaderPool(1) as pool:
         yield await ManualWorker.start(db, settings, pool=pool)
 
@@ -54,7 +54,7 @@ async def titles_matching(hand: ManualWorker, base: Base, words: str) -> list[st
 
 
 async def event_data(hand: ManualWorker, kind: str) -> list[Any]:
-    """What events of a kind told."""
+    """The data of all events of a type."""
     return [row[0] for row in await hand.rows("select data from outbox where type = %s order by n", kind)]
 
 
@@ -81,7 +81,7 @@ async def test_what_is_inside_becomes_a_child_with_a_job_of_its_own(hand: Manual
 
 
 async def test_children_follow_their_document(hand: ManualWorker, base: Base) -> None:
-    """The same stays, a changed one is indexed anew, a new one comes, one that is gone goes."""
+    """An equal attachment stays, a changed one is indexed again, a new one is added, a missing one is deleted."""
     await upload(hand, base, "a.zip", archive(same_txt="rye", other_txt="oats", gone_txt="spelt"))
     await hand.work()
     before = dict(await hand.rows("select title, id from item"))
@@ -191,7 +191,7 @@ async def test_a_message_without_text_is_no_failure_when_it_holds_documents(
     assert await hand.value("select warnings from item where title = 'm.eml'") == []
 
 
-async def test_children_are_seen_by_the_eyes_that_see_their_document(hand: ManualWorker, base: Base) -> None:
+async def test_children_inherit_the_access_list_of_their_document(hand: ManualWorker, base: Base) -> None:
     item = await upload(hand, base, "a.zip", archive(one_txt="rye"))
     await hand.rows("select item_set_acl(%s, array['team:mill'])", item)
     await hand.work()

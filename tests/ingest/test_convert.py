@@ -23,7 +23,7 @@ from tests.operations.manual_worker import ManualWorker
 
 @dataclass
 class FakeProcessor:
-    """A processor whose service is in the test's hands; it can be told to stop."""
+    """A processor that the test controls; it can cancel."""
 
     state: ConversionState = field(default_factory=lambda: ConversionState("running", 0.5))
     started: list[str] = field(default_factory=list[str])
@@ -78,8 +78,8 @@ async def base(hand: ManualWorker) -> AsyncGenerator[Base]:
 
 
 async def status(hand: ManualWorker) -> tuple[str, str | None]:
-    ((found, code),) = await hand.rows("select status, error_code from item")
-    return found, code
+    ((state, code),) = await hand.rows("select status, error_code from item")
+    return state, code
 
 
 async def content(hand: ManualWorker) -> list[str]:
@@ -141,7 +141,7 @@ async def test_another_worker_goes_on_asking_after_the_same_conversion(
 async def test_a_start_that_was_cut_off_is_not_repeated_blindly(
     hand: ManualWorker, base: Base, service: FakeProcessor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """C26: killed while it was being started; somebody has to ask for it again."""
+    """C26: killed while it was being started; it takes a new request."""
     monkeypatch.setattr(faults, "_armed", {})
     item = await upload(hand, base, "a.pdf", b"%PDF bytes")
     faults.arm("convert.starting=fail")

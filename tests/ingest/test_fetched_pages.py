@@ -1,4 +1,4 @@
-"""Web pages: asked whether they changed before they are fetched again, and kept as they were."""
+"""Web pages: request whether they changed before they are fetched again, and kept as they were."""
 
 from collections.abc import Generator
 
@@ -25,17 +25,17 @@ def site() -> Generator[Site]:
 
 
 class ChangingPage:
-    """A page with a mark of its state, told by a server that compares it."""
+    """A page with an ETag, which its server compares."""
 
     def __init__(self, site: Site) -> None:
         self.body, self.mark, self.status = PAGE, '"v1"', list[int]()
         site.pages["/corn.html"] = self.answer
         self.url = f"{site.url}/corn.html"
 
-    def answer(self, asked: SiteRequest) -> SiteResponse:
-        if asked.method == "HEAD":
+    def answer(self, request: SiteRequest) -> SiteResponse:
+        if request.method == "HEAD":
             return SiteResponse(200)
-        same = asked.headers.get("If-None-Match") == self.mark
+        same = request.headers.get("If-None-Match") == self.mark
         self.status.append(304 if same else 200)
         headers = {"Content-Type": "text/html", "ETag": self.mark}
         return SiteResponse(304, b"", headers) if same else SiteResponse(200, self.body.encode(), headers)
@@ -75,7 +75,7 @@ async def test_a_page_that_did_not_change_is_neither_sent_nor_made_again(
 async def test_a_base_that_is_cut_otherwise_fetches_its_pages_anew(
     hand: ManualWorker, base: Base, site: Site
 ) -> None:
-    """What answers would be another: the server's word that nothing changed is not asked for."""
+    """What answers would be another: the server's word that nothing changed is not request for."""
     pages = ChangingPage(site)
     await add_page(hand, base, pages.url)
     await bases.patch(hand.db, base.id, chunking={"maxTokens": 64})

@@ -32,7 +32,7 @@ def vision_response(text: str) -> CannedResponse:
 
 @pytest.fixture
 async def hand(db: Database, settings: Settings, vision_model: Endpoint) -> AsyncGenerator[ManualWorker]:
-    """A worker moved by hand that reads all formats, and shows images to a model."""
+    """A manual worker that reads all formats, and has images described by a vision model."""
     analyst = VisionDescriber(VisionConfig(vision_model.url, "seer", "k3y"))
     async with ReaderPool(1) as pool:
         yield await ManualWorker.start(db, settings, pool=pool, analyst=analyst)
@@ -102,23 +102,23 @@ async def test_an_equal_image_is_described_once(
     await hand.assert_healthy()
 
 
-@pytest.mark.parametrize(("reuse", "asked"), [("any", 1), ("document", 2), ("force", 3)])
+@pytest.mark.parametrize(("reuse", "requests"), [("any", 1), ("document", 2), ("force", 3)])
 async def test_how_far_descriptions_are_used_again_is_the_bases(
-    hand: ManualWorker, base: Base, vision_model: Endpoint, reuse: str, asked: int
+    hand: ManualWorker, base: Base, vision_model: Endpoint, reuse: str, requests: int
 ) -> None:
     """One image in two documents, one of which gets a second version."""
     await bases.patch(hand.db, base.id, settings={"assetReuse": reuse})
     for name, text in (("a.docx", "Rye."), ("b.docx", "Oats."), ("b.docx", "Oats and rye.")):
         await upload(hand, base, name, document(text, 1))
         await hand.work()
-    assert len(vision_model.requests) == asked
+    assert len(vision_model.requests) == requests
     await hand.assert_healthy()
 
 
 async def test_what_may_have_been_paid_is_not_asked_again_by_itself(
     hand: ManualWorker, base: Base, vision_model: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """C26: an attempt that ended between asking and writing; then somebody asks for it."""
+    """C26: an attempt that ended between asking and writing; then it is requested."""
     monkeypatch.setattr(faults, "_armed", {})
     item = await upload(hand, base, "a.docx", document("Spelt.", 1))
     await hand.run(await hand.take("index_document"))
@@ -141,7 +141,7 @@ async def test_what_may_have_been_paid_is_not_asked_again_by_itself(
 async def test_a_busy_model_is_asked_again_and_one_that_refuses_is_not(
     hand: ManualWorker, base: Base, vision_model: Endpoint
 ) -> None:
-    def answer(asked: EmbeddingRequest) -> CannedResponse:
+    def answer(requests: EmbeddingRequest) -> CannedResponse:
         return (
             CannedResponse(503, {})
             if len(vision_model.requests) == 1
@@ -185,7 +185,7 @@ async def test_a_newer_version_or_a_deletion_ends_the_analysis(
 async def test_images_that_nobody_analyses_are_found(
     hand: ManualWorker, base: Base, vision_model: Endpoint
 ) -> None:
-    """Promise 1: a job that was removed by hand is queued again."""
+    """Promise 1: a job that was deleted is enqueued again."""
     await upload(hand, base, "a.docx", document("Spelt.", 1))
     await hand.run(await hand.take("index_document"))
     await hand.rows("delete from job returning 1")

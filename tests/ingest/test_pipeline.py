@@ -1,7 +1,6 @@
 """Batches across documents, nothing paid twice, and one bad text that costs only itself."""
 
 import asyncio
-import time
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -15,7 +14,7 @@ from gristmill.embedding import TextRefused
 from gristmill.errors import Transient
 from gristmill.ingest import embed
 from gristmill.jobs import Job, retry
-from gristmill.operations import bases
+from gristmill.operations import bases, delete
 from gristmill.settings import Settings
 from tests.ingest.counting import CountingEmbedder
 from tests.operations.manual_worker import (
@@ -81,7 +80,7 @@ async def test_a_hundred_notes_are_a_few_batches(
 async def test_documents_of_several_bases_share_a_batch_by_turns(
     hand: ManualWorker, embedder: CountingEmbedder
 ) -> None:
-    """S4-02, S4-18: a small base is in the first batch, whoever came before it."""
+    """S4-02, S4-18: a small base is in the first batch, whatever came before it."""
     large, other = await small(hand, "large"), await hand.base("other")
     await hand.add(large, note_to_add("large", paragraphs(900)))
     await hand.add(other, note_to_add("little", "oats"))
@@ -231,7 +230,7 @@ async def test_an_attempt_that_finds_another_text_begins_again(
 async def test_a_text_that_is_refused_fails_its_document_alone(
     hand: ManualWorker, base: Base, embedder: CountingEmbedder
 ) -> None:
-    """S4-47: the batch is halved until the text stands alone."""
+    """S4-47: the batch is halved until the text is alone."""
 
     def refuse(texts: Sequence[str]) -> None:
         if any("poison" in text for text in texts):
@@ -275,9 +274,7 @@ async def test_an_embedder_that_stays_down_sends_documents_back_without_counting
 
     embedder.before = fail
     await hand.add(base, note_to_add("n"))
-    began = time.monotonic()
     move = await hand.step()
-    assert time.monotonic() - began < 5
     assert move == retry.Postpone(timedelta(minutes=1), counted=False)
     assert await hand.rows("select state::text, attempt from job") == [("delayed", 0)]
     assert len(embedder.calls) == 1
@@ -330,13 +327,29 @@ async def test_a_cancelled_document_ends_the_call_that_only_it_waits_for(
     embedder.gate.set()
 
 
+async def test_a_document_deleted_while_its_batch_is_embedded_does_not_affect_the_others(
+    hand: ManualWorker, base: Base, embedder: CountingEmbedder
+) -> None:
+    """Delete wins: the batch is lexed again without the deleted document, and the other one is published."""
+    _, deleted = await hand.add(base, note_to_add("a", "rye"), note_to_add("b", "oats"))
+    embedder.gate.clear()
+    running = asyncio.ensure_future(all_at_once(hand))
+    await embedder.called.wait()
+    await delete.delete(hand.db, base.id, [deleted.id])
+    embedder.gate.set()
+    await running
+    assert await hand.rows("select text from chunk") == [("rye",)]
+    assert (await hand.statuses())["a"] == "completed"
+    await hand.assert_healthy()
+
+
 # ── progress ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_progress_never_falls_and_ends_at_a_hundred(
     hand: ManualWorker, embedder: CountingEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """S4-34, S4-35, S4-36, S4-38, S4-67: told while it runs, by every process."""
+    """S4-34, S4-35, S4-36, S4-38, S4-67: reported while it runs, by every process."""
     monkeypatch.setattr("gristmill.ingest.progress.EVERY", timedelta(milliseconds=5))
     base = await small(hand)
     (item,) = await hand.add(base, note_to_add("n", paragraphs(600)))

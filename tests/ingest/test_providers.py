@@ -1,4 +1,4 @@
-"""A whole mill before a provider that misbehaves: what passes costs time alone, what does not is told on the item."""
+"""A complete Gristmill with a misbehaving provider: transient errors cost time, permanent ones are shown on the item."""
 
 import random
 from collections.abc import AsyncGenerator, Callable
@@ -87,18 +87,18 @@ async def attempts(mill: app.Gristmill) -> list[tuple[Any, ...]]:
 def trouble_first(times: int, respond: Callable[[EmbeddingRequest], CannedResponse | None]) -> Answering:
     """Trouble for the first requests, proper answers from then on."""
     counter = count()
-    return lambda asked: respond(asked) if next(counter) < times else hashed_vectors(asked)
+    return lambda request: respond(request) if next(counter) < times else hashed_vectors(request)
 
 
 def random_errors(dice: random.Random) -> Answering:
     """A server error every third time; twice at first, so that there is one for certain."""
     counter = count()
 
-    def answer(asked: EmbeddingRequest) -> CannedResponse:
+    def answer(request: EmbeddingRequest) -> CannedResponse:
         return (
             CannedResponse(500, b"oops")
             if next(counter) < 2 or dice.random() < 1 / 3
-            else hashed_vectors(asked)
+            else hashed_vectors(request)
         )
 
     return answer
@@ -114,7 +114,7 @@ TROUBLE: dict[str, tuple[Callable[[], Answering], int]] = {
     "500": (lambda: random_errors(random.Random(11)), 40),
     "hangs": (lambda: trouble_first(2, lambda _: None), 12),
     "cut short": (
-        lambda: trouble_first(3, lambda asked: CannedResponse(200, hashed_vectors(asked).body, cut=50)),
+        lambda: trouble_first(3, lambda request: CannedResponse(200, hashed_vectors(request).body, cut=50)),
         12,
     ),
 }
@@ -125,12 +125,12 @@ async def test_what_passes_fails_no_item_and_costs_no_attempt(
     mill: app.Gristmill, http: httpx.AsyncClient, endpoint: Endpoint, trouble: str
 ) -> None:
     """S4-42, S4-44: it is waited for, without asking all the time."""
-    answering, most = TROUBLE[trouble]
+    answering, max_requests = TROUBLE[trouble]
     endpoint.respond = answering()
     base = await add_notes(http)
     assert await at_rest(http, base) == {"completed": NOTES}
     assert await attempts(mill) == [(1, 0)]
-    assert len(endpoint.requests) <= most
+    assert len(endpoint.requests) <= max_requests
     answered = await http.post(f"/api/knowledge-bases/{base}/search", json={"query": "number 7"})
     assert answered.json()["hits"]
 
@@ -151,8 +151,8 @@ async def test_a_provider_that_wants_a_minute_gets_it_and_is_not_asked_meanwhile
 def with_vectors(vector: list[float]) -> Answering:
     """A server that gives every text this vector."""
 
-    def answer(asked: EmbeddingRequest) -> CannedResponse:
-        entries = [{"index": index, "embedding": vector} for index in range(len(asked.body["input"]))]
+    def answer(request: EmbeddingRequest) -> CannedResponse:
+        entries = [{"index": index, "embedding": vector} for index in range(len(request.body["input"]))]
         return CannedResponse(200, {"data": entries})
 
     return answer
@@ -176,7 +176,7 @@ async def test_what_does_not_pass_is_told_on_each_item(
     assert await errors(mill) == [(code, 8)]
     assert (
         len(endpoint.requests) <= 4 * 8
-    )  # a batch that is refused is asked for again in halves, down to each text
+    )  # a batch that is refused is request for again in halves, down to each text
 
 
 async def test_a_text_that_is_refused_fails_its_own_item_alone(
@@ -184,10 +184,10 @@ async def test_a_text_that_is_refused_fails_its_own_item_alone(
 ) -> None:
     """S4-47."""
 
-    def answer(asked: EmbeddingRequest) -> CannedResponse:
-        if any("poison" in text for text in asked.body["input"]):
+    def answer(request: EmbeddingRequest) -> CannedResponse:
+        if any("poison" in text for text in request.body["input"]):
             return CannedResponse(400, {"error": {"message": "invalid input"}})
-        return hashed_vectors(asked)
+        return hashed_vectors(request)
 
     endpoint.respond = answer
     base = await add_notes(http, poison=17)
@@ -203,20 +203,20 @@ async def test_a_text_that_is_refused_fails_its_own_item_alone(
 async def test_a_text_that_always_fails_is_found_out_also_when_it_is_alone(
     mill: app.Gristmill, http: httpx.AsyncClient, endpoint: Endpoint
 ) -> None:
-    """Nothing waits for ever: an attempt is counted, and the item says meanwhile what it waits for."""
+    """No document waits forever: an attempt is counted, and the item shows what it waits for."""
 
-    def answer(asked: EmbeddingRequest) -> CannedResponse:
-        poisoned = any("poison" in text for text in asked.body["input"])
-        return CannedResponse(500, b"oops") if poisoned else hashed_vectors(asked)
+    def answer(request: EmbeddingRequest) -> CannedResponse:
+        poisoned = any("poison" in text for text in request.body["input"])
+        return CannedResponse(500, b"oops") if poisoned else hashed_vectors(request)
 
     endpoint.respond = answer
     base = await add_notes(http, notes=1, poison=0)
 
-    async def told() -> str | None:
+    async def waiting_for() -> str | None:
         (item,) = (await http.get(f"/api/knowledge-bases/{base}/items")).json()["items"]
         return item["waitingFor"]
 
-    assert "500" in await wait_until(told)
+    assert "500" in await wait_until(waiting_for)
 
     async def counted() -> list[Any] | None:
         async with mill.db.connection() as tx:

@@ -38,8 +38,8 @@ async def test_a_long_document_goes_on_behind_the_last_page_that_was_kept(
     base = await bases.create(db, "long", HashedEmbedder(dimensions=64), {})
     new = NewItem("file", "long.pdf", str(path), source={"path": str(path)})
     await add.add(db, base.id, [add.ItemToAdd(new, FileSource(path, 1 << 30))], UNLIMITED)
-    given = {"database_url": database_url, "lease": "PT1S", "embedder": "hashed", "log_level": "error"}
-    env = {**environment(tmp_path / "data", cache_dir, **given), "PYTHONPATH": str(ROOT)}
+    overrides = {"database_url": database_url, "lease": "PT1S", "embedder": "hashed", "log_level": "error"}
+    env = {**environment(tmp_path / "data", cache_dir, **overrides), "PYTHONPATH": str(ROOT)}
     arguments = ["tests.ingest.worker", "64", "0.002", str(tmp_path / "counted")]
     daemon = Daemon(arguments, {**env, "GRISTMILL_FAULTS": "index.batch_written=kill@2"}, tmp_path / "log")
     again = Daemon(arguments, env, tmp_path / "log")
@@ -56,11 +56,11 @@ async def test_a_long_document_goes_on_behind_the_last_page_that_was_kept(
     finally:
         daemon.kill()
         again.kill()
-    found = await one(
+    row = await one(
         db, "select i.status, i.warnings, v.timeline from item i join item_version v on v.item_id = i.id"
     )
-    assert found is not None
-    status, warnings, timeline = found
+    assert row is not None
+    status, warnings, timeline = row
     assert (status, warnings) == ("completed", [])
     assert timeline["pagesKept"] >= kept[0] - 1, json.dumps(timeline)
     pages = await one(db, "select count(distinct page), sum(length(text)) from content_part")

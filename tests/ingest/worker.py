@@ -1,8 +1,8 @@
 """A worker process with the quick embedder: `python -m tests.ingest.worker DIMENSIONS PAUSE COUNTED`.
 
-Settings come from the environment, as for `gristmill worker`. Each text takes `PAUSE` seconds, and is then told by a byte
+Settings come from the environment, as for `gristmill worker`. Each text takes `PAUSE` seconds, and then adds a byte
 at the end of the file `COUNTED`, which survives any kill: its size is the number of texts that were embedded. It says
-`working` once it is ready, and works until it is killed or told to stop.
+`working` once it is ready, and works until it is killed or gets SIGTERM.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from tests.embedding.hashed import HashedEmbedder
 
 
 class RecordingEmbedder(HashedEmbedder):
-    """Takes its time, and tells of each text that it embedded."""
+    """Takes its time, and records each text that it embedded."""
 
     def __init__(self, dimensions: int, pause: float, counter_file: Path) -> None:
         super().__init__(dimensions=dimensions)

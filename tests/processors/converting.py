@@ -20,7 +20,7 @@ async def convert(
     under_way: Conversion | None = None,
     wait: Callable[[timedelta], Awaitable[None]] = clock.pause,
 ) -> str:
-    """The markdown of the file; `keep` is told what to remember before each wait, `under_way` what was kept."""
+    """The markdown of the file; `keep` gets the state before each wait, `under_way` is a state to continue from."""
     conversion = under_way
     if conversion is None:
         conversion = Conversion(await processor.start(path, name))
@@ -28,12 +28,12 @@ async def convert(
         while True:
             await keep(conversion)
             await wait(pause_before_check(conversion))
-            found = await check_conversion(processor, conversion)
-            if isinstance(found, str):
-                return found
-            conversion = found
+            result = await check_conversion(processor, conversion)
+            if isinstance(result, str):
+                return result
+            conversion = result
     except asyncio.CancelledError:
-        # Nobody wants it any more. Cancelled again, we still want to have said so.
+        # No longer wanted. Shielded, so that a second cancellation does not stop the request.
         with contextlib.suppress(Exception):
             await asyncio.shield(processor.cancel(conversion.remote_id))
         raise

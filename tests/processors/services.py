@@ -15,7 +15,7 @@ MARKDOWN = "# Converted\n\n知识库\n"
 
 @dataclass
 class Service:
-    """What the double says next, and what it was asked."""
+    """The next responses of the fake, and the requests it received."""
 
     url: str = ""
     states: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])  # the last one stays
@@ -48,8 +48,8 @@ def mineru(service: Service, method: str, path: str) -> dict[str, Any] | bytes:
     if path == "/upload/x" and method == "PUT":
         return b""
     if path == "/api/v4/extract-results/batch/b%201":
-        found = {"file_name": "a.pdf", "full_zip_url": service.url + "/result.zip", **service.state()}
-        return {"code": 0, "data": {"batch_id": "b 1", "extract_result": [found]}}
+        result = {"file_name": "a.pdf", "full_zip_url": service.url + "/result.zip", **service.state()}
+        return {"code": 0, "data": {"batch_id": "b 1", "extract_result": [result]}}
     if path == "/result.zip":
         file = io.BytesIO()
         with zipfile.ZipFile(file, "w") as archive:

@@ -1,7 +1,7 @@
 """Rate limiting per provider key: requests, tokens and concurrency, shared by all workers through PostgreSQL.
 
     run(request) ─▶ portion left? ── no ─▶ one short transaction: lock the provider, decide (pacing.py), hold a portion
-                     │ yes                   │ Wait: sleep if it is short, else raise EmbedderPaused
+                     │ yes                   │ MustWait: sleep if it is short, else raise EmbedderPaused
                      ▼                       ▼
                   request ── Transient ─▶ save the pause for all workers ─▶ retry if it is short, else EmbedderPaused
                      │ success
@@ -31,7 +31,7 @@ from gristmill import clock, faults
 from gristmill.db import Database, DatabaseUnavailable
 from gristmill.embedding import pacing, store
 from gristmill.embedding.embedder import EmbedderPaused
-from gristmill.embedding.pacing import Portion, ProviderLimits, Wait
+from gristmill.embedding.pacing import MustWait, Portion, ProviderLimits
 from gristmill.errors import Transient
 from gristmill.telemetry import pipeline_metrics
 
@@ -110,7 +110,7 @@ class Governor:
             await self._release()
 
     async def _wait_for_slot(self, tokens: int, patience: float) -> float:
-        """Wait until a request for documents may be sent. Returns how many seconds that took."""
+        """MustWait until a request for documents may be sent. Returns how many seconds that took."""
         waited = 0.0
         self._waiting += 1
         try:
@@ -138,14 +138,14 @@ class Governor:
                 provider = await store.lock_provider(tx, self._key, self.limits)
                 provider, granted = pacing.grant_query(provider, self.limits, tokens=tokens)
                 await store.save_provider(tx, self._key, provider)
-            if not isinstance(granted, Wait):
+            if not isinstance(granted, MustWait):
                 return waited
             if waited + granted.seconds > patience:
                 raise self._at_limits(granted)
             waited += granted.seconds
             await clock.pause(timedelta(seconds=granted.seconds))
 
-    def _at_limits(self, wait: Wait) -> EmbedderPaused:
+    def _at_limits(self, wait: MustWait) -> EmbedderPaused:
         message = f"{self._provider_name} is at its rate limits or asked for a pause."
         return _paused_error(message, wait.seconds, "embedder_paced")
 
@@ -173,7 +173,7 @@ class Governor:
         self._request_ended.set()
         self._request_ended = asyncio.Event()
 
-    async def _acquire_portion(self, tokens: int) -> Wait | None:
+    async def _acquire_portion(self, tokens: int) -> MustWait | None:
         """Exchange the portion for one that is enough for `tokens`. Returns how long to wait if there is none."""
         await faults.point("governor.asks")
         # Taken before the transaction, so that this process never uses a portion longer than the database grants it.
@@ -188,12 +188,12 @@ class Governor:
             wanted = self._running + max(1, self._waiting)
             provider, granted = pacing.grant(provider, self.limits, others, slots=wanted, tokens=tokens)
             await store.save_provider(tx, self._key, provider)
-            slots = 0 if isinstance(granted, Wait) else granted.slots
+            slots = 0 if isinstance(granted, MustWait) else granted.slots
             # Running requests keep their slots, whatever was granted.
             await store.hold_portion(
                 tx, self._key, self._holder, max(slots, self._running), _PORTION_LIFETIME
             )
-        if isinstance(granted, Wait):
+        if isinstance(granted, MustWait):
             return granted
         self._portion, self._valid_until = granted, now + _RENEW.total_seconds()
         return None

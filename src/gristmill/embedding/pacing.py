@@ -76,7 +76,7 @@ class Portion:
 
 
 @dataclass(frozen=True)
-class Wait:
+class MustWait:
     """Nothing is available now; ask again after this many seconds."""
 
     seconds: float
@@ -112,21 +112,21 @@ def give_back(provider: ProviderState, limits: ProviderLimits, portion: Portion)
 
 def grant(
     provider: ProviderState, limits: ProviderLimits, others: OtherHolders, *, slots: int, tokens: int
-) -> tuple[ProviderState, Portion | Wait]:
+) -> tuple[ProviderState, Portion | MustWait]:
     """A portion for documents, enough for at least one request of `tokens` and for up to `slots` at once; or a wait."""
     if provider.paused > 0:
-        return provider, Wait(provider.paused)
+        return provider, MustWait(provider.paused)
     free = document_slots(provider.concurrency) - others.slots
     share = math.ceil(document_slots(provider.concurrency) / (others.holders + 1))
     granted = min(slots, share, free)
     if granted < 1:
-        return provider, Wait(_SLOT_WAIT)
+        return provider, MustWait(_SLOT_WAIT)
     wait = max(
         _seconds_until(provider.requests, limits.requests_per_minute, 1, _reserve(limits.requests_burst)),
         _seconds_until(provider.tokens, limits.tokens_per_minute, tokens, _reserve(limits.tokens_burst)),
     )
     if wait > 0:
-        return provider, Wait(wait)
+        return provider, MustWait(wait)
     portion = Portion(
         granted,
         _portion_size(provider.requests, limits.requests_per_minute, 1),
@@ -137,7 +137,7 @@ def grant(
 
 def grant_query(
     provider: ProviderState, limits: ProviderLimits, *, tokens: int
-) -> tuple[ProviderState, Portion | Wait]:
+) -> tuple[ProviderState, Portion | MustWait]:
     """What one query needs, including the reserve that documents leave; or a wait."""
     wait = max(
         provider.paused,
@@ -145,15 +145,15 @@ def grant_query(
         _seconds_until(provider.tokens, limits.tokens_per_minute, tokens),
     )
     if wait > 0:
-        return provider, Wait(wait)
+        return provider, MustWait(wait)
     portion = Portion(0, 1.0, float(tokens))
     return _minus_portion(provider, limits, portion), portion
 
 
 def document_slots(concurrency: float) -> int:
     """How many requests for documents may run at once; the rest of the concurrency is for queries."""
-    whole = int(concurrency)
-    return max(1, whole - max(1, math.ceil(whole * QUERY_SHARE)))
+    slots = int(concurrency)
+    return max(1, slots - max(1, math.ceil(slots * QUERY_SHARE)))
 
 
 def after_successes(provider: ProviderState, limits: ProviderLimits, successes: int) -> ProviderState:

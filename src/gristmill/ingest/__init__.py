@@ -1,4 +1,4 @@
-"""Who does: a document's way from its source to being searchable, and out again."""
+"""Index documents: from their source to a searchable version, and remove them again. README.md has the picture."""
 
 from gristmill.ingest.convert import Converter
 from gristmill.ingest.expand import Expander

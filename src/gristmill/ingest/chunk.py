@@ -23,7 +23,7 @@ from tokenizers import Tokenizer
 
 from gristmill.embedding import Embedder
 from gristmill.ingest.blocks import BLOCK, INSIDE, LINE, PART, SENTENCE, WORD, MarkdownStructure, Path
-from gristmill.ingest.lines import LineSplitter, TextLine
+from gristmill.ingest.lines import ContentLine, LineSplitter
 from gristmill.ingest.tokens import token_counter
 
 DEFAULT_TOKENS = 256
@@ -95,7 +95,7 @@ class Chunker:
         self._overlap = min(overlap, max_tokens // 2)
         self._lines = LineSplitter()
         self._structure = MarkdownStructure()
-        self._waiting: list[TextLine] = []  # the last line, until the one after it is seen
+        self._waiting: list[ContentLine] = []  # the last line, until the one after it is seen
         self._window: list[_Atom] = []
         self._repeated = 0  # how many atoms of the window the chunk before contains too
         self._tokens = 0  # of the window
@@ -117,12 +117,12 @@ class Chunker:
     def finish(self) -> list[TextChunk]:
         """End the content, and return its last chunks."""
         lines = self._waiting + self._lines.finish()
-        chunks = list(self._pack([*lines, TextLine("", continues=False)]))
+        chunks = list(self._pack([*lines, ContentLine("", continues=False)]))
         while len(self._window) > self._repeated:
             chunks += self._cut(len(self._window))
         return chunks
 
-    def _pack(self, lines: Sequence[TextLine]) -> Iterator[TextChunk]:
+    def _pack(self, lines: Sequence[ContentLine]) -> Iterator[TextChunk]:
         """Pack all lines but the last, which is only needed to rank the one before it."""
         for at in range(0, len(lines) - 1, _LINES_PER_COUNT):
             group = lines[at : at + _LINES_PER_COUNT + 1]

@@ -47,7 +47,7 @@ _MAX_PAUSE = timedelta(minutes=1)
 _MAX_IMAGES = 500  # of one document; each costs seconds or money
 
 
-async def known_images(
+async def images_with_descriptions(
     db: Database, task: IndexTask, end: EndOfContent, describer: ImageDescriber
 ) -> tuple[list[NewAsset], list[TextChunk]]:
     """The document's images, and the chunks of the descriptions that are known. The other images wait for the job."""

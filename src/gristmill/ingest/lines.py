@@ -13,7 +13,7 @@ _LINES = re.compile(r"[^\n]*\n")
 _SENTENCE_ENDS = ("。", "！", "？", ". ", "! ", "? ")
 
 
-class TextLine(NamedTuple):
+class ContentLine(NamedTuple):
     """A line, or a fragment of a line; `continues` if it isn't the first fragment of its line."""
 
     text: str
@@ -27,30 +27,30 @@ class LineSplitter:
         self._pending = ""  # the start of a line whose end hasn't arrived
         self._is_continuation = False  # whether that is not the line's first fragment
 
-    def feed(self, text: str) -> list[TextLine]:
+    def feed(self, text: str) -> list[ContentLine]:
         """Add `text`, and return the lines that it completes."""
         self._pending += text
-        lines: list[TextLine] = []
+        lines: list[ContentLine] = []
         end = self._pending.rfind("\n") + 1
         if end:
             for line in _LINES.findall(self._pending, 0, end):
                 at = self._split_fragments(line, 0, len(line), lines)
-                lines.append(TextLine(line[at:] if at else line, self._is_continuation))
+                lines.append(ContentLine(line[at:] if at else line, self._is_continuation))
                 self._is_continuation = False
         at = self._split_fragments(self._pending, end, len(self._pending), lines)
         self._pending = self._pending[at:]
         return lines
 
-    def finish(self) -> list[TextLine]:
+    def finish(self) -> list[ContentLine]:
         """End the content, and return its last line if no line break ended it."""
         last, self._pending = self._pending, ""
-        return [TextLine(last, self._is_continuation)] if last else []
+        return [ContentLine(last, self._is_continuation)] if last else []
 
-    def _split_fragments(self, text: str, at: int, end: int, lines: list[TextLine]) -> int:
+    def _split_fragments(self, text: str, at: int, end: int, lines: list[ContentLine]) -> int:
         """Split off fragments until the rest is short. Returns where the rest starts."""
         while end - at > MAX_LINE:
             cut = _fragment_end(text, at)
-            lines.append(TextLine(text[at:cut], self._is_continuation))
+            lines.append(ContentLine(text[at:cut], self._is_continuation))
             self._is_continuation = True
             at = cut
         return at

@@ -27,7 +27,7 @@ from gristmill.ingest.attachments import AttachmentFiler
 from gristmill.ingest.batcher import Batcher
 from gristmill.ingest.embed import EmbedStage, Vector
 from gristmill.ingest.image_describers import ImageDescriber
-from gristmill.ingest.images import known_images
+from gristmill.ingest.images import images_with_descriptions
 from gristmill.ingest.inspect_original import InspectedOriginal
 from gristmill.ingest.offload import CpuOffload
 from gristmill.ingest.open import EmbedderChanged, JobOpener, Refusal
@@ -120,13 +120,13 @@ class Pipeline:
         try:
             if original.unchanged and task.item.live_content is not None:
                 content = VersionContent(task.item.live_content, task.item.size_bytes or 0)
-                await self._finish_unchanged(task, content, *await self._stored_findings(content))
+                await self._finish_unchanged(task, content, *await self._load_findings(content))
                 return
             inspected = await self._read_stage.inspect(original, task.base.org_id)
             inspected = self._choose_reader(task, original, inspected)
             content = VersionContent(inspected.digest, inspected.size)
             if task.is_unchanged(content.digest):
-                findings = ((), ()) if inspected.is_plain else await self._stored_findings(content)
+                findings = ((), ()) if inspected.is_plain else await self._load_findings(content)
                 if not _must_redescribe_images(task, findings[1]):
                     await self._finish_unchanged(task, content, *findings)
                     return
@@ -187,10 +187,10 @@ class Pipeline:
             UnchangedDocument(task, content, warnings, bool(attachments), bool(assets))
         )
 
-    async def _stored_findings(
+    async def _load_findings(
         self, content: VersionContent
     ) -> tuple[Sequence[ContentAttachment], Sequence[ContentAsset]]:
-        return await self._read_stage.stored_findings(content.digest)
+        return await self._read_stage.load_findings(content.digest)
 
     def _choose_reader(
         self, task: IndexTask, original: Original, inspected: InspectedOriginal
@@ -252,20 +252,20 @@ class Pipeline:
         self, task: IndexTask, first: int, written: frozenset[int]
     ) -> frozenset[int]:
         """Delete an earlier attempt's image chunks, from index `first` on: other descriptions may be known by now."""
-        kept = frozenset(index for index in written if index < first)
-        if kept != written:
+        remaining = frozenset(index for index in written if index < first)
+        if remaining != written:
             async with self._db.transaction() as tx:
                 await catalog.lock_base_shared(tx, task.base.id)
                 await jobs.fence(tx, task.job)
                 await publish.discard_from_index(tx, task.base.id, task.item.id, task.version, first)
-        return kept
+        return remaining
 
     async def _add_image_chunks(self, task: IndexTask, window: ReadWindow, first: int) -> ReadWindow:
         """The last window, followed by the chunks of image descriptions that are known already."""
         end = window.end
         if self._describer is None or end is None or not end.assets:
             return window
-        images, chunks = await known_images(self._db, task, end, self._describer)
+        images, chunks = await images_with_descriptions(self._db, task, end, self._describer)
         numbered = [replace(chunk, index=first + number) for number, chunk in enumerate(chunks)]
         return replace(window, chunks=[*window.chunks, *numbered], end=replace(end, images=images))
 

@@ -128,7 +128,7 @@ class ReadStage:
         inspected = await self._in_thread(partial(inspect_original, other_reader=other_reader), original)
         return replace(inspected, org=org)
 
-    async def stored_findings(
+    async def load_findings(
         self, digest: bytes
     ) -> tuple[Sequence[ContentAttachment], Sequence[ContentAsset]]:
         """The attachments and assets of a content that was read before."""
@@ -152,9 +152,9 @@ class ReadStage:
         async with self._db.connection() as tx:
             warnings = await contents.complete_content_warnings(tx, inspected.digest)
         if warnings is not None:
-            findings = _Findings(*await self.stored_findings(inspected.digest))
+            findings = _Findings(*await self.load_findings(inspected.digest))
             findings.warnings = warnings
-            return self._chunk_parts(findings, self._stored_parts(inspected.digest), chunker)
+            return self._chunk_parts(findings, self._load_parts(inspected.digest), chunker)
         return await self._reader_windows(task, inspected, chunker)
 
     async def _chunk_parts(
@@ -177,7 +177,7 @@ class ReadStage:
         last = [*chunks, *await self._in_thread(chunker.finish)]
         yield findings.window(parts_read, last, 1.0, is_last=True)
 
-    async def _stored_parts(self, digest: bytes, before: int | None = None) -> AsyncGenerator[TextPart]:
+    async def _load_parts(self, digest: bytes, before: int | None = None) -> AsyncGenerator[TextPart]:
         """The stored parts of a content, up to the position `before`."""
         after = 0
         while True:
@@ -199,7 +199,7 @@ class ReadStage:
         findings, page, first_offset = _Findings(), 0, 0
         if (point := await self._resume_point(inspected)) is not None:
             page, first_offset = point
-            findings = _Findings(*await self.stored_findings(inspected.digest))
+            findings = _Findings(*await self.load_findings(inspected.digest))
             findings.pages_reused = page
         parts = self._read_with_reader(task.base.org_id, inspected, findings, page, first_offset)
         return self._chunk_parts(findings, parts, chunker)
@@ -218,7 +218,7 @@ class ReadStage:
         """The parts that a reader makes of the document. What else it returns goes into `findings`."""
         start = first_offset
         if start:
-            async with aclosing(self._stored_parts(inspected.digest, before=start)) as stored:
+            async with aclosing(self._load_parts(inspected.digest, before=start)) as stored:
                 async for part in stored:
                     yield part
         async with aclosing(self._reader_results(inspected, page)) as results:

@@ -124,8 +124,8 @@ def plan_writes(embedded: Sequence[tuple[EmbeddedChunks, DocumentState]]) -> lis
         is_last = is_read and state.unwritten <= written and task not in ended
         if is_last:
             ended.add(task)
-        found = tuple(state.parts), tuple(state.attachments), tuple(state.assets)
-        planned.append(PlannedWrite(state, message.chunks, indexes, *found, is_read, is_last))
+        unsaved = tuple(state.parts), tuple(state.attachments), tuple(state.assets)
+        planned.append(PlannedWrite(state, message.chunks, indexes, *unsaved, is_read, is_last))
     return planned
 
 
