@@ -1,4 +1,4 @@
-"""Documents made for the tests: small, whole, and of our own writing."""
+"""Small documents of every format, made for the tests."""
 
 import gzip
 import io
@@ -45,7 +45,9 @@ def zipped(members: Mapping[str, bytes | str]) -> bytes:
     return file.getvalue()
 
 
-def tarred(members: Mapping[str, bytes], fold: str = "", links: Mapping[str, str] | None = None) -> bytes:
+def tarred(
+    members: Mapping[str, bytes], compression: str = "", links: Mapping[str, str] | None = None
+) -> bytes:
     file = io.BytesIO()
     with tarfile.TarFile(fileobj=file, mode="w") as archive:
         for name, data in members.items():
@@ -56,8 +58,8 @@ def tarred(members: Mapping[str, bytes], fold: str = "", links: Mapping[str, str
             info = tarfile.TarInfo(name)
             info.type, info.linkname = tarfile.SYMTYPE, target
             archive.addfile(info)
-    folded = {"gz": gzip.compress, "xz": lzma.compress}
-    return folded[fold](file.getvalue()) if fold else file.getvalue()
+    compress = {"gz": gzip.compress, "xz": lzma.compress}
+    return compress[compression](file.getvalue()) if compression else file.getvalue()
 
 
 def pdf(pages: Sequence[str], attachments: Mapping[str, bytes] | None = None) -> bytes:

@@ -39,7 +39,7 @@ _UNSUPPORTED: tuple[tuple[bytes, str], ...] = (
     (b"!<arch>", "a library of programs"),
     (b"\0asm", "a program"),
 )
-# A member with this name tells what the zip archive is.
+# A member with this name identifies the zip archive.
 _KIND_BY_ZIP_MEMBER = (
     ("word/document.xml", "docx"),
     ("word/document2.xml", "docx"),

@@ -9,7 +9,7 @@ from typing import Any
 
 
 class _LazyModule:
-    """Stands in for a module, and imports it when one of its attributes is first read."""
+    """A placeholder for a module, which imports it when one of its attributes is first read."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -1,4 +1,4 @@
-"""read_file: reads one local file, and goes on with another child process when one dies.
+"""read_file: reads one local file, and continues with another child process when one dies.
 
     plain text in UTF-8        streamed in a thread of this process (`plain_text.py`)
     everything else            in a child of the pool; what was yielded before it died is kept

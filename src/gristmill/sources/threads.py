@@ -9,10 +9,10 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-T = TypeVar("T")
+Result = TypeVar("Result")
 
 
-async def run_blocking(work: Callable[[], T]) -> T:
+async def run_blocking(work: Callable[[], Result]) -> Result:
     """The result of `work`. A cancelled caller gets its CancelledError only when `work` has ended."""
     task = asyncio.ensure_future(asyncio.to_thread(work))
     try:

@@ -42,7 +42,7 @@ def read(sink: Sink) -> None:
     if not number:  # another dialect, without the marker
         for picture_number, picture in enumerate(_PICTURE_BYTES.findall(data), 1):
             media.add_media(sink, f"picture-{picture_number}", picture)
-    runs = dict.fromkeys(found.decode("utf-16-le").strip() for found in _UTF16_RUN.findall(bytes(text_bytes)))
+    runs = dict.fromkeys(run.decode("utf-16-le").strip() for run in _UTF16_RUN.findall(bytes(text_bytes)))
     for text in runs:
         if (
             text

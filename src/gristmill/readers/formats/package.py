@@ -155,8 +155,8 @@ def _string_references(sink: Sink, archive: zipfile.ZipFile, name: str) -> Itera
             while block := file.read(_BLOCK_BYTES):
                 text = tail + block
                 cut = max(text.rfind(b"<c "), 0)
-                yield from (int(found) for found in _STRING_REFERENCE.findall(text, 0, cut or len(text)))
+                yield from (int(index) for index in _STRING_REFERENCE.findall(text, 0, cut or len(text)))
                 tail = text[cut:] if cut else b""
     except _ZIP_ERRORS:
         sink.warn("damaged")
-    yield from (int(found) for found in _STRING_REFERENCE.findall(tail))
+    yield from (int(index) for index in _STRING_REFERENCE.findall(tail))

@@ -30,8 +30,8 @@ def add_contents(sink: Sink) -> None:
 
 def _groups(data: bytes) -> Iterator[tuple[bytes, bytes]]:
     position = 0
-    while (found := _OBJECT_WORD.search(data, position)) is not None:
-        position, depth, digits = found.end(), 0, bytearray()
+    while (match := _OBJECT_WORD.search(data, position)) is not None:
+        position, depth, digits = match.end(), 0, bytearray()
         while position < len(data):
             brace = _next_brace(data, position)
             if depth == 0:
@@ -40,12 +40,12 @@ def _groups(data: bytes) -> Iterator[tuple[bytes, bytes]]:
             if data[brace : brace + 1] == b"}" and depth == 0:
                 break
             depth += 1 if data[brace : brace + 1] == b"{" else -1
-        yield found.group(1), bytes.fromhex(digits[: len(digits) // 2 * 2].decode())
+        yield match.group(1), bytes.fromhex(digits[: len(digits) // 2 * 2].decode())
 
 
 def _next_brace(data: bytes, position: int) -> int:
-    found = _BRACE.search(data, position)
-    return found.start() if found else len(data)
+    match = _BRACE.search(data, position)
+    return match.start() if match else len(data)
 
 
 def _add_object(sink: Sink, body: bytes, number: int) -> None:
