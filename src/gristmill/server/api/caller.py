@@ -134,7 +134,7 @@ async def authenticate(db: Database, secret: str) -> Caller:
 
 
 def caller_for_key(key: ApiKey, actor: str, token: str | None = None) -> Caller:
-    """The caller that a key stands for."""
+    """The caller that a key authenticates."""
     viewer = (
         Viewer(None, key.org_id)
         if key.role == "admin"

@@ -1,7 +1,7 @@
 """Reject requests with a foreign `Host` or `Origin`, and bodies that are too large.
 
 A server on loopback needs no key, so pages of other sites must not be able to send requests through the user's browser. A
-foreign `Host` (DNS rebinding) and a foreign `Origin` are both rejected. Responses tell browsers not to guess media types,
+foreign `Host` (DNS rebinding) and a foreign `Origin` are both rejected. Responses instruct browsers not to guess media types,
 not to embed pages in frames and not to cache.
 """
 

@@ -147,7 +147,7 @@ def _validate_key(key: str) -> str:
 
 
 async def _buffer_body(headers: Headers, receive: Receive) -> tuple[bytes, Receive]:
-    """The body, and a `receive` that delivers it again. An upload is too large to buffer: its length stands for it."""
+    """The body, and a `receive` that delivers it again. An upload is too large to buffer, so its length is used instead."""
     if headers.get("content-type", "").startswith("multipart/"):
         return headers.get("content-length", "").encode(), receive
     messages: list[MutableMapping[str, Any]] = []
