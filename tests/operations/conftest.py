@@ -1,4 +1,4 @@
-"""Workers in the test's hands, a base, and a folder, on the test's database and disk."""
+"""Manual workers, a base and a folder, on the test's database and disk."""
 
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -13,7 +13,7 @@ from tests.operations.manual_worker import ManualWorker
 
 @pytest.fixture
 async def hand(db: Database, settings: Settings) -> ManualWorker:
-    """A worker moved by hand."""
+    """A worker that runs jobs when the test says so."""
     return await ManualWorker.start(db, settings)
 
 
@@ -24,8 +24,8 @@ async def second(hand: ManualWorker, settings: Settings) -> ManualWorker:
 
 
 @pytest.fixture
-async def rest(hand: ManualWorker, caplog: pytest.LogCaptureFixture) -> AsyncGenerator[None]:
-    """Afterwards everything comes to rest, the promises hold before and after, and the reconciler finds nothing."""
+async def ends_healthy(hand: ManualWorker, caplog: pytest.LogCaptureFixture) -> AsyncGenerator[None]:
+    """After the test all work ends, the invariants hold before and after that, and the reconciler finds nothing."""
     yield
     await hand.assert_healthy()
     assert await hand.reconcile() == {}

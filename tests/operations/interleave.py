@@ -1,4 +1,4 @@
-"""Two who meet: one is held at a named point, the other goes ahead or waits for it."""
+"""Interleaves two coroutines: one pauses at a named fault point, the other goes ahead or blocks on a lock."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Coroutine
@@ -16,15 +16,15 @@ Result = TypeVar("Result")
 async def paused_at(
     point: str, first: Coroutine[Any, Any, Result], *, must_reach: bool = True
 ) -> AsyncGenerator[asyncio.Task[Result]]:
-    """`first` under way and held at `point`, while others pass it; the end of the block lets it go on to its end.
-    One that never comes by has ended before the block begins, which is an error if it `surely` does."""
+    """Run `first` until `point`, where it pauses while others pass; the end of the block lets it finish.
+    If it finishes without reaching the point, that is an error when it `must_reach` it."""
     with faults.watch(point, hold=True) as watch:
         task = asyncio.create_task(first)
         passed = asyncio.create_task(watch.passed.wait())
         await asyncio.wait([task, passed], return_when=asyncio.FIRST_COMPLETED)
         passed.cancel()
         if not watch.passed.is_set() and must_reach:
-            raise AssertionError(f"it never came by {point}: {await task}")
+            raise AssertionError(f"it never reached {point}: {await task}")
         release, watch.hold = watch.hold, asyncio.Event()
         watch.hold.set()
         try:
@@ -35,11 +35,11 @@ async def paused_at(
 
 
 async def start_blocked(hand: ManualWorker, second: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
-    """`second` under way, and waiting for a lock that somebody else has."""
+    """Start `second`, and return once it waits for a lock that another transaction holds."""
     task = asyncio.create_task(second)
 
     async def is_blocked() -> bool:
-        assert not task.done(), f"it did not wait: {await task}"
+        assert not task.done(), f"it did not block: {await task}"
         return await hand.value(
             "select exists (select from pg_stat_activity where datname = current_database()"
             " and wait_event_type = 'Lock')"

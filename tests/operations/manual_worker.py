@@ -1,8 +1,8 @@
-"""Jobs in a test's own hands: claimed one by one, run by the real handlers, settled as a worker would.
+"""A worker that the test steps: jobs are claimed one by one, run by the real handlers, and end as with a real worker.
 
-What a worker does in the background happens here when the test says so: a job can be claimed and forgotten
-(a crash), run twice (a zombie beside its successor), or held in the middle by `faults.watch`. An error that
-is not one of ours is the test's to see: only `FaultInjected` counts as a failed attempt.
+What a worker does in the background happens here when the test says so: a job can be claimed and forgotten (a crash), run twice (a
+zombie and its successor), or paused in the middle by `faults.watch`. Unexpected errors reach the test: only `FaultInjected` counts
+as a failed attempt.
 """
 
 import contextlib
@@ -51,7 +51,7 @@ UNLIMITED = QueueLimits(lane=100_000, total=100_000)
 
 @dataclass
 class ManualWorker:
-    """One worker, moved by hand."""
+    """One worker that the test steps."""
 
     db: Database
     originals: SourceFactory
@@ -68,7 +68,7 @@ class ManualWorker:
         analyst: ImageDescriber | None = None,
         processors: Mapping[str, Processor] | None = None,
     ) -> "ManualWorker":
-        """A worker with every handler that the app has; without a pool, everything is text."""
+        """A worker with every handler of the app; without a reader pool, every file is read as text."""
         embedders = Embedders(settings, settings.cache_dir, {"hashed": embedder or HashedEmbedder()})
         originals = SourceFactory(BlobStore.open(None, settings.data_dir), 1 << 20, allow_private=True)
         pipeline, remover = (
@@ -101,32 +101,32 @@ class ManualWorker:
             await store.register_worker(tx, self.id, {}, LEASE)
 
     async def claim(self, limit: int = 1) -> list[Job]:
-        """Take what is next."""
+        """Claim the next jobs."""
         async with self.db.connection() as tx:
             return await store.complete_and_claim(
                 tx, self.id, [], limit=limit, non_interactive_limit=limit, lane_cap=1000, global_cap=None
             )
 
     async def take(self, kind: str) -> Job:
-        """Take the next job, which must be of this kind."""
+        """Claim the next job, which must be of this kind."""
         (job,) = await self.claim()
         assert job.kind == kind, job
         return job
 
     async def run(self, job: Job) -> retry.Transition:
-        """Run a claimed job and settle it."""
+        """Run a claimed job and record its outcome."""
         move = await self._attempt(job)
         with contextlib.suppress(LeaseLost):
             await self._record_outcome(job, move)
         return move
 
     async def step(self) -> retry.Transition:
-        """Take the next job and run it."""
+        """Claim the next job and run it."""
         (job,) = await self.claim()
         return await self.run(job)
 
     async def work(self, limit: int = 10_000) -> int:
-        """Run what can be claimed until nothing can; how many jobs."""
+        """Run jobs until none can be claimed; how many."""
         done = 0
         while jobs := await self.claim(16):
             for job in jobs:
@@ -136,7 +136,7 @@ class ManualWorker:
         return done
 
     async def make_due(self) -> None:
-        """Whatever was postponed may be claimed now."""
+        """Make all delayed jobs claimable now."""
         await self.rows("update job set state = 'queued' where state = 'delayed' returning id")
         await self.rows("update lane set busy = true, urgent = true returning lane")
 
@@ -181,7 +181,7 @@ class ManualWorker:
     async def reindex(
         self, base: Base, *ids: ItemId, on_active: OnActive = "reject"
     ) -> reindex.ReindexResult:
-        """Ask as the door does, with the sources of what is selected."""
+        """Re-index as the server does, with the sources of the selected items."""
         async with self.db.connection() as tx:
             items = await catalog.find_items(tx, ids)
             blobs = await contents.item_blob_names(tx, ids)
@@ -215,18 +215,18 @@ class ManualWorker:
         return sorted(hit.text for hit in hits)
 
     async def assert_healthy(self) -> None:
-        """The promises hold."""
+        """Assert that the invariants hold."""
         async with self.db.connection() as tx:
             assert await invariants.find_violations(tx) == []
             assert await underived_containers(tx) == []
 
     async def reconcile(self) -> dict[str, int]:
-        """What a thorough pass of the reconciler puts right: nothing, in a healthy system."""
+        """What a thorough pass of the reconciler repairs: nothing, in a healthy system."""
         repairs = await Reconciler(self.db, self.originals.blobs, timedelta(days=30)).run_pass()
         return {name: repairs[name] for name in DAMAGE if repairs[name]}
 
     async def remaining_rows(self) -> dict[str, int]:
-        """How many rows there are of everything that a deletion has to take away."""
+        """The number of rows in every table that a deletion has to empty."""
         rows = await self.rows(
             "select 'items', count(*) from item union all select 'versions', count(*) from item_version"
             " union all select 'chunks', count(*) from chunk union all select 'contents', count(*) from content"
@@ -237,10 +237,10 @@ class ManualWorker:
 
 
 async def underived_containers(tx: Tx) -> list[tuple[Any, ...]]:
-    """Containers that are not as their children say (the table above `item_derive_status`), told by another way of asking."""
+    """Containers whose status does not follow from their children (see `item_derive_status`), by an independent query."""
     return await (
         await tx.execute(
-            "with told as (select i.title, i.status, case"
+            "with derived as (select i.title, i.status, case"
             "      when i.expanded_version < i.wanted_version then"
             "           case when i.status in ('preparing', 'processing') then i.status else 'preparing' end"
             "      when bool_or(c.status in ('idle', 'preparing', 'processing', 'reading', 'embedding'))"
@@ -250,7 +250,7 @@ async def underived_containers(tx: Tx) -> list[tuple[Any, ...]]:
             "      when bool_or(c.status = 'failed') then 'failed' else 'completed' end as derived"
             "   from item i left join item c on c.parent_id = i.id and c.status <> 'deleting'"
             "  where i.type = 'directory' and i.status <> 'deleting' group by i.id)"
-            " select title, status, derived from told where status <> derived"
+            " select title, status, derived from derived where status <> derived"
         )
     ).fetchall()
 
@@ -276,19 +276,19 @@ def file_to_add(hand: ManualWorker, path: Path) -> add.ItemToAdd:
 
 
 def upload_to_add(name: str, digest: bytes, size: int) -> add.ItemToAdd:
-    """Bytes to add that are in the store."""
+    """A stored upload to add."""
     return add.ItemToAdd(
         NewItem("file", name, f"upload:{name}", source={"name": name}, blob=digest, size_bytes=size), None
     )
 
 
 async def byte_stream(data: bytes) -> AsyncIterator[bytes]:
-    """Bytes as a request brings them."""
+    """Bytes as the body of a request."""
     yield data
 
 
 async def index_folder(hand: ManualWorker, base: Base, path: Path) -> dict[str, Item]:
-    """A folder, indexed: every item of the base by its title."""
+    """Add a folder and index it; every item of the base by its title."""
     await hand.add(base, folder_to_add(path))
     await hand.work()
     return await items_by_title(hand, base)

@@ -1,7 +1,7 @@
-"""What a sequence of operations should have led to: a simple model of the catalog, and the database held against it.
+"""A simple model of the catalog, and the checks that compare the database with it after any sequence of operations.
 
-The model knows which roots and notes live, what is on the disk, and what was deleted. In the end everything that
-lives is wanted anew and worked off: then exactly the present texts answer. After that all is deleted: nothing is left.
+The model knows which roots and notes exist, what is on the disk, and what was deleted. At the end everything that exists is
+re-indexed: then exactly the current texts are searchable. After that everything is deleted: nothing is left.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ class Model(RuleBasedStateMachine):
     """One base at a time, some folders on the disk, one worker and its ghosts."""
 
     url: str  # set by the test: a database of its own
-    given: Settings
+    app_settings: Settings
     hand: ManualWorker
     base: Base
 
@@ -62,7 +62,7 @@ class Model(RuleBasedStateMachine):
                 await tx.execute("truncate job, job_history, worker, lane, schedule")
                 await tx.execute("delete from base")
                 await tx.execute("truncate content, blob, pending_blob_name cascade")
-            self.hand = await ManualWorker.start(self.db, self.given)
+            self.hand = await ManualWorker.start(self.db, self.app_settings)
             await self.new_base()
 
         for name in FOLDERS:
@@ -96,7 +96,7 @@ class Model(RuleBasedStateMachine):
         )
         assert shown == [], "something deleted is visible"
         lost = {*self.roots, *self.texts} - {row[0] for row in await self.hand.rows("select id from item")}
-        assert not lost, "something that nobody deleted is gone"
+        assert not lost, "something is lost that was not deleted"
         under = await self.hand.rows(
             "select c.title from item c join item p on p.id = c.parent_id"
             " where p.status = 'deleting' and c.status <> 'deleting'"
@@ -112,7 +112,7 @@ class Model(RuleBasedStateMachine):
         ]
 
     async def end(self) -> None:
-        """Rest; everything anew; rest; everything away; rest."""
+        """Finish all work; re-index everything and finish; delete everything and finish."""
         await self.to_rest()
         for path in self.roots.values():  # one that is gone would be refused, and stay as it was
             path.mkdir(parents=True, exist_ok=True)
@@ -190,7 +190,7 @@ class Model(RuleBasedStateMachine):
         ]
 
     async def below(self, ids: Sequence[ItemId]) -> list[ItemId]:
-        """These items and all below them, told by another way of asking than the code's own."""
+        """These items and all below them, found by another query than the code's own."""
         found = list(ids)
         while ids := [
             row[0]

@@ -293,7 +293,7 @@ class Catalog(Model):
         await delete.delete(self.db, self.base.id, [ItemId(job.subject)])
         self.forget(gone)
         if chosen[-1] % 2:
-            other = await ManualWorker.start(self.db, self.given)
+            other = await ManualWorker.start(self.db, self.app_settings)
             await other.work()
 
     async def replace_about(self, job: Job) -> None:
@@ -349,7 +349,7 @@ def machine(database_url: str, settings: Settings) -> type[Catalog]:
         await db.close()
 
     asyncio.run(stop_the_clock())
-    return type("OnOwnDatabase", (Catalog,), {"url": database_url, "given": settings})
+    return type("OnOwnDatabase", (Catalog,), {"url": database_url, "app_settings": settings})
 
 
 def test_no_sequence_of_operations_breaks_a_promise(machine: type[Catalog]) -> None:

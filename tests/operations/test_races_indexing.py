@@ -29,7 +29,7 @@ from tests.operations.manual_worker import (
     upload_to_add,
 )
 
-pytestmark = pytest.mark.usefixtures("rest")
+pytestmark = pytest.mark.usefixtures("ends_healthy")
 
 
 async def test_a_cancel_that_comes_at_the_switch_of_versions_is_too_late(

@@ -15,7 +15,7 @@ from gristmill.sources.directory import list_folder
 from gristmill.work import PrepareRoot, ReindexSubtree
 from tests.operations.manual_worker import ManualWorker, folder_to_add, items_by_title, note_to_add
 
-pytestmark = pytest.mark.usefixtures("rest")
+pytestmark = pytest.mark.usefixtures("ends_healthy")
 
 TWO = QueueLimits(lane=2, total=100)
 
