@@ -87,7 +87,7 @@ def server_url(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def database_url(server_url: str) -> Generator[str]:
-    """A migrated database of the test's own."""
+    """A database with the schema, for this test only."""
     name = f"test_{uuid4().hex}"
     with psycopg.connect(server_url, autocommit=True) as connection:
         connection.execute(
@@ -110,14 +110,14 @@ async def db(database_url: str) -> AsyncGenerator[Database]:
 
 @pytest.fixture
 async def clock(db: Database) -> DatabaseClock:
-    """The hands of the database's clock."""
+    """A clock of the database that the test advances."""
     return await DatabaseClock.install(db)
 
 
 @pytest.fixture
 def data_dir() -> Generator[Path]:
-    """A data dir for an embedded server. Not under pytest's own folder, which is closed to other users each time
-    a session starts: as root, PostgreSQL runs as one."""
+    """A data dir for a local server. Not under pytest's own folder, which other users can't enter: as root, PostgreSQL
+    runs as another user."""
     folder = Path(tempfile.mkdtemp(prefix="gristmill-data-"))
     yield folder / "data"
     shutil.rmtree(folder, ignore_errors=True)

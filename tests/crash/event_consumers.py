@@ -1,4 +1,4 @@
-"""A system under fire, and three that follow it: a poller with a cursor, a stream that breaks, a webhook.
+"""A system whose processes are killed, and three consumers of its events: a poller with a cursor, a stream, a webhook.
 
 Workers, the server and the receiver are killed at random while documents are added to several bases. Afterwards
 each of the three must have seen every event, in order, and each event must have been true.
@@ -30,14 +30,14 @@ EventJson = dict[str, Any]
 
 
 def free_port() -> int:
-    """A port that nobody has at the moment."""
+    """A port that is free at the moment."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         return listening.getsockname()[1]
 
 
 @dataclass
 class Daemon:
-    """A process that is started anew whenever it was killed."""
+    """A process that is restarted whenever it was killed."""
 
     arguments: list[str]
     env: Mapping[str, str]
@@ -46,7 +46,7 @@ class Daemon:
     process: "subprocess.Popen[str] | None" = None
 
     async def start(self) -> str:
-        """Start it; the line by which it says that it is ready."""
+        """Start it; the line that it prints when it is ready."""
         line = await asyncio.to_thread(self._start)
         assert line, self.log.read_text()[-2000:]
         return line
@@ -64,7 +64,7 @@ class Daemon:
         return self.process.stdout.readline()
 
     def kill(self) -> None:
-        """kill -9, and see it gone."""
+        """Kill it with -9, and wait for its end."""
         if self.process is not None:
             self.process.kill()
             self.process.wait(10)
@@ -81,7 +81,7 @@ class Daemon:
 
 @dataclass
 class System:
-    """What runs, and what was seen of it."""
+    """The running processes, and the events that each consumer has seen."""
 
     url: str
     server: Daemon
@@ -94,7 +94,7 @@ class System:
     reconnects: int = 0
 
     async def request(self, method: str, path: str, **more: Any) -> Any:
-        """The answer of the server, whenever it is there."""
+        """The response of the server, retried while it is down."""
 
         async def attempt() -> httpx.Response | None:
             with contextlib.suppress(httpx.HTTPError):
@@ -107,7 +107,7 @@ class System:
         return response.json()
 
     async def poll(self) -> None:
-        """Read with a cursor, for ever."""
+        """Read with a cursor, forever."""
         cursor = "0"
         while True:
             page = await self.request("GET", "/api/events", params={"after": cursor, "limit": 50})
@@ -117,7 +117,7 @@ class System:
                 await clock.pause(timedelta(milliseconds=50))
 
     async def follow(self, rng: random.Random) -> None:
-        """Follow the stream, and let go of it every now and then, for ever."""
+        """Follow the stream and disconnect now and then, forever."""
         last: str | None = "0"
         while True:
             with contextlib.suppress(httpx.HTTPError, AssertionError):  # AssertionError: 503 while it stops
@@ -134,7 +134,7 @@ class System:
             await clock.pause(timedelta(milliseconds=20))
 
     def received(self) -> list[EventJson]:
-        """What the webhook's receiver has got."""
+        """The events that the webhook's receiver has got."""
         return [json.loads(line) for line in self.inbox.read_text().splitlines()]
 
 
@@ -178,7 +178,7 @@ async def run(
     seed: int,
     patience: float = 120,
 ) -> None:
-    """Add documents under fire; returns when all are searchable and all three have seen the last event."""
+    """Add documents while processes are killed, until all are searchable and every consumer has seen the last event."""
     rng = random.Random(seed)
     followers = [asyncio.create_task(system.poll()), asyncio.create_task(system.follow(rng))]
     killing = asyncio.create_task(kill_at_random(system, rng, kills, pause))
@@ -221,7 +221,7 @@ async def _has_caught_up(system: System) -> bool:
 
 
 async def _describe_progress(system: System) -> str:
-    """How far each has come, and what the server says of the webhook."""
+    """How far each consumer has got, and the server's webhooks."""
     hooks = (await system.request("GET", "/api/webhooks"))["items"]
     seen = {"polled": system.polled, "streamed": system.streamed, "received": system.received()}
     ends = {name: events[-1]["id"] if events else None for name, events in seen.items()}
@@ -229,7 +229,7 @@ async def _describe_progress(system: System) -> str:
 
 
 async def all_events(system: System) -> list[EventJson]:
-    """Every event, as the table has them."""
+    """Every event, as the API lists them."""
     events: list[EventJson] = []
     while page := (
         await system.request(
@@ -241,12 +241,12 @@ async def all_events(system: System) -> list[EventJson]:
 
 
 def first_seen(events: list[EventJson]) -> list[int]:
-    """The places of events, each where it was seen first."""
+    """The positions of events, in the order they were first seen."""
     return list(dict.fromkeys(int(event["id"]) for event in events))
 
 
 def aggregate_errors(events: list[EventJson]) -> list[str]:
-    """Aggregates that were told twice or before they were true; none, if all is well."""
+    """Aggregate events that were recorded twice, or before they were true."""
     errors: list[str] = []
     ended = Counter((event["subject"], event["data"]["version"]) for event in events if _ends(event))
     errors += [f"{subject} version {version}: {n} ends" for (subject, version), n in ended.items() if n != 1]

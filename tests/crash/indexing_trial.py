@@ -1,4 +1,4 @@
-"""A folder indexed by a worker that is killed again and again, and what came of it.
+"""Indexes a folder with a worker that is killed repeatedly, and reports the result.
 
 The kills are at random moments of the work: after some texts more, and then a little later, so that they meet the
 reading, the embedding and the writing. Each life begins with what the one before has left.
@@ -31,7 +31,7 @@ Index = dict[str, list[tuple[Any, ...]]]
 
 @dataclass(frozen=True)
 class TrialResult:
-    """What was found at the end, how many texts were embedded for it, and how often the worker was killed."""
+    """The final index, the number of texts embedded for it, and how often the worker was killed."""
 
     index: Index
     statuses: dict[str, int]
@@ -55,7 +55,7 @@ class IndexingTrial:
     limit: float = 60.0
 
     async def run(self, kills: list[tuple[int, float]]) -> TrialResult:
-        """Index the folder; after so many texts of a life, and so many seconds more, each kill comes."""
+        """Index the folder; each kill comes after so many more texts, and a delay in seconds."""
         await migrate(self.url)
         db = Database(self.url)
         await db.open()
@@ -125,7 +125,7 @@ def kill_schedule(rng: random.Random, kills: int, texts: int, max_delay: float) 
 
 
 async def index(db: Database, base_id: BaseId) -> Index:
-    """All that is searchable, by the item it is of."""
+    """The searchable chunks of each item."""
     async with db.connection() as tx:
         rows = await (
             await tx.execute(
@@ -143,7 +143,7 @@ async def index(db: Database, base_id: BaseId) -> Index:
 
 
 def differing_items(first: Index, second: Index) -> list[str]:
-    """The items whose chunks are not the same in both."""
+    """The items whose chunks differ."""
     return sorted(key for key in first.keys() | second.keys() if first.get(key) != second.get(key))
 
 

@@ -1,4 +1,4 @@
-"""kill -9 in the middle of the work: afterwards everything is there, each once, and no hand was needed."""
+"""kill -9 in the middle of the work: afterwards everything exists, each item once, without an operator's help."""
 
 import contextlib
 from pathlib import Path
@@ -30,7 +30,7 @@ def counts(server: ServeProcess, base: str) -> dict[str, int]:
 
 
 async def damage(server: ServeProcess) -> dict[str, int]:
-    """What the reconciler finds that leases and transactions should have seen to."""
+    """What the reconciler finds to repair, though leases and transactions should leave nothing."""
     with server.client() as http:
         job_id = http.post("/api/health/reconciler").json()["jobId"]
 

@@ -1,4 +1,4 @@
-"""kill -9 while what is inside a document is filed or described: afterwards each is there once, and paid at most once."""
+"""kill -9 while attachments are filed or images described: afterwards each exists once, and was paid at most once."""
 
 from pathlib import Path
 

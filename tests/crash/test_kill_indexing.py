@@ -1,4 +1,4 @@
-"""A worker killed again and again in the middle of a folder: the index is the same, and little is embedded twice."""
+"""A worker that is killed repeatedly while it indexes a folder: the index is the same, and little is embedded twice."""
 
 import random
 from pathlib import Path

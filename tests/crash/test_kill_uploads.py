@@ -1,4 +1,4 @@
-"""kill -9 between the blob store and the table: no bytes are lost that an item names, and none stay for good."""
+"""kill -9 between the blob store and the table: no bytes of an item are lost, and no unused ones stay."""
 
 import contextlib
 from pathlib import Path

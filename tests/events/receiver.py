@@ -1,4 +1,4 @@
-"""Somebody who is sent events: in the test's process with answers in the test's hands, or in one that can be killed.
+"""A receiver of webhooks: in the test's process, with responses that the test chooses, or in one that can be killed.
 
 python -m tests.events.receiver PORT FILE      each event is a line of FILE before it is answered
 """
@@ -15,7 +15,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Request:
-    """What came."""
+    """A request that was received."""
 
     headers: dict[str, str]
     body: bytes
@@ -27,7 +27,7 @@ class Request:
 
 @dataclass
 class Receiver:
-    """Keeps what comes, and answers as it is told: a status, or a whole answer; None is no answer at all."""
+    """Keeps the requests, and answers with what `answer` returns: a status or a whole response; None: no response."""
 
     answer: Callable[[Request], int | bytes | None] = lambda _: 200
     got: list[Request] = field(default_factory=list[Request])
@@ -65,7 +65,7 @@ class Receiver:
 async def receiving(
     answer: Callable[[Request], int | bytes | None] = lambda _: 200,
 ) -> AsyncGenerator[Receiver]:
-    """A receiver on a free port of this machine."""
+    """A receiver on a free local port."""
     receiver = Receiver(answer)
     server = await asyncio.start_server(receiver.handle, "127.0.0.1", 0)
     receiver.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/hook"

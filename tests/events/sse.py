@@ -1,4 +1,4 @@
-"""A client of server-sent events, as a browser is one: it keeps the last id, and may come back with it."""
+"""A client of server-sent events, like a browser: it keeps the last id, and can reconnect with it."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ from tests.wait_until import LIMIT
 
 @dataclass
 class Frame:
-    """What was told: its type, its place if it has one, and its data."""
+    """One message: its type, its position if it has one, and its data."""
 
     type: str
     id: str | None
@@ -51,7 +51,7 @@ class Stream:
                 fields[name] = value
 
     async def take(self, number: int) -> list[Frame]:
-        """The next frames, so many of them; heartbeats alone are not waited out for ever."""
+        """The next `number` frames; fails when only heartbeats come."""
         frames: list[Frame] = []
         async with asyncio.timeout(LIMIT):
             async for frame in self.frames():
@@ -61,7 +61,7 @@ class Stream:
         return frames
 
     async def read_start(self) -> str:
-        """Where the stream begins: its first frame, which has no data."""
+        """The position where the stream begins, from its first frame, which has no data."""
         while self.last_id is None:
             line = await anext(self.lines)
             name, _, value = line.partition(": ")
@@ -74,7 +74,7 @@ class Stream:
 
 @asynccontextmanager
 async def stream(url: str, *, last_id: str | None = None, **query: str) -> AsyncGenerator[Stream]:
-    """Follow; `last_id` is where an earlier stream had come to."""
+    """Open a stream; `last_id` is the last id of an earlier one."""
     headers = {} if last_id is None else {"Last-Event-ID": last_id}
     async with (
         httpx.AsyncClient(timeout=httpx.Timeout(30), trust_env=False) as http,

@@ -1,4 +1,4 @@
-"""Webhooks: signed, in order, at least once; what is not taken waits, and what is given up is shown."""
+"""Webhooks: signed, in order, at least once; refused events are retried, and given-up ones are shown."""
 
 import asyncio
 import json
@@ -80,7 +80,7 @@ async def count(receiver: Receiver, wanted: int) -> None:
 async def test_a_note_is_told_to_a_receiver_in_order_and_every_request_is_signed(
     http: httpx.AsyncClient, receiver: Receiver
 ) -> None:
-    """The signatures are those that the reference takes."""
+    """The reference implementation accepts the signatures."""
     base = await new_base(http)
     hook = await make(http, receiver.url)
     await http.post(
@@ -294,7 +294,7 @@ async def test_what_cant_be_a_webhook_is_refused(http: httpx.AsyncClient) -> Non
 
 
 async def test_a_private_address_is_never_sent_to(settings: Settings, receiver: Receiver) -> None:
-    """A webhook is an address that somebody typed."""
+    """A webhook's address comes from a user."""
     guarded = settings.model_copy(update={"allow_private_addresses": False, "embedder": "granite-30m-en"})
     async with app.gristmill(guarded, work=True) as mill:
         transport = httpx.ASGITransport(app=mill.api)
@@ -312,7 +312,7 @@ async def test_a_private_address_is_never_sent_to(settings: Settings, receiver: 
 async def test_an_event_that_comes_as_the_job_ends_is_not_left_behind(
     mill: app.Gristmill, http: httpx.AsyncClient, receiver: Receiver
 ) -> None:
-    """Two hundred events, one at a time, each as soon as the one before it was taken."""
+    """Two hundred events, one at a time, each as soon as the one before was accepted."""
     base = await new_base(http)
     await make(http, receiver.url)
     for number in range(200):
@@ -326,7 +326,7 @@ async def test_an_event_that_comes_as_the_job_ends_is_not_left_behind(
 async def test_a_worker_that_lost_its_job_moves_no_cursor(
     mill: app.Gristmill, http: httpx.AsyncClient, receiver: Receiver
 ) -> None:
-    """It may repeat what it sends; what counts is written by the lease."""
+    """It may repeat a request, but its writes need the lease."""
     base = await new_base(http)
     hook = await make(http, receiver.url)
     with faults.watch("webhook.sent", hold=True) as sent:

@@ -1,4 +1,4 @@
-"""Work for tests of the engine, which knows no documents."""
+"""Kinds of work for tests of the job engine."""
 
 from dataclasses import dataclass
 from uuid import UUID

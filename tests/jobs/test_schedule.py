@@ -1,4 +1,4 @@
-"""Schedules on a stopped clock: one firing per time, whoever fires."""
+"""Schedules on a stopped clock: one firing per time, whichever worker fires."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""Any sequence of moves by two workers, with crashes and clock jumps: no job lost, doubled or stuck.
+"""Any sequence of transitions by two workers, with crashes and clock jumps: no job is lost, doubled or stuck.
 
 The model knows which job is where and who holds it; the database is asked after every step. An effect is
 written in the transaction that completes a job, as handlers do: it must be there exactly once in the end.
@@ -130,7 +130,7 @@ class Engine(RuleBasedStateMachine):
                 held = await (await tx.execute("select lease from job where id = %s", [job.id])).fetchone()
                 await tx.execute("insert into effect values (%s)", [job.id])
                 await store.complete(tx, job)
-                assert held == (job.lease,), "a write was accepted from one who does not hold the job"
+                assert held == (job.lease,), "a write was accepted from a worker without the lease"
 
     @rule(claimed=claims, delay=st.sampled_from([0, 3]), counted=st.booleans())
     def postpone(self, claimed: list[Job], delay: int, counted: bool) -> None:
@@ -179,7 +179,7 @@ class Engine(RuleBasedStateMachine):
 
     @rule(who=WORKERS)
     def crash(self, who: int) -> None:
-        """The process is gone and another starts; the old one's jobs are known only to the database."""
+        """The process dies and another starts; only the database knows of the old one's jobs."""
 
         async def go() -> None:
             self.workers[who] = uuid4()

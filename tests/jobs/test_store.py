@@ -1,4 +1,4 @@
-"""Each move of a job, on real PostgreSQL, with the clock in the test's hands."""
+"""Each transition of a job, on real PostgreSQL, with a clock that the test controls."""
 
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -160,7 +160,7 @@ async def test_all_lanes_together_run_no_more_than_the_global_cap(db: Database) 
     assert await claim(db, worker, 100, all_cap=3) == []
 
 
-async def test_a_share_is_kept_for_who_waits(db: Database) -> None:
+async def test_slots_are_reserved_for_interactive_jobs(db: Database) -> None:
     await enqueue(db, *(NewJob(Plain(), f"lane {n}") for n in range(10)))
     await enqueue(db, NewJob(Plain(1), "mine", priority=Priority.INTERACTIVE))
     worker = await enrol(db)
@@ -248,7 +248,7 @@ async def test_a_snooze_does_not_count_as_an_attempt(db: Database) -> None:
             await store.postpone(tx, job, timedelta(), counted=False, error=None)
 
 
-async def test_cancel_removes_what_waits_and_tells_what_runs(db: Database) -> None:
+async def test_cancel_removes_waiting_jobs_and_signals_running_ones(db: Database) -> None:
     """S4-27."""
     about = uuid4()
     worker = await enrol(db)
@@ -316,7 +316,7 @@ async def _expired(db: Database) -> bool:
 
 
 async def test_many_jobs_at_once_are_queued_in_order_and_a_living_key_is_respected(db: Database) -> None:
-    """The two ways of enqueueing give the same answer."""
+    """Both ways of enqueueing have the same result."""
     names = [f"name\t{n}\\ \n“{n}”" for n in range(100)]
     async with db.transaction() as tx:
         first = await jobs.enqueue(

@@ -1,4 +1,4 @@
-"""The hot statements stay cheap however much waits: bounded by the pages they touch, not by the clock."""
+"""The hot statements stay cheap however long the queue is: bounded by the pages they touch, not by the clock."""
 
 from typing import Any
 from uuid import uuid4
@@ -12,7 +12,7 @@ LANES = 200
 
 
 async def claim_page_count(db: Database) -> int:
-    """Pages that the second claim of 16 touches; the first may find hints to set."""
+    """Pages that the second claim of 16 touches; the first may have hint bits to set."""
     worker = uuid4()
     pages = 0
     async with db.connection() as tx:

@@ -1,4 +1,4 @@
-"""Every named statement is one that the present schema takes."""
+"""Every named statement is valid for the present schema."""
 
 import re
 from importlib import resources
@@ -56,6 +56,6 @@ def test_a_statement_has_a_sentence(package: str) -> None:
         assert re.fullmatch(r"-- .+[.:]", first), f"{package} {name}: {first}"
 
 
-def test_a_statement_that_is_not_there_is_told() -> None:
+def test_an_unknown_statement_is_an_error() -> None:
     with pytest.raises(KeyError):
         Queries("gristmill.jobs")["nothing"]
