@@ -21,9 +21,9 @@ from gristmill.ingest.processors import (
     pause_before_check,
 )
 from gristmill.ingest.processors.conversion import DEADLINE, MAX_PAUSE
-from tests.processors import services
-from tests.processors.converting import convert
-from tests.processors.services import MARKDOWN, Service
+from tests.ingest.processors import services
+from tests.ingest.processors.converting import convert
+from tests.ingest.processors.services import MARKDOWN, Service
 
 
 @dataclass(frozen=True)
