@@ -1,4 +1,4 @@
-"""`gristmill add`: file things in a base, and with `--wait` see them through."""
+"""`gristmill add`: add files, folders, URLs and notes to a base, and with `--wait` wait until they are indexed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,10 +22,10 @@ _MAX_BARS = 12
 
 @dataclass(frozen=True)
 class CommandResult:
-    """How it ended: all of it, as programs are told, and whether nothing was refused or failed."""
+    """The result of a command: its JSON output, and whether everything succeeded."""
 
-    told: Mapping[str, Any]
-    is_well: bool
+    output: Mapping[str, Any]
+    succeeded: bool
 
 
 async def add(
@@ -38,15 +38,18 @@ async def add(
     wait: bool,
     ignore: Sequence[str] = (),
 ) -> CommandResult:
-    """Add things and notes to the base of this name, which is made if there is none; of folders, not what the
-    patterns `ignore` say."""
+    """Add paths, URLs and notes to the base of this name, which is created if it does not exist. Folders are added
+    without the entries that match `ignore`."""
     items = [_item_body(thing, ignore) for thing in things] + [
         {"type": "note", "content": note} for note in notes
     ]
     if not items:
-        raise Refused("Nothing to add: give a path, or --note TEXT.", code="nothing_to_add")
+        raise Refused("Nothing to add. Pass a path, a URL or --note TEXT.", code="nothing_to_add")
     if ignore and not any(item["type"] == "directory" for item in items):
-        raise Refused("--ignore is about folders, and none is added.", code="nothing_to_ignore")
+        raise Refused(
+            "--ignore applies to folders, but no folder is being added. Remove the option.",
+            code="nothing_to_ignore",
+        )
     base_id = await base_id_by_name(session, base, create=True)
     response = await session.call("POST", f"/knowledge-bases/{base_id}/items", json={"items": items})
     created, failed = response["created"], response["failed"]
@@ -61,15 +64,13 @@ async def add(
     elif created:
         out.print(f"{len(created)} accepted in [bold]{base}[/bold].")
         if not session.is_remote:
-            out.print(
-                "No server runs here: they are indexed by the next `gristmill serve`, or now with --wait."
-            )
+            out.print("No server is running. Start `gristmill serve` to index them, or add them with --wait.")
     succeeded = not failed and not any(item["status"] == "failed" for item in below)
     return CommandResult({**response, **({"ended": below} if wait else {})}, succeeded)
 
 
 def print_results(out: Console, base: str, items: Sequence[Mapping[str, Any]]) -> None:
-    """Tell people what failed, what was left out, and how much is searchable."""
+    """Print which items failed, what was skipped in folders, and how many are searchable."""
     for item in items:
         if item["status"] == "failed":
             error = item["error"]
@@ -104,8 +105,8 @@ def _item_body(path_or_url: str, ignore: Sequence[str]) -> dict[str, Any]:
 async def wait_for_items(
     session: ClientSession, out: Console, base_id: str, created: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """One bar an item while they are few, one for all when they are many; how all of them ended, with what
-    is below them."""
+    """Show a progress bar per item, or one for all if there are many, until all are done; returns these items and
+    everything below them."""
     items: dict[str, Any] = {item["id"]: item for item in created}
     columns = (
         TextColumn("{task.description}"),
@@ -133,14 +134,14 @@ async def wait_for_items(
         descendants = await _items_below(session, base_id, list(items))
         while any(
             item["status"] not in _FINAL_STATUSES for item in descendants
-        ):  # documents inside documents come later
+        ):  # attachments are added later
             await clock.pause(POLL_INTERVAL)
             descendants = await _items_below(session, base_id, list(items))
     return [*items.values(), *descendants]
 
 
 async def _items_below(session: ClientSession, base_id: str, roots: Sequence[str]) -> list[dict[str, Any]]:
-    """All that is below these items. Ids are ordered by time: what holds an item comes before it."""
+    """All items below these. Ids are ordered by time: a parent comes before its children."""
     descendants: dict[str, dict[str, Any]] = {}
     cursor: str | None = str(UUID(int=UUID(min(roots)).int - 1)) if roots else None
     while cursor is not None:

@@ -1,7 +1,7 @@
-"""The command's way to a Gristmill: the server on the data dir when one runs, else one opened here.
+"""Connects commands to a Gristmill: the server that runs on the data dir, else one in this process.
 
-Both are spoken to by HTTP: over the socket, or straight into the application in this process. So every
-command has one way of working, and is refused in the same words.
+Both are used through the HTTP API, over a socket or directly in the process, so that commands work the same way and
+report the same errors.
 """
 
 from collections.abc import AsyncGenerator, Callable
@@ -20,11 +20,11 @@ __all__ = ["ClientSession", "Refused", "connect"]
 
 @dataclass(frozen=True)
 class ClientSession:
-    """An open way; `remote` tells whether a server runs the jobs."""
+    """A client of a Gristmill; `is_remote` says whether it is a running server."""
 
     client: Client
     is_remote: bool
-    new_client: Callable[[], Client]  # one more client of the same
+    new_client: Callable[[], Client]  # creates another client of the same Gristmill
 
     async def call(self, method: str, path: str, **options: Any) -> dict[str, Any]:
         """The answer's JSON, or `Refused` with what the problem document says."""
@@ -33,16 +33,16 @@ class ClientSession:
 
 @asynccontextmanager
 async def connect(settings: Settings, *, work: bool) -> AsyncGenerator[ClientSession]:
-    """A session; with `work`, jobs are run here when no server does."""
+    """Open a session; with `work` and without a server, this process runs the jobs."""
     url = serve_lock.find_server_url(settings.data_dir)
     if url is not None:
         key = None if settings.api_key is None else settings.api_key.get_secret_value()
         async with Client(url, key) as client:
             yield ClientSession(client, is_remote=True, new_client=lambda: Client(url, key))
         return
-    from gristmill import app  # the whole of Gristmill: not for a command that only speaks to a server
+    from gristmill import app  # slow to import, and not needed with a running server
 
-    # Who opens the database itself needs no key: nothing is bound, and nobody else can come in.
+    # No key needed: this process opens the database itself and listens on no port.
     local_settings = settings.model_copy(update={"host": "127.0.0.1", "require_key": False})
     async with app.gristmill(local_settings, work=work) as mill:
         transport = httpx.ASGITransport(app=mill.api, raise_app_exceptions=False)

@@ -1,6 +1,6 @@
-"""What commands share: where they print, which settings hold, how they run.
+"""What all commands share: consoles, settings, and the event loop.
 
-What is asked for as JSON is printed to standard output, alone and whole; what people are told beside it is left out.
+With `--json`, a command prints only JSON to standard output, without messages for people.
 """
 
 import asyncio
@@ -22,18 +22,18 @@ out, err = Console(soft_wrap=True), Console(stderr=True, soft_wrap=True)
 Result = TypeVar("Result")
 DataDir = Annotated[
     Path | None,
-    typer.Option("--data-dir", help="Where everything is kept; the user's data folder by default."),
+    typer.Option("--data-dir", help="Folder with all data; by default in the user's data folder."),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="As JSON.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def console(as_json: bool) -> Console:
-    """Where people are told what happens; nowhere, when a program reads."""
+    """The console for messages to people; it is silent with `--json`."""
     return Console(quiet=True) if as_json else out
 
 
 def print_json(value: object, as_json: bool) -> None:
-    """Print what a program asked for."""
+    """Print the result as JSON, if asked for."""
     if as_json:
         out.print_json(json.dumps(value, ensure_ascii=False, default=str))
 
@@ -41,7 +41,7 @@ def print_json(value: object, as_json: bool) -> None:
 def run_with_client(
     run: Callable[[Any], Coroutine[Any, Any, Result]], data_dir: Path | None, *, work: bool = False
 ) -> Result:
-    """Run with a way to the server, or with one opened here."""
+    """Run a command with a client of the running server, or of a Gristmill in this process."""
     from gristmill.cli.client_session import connect
 
     async def run_connected() -> Result:
@@ -53,7 +53,7 @@ def run_with_client(
 
 
 def load_settings(*, quiet: bool, **overrides: Any) -> Settings:
-    """The settings in force; a `quiet` command logs only what is wrong, unless told otherwise."""
+    """Load the settings and configure logging; a `quiet` command logs warnings only, unless `log_level` is set."""
     current = settings.load(**overrides)
     level = "warning" if quiet and "log_level" not in current.model_fields_set else current.log_level
     logs.configure(level, current.log_format)
@@ -61,6 +61,6 @@ def load_settings(*, quiet: bool, **overrides: Any) -> Settings:
 
 
 def run_async(work: Coroutine[Any, Any, Result]) -> Result:
-    """Run it on a loop of its own."""
+    """Run a coroutine on a new event loop."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(work)

@@ -1,4 +1,4 @@
-"""`gristmill connector …` and `gristmill sync`: tools that are followed, and their runs."""
+"""The work of `gristmill connector …` and `gristmill sync`, through the API."""
 
 import getpass
 import json
@@ -14,7 +14,7 @@ from gristmill import clock
 from gristmill.cli.add import POLL_INTERVAL, base_id_by_name
 from gristmill.cli.client_session import ClientSession, Refused
 
-# Settings that take many values.
+# Settings that are lists.
 _LIST_SETTINGS = frozenset({"repositories", "organizations", "projects", "groups", "files", "spaces"})
 
 
@@ -30,7 +30,7 @@ async def add(
     schedule: str | None,
     acl: Sequence[str],
 ) -> dict[str, Any]:
-    """Follow a tool; its bases are made when there are none of these names."""
+    """Add a connector; bases that do not exist are created."""
     body: dict[str, Any] = {
         "name": name,
         "type": kind,
@@ -43,15 +43,15 @@ async def add(
     created = await session.call("POST", "/connectors", json=body)
     check = await session.call("POST", f"/connectors/{created['id']}/check")
     if check["ok"]:
-        out.print(f"Following {kind} as [bold]{name}[/bold]: {check['account']}.")
+        out.print(f"Added the {kind} connector [bold]{name}[/bold], signed in as {check['account']}.")
     else:
         error = check["error"]
-        out.print(f"Added [bold]{name}[/bold], but: {error['message']} ({error['code']})")
+        out.print(f"Added [bold]{name}[/bold], but it can't connect: {error['message']} ({error['code']})")
     return {**created, "check": check}
 
 
 def parse_settings(entries: Sequence[str]) -> dict[str, Any]:
-    """`KEY=VALUE` as JSON where it is; a key that takes many collects them."""
+    """Parse `KEY=VALUE` entries. A value can be JSON; the values of a list setting are collected."""
     values: dict[str, Any] = {}
     for entry in entries:
         key, text = _split_pair(entry, "--set")
@@ -67,7 +67,7 @@ def parse_settings(entries: Sequence[str]) -> dict[str, Any]:
 
 
 def parse_credentials(entries: Sequence[str]) -> dict[str, Any]:
-    """`KEY=@FILE` is read from a file, `KEY=-` is asked for; `KEY=VALUE` stands in the shell's history."""
+    """Parse credentials: `KEY=@FILE` reads a file, `KEY=-` prompts; `KEY=VALUE` stays in the shell's history."""
     values: dict[str, Any] = {}
     for entry in entries:
         key, value = _split_pair(entry, "--secret")
@@ -87,7 +87,7 @@ def parse_credentials(entries: Sequence[str]) -> dict[str, Any]:
 def _split_pair(entry: str, option: str) -> tuple[str, str]:
     key, separator, value = entry.partition("=")
     if not separator or not key:
-        raise Refused(f"{option} takes KEY=VALUE.", code="bad_option")
+        raise Refused(f"{option} must have the form KEY=VALUE.", code="bad_option")
     return key, value
 
 
@@ -97,7 +97,7 @@ async def list_connectors(session: ClientSession) -> list[dict[str, Any]]:
 
 
 def connector_table(connectors: Sequence[Mapping[str, Any]]) -> Table:
-    """Connectors, and how their last runs went."""
+    """A table of connectors and their last runs."""
     table = Table(box=None, header_style="bold")
     for title in ("connector", "type", "bases", "schedule", "last sync", "status"):
         table.add_column(title)
@@ -115,7 +115,7 @@ def connector_table(connectors: Sequence[Mapping[str, Any]]) -> Table:
 
 
 async def show(session: ClientSession, out: Console, name: str) -> None:
-    """One connector and its last runs, as the API tells them."""
+    """Print a connector and its last runs, as the API returns them."""
     connector = await connector_by_name(session, name)
     runs = await session.call("GET", f"/connectors/{connector['id']}/runs", params={"limit": 5})
     out.print_json(json.dumps({**connector, "runs": runs["items"]}, ensure_ascii=False))
@@ -141,24 +141,24 @@ async def pause_or_resume(session: ClientSession, out: Console, name: str, actio
 
 
 async def delete(session: ClientSession, out: Console, name: str, on_delete: str) -> dict[str, Any]:
-    """Forget a connector."""
+    """Delete a connector."""
     connector = await connector_by_name(session, name)
     await session.call("DELETE", f"/connectors/{connector['id']}", params={"onDelete": on_delete})
-    consequence = "its documents stay" if on_delete == "detach" else "its documents are being removed"
-    out.print(f"[bold]{name}[/bold] is forgotten; {consequence}.")
+    consequence = "its documents were kept" if on_delete == "detach" else "its documents are being removed"
+    out.print(f"Deleted [bold]{name}[/bold]; {consequence}.")
     return {"id": connector["id"], "name": name, "onDelete": on_delete}
 
 
 async def sync(
     session: ClientSession, out: Console, name: str, *, wait: bool, options: dict[str, bool]
 ) -> dict[str, Any]:
-    """Run a connector: what was accepted, or with `wait` the run as it ended."""
+    """Run a connector; returns the queued run, or with `wait` the finished one."""
     connector = await connector_by_name(session, name)
     queued = await session.call("POST", f"/connectors/{connector['id']}/sync", json=options)
     if not wait:
-        out.print(f"Sync of [bold]{name}[/bold] accepted.")
+        out.print(f"Queued a sync of [bold]{name}[/bold].")
         if not session.is_remote:
-            out.print("No server runs here: it is done by the next `gristmill serve`, or now with --wait.")
+            out.print("No server is running. Start `gristmill serve` to run it, or sync with --wait.")
         return queued
     run = await _wait_for_run(session, out, name, queued["runId"])
     if run["plan"] is not None:

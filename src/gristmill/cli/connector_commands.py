@@ -1,4 +1,5 @@
-"""`gristmill connector …` and `gristmill sync`, as they are typed."""
+"""The options of `gristmill connector …` and `gristmill sync`. `connector_admin` does the work; it is imported late to
+keep `--help` fast."""
 
 from typing import Annotated, Any
 
@@ -7,7 +8,7 @@ import typer
 from gristmill.cli.common import AsJson, DataDir, console, out, print_json, run_with_client
 
 connector = typer.Typer(
-    name="connector", help="Follow tools of a team: GitHub, GitLab and others.", no_args_is_help=True
+    name="connector", help="Manage connectors to GitHub, GitLab, Jira and Confluence.", no_args_is_help=True
 )
 ConnectorName = Annotated[str, typer.Argument(help="Name of the connector.")]
 
@@ -15,25 +16,35 @@ ConnectorName = Annotated[str, typer.Argument(help="Name of the connector.")]
 @connector.command("add")
 def connector_add(
     type: Annotated[str, typer.Argument(help="github, gitlab, jira or confluence.")],  # noqa: A002
-    name: Annotated[str, typer.Argument(help="What to call it.")],
-    base: Annotated[list[str], typer.Option("--base", help="Name of a base to feed; may be repeated.")],
+    name: Annotated[str, typer.Argument(help="Name of the new connector.")],
+    base: Annotated[
+        list[str], typer.Option("--base", metavar="NAME", help="Base to sync into; may be repeated.")
+    ],
     setting: Annotated[
         list[str] | None,
-        typer.Option("--set", help="KEY=VALUE of its configuration; may be repeated."),
+        typer.Option("--set", metavar="KEY=VALUE", help="Configuration of the connector; may be repeated."),
     ] = None,
     secret: Annotated[
         list[str] | None,
-        typer.Option("--secret", help="KEY=@FILE, KEY=- to be asked, or KEY=VALUE; may be repeated."),
+        typer.Option(
+            "--secret",
+            metavar="KEY=@FILE",
+            help="Credential: KEY=@FILE, KEY=- to be prompted, or KEY=VALUE; may be repeated.",
+        ),
     ] = None,
-    schedule: Annotated[str | None, typer.Option(help="When it runs by itself, as cron in UTC.")] = None,
+    schedule: Annotated[str | None, typer.Option(help="When to sync, as a cron expression in UTC.")] = None,
     acl: Annotated[
         list[str] | None,
-        typer.Option("--acl", help="Who may see all of it, in place of the tool's own; may be repeated."),
+        typer.Option(
+            "--acl",
+            metavar="PRINCIPAL",
+            help="Who can see everything it syncs, instead of the source's permissions; may be repeated.",
+        ),
     ] = None,
     as_json: AsJson = False,
     data_dir: DataDir = None,
 ) -> None:
-    """Follow a tool, and feed bases with what it holds."""
+    """Add a connector that syncs a source into bases."""
     from gristmill.cli import connector_admin as connectors
 
     async def run(session: Any) -> None:
@@ -55,7 +66,7 @@ def connector_add(
 
 @connector.command("list")
 def connector_list(as_json: AsJson = False, data_dir: DataDir = None) -> None:
-    """List the connectors, and how their last runs went."""
+    """List the connectors and the status of their last runs."""
     from gristmill.cli import connector_admin as connectors
 
     async def run(session: Any) -> None:
@@ -68,7 +79,7 @@ def connector_list(as_json: AsJson = False, data_dir: DataDir = None) -> None:
 
 @connector.command("show")
 def connector_show(name: ConnectorName, as_json: AsJson = False, data_dir: DataDir = None) -> None:
-    """Show a connector and its last runs, as JSON with or without the option."""
+    """Show a connector and its last runs; always as JSON."""
     from gristmill.cli import connector_admin as connectors
 
     run_with_client(lambda session: connectors.show(session, out, name), data_dir)
@@ -76,7 +87,7 @@ def connector_show(name: ConnectorName, as_json: AsJson = False, data_dir: DataD
 
 @connector.command("pause")
 def connector_pause(name: ConnectorName, as_json: AsJson = False, data_dir: DataDir = None) -> None:
-    """Run a connector no longer by itself."""
+    """Stop the scheduled runs of a connector."""
     from gristmill.cli import connector_admin as connectors
 
     print_json(
@@ -89,7 +100,7 @@ def connector_pause(name: ConnectorName, as_json: AsJson = False, data_dir: Data
 
 @connector.command("resume")
 def connector_resume(name: ConnectorName, as_json: AsJson = False, data_dir: DataDir = None) -> None:
-    """Run a connector by its schedule again."""
+    """Resume the scheduled runs of a connector."""
     from gristmill.cli import connector_admin as connectors
 
     print_json(
@@ -103,13 +114,11 @@ def connector_resume(name: ConnectorName, as_json: AsJson = False, data_dir: Dat
 @connector.command("delete")
 def connector_delete(
     name: ConnectorName,
-    purge: Annotated[
-        bool, typer.Option("--purge/--detach", help="Remove its documents, or keep them as they are.")
-    ],
+    purge: Annotated[bool, typer.Option("--purge/--detach", help="Delete its documents, or keep them.")],
     as_json: AsJson = False,
     data_dir: DataDir = None,
 ) -> None:
-    """Forget a connector; what becomes of its documents has to be said."""
+    """Delete a connector. Choose what happens to its documents: --purge or --detach."""
     from gristmill.cli import connector_admin as connectors
 
     on_delete = "purge" if purge else "detach"
@@ -124,12 +133,17 @@ def connector_delete(
 def sync(
     connector: Annotated[str, typer.Argument(help="Name of the connector.")],
     wait: Annotated[
-        bool, typer.Option("--wait", help="Wait until all is searchable; fails when the run failed.")
+        bool,
+        typer.Option("--wait", help="Wait until everything is searchable; exit with 1 if the run failed."),
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Read everything anew.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what a run would do.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Read everything again, not only changes.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what a run would do.")] = False,
     allow_deletions: Annotated[
-        bool, typer.Option("--allow-deletions", help="Let a mass of documents go, if they are gone there.")
+        bool,
+        typer.Option(
+            "--allow-deletions",
+            help="Allow the run to delete many documents that no longer exist in the source.",
+        ),
     ] = False,
     as_json: AsJson = False,
     data_dir: DataDir = None,

@@ -1,4 +1,4 @@
-"""`gristmill doctor`: looks at everything that Gristmill leans on, and says what to do about what is wrong."""
+"""`gristmill doctor`: checks everything that Gristmill depends on, and says how to fix problems."""
 
 import shutil
 from collections.abc import AsyncGenerator
@@ -14,7 +14,7 @@ from gristmill.settings import Settings
 
 @dataclass(frozen=True)
 class CheckResult:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     what: str
     ok: bool
@@ -22,9 +22,11 @@ class CheckResult:
 
 
 async def run_checks(current: Settings) -> AsyncGenerator[CheckResult]:
-    """Look at one thing after the other; a database that can't be opened ends it."""
+    """Run the checks one after the other; the rest is skipped if the database can't be opened."""
     file = settings.config_file()
-    yield CheckResult("settings", True, str(file) if file else "no gristmill.toml; environment and defaults")
+    yield CheckResult(
+        "settings", True, str(file) if file else "no gristmill.toml; using the environment and defaults"
+    )
     yield _check_disk(current)
     server_url = serve_lock.find_server_url(current.data_dir)
     yield CheckResult(
@@ -43,7 +45,7 @@ def _check_disk(current: Settings) -> CheckResult:
     folder = next(parent for parent in (current.data_dir, *current.data_dir.parents) if parent.exists())
     free = shutil.disk_usage(folder).free
     enough = free > MIN_FREE_BYTES
-    advice = "" if enough else ": free some space, PostgreSQL stops when there is none"
+    advice = "" if enough else ". Free some space: PostgreSQL stops when the disk is full"
     return CheckResult("disk", enough, f"{free / 2**30:.1f} GiB free for {current.data_dir}{advice}")
 
 

@@ -1,5 +1,5 @@
-"""`gristmill keys` and `gristmill audit`: who may come in, and what was asked for. They work on the database itself, so that
-the first key can be made before anybody is let in; with a server running or not."""
+"""The work of `gristmill keys` and `gristmill audit`. They use the database directly, so that the first key can be
+created before any other exists, with or without a running server."""
 
 import json
 from collections.abc import AsyncGenerator
@@ -23,15 +23,15 @@ _MAX_KEYS = 500
 
 @asynccontextmanager
 async def open_database(settings: Settings) -> AsyncGenerator[Database]:
-    """The database, beside whoever else uses it."""
+    """Open the database; other processes may use it at the same time."""
     local_settings = settings.model_copy(update={"host": "127.0.0.1"})
     async with app.gristmill(local_settings, work=False) as mill:
         yield mill.db
 
 
 async def create(db: Database, organisation: str, new: NewApiKey) -> tuple[ApiKey, str]:
-    """A new key of an organisation, which is made when there is none of that name; and its secret."""
-    access.member(new.email, new.teams, new.groups)  # refuses what could never be in a list
+    """Create a key in an organisation, which is created if it does not exist; returns the key and its secret."""
+    access.member(new.email, new.teams, new.groups)  # rejects principals that could never be in an ACL
     async with db.transaction() as tx:
         org = await identity.ensure_organisation(tx, organisation)
         key, secret = await identity.insert_key(tx, org.id, new)
@@ -42,7 +42,7 @@ async def create(db: Database, organisation: str, new: NewApiKey) -> tuple[ApiKe
 
 
 async def revoke(db: Database, organisation: str, name: str) -> ApiKey:
-    """Revoke the key of this id, prefix or name."""
+    """Revoke the key with this id, prefix or name."""
     org = await _find_organisation(db, organisation)
     async with db.transaction() as tx:
         matches = [
@@ -50,11 +50,11 @@ async def revoke(db: Database, organisation: str, name: str) -> ApiKey:
         ]
         if not matches:
             raise NotFound(
-                f"There is no key {name!r}. `gristmill keys list` shows them.", code="key_not_found"
+                f"There is no key {name!r}. `gristmill keys list` lists them.", code="key_not_found"
             )
         if len(matches) > 1:
             raise Conflict(
-                f"{len(matches)} keys are named {name!r}: give the id of one.", code="key_ambiguous"
+                f"{len(matches)} keys are named {name!r}. Pass the id of one.", code="key_ambiguous"
             )
         await identity.delete_key(tx, org.id, KeyId(matches[0].id))
         await audit.record(
@@ -70,7 +70,7 @@ async def revoke(db: Database, organisation: str, name: str) -> ApiKey:
 
 
 async def print_keys(db: Database, out: Console, *, as_json: bool) -> None:
-    """All keys of all organisations."""
+    """Print all keys of all organisations."""
     async with db.connection() as tx:
         entries = [
             (org, key)
@@ -102,7 +102,7 @@ async def print_keys(db: Database, out: Console, *, as_json: bool) -> None:
 
 
 async def print_audit(db: Database, out: Console, organisation: str, *, limit: int, as_json: bool) -> None:
-    """What may have changed something in an organisation, newest first."""
+    """Print the audit log of an organisation, newest first."""
     org = await _find_organisation(db, organisation)
     async with db.connection() as tx:
         entries = await audit.find_all(tx, org.id, limit=limit)
@@ -125,7 +125,7 @@ async def print_audit(db: Database, out: Console, organisation: str, *, limit: i
 def new_key(
     name: str, role: Role, email: str | None, teams: list[str], groups: list[str], days: int | None
 ) -> NewApiKey:
-    """What the options ask for."""
+    """The key that the options describe."""
     expires = None if days is None else datetime.now(UTC) + timedelta(days=days)
     return NewApiKey(
         name, role, None if email is None else email.lower(), tuple(teams), tuple(groups), expires

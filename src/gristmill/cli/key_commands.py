@@ -1,4 +1,5 @@
-"""`gristmill keys …` and `gristmill audit`, as they are typed."""
+"""The options of `gristmill keys …` and `gristmill audit`. `key_admin` does the work; it is imported late to keep
+`--help` fast."""
 
 from typing import Annotated
 
@@ -7,9 +8,11 @@ import typer
 from gristmill.cli.common import AsJson, DataDir, console, load_settings, out, print_json, run_async
 from gristmill.errors import Invalid
 
-key_cli = typer.Typer(no_args_is_help=True, help="Make, show and revoke API keys, on the database itself.")
+key_cli = typer.Typer(
+    no_args_is_help=True, help="Create, list and revoke API keys, directly in the database."
+)
 
-OrgName = Annotated[str, typer.Option("--org", help="Organisation; made when there is none.")]
+OrgName = Annotated[str, typer.Option("--org", help="Organisation; created if it does not exist.")]
 
 
 @key_cli.command("create")
@@ -17,20 +20,26 @@ def create_key(
     name: Annotated[str, typer.Argument(help="What the key is for.")],
     role: Annotated[str, typer.Option(help="admin, editor or reader.")] = "reader",
     org: OrgName = "local",
-    email: Annotated[str | None, typer.Option(help="Whose eyes the key has.")] = None,
-    team: Annotated[list[str] | None, typer.Option(help="A team of the principal; may be repeated.")] = None,
+    email: Annotated[
+        str | None, typer.Option(help="Email of the person whose permissions the key has.")
+    ] = None,
+    team: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Team whose permissions the key has; may be repeated."),
+    ] = None,
     group: Annotated[
-        list[str] | None, typer.Option(help="A group of the principal; may be repeated.")
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Group whose permissions the key has; may be repeated."),
     ] = None,
     days: Annotated[int | None, typer.Option(min=1, help="Days until it expires; never by default.")] = None,
     as_json: AsJson = False,
     data_dir: DataDir = None,
 ) -> None:
-    """Make a key, and print its secret: the only time that it is shown."""
+    """Create a key and print its secret, which is not shown again."""
     from gristmill.cli import key_admin as keys
 
     if role not in ("admin", "editor", "reader"):
-        raise Invalid(f"{role!r} is no role; take admin, editor or reader.", code="bad_role")
+        raise Invalid(f"{role!r} is not a role. Use admin, editor or reader.", code="bad_role")
     new = keys.new_key(name, role, email, team or [], group or [], days)
 
     async def run() -> str:
@@ -45,7 +54,7 @@ def create_key(
 
 @key_cli.command("list")
 def list_keys(as_json: AsJson = False, data_dir: DataDir = None) -> None:
-    """Show all keys, by the beginning of their secrets."""
+    """List all keys with the first characters of their secrets."""
     from gristmill.cli import key_admin as keys
 
     async def run() -> None:
@@ -59,13 +68,13 @@ def list_keys(as_json: AsJson = False, data_dir: DataDir = None) -> None:
 @key_cli.command("revoke")
 def revoke_key(
     key: Annotated[
-        str, typer.Argument(help="Its name, id, or the beginning of its secret as `list` shows it.")
+        str, typer.Argument(help="Name, id, or first characters of the secret as `list` shows them.")
     ],
     org: OrgName = "local",
     as_json: AsJson = False,
     data_dir: DataDir = None,
 ) -> None:
-    """Revoke a key, with the sessions that it opened."""
+    """Revoke a key and end its browser sessions."""
     from gristmill.cli import key_admin as keys
 
     async def run() -> str:
@@ -79,12 +88,12 @@ def revoke_key(
 
 
 def audit(
-    org: Annotated[str, typer.Option("--org", help="Whose log.")] = "local",
-    limit: Annotated[int, typer.Option(min=1, max=500, help="Most rows to show.")] = 50,
+    org: Annotated[str, typer.Option("--org", help="Organisation.")] = "local",
+    limit: Annotated[int, typer.Option(min=1, max=500, help="Maximum number of entries.")] = 50,
     as_json: AsJson = False,
     data_dir: DataDir = None,
 ) -> None:
-    """Show what may have changed something, and who asked for it, newest first."""
+    """Show the requests that may have changed something and their callers, newest first."""
     from gristmill.cli import key_admin as keys
 
     async def run() -> None:

@@ -25,7 +25,7 @@ from gristmill.errors import GristmillError, SetupError
 
 cli = typer.Typer(
     name="gristmill",
-    help="A durable knowledge base engine: add what you have, search it, trust it.",
+    help="A durable knowledge base engine: add documents, search them, trust the results.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -34,7 +34,7 @@ _REFRESH_INTERVAL = timedelta(seconds=1)
 
 @cli.callback(invoke_without_command=True)
 def _version(
-    version: Annotated[bool, typer.Option("--version", help="Tell the version and end.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
 ) -> None:
     if version:
         out.print(f"gristmill {__version__}")
@@ -44,10 +44,10 @@ def _version(
 @cli.command()
 def serve(
     data_dir: DataDir = None,
-    host: Annotated[str | None, typer.Option(help="Address to bind.")] = None,
-    port: Annotated[int | None, typer.Option(help="Port to bind; 0 takes a free one.")] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on; 0 picks a free one.")] = None,
 ) -> None:
-    """Serve the API with a worker beside it. Stops on Ctrl-C, and leaves nothing running."""
+    """Run the server and a worker. Ctrl-C stops both, and the built-in PostgreSQL."""
     from gristmill.cli.serve import serve as run
 
     current = load_settings(quiet=False, data_dir=data_dir, host=host, port=port)
@@ -56,7 +56,7 @@ def serve(
 
 @cli.command()
 def worker(data_dir: DataDir = None) -> None:
-    """Run jobs beside a server, on this machine or, with GRISTMILL_DATABASE_URL, on any."""
+    """Run an additional worker, on this machine or, with GRISTMILL_DATABASE_URL, on any other."""
     from gristmill.cli.serve import work
 
     current = load_settings(quiet=False, data_dir=data_dir)
@@ -64,7 +64,7 @@ def worker(data_dir: DataDir = None) -> None:
         work(
             current,
             lambda at: out.print(
-                f"Gristmill is working{at and f', and tells how at {at}'}; Ctrl-C stops it."
+                f"The worker is running{at and f', with its metrics at {at}/metrics'}. Ctrl-C stops it."
             ),
         )
     )
@@ -72,18 +72,25 @@ def worker(data_dir: DataDir = None) -> None:
 
 @cli.command()
 def add(
-    base: Annotated[str, typer.Argument(help="Name of the base; made when there is none.")],
+    base: Annotated[str, typer.Argument(help="Name of the base; created if it does not exist.")],
     things: Annotated[
         list[str] | None,
         typer.Argument(metavar="[PATH_OR_URL]...", help="Files, folders, web pages and sitemaps."),
     ] = None,
-    note: Annotated[list[str] | None, typer.Option("--note", help="A note's text; may be repeated.")] = None,
+    note: Annotated[
+        list[str] | None, typer.Option("--note", metavar="TEXT", help="Text of a note; may be repeated.")
+    ] = None,
     ignore: Annotated[
         list[str] | None,
-        typer.Option("--ignore", help="Leave this out of folders, as in .gitignore; may be repeated."),
+        typer.Option(
+            "--ignore",
+            metavar="PATTERN",
+            help="Skip matching entries of folders, as in .gitignore; may be repeated.",
+        ),
     ] = None,
     wait: Annotated[
-        bool, typer.Option("--wait", help="Wait until all is searchable; fails when something failed.")
+        bool,
+        typer.Option("--wait", help="Wait until everything is searchable; exit with 1 if an item failed."),
     ] = False,
     as_json: AsJson = False,
     data_dir: DataDir = None,
@@ -104,19 +111,22 @@ def reindex(
     base: Annotated[str, typer.Argument(help="Name of the base.")],
     item: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[ITEM_ID]...", help="Items to rebuild; all of the base by default."),
+        typer.Argument(metavar="[ITEM_ID]...", help="Items to reindex; by default all items of the base."),
     ] = None,
     on_active: Annotated[
         str,
-        typer.Option("--on-active", help="What to do about what is being worked on: reject, skip or after."),
+        typer.Option(
+            "--on-active", help="What to do with items that are being processed: reject, skip or after."
+        ),
     ] = "reject",
     wait: Annotated[
-        bool, typer.Option("--wait", help="Wait until all is searchable anew; fails when something failed.")
+        bool,
+        typer.Option("--wait", help="Wait until the items are reindexed; exit with 1 if an item failed."),
     ] = False,
     as_json: AsJson = False,
     data_dir: DataDir = None,
 ) -> None:
-    """Rebuild items with all that is below them; what they were answers until they are whole."""
+    """Reindex items and everything below them. The old versions stay searchable until the new ones are ready."""
     from gristmill.cli import reindex as reindexing
 
     async def run(session: Any) -> Any:
@@ -130,18 +140,18 @@ def reindex(
 @cli.command()
 def search(
     base: Annotated[str, typer.Argument(help="Name of the base.")],
-    query: Annotated[str, typer.Argument(help="What to look for.")],
-    limit: Annotated[int, typer.Option(min=1, max=100, help="Most hits to show.")] = 10,
+    query: Annotated[str, typer.Argument(help="The query.")],
+    limit: Annotated[int, typer.Option(min=1, max=100, help="Maximum number of hits.")] = 10,
     as_json: AsJson = False,
     data_dir: DataDir = None,
 ) -> None:
-    """Search a base by meaning and by words."""
-    from gristmill.cli import status as show
+    """Search a base by meaning and by keyword."""
+    from gristmill.cli import search as search_command
     from gristmill.cli.client_session import connect
 
     async def run() -> int:
         async with connect(current, work=False) as session:
-            return await show.search(session, out, base, query, limit=limit, as_json=as_json)
+            return await search_command.search(session, out, base, query, limit=limit, as_json=as_json)
 
     current = load_settings(quiet=True, data_dir=data_dir)
     run_async(run())
@@ -149,12 +159,12 @@ def search(
 
 @cli.command()
 def status(
-    base: Annotated[str | None, typer.Argument(help="Name of a base; all of them by default.")] = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Go on showing until Ctrl-C.")] = False,
+    base: Annotated[str | None, typer.Argument(help="Name of a base; by default all bases.")] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Update until Ctrl-C.")] = False,
     as_json: AsJson = False,
     data_dir: DataDir = None,
 ) -> None:
-    """Show the bases, their items by status, the queue, its rate and when it may be done."""
+    """Show the bases, their items by status, the queue, its rate and the estimated time left."""
     from gristmill.cli import status as show
 
     async def run(session: Any) -> None:
@@ -180,7 +190,8 @@ def status(
 
 @cli.command()
 def doctor(as_json: AsJson = False, data_dir: DataDir = None) -> None:
-    """Check settings, disk, database, embedder and promises; say what to do. Settings are listed in docs/reference/settings.md."""
+    """Check settings, disk, database, embedder and invariants, and say how to fix problems. Settings are documented in
+    docs/reference/settings.md."""
     from gristmill.cli.doctor import run_checks
 
     async def run() -> bool:
@@ -199,7 +210,7 @@ def doctor(as_json: AsJson = False, data_dir: DataDir = None) -> None:
 
 @cli.command()
 def mcp(data_dir: DataDir = None) -> None:
-    """Serve agents over standard input and output, by the Model Context Protocol."""
+    """Run an MCP server on standard input and output, for agents."""
     from gristmill.cli.client_session import connect
     from gristmill.server.mcp import create
 
@@ -218,14 +229,14 @@ cli.command()(key_commands.audit)
 
 
 def _finish(outcome: Any, as_json: bool) -> None:
-    """What became of it, and 1 for the caller when not all went well."""
-    print_json(outcome.told, as_json)
-    if not outcome.is_well:
+    """Print the result, and exit with 1 if anything failed."""
+    print_json(outcome.output, as_json)
+    if not outcome.succeeded:
         raise typer.Exit(1)
 
 
 def main() -> None:
-    """Run the command; errors that people can do something about are one line, not a traceback."""
+    """Run the command; expected errors are printed in one line, without a traceback."""
     try:
         cli()
     except KeyboardInterrupt:

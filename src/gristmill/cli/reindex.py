@@ -1,4 +1,4 @@
-"""`gristmill reindex`: rebuild items, and with `--wait` see them through."""
+"""`gristmill reindex`: reindex items, and with `--wait` wait until they are done."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,19 +15,19 @@ _LIVE_STATES = ("queued", "delayed", "running")
 async def reindex(
     session: ClientSession, out: Console, base: str, item_ids: Sequence[str], *, on_active: str, wait: bool
 ) -> CommandResult:
-    """Rebuild these items of the base of this name, or all of its roots."""
+    """Reindex these items of a base, or all of them."""
     base_id = await base_id_by_name(session, base, create=False)
     ids = list(item_ids) or [str(item["id"]) for item in await session.client.items(base_id)]
     response = await session.client.reindex(base_id, ids, onActive=on_active)
     failed: list[dict[str, Any]] = response["failed"]
     for entry in failed:
         error = entry["error"]
-        out.print(f"[red]not rebuilt[/red] {entry['itemId']}: {error['message']} ({error['code']})")
+        out.print(f"[red]not reindexed[/red] {entry['itemId']}: {error['message']} ({error['code']})")
     items: list[dict[str, Any]] = []
     if not wait:
-        out.print(f"{len(response['rootIds'])} to be rebuilt in [bold]{base}[/bold].")
+        out.print(f"{len(response['rootIds'])} queued for reindexing in [bold]{base}[/bold].")
     elif response["jobId"] is not None:
-        # Items are wanted anew by this job: until it has ended, they are as they were.
+        # This job requests the new versions of the items: until it has ended, they keep their old status.
         while (await session.call("GET", f"/jobs/{response['jobId']}"))["state"] in _LIVE_STATES:
             await clock.pause(POLL_INTERVAL)
         roots = [dict(await session.client.item(root)) for root in response["rootIds"]]

@@ -1,4 +1,4 @@
-"""`gristmill serve` and `gristmill worker`: run until a signal says stop."""
+"""`gristmill serve` and `gristmill worker`: run until SIGINT or SIGTERM."""
 
 import asyncio
 import signal
@@ -19,7 +19,7 @@ from gristmill.settings import Settings
 
 
 async def serve(settings: Settings, announce: Callable[[str], None]) -> None:
-    """Serve the API with a worker beside it until SIGINT or SIGTERM; `tell` gets the address once it is ready."""
+    """Run the server and a worker until SIGINT or SIGTERM; `announce` is called with the address once it is ready."""
     bind_address = settings.host, settings.port
     with serve_lock.acquire(settings.data_dir) as claim, _listen(*bind_address) as listener:
         async with app.gristmill(settings, work=True) as mill, AsyncExitStack() as stack:
@@ -34,13 +34,14 @@ async def serve(settings: Settings, announce: Callable[[str], None]) -> None:
             claim.announce_url(address)
             announce(address)
             await _wait_until_stopped(stop, mill.worker, serving)
-            mill.broadcaster.close()  # streams would go on as long as their clients do
+            mill.broadcaster.close()  # otherwise event streams would stay open until their clients close them
             server.should_exit = True
             await serving
 
 
 async def work(settings: Settings, announce: Callable[[str], None]) -> None:
-    """Run jobs until SIGINT or SIGTERM; `tell` gets the address of its probes, if it has a port, once it works."""
+    """Run a worker until SIGINT or SIGTERM; `announce` is called with the address of its probes, or an empty string if it
+    has no port, once it runs."""
     with ExitStack() as bound:
         listener = None
         if settings.worker_port is not None:
@@ -70,26 +71,27 @@ def _create_server(application: FastAPI) -> "Server":
 
 
 class Server(uvicorn.Server):
-    """Tells when it is ready, and leaves signals to us: uvicorn would raise them again before we have cleaned up."""
+    """A uvicorn server with an event for readiness. It does not handle signals: uvicorn would raise them again before our
+    clean-up."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self.ready = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, and say so."""
+        """Start, and set `ready`."""
         await super().startup(sockets)
         self.ready.set()
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
-        """Take none."""
+        """Handle no signals."""
         yield
 
 
 @contextmanager
 def _listen(host: str, port: int) -> Generator[socket.socket]:
-    """Bind before anything slow is started: a port that is taken is told at once."""
+    """Bind before anything slow starts, so that a port in use is reported at once."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -97,7 +99,7 @@ def _listen(host: str, port: int) -> Generator[socket.socket]:
             listener.bind((host, port))
         except OSError as error:
             raise SetupError(
-                f"Port {port} on {host} can't be bound: {error.strerror}. "
+                f"Port {port} on {host} is not available: {error.strerror}. "
                 "Choose another with --port, GRISTMILL_PORT or, for a worker, GRISTMILL_WORKER_PORT.",
                 code="port_taken",
             ) from error
@@ -109,7 +111,7 @@ def _stop_on_signals() -> asyncio.Event:
 
     def handle_signal() -> None:
         if stop.is_set():
-            # Asked twice: the default action from here on, so that a third time ends it whatever hangs.
+            # Second signal: restore the default action, so that a third one ends the process even if something hangs.
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.remove_signal_handler(number)
         stop.set()
@@ -120,7 +122,7 @@ def _stop_on_signals() -> asyncio.Event:
 
 
 async def _wait_until_stopped(stop: asyncio.Event, *tasks_to_watch: asyncio.Task[None] | None) -> None:
-    """Return when told to stop; raise what ended one of the others."""
+    """Wait for the stop event; if one of the tasks ends first, raise its exception."""
     waiting = asyncio.create_task(stop.wait())
     tasks = [task for task in tasks_to_watch if task is not None]
     await asyncio.wait([waiting, *tasks], return_when=asyncio.FIRST_COMPLETED)
@@ -131,14 +133,14 @@ async def _wait_until_stopped(stop: asyncio.Event, *tasks_to_watch: asyncio.Task
 
 
 async def _require_admin_key(mill: app.Gristmill) -> None:
-    """Nobody serves the world without a key."""
+    """Refuse to serve beyond loopback without an admin key."""
     if is_loopback(mill.settings.host):
         return
     async with mill.db.connection() as tx:
         if not await identity.has_admin_key(tx):
             raise SetupError(
-                f"host {mill.settings.host} is not a loopback address, and there is no admin's API key that would "
-                "protect it. Make one first: gristmill keys create NAME --role admin",
+                f"The server would listen on {mill.settings.host}, which is not a loopback address, without an admin API key. "
+                "Create one first: gristmill keys create NAME --role admin",
                 code="unprotected_address",
             )
 

@@ -1,4 +1,4 @@
-"""Who serves a data dir: told by a lock that dies with its holder, never by a pid that may be another's."""
+"""The lock of the server on a data dir. The kernel releases it when the process dies, unlike a pid file."""
 
 import contextlib
 import fcntl
@@ -11,7 +11,7 @@ from gristmill.errors import SetupError
 
 
 def find_server_url(data_dir: Path) -> str | None:
-    """The address of the server that serves `data_dir`, if one does and is ready."""
+    """The address of the server on `data_dir`, if one is running and ready."""
     try:
         with (data_dir / "serve.lock").open("rb") as file:
             with contextlib.suppress(BlockingIOError):
@@ -29,7 +29,7 @@ class ServeLock:
         self._fd = fd
 
     def announce_url(self, url: str) -> None:
-        """Let `find` give `url` from now on."""
+        """Make `find_server_url` return `url` from now on."""
         os.pwrite(self._fd, json.dumps({"url": url, "pid": os.getpid()}).encode(), 0)
 
 
@@ -41,16 +41,16 @@ def acquire(data_dir: Path) -> Generator[ServeLock]:
         fd = os.open(data_dir / "serve.lock", os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
         raise SetupError(
-            f"The data dir {data_dir} can't be written: {error.strerror}. Choose another with --data-dir.",
+            f"The data dir {data_dir} is not writable: {error.strerror}. Choose another with --data-dir.",
             code="data_dir_not_writable",
         ) from error
     try:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            address = find_server_url(data_dir) or "an address that it has not announced yet"
+            address = find_server_url(data_dir) or "an unknown address (it is still starting)"
             raise SetupError(
-                f"{data_dir} is already served, at {address}. Stop that server, or choose another --data-dir.",
+                f"{data_dir} is already in use by a server at {address}. Stop that server, or choose another --data-dir.",
                 code="already_served",
             ) from None
         os.ftruncate(fd, 0)

@@ -1,66 +1,19 @@
-"""`gristmill search` and `gristmill status`: what there is, for people and for programs."""
+"""`gristmill status`: the bases and their queues."""
 
-import json
 from typing import Any
 
-from rich.console import Console, Group
-from rich.padding import Padding
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
 from gristmill.cli.add import base_id_by_name
 from gristmill.cli.client_session import ClientSession
 
-_SNIPPET_LENGTH = 400
 _ACTIVE = ("idle", "preparing", "processing", "reading", "embedding")
 
 
-async def search(
-    session: ClientSession, out: Console, base: str, query: str, *, limit: int, as_json: bool
-) -> int:
-    """Print the hits; how many there were."""
-    base_id = await base_id_by_name(session, base, create=False)
-    response = await session.call(
-        "POST", f"/knowledge-bases/{base_id}/search", json={"query": query, "limit": limit}
-    )
-    if as_json:
-        out.print_json(json.dumps(response, ensure_ascii=False))
-        return len(response["hits"])
-    for place, hit in enumerate(response["hits"], 1):
-        out.print(_headline(place, hit))
-        out.print(_snippet(hit))
-        out.print()
-    if not response["hits"]:
-        out.print(f"Nothing in [bold]{base}[/bold] answers that.")
-    return len(response["hits"])
-
-
-def _headline(place: int, hit: dict[str, Any]) -> Text:
-    location = hit["source"]["path"] or hit["source"]["url"] or ""
-    heading_path = " › ".join(hit["headings"])
-    return Text.assemble(
-        (f"{place}. ", "dim"),
-        (hit["title"], "bold"),
-        (f"  {heading_path}" if heading_path else "", "cyan"),
-        (f"  {hit['score']:.3f}", "dim"),
-        (f"  {location}" if location else "", "dim"),
-    )
-
-
-def _snippet(hit: dict[str, Any]) -> Padding:
-    """The text around the first highlight, highlights shown."""
-    highlights: list[list[int]] = hit["highlights"]
-    start_at = max(0, highlights[0][0] - _SNIPPET_LENGTH // 4) if highlights else 0
-    text = Text(hit["text"])
-    for start, end in highlights:
-        text.stylize("bold yellow", start, end)
-    excerpt = text[start_at : start_at + _SNIPPET_LENGTH]
-    ellipses = ("… " if start_at else "", " …" if start_at + _SNIPPET_LENGTH < len(hit["text"]) else "")
-    return Padding(Text.assemble(ellipses[0], excerpt, ellipses[1]), (0, 0, 0, 3))
-
-
 async def bases_with_queues(session: ClientSession, base: str | None) -> list[dict[str, Any]]:
-    """The bases, each with its queue."""
+    """The bases, each with the state of its queue."""
     return [
         {**entry, "queue": await session.call("GET", f"/knowledge-bases/{entry['id']}/queue")}
         for entry in await _find_bases(session, base)
@@ -68,7 +21,7 @@ async def bases_with_queues(session: ClientSession, base: str | None) -> list[di
 
 
 def status_view(session: ClientSession, bases: list[dict[str, Any]]) -> Group | Table | Text:
-    """A picture of the bases and what they still have to do."""
+    """A table of the bases and their queues."""
     if not bases:
         return Text('No knowledge bases yet. Try: gristmill add notes --note "…" --wait')
     table = Table(box=None, header_style="dim", pad_edge=False)
