@@ -36,6 +36,7 @@ _FAST_CONFIG = {
     "full_page_writes": "off",
     "max_connections": "200",
 }
+_MARKERS = {"crash": "crash", "ui": "browser"}  # by folder
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -53,6 +54,13 @@ def pytest_configure(config: pytest.Config) -> None:
     asyncio.run(migrate(make_conninfo(server.url, dbname=TEMPLATE)))
     config.stash[_stacks] = stack_folder()
     config.pluginmanager.register(Watchdog(config.stash[_stacks], server.url))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of folders that `./check --fast` skips as a whole."""
+    for item in items:
+        if (marker := _MARKERS.get(item.path.parent.name)) is not None:
+            item.add_marker(marker)
 
 
 def pytest_configure_node(node: Any) -> None:

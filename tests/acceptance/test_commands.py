@@ -60,7 +60,7 @@ def test_commands_use_the_server_when_one_runs(env: dict[str, str], tmp_path: Pa
         assert f"running at {server.url}" in doctor.stdout
         second = run_command(env, "serve", "--port", "0")
         assert second.returncode == 2
-        assert "already served" in second.stderr
+        assert "already in use by a server" in second.stderr
         assert server.stop(signal.SIGINT) == 0
     assert postgres_pids(data_dir) == []
 
@@ -82,7 +82,7 @@ def test_errors_are_one_line_and_an_exit_code(shared_db_env: dict[str, str], tmp
         (["add", "notes"], 1, "Nothing to add"),
         (["add", "notes", str(tmp_path / "gone.md")], 1, "is not there"),
         (["serve", "--host", "0.0.0.0"], 2, "not a loopback address"),
-        (["serve", "--data-dir", "/dev/null/x"], 2, "can't be written"),
+        (["serve", "--data-dir", "/dev/null/x"], 2, "is not writable"),
         (["add", "notes", "ftp://example.com/a"], 1, "not an http or https address"),
     ]:
         run = run_command(shared_db_env, *arguments)
@@ -106,7 +106,7 @@ def test_serve_reports_a_port_that_is_taken(
     with run_serve(env, log=tmp_path / "log") as server:
         port = server.url.rpartition(":")[2]
         other = run_command(environment(data_dir.parent / "other", cache_dir), "serve", "--port", port)
-        assert (other.returncode, "can't be bound" in other.stderr) == (2, True)
+        assert (other.returncode, "is not available" in other.stderr) == (2, True)
         server.stop()
 
 

@@ -23,7 +23,7 @@ def find_server_url(data_dir: Path) -> str | None:
 
 
 class ServeLock:
-    """This process serves the data dir; `announce` tells where, once it is ready."""
+    """The lock, held by this process; `announce_url` publishes the address once the server is ready."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd

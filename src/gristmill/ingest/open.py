@@ -107,7 +107,7 @@ class JobOpener:
         version = item.wanted_version
         written: set[int] = set()
         if item.begun_content is not None:
-            written = await publish.written_chunk_indexes(tx, base.id, item.id, version)
+            written = await publish.existing_chunk_indexes(tx, base.id, item.id, version)
         return IndexTask(job, base, item, version, embedder, source, recipe, frozenset(written))
 
     def _validators_to_send(self, base: Base, item: DocumentToRead) -> dict[str, str]:

@@ -89,7 +89,7 @@ class Compactor:
     async def _segment_with_deletions(self, base_id: BaseId, rows: Sequence[SegmentRow]) -> list[SegmentRow]:
         """A segment with enough deleted chunks to be rewritten by itself, in a list; empty if there is none."""
         async with self._db.connection() as tx:
-            deleted = np.array(await compaction_store.deleted_numbers(tx, base_id), np.int64)
+            deleted = np.array(await compaction_store.list_deleted_numbers(tx, base_id), np.int64)
             if not len(deleted):
                 return []
             is_overdue = await compaction_store.has_overdue_deletions(tx, base_id, MAX_DELETED_AGE)
@@ -107,7 +107,7 @@ class Compactor:
         async with self._db.connection(large=True) as tx:
             stored = await store.read_segment_arrays(tx, base_id, ids)
             postings = await compaction_store.read_all_postings(tx, base_id, ids)
-            deleted = np.array(await compaction_store.deleted_numbers(tx, base_id), np.int64)
+            deleted = np.array(await compaction_store.list_deleted_numbers(tx, base_id), np.int64)
         parts = [
             (
                 segment.decode_arrays(stored_row.nos, stored_row.items, stored_row.lengths, stored_row.signs),

@@ -26,9 +26,9 @@ async def bases_to_compact(
     )
 
 
-async def deleted_numbers(tx: Tx, base_id: UUID) -> list[int]:
+async def list_deleted_numbers(tx: Tx, base_id: UUID) -> list[int]:
     """Numbers of deleted chunks that are still in segments."""
-    return await queries.values(tx, "deleted_numbers", base=base_id)
+    return await queries.values(tx, "list_deleted_numbers", base=base_id)
 
 
 async def has_overdue_deletions(tx: Tx, base_id: UUID, max_age: timedelta) -> bool:

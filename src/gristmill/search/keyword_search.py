@@ -92,7 +92,7 @@ async def search(
 ) -> KeywordResults:
     """The best `limit` chunks for a query, best first."""
     async with store.read_transaction(db) as tx:
-        snapshot = _lexed_segments(await cache.open(tx, base_id))
+        snapshot = _without_unlexed_segments(await cache.open(tx, base_id))
         parsed_query = parse(query, snapshot.languages)
         terms_to_find = [*parsed_query.terms, *parsed_query.excluded]
         lexemes_by_term = {term: _lexemes_of_term(snapshot, term) for term in terms_to_find}
@@ -117,7 +117,7 @@ def _lexemes_of_term(snapshot: Snapshot, term: Term) -> list[str]:
     return snapshot.with_prefix(term.names[0], MAX_PREFIX_EXPANSIONS) if term.prefix else list(term.names)
 
 
-def _lexed_segments(snapshot: Snapshot) -> Snapshot:
+def _without_unlexed_segments(snapshot: Snapshot) -> Snapshot:
     """The snapshot without segments that have not been lexed yet."""
     if all(row.lexer_version > 0 for row in snapshot.rows):
         return snapshot
@@ -146,12 +146,12 @@ def _score(
     }
     terms = [(term, postings_by_term[term]) for term in parsed_query.terms]
     scores = bm25.score([term_postings for _, term_postings in terms], snapshot.lengths)
-    mask = _allowed_mask(parsed_query, postings_by_term, snapshot, selectivity)
+    mask = _candidate_mask(parsed_query, postings_by_term, snapshot, selectivity)
     ranked = scores if mask is None else np.where(mask, scores, np.float32(0))
     return KeywordResults([], parsed_query, snapshot, terms, scores), ranked
 
 
-def _allowed_mask(
+def _candidate_mask(
     parsed_query: ParsedQuery,
     postings_by_term: dict[Term, bm25.TermPostings],
     snapshot: Snapshot,

@@ -83,7 +83,7 @@ def matching_ranges(text: str, matches: Callable[[str], bool]) -> Iterator[tuple
     language = detect_language(text, split_words(text))
     for match in (_ASCII_WORD if text.isascii() else _WORD).finditer(text):
         word, start = match.group(), match.start()
-        if any(map(matches, cached_lexemes(word, language))):
+        if any(map(matches, lexemes_from_cache(word, language))):
             for token in lex(word, language):
                 if matches(token.lexeme):
                     yield start + token.start, start + token.end
@@ -134,7 +134,7 @@ _MAX_CACHED_LENGTH = 32
 _lexeme_cache: defaultdict[str, dict[str, Sequence[str]]] = defaultdict(dict)
 
 
-def cached_lexemes(word: str, language: str) -> Sequence[str]:
+def lexemes_from_cache(word: str, language: str) -> Sequence[str]:
     """The same as `lexemes_of_word`, with a cache."""
     lexemes = _lexeme_cache[language].get(word)
     if lexemes is None:
@@ -210,7 +210,7 @@ def _without_accents(word: str) -> str:
     return word
 
 
-_NO_CACHE = 0  # `cached_lexemes` caches already
+_NO_CACHE = 0  # `lexemes_from_cache` caches already
 _stemmers = threading.local()  # a Stemmer is not safe to share between threads
 
 
@@ -221,9 +221,9 @@ class _Stemmer(Protocol):
 
 
 def _stemmer(language: str) -> _Stemmer:
-    stemmers: dict[str, _Stemmer] | None = getattr(_stemmers, "kept", None)
+    stemmers: dict[str, _Stemmer] | None = getattr(_stemmers, "by_language", None)
     if stemmers is None:
-        stemmers = _stemmers.kept = {}
+        stemmers = _stemmers.by_language = {}
     if language not in stemmers:
         stemmers[language] = cast(_Stemmer, Stemmer.Stemmer(language, _NO_CACHE))  # pyright: ignore[reportUnknownMemberType]
     return stemmers[language]

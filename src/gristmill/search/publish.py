@@ -1,6 +1,6 @@
 """Publishes versions of items: chunks are written next to the live version, then one transaction switches to the new one.
 
-    written_chunk_indexes   the chunks of a version that an earlier attempt has written
+    existing_chunk_indexes   the chunks of a version that an earlier attempt has written
     reusable_vectors        vectors of texts that were embedded before, by the hash of the text
     prepare_write           build the segment of the chunks; needs no transaction
     write                   insert the chunks of any number of documents of a base, which share a segment
@@ -42,6 +42,7 @@ __all__ = [
     "discard_leftovers",
     "discard_unpublished",
     "discard_version",
+    "existing_chunk_indexes",
     "finish_unchanged",
     "prepare_write",
     "publish",
@@ -50,13 +51,12 @@ __all__ = [
     "segment_input",
     "text_hash",
     "write",
-    "written_chunk_indexes",
 ]
 
 
-async def written_chunk_indexes(tx: Tx, base_id: BaseId, item_id: ItemId, version: int) -> set[int]:
+async def existing_chunk_indexes(tx: Tx, base_id: BaseId, item_id: ItemId, version: int) -> set[int]:
     """The indexes of the chunks of a version that are written already."""
-    return await store.written_indexes(tx, base_id, item_id, version)
+    return await store.existing_indexes(tx, base_id, item_id, version)
 
 
 async def discard_version(tx: Tx, base_id: BaseId, item_id: ItemId, version: int) -> None:

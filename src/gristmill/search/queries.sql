@@ -46,7 +46,7 @@ with deleted as (
     returning base_id, no)
 insert into deleted_chunk (base_id, no) select base_id, no from deleted;
 
--- name: written_indexes
+-- name: existing_indexes
 -- The indexes of the chunks of a version.
 select index from chunk where base_id = %(base)s and item_id = %(item)s and version = %(version)s;
 
@@ -62,18 +62,18 @@ with deleted as (
 insert into deleted_chunk (base_id, no) select base_id, no from deleted;
 
 -- name: drop_leftovers
--- Removes the chunks of versions that never came, of items at rest, and of items that are gone; a row per item.
+-- Delete the chunks of unpublished versions of finished items, and of deleted items; returns one row per item.
 with left_over as (
     select distinct c.item_id from chunk c left join item i on i.id = c.item_id
      where c.base_id = %(base)s
        and (i.id is null or (i.status in ('completed', 'failed') and c.version is distinct from i.live_version))
      limit %(limit)s),
-gone as (
+deleted as (
     delete from chunk c using left_over l left join item i on i.id = l.item_id
      where c.base_id = %(base)s and c.item_id = l.item_id and (i.id is null or c.version is distinct from i.live_version)
     returning c.base_id, c.no),
-told as (
-    insert into deleted_chunk (base_id, no) select base_id, no from gone)
+recorded as (
+    insert into deleted_chunk (base_id, no) select base_id, no from deleted)
 select item_id from left_over;
 
 -- name: list_chunks
@@ -190,7 +190,7 @@ select b.id from base b
         or (select count(*) from deleted_chunk g where g.base_id = b.id)
            > greatest(%(min_deleted)s, (select sum(s.chunks) / 10 from segment s where s.base_id = b.id)));
 
--- name: deleted_numbers
+-- name: list_deleted_numbers
 -- The numbers of deleted chunks that are still in segments.
 select no from deleted_chunk where base_id = %(base)s order by no;
 

@@ -107,9 +107,9 @@ async def insert_segment(tx: Tx, base_id: UUID, new: Segment) -> None:
     )
 
 
-async def written_indexes(tx: Tx, base_id: UUID, item_id: UUID, version: int) -> set[int]:
+async def existing_indexes(tx: Tx, base_id: UUID, item_id: UUID, version: int) -> set[int]:
     """The indexes of the chunks of a version."""
-    return set(await queries.values(tx, "written_indexes", base=base_id, item=item_id, version=version))
+    return set(await queries.values(tx, "existing_indexes", base=base_id, item=item_id, version=version))
 
 
 async def find_vectors(

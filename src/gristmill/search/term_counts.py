@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from gristmill.search.lexer import cached_lexemes
+from gristmill.search.lexer import lexemes_from_cache
 
 Numbers = NDArray[np.int64]
 
@@ -52,7 +52,7 @@ class TermCounter:
         ends: list[int] = []
         for language, words in self._words.items():
             for word in words:
-                lexemes += map(self.lexemes.__getitem__, cached_lexemes(word, language))
+                lexemes += map(self.lexemes.__getitem__, lexemes_from_cache(word, language))
                 ends.append(len(lexemes))
             numbers += words.values()
         order = np.empty(len(numbers), np.int64)
