@@ -12,7 +12,7 @@ from tests.wait_until import wait_until
 
 
 async def test_a_note_becomes_a_hit(http: httpx.AsyncClient) -> None:
-    """S1-02, S1-03, S3-01, S4-63."""
+    """S1-02, S1-03, S3-01, S4-63; S4-03."""
     base = await make_base(http)
     added = await add_items(
         http, base, {"type": "note", "title": "Mill", "content": "# Stones\n\nThe millstone grinds slowly."}

@@ -43,7 +43,7 @@ async def test_a_dead_job_is_visible_and_can_be_retried_once_the_cause_is_gone(
 async def test_a_cancelled_job_leaves_its_item_failed_not_stuck(
     http: httpx.AsyncClient, mill: app.Gristmill
 ) -> None:
-    """S4-49, promise 1: both a queued and a running job."""
+    """S4-49, promise 1: both a queued and a running job; S4-43."""
     base = await make_base(http)
     async with mill.db.connection() as tx:
         await tx.execute("insert into lane (lane, paused) values (%s, true)", [base])

@@ -37,7 +37,7 @@ def folder(tmp_path: Path) -> Path:
 async def test_a_folder_becomes_a_tree_and_a_bad_file_fails_alone(
     http: httpx.AsyncClient, folder: Path
 ) -> None:
-    """S1-09, S4-31, S4-57, C9, C10."""
+    """S1-09, S4-31, S4-57, C9, C10; S4-03."""
     base = await make_base(http)
     (root,) = (await add_items(http, base, {"type": "directory", "path": str(folder)}))["created"]
     assert root["status"] == "preparing"
@@ -53,7 +53,7 @@ async def test_a_folder_becomes_a_tree_and_a_bad_file_fails_alone(
 async def test_deleting_a_folder_hides_it_at_once_and_leaves_nothing(
     http: httpx.AsyncClient, folder: Path
 ) -> None:
-    """S0-28, S0-32, S1-04, S1-12, promise 3."""
+    """S0-28, S0-32, S1-04, S1-12, promise 3; S4-40."""
     base = await make_base(http)
     (root,) = (await add_items(http, base, {"type": "directory", "path": str(folder)}))["created"]
     await wait_until_ended(http, root["id"])
@@ -96,7 +96,7 @@ async def test_reindexing_a_folder_follows_its_source(http: httpx.AsyncClient, f
 async def test_a_failed_reindex_keeps_the_old_version_searchable_and_shows_the_error(
     http: httpx.AsyncClient, tmp_path: Path
 ) -> None:
-    """Promise 2."""
+    """Promise 2; S4-50."""
     path = tmp_path / "a.md"
     path.write_text("Old rye.")
     base = await make_base(http)
@@ -147,7 +147,7 @@ async def test_a_duplicate_is_renamed_skipped_or_replaced(
 async def test_identical_uploads_share_a_blob_that_is_removed_with_the_last_item(
     http: httpx.AsyncClient,
 ) -> None:
-    """S3-22, C6."""
+    """S3-22, C6; S0-12."""
     base = await make_base(http)
     data = b"# Upload\n\nOats and more oats.\n"
     files = [("files", ("a.md", data, "text/markdown")), ("files", ("b.md", data, "text/markdown"))]

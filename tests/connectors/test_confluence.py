@@ -156,7 +156,7 @@ async def test_a_page_is_read_again_for_what_is_attached_to_it(
 async def test_a_page_that_moves_to_another_space_keeps_its_record(
     mill: app.Gristmill, kind: type[FakeConfluence]
 ) -> None:
-    """Moved without a new version: only the lists show it."""
+    """Moved without a new version: only the lists show it; S2-26."""
     with serve_fake(kind()) as fake:
         assert isinstance(fake, FakeConfluence)
         harness = await ConnectorHarness.create(mill, fake)

@@ -30,7 +30,7 @@ def changes(tool: FakeTool, dice: random.Random, count: int) -> None:
 
 
 async def test_the_first_run_brings_everything_with_who_may_see_it(harness: ConnectorHarness) -> None:
-    """S2-05..13, S2-17, S2-28, S2-34."""
+    """S2-05..13, S2-17, S2-28, S2-34; S2-11, S2-12."""
     run = await harness.sync()
     assert (run.status, run.item_errors, run.error_code) == ("success", 0, None)
     assert run.documents_processed == run.documents_ingested == len(harness.tool.expected_documents())

@@ -80,7 +80,7 @@ async def test_a_wiki_that_is_closed_to_the_token_costs_itself_alone(
 
 
 async def test_a_renamed_repository_is_the_same_one(harness: ConnectorHarness, tool: FakeGitHub) -> None:
-    """Named by its number: nothing is added or pruned, and old names lead to it."""
+    """Named by its number: nothing is added or pruned, and old names lead to it; S2-26."""
     await change(harness, config={"baseUrl": tool.config()["baseUrl"], "repositories": ["acme/widget"]})
     await harness.sync()
     before = await harness.indexed_documents()

@@ -37,7 +37,7 @@ def _post(client: httpx.Client, path: str, body: dict[str, Any]) -> dict[str, An
 async def test_a_killed_run_is_taken_up_and_nothing_is_lost_or_read_twice(
     database_url: str, tmp_path: Path, cache_dir: Path, kind: str, point: str
 ) -> None:
-    """kill -9 on either side of a commit: the base equals the tool, and only the batch under way is read again."""
+    """kill -9 on either side of a commit: the base equals the tool, and only the batch under way is read again; S2-13."""
     with serve_fake(FAKES[kind]()) as tool:
         await _killed(
             tool,

@@ -127,7 +127,7 @@ async def test_a_run_that_lost_its_job_is_ended_by_the_reconciler(harness: Conne
 
 
 async def test_a_document_that_can_not_be_indexed_counts(harness: ConnectorHarness, tool: FakeGitHub) -> None:
-    """S2-17, C17: the end is read from the items."""
+    """S2-17, C17: the end is read from the items; S2-16."""
     tool.repos[1].files["docs/bad.md"] = "   \n"
     run = await harness.sync()
     assert (run.status, run.item_errors) == ("completed_with_errors", 1)

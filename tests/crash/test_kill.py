@@ -44,7 +44,7 @@ async def damage(server: ServeProcess) -> dict[str, int]:
 async def test_a_server_killed_while_indexing_finishes_everything_after_a_restart(
     data_dir: Path, tmp_path: Path, cache_dir: Path
 ) -> None:
-    """S1-19, S4-69, promise 1 and 2."""
+    """S1-19, S4-69, promise 1 and 2; S4-06, S4-07."""
     env = environment(data_dir, cache_dir, lease="2")
     with run_serve(env, log=tmp_path / "log") as server:
         base = add_notes(server)

@@ -7,7 +7,7 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from gristmill.db.migrate import Migration, known_migrations, migrate
+from gristmill.db.migrate import Migration, list_migrations, migrate
 from gristmill.errors import SetupError
 
 FIRST = Migration(1, "one", "create table one ()")
@@ -25,21 +25,21 @@ def empty_url(server_url: str) -> Generator[str]:
 
 
 async def test_an_empty_database_gets_the_schema_and_counts_as_migrated(empty_url: str) -> None:
-    assert await migrate(empty_url) == len(known_migrations())
+    assert await migrate(empty_url) == len(list_migrations())
     with psycopg.connect(empty_url) as connection:
         recorded = connection.execute(
             "select number, checksum from schema_migration order by number"
         ).fetchall()
         assert connection.execute("select name from organisation").fetchall() == [("local",)]
-    assert recorded == [(migration.number, migration.checksum) for migration in known_migrations()]
+    assert recorded == [(migration.number, migration.checksum) for migration in list_migrations()]
 
 
 async def test_a_later_migration_is_applied_to_a_database_that_was_created_from_the_schema(
     empty_url: str,
 ) -> None:
     await migrate(empty_url)
-    later = Migration(len(known_migrations()) + 1, "later", "create table later ()")
-    assert await migrate(empty_url, [*known_migrations(), later]) == 1
+    later = Migration(len(list_migrations()) + 1, "later", "create table later ()")
+    assert await migrate(empty_url, [*list_migrations(), later]) == 1
 
 
 async def test_migrations_are_applied_once(empty_url: str) -> None:
@@ -50,7 +50,7 @@ async def test_migrations_are_applied_once(empty_url: str) -> None:
 
 async def test_of_many_that_start_at_once_one_migrates_and_the_others_wait(empty_url: str) -> None:
     applied = await asyncio.gather(*(migrate(empty_url) for _ in range(5)))
-    assert sorted(applied) == [0, 0, 0, 0, len(known_migrations())]
+    assert sorted(applied) == [0, 0, 0, 0, len(list_migrations())]
 
 
 async def test_a_migration_that_fails_leaves_nothing_and_can_be_tried_again(empty_url: str) -> None:
@@ -82,6 +82,4 @@ async def test_an_unreachable_server_is_reported_without_its_password() -> None:
 
 
 def test_the_files_are_numbered_without_a_gap() -> None:
-    assert [migration.number for migration in known_migrations()] == list(
-        range(1, len(known_migrations()) + 1)
-    )
+    assert [migration.number for migration in list_migrations()] == list(range(1, len(list_migrations()) + 1))

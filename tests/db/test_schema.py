@@ -10,7 +10,7 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from gristmill.db.migrate import known_migrations, migrate, schema_sql
+from gristmill.db.migrate import list_migrations, migrate, schema_sql
 from tests.db.catalog_dump import describe, differences
 
 
@@ -27,7 +27,7 @@ def empty_url(server_url: str) -> Generator[str]:
 async def test_the_migrations_make_the_same_schema_as_the_schema_files(
     database_url: str, empty_url: str
 ) -> None:
-    await migrate(empty_url, known_migrations())
+    await migrate(empty_url, list_migrations())
     with psycopg.connect(database_url) as created, psycopg.connect(empty_url) as migrated:
         assert "table job" in describe(created)
         assert differences(describe(created), describe(migrated)) == [], (

@@ -77,6 +77,7 @@ def waited() -> float:
 
 
 async def test_all_workers_together_keep_to_the_concurrency(governor: Make) -> None:
+    """S4-70."""
     patient = {"concurrency": 4, "patience": timedelta(minutes=1)}
     provider, both = Provider(), [await governor(**patient), await governor(**patient)]
     provider.door.clear()
@@ -112,6 +113,7 @@ async def test_tokens_count_too(governor: Make) -> None:
 
 
 async def test_a_provider_that_asks_for_time_gets_it_from_everybody(governor: Make) -> None:
+    """S4-70."""
     provider, one, other = Provider(), await governor(), await governor()
     asked = 0
 

@@ -67,7 +67,7 @@ async def test_documents_are_read_whatever_they_are_and_a_broken_one_costs_only_
 async def test_what_was_extracted_once_is_not_extracted_again(
     http: httpx.AsyncClient, mill: app.Gristmill, base: str
 ) -> None:
-    """Promise 4: the same bytes in another base are read from what is kept."""
+    """Promise 4: the same bytes in another base are read from what is kept; S3-10."""
     await add_files(http, base)
     async with mill.db.connection() as tx:
         await tx.execute("update content_part set text = replace(text, 'oats', 'millet')")

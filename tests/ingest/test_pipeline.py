@@ -310,7 +310,7 @@ async def test_a_document_that_fails_while_others_go_well_is_at_fault(
 async def test_a_cancelled_document_ends_the_call_that_only_it_waits_for(
     hand: ManualWorker, base: Base, embedder: CountingEmbedder
 ) -> None:
-    """S4-12, S4-27."""
+    """S4-12, S4-27; S4-09."""
     await hand.add(base, note_to_add("n"))
     (job,) = await hand.claim()
     embedder.gate.clear()

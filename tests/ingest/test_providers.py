@@ -169,7 +169,7 @@ FAULTS: dict[str, tuple[Answering, str]] = {
 async def test_what_does_not_pass_is_told_on_each_item(
     mill: app.Gristmill, http: httpx.AsyncClient, endpoint: Endpoint, fault: str
 ) -> None:
-    """S4-41: at once, with a code and in words, and not again and again."""
+    """S4-41: at once, with a code and in words, and not again and again; S4-30."""
     endpoint.respond, code = FAULTS[fault]
     base = await add_notes(http, notes=8)
     assert await at_rest(http, base, notes=8) == {"failed": 8}

@@ -39,7 +39,7 @@ async def told(hand: ManualWorker) -> list[events.RecordedEvent]:
 async def test_a_system_at_work_and_at_rest_gives_it_nothing_to_do(
     hand: ManualWorker, base: Base, docs: Path
 ) -> None:
-    """S3-06 and S3-12 as decided in C16: a net that nothing falls into."""
+    """S3-06 and S3-12 as decided in C16: a net that nothing falls into; S3-13."""
     await hand.add(base, note_to_add("rye"), folder_to_add(docs))
     while jobs_ := await hand.claim():
         assert await hand.reconcile() == {}
@@ -59,7 +59,7 @@ async def test_a_system_at_work_and_at_rest_gives_it_nothing_to_do(
 async def test_jobs_that_were_deleted_by_hand_are_there_again_after_one_pass(
     hand: ManualWorker, base: Base, docs: Path
 ) -> None:
-    """Leaves, a folder that is not listed, one that is half listed, a deletion, a base's deletion."""
+    """Leaves, a folder that is not listed, one that is half listed, a deletion, a base's deletion; S3-13."""
     items = await index_folder(hand, base, docs)
     gone = await bases.create(hand.db, "gone", HashedEmbedder(), {})
     await bases.delete(hand.db, gone.id)

@@ -61,9 +61,11 @@ def test_a_bug_is_retried_and_told_without_its_insides() -> None:
 
 @given(st.integers(1, 10_000), st.floats(0, 1, exclude_max=True))
 def test_the_backoff_stays_below_its_cap(attempt: int, dice: float) -> None:
+    """S2-22."""
     assert timedelta() <= retry.backoff(attempt, dice) <= retry.MAX_BACKOFF
 
 
 @given(st.integers(1, 100))
 def test_the_backoff_never_shrinks_with_the_attempts(attempt: int) -> None:
+    """S2-22."""
     assert retry.backoff(attempt, 0.9) <= retry.backoff(attempt + 1, 0.9)

@@ -281,7 +281,7 @@ def engine(database_url: str) -> type[Engine]:
 
 
 def test_no_sequence_of_moves_loses_doubles_or_sticks_a_job(engine: type[Engine]) -> None:
-    """Promises 1 and 5."""
+    """Promises 1 and 5; S2-31."""
     run_state_machine_as_test(engine, settings=PATIENT)
 
 

@@ -63,6 +63,8 @@ async def tick(db: Database) -> store.Tick:
 
 
 async def test_a_job_exists_only_if_its_transaction_commits(db: Database) -> None:
+    """S4-07."""
+
     async def abandoned() -> None:
         async with db.transaction() as tx:
             await jobs.enqueue(tx, NewJob(Plain(), "a"))
@@ -88,7 +90,7 @@ async def test_a_job_runs_in_the_order_it_came_within_its_lane_and_band(db: Data
 
 
 async def test_a_second_job_of_a_living_key_is_the_first(db: Database) -> None:
-    """S4-26."""
+    """S4-26; S3-10."""
     async with db.transaction() as tx:
         first, second = await jobs.enqueue(tx, NewJob(Keyed("x"), "a"), NewJob(Keyed("x"), "a"))
         third, other = await jobs.enqueue(tx, NewJob(Keyed("x"), "a"), NewJob(Keyed("y"), "a"))
@@ -127,7 +129,7 @@ async def test_a_lane_that_was_idle_has_saved_up_nothing(db: Database) -> None:
 
 
 async def test_lanes_share_by_work_not_by_number_of_jobs(db: Database) -> None:
-    """S4-15, S4-51."""
+    """S4-15, S4-51; S4-25."""
     await enqueue(db, *(NewJob(Plain(), "heavy", workload=9 * 65536) for _ in range(50)))
     await enqueue(db, *(NewJob(Plain(), "light") for _ in range(200)))
     worker = await enrol(db)
@@ -145,7 +147,7 @@ async def test_a_heavier_lane_gets_more_turns(db: Database) -> None:
 
 
 async def test_a_lane_runs_no_more_than_its_cap(db: Database) -> None:
-    """S4-17, S4-23."""
+    """S4-17, S4-23; S2-31."""
     await enqueue(db, *(NewJob(Plain(), lane) for lane in ("a", "b") for _ in range(10)))
     worker = await enrol(db)
     assert Counter(job.lane for job in await claim(db, worker, 100, cap=2)) == {"a": 2, "b": 2}

@@ -74,6 +74,7 @@ class Scripted:
 
 
 async def test_jobs_are_run_and_done(db: Database) -> None:
+    """S2-21."""
     seen: list[int] = []
 
     async def run(job: Job) -> Outcome:
@@ -120,6 +121,7 @@ async def test_what_is_claimed_again_before_its_old_attempt_left_stays_with_the_
 
 
 async def test_a_permanent_error_buries_the_job_and_tells_in_the_same_transaction(db: Database) -> None:
+    """S4-30."""
     async with db.connection() as tx:
         await tx.execute("create table reported (code text)")
 
@@ -138,6 +140,7 @@ async def test_a_permanent_error_buries_the_job_and_tells_in_the_same_transactio
 
 
 async def test_attempts_run_out(db: Database) -> None:
+    """S2-21, S2-22."""
     handler = Scripted(Transient("1", retry_after=timedelta()), Transient("2", retry_after=timedelta()))
     async with running_worker(db, {"brittle": Handler(handler)}):
         await enqueue(db, Brittle())
@@ -152,7 +155,7 @@ async def test_work_that_nobody_knows_is_dead_not_lost(db: Database) -> None:
 
 
 async def test_a_cancelled_job_is_stopped(db: Database) -> None:
-    """C22."""
+    """C22; S2-21, S4-09."""
     about, started, stopped = uuid4(), asyncio.Event(), asyncio.Event()
 
     async def run(_job: Job) -> Outcome:

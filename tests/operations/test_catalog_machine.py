@@ -123,7 +123,7 @@ class Catalog(Model):
     async def reindex_some(self, chosen: Sequence[int], on_active: OnActive) -> None:
         if ids := await self.live(chosen):
             async with self.db.connection() as tx:
-                busy = await catalog.unfinished_items(tx, ids)
+                busy = await catalog.find_unfinished_items(tx, ids)
             try:
                 await self.hand.reindex(self.base, *ids, on_active=on_active)
             except SubtreeActive:
@@ -353,7 +353,7 @@ def machine(database_url: str, settings: Settings) -> type[Catalog]:
 
 
 def test_no_sequence_of_operations_breaks_a_promise(machine: type[Catalog]) -> None:
-    """Promises 1 to 3; S0-10, S0-11, S0-39, S0-47, S1-19."""
+    """Promises 1 to 3; S0-10, S0-11, S0-39, S0-47, S1-19; S3-02."""
     run_state_machine_as_test(machine, settings=PATIENT)
 
 

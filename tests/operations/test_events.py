@@ -41,7 +41,7 @@ def types(found: list[RecordedEvent], about: Any = None) -> list[str]:
 
 
 async def test_a_note_tells_of_each_step_of_its_way_once(hand: ManualWorker, base: Base) -> None:
-    """S3-14, S3-16, S3-17, S3-18, S3-20, S3-21."""
+    """S3-14, S3-16, S3-17, S3-18, S3-20, S3-21; S3-08, S3-09, S3-11."""
     (item,) = await hand.add(base, note_to_add("rye"))
     await hand.work()
     found = await read(hand.db)

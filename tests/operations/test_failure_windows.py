@@ -91,7 +91,7 @@ async def test_an_operation_that_fails_in_the_middle_was_never_asked(
 async def test_a_queue_that_takes_no_jobs_leaves_every_operation_undone(
     hand: ManualWorker, base: Base, docs: Path
 ) -> None:
-    """S0-26, S0-30, S0-36: the caller sees the queue's own error."""
+    """S0-26, S0-30, S0-36: the caller sees the queue's own error; S0-49."""
     items = await index_folder(hand, base, docs)
     before = await state(hand)
     async with hand.db.connection() as tx:
@@ -175,7 +175,7 @@ async def test_a_listing_that_fails_at_its_end_keeps_its_children_and_is_done_ag
 async def test_a_removal_that_fails_between_batches_goes_on_from_there(
     hand: ManualWorker, base: Base, docs: Path
 ) -> None:
-    """S0-33, S1-19: and its receipt counts everything once."""
+    """S0-33, S1-19: and its receipt counts everything once; S1-20."""
     items = await index_folder(hand, base, docs)
     accepted = await delete.delete(hand.db, base.id, [items["docs"].id])
     for point in ("remove.batch", "remove.names_found", "remove.bytes_gone"):

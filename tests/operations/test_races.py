@@ -218,7 +218,7 @@ async def test_a_late_write_for_an_item_that_was_deleted_leaves_nothing(
     version: int,
     cleaned: bool,
 ) -> None:
-    """Promise 3, S3-05: before its first and before its last write, new or re-indexed, with the rows gone or not."""
+    """Promise 3, S3-05: before its first and before its last write, new or re-indexed, with the rows gone or not; S1-18."""
     path = tmp_path / "a.md"
     path.write_text("rye")
     (item,) = await hand.add(base, file_to_add(hand, path))
@@ -302,7 +302,7 @@ async def test_a_deletion_above_one_that_is_running_finishes_it(
 async def test_deletions_that_meet_in_one_tree_never_stand_in_each_others_way(
     hand: ManualWorker, second: ManualWorker, base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No deadlock: four removals of nested selections at once."""
+    """No deadlock: four removals of nested selections at once; S1-18."""
     monkeypatch.setattr(remove, "BATCH", 7)
     for name in ("top/x/y/z", "top/w"):
         for part in (tmp_path / name, *(tmp_path / name).parents):

@@ -46,7 +46,7 @@ async def test_a_cancel_that_comes_at_the_switch_of_versions_is_too_late(
 
 
 async def test_what_was_cancelled_before_the_switch_never_answers(hand: ManualWorker, base: Base) -> None:
-    """S4-27, S4-49: though its worker was not reached."""
+    """S4-27, S4-49: though its worker was not reached; S4-43."""
     await hand.add(base, note_to_add("n", "rye"))
     job = await hand.take("index_document")
     async with paused_at("index.embedded", hand.run(job)):
@@ -221,7 +221,7 @@ async def test_a_removal_that_comes_late_never_takes_bytes_that_were_stored_anew
 async def test_a_removal_that_ends_leaves_nothing_even_if_another_removes_the_same(
     hand: ManualWorker, second: ManualWorker, base: Base
 ) -> None:
-    """Promise 3: done means gone, not in somebody else's hands."""
+    """Promise 3: done means gone, not in somebody else's hands; S1-20."""
     old = await stored(hand, base, "old.md")
     (beside,) = await hand.add(base, note_to_add("beside"))
     await hand.work()

@@ -221,7 +221,7 @@ async def test_a_dead_listing_that_is_retried_lists_before_its_children_say_how_
 async def test_deletions_without_a_job_are_taken_up_at_start_up_in_portions(
     hand: ManualWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """S0-31: roots and bases."""
+    """S0-31: roots and bases; S4-39."""
     monkeypatch.setattr(reconcile, "_DELETIONS_AT_START", 3)
     one, two = await hand.base("one"), await hand.base("two")
     items = await hand.add(one, *(note_to_add(f"n{n}", f"rye {n}") for n in range(7)))
@@ -244,7 +244,7 @@ async def test_deletions_without_a_job_are_taken_up_at_start_up_in_portions(
 async def test_a_mill_that_starts_finishes_what_was_being_deleted(
     hand: ManualWorker, settings: Settings
 ) -> None:
-    """S0-31, end to end."""
+    """S0-31, end to end; S4-39."""
     base = await hand.base()
     (item,) = await hand.add(base, note_to_add("n", "rye"))
     await hand.work()

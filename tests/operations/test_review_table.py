@@ -63,7 +63,7 @@ ASKS: dict[str, Ask] = {
 async def test_a_failed_base_refuses_what_makes_or_needs_work(
     hand: ManualWorker, base: Base, ask: str
 ) -> None:
-    """S0-02, S0-03, S0-16: and nothing is written."""
+    """S0-02, S0-03, S0-16: and nothing is written; S0-49."""
     (item,) = await hand.add(base, note_to_add("n"))
     await hand.work()
     await fail_base(hand)
@@ -75,7 +75,7 @@ async def test_a_failed_base_refuses_what_makes_or_needs_work(
 
 
 async def test_a_failed_base_can_be_cleaned(hand: ManualWorker, base: Base) -> None:
-    """S0-04."""
+    """S0-04; S0-49, S1-21."""
     (item,) = await hand.add(base, note_to_add("n"))
     await hand.work()
     await fail_base(hand)
@@ -116,7 +116,7 @@ SELECTIONS: dict[str, tuple[list[str], list[str]]] = {
 async def test_a_selection_collapses_to_its_outermost_items(
     hand: ManualWorker, base: Base, docs: Path, ask: str, selection: str
 ) -> None:
-    """S0-05, S0-08, S0-27: and one job does it, or none when nothing is left to do."""
+    """S0-05, S0-08, S0-27: and one job does it, or none when nothing is left to do; S0-01."""
     items = await index_folder(hand, base, docs)
     selected, outermost = SELECTIONS[selection]
     ids = [items[title].id for title in selected]
@@ -136,7 +136,7 @@ async def test_a_selection_collapses_to_its_outermost_items(
 async def test_an_unknown_item_or_one_of_another_base_refuses_the_whole_selection(
     hand: ManualWorker, base: Base, ask: str
 ) -> None:
-    """S0-06, S0-07."""
+    """S0-06, S0-07; S0-49."""
     other = await hand.base("other")
     (mine,) = await hand.add(base, note_to_add("mine"))
     (foreign,) = await hand.add(other, note_to_add("foreign"))
@@ -161,7 +161,7 @@ async def test_an_unknown_item_or_one_of_another_base_refuses_the_whole_selectio
 async def test_reindex_wants_every_item_of_the_subtree_at_rest(
     hand: ManualWorker, base: Base, docs: Path, status: str, where: str
 ) -> None:
-    """S0-14, S0-15: the root itself, a container below it, a leaf; and the refusal names what is in the way."""
+    """S0-14, S0-15: the root itself, a container below it, a leaf; and the refusal names what is in the way; S0-49, S1-13, S1-21."""
     items = await index_folder(hand, base, docs)
     await hand.rows("update item set status = %s where title = %s returning id", status, where)
     with pytest.raises(SubtreeActive) as caught:
@@ -172,7 +172,7 @@ async def test_reindex_wants_every_item_of_the_subtree_at_rest(
 
 @pytest.mark.parametrize("status", ["completed", "failed"])
 async def test_reindex_takes_what_is_at_rest(hand: ManualWorker, base: Base, docs: Path, status: str) -> None:
-    """S0-14, S0-37: what failed is tried again by it."""
+    """S0-14, S0-37: what failed is tried again by it; S1-13."""
     items = await index_folder(hand, base, docs)
     await hand.rows("update item set status = %s returning id", status)
     assert (await hand.reindex(base, items["docs"].id)).root_ids == [items["docs"].id]
@@ -209,7 +209,7 @@ async def test_a_busy_root_is_seen_however_many_active_items_another_has(
     await hand.rows("update item set parent_id = %s where id = %s returning id", small.id, below[-1])
     await hand.rows("update item set status = 'reading' where parent_id is not null returning id")
     async with hand.db.connection() as tx:
-        found = await catalog.unfinished_items(tx, [big.id, small.id])
+        found = await catalog.find_unfinished_items(tx, [big.id, small.id])
     assert {item.root for item in found} == {big.id, small.id}
     assert len(found) == 101
 
@@ -282,7 +282,7 @@ async def test_a_parent_must_be_a_container_of_the_base_that_is_not_being_delete
 async def test_added_items_are_active_and_each_has_the_job_of_its_kind(
     hand: ManualWorker, base: Base, docs: Path
 ) -> None:
-    """S0-21, S0-23, S0-25, S1-03."""
+    """S0-21, S0-23, S0-25, S1-03; S0-01, S4-28."""
     await hand.add(base, folder_to_add(docs), note_to_add("n"))
     assert await hand.statuses() == {"docs": "preparing", "n": "processing"}
     rows = await hand.rows("select i.title, j.kind from job j join item i on i.id = j.subject order by 1")
@@ -316,7 +316,7 @@ async def test_deleted_items_are_hidden_from_the_answer_on(
 async def test_reindex_writes_no_state_and_the_same_selection_has_one_job(
     hand: ManualWorker, base: Base, docs: Path
 ) -> None:
-    """S0-36, S1-05: whatever the order and the repeats."""
+    """S0-36, S1-05: whatever the order and the repeats; S0-01."""
     items = await index_folder(hand, base, docs)
     before = await hand.rows("select id, status, wanted_version, updated_at from item order by id")
     first = await hand.reindex(base, items["a.md"].id, items["deep"].id)

@@ -97,7 +97,7 @@ async def test_a_listing_removes_what_the_source_no_longer_has_except_what_is_be
 async def test_a_listing_makes_its_root_processing_and_child_containers_are_listed_in_turn(
     hand: ManualWorker, base: Base, docs: Path
 ) -> None:
-    """S0-45, S1-09."""
+    """S0-45, S1-09; S1-10, S4-32."""
     await hand.add(base, folder_to_add(docs))
     await hand.step()
     assert await hand.statuses() == {"docs": "processing", "deep": "preparing", "a.md": "processing"}

@@ -34,7 +34,7 @@ async def stored(hand: ManualWorker, data: bytes) -> tuple[bytes, int]:
 async def test_the_receipt_of_a_deletion_counts_what_is_gone(
     hand: ManualWorker, base: Base, tmp_path: Path
 ) -> None:
-    """S1-12, issue 4: items, chunks, contents and blobs."""
+    """S1-12, issue 4: items, chunks, contents and blobs; S0-12."""
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs/a.md").write_text("rye")
     (root,) = await hand.add(base, folder_to_add(tmp_path / "docs"))
@@ -50,7 +50,7 @@ async def test_the_receipt_of_a_deletion_counts_what_is_gone(
 async def test_a_tree_larger_than_a_batch_is_removed_from_its_leaves_up(
     hand: ManualWorker, base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Promise 3: no parent goes before its children, which would go with it and leave their contents."""
+    """Promise 3: no parent goes before its children, which would go with it and leave their contents; S0-13."""
     monkeypatch.setattr(remove, "BATCH", 3)
     for name in ("x", "x/y", "x/y/z", "w"):
         (tmp_path / "top" / name).mkdir(parents=True)
@@ -68,7 +68,7 @@ async def test_a_tree_larger_than_a_batch_is_removed_from_its_leaves_up(
 async def test_a_base_leaves_no_content_and_no_blob_of_its_trees(
     hand: ManualWorker, base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Promise 3, S0-34."""
+    """Promise 3, S0-34; S0-13."""
     monkeypatch.setattr(remove, "BATCH", 3)
     (tmp_path / "docs/deep").mkdir(parents=True)
     for number in range(5):

@@ -97,6 +97,7 @@ from gristmill.catalog.tree import (
     attachment_items,
     base_stats,
     count_other_attachments,
+    find_unfinished_items,
     has_children,
     has_deleting_descendant,
     has_filed_attachments,
@@ -106,7 +107,6 @@ from gristmill.catalog.tree import (
     root_source,
     stale_children,
     tree_window,
-    unfinished_items,
     user_added_descendants,
 )
 
@@ -161,6 +161,7 @@ __all__ = [
     "find_existing",
     "find_item",
     "find_items",
+    "find_unfinished_items",
     "finish_unchanged",
     "has_children",
     "has_deleting_descendant",
@@ -204,6 +205,5 @@ __all__ = [
     "set_metadata",
     "stale_children",
     "tree_window",
-    "unfinished_items",
     "user_added_descendants",
 ]

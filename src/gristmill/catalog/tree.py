@@ -163,7 +163,7 @@ class UnfinishedItem:
     is_full_rebuild: bool
 
 
-async def unfinished_items(tx: Tx, roots: Sequence[ItemId], limit: int = 100) -> list[UnfinishedItem]:
+async def find_unfinished_items(tx: Tx, roots: Sequence[ItemId], limit: int = 100) -> list[UnfinishedItem]:
     """What is neither completed nor failed in these subtrees, at most `limit` a root; items being deleted come first."""
     return await queries.many(tx, UnfinishedItem, "unfinished_items", roots=list(roots), limit=limit)
 

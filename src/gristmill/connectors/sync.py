@@ -269,14 +269,14 @@ class Synchroniser:
                 tx,
                 run.id,
                 "completed_with_errors" if has_errors else "success",
-                **_held_deletions_error(latest),
+                **_mass_deletion_error(latest),
             )
             await jobs.complete(tx, job)
             await faults.point("sync.before_end")
         return Done()
 
 
-def _held_deletions_error(run: ConnectorRun) -> dict[str, str]:
+def _mass_deletion_error(run: ConnectorRun) -> dict[str, str]:
     """The error of a run whose deletions were held back."""
     if not run.deletions_held:
         return {}

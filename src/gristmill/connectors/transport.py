@@ -112,7 +112,7 @@ class Transport:
         """Send another value from now on, such as a renewed token."""
         self._headers[header] = value
 
-    def sent_header(self, header: str) -> str:
+    def header_value(self, header: str) -> str:
         """The value that is currently sent."""
         return self._headers.get(header, "")
 
@@ -174,7 +174,7 @@ class Transport:
             return ApiResponse(json.loads(data), response.headers, response.url)
         except ValueError:
             raise Unreadable(
-                f"{_shown_url(response.request)} did not return JSON.", code="connector_refused"
+                f"{_url_without_query(response.request)} did not return JSON.", code="connector_refused"
             ) from None
 
     async def _request_bytes(
@@ -240,7 +240,7 @@ class Transport:
         )
 
     def _refusal(self, response: httpx.Response, body: bytes = b"") -> Permanent | Transient:
-        status, where = response.status_code, _shown_url(response.request)
+        status, where = response.status_code, _url_without_query(response.request)
         if (wait := rate_limit_wait(response, body)) is not None:
             message = f"{where} is rate limited; it asks us to come back in {wait.total_seconds():.0f} seconds (status {status})."
             return RateLimited(message, retry_after=wait)
@@ -333,12 +333,12 @@ def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
     return url.scheme, url.host, url.port
 
 
-def _shown_url(request: httpx.Request) -> str:
+def _url_without_query(request: httpx.Request) -> str:
     return display_url(str(request.url))
 
 
 def _unreachable_error(request: httpx.Request, error: httpx.HTTPError) -> Transient:
     reason = "did not respond in time" if isinstance(error, httpx.TimeoutException) else "can't be reached"
     return Transient(
-        f"{_shown_url(request)} {reason} ({type(error).__name__}).", code="connector_unavailable"
+        f"{_url_without_query(request)} {reason} ({type(error).__name__}).", code="connector_unavailable"
     )

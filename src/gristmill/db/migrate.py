@@ -53,7 +53,7 @@ class AppliedMigration:
     checksum: str
 
 
-def known_migrations() -> list[Migration]:
+def list_migrations() -> list[Migration]:
     """The migrations of this release, in order."""
     return [
         Migration(int(name[:4]), name[5:].removesuffix(".sql"), text)
@@ -89,7 +89,7 @@ async def migrate(url: str, migrations: Sequence[Migration] | None = None) -> in
         applied = await _read_applied(connection)
         if not applied and migrations is None:
             return await _create_schema(connection)
-        migrations = known_migrations() if migrations is None else migrations
+        migrations = list_migrations() if migrations is None else migrations
         _check_history(migrations, applied)
         pending = migrations[len(applied) :]
         for migration in pending:
@@ -146,7 +146,7 @@ def _check_history(migrations: Sequence[Migration], applied: Sequence[AppliedMig
 
 
 async def _create_schema(connection: psycopg.AsyncConnection) -> int:
-    migrations = known_migrations()
+    migrations = list_migrations()
     async with connection.transaction():
         await connection.execute(schema_sql().encode())
         for migration in migrations:

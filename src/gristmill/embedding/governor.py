@@ -94,7 +94,7 @@ class Governor:
                     raise
                 pause = await self._pause_provider(error)
                 if pause > patience:
-                    raise _paused_error(error.message, pause, error.code) from error
+                    raise _pause_error(error.message, pause, error.code) from error
             else:
                 self._unsaved_successes += 1
                 return result
@@ -147,7 +147,7 @@ class Governor:
 
     def _at_limits(self, wait: MustWait) -> EmbedderPaused:
         message = f"{self._provider_name} is at its rate limits or asked for a pause."
-        return _paused_error(message, wait.seconds, "embedder_paced")
+        return _pause_error(message, wait.seconds, "embedder_paced")
 
     def _try_start(self, tokens: int) -> bool:
         """Start a request if this process's portion is enough for it."""
@@ -238,6 +238,6 @@ class Governor:
                 await store.drop_portion(tx, self._key, self._holder)
 
 
-def _paused_error(message: str, pause: float, code: str) -> EmbedderPaused:
+def _pause_error(message: str, pause: float, code: str) -> EmbedderPaused:
     wait = timedelta(seconds=pause)
     return EmbedderPaused(f"{message} Next try in {max(1, round(pause))} s.", pause=wait, code=code)

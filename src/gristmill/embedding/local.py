@@ -128,7 +128,9 @@ class LocalEmbedder:
             if self._session is None:
                 # The tokenizer first: loading it verifies the pack, which opening a cached graph does not.
                 _ = self.tokenizer
-                self._session = open_session(cached_model(self._cache_dir, self._pack_file or pack.find()))
+                self._session = open_session(
+                    load_or_convert_model(self._cache_dir, self._pack_file or pack.find())
+                )
             return self._session
 
 
@@ -159,7 +161,7 @@ def open_session(model: bytes, *, threads: int = 1) -> OnnxSession:
         raise SetupError(message, code="model_not_runnable") from error
 
 
-def cached_model(cache_dir: Path, pack_file: Path) -> bytes:
+def load_or_convert_model(cache_dir: Path, pack_file: Path) -> bytes:
     """The converted model, from the cache or converted now."""
     path = cache_dir / f"{NAME}-{pack.SHA256[:16]}-{RECIPE}.model"
     model = _read_cached(path)

@@ -9,7 +9,7 @@ from gristmill.identity.key import (
     Role,
     is_key_secret,
     new_secret,
-    shown_prefix,
+    secret_prefix,
 )
 from gristmill.identity.organisation import LOCAL_ORG, Organisation, OrgId, scoped_digest
 from gristmill.identity.store import (
@@ -55,5 +55,5 @@ __all__ = [
     "new_secret",
     "open_session",
     "scoped_digest",
-    "shown_prefix",
+    "secret_prefix",
 ]

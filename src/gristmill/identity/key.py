@@ -66,7 +66,7 @@ def is_key_secret(secret: str) -> bool:
     return secret.startswith(_KEY_PREFIX)
 
 
-def shown_prefix(secret: str) -> str:
+def secret_prefix(secret: str) -> str:
     """The part of a secret that is shown."""
     return secret[:_SHOWN_LENGTH]
 

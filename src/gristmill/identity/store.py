@@ -9,7 +9,7 @@ from gristmill.identity.key import (
     NewApiKey,
     new_secret,
     secret_hash,
-    shown_prefix,
+    secret_prefix,
 )
 from gristmill.identity.organisation import Organisation, OrgId
 
@@ -42,7 +42,7 @@ async def insert_key(tx: Tx, org: OrgId, new: NewApiKey) -> tuple[ApiKey, str]:
         ApiKey,
         "insert_key",
         org=org,
-        prefix=shown_prefix(secret),
+        prefix=secret_prefix(secret),
         hash=secret_hash(secret),
         **_key_parameters(new),
     )

@@ -75,7 +75,7 @@ class AttachmentFiler:
                 wanted = await self._retry_failed(tx, task, attachments, children)
             else:
                 accepted = await _attachments_to_file(tx, task, attachments)
-                left_out, released = len(attachments) - len(accepted), _released_blobs(children, accepted)
+                left_out, released = len(attachments) - len(accepted), _blobs_to_release(children, accepted)
                 wanted = await self._sync_children(tx, base, task, accepted, children)
             await enqueue_next_jobs(tx, base, wanted, _priority(task, wanted))
             await catalog.mark_attachments_filed(tx, item.id, version, digest)
@@ -148,7 +148,7 @@ async def _attachments_to_file(
     return dict(list(by_key.items())[: max(0, MAX_DOCUMENTS - elsewhere)])
 
 
-def _released_blobs(
+def _blobs_to_release(
     children: Sequence[AttachmentItem], accepted: Mapping[str, ContentAttachment]
 ) -> list[bytes]:
     """The blobs of children that get other bytes now."""

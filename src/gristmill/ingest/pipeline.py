@@ -155,7 +155,7 @@ class Pipeline:
                     if filed.postponed is not None:
                         task.completion.finish(filed.postponed)
                         return
-                    window = _with_warnings(window, _left_out_warnings(filed.left_out))
+                    window = _with_warnings(window, _omission_warnings(filed.left_out))
                     first = count + len(window.chunks)
                     written = await self._discard_image_chunks(task, first, written)
                     window = await self._add_image_chunks(task, window, first)
@@ -182,7 +182,7 @@ class Pipeline:
         if filed.postponed is not None:
             task.completion.finish(filed.postponed)
             return
-        warnings = _left_out_warnings(filed.left_out)
+        warnings = _omission_warnings(filed.left_out)
         await self._write_stage.finish_unchanged(
             UnchangedDocument(task, content, warnings, bool(attachments), bool(assets))
         )
@@ -319,7 +319,7 @@ def _must_redescribe_images(task: IndexTask, assets: Sequence[ContentAsset]) -> 
     return task.base.asset_reuse == "force" and any(asset.kind == "image" for asset in assets)
 
 
-def _left_out_warnings(left_out: int) -> list[str]:
+def _omission_warnings(left_out: int) -> list[str]:
     return [f"embedded_left_out:{left_out}"] if left_out > 0 else []
 
 

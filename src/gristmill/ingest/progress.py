@@ -55,7 +55,7 @@ class ProgressReporter:
             changed: dict[IndexTask, DocumentProgress] = {}
             for task, reported in self._reported.items():
                 progress = self._progress_of(task)
-                is_same = reported is not None and _shown(reported) == _shown(progress)
+                is_same = reported is not None and _visible_percent(reported) == _visible_percent(progress)
                 if not is_same and not task.completion.is_done:
                     changed[task] = progress
             if not changed:
@@ -81,7 +81,7 @@ class ProgressReporter:
             self._shown_as_reading.discard(by_item[item_id])
 
 
-def _shown(progress: DocumentProgress) -> tuple[float, str | None]:
+def _visible_percent(progress: DocumentProgress) -> tuple[float, str | None]:
     return progress.percent, progress.waiting_for
 
 

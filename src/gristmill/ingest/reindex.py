@@ -41,7 +41,7 @@ class Reindexer:
             base = await catalog.lock_base(tx, base_of(job))
             await jobs.fence(tx, job)
             if base is not None:
-                unfinished = await catalog.unfinished_items(tx, work.root_ids)
+                unfinished = await catalog.find_unfinished_items(tx, work.root_ids)
                 if _must_wait(unfinished, work.on_active):
                     return Snooze(_RECHECK_DELAY)
                 if not await has_room(tx, base, self._limits):

@@ -30,9 +30,9 @@ from gristmill.ingest.task import EmbeddedChunks, IndexTask, ReadWindow, Unchang
 from gristmill.ingest.write_state import (
     DocumentState,
     PlannedWrite,
-    finished_unchanged_version,
-    finished_version,
+    new_version,
     plan_writes,
+    same_version,
 )
 from gristmill.jobs import NewJob
 from gristmill.search import publish
@@ -206,7 +206,7 @@ class WriteStage:
             await contents.mark_assets_inline(tx, state.content.digest, list(state.ended.inline))
         await events.record(tx, *(_extraction_event(state.task, state.characters) for state in states))
         await publish.publish(
-            tx, [(state.task.base.id, state.task.job, finished_version(state)) for state in states]
+            tx, [(state.task.base.id, state.task.job, new_version(state)) for state in states]
         )
         await jobs.enqueue(tx, *map(_image_analysis_job, filter(_has_undescribed_images, states)))
         await events.announce_ready(tx, [state.task.base.id for state in states])
@@ -222,7 +222,7 @@ class WriteStage:
                 await publish.finish_unchanged(
                     tx,
                     [
-                        (document.task.base.id, document.task.job, finished_unchanged_version(document))
+                        (document.task.base.id, document.task.job, same_version(document))
                         for document in finished
                     ],
                 )

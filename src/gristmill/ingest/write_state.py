@@ -129,7 +129,7 @@ def plan_writes(embedded: Sequence[tuple[EmbeddedChunks, DocumentState]]) -> lis
     return planned
 
 
-def finished_version(state: DocumentState) -> FinishedVersion:
+def new_version(state: DocumentState) -> FinishedVersion:
     """The version of a document that is complete."""
     task, end = state.task, state.ended
     warnings = list(end.warnings)
@@ -146,7 +146,7 @@ def finished_version(state: DocumentState) -> FinishedVersion:
     )
 
 
-def finished_unchanged_version(document: UnchangedDocument) -> FinishedVersion:
+def same_version(document: UnchangedDocument) -> FinishedVersion:
     """The version of a document that stays as it is."""
     task = document.task
     state = DocumentState(task, document.content)

@@ -43,18 +43,18 @@ async def _stuck_ids(tx: Tx, limit: int) -> list[Any]:
     return [row.id for row in await find_stuck_items(tx, None, limit)]
 
 
-async def _unanalysed_ids(tx: Tx, limit: int) -> list[Any]:
+async def _find_unanalysed(tx: Tx, limit: int) -> list[Any]:
     return [row.id for row in await store.find_unanalysed_items(tx, None, limit)]
 
 
-async def _unremoved_ids(tx: Tx, limit: int) -> list[Any]:
+async def _find_unremoved(tx: Tx, limit: int) -> list[Any]:
     return [row.id for row in await store.find_unremoved_roots(tx, None, limit)]
 
 
 _CHECKS = (
     _Check("nothing_is_stuck", _stuck_ids, "No job will process this item."),
     _Check(
-        "nothing_is_stuck", _unanalysed_ids, "Some of its images are not described, and no job will do so."
+        "nothing_is_stuck", _find_unanalysed, "Some of its images are not described, and no job will do so."
     ),
     _Check(
         "nothing_is_stuck",
@@ -62,7 +62,7 @@ _CHECKS = (
         "Two jobs process this item.",
         "Cancel one of them.",
     ),
-    _Check("nothing_is_stuck", _unremoved_ids, "The item is being deleted, and no job removes it."),
+    _Check("nothing_is_stuck", _find_unremoved, "The item is being deleted, and no job removes it."),
     _Check(
         "nothing_is_stuck",
         store.find_unremoved_bases,

@@ -19,7 +19,7 @@ from time import monotonic
 
 from gristmill import jobs
 from gristmill.db import Database, DatabaseUnavailable
-from gristmill.db.migrate import known_migrations
+from gristmill.db.migrate import list_migrations
 from gristmill.embedding import Embedder
 from gristmill.errors import GristmillError
 from gristmill.integrity import store
@@ -45,7 +45,7 @@ class Readiness:
 
     def __init__(self, db: Database, embedder: Embedder, folder: Path | None) -> None:
         self._db, self._embedder, self._folder = db, embedder, folder
-        self._schema = known_migrations()[-1].number
+        self._schema = list_migrations()[-1].number
         self._probe_task: asyncio.Task[ReadinessCheck] | None = None
         self._next_probe_at = 0.0
 

@@ -146,12 +146,16 @@ class Worker:
                 self._may_find_work = True
             return
         await self._record_pending_outcomes()
-        jobs = await self._complete_and_claim(limit, general_limit)
+        self._may_find_work = False  # before the claim: a notification that arrives during it sets this again
+        try:
+            jobs = await self._complete_and_claim(limit, general_limit)
+        except BaseException:
+            self._may_find_work = True
+            raise
         self._outage.clear()
         self._claim_failures.clear()
-        self._may_find_work = bool(jobs)
         if jobs:
-            self._poll_interval = MIN_POLL
+            self._may_find_work, self._poll_interval = True, MIN_POLL
         for job in jobs:
             self._running[job.id] = (job, asyncio.create_task(self._execute(job)))
         if jobs:

@@ -26,10 +26,10 @@ async def enqueue_next_jobs(tx: Tx, base: Base, items: Sequence[Item], priority:
 
 async def record_filed_events(tx: Tx, items: Sequence[Item]) -> None:
     """Record the events of items that this transaction filed or replaced."""
-    await events.record(tx, *map(_filed_event, items))
+    await events.record(tx, *map(_event_for, items))
 
 
-def _filed_event(item: Item) -> Event:
+def _event_for(item: Item) -> Event:
     version = item.wanted_version
     if item.status is ItemStatus.FAILED:
         code, message = item.error_code or "internal", item.error_message or ""

@@ -93,7 +93,7 @@ async def _probe_sources(sources: Mapping[ItemId, Source]) -> dict[ItemId, Grist
 
 async def _reindexable_roots(tx: Tx, selected: Sequence[Item], on_active: OnActive) -> list[ItemId]:
     roots = [item.id for item in selected]
-    blocking = await catalog.unfinished_items(tx, roots) if roots else []
+    blocking = await catalog.find_unfinished_items(tx, roots) if roots else []
     if on_active == "after":
         # Work ends with something to rebuild; a deletion does not.
         blocking = [item for item in blocking if item.status == "deleting"]

@@ -119,7 +119,7 @@ class _FolderScan:
                 return self._folder_entry(path, entry)
             status = entry.stat()
         except OSError as error:
-            return self._failed_entry(entry, kind, error)
+            return self._entry_with_error(entry, kind, error)
         if stat.S_ISREG(status.st_mode):
             return DirectoryEntry("file", path, name, status.st_size)
         if stat.S_ISDIR(status.st_mode):
@@ -134,7 +134,7 @@ class _FolderScan:
         os.stat(entry.name, dir_fd=self._folder, follow_symlinks=False)  # raises if it was deleted
         return DirectoryEntry("directory", path, entry.name, error=_permission_denied(path))
 
-    def _failed_entry(
+    def _entry_with_error(
         self, entry: os.DirEntry[str], kind: EntryKind, error: OSError
     ) -> DirectoryEntry | None:
         path, name = self._path / printable_name(entry.name), printable_name(entry.name)

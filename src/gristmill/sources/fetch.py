@@ -106,12 +106,12 @@ async def _gunzip_body(response: httpx.Response) -> AsyncGenerator[bytes]:
                 yield piece
                 await asyncio.sleep(0)  # one chunk of a bomb is a thousand pieces: let other tasks run
     except zlib.error as error:
-        raise _damaged(response) from error
+        raise _damage_error(response) from error
     if not empty and not gunzip.is_complete:
-        raise _damaged(response)
+        raise _damage_error(response)
 
 
-def _damaged(response: httpx.Response) -> Transient:
+def _damage_error(response: httpx.Response) -> Transient:
     message = f"{display_url(str(response.url))} arrived damaged: its gzip stream is broken."
     return Transient(message, code="source_unavailable")
 

@@ -97,7 +97,7 @@ class SitemapListing:
             urls = [
                 sitemap_url
                 for raw_url in rules.sitemaps
-                if (sitemap_url := self._normalised_url(raw_url)) is not None
+                if (sitemap_url := self._normalise_url(raw_url)) is not None
             ]
             urls = urls or [f"{_origin(url)}/sitemap.xml"]
         self._queue += [(address, 1) for address in dict.fromkeys(urls) if self._is_new(address)]
@@ -140,7 +140,7 @@ class SitemapListing:
                 entries = await threads.run_blocking(partial(file.feed, chunk) if chunk else file.end)
                 if file.is_index:
                     self._enqueue(entries, depth + 1)
-                elif pages := await self._allowed_pages(client, entries):
+                elif pages := await self._filter_allowed_pages(client, entries):
                     yield pages
                 if not chunk:
                     break
@@ -164,7 +164,7 @@ class SitemapListing:
             else:
                 self._queue.append((url, depth))
 
-    async def _allowed_pages(
+    async def _filter_allowed_pages(
         self, client: httpx.AsyncClient, entries: Sequence[SitemapEntry]
     ) -> list[SitemapEntry]:
         """The entries that may be taken, with normalised addresses."""
@@ -172,7 +172,7 @@ class SitemapListing:
         if self._rules.respect_robots:
             for origin in {_origin(page.url) for page in pages} - self._robots.keys():
                 await self._fetch_robots(client, origin)
-            pages = await threads.run_blocking(partial(self._allowed_by_robots, pages))
+            pages = await threads.run_blocking(partial(self._is_allowed_by_robots, pages))
         room = self._rules.limit - self._page_count
         self.left_out["over_limit"] += len(pages[room:])
         self._page_count += len(pages[:room])
@@ -184,7 +184,7 @@ class SitemapListing:
 
     def _new_url(self, raw_url: str) -> str | None:
         """The normalised address; None for one on another site or seen before."""
-        url = self._normalised_url(raw_url)
+        url = self._normalise_url(raw_url)
         if url is None:
             return None
         if self._rules.same_site and _site(url) not in self._sites:
@@ -195,7 +195,7 @@ class SitemapListing:
             return None
         return url
 
-    def _normalised_url(self, raw_url: str) -> str | None:
+    def _normalise_url(self, raw_url: str) -> str | None:
         try:
             return normalise(raw_url)
         except Permanent:
@@ -223,7 +223,7 @@ class SitemapListing:
             except WorkError:
                 self._robots[origin] = None
 
-    def _allowed_by_robots(self, pages: Sequence[SitemapEntry]) -> list[SitemapEntry]:
+    def _is_allowed_by_robots(self, pages: Sequence[SitemapEntry]) -> list[SitemapEntry]:
         allowed: list[SitemapEntry] = []
         for page in pages:
             rules = self._robots[_origin(page.url)]

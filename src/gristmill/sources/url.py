@@ -139,7 +139,7 @@ class UrlSource:
 
     def _size(self, response: httpx.Response) -> int:
         fetch.expect_success(response)
-        size = _declared_size(response)
+        size = _content_length(response)
         if size > self.limit:
             message = (
                 f"{fetch.display_url(self.url)} has {size:,} bytes, more than the limit of {self.limit:,}."
@@ -148,7 +148,7 @@ class UrlSource:
         return size
 
 
-def _declared_size(response: httpx.Response) -> int:
+def _content_length(response: httpx.Response) -> int:
     declared = response.headers.get("content-length", "")
     if response.status_code == 206:  # the total is after the slash
         declared = response.headers.get("content-range", "").rpartition("/")[2]

@@ -146,7 +146,7 @@ class ContentQuery:
 
     def _row(self, content: dict[str, Any], *, light: bool) -> QueryRow | None:
         number, kind = str(content.get("id")), self.stream.kind
-        stamp = _updated_at(content)
+        stamp = _parse_updated_at(content)
         if content.get("type") == "attachment":
             container = as_dict(content.get("container"))
             if container.get("type") != kind:
@@ -209,7 +209,7 @@ class ContentIdListing:
     def _entry(self, content: dict[str, Any]) -> by_id.IdEntry:
         number = str(content.get("id"))
         ref = DocumentRef(f"{self._stream.kind}:{number}", self._stream, {"id": number})
-        return by_id.IdEntry(number, _updated_at(content), ref)
+        return by_id.IdEntry(number, _parse_updated_at(content), ref)
 
 
 async def measure_time_zone(api: ConfluenceApi) -> UserTimeZone:
@@ -218,7 +218,7 @@ async def measure_time_zone(api: ConfluenceApi) -> UserTimeZone:
     page = await api.search(newest, "version", 1, None)
     if not page.results:
         return UserTimeZone()
-    number, stamp = str(page.results[0].get("id")), _updated_at(page.results[0])
+    number, stamp = str(page.results[0].get("id")), _parse_updated_at(page.results[0])
 
     async def is_found_from(local_time: datetime) -> bool:
         cql = f'id = {number} and lastmodified >= "{local_time.strftime(_MINUTE_FORMAT)}"'
@@ -227,10 +227,10 @@ async def measure_time_zone(api: ConfluenceApi) -> UserTimeZone:
     zone = await measure_zone(stamp, is_found_from)
     latest = await api.search(f"id = {number}", "version", 1, None)
     # If it changed meanwhile, or is gone, the measurement is void.
-    return zone if latest.results and _updated_at(latest.results[0]) == stamp else UserTimeZone()
+    return zone if latest.results and _parse_updated_at(latest.results[0]) == stamp else UserTimeZone()
 
 
-def _updated_at(content: dict[str, Any]) -> datetime:
+def _parse_updated_at(content: dict[str, Any]) -> datetime:
     version = as_dict(content.get("version"))
     stamp = parse_time(version.get("createdAt") or version.get("when"))
     if stamp is None:

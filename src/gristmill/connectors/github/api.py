@@ -157,7 +157,7 @@ class GitHubApi:
     async def token(self) -> str:
         """The current token, for git."""
         await self._renew_token()
-        return self.transport.sent_header("Authorization").removeprefix("Bearer ")
+        return self.transport.header_value("Authorization").removeprefix("Bearer ")
 
     async def whoami(self) -> str:
         """The account that the credentials belong to."""

@@ -80,13 +80,13 @@ class IssueListing:
 
 def _body(issue: Issue, comments: Sequence[Comment]) -> str:
     sections = [f"# {issue.title}", issue.body or ""]
-    for comment in sorted(comments, key=lambda comment: (_written_at(comment), comment.id)):
+    for comment in sorted(comments, key=lambda comment: (_parse_written_at(comment), comment.id)):
         if (comment.body or "").strip():
-            author, day = comment.user.login if comment.user else None, _written_at(comment)[:10]
+            author, day = comment.user.login if comment.user else None, _parse_written_at(comment)[:10]
             sections.append(comment_section(author, day, comment.body or "", location=comment.path or ""))
     return join_sections(sections)
 
 
-def _written_at(comment: Comment) -> str:
+def _parse_written_at(comment: Comment) -> str:
     stamp = comment.created_at or comment.submitted_at
     return "" if stamp is None else stamp.isoformat()

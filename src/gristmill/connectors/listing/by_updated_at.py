@@ -124,7 +124,7 @@ async def _read_changes(
             lambda entry: entry.ref,
             listing.fetch_documents,
         )
-        handled = _handled_entries(new_entries, result.handled)
+        handled = _entries_until(new_entries, result.handled)
         new_keys = {entry.key for entry in new_entries}
         unchanged_ids = [
             document_id
@@ -210,7 +210,7 @@ class _Pager:
         return True
 
 
-def _handled_entries(entries: Sequence[UpdatedEntry], followed_count: int) -> list[UpdatedEntry]:
+def _entries_until(entries: Sequence[UpdatedEntry], followed_count: int) -> list[UpdatedEntry]:
     """The entries up to the last one that was read; entries that are not followed in between count as read."""
     handled: list[UpdatedEntry] = []
     for entry in entries:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
-from gristmill.connectors.markup.tree import MAX_DEPTH, Child, Node, labelled_quote, wrap_inline
+from gristmill.connectors.markup.tree import MAX_DEPTH, Child, Node, quote_with_label, wrap_inline
 from gristmill.connectors.markup.writer import write_markdown
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -165,9 +165,9 @@ def _parent(
         case "codeBlock":
             return [Node("code", children, {"language": _string(attributes.get("language"))})]
         case "panel":
-            return [labelled_quote(_string(attributes.get("panelType")).capitalize(), children)]
+            return [quote_with_label(_string(attributes.get("panelType")).capitalize(), children)]
         case "expand" | "nestedExpand":
-            return [labelled_quote(_string(attributes.get("title")), children)]
+            return [quote_with_label(_string(attributes.get("title")), children)]
         case "tableCell" | "tableHeader":
             spans = {
                 "columns": _string(attributes.get("colspan")) or "1",

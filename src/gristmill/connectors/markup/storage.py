@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from gristmill.connectors.markup.storage_macros import convert_macro, plain_text
 from gristmill.connectors.markup.storage_tree import Element, parse
-from gristmill.connectors.markup.tree import Child, Node, is_block, labelled_quote, wrap_inline
+from gristmill.connectors.markup.tree import Child, Node, is_block, quote_with_label, wrap_inline
 from gristmill.connectors.markup.writer import write_markdown
 
 _MARKS = {
@@ -219,4 +219,4 @@ class _StorageReader:
             else:
                 content.children.append(child)
         children = self.children_of(content)
-        return [labelled_quote(kind.strip().capitalize(), children)] if kind else children
+        return [quote_with_label(kind.strip().capitalize(), children)] if kind else children

@@ -11,7 +11,7 @@ any other                            its body, below its title
 from collections.abc import Callable
 
 from gristmill.connectors.markup.storage_tree import Element
-from gristmill.connectors.markup.tree import Child, Node, is_block, labelled_quote
+from gristmill.connectors.markup.tree import Child, Node, is_block, quote_with_label
 
 _PANELS = frozenset(("info", "note", "tip", "warning", "panel", "success", "error"))
 # The parameter with the text of such a macro.
@@ -48,9 +48,9 @@ def convert_macro(element: Element, children_of: Callable[[Element], list[Child]
         ]
     body = _rich_body(element, children_of)
     if name in _PANELS:
-        return [labelled_quote(title or name.capitalize(), body)]
+        return [quote_with_label(title or name.capitalize(), body)]
     if name == "expand":
-        return [labelled_quote(title, body)]
+        return [quote_with_label(title, body)]
     if name in _MAIN_PARAMETER and not body:
         return _main_parameter_text(element, name, children_of)
     if any(is_block(child) for child in body):

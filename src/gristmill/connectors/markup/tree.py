@@ -45,7 +45,7 @@ def wrap_inline(kind: str, children: list[Child], **facts: str) -> list[Child]:
     return [Node(kind, children, facts)]
 
 
-def labelled_quote(label: str, children: list[Child]) -> Node:
+def quote_with_label(label: str, children: list[Child]) -> Node:
     """A quote that begins with a label, for panels."""
     head: list[Child] = [Node("paragraph", [Node("strong", [label])])] if label.strip() else []
     return Node("quote", [*head, *children])

@@ -11,7 +11,7 @@
 import re
 from collections.abc import Iterator, Mapping
 
-from gristmill.connectors.markup.tree import Child, Node, labelled_quote
+from gristmill.connectors.markup.tree import Child, Node, quote_with_label
 from gristmill.connectors.markup.wiki_inline import read_line
 from gristmill.connectors.markup.writer import write_markdown
 
@@ -100,7 +100,7 @@ class _WikiReader:
             return
         options = (token.group(2) or "").split("|")
         title = next((fact.partition("=")[2] for fact in options if fact.strip().startswith("title=")), "")
-        node = labelled_quote(title, [])
+        node = quote_with_label(title, [])
         self._append(node)
         self._wrappers.append((name, node))
 

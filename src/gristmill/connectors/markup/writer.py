@@ -70,7 +70,7 @@ class _Writer:
                 text = self.blocks(node.children, level + 1, flat=flat)
                 return _with_prefix(text, "" if flat else "> ", level)
             case "code":
-                return _mono(_raw(node.children)) if flat else _fenced(node)
+                return _mono(_raw(node.children)) if flat else _fence(node)
             case "rule":
                 return "" if flat else "---"
             case "table":
@@ -254,7 +254,7 @@ def _mono(text: str) -> str:
     return f"{before}{ticks}{pad}{inner}{pad}{ticks}{after}"
 
 
-def _fenced(node: Node) -> str:
+def _fence(node: Node) -> str:
     text = _raw(node.children).replace("\r\n", "\n").strip("\n")
     if not text.strip():
         return ""

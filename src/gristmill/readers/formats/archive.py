@@ -204,7 +204,7 @@ def read_compressed(sink: Sink) -> None:
                 return
             entries = ArchiveEntries(sink)
             entries.add(
-                _uncompressed_name(sink),
+                _name_without_suffix(sink),
                 _member_blocks(sink, first_block, file),
                 sink.task.path.stat().st_size,
             )
@@ -213,7 +213,7 @@ def read_compressed(sink: Sink) -> None:
     entries.finish()
 
 
-def _uncompressed_name(sink: Sink) -> str:
+def _name_without_suffix(sink: Sink) -> str:
     name = sink.task.name
     for suffix in (".gz", ".bz2", ".xz", ".lzma"):
         if name.lower().endswith(suffix):

@@ -38,15 +38,15 @@ def _blocks(cell: dict[str, Any], language: str) -> Iterator[str]:
     if cell.get("cell_type") != "code":
         yield source
         return
-    yield _fenced(source, language)
+    yield _fence(source, language)
     for output in cell.get("outputs") or ():
         data: dict[str, Any] = output.get("data") or {}
         printed = _text(output.get("text") or data.get("text/markdown") or data.get("text/plain"))
         if printed.strip():
-            yield _fenced(_ANSI.sub("", printed)[:_MAX_OUTPUT_LENGTH], "")
+            yield _fence(_ANSI.sub("", printed)[:_MAX_OUTPUT_LENGTH], "")
 
 
-def _fenced(text: str, language: str) -> str:
+def _fence(text: str, language: str) -> str:
     fence = "`" * max(3, *(len(run) + 1 for run in re.findall("`{3,}", text) or [""]))
     return f"{fence}{language}\n{text.rstrip()}\n{fence}"
 

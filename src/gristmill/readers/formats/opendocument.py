@@ -94,7 +94,7 @@ def _blocks(node: Any, depth: int = 0) -> Iterator[str]:
         elif child.tag == f"{_TEXT}p":
             if text := _inline(child):
                 yield text
-            yield from _anchored_blocks(child)
+            yield from _blocks_in_paragraph(child)
         elif child.tag == f"{_TEXT}list":
             yield "\n".join(_list(child, 0))
         elif child.tag == f"{_TABLE}table":
@@ -111,7 +111,7 @@ def _blocks(node: Any, depth: int = 0) -> Iterator[str]:
             yield from _blocks(child, depth + 1)
 
 
-def _anchored_blocks(paragraph: Any) -> Iterator[str]:
+def _blocks_in_paragraph(paragraph: Any) -> Iterator[str]:
     """The text boxes and images that are anchored in a paragraph."""
     for frame in paragraph.iter(f"{_DRAW}frame", f"{_DRAW}custom-shape"):
         yield from _blocks(frame, 50)

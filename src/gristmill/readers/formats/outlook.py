@@ -38,7 +38,7 @@ def _add_message(sink: Sink, ole: Any) -> None:
             None, (_text_property(ole, (), _FROM), _in_angle_brackets(_text_property(ole, (), _FROM_MAIL)))
         )
     )
-    sent = _sent_date(ole)
+    sent = _date_sent(ole)
     headers = {
         "Subject": subject,
         "From": sender,
@@ -113,7 +113,7 @@ def _in_angle_brackets(address: str) -> str:
     return f"<{address}>" if "@" in address else ""
 
 
-def _sent_date(ole: Any) -> str:
+def _date_sent(ole: Any) -> str:
     if not ole.exists("__properties_version1.0"):
         return ""
     data = ole.openstream("__properties_version1.0").read()

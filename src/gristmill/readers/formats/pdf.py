@@ -173,12 +173,12 @@ def _add_annotation_files(sink: Sink, page: Any) -> None:
             if pdfium_c.FPDFAnnot_GetSubtype(annotation) != pdfium_c.FPDF_ANNOT_FILEATTACHMENT:
                 continue
             if file := pdfium_c.FPDFAnnot_GetFileAttachment(annotation):
-                sink.add_attachment(*_attached_file(file))
+                sink.add_attachment(*_attachment(file))
         finally:
             pdfium_c.FPDFPage_CloseAnnot(annotation)
 
 
-def _attached_file(file: Any) -> tuple[str, bytes]:
+def _attachment(file: Any) -> tuple[str, bytes]:
     length = pdfium_c.FPDFAttachment_GetName(file, None, 0)
     name = ctypes.create_string_buffer(length)
     pdfium_c.FPDFAttachment_GetName(file, ctypes.cast(name, ctypes.POINTER(ctypes.c_ushort)), length)

@@ -23,12 +23,12 @@ _COMMON_STATUSES = (403, 413, 422, 429, 500, 503)
 def install(app: FastAPI) -> None:
     """Make `app` serve the completed schema."""
 
-    def cached_schema() -> dict[str, Any]:
+    def schema_from_cache() -> dict[str, Any]:
         if app.openapi_schema is None:
             app.openapi_schema = _build_schema(app)
         return app.openapi_schema
 
-    app.openapi = cached_schema
+    app.openapi = schema_from_cache
 
 
 def _build_schema(app: FastAPI) -> dict[str, Any]:

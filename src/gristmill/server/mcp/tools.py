@@ -213,7 +213,7 @@ class AgentTools:
         async with self._new_client() as mill:
             base_id = (await _call(mill.base_named(base, create=True)))["id"]
             path = f"/knowledge-bases/{base_id}/files"
-            return _added_summary(await _call(mill.call("POST", path, files={"files": (name, data)})))
+            return _summary_of_added(await _call(mill.call("POST", path, files={"files": (name, data)})))
 
     async def delete_items(self, base: BaseName, item_ids: ItemIds) -> Json:
         """Delete items with everything below them. They disappear from all results at once."""
@@ -237,7 +237,7 @@ class AgentTools:
     async def _add(self, base: str, item: Json) -> Json:
         async with self._new_client() as mill:
             base_id = (await _call(mill.base_named(base, create=True)))["id"]
-            return _added_summary(dict(await _call(mill.add(base_id, [item]))))
+            return _summary_of_added(dict(await _call(mill.add(base_id, [item]))))
 
 
 async def _call(request: Any) -> Any:
@@ -291,5 +291,5 @@ def _item_summary(item: Json) -> Json:
     return {name: item[name] for name in names}
 
 
-def _added_summary(added: Json) -> Json:
+def _summary_of_added(added: Json) -> Json:
     return {"created": [_item_summary(item) for item in added["created"]], "failed": added["failed"]}

@@ -149,7 +149,7 @@ class RunOut(ApiModel):
                 "task_id": run.job_id,
                 "error": ErrorBody.from_columns(run.error_code, run.error_message),
                 "progress": _percent(run),
-                "completed_batches": _completed_batches(run),
+                "completed_batches": _batches_done(run),
             }
         )
 
@@ -255,7 +255,7 @@ def _percent(run: ConnectorRun) -> int:
     return min(99, int(100 * min(share_read, 1.0) * (0.5 + 0.5 * share_indexed)))
 
 
-def _completed_batches(run: ConnectorRun) -> int:
+def _batches_done(run: ConnectorRun) -> int:
     """The share of batches that is done, derived from the items: a counter could drift from them."""
     if run.completed_at is not None or run.documents_ingested == 0:
         return run.total_batches
