@@ -344,7 +344,7 @@ async def record_ids(tx: Tx, container: ItemId, sources: Sequence[str]) -> dict[
 
 
 @dataclass(frozen=True)
-class AttachedFile:
+class RecordAttachment:
     """A file below a record."""
 
     parent_id: ItemId
@@ -352,9 +352,9 @@ class AttachedFile:
     id: ItemId
 
 
-async def find_attached_files(tx: Tx, record_ids: Sequence[ItemId]) -> list[AttachedFile]:
+async def find_attached_files(tx: Tx, record_ids: Sequence[ItemId]) -> list[RecordAttachment]:
     """The attachments below these records."""
-    return await queries.many(tx, AttachedFile, "attached_files", records=list(record_ids))
+    return await queries.many(tx, RecordAttachment, "attached_files", records=list(record_ids))
 
 
 @dataclass(frozen=True)

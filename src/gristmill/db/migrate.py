@@ -7,7 +7,7 @@
     was changed by a     the start is refused before any harm is done: a recorded checksum differs, or a later release
     different release    has migrated it
 
-`migrations/NNNN_name.sql` only go forward. `0001_baseline.sql` is the schema that the first release had; tests compare
+`migrations/NNNN_name.sql` only go forward. `NNNN_baseline_….sql` are the schema that the first release had; tests compare
 the baseline and all later migrations with `schema/` and `functions/`. An advisory lock serialises starting processes:
 the first one migrates, the others find it done.
 """

@@ -35,7 +35,7 @@ def refuse_failed_base(base: Base) -> None:
 
 
 async def require_item(tx: Tx, item_id: ItemId, viewer: Viewer = ADMIN) -> Item:
-    """The item, unless it does not exist, is being deleted, or is hidden from the viewer, who can't tell these apart."""
+    """The item, unless it does not exist, is being deleted, or is hidden from the viewer: all three look the same."""
     item = await catalog.find_item(tx, item_id, viewer)
     if item is None:
         raise NotFound(f"There is no item {item_id}.", code="item_not_found")

@@ -76,13 +76,13 @@ class _Replies(BaseModel):
     nodes: list[_Reply] = []
 
 
-class _Comment(_Reply):
+class _DiscussionComment(_Reply):
     replies: _Replies = _Replies()
 
 
 class _Comments(BaseModel):
     info: _PageInfo = Field(alias="pageInfo")
-    nodes: list[_Comment] = []
+    nodes: list[_DiscussionComment] = []
 
 
 class _Category(BaseModel):

@@ -194,8 +194,8 @@ def unpack(pack: bytes) -> dict[str, _Object]:
         data = b"".join(entry.decomp_chunks)
         match entry.delta_base:
             case None:
-                found = by_offset[start] = _Object(_TYPES[entry.pack_type_num], data)
-                objects[found.digest] = found
+                git_object = by_offset[start] = _Object(_TYPES[entry.pack_type_num], data)
+                objects[git_object.digest] = git_object
             case int(distance):
                 deltas.append((start, start - distance, data))
             case digest:

@@ -52,7 +52,7 @@ create function item_searchable(p_base uuid, p_principals text[], p_types text[]
        and (p_updated_before is null or i.updated_at < p_updated_before)
 $$;
 
--- The list that an audience stands for: empty unless it is complete; accounts count by the addresses they are mapped to.
+-- The access list of an audience: empty unless it is complete; accounts count by the addresses they are mapped to.
 create function connector_acl(p_audience connector_audience) returns text[] language sql stable as $$
     select case when not p_audience.complete then '{}'::text[] else array(
         select 'org:*' where p_audience.everybody

@@ -174,7 +174,7 @@ create table item_version (
     timeline        jsonb not null default '{}',
     analysed        boolean not null default false, -- it was announced that all of its assets are described
     original        bytea references blob,      -- the bytes of a page as it was fetched …
-    validators      jsonb not null default '{}', -- … and the headers that tell whether it changed since
+    validators      jsonb not null default '{}', -- … and its validators for conditional requests
     created_at      timestamptz not null default clock_now(),
     primary key (item_id, version)
 );
@@ -183,7 +183,7 @@ create index item_version_original on item_version (original) where original is 
 
 -- owner: contents
 -- The description of an image in a version: waiting → asking → described | failed; waiting → described, when equal bytes
--- were described before. `asking` is committed before the paid call: found again, nobody knows whether it was paid.
+-- were described before. `asking` is committed before the paid call: an image found in this state may have been paid for.
 create table asset (
     item_id         uuid not null,
     version         int not null,

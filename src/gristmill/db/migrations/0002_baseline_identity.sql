@@ -1,0 +1,59 @@
+-- Part of the schema of the first release. Frozen: read schema/ and functions/ instead.
+create table organisation (
+    id              uuid primary key default uuidv7(),
+    name            text not null,
+    created_at      timestamptz not null default clock_now()
+);
+create unique index organisation_name on organisation (lower(name));
+insert into organisation (id, name) values ('00000000-0000-7000-8000-000000000001', 'local');
+create table api_key (
+    id              uuid primary key default uuidv7(),
+    org_id          uuid not null references organisation,
+    name            text not null,
+    prefix          text not null,              -- the first characters of the secret, to recognise the key by
+    hash            bytea not null unique,      -- SHA-256 of the secret; the secret is random, so no salt is needed
+    role            text not null check (role in ('admin', 'editor', 'reader')),
+    email           text,                       -- the principal that the key acts as, with its teams and groups
+    teams           text[] not null default '{}',
+    groups          text[] not null default '{}',
+    expires_at      timestamptz,
+    last_used_at    timestamptz,                -- to the minute
+    created_at      timestamptz not null default clock_now(),
+    updated_at      timestamptz not null default clock_now()
+);
+create index api_key_org on api_key (org_id, id);
+create table session (
+    hash            bytea primary key,          -- SHA-256 of the cookie's value
+    key_id          uuid not null references api_key on delete cascade,
+    expires_at      timestamptz not null,
+    created_at      timestamptz not null default clock_now()
+);
+create index session_key on session (key_id);
+create table audit (
+    id              uuid primary key default uuidv7(),
+    org_id          uuid not null references organisation,
+    at              timestamptz not null default clock_now(),
+    actor           text not null,              -- key:{prefix}, session:{prefix}, local or cli
+    key_id          uuid,                       -- no foreign key: the log outlives keys
+    role            text not null,
+    method          text not null,
+    path            text not null,
+    client          text,
+    status          int,
+    took_ms         int
+);
+create index audit_org on audit (org_id, id);
+create index audit_at on audit (at);
+create table idempotency (
+    org_id          uuid not null references organisation,
+    caller          text not null,              -- the key's id, or local
+    key             text not null,
+    token           uuid not null,              -- the attempt that owns the row; writes with another token are refused
+    fingerprint     bytea not null,             -- of the request
+    state           text not null check (state in ('running', 'done', 'answered')),
+    status          int,
+    answer          bytea,                      -- encrypted by the vault: it may contain a new key's secret
+    at              timestamptz not null default clock_now(),
+    primary key (org_id, caller, key)
+);
+create index idempotency_at on idempotency (at);

@@ -1,0 +1,168 @@
+-- Part of the schema of the first release. Frozen: read schema/ and functions/ instead.
+create table base (
+    id              uuid primary key default uuidv7(),
+    org_id          uuid not null default '00000000-0000-7000-8000-000000000001' references organisation,
+    name            text not null,
+    status          text not null default 'ready' check (status in ('ready', 'failed', 'deleting')),
+    error_code      text,
+    error_message   text,
+    embedder        text not null,              -- its name in the settings
+    embedder_identity text not null,            -- what made the vectors: only vectors of one identity are comparable
+    dimensions      int not null,
+    chunking        jsonb not null default '{}',
+    file_processor  text,
+    on_restart      text not null default 'resume' check (on_restart in ('resume', 'park')),
+    settings        jsonb not null default '{}', -- {"ignore": [pattern, …], "includeHidden": bool}
+    acl             text[] not null default '{}', -- org:*, team:{id}, group:{id}, user_email:{address}; empty: admins only
+    ingested        boolean not null default false, -- the base was announced as ready since it last got work
+    busy_since      timestamptz,                -- when it got the work that is not announced as done yet
+    created_at      timestamptz not null default clock_now(),
+    updated_at      timestamptz not null default clock_now()
+);
+create unique index base_name on base (org_id, lower(name)) where status <> 'deleting';
+create index base_org on base (org_id, id);
+create table blob (
+    hash            bytea primary key,          -- SHA-256
+    size            bigint not null,
+    name            text not null,              -- in the object store
+    touched_at      timestamptz not null default clock_now() -- stored or reused: unused blobs stay a while after it
+);
+create table pending_blob_name (
+    name            text collate "C" primary key,
+    deleting        boolean not null,           -- no upload may keep it any more
+    due_at          timestamptz not null default clock_now()
+);
+create index pending_blob_name_deleting on pending_blob_name (name) where deleting;
+create table item (
+    id              uuid primary key default uuidv7(),
+    base_id         uuid not null references base on delete cascade,
+    parent_id       uuid references item on delete cascade,
+    type            text not null check (type in ('directory', 'sitemap', 'connector', 'file', 'url', 'note', 'record')),
+    is_container    boolean not null generated always as (type in ('directory', 'sitemap', 'connector')) stored,
+    title           text not null,
+    status          text not null check (status in
+        ('idle', 'preparing', 'processing', 'reading', 'embedding', 'completed', 'failed', 'deleting')),
+    error_code      text,
+    error_message   text,
+    warnings        text[] not null default '{}',
+    source          jsonb not null default '{}', -- where it comes from: {"path": …}, {"url": …} or {"name": …}
+    source_key      text not null,              -- its identity among its siblings: path, address, name or title
+    blob_hash       bytea references blob,      -- the bytes of an uploaded file
+    body            text,                       -- the text of a note; null for every other type
+    size_bytes      bigint,
+    wanted_version  int not null default 1,     -- raised by every (re)scheduling
+    live_version    int,                        -- the version that search reads; null while nothing is searchable
+    expanded_version int not null default 0,    -- containers: the last version whose children are all filed
+    listed_version  int not null default 0,     -- children: the container's version that last listed them
+    attachments_version int not null default 0, -- documents: the version whose attachments are filed as children …
+    attachments_content bytea,                  -- … and the content they were found in
+    chunk_count     int not null default 0,     -- of the live version
+    left_out        jsonb not null default '{}', -- containers: what the last listing left out, as {reason: number}
+    cause           uuid,                       -- the request, run or rebuild that last scheduled it; its events carry it
+    acl             text[],                     -- its own list; null inherits
+    acl_from        uuid,                       -- the item, itself or above, whose list applies; null: the base's
+    metadata        jsonb not null default '{}',
+    created_at      timestamptz not null default clock_now(),
+    updated_at      timestamptz not null default clock_now()
+);
+create index item_tree on item (base_id, parent_id, id);
+create index item_status on item (base_id, status);
+create index item_children on item (parent_id, status) where parent_id is not null;
+create index item_key on item (base_id, parent_id, type, md5(source_key));
+create index item_deleting on item (base_id) where status = 'deleting';
+create index item_blob on item (blob_hash) where blob_hash is not null;
+create index item_updated on item (updated_at);             -- the stream of item updates
+create index item_acl on item using gin (acl) where acl is not null;
+create index item_acl_from on item (base_id, acl_from);
+create index item_own_acl on item (base_id) where acl is not null;      -- does a base hide anything from a caller?
+create index item_metadata on item using gin (metadata jsonb_path_ops);
+create index item_active on item (base_id, id)
+    where status in ('idle', 'preparing', 'processing', 'reading', 'embedding');
+create index item_container on item (base_id, id) where is_container;
+create index item_cause_active on item (cause) where status in ('processing', 'reading', 'embedding');
+create unique index item_record on item (parent_id, source_key) where type = 'record' and status <> 'deleting';
+create unlogged table progress (
+    item_id         uuid primary key,
+    version         int not null,
+    percent         real not null,
+    note            text,                       -- what it is waiting for
+    updated_at      timestamptz not null default clock_now()
+);
+create table content (
+    hash            bytea primary key,          -- SHA-256 of (SHA-256 of the input, reader and its version)
+    characters      bigint,                     -- null until all parts are stored
+    warnings        text[] not null default '{}', -- of its reader
+    created_at      timestamptz not null default clock_now()
+);
+create table content_part (
+    content_hash    bytea not null references content on delete cascade,
+    start           bigint not null,            -- in characters
+    text            text not null,
+    page            int,
+    primary key (content_hash, start)
+);
+create table attachment (
+    content_hash    bytea not null references content on delete cascade,
+    fingerprint     bytea not null,             -- of name and bytes: a repetition is stored once
+    number          int not null,               -- in the order they were found
+    name            text not null,              -- a path within the document
+    blob_hash       bytea not null references blob,
+    size            bigint not null,
+    primary key (content_hash, fingerprint)
+);
+create index attachment_blob on attachment (blob_hash);
+create table content_asset (
+    content_hash    bytea not null references content on delete cascade,
+    hash            bytea not null,             -- SHA-256 of an image's bytes, or of a table's text
+    number          int not null,
+    kind            text not null check (kind in ('image', 'table')),
+    media_type      text not null,
+    size            bigint not null,
+    page            int,
+    start           bigint not null,            -- its offset in the content, in characters
+    "end"           bigint not null,
+    caption         text not null default '',
+    inline          boolean not null default false, -- its text is part of the content: no description is needed
+    blob_hash       bytea references blob,      -- an image's bytes
+    primary key (content_hash, hash)
+);
+create index content_asset_blob on content_asset (blob_hash) where blob_hash is not null;
+create table item_version (
+    item_id         uuid not null references item on delete cascade,
+    version         int not null,
+    content_hash    bytea not null references content,
+    recipe          text,                       -- what chunked and embedded it; null: not known
+    timeline        jsonb not null default '{}',
+    analysed        boolean not null default false, -- it was announced that all of its assets are described
+    original        bytea references blob,      -- the bytes of a page as it was fetched …
+    validators      jsonb not null default '{}', -- … and its validators for conditional requests
+    created_at      timestamptz not null default clock_now(),
+    primary key (item_id, version)
+);
+create index item_version_content on item_version (content_hash);
+create index item_version_original on item_version (original) where original is not null;
+create table asset (
+    item_id         uuid not null,
+    version         int not null,
+    hash            bytea not null,
+    analyst         text not null,              -- the model that describes it
+    state           text not null check (state in ('waiting', 'asking', 'described', 'failed')),
+    text            text not null default '',
+    error_code      text,
+    error_message   text,
+    primary key (item_id, version, hash),
+    foreign key (item_id, version) references item_version on delete cascade
+);
+create index asset_described on asset (hash, analyst) where state = 'described';
+create index asset_waiting on asset (item_id, version) where state in ('waiting', 'asking');
+create table conversion (
+    item_id         uuid not null,
+    version         int not null,
+    processor       text not null,
+    remote_id       text,                       -- null while it is being started: it may have begun, or not
+    checks          int not null default 0,     -- since the last progress
+    waited          interval not null default '0', -- since the last progress
+    progress        double precision not null default 0,
+    position        int,
+    primary key (item_id, version)
+);

@@ -1,0 +1,47 @@
+-- Part of the schema of the first release. Frozen: read schema/ and functions/ instead.
+create sequence chunk_no;
+create table chunk (
+    base_id         uuid not null,
+    item_id         uuid not null,
+    version         int not null,
+    index           int not null,
+    id              uuid not null default uuidv7(),
+    no              bigint not null default nextval('chunk_no'),
+    text            text not null,
+    text_hash       uuid,                       -- the first half of SHA-256: equal text reuses its vector
+    start           int not null,               -- offsets into the canonical content, in characters
+    "end"           int not null,
+    page            int,                        -- where it begins, in documents with pages
+    headings        text[] not null default '{}',
+    embedding       halfvec not null,
+    primary key (base_id, item_id, version, index)
+) partition by list (base_id);
+create index chunk_text on chunk (text_hash);
+create unique index chunk_number on chunk (base_id, no);
+create sequence segment_id;
+create table segment (
+    base_id         uuid not null references base on delete cascade,
+    id              bigint not null default nextval('segment_id'),
+    lexer_version   int not null,               -- what lexed it; segments of another version are rebuilt
+    chunks          int not null,
+    tokens          bigint not null,            -- the sum of the lengths, for BM25
+    languages       text[] not null,            -- the stemmers that were applied
+    nos             bytea not null,             -- int8 each
+    items           bytea not null,             -- the low eight bytes of each chunk's item
+    lengths         bytea not null,             -- in tokens, uint2 each
+    signs           bytea not null,             -- the signs of each vector, one bit each
+    terms           bytea not null default '',  -- search/lexicon.py documents the format of these three
+    ordinals        bytea not null default '',
+    counts          bytea not null default '',
+    primary key (base_id, id)
+);
+alter table segment
+    alter nos set storage external, alter items set storage external, alter lengths set storage external,
+    alter signs set storage external, alter terms set storage external, alter ordinals set storage external,
+    alter counts set storage external;
+create table deleted_chunk (
+    base_id         uuid not null references base on delete cascade,
+    no              bigint not null,
+    deleted_at      timestamptz not null default clock_now(),
+    primary key (base_id, no)
+);

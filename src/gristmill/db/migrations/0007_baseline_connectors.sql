@@ -1,0 +1,128 @@
+-- Part of the schema of the first release. Frozen: read schema/ and functions/ instead.
+create table connector (
+    id              uuid primary key default uuidv7(),
+    org_id          uuid not null default '00000000-0000-7000-8000-000000000001' references organisation,
+    name            text not null,
+    type            text not null,              -- one of the registry: github, gitlab, jira, confluence
+    config          jsonb not null,
+    credentials     bytea not null,             -- encrypted by the vault
+    schedule        text not null,              -- cron
+    acl_schedule    text not null,              -- cron: permissions only
+    enabled         boolean not null default true,
+    acl             text[],                     -- null: the tool's permissions apply; else this list, for everything
+    last_sync_status text,
+    last_sync_at    timestamptz,
+    last_sync_error_code text,
+    last_sync_error text,
+    rate_limited_until timestamptz,             -- while a run waits for the tool
+    acl_as_of       timestamptz,                -- when all permissions were last resolved
+    created_at      timestamptz not null default clock_now(),
+    updated_at      timestamptz not null default clock_now()
+);
+create unique index connector_name on connector (org_id, lower(name));
+create index connector_org on connector (org_id, id);
+create table connector_base (
+    connector_id    uuid not null references connector on delete cascade,
+    base_id         uuid not null references base on delete cascade,
+    item_id         uuid references item on delete set null,
+    filled          boolean not null default false, -- a container was filed: if it is gone, a user deleted it
+    primary key (connector_id, base_id)
+);
+create index connector_base_base on connector_base (base_id);
+create index connector_base_item on connector_base (item_id) where item_id is not null;
+create table connector_run (
+    id              uuid primary key default uuidv7(),
+    connector_id    uuid not null references connector on delete cascade,
+    job_id          uuid not null,              -- the job that runs it: an open run without a living job is an orphan
+    trigger         text not null check (trigger in ('schedule', 'manual')),
+    status          text not null default 'running' check (status in
+        ('running', 'success', 'completed_with_errors', 'partial', 'failed', 'cancelled')),
+    stage           text not null default 'reading' check (stage in ('reading', 'pruning', 'indexing', 'ended')),
+    force           boolean not null default false,
+    dry_run         boolean not null default false,
+    allow_deletions boolean not null default false,
+    started_at      timestamptz not null default clock_now(),
+    completed_at    timestamptz,
+    total_items     int,                        -- estimated
+    documents_processed int not null default 0,
+    documents_ingested int not null default 0,
+    documents_unchanged int not null default 0,
+    documents_pruned int not null default 0,
+    deletions_held  int not null default 0,     -- by the guard against mass deletion
+    total_batches   int not null default 0,
+    item_errors     int not null default 0,
+    continuations   int not null default 0,
+    rate_limited_until timestamptz,
+    error_code      text,
+    error_message   text,
+    plan            jsonb,                      -- what a dry run would do
+    checkpoint      jsonb                       -- of all streams, at its end
+);
+create unique index connector_run_open on connector_run (connector_id) where completed_at is null;
+create index connector_run_connector on connector_run (connector_id, id);
+create table connector_run_line (
+    run_id          uuid not null references connector_run on delete cascade,
+    no              bigint generated always as identity,
+    at              timestamptz not null default clock_now(),
+    level           text not null check (level in ('info', 'warning', 'error')),
+    message         text not null,
+    primary key (run_id, no)
+);
+create table connector_stream (
+    connector_id    uuid not null references connector on delete cascade,
+    scope           text collate "C" not null,
+    kind            text collate "C" not null,
+    checkpoint_version int,
+    checkpoint      jsonb,
+    listing         int not null default 0,
+    listed          boolean not null default false, -- the listing is complete
+    lost            boolean not null default false, -- the scope is gone, or closed to us
+    last_run_id     uuid,                       -- the last run that reported on it
+    updated_at      timestamptz not null default clock_now(),
+    primary key (connector_id, scope, kind)
+);
+create table connector_document (
+    connector_id    uuid not null references connector on delete cascade,
+    source_id       text collate "C" not null,
+    scope           text collate "C" not null,
+    kind            text collate "C" not null,
+    locator         jsonb not null default '{}',
+    hash            bytea not null,             -- SHA-256 of everything that is filed
+    audience        text not null,
+    seen            int not null default 0,     -- the stream's listing that last named it
+    primary key (connector_id, source_id)
+);
+create index connector_document_stream on connector_document (connector_id, scope, kind, seen);
+create index connector_document_audience on connector_document (connector_id, audience);
+create table connector_failure (
+    connector_id    uuid not null references connector on delete cascade,
+    source_id       text collate "C" not null,
+    scope           text collate "C" not null,
+    kind            text collate "C" not null,
+    locator         jsonb not null default '{}',
+    run_id          uuid not null,
+    attempts        int not null default 1,
+    error_code      text not null,
+    error_message   text not null,
+    failed_at       timestamptz not null default clock_now(),
+    primary key (connector_id, source_id)
+);
+create table connector_audience (
+    connector_id    uuid not null references connector on delete cascade,
+    key             text collate "C" not null,
+    everybody       boolean not null,
+    emails          text[] not null,
+    users           text[] not null,            -- accounts without a known address
+    groups          text[] not null,
+    complete        boolean not null,
+    acl             text[] not null,
+    as_of           timestamptz not null default clock_now(),
+    primary key (connector_id, key)
+);
+create table connector_identity (
+    connector_id    uuid not null references connector on delete cascade,
+    user_id         text collate "C" not null,
+    name            text not null default '',
+    email           text,
+    primary key (connector_id, user_id)
+);

@@ -1,0 +1,45 @@
+-- Part of the schema of the first release. Frozen: read schema/ and functions/ instead.
+create function base_lock(p_base uuid) returns void language sql as
+    'select pg_advisory_xact_lock(hashtextextended(p_base::text, 1735551596))';
+create function base_lock_shared(p_base uuid) returns void language sql as
+    'select pg_advisory_xact_lock_shared(hashtextextended(p_base::text, 1735551596))';
+create function base_manage_partition() returns trigger language plpgsql as $$
+declare
+    v_suffix text := replace(coalesce(new.id, old.id)::text, '-', '');
+begin
+    if tg_op = 'INSERT' then
+        execute format('create table %I (like chunk including defaults including constraints)', 'chunk_' || v_suffix);
+        execute format('alter table chunk attach partition %I for values in (%L)', 'chunk_' || v_suffix, new.id);
+    else
+        execute format('drop table %I', 'chunk_' || v_suffix);
+    end if;
+    return null;
+end $$;
+create trigger base_manage_partition after insert or delete on base for each row execute function base_manage_partition();
+create function base_record_owner() returns trigger language plpgsql as $$
+begin
+    insert into lane_owner (lane, org_id) values (new.id::text, new.org_id) on conflict do nothing;
+    return null;
+end $$;
+create trigger base_record_owner after insert on base for each row execute function base_record_owner();
+create function base_mark_ready(p_base uuid, out completed int, out failed int) returns record language plpgsql as $$
+begin
+    perform pg_advisory_xact_lock(hashtextextended(p_base::text, 1701147252));
+    if exists (select from item i where i.base_id = p_base
+                  and i.status in ('idle', 'preparing', 'processing', 'reading', 'embedding')) then
+        return;
+    end if;
+    update base b set ingested = true where b.id = p_base and not b.ingested and b.status <> 'deleting'
+       and exists (select from item i where i.base_id = p_base and i.status in ('completed', 'failed'));
+    if found then
+        select count(*) filter (where i.status = 'completed'), count(*) filter (where i.status = 'failed')
+          into completed, failed
+          from item i where i.base_id = p_base and not i.is_container;
+    end if;
+end $$;
+create function blob_is_unused(p_hash bytea) returns boolean language sql stable as $$
+    select not exists (select from item i where i.blob_hash = p_hash)
+       and not exists (select from item_version v where v.original = p_hash)
+       and not exists (select from attachment a where a.blob_hash = p_hash)
+       and not exists (select from content_asset a where a.blob_hash = p_hash)
+$$;
