@@ -36,6 +36,8 @@ _MAX_DOCUMENTS = 500  # of one child, so that memory leaks of a library stay sma
 _MAX_RESIDENT_BYTES = 400 * 1024 * 1024  # a child that uses more after its document is replaced
 _MAX_RESIDENT_BYTES_OCR = 1536 * 1024 * 1024
 _STDERR_TAIL = 4_096
+# Bytecode is cached as elsewhere: without it, each child would compile its libraries again.
+_INHERITED = ("PATH", "PYTHONPATH", "PYTHONPYCACHEPREFIX", "PYTHONDONTWRITEBYTECODE", "LANG", "TZ")
 
 # Run as a module, it imports this package's `__init__` (light on purpose) and what reading needs, nothing else.
 _CHILD = "gristmill.readers.child"
@@ -255,12 +257,5 @@ class ReaderPool:
 
 def _child_environment() -> dict[str, str]:
     """What a child needs of our environment to start Python, and one thread for each native library."""
-    environment = {
-        name: os.environ[name] for name in ("PATH", "PYTHONPATH", "LANG", "TZ") if name in os.environ
-    }
-    return environment | {
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "RAYON_NUM_THREADS": "1",
-        "OMP_NUM_THREADS": "1",
-        "HOME": "/",
-    }
+    environment = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+    return environment | {"RAYON_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "HOME": "/"}
