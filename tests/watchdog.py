@@ -1,4 +1,4 @@
-"""Ends a test that hangs, and writes down where it hung.
+"""Ends a test that hangs, and writes down where it hung; where a process crashes, that too.
 
 A test hangs when its process and every process below it use no CPU for `IDLE_LIMIT` seconds, or when it runs for
 `TOTAL_LIMIT` seconds. A slow machine does not trigger it: work that is under way uses CPU. The stacks of all threads, the
@@ -37,6 +37,9 @@ class Watchdog:
 
     def __init__(self, folder: Path, server_url: str) -> None:
         self._folder, self._server_url = folder, server_url
+        self._crash_file = (folder / f"{_worker_name()}-crash.txt").open(
+            "w"
+        )  # open as long as the process lives
         self._test: str | None = None
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
@@ -80,9 +83,13 @@ class Watchdog:
             return f"{self._test} still ran after {now - self._started:.0f} s"
         return None
 
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionstart(self) -> None:
+        """Have the stacks of a native crash written to a file: xdist loses what a worker writes to standard error."""
+        faulthandler.enable(self._crash_file)
+
     def _dump(self, reason: str) -> None:
-        worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
-        with (self._folder / f"{worker}.txt").open("a") as file:
+        with (self._folder / f"{_worker_name()}.txt").open("a") as file:
             file.write(f"== {reason}\n")
             file.flush()
             faulthandler.dump_traceback(file)
@@ -98,10 +105,17 @@ def stack_folder() -> Path:
 def summarise(folder: Path, reporter: Any) -> None:
     """Print what watchdogs wrote, and remove the folder if they wrote nothing."""
     for path in sorted(folder.glob("*.txt")):
-        reporter.section(f"hung: {path}")
-        reporter.write_line(path.read_text())
+        if text := path.read_text():
+            reporter.section(f"hung or crashed: {path}")
+            reporter.write_line(text)
+        else:
+            path.unlink()
     with contextlib.suppress(OSError):
         folder.rmdir()
+
+
+def _worker_name() -> str:
+    return os.environ.get("PYTEST_XDIST_WORKER", "main")
 
 
 def _tree_cpu_seconds() -> float:

@@ -80,7 +80,7 @@ def test_errors_are_one_line_and_an_exit_code(shared_db_env: dict[str, str], tmp
     for arguments, exit_code, message in [
         (["search", "nowhere", "x"], 1, "no knowledge base named 'nowhere'"),
         (["add", "notes"], 1, "Nothing to add"),
-        (["add", "notes", str(tmp_path / "gone.md")], 1, "is not there"),
+        (["add", "notes", str(tmp_path / "gone.md")], 1, "does not exist"),
         (["serve", "--host", "0.0.0.0"], 2, "not a loopback address"),
         (["serve", "--data-dir", "/dev/null/x"], 2, "is not writable"),
         (["add", "notes", "ftp://example.com/a"], 1, "not an http or https address"),

