@@ -1,5 +1,6 @@
 """One server for all tests of a process, and a browser for each test. An error in a page's console fails the test."""
 
+import gc
 from collections.abc import Generator
 from pathlib import Path
 
@@ -10,6 +11,15 @@ from tests.gristmill_process import ServeProcess, run_serve
 from tests.ui.harness import CHROMIUM, ApiHelper, ServerSetup, Tabs, chromium, profile, server_setup
 
 expect.set_options(timeout=20_000)  # only a defect takes this long, even on a busy machine
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Free Playwright's greenlets after each test, in the thread that made them, and not by a garbage collection in a thread of
+    a later test."""
+    result = yield
+    gc.collect()
+    return result
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,6 @@ The browser is the system's Chromium. Each test has a fresh profile; servers are
 embedder that responds at once.
 """
 
-import gc
 import json
 import os
 import shutil
@@ -59,8 +58,6 @@ def chromium() -> Generator[Browser]:
             yield browser
         finally:
             browser.close()
-    # Its greenlets are freed here, in the thread that made them, and not by a collection in a thread of a later test.
-    gc.collect()
 
 
 @contextmanager
