@@ -77,7 +77,7 @@ def test_a_worker_serves_probes_on_its_own_port(
     assert worker.stdout is not None
     with worker.stdout:
         try:
-            found = re.search(r"http://\S+?(?=;)", worker.stdout.readline())
+            found = re.search(r"http://\S+(?=/metrics)", worker.stdout.readline())
             assert found is not None, log.read_text()
             with httpx.Client(base_url=found[0], timeout=30, trust_env=False) as client:
                 assert client.get("/healthz").json()["status"] == "ok"
