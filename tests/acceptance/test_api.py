@@ -10,6 +10,8 @@ import pytest
 from tests.api_calls import add_items, assert_healthy, assert_problem, make_base, search, wait_until_ended
 from tests.wait_until import wait_until
 
+pytestmark = pytest.mark.slow
+
 
 async def test_a_note_becomes_a_hit(http: httpx.AsyncClient) -> None:
     """S1-02, S1-03, S3-01, S4-63; S4-03."""

@@ -7,6 +7,8 @@ import pytest
 from gristmill.client import Refused, SyncClient
 from tests.gristmill_process import environment, run_serve
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_program_adds_waits_searches_reads_rebuilds_and_deletes(
     database_url: str, data_dir: Path, cache_dir: Path, tmp_path: Path

@@ -12,6 +12,8 @@ from typer.testing import CliRunner
 from gristmill.cli.main import cli
 from tests.gristmill_process import environment, run_command, run_serve
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def env(data_dir: Path, cache_dir: Path) -> dict[str, str]:

@@ -17,6 +17,8 @@ from tests.api_calls import (
 from tests.gristmill_process import environment, run_command
 from tests.wait_until import wait_until
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def docs(tmp_path: Path) -> Path:

@@ -14,6 +14,8 @@ from typer.testing import CliRunner
 from gristmill.cli.main import cli
 from tests.gristmill_process import environment
 
+pytestmark = pytest.mark.slow
+
 WITHOUT = {
     "serve": "runs until it is stopped; its log is JSON (`log_format`)",
     "worker": "runs until it is stopped; its log is JSON (`log_format`)",

@@ -20,6 +20,8 @@ from tests.api_calls import (
 from tests.embedding.hashed import HashedEmbedder
 from tests.wait_until import wait_until
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:

@@ -32,6 +32,8 @@ from tests.embedding.hashed import HashedEmbedder
 from tests.server.clients import new_organisation
 from tests.wait_until import wait_until
 
+pytestmark = pytest.mark.slow
+
 STREAM = Stream("box:1", "letter")
 
 

@@ -15,6 +15,8 @@ from tests.connectors.fakes.tool import serve_fake
 from tests.connectors.harness import ConnectorHarness
 from tests.wait_until import wait_until
 
+pytestmark = pytest.mark.slow
+
 BOTH = pytest.mark.parametrize("kind", [FakeConfluence, FakeConfluenceDataCenter])
 
 

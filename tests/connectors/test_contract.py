@@ -14,6 +14,8 @@ from tests.connectors.fakes.tool import FakeCall, FakeTool, failing, rate_limite
 from tests.connectors.harness import ConnectorHarness
 from tests.wait_until import reached, wait_until
 
+pytestmark = pytest.mark.slow
+
 
 def everything(_: FakeCall) -> bool:
     return True

@@ -19,6 +19,8 @@ from tests.connectors.harness import ConnectorHarness
 from tests.connectors.test_sync import change
 from tests.wait_until import wait_until
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def tool() -> Generator[FakeGitHub]:

@@ -10,6 +10,8 @@ from tests.connectors.fakes.tool import serve_fake
 from tests.connectors.harness import ConnectorHarness
 from tests.connectors.test_sync import seen_by
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def tool() -> Generator[FakeGitLab]:

@@ -13,6 +13,8 @@ from tests.connectors.fakes.jira import FakeJira, FakeJiraDataCenter
 from tests.connectors.fakes.tool import FakeCall, serve_fake
 from tests.connectors.harness import ConnectorHarness
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def jira() -> Generator[FakeJira]:

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from gristmill.connectors import markup
 
+pytestmark = pytest.mark.slow
+
 _WORD = st.text("abcdefgz", min_size=3, max_size=8)
 
 

@@ -28,6 +28,8 @@ from tests.embedding.hashed import HashedEmbedder
 from tests.gristmill_process import environment, run_command
 from tests.wait_until import reached, wait_until
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def tool() -> Generator[FakeGitHub]:

@@ -22,6 +22,8 @@ from gristmill.db import cluster, reaper
 from gristmill.db.local_server import LocalServer, start
 from gristmill.errors import SetupError
 
+pytestmark = pytest.mark.slow
+
 FAST_CONFIG = {"fsync": "off", "shared_buffers": "16MB"}
 
 # A process that uses the server: it prints the URL, waits until its input ends, then closes.

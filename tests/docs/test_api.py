@@ -13,6 +13,8 @@ from gristmill import app
 from gristmill.catalog import ItemStatus
 from tests.docs.pages import SOURCE, blocks, headings, read, sections
 
+pytestmark = pytest.mark.slow
+
 PAGE = "docs/reference/api.md"
 
 Schema = Mapping[str, Any]

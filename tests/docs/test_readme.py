@@ -10,6 +10,8 @@ import pytest
 from tests.docs.pages import blocks, read
 from tests.gristmill_process import environment, run_command
 
+pytestmark = pytest.mark.slow
+
 _PROMPT = "$ uv run gristmill "
 
 

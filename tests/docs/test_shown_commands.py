@@ -18,6 +18,8 @@ from gristmill.cli.main import cli
 from tests.docs.pages import ROOT, blocks, pages
 from tests.gristmill_process import environment, run_serve
 
+pytestmark = pytest.mark.slow
+
 # The beginnings of commands that are not run.
 NOT_RUN = {
     "pip install uv": "sets the machine up; CI begins with it",

@@ -13,6 +13,8 @@ from gristmill.settings import EmbedderSettings
 from tests.embedding.endpoint import Endpoint
 from tests.embedding.hashed import HashedEmbedder
 
+pytestmark = pytest.mark.slow
+
 RELATED = "The cat sat on the mat and slept."
 QUESTION = "Where did the cat sleep on the mat?"
 UNRELATED = "Quarterly revenue of 2019 grew by eleven percent."

@@ -19,6 +19,8 @@ from gristmill.telemetry import pipeline_metrics
 from tests.database_clock import DatabaseClock
 from tests.wait_until import wait_until
 
+pytestmark = pytest.mark.slow
+
 KEY = "the provider"
 Make = Callable[..., Awaitable[Governor]]
 

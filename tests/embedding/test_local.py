@@ -13,6 +13,8 @@ from gristmill.embedding import LocalEmbedder, Vectors, pack
 from gristmill.errors import SetupError, Transient
 from tests.embedding import reference
 
+pytestmark = pytest.mark.slow
+
 TEXTS = [
     "The cat sat on the mat.",
     "PostgreSQL's LISTEN and NOTIFY wake a worker without polling; polling stays as the fallback.",

@@ -20,6 +20,8 @@ from tests.events.sse import Frame, Stream, stream
 from tests.terminate_backends import terminate_backends
 from tests.wait_until import wait_until
 
+pytestmark = pytest.mark.slow
+
 
 async def record(db: Database, base: str, *names: str) -> None:
     async with db.transaction() as tx:

@@ -28,6 +28,8 @@ from gristmill.work import DeliverEvents
 from tests.events.receiver import Receiver, Request, receiving
 from tests.wait_until import wait_until
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def settings(settings: Settings) -> Settings:

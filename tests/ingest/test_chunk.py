@@ -15,6 +15,8 @@ from gristmill.ingest.chunk import Chunker, TextChunk, split
 from gristmill.ingest.lines import MAX_LINE
 from tests.embedding.hashed import HashedEmbedder
 
+pytestmark = pytest.mark.slow
+
 HASHED = HashedEmbedder().tokenizer
 GRANITE = pack.tokenizer(pack.find())
 

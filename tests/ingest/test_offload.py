@@ -21,6 +21,8 @@ from gristmill.search.segment import ChunkText
 from tests.embedding.hashed import HashedEmbedder
 from tests.wait_until import wait_until
 
+pytestmark = pytest.mark.slow
+
 TEXT = "# A mill\n\nThe wheel turns the stone. " + "Grain becomes flour. " * 200 + "\n\n磨坊在河边。\n"
 WORDS = [
     ChunkText(n, UUID(int=n), "a title", ("head",), f"wheel number {n} 知识库") for n in range(MIN_BATCH)

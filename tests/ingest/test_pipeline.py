@@ -26,6 +26,8 @@ from tests.operations.manual_worker import (
 )
 from tests.wait_until import wait_until
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def embedder() -> CountingEmbedder:

@@ -14,6 +14,8 @@ from tests.api_calls import add_items, make_base
 from tests.embedding.endpoint import CannedResponse, EmbeddingRequest, Endpoint, hashed_vectors
 from tests.wait_until import LIMIT, wait_until
 
+pytestmark = pytest.mark.slow
+
 NOTES = 40
 Answering = Callable[[EmbeddingRequest], CannedResponse | None]
 

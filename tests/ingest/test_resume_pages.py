@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from gristmill.catalog import NewItem
 from gristmill.db import Database
 from gristmill.operations import add, bases
@@ -14,6 +16,8 @@ from tests.gristmill_process import environment
 from tests.operations.manual_worker import UNLIMITED
 from tests.readers import samples
 from tests.wait_until import wait_until
+
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 PAGES = 2_000  # many times what is read ahead of its vectors

@@ -28,6 +28,8 @@ from tests.operations.manual_worker import (
     note_to_add,
 )
 
+pytestmark = pytest.mark.slow
+
 
 async def told(hand: ManualWorker) -> list[events.RecordedEvent]:
     """The events in which the reconciler tells what it did."""

@@ -30,6 +30,8 @@ from gristmill.jobs import Job, JobId, NewJob, Priority, enqueue, store
 from tests.database_clock import DatabaseClock
 from tests.jobs.sample_work import Keyed, Plain
 
+pytestmark = pytest.mark.slow
+
 Result = TypeVar("Result")
 LEASE = timedelta(seconds=10)
 CAP = 3

@@ -38,6 +38,8 @@ from tests.operations.manual_worker import (
 )
 from tests.operations.model import FOLDERS, Model
 
+pytestmark = pytest.mark.slow
+
 PATIENT = settings(
     max_examples=20,
     stateful_step_count=30,

@@ -23,6 +23,8 @@ from tests.operations.manual_worker import (
     note_to_add,
 )
 
+pytestmark = pytest.mark.slow
+
 NO_JOBS = (
     "create function refuse() returns trigger language plpgsql as"
     " $$ begin raise exception 'no more jobs'; end $$;"

@@ -27,6 +27,8 @@ from tests.operations.manual_worker import (
 )
 from tests.wait_until import wait_until
 
+pytestmark = pytest.mark.slow
+
 FILES = 10_000
 
 

@@ -21,7 +21,7 @@ from tests.operations.manual_worker import (
     note_to_add,
 )
 
-pytestmark = pytest.mark.usefixtures("ends_healthy")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ends_healthy")]
 
 
 # ── a deletion and a listing ─────────────────────────────────────────────────────────────────────────────

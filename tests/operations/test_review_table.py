@@ -31,6 +31,8 @@ from tests.operations.manual_worker import (
     unknown_base,
 )
 
+pytestmark = pytest.mark.slow
+
 ACTIVE = ["idle", "preparing", "processing", "reading", "embedding"]
 
 

@@ -13,7 +13,10 @@ import pytest
 from tests.docs.pages import ROOT
 from tests.gristmill_process import environment
 
-pytestmark = pytest.mark.skipif(shutil.which("uv") is None, reason="uv builds and installs it")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(shutil.which("uv") is None, reason="uv builds and installs it"),
+]
 
 
 def run(*words: str, env: dict[str, str] | None = None) -> str:

@@ -24,6 +24,8 @@ from tests.readers import samples
 from tests.readers.conftest import ReadSample, collect
 from tests.wait_until import wait_until
 
+pytestmark = pytest.mark.slow
+
 PAGES = [f"This is the text of page {number}, long enough to be one." for number in range(1, 41)]
 
 

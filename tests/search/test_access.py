@@ -5,6 +5,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import httpx
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +14,8 @@ from gristmill.catalog import ItemId
 from gristmill.server.api.access_rules import RULES
 from gristmill.server.api.context import ON_BEHALF
 from tests.search.published_items import file_folder, file_note, new_base
+
+pytestmark = pytest.mark.slow
 
 ENTRIES = ["org:*", "team:1", "team:2", "group:g", "user_email:ann@x.org"]
 VIEWERS = {

@@ -11,6 +11,8 @@ from gristmill.db import Database
 from gristmill.search import Filters, Searcher, SearchRequest, Target
 from tests.search.published_items import chunks_of, file_note, new_base, publish_version, write
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 async def base(db: Database) -> Base:

@@ -19,6 +19,8 @@ from gristmill.server.api.authorise import PATH_PARAMETER_CHECKS
 from tests.server.clients import client_with_key, new_key, new_organisation
 from tests.wait_until import wait_until
 
+pytestmark = pytest.mark.slow
+
 REFUSED = (401, 403)
 ROLES = ("reader", "editor", "admin")
 ACTIONS_WITHOUT_BODY = [

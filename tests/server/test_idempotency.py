@@ -17,6 +17,8 @@ from tests.database_clock import DatabaseClock
 from tests.gristmill_process import environment, run_serve
 from tests.server.clients import client_with_key
 
+pytestmark = pytest.mark.slow
+
 
 async def test_a_repeated_change_gets_the_stored_response(
     mill: app.Gristmill, http: httpx.AsyncClient

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from gristmill import app
 from gristmill.identity import LOCAL_ORG
@@ -13,6 +14,8 @@ from tests.database_clock import DatabaseClock
 from tests.embedding.hashed import HashedEmbedder
 from tests.gristmill_process import environment, run_command, run_serve
 from tests.server.clients import client_with_key, new_key, new_organisation
+
+pytestmark = pytest.mark.slow
 
 
 async def create_key(http: httpx.AsyncClient, **body: Any) -> dict[str, Any]:

@@ -22,6 +22,8 @@ from tests.serve_api import serve_api
 from tests.server.clients import new_key
 from tests.wait_until import wait_until
 
+pytestmark = pytest.mark.slow
+
 TOOLS = {
     *("list_bases", "search", "read_content", "grep", "list_items", "status", "why_not"),
     *("add_note", "add_url", "add_file", "delete_items", "reindex_items"),

@@ -4,12 +4,15 @@ import asyncio
 from typing import Any
 
 import httpx
+import pytest
 
 from gristmill import app
 from gristmill.identity import LOCAL_ORG
 from gristmill.server.api.routes.queue import STEPS
 from tests.server.clients import client_with_key, new_key, new_organisation
 from tests.wait_until import wait_until
+
+pytestmark = pytest.mark.slow
 
 
 async def create_base(http: httpx.AsyncClient, name: str = "mill") -> str:

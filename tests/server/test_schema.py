@@ -3,12 +3,16 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from bench.schema import count_cases, run
 from gristmill import app
 from gristmill.server.api.access_rules import RULES, may_change
 from gristmill.server.api.error_codes import CODES
 from tests.docs.pages import read, rows
 from tests.gristmill_process import environment
+
+pytestmark = pytest.mark.slow
 
 
 def test_the_schema_has_every_code_that_is_documented_and_no_other() -> None:
