@@ -170,7 +170,8 @@ async def test_the_progress_of_what_ended_is_forgotten_after_a_while(
     await hand.work()
     await hand.add(base, note_to_add("waits"))
     await hand.rows(
-        "insert into progress (item_id, version, percent) select id, 1, 50 from item returning item_id"
+        "insert into progress (item_id, version, percent) select id, 1, 50 from item"
+        " on conflict (item_id) do update set updated_at = excluded.updated_at returning item_id"
     )
     await hand.reconcile()
     assert await hand.value("select count(*) from progress") == 2

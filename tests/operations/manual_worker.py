@@ -243,7 +243,7 @@ async def underived_containers(tx: Tx) -> list[tuple[Any, ...]]:
             "with derived as (select i.title, i.status, case"
             "      when i.expanded_version < i.wanted_version then"
             "           case when i.status in ('preparing', 'processing') then i.status else 'preparing' end"
-            "      when bool_or(c.status in ('idle', 'preparing', 'processing', 'reading', 'embedding'))"
+            "      when bool_or(c.status not in ('completed', 'failed'))"
             "           then 'processing'"
             "      when i.error_code <> 'all_failed' then 'failed'"
             "      when bool_or(c.status = 'completed') then 'completed'"

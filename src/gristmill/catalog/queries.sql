@@ -200,8 +200,7 @@ on conflict (item_id) do update
 -- Deletes the progress of work that ended a while ago.
 delete from progress p
  where p.updated_at < clock_now() - interval '5 minutes'
-   and not exists (select from item i where i.id = p.item_id and i.wanted_version = p.version
-                      and i.status in ('processing', 'reading', 'embedding'));
+   and not exists (select from item i where i.id = p.item_id and i.wanted_version = p.version and i.is_active);
 
 -- name: lock_live_version
 -- The number of chunks of a version, if it is live; locks its item until the transaction ends.

@@ -137,14 +137,14 @@ returning id;
 -- active -> failed, and the version becomes unwanted: a worker that still makes it changes nothing any more.
 update item set status = 'failed', wanted_version = wanted_version + 1, expanded_version = wanted_version + 1,
        error_code = %(code)s, error_message = %(message)s, updated_at = clock_now()
- where id = %(id)s and status not in ('completed', 'failed', 'deleting')
+ where id = %(id)s and is_active
 returning id;
 
 -- name: fail_interrupted
 -- active -> failed, for items that no job will process, so that a new version can be requested.
 update item set status = 'failed', error_code = 'interrupted', error_message = 'Indexing was interrupted.',
        updated_at = clock_now()
- where id = any (%(ids)s::uuid[]) and status not in ('completed', 'failed', 'deleting')
+ where id = any (%(ids)s::uuid[]) and is_active
 returning id;
 
 -- name: dismiss

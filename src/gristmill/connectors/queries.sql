@@ -87,14 +87,14 @@ select * from connector_run where connector_id = %(connector)s and completed_at 
 -- name: run
 -- One run, with the number of its items that are not indexed yet.
 select r.*, case when r.completed_at is not null then 0 else (
-            select count(*) from item i where i.cause = r.id and i.status in ('processing', 'reading', 'embedding'))
+            select count(*) from item i where i.cause = r.id and i.is_active)
        end::int as pending
   from connector_run r where r.id = %(id)s;
 
 -- name: runs
 -- Runs of a connector, newest first, before a cursor.
 select r.*, case when r.completed_at is not null then 0 else (
-            select count(*) from item i where i.cause = r.id and i.status in ('processing', 'reading', 'embedding'))
+            select count(*) from item i where i.cause = r.id and i.is_active)
        end::int as pending
   from connector_run r
  where r.connector_id = %(connector)s and (%(before)s::uuid is null or r.id < %(before)s)
@@ -181,7 +181,7 @@ update connector_run set plan = %(plan)s, documents_processed = %(processed)s wh
 
 -- name: has_pending_items
 -- Whether something that a run stored is not indexed yet.
-select exists (select from item i where i.cause = %(run)s and i.status in ('processing', 'reading', 'embedding'));
+select exists (select from item i where i.cause = %(run)s and i.is_active);
 
 -- name: count_failed_items
 -- How many of the documents that a run stored could not be indexed.

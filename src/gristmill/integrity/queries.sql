@@ -52,8 +52,7 @@ select i.id, i.base_id from item i join base b on b.id = i.base_id
  where i.is_container and i.status <> 'deleting' and b.status <> 'deleting'
    and i.expanded_version >= i.wanted_version
    and i.status <> case
-       when exists (select from item c where c.parent_id = i.id
-                     and c.status in ('idle', 'preparing', 'processing', 'reading', 'embedding')) then 'processing'
+       when exists (select from item c where c.parent_id = i.id and c.is_active) then 'processing'
        when i.error_code <> 'all_failed' then 'failed'
        when exists (select from item c where c.parent_id = i.id and c.status = 'completed') then 'completed'
        when exists (select from item c where c.parent_id = i.id and c.status = 'failed') then 'failed'
@@ -66,8 +65,7 @@ select i.id, i.base_id from item i join base b on b.id = i.base_id
 select b.id from base b
  where not b.ingested and b.status <> 'deleting'
    and exists (select from item i where i.base_id = b.id and i.status in ('completed', 'failed'))
-   and not exists (select from item i where i.base_id = b.id
-                      and i.status in ('idle', 'preparing', 'processing', 'reading', 'embedding'))
+   and not exists (select from item i where i.base_id = b.id and i.is_active)
  limit %(limit)s;
 
 -- name: find_unused_contents

@@ -1,12 +1,11 @@
 -- name: find_stuck_items
 -- Active items without a living job. A listed container needs none: its active children decide its status.
 select i.id, i.base_id from item i join base b on b.id = i.base_id
- where i.status in ('idle', 'preparing', 'processing', 'reading', 'embedding') and b.status <> 'deleting'
+ where i.is_active and b.status <> 'deleting'
    and not exists (select from job j where j.subject = i.id and j.state <> 'dead'
                       and (j.payload ->> 'version')::int = i.wanted_version)
    and not (i.is_container and i.expanded_version >= i.wanted_version and exists (
-       select from item c where c.parent_id = i.id
-          and c.status in ('idle', 'preparing', 'processing', 'reading', 'embedding')))
+       select from item c where c.parent_id = i.id and c.is_active))
    and (%(base)s::uuid is null or i.base_id = %(base)s)
  order by i.id limit %(limit)s;
 

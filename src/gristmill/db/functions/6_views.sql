@@ -6,7 +6,7 @@ select i.id, i.base_id, i.parent_id, i.type, i.title, i.status, i.error_code, i.
        case when i.status in ('completed', 'deleting') then null
             when i.is_container then item_progress(i.id)
             else (select p.percent from progress p where p.item_id = i.id and p.version = i.wanted_version) end as percent,
-       case when i.status not in ('completed', 'failed', 'deleting') then
+       case when i.is_active then
             (select p.note from progress p where p.item_id = i.id and p.version = i.wanted_version) end as waiting_for,
        i.acl, i.metadata, item_acl_as_of(i) as acl_as_of, i.acl_from
   from item i;

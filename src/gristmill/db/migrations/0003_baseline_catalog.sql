@@ -42,6 +42,7 @@ create table item (
     title           text not null,
     status          text not null check (status in
         ('idle', 'preparing', 'processing', 'reading', 'embedding', 'completed', 'failed', 'deleting')),
+    is_active       boolean not null generated always as (status not in ('completed', 'failed', 'deleting')) stored,
     error_code      text,
     error_message   text,
     warnings        text[] not null default '{}',
@@ -68,6 +69,7 @@ create table item (
 create index item_tree on item (base_id, parent_id, id);
 create index item_status on item (base_id, status);
 create index item_children on item (parent_id, status) where parent_id is not null;
+create index item_active_children on item (parent_id) where is_active; -- a container's status is derived from these
 create index item_key on item (base_id, parent_id, type, md5(source_key));
 create index item_deleting on item (base_id) where status = 'deleting';
 create index item_blob on item (blob_hash) where blob_hash is not null;
@@ -76,10 +78,9 @@ create index item_acl on item using gin (acl) where acl is not null;
 create index item_acl_from on item (base_id, acl_from);
 create index item_own_acl on item (base_id) where acl is not null;      -- does a base hide anything from a caller?
 create index item_metadata on item using gin (metadata jsonb_path_ops);
-create index item_active on item (base_id, id)
-    where status in ('idle', 'preparing', 'processing', 'reading', 'embedding');
+create index item_active on item (base_id, id) where is_active;
 create index item_container on item (base_id, id) where is_container;
-create index item_cause_active on item (cause) where status in ('processing', 'reading', 'embedding');
+create index item_cause_active on item (cause) where is_active;
 create unique index item_record on item (parent_id, source_key) where type = 'record' and status <> 'deleting';
 create unlogged table progress (
     item_id         uuid primary key,

@@ -32,8 +32,7 @@ begin
     v_own_error := v_item.error_code is not null and v_item.error_code <> 'all_failed';
     v_failed := exists (select from item c where c.parent_id = p_item and c.status = 'failed');
     v_status := case
-        when exists (select from item c where c.parent_id = p_item
-                      and c.status in ('idle', 'preparing', 'processing', 'reading', 'embedding')) then 'processing'
+        when exists (select from item c where c.parent_id = p_item and c.is_active) then 'processing'
         when v_own_error then 'failed'
         when exists (select from item c where c.parent_id = p_item and c.status = 'completed') then 'completed'
         when v_failed then 'failed'

@@ -25,8 +25,7 @@ create trigger base_record_owner after insert on base for each row execute funct
 create function base_mark_ready(p_base uuid, out completed int, out failed int) returns record language plpgsql as $$
 begin
     perform pg_advisory_xact_lock(hashtextextended(p_base::text, 1701147252));
-    if exists (select from item i where i.base_id = p_base
-                  and i.status in ('idle', 'preparing', 'processing', 'reading', 'embedding')) then
+    if exists (select from item i where i.base_id = p_base and i.is_active) then
         return;
     end if;
     update base b set ingested = true where b.id = p_base and not b.ingested and b.status <> 'deleting'

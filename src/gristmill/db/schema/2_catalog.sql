@@ -59,6 +59,8 @@ create table item (
     -- idle → preparing | processing → reading → embedding → completed | failed; any → deleting
     status          text not null check (status in
         ('idle', 'preparing', 'processing', 'reading', 'embedding', 'completed', 'failed', 'deleting')),
+    -- Something is still to be done for it. Every query and index asks for this, never for a list of statuses.
+    is_active       boolean not null generated always as (status not in ('completed', 'failed', 'deleting')) stored,
     error_code      text,
     error_message   text,
     warnings        text[] not null default '{}',
@@ -85,6 +87,7 @@ create table item (
 create index item_tree on item (base_id, parent_id, id);
 create index item_status on item (base_id, status);
 create index item_children on item (parent_id, status) where parent_id is not null;
+create index item_active_children on item (parent_id) where is_active; -- a container's status is derived from these
 create index item_key on item (base_id, parent_id, type, md5(source_key));
 create index item_deleting on item (base_id) where status = 'deleting';
 create index item_blob on item (blob_hash) where blob_hash is not null;
@@ -94,10 +97,9 @@ create index item_acl_from on item (base_id, acl_from);
 create index item_own_acl on item (base_id) where acl is not null;      -- does a base hide anything from a caller?
 create index item_metadata on item using gin (metadata jsonb_path_ops);
 -- The reconciler reads these: few rows while the system is idle, however many items there are.
-create index item_active on item (base_id, id)
-    where status in ('idle', 'preparing', 'processing', 'reading', 'embedding');
+create index item_active on item (base_id, id) where is_active;
 create index item_container on item (base_id, id) where is_container;
-create index item_cause_active on item (cause) where status in ('processing', 'reading', 'embedding');
+create index item_cause_active on item (cause) where is_active;
 -- One record per document in each container.
 create unique index item_record on item (parent_id, source_key) where type = 'record' and status <> 'deleting';
 
