@@ -22,6 +22,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from gristmill import validation
 from gristmill.errors import SetupError
 
 ENV_PREFIX = "GRISTMILL_"
@@ -287,7 +288,7 @@ def load(**overrides: Any) -> Settings:
     try:
         return Settings(**{name: value for name, value in overrides.items() if value is not None})
     except ValidationError as error:
-        raise SetupError("; ".join(_messages(error)), code="bad_setting") from None
+        raise SetupError(" ".join(_messages(error)), code="bad_setting") from None
 
 
 def config_file() -> Path | None:
@@ -330,7 +331,5 @@ def _refuse_unknown_names(environment: Mapping[str, str]) -> None:
 
 
 def _messages(error: ValidationError) -> list[str]:
-    return [
-        f"{'.'.join(str(part) for part in problem['loc'])}: {problem['msg'].removeprefix('Value error, ')}"
-        for problem in error.errors(include_url=False, include_input=False, include_context=False)
-    ]
+    problems = validation.field_errors(error.errors(include_url=False, include_input=False))
+    return [validation.sentences([problem]) for problem in problems]

@@ -1,5 +1,6 @@
 """The contract of the API: its responses, and that a rejected request stores nothing."""
 
+import json
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -82,12 +83,13 @@ async def test_bad_requests_are_problem_documents_and_store_nothing(http: httpx.
     url = f"/api/knowledge-bases/{base}/items"
     note = {"type": "note", "content": "fine"}
     bad: list[tuple[Any, str]] = [
-        ({"items": [note, {"type": "note", "content": " \n"}]}, "items.1.note.content"),
-        ({"items": [note, {"type": "note", "content": "a\0b"}]}, "items.1.note.content"),
-        ({"items": [note, {"type": "song", "content": "la"}]}, "items.1"),
-        ({"items": [note, {"type": "note", "content": 7}]}, "items.1.note.content"),
-        ({"items": [note, {"type": "note", "content": "x", "colour": "red"}]}, "items.1.note.colour"),
-        ({"items": [note, {"type": "file", "path": "relative.md"}]}, "items.1.file.path"),
+        ({"items": [{"type": "note", "content": " \n"}]}, "items[0].content"),
+        ({"items": [{"type": "note", "content": "a\0b"}]}, "items[0].content"),
+        ({"items": [{"type": "song", "content": "la"}]}, "items[0].type"),
+        ({"items": [{"type": "note", "content": 7}]}, "items[0].content"),
+        ({"items": [{"type": "note", "content": "x", "colour": "red"}]}, "items[0].colour"),
+        ({"items": [{"type": "file", "path": "relative.md"}, {"type": "note"}]}, "items[0].path"),
+        ({"items": ["fine"]}, "items[0]"),
         ({"items": note}, "items"),
         ({}, "items"),
         ([], ""),
@@ -107,6 +109,48 @@ async def test_bad_requests_are_problem_documents_and_store_nothing(http: httpx.
         "invalid_request",
     )
     assert (await http.get(url)).json() == {"items": [], "nextCursor": None}
+
+
+async def test_one_bad_entry_does_not_cost_the_others(http: httpx.AsyncClient, tmp_path: Path) -> None:
+    """S4-56: of a batch each entry is filed or refused by itself, with its index, its path or URL as it was sent, a code
+    and a message."""
+    base = await make_base(http)
+    good = [{"type": "url", "url": f"http://mill.invalid/{n}"} for n in range(99)]
+    added = await add_items(http, base, *good[:50], {"type": "url", "url": "htp://oops"}, *good[50:])
+    assert len(added["created"]) == 99
+    (failed,) = added["failed"]
+    assert (failed["index"], failed["path"], failed["error"]["code"]) == (50, "htp://oops", "invalid_url")
+    assert "http or https" in failed["error"]["message"]
+
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    entries: list[Any] = [
+        {"type": "note", "content": "fine"},
+        {"type": "note", "content": " ", "title": "Blank"},
+        {"type": "file", "path": f"{folder}/../docs/gone.md"},
+        {"type": "file", "path": "relative.md"},
+        {"type": "song", "title": "La"},
+        {"type": "note", "content": "x", "acl": ["everyone"]},
+        {"type": "url", "url": "http://mill.invalid/\ud800"},
+        7,
+    ]
+    content = json.dumps({"items": entries}).encode()
+    answer = await http.post(
+        f"/api/knowledge-bases/{base}/items", content=content, headers={"content-type": "application/json"}
+    )
+    assert answer.status_code == 202, answer.text
+    assert [item["title"] for item in answer.json()["created"]] == ["fine"]
+    failed = [(entry["index"], entry["path"], entry["error"]["code"]) for entry in answer.json()["failed"]]
+    assert failed == [
+        (1, "Blank", "invalid_request"),
+        (2, f"{folder}/../docs/gone.md", "source_gone"),
+        (3, "relative.md", "invalid_request"),
+        (4, "La", "invalid_request"),
+        (5, "x", "bad_acl_entry"),
+        (6, "http://mill.invalid/?", "invalid_request"),
+        (7, "", "invalid_request"),
+    ]
+    assert "content must not be empty." in [entry["error"]["message"] for entry in answer.json()["failed"]]
 
 
 async def test_what_does_not_exist_is_not_found(http: httpx.AsyncClient) -> None:

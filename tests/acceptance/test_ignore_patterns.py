@@ -103,13 +103,13 @@ async def test_an_invalid_pattern_is_rejected_with_its_field(
 ) -> None:
     base = await make_base(http)
     for method, url, body, field in (
-        ("POST", "", {"name": "other", "settings": {"ignore": ["ok", pattern]}}, "settings.ignore.1"),
-        ("PATCH", f"/{base}", {"settings": {"ignore": [pattern]}}, "settings.ignore.0"),
+        ("POST", "", {"name": "other", "settings": {"ignore": ["ok", pattern]}}, "settings.ignore[1]"),
+        ("PATCH", f"/{base}", {"settings": {"ignore": [pattern]}}, "settings.ignore[0]"),
         (
             "POST",
             f"/{base}/items",
             {"items": [{"type": "directory", "path": str(docs), "ignore": [pattern]}]},
-            "items.0.directory.ignore.0",
+            "items[0].ignore[0]",
         ),
     ):
         answer = await http.request(method, f"/api/knowledge-bases{url}", json=body)

@@ -7,13 +7,14 @@ from typing import Any
 
 from pydantic import SecretStr, ValidationError
 
+from gristmill import validation
 from gristmill.connectors.confluence import connector as confluence
 from gristmill.connectors.github import connector as github
 from gristmill.connectors.gitlab import connector as gitlab
 from gristmill.connectors.jira import connector as jira
 from gristmill.connectors.model import ConnectorId, ConnectorRow
 from gristmill.connectors.port import Connector, ConnectorForm, ConnectorKind, ConnectorLimits
-from gristmill.errors import FieldError, Invalid, Permanent
+from gristmill.errors import Invalid, Permanent
 from gristmill.vault import Vault
 
 __all__ = ["KINDS", "ConnectorLimits", "ConnectorRegistry", "credentials_purpose"]
@@ -99,16 +100,12 @@ def _validate(form: type[ConnectorForm], values: dict[str, Any], field: str) -> 
     try:
         return form.model_validate(values)
     except ValidationError as error:
-        field_errors = [
-            FieldError(
-                ".".join([field, *(str(part) for part in problem["loc"])]),
-                problem["msg"].removeprefix("Value error, "),
-            )
-            # Without the input: it may be a secret.
-            for problem in error.errors(include_url=False, include_input=False, include_context=False)
-        ]
-        reasons = "; ".join(f"{problem.field}: {problem.message}" for problem in field_errors)
-        raise Invalid(f"The connector's {field} is not valid: {reasons}.", fields=field_errors) from None
+        # Without the input: it may be a secret.
+        problems = validation.field_errors(
+            error.errors(include_url=False, include_input=False), values, within=field
+        )
+        message = f"The connector's {field} is not valid. {validation.sentences(problems)}"
+        raise Invalid(message, fields=problems) from None
 
 
 def _plaintext_credentials(form: ConnectorForm) -> dict[str, Any]:

@@ -24,7 +24,10 @@ def signing_key(secret: str) -> bytes:
     """The key inside a secret; ValueError when it is not a valid secret."""
     if not secret.startswith(PREFIX):
         raise ValueError(f"must begin with {PREFIX}")
-    key = base64.b64decode(secret.removeprefix(PREFIX), validate=True)
+    try:
+        key = base64.b64decode(secret.removeprefix(PREFIX), validate=True)
+    except ValueError:
+        raise ValueError(f"must be Base64 after {PREFIX}") from None
     if not 24 <= len(key) <= 64:
         raise ValueError("must hold 24 to 64 bytes")
     return key

@@ -1,5 +1,6 @@
 """add: file new items in a base and queue their indexing.
 
+    entries         an entry that no item can be made of is rejected with its error, the others go on
     probes          each source is probed first, outside the transaction: an item whose source can't be read now is
                     rejected with its error, the others go on
     transaction     lock the base, which must be open → check the parent → check the queue's capacity → resolve conflicts
@@ -35,10 +36,20 @@ OnConflict = Literal["rename", "skip", "replace"]
 
 @dataclass(frozen=True)
 class ItemToAdd:
-    """An item to add, and the source to probe; None for an upload, which is stored already."""
+    """An item to add, the source to probe (None for an upload, which is stored already), and its path, URL or name as
+    the caller gave it, where that differs from the title."""
 
     item: NewItem
     source: Source | None
+    path: str = ""
+
+
+@dataclass(frozen=True)
+class InvalidEntry:
+    """An entry of the request that no item can be made of: why, and its path, URL or name as the caller gave it."""
+
+    path: str
+    error: GristmillError
 
 
 @dataclass(frozen=True)
@@ -46,7 +57,7 @@ class RejectedItem:
     """An item that can't be added, by its index in the request."""
 
     index: int
-    title: str
+    path: str
     error: GristmillError
 
 
@@ -72,13 +83,13 @@ class AddResult:
 async def add(
     db: Database,
     base_id: BaseId,
-    entries: Sequence[ItemToAdd],
+    entries: Sequence[ItemToAdd | InvalidEntry],
     limits: QueueLimits,
     *,
     parent_id: ItemId | None = None,
     on_conflict: OnConflict = "rename",
 ) -> AddResult:
-    """File the items whose sources can be read, and queue their indexing."""
+    """File the items whose sources can be read, and queue their indexing; the others are reported with their errors."""
     async with db.connection() as tx:
         await guards.require_base(tx, base_id)
     accepted, failed = await _probe_sources(entries)
@@ -108,15 +119,18 @@ async def add(
 
 
 async def _probe_sources(
-    entries: Sequence[ItemToAdd],
+    entries: Sequence[ItemToAdd | InvalidEntry],
 ) -> tuple[list[tuple[int, NewItem]], list[RejectedItem]]:
     accepted: list[tuple[int, NewItem]] = []
     failed: list[RejectedItem] = []
     for index, entry in enumerate(entries):
+        if isinstance(entry, InvalidEntry):
+            failed.append(RejectedItem(index, entry.path, entry.error))
+            continue
         try:
             size = entry.item.size_bytes if entry.source is None else await entry.source.probe()
         except WorkError as error:
-            failed.append(RejectedItem(index, entry.item.title, error))
+            failed.append(RejectedItem(index, entry.path or entry.item.title, error))
         else:
             accepted.append((index, replace(entry.item, size_bytes=size)))
     return accepted, failed

@@ -11,6 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
+from gristmill import validation
 from gristmill.errors import (
     Conflict,
     FieldError,
@@ -102,14 +103,8 @@ async def _handle_validation_error(_request: Request, error: Exception) -> JSONR
             "malformed_json",
             "The body is not valid JSON. Send JSON with `content-type: application/json`.",
         )
-    fields = tuple(
-        FieldError(".".join(str(part) for part in entry["loc"] if part != "body"), str(entry["msg"]))
-        for entry in validation_errors
-    )
-    first = fields[0]
-    return problem(
-        422, Invalid.code, f"{first.field}: {first.message}" if first.field else first.message, fields=fields
-    )
+    fields = tuple(validation.field_errors(validation_errors, cast(RequestValidationError, error).body))
+    return problem(422, Invalid.code, validation.sentences(fields), fields=fields)
 
 
 async def _handle_http_exception(request: Request, error: Exception) -> JSONResponse:

@@ -1,7 +1,7 @@
 """`/api/knowledge-bases/{id}/files`: uploads, streamed to the blob store and never held in memory as a whole."""
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import PurePath
 from typing import Annotated
 from uuid import UUID
@@ -17,7 +17,6 @@ from gristmill.operations.uploads import remove_unused, store_upload
 from gristmill.server.api.context import ApiContext, CurrentCaller, CurrentContext, PathBase
 from gristmill.server.api.schemas.common import Acl, JsonObject
 from gristmill.server.api.schemas.items import AddedOut
-from gristmill.sources import Original
 
 router = APIRouter(tags=["items"])
 
@@ -43,12 +42,14 @@ async def upload_files(
     acl_entries = None if acl is None else access.parse_acl(acl)
     async with context.db.connection() as tx:
         await guards.require_base(tx, base_id)
-    entries: list[add.ItemToAdd] = []
+    entries: list[add.ItemToAdd | add.InvalidEntry] = []
     unused_blobs: list[bytes] = []
     try:
         for file in files:
             entry = await _store_upload(context, caller.org, file)
-            entries.append(replace(entry, item=replace(entry.item, acl=acl_entries, metadata=metadata or {})))
+            if isinstance(entry, add.ItemToAdd):
+                entry = replace(entry, item=replace(entry.item, acl=acl_entries, metadata=metadata or {}))
+            entries.append(entry)
         added = await add.add(
             context.db,
             base_id,
@@ -60,12 +61,18 @@ async def upload_files(
         unused_blobs += added.released
     finally:
         # Blobs of rejected and skipped files, and those that a replacement made unused.
-        unused_blobs += [entry.item.blob for entry in entries if entry.item.blob is not None]
+        unused_blobs += [
+            entry.item.blob
+            for entry in entries
+            if isinstance(entry, add.ItemToAdd) and entry.item.blob is not None
+        ]
         await remove_unused(context.db, context.sources.blobs, unused_blobs)
     return AddedOut.of(added)
 
 
-async def _store_upload(context: ApiContext, org: OrgId, file: UploadFile) -> add.ItemToAdd:
+async def _store_upload(
+    context: ApiContext, org: OrgId, file: UploadFile
+) -> add.ItemToAdd | add.InvalidEntry:
     """Store the bytes of a file. A file that is too large is not stored, and rejected without failing the others."""
     name = "".join(c for c in PurePath(file.filename or "").name if c.isprintable())[:255] or "file"
     item = NewItem("file", name, f"upload:{name}", source={"name": name})
@@ -74,21 +81,8 @@ async def _store_upload(context: ApiContext, org: OrgId, file: UploadFile) -> ad
             context.db, context.sources.blobs, lambda: _read_pieces(file), context.sources.limit, org
         )
     except Permanent as error:
-        return add.ItemToAdd(item, _UnreadableSource(error))
+        return add.InvalidEntry(name, error)
     return add.ItemToAdd(replace(item, blob=blob.hash, size_bytes=blob.size), None)
-
-
-@dataclass(frozen=True)
-class _UnreadableSource:
-    """A source whose upload failed: `add` reports the error for this entry."""
-
-    error: Permanent
-
-    async def probe(self) -> int:
-        raise self.error
-
-    async def read(self) -> Original:
-        raise self.error
 
 
 async def _read_pieces(file: UploadFile) -> AsyncIterator[bytes]:

@@ -1,17 +1,18 @@
 """`/api/knowledge-bases/{id}/items` and `/api/knowledge-items/{id}`: add, list, read, change, delete and reindex items."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Annotated
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Response
 
-from gristmill import catalog, contents, search
+from gristmill import catalog, contents, search, validation
 from gristmill.catalog import BaseId, ItemId, ItemStatus
 from gristmill.db import Tx
-from gristmill.errors import Forbidden, Invalid
+from gristmill.errors import FieldError, Forbidden, GristmillError, Invalid
 from gristmill.identity import OrgId
 from gristmill.operations import add, delete, describe, guards, reindex
+from gristmill.server.api.caller import Caller
 from gristmill.server.api.context import (
     ApiContext,
     CurrentCaller,
@@ -32,6 +33,8 @@ from gristmill.server.api.schemas.items import (
     ReindexOut,
 )
 from gristmill.server.api.schemas.new_items import (
+    AnyItem,
+    MalformedItem,
     NewDirectory,
     NewFile,
     NewItems,
@@ -136,19 +139,50 @@ def _parse_chunk_cursor(cursor: str | None) -> tuple[UUID, int] | None:
 async def add_items(
     base_id: PathBase, body: NewItems, context: CurrentContext, caller: CurrentCaller
 ) -> AddedOut:
-    """Add items. The response means that they are durably accepted, not that they are searchable."""
-    for item in body.items:
-        if isinstance(item, NewFile | NewDirectory):
-            context.check_path_allowed(caller, item.path)
+    """Add items. The response means that they are durably accepted, not that they are searchable. Entries that can't be
+    added are in `failed`; a request in which every entry is invalid is refused as a whole."""
     added = await add.add(
         context.db,
         base_id,
-        [item.to_entry(context.sources) for item in body.items],
+        _entries_of(body.items, context, caller),
         context.queue_limits,
         parent_id=ItemId(body.parent_id) if body.parent_id else None,
         on_conflict=body.on_conflict,
     )
     return AddedOut.of(added)
+
+
+def _entries_of(
+    items: Sequence[AnyItem | MalformedItem], context: ApiContext, caller: Caller
+) -> list[add.ItemToAdd | add.InvalidEntry]:
+    entries: list[add.ItemToAdd | add.InvalidEntry] = []
+    for item in items:
+        if isinstance(item, MalformedItem):
+            entries.append(add.InvalidEntry(item.path, item.to_error()))
+            continue
+        try:
+            if isinstance(item, NewFile | NewDirectory):
+                context.check_path_allowed(caller, item.path)
+            entries.append(item.to_entry(context.sources))
+        except (Invalid, Forbidden) as error:
+            entries.append(add.InvalidEntry(item.name, error))
+    if entries and not any(isinstance(entry, add.ItemToAdd) for entry in entries):
+        _refuse_all([entry.error for entry in entries if isinstance(entry, add.InvalidEntry)])
+    return entries
+
+
+def _refuse_all(errors: Sequence[GristmillError]) -> None:
+    """Refuse a request without a single valid entry, with the fields of each."""
+    first = errors[0]
+    if not isinstance(first, Invalid) or not first.fields:
+        raise first
+    fields = [
+        FieldError(f"items[{index}].{field.field}" if field.field else f"items[{index}]", field.message)
+        for index, error in enumerate(errors)
+        if isinstance(error, Invalid)
+        for field in error.fields
+    ]
+    raise Invalid(validation.sentences(fields), fields=fields)
 
 
 @router.get("/knowledge-bases/{base_id}/items")

@@ -79,7 +79,7 @@ class ChangedItem(RequestModel):
 
 
 class RefusedOut(ApiModel):
-    """An entry of the request that was not added, by its index."""
+    """An entry of the request that was not added, by its index; `path` is its path, URL or name as it was sent."""
 
     index: int
     path: str
@@ -108,7 +108,7 @@ class AddedOut(ApiModel):
             created=[ItemOut.of(item) for item in added.created],
             skipped=[SkippedOut(index=entry.index, item_id=entry.item_id) for entry in added.skipped],
             failed=[
-                RefusedOut(index=entry.index, path=entry.title, error=ErrorBody.of(entry.error))
+                RefusedOut(index=entry.index, path=entry.path, error=ErrorBody.of(entry.error))
                 for entry in added.failed
             ],
             correlation_id=added.cause,

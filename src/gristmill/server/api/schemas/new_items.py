@@ -5,15 +5,16 @@ request is answered (none where probing would make the caller wait for the netwo
 """
 
 import os
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, cast
 from uuid import UUID
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator, field_validator
 
+from gristmill import validation
 from gristmill.catalog import NewItem, access
-from gristmill.errors import Permanent
+from gristmill.errors import FieldError, Invalid, Permanent
 from gristmill.operations import add
 from gristmill.operations.source_factory import FolderSource, SourceFactory
 from gristmill.server.api.schemas.common import (
@@ -26,7 +27,10 @@ from gristmill.server.api.schemas.common import (
     Title,
 )
 from gristmill.sources import NoteSource, normalise
+from gristmill.validation import InvalidValue
 from gristmill.work import OnActive
+
+_MAX_NAME = 4096  # characters of an invalid entry that are sent back
 
 
 class _NewItemFields(RequestModel):
@@ -48,12 +52,16 @@ class NewNote(_NewItemFields):
     type: Literal["note"]
     content: NonBlankText
 
+    @property
+    def name(self) -> str:
+        """Its title, by default its first line."""
+        first_line = self.content.strip().splitlines()[0].lstrip("# ")
+        return self.title or "".join(c for c in first_line if c.isprintable()).strip()[:80] or "Note"
+
     def to_entry(self, _sources: SourceFactory) -> add.ItemToAdd:
         """The item to add."""
-        first_line = self.content.strip().splitlines()[0].lstrip("# ")
-        title = self.title or "".join(c for c in first_line if c.isprintable()).strip()[:80] or "Note"
-        item = NewItem("note", title, title, body=self.content)
-        return add.ItemToAdd(self.with_acl_and_metadata(item), NoteSource(self.content, title))
+        item = NewItem("note", self.name, self.name, body=self.content)
+        return add.ItemToAdd(self.with_acl_and_metadata(item), NoteSource(self.content, self.name))
 
 
 class _DiskItem(_NewItemFields):
@@ -64,12 +72,18 @@ class _DiskItem(_NewItemFields):
     def _require_absolute(cls, path: str) -> str:
         if not Path(path).is_absolute():
             raise ValueError("must be an absolute path on the server, such as /srv/documents")
-        return os.path.normpath(path)
+        return path
+
+    @property
+    def name(self) -> str:
+        """Its path as it was sent."""
+        return self.path
 
     def new_item(self, kind: str) -> NewItem:
         """The item, identified by its path."""
-        name = self.title or Path(self.path).name or self.path
-        return self.with_acl_and_metadata(NewItem(kind, name, self.path, source={"path": self.path}))
+        path = os.path.normpath(self.path)
+        name = self.title or Path(path).name or path
+        return self.with_acl_and_metadata(NewItem(kind, name, path, source={"path": path}))
 
 
 class NewFile(_DiskItem):
@@ -79,7 +93,8 @@ class NewFile(_DiskItem):
 
     def to_entry(self, sources: SourceFactory) -> add.ItemToAdd:
         """The item to add."""
-        return add.ItemToAdd(self.new_item("file"), sources.file_source(Path(self.path)))
+        item = self.new_item("file")
+        return add.ItemToAdd(item, sources.file_source(Path(item.key)), self.path)
 
 
 class NewDirectory(_DiskItem):
@@ -92,7 +107,7 @@ class NewDirectory(_DiskItem):
         """The item to add. The ignore patterns are part of its source, so that a reindex applies them again."""
         item = self.new_item("directory")
         source = item.source | ({"ignore": self.ignore} if self.ignore else {})
-        return add.ItemToAdd(replace(item, source=source), FolderSource(Path(self.path)))
+        return add.ItemToAdd(replace(item, source=source), FolderSource(Path(item.key)), self.path)
 
 
 class _WebItem(_NewItemFields):
@@ -100,17 +115,22 @@ class _WebItem(_NewItemFields):
 
     @field_validator("url")
     @classmethod
-    def _normalise_url(cls, url: str) -> str:
+    def _require_web_address(cls, url: str) -> str:
         try:
-            return normalise(url)
+            normalise(url)
         except Permanent as error:
-            raise ValueError(error.message) from None
+            raise InvalidValue(error.message, code=error.code) from None
+        return url
+
+    @property
+    def name(self) -> str:
+        """Its URL as it was sent."""
+        return self.url
 
     def new_item(self, kind: str) -> NewItem:
-        """The item, identified by its URL."""
-        return self.with_acl_and_metadata(
-            NewItem(kind, self.title or self.url[:500], self.url, source={"url": self.url})
-        )
+        """The item, identified by its URL in its normal form."""
+        url = normalise(self.url)
+        return self.with_acl_and_metadata(NewItem(kind, self.title or url[:500], url, source={"url": url}))
 
 
 class NewUrl(_WebItem):
@@ -120,7 +140,7 @@ class NewUrl(_WebItem):
 
     def to_entry(self, _sources: SourceFactory) -> add.ItemToAdd:
         """The item to add. Its job fetches the page, so that the caller does not wait for it."""
-        return add.ItemToAdd(self.new_item("url"), None)
+        return add.ItemToAdd(self.new_item("url"), None, self.url)
 
 
 class NewSitemap(_WebItem):
@@ -130,16 +150,57 @@ class NewSitemap(_WebItem):
 
     def to_entry(self, _sources: SourceFactory) -> add.ItemToAdd:
         """The item to add."""
-        return add.ItemToAdd(self.new_item("sitemap"), None)
+        return add.ItemToAdd(self.new_item("sitemap"), None, self.url)
 
 
 AnyItem = Annotated[NewNote | NewFile | NewDirectory | NewUrl | NewSitemap, Field(discriminator="type")]
 
 
+@dataclass(frozen=True)
+class MalformedItem:
+    """An entry that is none of the types, or whose fields are invalid."""
+
+    path: str  # what it names, as sent
+    code: str
+    errors: tuple[FieldError, ...]
+
+    def to_error(self) -> Invalid:
+        """Why it is refused."""
+        return Invalid(validation.sentences(self.errors), code=self.code, fields=self.errors)
+
+
+def _validate_alone(
+    value: object, validate: ValidatorFunctionWrapHandler
+) -> NewNote | NewFile | NewDirectory | NewUrl | NewSitemap | MalformedItem:
+    """Keep an invalid entry as a MalformedItem, so that it does not cost the others."""
+    try:
+        return validate(value)
+    except ValidationError as error:
+        problems = error.errors(include_url=False, include_input=False)
+        fields = validation.field_errors(problems, value)
+        return MalformedItem(_name_as_sent(value), validation.error_code(problems), tuple(fields))
+
+
+def _name_as_sent(value: object) -> str:
+    entry = cast("dict[str, object]", value) if isinstance(value, dict) else {}
+    name = next(
+        (text for key in ("path", "url", "title", "content") if isinstance(text := entry.get(key), str)), ""
+    )
+    # A lone surrogate is one of the reasons why an entry is malformed, and can't be sent back.
+    return name[:_MAX_NAME].encode("utf-8", "replace").decode()
+
+
+def _with_any_entry(schema: dict[str, Any]) -> None:
+    schema["items"] = {"anyOf": [schema["items"], {"description": "Anything else is reported in `failed`."}]}
+
+
 class NewItems(RequestModel):
     """Items to add; each is accepted or rejected on its own."""
 
-    items: Annotated[list[AnyItem], Field(max_length=10_000)]
+    items: Annotated[
+        list[Annotated[AnyItem, WrapValidator(_validate_alone)]],
+        Field(max_length=10_000, json_schema_extra=_with_any_entry),
+    ]
     parent_id: UUID | None = None
     on_conflict: add.OnConflict = "rename"
 

@@ -21,14 +21,17 @@ _MAX_EVENT_ID = 2**63 - 1
 
 
 def _validate_url(text: str) -> str:
-    parts = urlsplit(text)
+    try:
+        parts = urlsplit(text)
+        _ = parts.port
+    except ValueError:  # brackets without an IPv6 address, or a port that is no number
+        raise ValueError("must be an http or https URL") from None
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("must be an http or https URL")
     if parts.username is not None or parts.password is not None:
         raise ValueError("must not contain a user or password: verify the signature of requests instead")
     if not text.isascii() or not text.isprintable() or " " in text:
         raise ValueError("must contain only printable ASCII characters; percent-encode the others")
-    _ = parts.port  # raises ValueError when it is not a port number
     return text
 
 

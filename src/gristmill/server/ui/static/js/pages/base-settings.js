@@ -72,8 +72,7 @@ function settingsForm(base, etag, loaded) {
       putBase(saved.data);
       toast(t("Saved"));
     } catch (error) {
-      const { message, errors } = /** @type {ApiError} */ (error);
-      errorText.value = [message, ...errors.map((/** @type {any} */ detail) => detail.message ?? "")].join(" ");
+      errorText.value = /** @type {ApiError} */ (error).message;
     }
   };
   return html`

@@ -48,7 +48,7 @@ function addForm(base, kind, tree, close) {
       await addItems(base, chosen.peek(), new FormData(/** @type {HTMLFormElement} */ (event.target)), tree);
       close();
     } catch (error) {
-      errorText.value = errorSentence(/** @type {any} */ (error));
+      errorText.value = /** @type {ApiError} */ (error).message;
     }
   };
   const submitButton = () => html`<button class="button primary">${t("Add")}</button>`;
@@ -65,12 +65,6 @@ function addForm(base, kind, tree, close) {
       </footer>
     </form>
   `;
-}
-
-/** @param {ApiError} error */
-function errorSentence(error) {
-  const details = (error.errors ?? []).map((detail) => detail.message ?? detail.msg ?? "").filter(Boolean);
-  return details.length ? details.join(" ") : error.message;
 }
 
 /** @param {string} kind @param {string} base @param {Tree} tree @param {() => void} close */
