@@ -81,7 +81,8 @@ async def ingest_folder(mill: app.Gristmill, name: str, folder: Path) -> tuple[f
     base = await bases.create(mill.db, name, mill.embedders.default, {})
     started = time.perf_counter()
     entry = add.ItemToAdd(
-        NewItem("directory", name, str(folder), source={"path": str(folder)}), FolderSource(folder)
+        NewItem("directory", name, str(folder), source={"path": str(folder), "local": True}),
+        FolderSource(folder),
     )
     await add.add(mill.db, base.id, [entry], UNLIMITED_QUEUE)
     await wait_until_ready(mill, base.id)
@@ -97,7 +98,8 @@ async def add_folder_again(mill: app.Gristmill, base_id: BaseId, folder: Path) -
     """Add the same folder again in place of the first: seconds."""
     started = time.perf_counter()
     entry = add.ItemToAdd(
-        NewItem("directory", "again", str(folder), source={"path": str(folder)}), FolderSource(folder)
+        NewItem("directory", "again", str(folder), source={"path": str(folder), "local": True}),
+        FolderSource(folder),
     )
     await add.add(mill.db, base_id, [entry], UNLIMITED_QUEUE, on_conflict="replace")
     await wait_until_ready(mill, base_id)

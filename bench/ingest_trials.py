@@ -94,7 +94,9 @@ async def measure_memory(megabytes: int = 1024, notes: int = 100_000) -> None:
             text = top / "large.txt"
             written = await asyncio.to_thread(_write_text, text, megabytes)
             source = FileSource(text, limit=4 * 2**30)
-            entry = add.ItemToAdd(NewItem("file", text.name, str(text), source={"path": str(text)}), source)
+            entry = add.ItemToAdd(
+                NewItem("file", text.name, str(text), source={"path": str(text), "local": True}), source
+            )
             await _measure(url, top, f"one text of {written / 2**20:,.0f} MB", [[entry]])
             text.unlink()
             calls = [

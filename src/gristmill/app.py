@@ -12,6 +12,8 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from fastapi import FastAPI
 
@@ -46,6 +48,7 @@ from gristmill.search import HttpReranker, Searcher, compaction
 from gristmill.server import api, ui
 from gristmill.settings import ProcessorSettings, Settings
 from gristmill.sources.blobs import BlobStore
+from gristmill.sources.disk import SYSTEM_FOLDERS, DiskAccess
 from gristmill.telemetry import memory, traces
 from gristmill.vault import Vault
 from gristmill.work import (
@@ -128,6 +131,7 @@ async def gristmill(
             BlobStore.open(settings.blob_url, settings.data_dir),
             limit=settings.max_document_mb * 2**20,
             allow_private=settings.allow_private_addresses,
+            disk=_disk_access(settings),
         )
         broadcaster = Broadcaster(db)
         stack.push_async_callback(broadcaster.stop)
@@ -174,6 +178,15 @@ async def gristmill(
             connectors,
             worker,
         )
+
+
+def _disk_access(settings: Settings) -> DiskAccess:
+    """What requests with a key may read of the disk. Our own folders are protected from everyone: they hold the secrets and
+    documents of all organisations."""
+    own_folders = [settings.data_dir, settings.cache_dir]
+    if settings.blob_url is not None and settings.blob_url.startswith("file://"):
+        own_folders.append(Path(unquote(urlsplit(settings.blob_url).path)))
+    return DiskAccess(tuple(settings.allowed_paths), (*SYSTEM_FOLDERS, *own_folders))
 
 
 def _connector_limits(settings: Settings) -> ConnectorLimits:
@@ -291,7 +304,7 @@ def _job_handlers(parts: _WorkerParts, pipeline: Pipeline) -> dict[str, Handler]
     analyser = ImageAnalyser(db, parts.embedders, sources, parts.analyst)
     remover = Remover(db, sources.blobs)
     expander, rebuilder = (
-        Expander(db, private=private, limits=queue_limits),
+        Expander(db, private=private, limits=queue_limits, disk=sources.disk),
         Reindexer(db, limits=queue_limits),
     )
     synchroniser = Synchroniser(db, sources.blobs, parts.connectors, parts.settings.sync_budget, queue_limits)

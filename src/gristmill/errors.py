@@ -14,6 +14,7 @@
     │   ├── Transient           a retry may succeed (`retry_after` says when)
     │   ├── Permanent           a retry can't succeed
     │   │   ├── Unreadable          the source exists but can't be read
+    │   │   │   └── PathNotAllowed      this part of the disk may not be read
     │   │   ├── Unsupported         no reader for this type of document
     │   │   ├── NoText              the document contains no text
     │   │   └── SourceGone          the source no longer exists
@@ -139,6 +140,12 @@ class Unreadable(Permanent):
     """The source exists but can't be read."""
 
     code = "unreadable"
+
+
+class PathNotAllowed(Unreadable):
+    """The path is in a part of the server's disk that may not be read."""
+
+    code = "path_not_allowed"
 
 
 class Unsupported(Permanent):

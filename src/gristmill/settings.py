@@ -146,7 +146,7 @@ class Settings(BaseSettings):
     )
     allowed_paths: list[AbsolutePath] = Field(
         default_factory=list,
-        description="Folders on the server from which callers may add files and folders; not needed on loopback.",
+        description="Folders on the server from which requests with an API key may add files and folders; the local user, who needs no key, may add all.",
     )
     api_key: SecretStr | None = Field(
         default=None, description="API key that commands send to a server that requires one."

@@ -101,7 +101,9 @@ class IndexingTrial:
 
     async def _add(self, db: Database) -> BaseId:
         base = await bases.create(db, "killed", HashedEmbedder(dimensions=self.dimensions), {})
-        new = NewItem("directory", "folder", str(self.folder), source={"path": str(self.folder)})
+        new = NewItem(
+            "directory", "folder", str(self.folder), source={"path": str(self.folder), "local": True}
+        )
         await add.add(db, base.id, [add.ItemToAdd(new, FolderSource(self.folder))], WIDE)
         return base.id
 

@@ -31,7 +31,7 @@ async def test_what_is_inside_a_document_survives_a_kill_on_either_side(
     memo = samples.docx(samples.paragraph("Spelt today."), {"word/media/image1.png": samples.png()})
     path = samples.save(tmp_path, "all.zip", samples.zipped({"memo.docx": memo, "list.txt": "Oats."}))
     base = await bases.create(db, "inside", HashedEmbedder(dimensions=64), {})
-    new = NewItem("file", "all.zip", str(path), source={"path": str(path)})
+    new = NewItem("file", "all.zip", str(path), source={"path": str(path), "local": True})
     await add.add(db, base.id, [add.ItemToAdd(new, FileSource(path, 1 << 30))], UNLIMITED)
 
     async def fetch_row(statement: str) -> object:

@@ -40,7 +40,7 @@ async def test_a_long_document_goes_on_behind_the_last_page_that_was_kept(
     path = tmp_path / "long.pdf"
     path.write_bytes(samples.pdf([f"Page {number} says {words * 5}" for number in range(PAGES)]))
     base = await bases.create(db, "long", HashedEmbedder(dimensions=64), {})
-    new = NewItem("file", "long.pdf", str(path), source={"path": str(path)})
+    new = NewItem("file", "long.pdf", str(path), source={"path": str(path), "local": True})
     await add.add(db, base.id, [add.ItemToAdd(new, FileSource(path, 1 << 30))], UNLIMITED)
     overrides = {"database_url": database_url, "lease": "PT1S", "embedder": "hashed", "log_level": "error"}
     env = {**environment(tmp_path / "data", cache_dir, **overrides), "PYTHONPATH": str(ROOT)}

@@ -29,7 +29,7 @@ from gristmill.jobs.worker import LOST_FACTOR
 from gristmill.operations import add, bases, reindex
 from gristmill.operations.source_factory import FolderSource, SourceFactory
 from gristmill.settings import Settings
-from gristmill.sources import NoteSource
+from gristmill.sources import FileSource, NoteSource
 from gristmill.sources.blobs import BlobStore
 from gristmill.work import (
     AnalyseAssets,
@@ -271,7 +271,7 @@ def folder_to_add(path: Path) -> add.ItemToAdd:
 def file_to_add(hand: ManualWorker, path: Path) -> add.ItemToAdd:
     """A file of the disk to add."""
     return add.ItemToAdd(
-        NewItem("file", path.name, str(path), source={"path": str(path)}), hand.originals.file_source(path)
+        NewItem("file", path.name, str(path), source={"path": str(path)}), FileSource(path, 1 << 20)
     )
 
 

@@ -18,6 +18,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from gristmill import catalog, events, faults, jobs
 from gristmill.catalog import Base, Item, ItemId, ItemStatus, NewItem
@@ -28,7 +29,9 @@ from gristmill.ingest.task import base_of
 from gristmill.jobs import Done, Job, Outcome, Priority, QueueLimits, Snooze
 from gristmill.operations.delete import mark_for_deletion
 from gristmill.operations.next_job import enqueue_next_jobs, has_room, record_filed_events
+from gristmill.operations.source_factory import ADDED_LOCALLY, disk_access
 from gristmill.sources.directory import DirectoryEntry, IgnoreRules, list_folder
+from gristmill.sources.disk import EVERYWHERE, DiskAccess
 from gristmill.sources.sitemap import SitemapRules, list_sitemap
 from gristmill.work import PrepareRoot
 
@@ -39,8 +42,15 @@ _PAUSE = timedelta(seconds=30)
 class Expander:
     """Lists containers."""
 
-    def __init__(self, db: Database, *, private: bool, limits: QueueLimits | None = None) -> None:
-        self._db, self._private, self._limits = db, private, limits
+    def __init__(
+        self,
+        db: Database,
+        *,
+        private: bool,
+        limits: QueueLimits | None = None,
+        disk: DiskAccess = EVERYWHERE,
+    ) -> None:
+        self._db, self._private, self._limits, self._disk = db, private, limits, disk
 
     async def prepare(self, job: Job) -> Outcome:
         """Create the children of the job's container, unless a newer version is wanted."""
@@ -108,10 +118,12 @@ class Expander:
     ) -> AsyncGenerator[list[NewItem]]:
         """The source's entries in batches. `left_out` counts the skipped entries; it is complete after the last batch."""
         if root.type == "directory":
-            top = Path(root.source.get("root", root.source["path"]))
-            async with aclosing(list_folder(Path(root.source["path"]), rules, top, left_out)) as folder:
+            path = Path(root.source["path"])
+            top = Path(root.source.get("root", path))
+            access = disk_access(self._disk, root.source)
+            async with aclosing(list_folder(path, rules, top, left_out, access=access)) as folder:
                 async for entries in folder:
-                    yield [_new_item(entry, top) for entry in entries]
+                    yield [_new_item(entry, top, root) for entry in entries]
         elif root.type == "sitemap":
             listing = list_sitemap(root.source["url"], SitemapRules(private=self._private))
             async for pages in listing:
@@ -171,9 +183,14 @@ class Expander:
             await faults.point("expand.before_commit")
 
 
-def _new_item(entry: DirectoryEntry, top: Path) -> NewItem:
-    """A folder's entry as an item. A subfolder remembers the topmost folder, whose ignore rules apply to it."""
-    source = {"path": str(entry.path), **({"root": str(top)} if entry.kind == "directory" else {})}
+def _new_item(entry: DirectoryEntry, top: Path, folder: Item) -> NewItem:
+    """A folder's entry as an item. It may be read from the same part of the disk as the folder. A subfolder remembers the
+    topmost folder, whose ignore rules apply to it."""
+    source: dict[str, Any] = {"path": str(entry.path)}
+    if entry.kind == "directory":
+        source["root"] = str(top)
+    if ADDED_LOCALLY in folder.source:
+        source[ADDED_LOCALLY] = folder.source[ADDED_LOCALLY]
     return NewItem(
         entry.kind, entry.name, str(entry.path), source=source, size_bytes=entry.size, error=entry.error
     )

@@ -1,29 +1,41 @@
 """Makes the source that an item is read from, within the limits of this installation."""
 
 import asyncio
+import errno
 import os
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from gristmill.catalog import Item
-from gristmill.errors import Permanent, SourceGone, Unreadable, Unsupported
+from gristmill.errors import Permanent, Unsupported
 from gristmill.sources import FileSource, NoteSource, Original, Source, UrlSource
 from gristmill.sources.blobs import BlobStore
+from gristmill.sources.directory import folder_error
+from gristmill.sources.disk import EVERYWHERE, DiskAccess
 from gristmill.sources.source import MAX_IN_MEMORY
 
+# Marks the source of a file or folder that the local user added, and of what is below it.
+ADDED_LOCALLY = "local"
 MAX_PAGE_BYTES = 64 << 20  # of a response, which is held in memory
+
+
+def disk_access(disk: DiskAccess, source: Mapping[str, Any]) -> DiskAccess:
+    """What may be read for an item with this source: only what the local user added is not confined."""
+    return disk.unconfined() if source.get(ADDED_LOCALLY) else disk
 
 
 @dataclass(frozen=True)
 class SourceFactory:
-    """Makes sources of at most `limit` bytes each, on private networks only if allowed. `scratch` is the folder for temporary
-    copies."""
+    """Makes sources of at most `limit` bytes each, on private networks only if allowed. `disk` is what requests with a key
+    may read of this machine's disk, `scratch` the folder for temporary copies."""
 
     blobs: BlobStore
     limit: int
     allow_private: bool
+    disk: DiskAccess = EVERYWHERE
     scratch: Path = Path(tempfile.gettempdir())
 
     def for_item(
@@ -44,19 +56,19 @@ class SourceFactory:
                     self.blobs, blob, item.source.get("name", item.title), self.limit, self.scratch
                 )
             case "file":
-                return self.file_source(Path(item.source["path"]))
+                return self.file_source(Path(item.source["path"]), disk_access(self.disk, item.source))
             case "url" | "sitemap":
                 return replace(self.url_source(item.source["url"]), validators=validators or {})
             case "directory":
-                return FolderSource(Path(item.source["path"]))
+                return FolderSource(Path(item.source["path"]), disk_access(self.disk, item.source))
             case "connector":
                 return ConnectorSource(item.title)
             case _:
                 raise Unsupported(f"Items of type {item.type!r} can't be read.")
 
-    def file_source(self, path: Path) -> FileSource:
+    def file_source(self, path: Path, access: DiskAccess) -> FileSource:
         """A file on the disk."""
-        return FileSource(path, self.limit)
+        return FileSource(path, self.limit, access, self.scratch)
 
     def url_source(self, url: str) -> UrlSource:
         """A page on the web."""
@@ -124,6 +136,7 @@ class FolderSource:
     """A folder on the disk: it can be probed, but is listed rather than read."""
 
     path: Path
+    access: DiskAccess = EVERYWHERE
 
     async def probe(self) -> int:
         """0, if it exists and can be listed."""
@@ -134,10 +147,10 @@ class FolderSource:
         raise Unsupported(f"{self.path} is a folder.")
 
     def _probe(self) -> int:
-        if not self.path.exists():
-            raise SourceGone(f"{self.path} does not exist.")
-        if not self.path.is_dir():
-            raise Unreadable(f"{self.path} is not a folder.", code="not_a_folder")
-        if not os.access(self.path, os.R_OK | os.X_OK):
-            raise Unreadable(f"{self.path} can't be read: permission denied.", code="permission_denied")
+        try:
+            os.close(self.access.open_folder(self.path))
+        except OSError as error:
+            raise folder_error(self.path, error) from error
+        if not os.access(self.path, os.X_OK):
+            raise folder_error(self.path, PermissionError(errno.EACCES, ""))
         return 0

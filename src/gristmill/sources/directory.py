@@ -8,6 +8,8 @@
     the disk fails at this entry      listed without its size: reading it later reports the error, and can be retried
     name that is not UTF-8            listed with Unreadable undecodable_name, `name` made printable
     device, socket, pipe              left out; counted as special_file
+    link to what may not be read      left out; counted as link_outside (`disk.py`)
+    protected folder                  left out; counted as protected_folder
     excluded by the ignore rules      left out (`ignore.py`)
     deleted during the listing        left out
     the folder itself                 raises SourceGone or Unreadable; Transient when the disk fails
@@ -28,8 +30,9 @@ from pathlib import Path
 from typing import Literal
 
 from gristmill import faults
-from gristmill.errors import SourceGone, Transient, Unreadable, WorkError
+from gristmill.errors import PathNotAllowed, SourceGone, Transient, Unreadable, WorkError
 from gristmill.sources import threads
+from gristmill.sources.disk import EVERYWHERE, DiskAccess
 from gristmill.sources.ignore import IgnoreMatcher, IgnoreRules
 
 EntryKind = Literal["file", "directory"]
@@ -47,14 +50,20 @@ class DirectoryEntry:
 
 
 async def list_folder(
-    path: Path, rules: IgnoreRules, root: Path, left_out: Counter[str] | None = None, batch: int = 500
+    path: Path,
+    rules: IgnoreRules,
+    root: Path,
+    left_out: Counter[str] | None = None,
+    batch: int = 500,
+    access: DiskAccess = EVERYWHERE,
 ) -> AsyncGenerator[list[DirectoryEntry]]:
-    """The entries of the folder `path`, which is `root` or below it, in batches of at most `batch`.
+    """The entries of the folder `path`, which is `root` or below it, in batches of at most `batch`, as far as `access`
+    allows.
 
     `left_out` counts the entries left out for their type, not by a rule. Close the iterator (`contextlib.aclosing`)
     if you stop early: it holds the folder open.
     """
-    scan = _FolderScan(path, root, Counter() if left_out is None else left_out)
+    scan = _FolderScan(path, root, Counter() if left_out is None else left_out, access)
     try:
         await threads.run_blocking(lambda: scan.open(rules))
         await faults.point("directory.opened")
@@ -68,21 +77,21 @@ async def list_folder(
 class _FolderScan:
     """A folder held open by its descriptor, so that nothing can replace it during the listing."""
 
-    def __init__(self, path: Path, root: Path, left_out: Counter[str]) -> None:
+    def __init__(self, path: Path, root: Path, left_out: Counter[str], access: DiskAccess) -> None:
         self._path = path
         self._root = root
         self._left_out = left_out
+        self._access = access
         self._open_handles = contextlib.ExitStack()
 
     def open(self, rules: IgnoreRules) -> None:
         """Open the folder and read its ignore rules."""
-        follow = 0 if self._path == self._root else os.O_NOFOLLOW
         try:
-            self._folder = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | follow)
+            self._folder = self._access.open_folder(self._path, self._root)
             self._open_handles.callback(os.close, self._folder)
             self._entries = self._open_handles.enter_context(os.scandir(self._folder))
         except OSError as error:
-            raise self._folder_error(error) from error
+            raise folder_error(self._path, error) from error
         self._ignored = IgnoreMatcher.for_folder(rules, self._root, self._path)
 
     def next_entries(self, batch: int) -> list[DirectoryEntry]:
@@ -92,7 +101,7 @@ class _FolderScan:
             try:
                 entry = next(self._entries, None)
             except OSError as error:
-                raise self._folder_error(error) from error
+                raise folder_error(self._path, error) from error
             if entry is None:
                 break
             if (listed := self._inspect(entry)) is not None:
@@ -117,7 +126,12 @@ class _FolderScan:
                 return DirectoryEntry(kind, path, name, error=Unreadable(message, code="undecodable_name"))
             if kind == "directory":
                 return self._folder_entry(path, entry)
+            if entry.is_symlink():
+                self._access.check(path)  # before its target is looked at
             status = entry.stat()
+        except PathNotAllowed:
+            self._left_out["link_outside"] += 1
+            return None
         except OSError as error:
             return self._entry_with_error(entry, kind, error)
         if stat.S_ISREG(status.st_mode):
@@ -128,10 +142,12 @@ class _FolderScan:
             self._left_out["special_file"] += 1
         return None
 
-    def _folder_entry(self, path: Path, entry: os.DirEntry[str]) -> DirectoryEntry:
+    def _folder_entry(self, path: Path, entry: os.DirEntry[str]) -> DirectoryEntry | None:
+        if self._access.is_protected(entry.stat(follow_symlinks=False)):
+            self._left_out["protected_folder"] += 1
+            return None
         if os.access(entry.name, os.R_OK | os.X_OK, dir_fd=self._folder):
             return DirectoryEntry("directory", path, entry.name)
-        os.stat(entry.name, dir_fd=self._folder, follow_symlinks=False)  # raises if it was deleted
         return DirectoryEntry("directory", path, entry.name, error=_permission_denied(path))
 
     def _entry_with_error(
@@ -154,19 +170,21 @@ class _FolderScan:
                 )  # the error may pass: the entry's own job will see, and retry
         return DirectoryEntry(kind, path, name, error=failure)
 
-    def _folder_error(self, error: OSError) -> WorkError:
-        path = printable_name(str(self._path))
-        match error.errno:
-            case errno.ENOENT | errno.ESTALE:
-                return SourceGone(f"{path} does not exist.")
-            case errno.ENOTDIR | errno.ELOOP:
-                return Unreadable(f"{path} is not a folder.", code="not_a_folder")
-            case errno.EACCES | errno.EPERM:
-                return _permission_denied(self._path)
-            case errno.ENAMETOOLONG:
-                return Unreadable(f"{path}: {error.strerror}")
-            case _:
-                return Transient(f"{path}: {error.strerror}", code="source_io_error")
+
+def folder_error(folder: Path, error: OSError) -> WorkError:
+    """What an error of the operating system means for the folder."""
+    path = printable_name(str(folder))
+    match error.errno:
+        case errno.ENOENT | errno.ESTALE:
+            return SourceGone(f"{path} does not exist.")
+        case errno.ENOTDIR | errno.ELOOP:
+            return Unreadable(f"{path} is not a folder.", code="not_a_folder")
+        case errno.EACCES | errno.EPERM:
+            return _permission_denied(folder)
+        case errno.ENAMETOOLONG:
+            return Unreadable(f"{path}: {error.strerror}")
+        case _:
+            return Transient(f"{path}: {error.strerror}", code="source_io_error")
 
 
 def _is_link(entry: os.DirEntry[str]) -> bool:

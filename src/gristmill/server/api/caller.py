@@ -3,9 +3,12 @@
     the request has                     its caller is
     Authorization: Bearer gm_…          that key
     a session cookie                    the key that opened the session; changes only from a page of this host
-    neither, on loopback                admin of the local organisation, if the server is bound to loopback and no proxy
-                                        forwarded the request
+    neither, from the local user        admin of the local organisation
     neither, otherwise                  none
+
+A request is the local user's if no key is required, the server is bound to loopback, the request came from loopback and was
+addressed to it, and nothing about it says that a proxy forwarded it. A proxy on loopback that adds no header can't be
+recognised: behind one, `require_key` has to be set.
 
 An admin's key sees everything of its organisation. Other keys see what access lists allow the whole organisation and the
 principal of the key.
@@ -21,6 +24,7 @@ from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from time import monotonic
 from typing import cast
+from urllib.parse import urlsplit
 from uuid import UUID
 
 from starlette.datastructures import Headers
@@ -36,7 +40,24 @@ from gristmill.settings import Settings
 COOKIE = "gristmill_session"
 _CACHE_SECONDS = 1.0
 _MAX_CACHED = 10_000
-_FORWARDING_HEADERS = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
+# Headers that proxies, load balancers and tunnels add.
+_FORWARDING_HEADERS = frozenset(
+    {
+        "forwarded",
+        "via",
+        "x-real-ip",
+        "x-client-ip",
+        "x-cluster-client-ip",
+        "x-original-forwarded-for",
+        "x-original-host",
+        "x-envoy-external-address",
+        "true-client-ip",
+        "client-ip",
+        "cf-connecting-ip",
+        "fastly-client-ip",
+    }
+)
+_FORWARDING_PREFIX = "x-forwarded-"
 
 
 @dataclass(frozen=True)
@@ -54,6 +75,11 @@ class Caller:
     def identifier(self) -> str:
         """The name under which rate limits and idempotency keys of this caller are stored."""
         return "local" if self.key is None else str(self.key.id)
+
+    @property
+    def is_local_user(self) -> bool:
+        """Whether it is the user of this machine: a request without a key, on loopback, that no proxy forwarded."""
+        return self.key is None
 
     @property
     def key_id(self) -> UUID | None:
@@ -183,8 +209,26 @@ def _is_local_request(settings: Settings, scope: Scope, headers: Headers) -> boo
         not settings.require_key
         and is_loopback(settings.host)
         and (client is None or is_loopback(str(client[0])))
-        and not any(name in headers for name in _FORWARDING_HEADERS)
+        and is_loopback(host_name(headers.get("host", "")))
+        and not _is_forwarded(scope, headers)
     )
+
+
+def _is_forwarded(scope: Scope, headers: Headers) -> bool:
+    if scope.get("http_version") == "1.0":  # how nginx forwards by default, without any header of its own
+        return True
+    return any(
+        name in _FORWARDING_HEADERS or name.startswith(_FORWARDING_PREFIX)
+        for name in map(str.lower, headers.keys())
+    )
+
+
+def host_name(host: str) -> str:
+    """The name or address in a `Host` header, without the port; empty if there is none."""
+    try:
+        return (urlsplit(f"//{host}").hostname or "").rstrip(".")
+    except ValueError:  # such as "["
+        return ""
 
 
 def is_loopback(host: str) -> bool:

@@ -1,8 +1,6 @@
 """What routes depend on: the parts of the running Gristmill, ids from paths, the caller and the viewer."""
 
-import os
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Annotated, cast
 from uuid import UUID
 
@@ -14,11 +12,11 @@ from gristmill.connectors.model import ConnectorId, RunId
 from gristmill.connectors.registry import ConnectorRegistry
 from gristmill.db import Database
 from gristmill.embedding import Embedders
-from gristmill.errors import Forbidden, Invalid, NotAuthenticated, NotFound
+from gristmill.errors import Invalid, NotAuthenticated, NotFound
 from gristmill.events import Broadcaster
 from gristmill.events.webhook_delivery import WebhookSender
 from gristmill.events.webhook_store import WebhookId
-from gristmill.identity import LOCAL_ORG, KeyId, OrgId
+from gristmill.identity import KeyId, OrgId
 from gristmill.integrity.readiness import Readiness
 from gristmill.jobs import JobId, QueueLimits
 from gristmill.operations.source_factory import SourceFactory
@@ -26,6 +24,7 @@ from gristmill.search import Searcher
 from gristmill.server.api import caller as callers
 from gristmill.server.api.caller import Caller
 from gristmill.settings import Settings
+from gristmill.sources.disk import DiskAccess
 from gristmill.telemetry.server_metrics import ServerMetrics
 from gristmill.vault import Vault
 
@@ -48,19 +47,9 @@ class ApiContext:
     readiness: Readiness
     metrics: ServerMetrics = field(default_factory=ServerMetrics)
 
-    def check_path_allowed(self, caller: Caller, path: str) -> None:
-        """Raise unless this caller may have the server read this path. On a loopback server the local organisation may read
-        any path; all others only paths below `allowed_paths`, after resolving links."""
-        if caller.org == LOCAL_ORG and callers.is_loopback(self.settings.host):
-            return
-        resolved = Path(os.path.realpath(path))
-        if not any(
-            resolved.is_relative_to(os.path.realpath(folder)) for folder in self.settings.allowed_paths
-        ):
-            raise Forbidden(
-                f"The server may not read {path}. Upload the file, or ask the operator to add its folder to allowed_paths.",
-                code="path_not_allowed",
-            )
+    def disk_access(self, caller: Caller) -> DiskAccess:
+        """What this caller may have the server read of its disk: with a key, only what is below `allowed_paths`."""
+        return self.sources.disk.unconfined() if caller.is_local_user else self.sources.disk
 
     @property
     def queue_limits(self) -> QueueLimits:

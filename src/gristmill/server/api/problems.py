@@ -21,6 +21,7 @@ from gristmill.errors import (
     LimitReached,
     NotAuthenticated,
     NotFound,
+    PathNotAllowed,
     Permanent,
     PreconditionFailed,
     RequestError,
@@ -41,6 +42,7 @@ STATUSES: Mapping[type[GristmillError], int] = {
     PreconditionFailed: 412,
     TooLarge: 413,
     LimitReached: 429,
+    PathNotAllowed: 403,
     Permanent: 422,
     Transient: 503,
 }

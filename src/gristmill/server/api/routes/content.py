@@ -18,6 +18,7 @@ from gristmill.operations import guards
 from gristmill.operations.source_factory import UploadSource
 from gristmill.server.api.context import CurrentContext, CurrentViewer, PathItem
 from gristmill.server.api.schemas.jobs import JobOut, TimelineOut
+from gristmill.sources import FileSource
 
 router = APIRouter(prefix="/knowledge-items", tags=["items"])
 
@@ -72,7 +73,8 @@ async def get_original(
     elif isinstance(source, UploadSource):
         size, body = await source.probe(), source.blobs.read(source.blob_name)
     else:
-        file = await asyncio.to_thread((await source.read()).open)
+        opens = source.open if isinstance(source, FileSource) else (await source.read()).open
+        file = await asyncio.to_thread(opens)
         size = await asyncio.to_thread(file.seek, 0, os.SEEK_END)
         body = _read_blocks(file, size)
     name = quote(item.source.get("name", item.title))

@@ -1,6 +1,8 @@
 """`/api/knowledge-bases/{id}/items` and `/api/knowledge-items/{id}`: add, list, read, change, delete and reindex items."""
 
+import asyncio
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Annotated
 from uuid import UUID
 
@@ -9,10 +11,10 @@ from fastapi import APIRouter, Query, Response
 from gristmill import catalog, contents, search, validation
 from gristmill.catalog import BaseId, ItemId, ItemStatus
 from gristmill.db import Tx
-from gristmill.errors import FieldError, Forbidden, GristmillError, Invalid
+from gristmill.errors import FieldError, Forbidden, GristmillError, Invalid, PathNotAllowed
 from gristmill.identity import OrgId
 from gristmill.operations import add, delete, describe, guards, reindex
-from gristmill.server.api.caller import Caller
+from gristmill.operations.source_factory import SourceFactory
 from gristmill.server.api.context import (
     ApiContext,
     CurrentCaller,
@@ -41,6 +43,7 @@ from gristmill.server.api.schemas.new_items import (
     ReindexSelection,
     Selection,
 )
+from gristmill.sources.disk import DiskAccess
 from gristmill.work import OnActive
 
 router = APIRouter(tags=["items"])
@@ -141,10 +144,11 @@ async def add_items(
 ) -> AddedOut:
     """Add items. The response means that they are durably accepted, not that they are searchable. Entries that can't be
     added are in `failed`; a request in which every entry is invalid is refused as a whole."""
+    access = context.disk_access(caller)
     added = await add.add(
         context.db,
         base_id,
-        _entries_of(body.items, context, caller),
+        await asyncio.to_thread(_entries_of, body.items, context.sources, access),
         context.queue_limits,
         parent_id=ItemId(body.parent_id) if body.parent_id else None,
         on_conflict=body.on_conflict,
@@ -153,18 +157,20 @@ async def add_items(
 
 
 def _entries_of(
-    items: Sequence[AnyItem | MalformedItem], context: ApiContext, caller: Caller
+    items: Sequence[AnyItem | MalformedItem], sources: SourceFactory, access: DiskAccess
 ) -> list[add.ItemToAdd | add.InvalidEntry]:
+    """The items as entries to add. Blocks, because paths are looked up on the disk."""
     entries: list[add.ItemToAdd | add.InvalidEntry] = []
     for item in items:
         if isinstance(item, MalformedItem):
             entries.append(add.InvalidEntry(item.path, item.to_error()))
             continue
         try:
+            entry = item.to_entry(sources, access)
             if isinstance(item, NewFile | NewDirectory):
-                context.check_path_allowed(caller, item.path)
-            entries.append(item.to_entry(context.sources))
-        except (Invalid, Forbidden) as error:
+                access.check(Path(entry.item.key))
+            entries.append(entry)
+        except (Invalid, PathNotAllowed) as error:
             entries.append(add.InvalidEntry(item.name, error))
     if entries and not any(isinstance(entry, add.ItemToAdd) for entry in entries):
         _refuse_all([entry.error for entry in entries if isinstance(entry, add.InvalidEntry)])

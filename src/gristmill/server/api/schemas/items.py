@@ -8,6 +8,7 @@ from gristmill import catalog
 from gristmill.catalog import Item, ItemId, ItemStatus
 from gristmill.errors import GristmillError
 from gristmill.operations import add, delete
+from gristmill.operations.source_factory import ADDED_LOCALLY
 from gristmill.search import ChunkRow
 from gristmill.server.api.schemas.common import (
     Acl,
@@ -64,7 +65,9 @@ class ItemOut(StoredModel):
             version=item.live_version,
             warnings=[*item.warnings, *(["left_out"] if item.left_out else [])],
             left_out=item.left_out,
-            source={name: value for name, value in item.source.items() if name != "root"},
+            source={
+                name: value for name, value in item.source.items() if name not in ("root", ADDED_LOCALLY)
+            },
             acl=item.acl,
             acl_as_of=item.acl_as_of,
             metadata=item.metadata,

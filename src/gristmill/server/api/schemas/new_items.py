@@ -16,7 +16,7 @@ from gristmill import validation
 from gristmill.catalog import NewItem, access
 from gristmill.errors import FieldError, Invalid, Permanent
 from gristmill.operations import add
-from gristmill.operations.source_factory import FolderSource, SourceFactory
+from gristmill.operations.source_factory import ADDED_LOCALLY, FolderSource, SourceFactory
 from gristmill.server.api.schemas.common import (
     Acl,
     JsonObject,
@@ -27,6 +27,7 @@ from gristmill.server.api.schemas.common import (
     Title,
 )
 from gristmill.sources import NoteSource, normalise
+from gristmill.sources.disk import DiskAccess
 from gristmill.validation import InvalidValue
 from gristmill.work import OnActive
 
@@ -58,7 +59,7 @@ class NewNote(_NewItemFields):
         first_line = self.content.strip().splitlines()[0].lstrip("# ")
         return self.title or "".join(c for c in first_line if c.isprintable()).strip()[:80] or "Note"
 
-    def to_entry(self, _sources: SourceFactory) -> add.ItemToAdd:
+    def to_entry(self, _sources: SourceFactory, _access: DiskAccess) -> add.ItemToAdd:
         """The item to add."""
         item = NewItem("note", self.name, self.name, body=self.content)
         return add.ItemToAdd(self.with_acl_and_metadata(item), NoteSource(self.content, self.name))
@@ -79,11 +80,12 @@ class _DiskItem(_NewItemFields):
         """Its path as it was sent."""
         return self.path
 
-    def new_item(self, kind: str) -> NewItem:
-        """The item, identified by its path."""
+    def new_item(self, kind: str, access: DiskAccess) -> NewItem:
+        """The item, identified by its path. Its source says whether it may be read from outside `allowed_paths`."""
         path = os.path.normpath(self.path)
         name = self.title or Path(path).name or path
-        return self.with_acl_and_metadata(NewItem(kind, name, path, source={"path": path}))
+        source = {"path": path} | ({} if access.is_confined else {ADDED_LOCALLY: True})
+        return self.with_acl_and_metadata(NewItem(kind, name, path, source=source))
 
 
 class NewFile(_DiskItem):
@@ -91,10 +93,10 @@ class NewFile(_DiskItem):
 
     type: Literal["file"]
 
-    def to_entry(self, sources: SourceFactory) -> add.ItemToAdd:
+    def to_entry(self, sources: SourceFactory, access: DiskAccess) -> add.ItemToAdd:
         """The item to add."""
-        item = self.new_item("file")
-        return add.ItemToAdd(item, sources.file_source(Path(item.key)), self.path)
+        item = self.new_item("file", access)
+        return add.ItemToAdd(item, sources.file_source(Path(item.key), access), self.path)
 
 
 class NewDirectory(_DiskItem):
@@ -103,11 +105,11 @@ class NewDirectory(_DiskItem):
     type: Literal["directory"]
     ignore: Patterns | None = None
 
-    def to_entry(self, _sources: SourceFactory) -> add.ItemToAdd:
+    def to_entry(self, _sources: SourceFactory, access: DiskAccess) -> add.ItemToAdd:
         """The item to add. The ignore patterns are part of its source, so that a reindex applies them again."""
-        item = self.new_item("directory")
+        item = self.new_item("directory", access)
         source = item.source | ({"ignore": self.ignore} if self.ignore else {})
-        return add.ItemToAdd(replace(item, source=source), FolderSource(Path(item.key)), self.path)
+        return add.ItemToAdd(replace(item, source=source), FolderSource(Path(item.key), access), self.path)
 
 
 class _WebItem(_NewItemFields):
@@ -138,7 +140,7 @@ class NewUrl(_WebItem):
 
     type: Literal["url"]
 
-    def to_entry(self, _sources: SourceFactory) -> add.ItemToAdd:
+    def to_entry(self, _sources: SourceFactory, _access: DiskAccess) -> add.ItemToAdd:
         """The item to add. Its job fetches the page, so that the caller does not wait for it."""
         return add.ItemToAdd(self.new_item("url"), None, self.url)
 
@@ -148,7 +150,7 @@ class NewSitemap(_WebItem):
 
     type: Literal["sitemap"]
 
-    def to_entry(self, _sources: SourceFactory) -> add.ItemToAdd:
+    def to_entry(self, _sources: SourceFactory, _access: DiskAccess) -> add.ItemToAdd:
         """The item to add."""
         return add.ItemToAdd(self.new_item("sitemap"), None, self.url)
 
