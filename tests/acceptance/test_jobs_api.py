@@ -1,12 +1,13 @@
 """Dead letters through the API."""
 
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import httpx
 
 from gristmill import app, faults
-from tests.api_calls import add_items, assert_problem, make_base, search, wait_until_ended
+from tests.api_calls import add_items, assert_healthy, assert_problem, make_base, search, wait_until_ended
 from tests.wait_until import wait_until
 
 
@@ -38,6 +39,82 @@ async def test_a_dead_job_is_visible_and_can_be_retried_once_the_cause_is_gone(
     await wait_until(done)
     assert_problem(await http.post(f"/api/jobs/{job['id']}/retry"), 409, "job_not_dead")
     assert_problem(await http.post(f"/api/jobs/{job['id']}/cancel"), 409, "job_not_active")
+
+
+async def dead_jobs(http: httpx.AsyncClient, base: str) -> list[dict[str, Any]]:
+    response = await http.get("/api/jobs", params={"state": "dead", "baseId": base})
+    jobs = response.json()["items"]
+    queue = (await http.get("/api/queue")).json()
+    (lane,) = [lane for lane in queue["lanes"] if lane["lane"] == base]
+    assert lane["dead"] == queue["dead"] == len(jobs)
+    return jobs
+
+
+async def test_a_dead_job_ends_when_its_cause_is_gone(http: httpx.AsyncClient, tmp_path: Path) -> None:
+    """S2-39: a newer failure takes its place, and newer work, a success or a deletion of the item ends it."""
+    path = tmp_path / "a.md"
+    path.write_bytes(b"\0\0")
+    base = await make_base(http)
+    (item,) = (await add_items(http, base, {"type": "file", "path": str(path)}))["created"]
+    await wait_until_ended(http, item["id"])
+    (first,) = await dead_jobs(http, base)
+
+    await http.post(f"/api/knowledge-items/{item['id']}/reprocess")
+
+    async def another_is_dead() -> bool:
+        return [job["id"] for job in await dead_jobs(http, base)] not in ([first["id"]], [])
+
+    await wait_until(another_is_dead)
+    (second,) = await dead_jobs(http, base)
+    assert (await http.get(f"/api/jobs/{first['id']}")).json()["state"] == "dismissed"
+
+    path.write_text("Barley.")
+    await http.post(f"/api/knowledge-items/{item['id']}/reprocess")
+
+    async def completed() -> bool:
+        return (await http.get(f"/api/knowledge-items/{item['id']}")).json()["status"] == "completed"
+
+    await wait_until(completed)
+    assert await dead_jobs(http, base) == []
+    ended = (await http.get(f"/api/jobs/{second['id']}")).json()
+    assert (ended["state"], [error["code"] for error in ended["errors"]]) == (
+        "dismissed",
+        ["unsupported_type"],
+    )
+
+    path.write_bytes(b"\0\0")
+    await http.post(f"/api/knowledge-items/{item['id']}/reprocess")
+
+    async def is_dead() -> bool:
+        return bool(await dead_jobs(http, base))
+
+    await wait_until(is_dead)
+    assert (await http.delete(f"/api/knowledge-items/{item['id']}")).status_code == 202
+    assert await dead_jobs(http, base) == []
+    await assert_healthy(http)
+
+
+async def test_a_dead_job_is_dismissed_by_itself(http: httpx.AsyncClient, tmp_path: Path) -> None:
+    """The document is not touched."""
+    base = await make_base(http)
+    paths = [tmp_path / "a.md", tmp_path / "b.md"]
+    for path in paths:
+        path.write_bytes(b"\0\0")
+    added = await add_items(http, base, *({"type": "file", "path": str(path)} for path in paths))
+    for item in added["created"]:
+        await wait_until_ended(http, item["id"])
+    one, other = await dead_jobs(http, base)
+    answer = await http.post(f"/api/jobs/{one['id']}/dismiss")
+    assert (answer.status_code, answer.json()["state"]) == (200, "dismissed")
+    assert (await http.delete(f"/api/jobs/{other['id']}")).status_code == 204
+    assert await dead_jobs(http, base) == []
+    for job in (one, other):
+        assert_problem(await http.delete(f"/api/jobs/{job['id']}"), 409, "job_not_dead")
+        assert_problem(await http.post(f"/api/jobs/{job['id']}/retry"), 409, "job_not_dead")
+        item = (await http.get(f"/api/knowledge-items/{job['subject']}")).json()
+        assert (item["status"], item["error"]["code"]) == ("failed", "unsupported_type")
+    assert_problem(await http.delete(f"/api/jobs/{uuid4()}"), 404, "job_not_found")
+    await assert_healthy(http)
 
 
 async def test_a_cancelled_job_leaves_its_item_failed_not_stuck(

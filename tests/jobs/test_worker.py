@@ -325,5 +325,18 @@ async def test_an_outcome_that_cannot_be_written_is_logged_and_the_job_runs_agai
         await wait_until(has_jobs(db, dead=1))
     assert len(handler.seen) == 2
     assert [record.message for record in caplog.records if record.exc_info] == [
-        "outcome of a job could not be written"
+        "the death of a job could not be handled"
     ]
+
+
+async def test_a_job_whose_death_can_never_be_handled_ends_with_its_last_attempt(db: Database) -> None:
+    """Promise 1: a bug that comes with every attempt does not keep the job running."""
+
+    async def on_dead(_tx: Tx, _job: Job, _error: GristmillError) -> None:
+        raise RuntimeError("a bug")
+
+    handler = Scripted(*([Permanent("no")] * 9))
+    async with running_worker(db, {"plain": Handler(handler, on_dead)}):
+        await enqueue(db, Plain())
+        await wait_until(has_jobs(db, dead=1))
+    assert len(handler.seen) == Plain.attempts

@@ -8,6 +8,8 @@
     running     its worker, proving the lease                  (history) done, delayed, queued, dead, (history) cancelled
                 any worker's tick, once the lease has expired  queued, with the attempt counted
     dead        a retry by an operator                         queued
+                a dismissal, newer work on the same, its success, or its deletion
+                                                               (history) dismissed
 
 There is no state that only a restart can end.
 """

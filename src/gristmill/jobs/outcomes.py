@@ -1,6 +1,7 @@
 """How a kind of work is run, and how the outcome of an attempt is written."""
 
 import logging
+import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -29,11 +30,7 @@ async def write(db: Database, handler: Handler | None, job: Job, transition: ret
             if error is not None:
                 log.warning("job postponed", extra={**log_fields(job), "by": delay, "code": error.code})
         case retry.Bury(error):
-            async with db.transaction() as tx:
-                # The handler first: what handlers lock is locked before a job's row, here as everywhere.
-                if handler is not None and handler.on_dead is not None:
-                    await handler.on_dead(tx, job, error)
-                await store.bury(tx, job, error)
+            await _bury(db, handler, job, error)
             fields = {**log_fields(job), "code": error.code, "reason": error.message}
             log.warning("job is dead", extra=fields)
         case retry.FinishCancel():
@@ -42,6 +39,27 @@ async def write(db: Database, handler: Handler | None, job: Job, transition: ret
             log.info("job cancelled", extra=log_fields(job))
         case retry.Complete() | retry.Ignore():
             pass
+
+
+async def _bury(db: Database, handler: Handler | None, job: Job, error: GristmillError) -> None:
+    try:
+        async with db.transaction() as tx:
+            # The handler first: what handlers lock is locked before a job's row, here as everywhere.
+            if handler is not None and handler.on_dead is not None:
+                await handler.on_dead(tx, job, error)
+            await store.bury(tx, job, error)
+    except GristmillError:
+        raise
+    except Exception as bug:
+        # It may go well the next time; if it never does, the job ends without it, and the reconciler finds what it
+        # leaves active.
+        log.exception("the death of a job could not be handled", extra=log_fields(job))
+        async with db.transaction() as tx:
+            if job.attempt >= job.max_attempts:
+                await store.bury(tx, job, error)
+            else:
+                delay = retry.backoff(job.attempt, random.random())  # noqa: S311
+                await store.postpone(tx, job, delay, counted=True, error=retry.internal_error(bug))
 
 
 def log_fields(job: Job) -> dict[str, object]:

@@ -60,16 +60,24 @@ select job_requeue(array[j.id], %(delay)s::interval, %(counted)s, %(error)s::jso
   from (select id from job where id = %(id)s and lease = %(lease)s and state = 'running' for update) j;
 
 -- name: bury
--- running -> dead: visible, and retried only by an operator.
+-- running -> dead: visible, and retried only by an operator. Older dead jobs of its kind about the same are dismissed.
+with mine as materialized (
+    select kind, subject, key from job where id = %(id)s and lease = %(lease)s and state = 'running'),
+outlived as materialized (
+    select job_dismiss(array(
+        select d.id from mine m join job d on d.subject = m.subject and d.kind = m.kind and d.state = 'dead'
+        union all
+        select d.id from mine m join job d on m.subject is null and d.key = m.key and d.state = 'dead')) from mine)
 update job
    set state = 'dead', lease = null, worker = null,
        errors = errors || (%(error)s::jsonb || jsonb_build_object('at', clock_now(), 'attempt', attempt))
+  from outlived
  where id = %(id)s and lease = %(lease)s and state = 'running'
 returning id;
 
 -- name: finish_cancel
 -- running -> cancelled, when the worker has stopped it.
-select job_archive_cancelled(array[j.id])
+select job_archive(array[j.id], 'cancelled')
   from (select id from job where id = %(id)s and lease = %(lease)s and state = 'running' for update) j;
 
 -- name: requeue_all
@@ -80,6 +88,17 @@ select job_requeue(array(select id from job where worker = %(worker)s and state 
 -- name: cancel
 -- queued | delayed -> cancelled; running jobs are signalled.
 select removed, signalled from job_cancel(%(ids)s::uuid[]);
+
+-- name: dismiss_dead
+-- dead -> dismissed; the ids of those that were dead.
+with dead as materialized (
+    select id from job where id = any (%(ids)s::uuid[]) and state = 'dead' order by id for update),
+archived as materialized (select job_archive(array(select id from dead), 'dismissed'))
+select dead.id from dead, archived;
+
+-- name: dismiss_dead_by_subject
+-- dead -> dismissed, for the dead jobs about these subjects.
+select job_dismiss(array(select id from job where subject = any (%(subjects)s::uuid[]) and state = 'dead'));
 
 -- name: delete_dead_by_subject
 -- Dead jobs about things that no longer exist.

@@ -80,7 +80,7 @@ async def postpone(
 
 
 async def bury(tx: Tx, job: Job, error: GristmillError) -> None:
-    """running → dead."""
+    """running → dead. It takes the place of older dead jobs of its kind about the same subject."""
     if not await queries.values(tx, "bury", id=job.id, lease=job.lease, error=_error_json(error)):
         raise LeaseLost(f"job {job.id} is no longer ours")
 
@@ -126,6 +126,17 @@ async def cancel_by_subject(tx: Tx, subjects: Sequence[UUID]) -> CancelCounts:
 async def delete_dead_by_subject(tx: Tx, subjects: Sequence[UUID]) -> None:
     """Delete the dead jobs about things that no longer exist."""
     await queries.run(tx, "delete_dead_by_subject", subjects=list(subjects))
+
+
+async def dismiss_dead(tx: Tx, ids: Sequence[JobId]) -> list[JobId]:
+    """dead → dismissed; the ids of those that were dead."""
+    return await queries.values(tx, "dismiss_dead", ids=list(ids))
+
+
+async def dismiss_dead_by_subject(tx: Tx, subjects: Sequence[UUID]) -> None:
+    """dead → dismissed, for the jobs about things that have newer work, or that no one sees any more."""
+    if subjects:
+        await queries.values(tx, "dismiss_dead_by_subject", subjects=list(subjects))
 
 
 async def run_now(tx: Tx, subjects: Sequence[UUID]) -> None:

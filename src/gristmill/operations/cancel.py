@@ -72,6 +72,7 @@ async def _abandon_item(tx: Tx, base_id: BaseId, item_id: ItemId, version: int) 
     await cancel_conversions(tx, [item_id])
     if await catalog.abandon(tx, item_id, code="cancelled", message=message):
         await publish.discard_unpublished(tx, base_id, item_id)
+        await jobs.dismiss_dead_by_subject(tx, [item_id])
         await events.record(tx, ItemFailed(base_id, item_id, version, "cancelled", message))
         await events.announce_ready(tx, [base_id])
 

@@ -44,11 +44,12 @@ async def delete(db: Database, base_id: BaseId, item_ids: Sequence[ItemId]) -> D
 async def mark_for_deletion(tx: Tx, base: Base, roots: Sequence[ItemId]) -> JobId:
     """Mark subtrees of a locked base as deleting and queue their removal; the job that does it.
 
-    Running jobs about them are signalled here. The removal cancels waiting jobs, but it may itself have to wait for a slot
+    Dead jobs about them end, and running ones are signalled here. The removal cancels waiting jobs, but it may itself have to wait for a slot
     that just these running jobs occupy.
     """
     marked = await catalog.mark_deleting(tx, roots)
     await jobs.cancel_by_subject(tx, await store.find_running_for_deleted(tx, base.lane))
+    await jobs.dismiss_dead_by_subject(tx, await store.find_dead_for_deleted(tx, base.lane))
     await faults.point("delete.marked")
     (job,) = await jobs.enqueue(tx, NewJob(DeleteSubtree(base.id, tuple(roots)), lane=base.lane))
     await events.record(tx, ItemsDeleted(base.id, tuple(roots), marked), cause=job.id)

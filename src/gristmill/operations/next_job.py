@@ -16,8 +16,10 @@ from gristmill.work import IndexDocument, PrepareRoot, ReindexSubtree
 
 
 async def enqueue_next_jobs(tx: Tx, base: Base, items: Sequence[Item], priority: Priority) -> None:
-    """Queue the next job of each active item, in the transaction that made it active."""
+    """Queue the next job of each active item, in the transaction that made it active. Dead jobs of older versions end:
+    they could not be retried any more."""
     await faults.point("schedule.before_enqueue")
+    await jobs.dismiss_dead_by_subject(tx, [item.id for item in items if item.wanted_version > 1])
     active = [item for item in items if item.status is not ItemStatus.FAILED]
     await jobs.enqueue(tx, *(_next_job(base, item, priority) for item in active))
     if active:

@@ -19,6 +19,11 @@ select j.subject from job j join item i on i.id = j.subject
 select j.subject from job j join item i on i.id = j.subject
  where j.lane = %(lane)s and j.state in ('queued', 'delayed') and i.status = 'deleting' limit %(limit)s;
 
+-- name: find_dead_for_deleted
+-- Items being deleted that dead jobs of a lane are about.
+select distinct j.subject from job j join item i on i.id = j.subject
+ where j.lane = %(lane)s and j.state = 'dead' and i.status = 'deleting';
+
 -- name: find_parked_items
 -- Items whose indexing was interrupted in a base that does not resume by itself.
 select id from item where base_id = %(base)s and status = 'failed' and error_code = 'interrupted' order by id limit %(limit)s;

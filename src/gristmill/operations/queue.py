@@ -52,6 +52,7 @@ async def dismiss(db: Database, base_id: BaseId) -> int:
         async with db.transaction() as tx:
             base = await guards.lock_base(tx, base_id)
             dismissed = await catalog.dismiss(tx, await find_orphans(tx, base.id, BATCH_SIZE))
+            await jobs.dismiss_dead_by_subject(tx, dismissed)
             await record_filed_events(tx, await catalog.find_items(tx, dismissed))
             await events.announce_ready(tx, [base.id])
         if not dismissed:

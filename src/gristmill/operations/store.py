@@ -36,3 +36,8 @@ async def find_running_for_deleted(tx: Tx, lane: str) -> Sequence[UUID]:
 async def find_waiting_for_deleted(tx: Tx, lane: str, limit: int) -> Sequence[UUID]:
     """Items being deleted that jobs of a lane wait to work on."""
     return await queries.values(tx, "find_waiting_for_deleted", lane=lane, limit=limit)
+
+
+async def find_dead_for_deleted(tx: Tx, lane: str) -> Sequence[UUID]:
+    """Items being deleted that dead jobs of a lane are about."""
+    return await queries.values(tx, "find_dead_for_deleted", lane=lane)

@@ -97,6 +97,7 @@ async def publish(tx: Tx, finished: Sequence[tuple[BaseId, Job, FinishedVersion]
         ]
         await store.drop_other_versions(tx, base_id, items)
     await jobs.complete_all(tx, [job for _, job, _ in finished])
+    await jobs.dismiss_dead_by_subject(tx, [completed.item_id for _, _, completed in finished])
     await events.record(
         tx, *(event for base_id, _, completed in finished for event in _completion_events(base_id, completed))
     )

@@ -200,17 +200,44 @@ begin
     end loop;
 end $$;
 
--- running → done, for each job whose lease the caller still holds; their ids.
+-- Moves jobs that ended otherwise than done to the history. The caller has locked them.
+create function job_archive(p_ids uuid[], p_outcome text) returns int language sql as $$
+    with gone as (
+        delete from job j where j.id = any (p_ids)
+        returning j.id, j.kind, j.lane, j.subject, j.priority, j.attempt, j.max_attempts, j.errors, j.result, j.created_at,
+                  j.started_at),
+    kept as (
+        insert into job_history (id, kind, lane, subject, outcome, priority, attempt, max_attempts, errors, result, created_at,
+                             started_at, finished_at)
+        select g.id, g.kind, g.lane, g.subject, p_outcome, g.priority, g.attempt, g.max_attempts, g.errors, g.result, g.created_at,
+               g.started_at, clock_now()
+          from gone g returning 1)
+    select count(*)::int from kept
+$$;
+
+-- dead → dismissed. A job that is being retried at this moment is skipped, not waited for.
+create function job_dismiss(p_ids uuid[]) returns int language sql as $$
+    select job_archive(array(
+        select j.id from job j where j.id = any (p_ids) and j.state = 'dead' order by j.id for update skip locked), 'dismissed')
+$$;
+
+-- running → done, for each job whose lease the caller still holds; their ids. Dead jobs of the same kind about the same
+-- subject, or without a subject with the same key, are dismissed: what they could not do is done.
 create function job_complete(p_ids uuid[], p_leases uuid[]) returns setof uuid language sql as $$
     with gone as (
         delete from job j using unnest(p_ids, p_leases) d(id, lease)
          where j.id = d.id and j.lease = d.lease and j.state = 'running'
-        returning j.id, j.kind, j.lane, j.subject, j.priority, j.attempt, j.max_attempts, j.errors, j.result, j.created_at,
-                  j.started_at)
+        returning j.id, j.kind, j.lane, j.subject, j.key, j.priority, j.attempt, j.max_attempts, j.errors, j.result,
+                  j.created_at, j.started_at),
+    outlived as materialized (
+        select d.id from gone g join job d on d.subject = g.subject and d.kind = g.kind and d.state = 'dead'
+        union all
+        select d.id from gone g join job d on g.subject is null and d.key = g.key and d.state = 'dead')
     insert into job_history (id, kind, lane, subject, outcome, priority, attempt, max_attempts, errors, result, created_at,
                              started_at, finished_at)
     select g.id, g.kind, g.lane, g.subject, 'done', g.priority, g.attempt, g.max_attempts, g.errors, g.result, g.created_at,
            g.started_at, clock_now() from gone g
+     where (select case when exists (select from outlived) then job_dismiss(array(select id from outlived)) else 0 end) >= 0
     returning id
 $$;
 
@@ -240,7 +267,7 @@ declare
     v_lanes text[];
     v_urgent text[];
 begin
-    perform job_archive_cancelled(array(select j.id from job j where j.id = any (p_ids) and j.state = 'running' and j.cancelling));
+    perform job_archive(array(select j.id from job j where j.id = any (p_ids) and j.state = 'running' and j.cancelling), 'cancelled');
     with back as (
         update job j
            set state = case when p_delay > interval '0' then 'delayed' else 'queued' end::job_state,
@@ -259,26 +286,11 @@ begin
     return cardinality(p_ids);
 end $$;
 
--- queued | delayed | running → cancelled. The caller has locked the jobs.
-create function job_archive_cancelled(p_ids uuid[]) returns int language sql as $$
-    with gone as (
-        delete from job j where j.id = any (p_ids)
-        returning j.id, j.kind, j.lane, j.subject, j.priority, j.attempt, j.max_attempts, j.errors, j.result, j.created_at,
-                  j.started_at),
-    kept as (
-        insert into job_history (id, kind, lane, subject, outcome, priority, attempt, max_attempts, errors, result, created_at,
-                             started_at, finished_at)
-        select g.id, g.kind, g.lane, g.subject, 'cancelled', g.priority, g.attempt, g.max_attempts, g.errors, g.result, g.created_at, g.started_at,
-               clock_now()
-          from gone g returning 1)
-    select count(*)::int from kept
-$$;
-
 -- Cancels jobs: waiting ones are removed at once; running ones are signalled, and stop at their next await.
 create function job_cancel(p_ids uuid[]) returns table (removed int, signalled int) language plpgsql as $$
 begin
-    removed := job_archive_cancelled(array(
-        select j.id from job j where j.id = any (p_ids) and j.state in ('queued', 'delayed') order by j.id for update));
+    removed := job_archive(array(
+        select j.id from job j where j.id = any (p_ids) and j.state in ('queued', 'delayed') order by j.id for update), 'cancelled');
     -- This snapshot is newer: it sees as running what was claimed while we waited for its row.
     with hit as (
         select j.id from job j where j.id = any (p_ids) and j.state = 'running' order by j.id for no key update),

@@ -27,6 +27,7 @@ create index job_running on job (lane) where state = 'running';
 create index job_delayed on job (run_at) where state = 'delayed';
 create index job_delayed_lane on job (lane) where state = 'delayed';    -- delayed jobs count for the limits of the queue
 create index job_dead on job (lane, id) where state = 'dead';
+create index job_dead_key on job (key) where state = 'dead';
 create unique index job_key on job (key) where key is not null and state <> 'dead';
 create index job_subject on job (subject) where subject is not null;
 create table job_history (
@@ -34,7 +35,7 @@ create table job_history (
     kind            text not null,
     lane            text collate "C" not null,
     subject         uuid,
-    outcome         text not null check (outcome in ('done', 'cancelled')),
+    outcome         text not null check (outcome in ('done', 'cancelled', 'dismissed')),
     priority        smallint not null,
     attempt         smallint not null,
     max_attempts    smallint not null,

@@ -173,16 +173,38 @@ begin
         v_seen := v_seen || v_lanes;    -- … or an enqueue into them is under way, and they have not
     end loop;
 end $$;
+create function job_archive(p_ids uuid[], p_outcome text) returns int language sql as $$
+    with gone as (
+        delete from job j where j.id = any (p_ids)
+        returning j.id, j.kind, j.lane, j.subject, j.priority, j.attempt, j.max_attempts, j.errors, j.result, j.created_at,
+                  j.started_at),
+    kept as (
+        insert into job_history (id, kind, lane, subject, outcome, priority, attempt, max_attempts, errors, result, created_at,
+                             started_at, finished_at)
+        select g.id, g.kind, g.lane, g.subject, p_outcome, g.priority, g.attempt, g.max_attempts, g.errors, g.result, g.created_at,
+               g.started_at, clock_now()
+          from gone g returning 1)
+    select count(*)::int from kept
+$$;
+create function job_dismiss(p_ids uuid[]) returns int language sql as $$
+    select job_archive(array(
+        select j.id from job j where j.id = any (p_ids) and j.state = 'dead' order by j.id for update skip locked), 'dismissed')
+$$;
 create function job_complete(p_ids uuid[], p_leases uuid[]) returns setof uuid language sql as $$
     with gone as (
         delete from job j using unnest(p_ids, p_leases) d(id, lease)
          where j.id = d.id and j.lease = d.lease and j.state = 'running'
-        returning j.id, j.kind, j.lane, j.subject, j.priority, j.attempt, j.max_attempts, j.errors, j.result, j.created_at,
-                  j.started_at)
+        returning j.id, j.kind, j.lane, j.subject, j.key, j.priority, j.attempt, j.max_attempts, j.errors, j.result,
+                  j.created_at, j.started_at),
+    outlived as materialized (
+        select d.id from gone g join job d on d.subject = g.subject and d.kind = g.kind and d.state = 'dead'
+        union all
+        select d.id from gone g join job d on g.subject is null and d.key = g.key and d.state = 'dead')
     insert into job_history (id, kind, lane, subject, outcome, priority, attempt, max_attempts, errors, result, created_at,
                              started_at, finished_at)
     select g.id, g.kind, g.lane, g.subject, 'done', g.priority, g.attempt, g.max_attempts, g.errors, g.result, g.created_at,
            g.started_at, clock_now() from gone g
+     where (select case when exists (select from outlived) then job_dismiss(array(select id from outlived)) else 0 end) >= 0
     returning id
 $$;
 create function job_complete_and_claim(p_done uuid[], p_leases uuid[], p_worker uuid, p_limit int, p_general int, p_cap int,
@@ -206,7 +228,7 @@ declare
     v_lanes text[];
     v_urgent text[];
 begin
-    perform job_archive_cancelled(array(select j.id from job j where j.id = any (p_ids) and j.state = 'running' and j.cancelling));
+    perform job_archive(array(select j.id from job j where j.id = any (p_ids) and j.state = 'running' and j.cancelling), 'cancelled');
     with back as (
         update job j
            set state = case when p_delay > interval '0' then 'delayed' else 'queued' end::job_state,
@@ -224,23 +246,10 @@ begin
     end if;
     return cardinality(p_ids);
 end $$;
-create function job_archive_cancelled(p_ids uuid[]) returns int language sql as $$
-    with gone as (
-        delete from job j where j.id = any (p_ids)
-        returning j.id, j.kind, j.lane, j.subject, j.priority, j.attempt, j.max_attempts, j.errors, j.result, j.created_at,
-                  j.started_at),
-    kept as (
-        insert into job_history (id, kind, lane, subject, outcome, priority, attempt, max_attempts, errors, result, created_at,
-                             started_at, finished_at)
-        select g.id, g.kind, g.lane, g.subject, 'cancelled', g.priority, g.attempt, g.max_attempts, g.errors, g.result, g.created_at, g.started_at,
-               clock_now()
-          from gone g returning 1)
-    select count(*)::int from kept
-$$;
 create function job_cancel(p_ids uuid[]) returns table (removed int, signalled int) language plpgsql as $$
 begin
-    removed := job_archive_cancelled(array(
-        select j.id from job j where j.id = any (p_ids) and j.state in ('queued', 'delayed') order by j.id for update));
+    removed := job_archive(array(
+        select j.id from job j where j.id = any (p_ids) and j.state in ('queued', 'delayed') order by j.id for update), 'cancelled');
     with hit as (
         select j.id from job j where j.id = any (p_ids) and j.state = 'running' order by j.id for no key update),
     asked as (update job j set cancelling = true from hit where j.id = hit.id returning j.worker)

@@ -9,6 +9,7 @@ create type job_state as enum ('queued', 'delayed', 'running', 'dead');
 --         promote  │   └─ requeue ──────┘ │ └─ cancel ─→  history: cancelled, from queued and delayed too
 --               delayed ←─ requeue later ─┤
 --                                         └─ bury ─→  dead  ── retry ─→  queued
+--                                                       └──── dismiss ─→  history: dismissed
 create table job (
     id              uuid primary key default uuidv7(),      -- also the order within a lane and priority
     kind            text not null,
@@ -36,6 +37,7 @@ create index job_running on job (lane) where state = 'running';
 create index job_delayed on job (run_at) where state = 'delayed';
 create index job_delayed_lane on job (lane) where state = 'delayed';    -- delayed jobs count for the limits of the queue
 create index job_dead on job (lane, id) where state = 'dead';
+create index job_dead_key on job (key) where state = 'dead';
 create unique index job_key on job (key) where key is not null and state <> 'dead';
 create index job_subject on job (subject) where subject is not null;
 
@@ -46,7 +48,7 @@ create table job_history (
     kind            text not null,
     lane            text collate "C" not null,
     subject         uuid,
-    outcome         text not null check (outcome in ('done', 'cancelled')),
+    outcome         text not null check (outcome in ('done', 'cancelled', 'dismissed')),
     priority        smallint not null,
     attempt         smallint not null,
     max_attempts    smallint not null,

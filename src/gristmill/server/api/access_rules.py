@@ -85,6 +85,8 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("GET", "/api/jobs/{job_id}"): _ADMIN,
     ("POST", "/api/jobs/{job_id}/retry"): _ADMIN,
     ("POST", "/api/jobs/{job_id}/cancel"): _ADMIN,
+    ("POST", "/api/jobs/{job_id}/dismiss"): _ADMIN,
+    ("DELETE", "/api/jobs/{job_id}"): _ADMIN,
     ("GET", "/api/queue"): _ADMIN,
     ("GET", "/api/workers"): _OPERATOR,
     ("GET", "/api/embedders"): Rule("reader"),

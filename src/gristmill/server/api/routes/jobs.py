@@ -1,4 +1,4 @@
-"""`/api/jobs`: list jobs of any state, retry dead ones, cancel the others."""
+"""`/api/jobs`: list jobs of any state, retry or dismiss dead ones, cancel the others."""
 
 from typing import Annotated
 from uuid import UUID
@@ -10,6 +10,7 @@ from gristmill.catalog import BaseId
 from gristmill.errors import NotFound
 from gristmill.jobs import JobId
 from gristmill.operations.cancel import cancel
+from gristmill.operations.dismiss import dismiss
 from gristmill.operations.retry import retry, retry_all
 from gristmill.server.api.context import CurrentCaller, CurrentContext, PathJob
 from gristmill.server.api.routes.items import item_titles
@@ -76,3 +77,15 @@ async def retry_job(job_id: PathJob, context: CurrentContext) -> JobOut:
 async def cancel_job(job_id: PathJob, context: CurrentContext) -> JobOut:
     """Cancel a job. A queued job is removed at once; a running one stops at its next await or batch."""
     return JobOut.of(await cancel(context.db, job_id))
+
+
+@router.post("/{job_id}/dismiss")
+async def dismiss_job(job_id: PathJob, context: CurrentContext) -> JobOut:
+    """End a dead job that no one will retry. Its item stays as it is."""
+    return JobOut.of(await dismiss(context.db, job_id))
+
+
+@router.delete("/{job_id}", status_code=204)
+async def delete_job(job_id: PathJob, context: CurrentContext) -> None:
+    """End a dead job that no one will retry, like `dismiss`."""
+    await dismiss(context.db, job_id)

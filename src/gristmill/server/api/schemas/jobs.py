@@ -7,7 +7,7 @@ from uuid import UUID
 from gristmill import jobs
 from gristmill.server.api.schemas.common import ApiModel, JsonObject, RequestModel
 
-State = Literal["queued", "delayed", "running", "dead", "done", "cancelled"]
+State = Literal["queued", "delayed", "running", "dead", "done", "cancelled", "dismissed"]
 
 
 PRIORITY_NAMES = {0: "interactive", 1: "normal", 2: "bulk"}

@@ -219,15 +219,12 @@ function deadRow(job, dead, queue) {
   const error = () => job.value.errors.at(-1);
   const otherJobs = () => (dead.value.peek() ?? []).filter((other) => other.id !== id);
   const retry = () => dead.update(otherJobs(), () => api.post(`/jobs/${id}/retry`));
-  const remove = () => {
-    if (subject) dead.update(otherJobs(), () => api.delete(`/knowledge-items/${subject}`)).catch(showError);
-  };
+  const dismiss = () => dead.update(otherJobs(), () => api.delete(`/jobs/${id}`)).catch(showError);
   const label = t(KINDS[kind] ?? kind);
   const name = job.peek().title;
   const isItem = subject && name !== null;
   const laneName = () => queue.value.value?.lanes.find((candidate) => candidate.lane === lane)?.name;
   const title = html`<span class="cut">${() => job.value.title ?? laneName() ?? label}</span>`;
-  const noButton = html`<span class="icon-button"></span>`;
   return html`
     <div class="dead-job" role="listitem">
       ${icon("file")}
@@ -241,7 +238,7 @@ function deadRow(job, dead, queue) {
       <span class="dim right hide-phone">${() => `${label} · ${t("{n} attempts", { n: job.value.attempt })}`}</span>
       <span class="dim right hide-phone">${relativeTime(() => error()?.at ?? job.value.createdAt)}</span>
       ${button(t("Retry"), retry, { small: true, title: `${t("Retry")}: ${name ?? label}` })}
-      ${isItem ? iconButton(t("Delete {name}", { name }), "trash", remove) : noButton}
+      ${iconButton(t("Dismiss {name}", { name: name ?? label }), "trash", dismiss)}
     </div>
   `;
 }
