@@ -1,11 +1,14 @@
 """The outbound guard, against a real server on loopback."""
 
 import asyncio
+import ipaddress
 from collections.abc import AsyncGenerator
 from datetime import timedelta
 
 import httpx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gristmill import net
 from gristmill.errors import Permanent, Transient
@@ -51,6 +54,15 @@ async def address() -> AsyncGenerator[str]:
         "[fd00::1]",
         "100.64.0.1",
         "2130706433",
+        "255.255.255.255",
+        "224.0.0.251",
+        "[::127.0.0.1]",
+        "[64:ff9b::10.0.0.1]",
+        "[64:ff9b:1::1]",
+        "[2002:7f00:1::]",
+        "[2001:0:7f00:1::]",
+        "[fec0::1]",
+        "[ff02::1]",
     ],
 )
 async def test_a_private_address_is_never_connected_to(host: str) -> None:
@@ -58,6 +70,93 @@ async def test_a_private_address_is_never_connected_to(host: str) -> None:
         with pytest.raises(net.PrivateAddress) as caught:
             await client.get(f"http://{host}:1/")
     assert caught.value.code == "private_address"
+
+
+# What the registries of special-purpose addresses (IPv4 and IPv6) say can't be reached from everywhere.
+SPECIAL = [
+    *(
+        "0.0.0.0/8",
+        "10.0.0.0/8",
+        "100.64.0.0/10",
+        "127.0.0.0/8",
+        "169.254.0.0/16",
+        "172.16.0.0/12",
+        "192.0.0.0/24",
+    ),
+    *(
+        "192.0.2.0/24",
+        "192.88.99.0/24",
+        "192.168.0.0/16",
+        "198.18.0.0/15",
+        "198.51.100.0/24",
+        "203.0.113.0/24",
+    ),
+    *("224.0.0.0/4", "240.0.0.0/4", "255.255.255.255/32"),
+    *(
+        "::/96",
+        "::1/128",
+        "64:ff9b:1::/48",
+        "100::/64",
+        "2001::/32",
+        "2001:10::/28",
+        "2001:20::/28",
+        "2001:db8::/32",
+    ),
+    *("2002::/16", "3fff::/20", "5f00::/16", "fc00::/7", "fe80::/10", "fec0::/10", "ff00::/8"),
+]
+SPECIAL_IPV4 = [network for network in SPECIAL if "." in network]
+
+
+def addresses_in(networks: list[str]) -> st.SearchStrategy[ipaddress.IPv4Address | ipaddress.IPv6Address]:
+    parsed = [ipaddress.ip_network(network) for network in networks]
+    return st.sampled_from(parsed).flatmap(
+        lambda network: st.integers(0, network.num_addresses - 1).map(lambda number: network[number])
+    )
+
+
+@given(addresses_in(SPECIAL))
+def test_an_address_of_a_special_network_is_not_public(
+    address: ipaddress.IPv4Address | ipaddress.IPv6Address,
+) -> None:
+    assert not net.is_public(str(address))
+    assert not net.is_public(f"{address}%eth0")
+
+
+@given(addresses_in(SPECIAL_IPV4), st.sampled_from(["::", "::ffff:0:0", "64:ff9b::"]))
+def test_a_private_ipv4_address_is_not_public_inside_an_ipv6_one(
+    address: ipaddress.IPv4Address, prefix: str
+) -> None:
+    assert not net.is_public(str(ipaddress.IPv6Address(int(ipaddress.IPv6Address(prefix)) | int(address))))
+
+
+@given(st.ip_addresses(v=4))
+def test_an_ipv4_address_is_as_public_as_what_translates_to_it(address: ipaddress.IPv4Address) -> None:
+    """6to4 and Teredo lead to hosts that the address doesn't show: they are never public."""
+    assert (
+        net.is_public(f"64:ff9b::{address}")
+        == net.is_public(str(address))
+        == net.is_public(f"::ffff:{address}")
+    )
+    assert not net.is_public(f"::{address}")
+    assert not net.is_public(str(ipaddress.IPv6Address((0x2002 << 112) | (int(address) << 80) | 1)))
+    assert not net.is_public(str(ipaddress.IPv6Address((0x20010000 << 96) | int(address))))
+
+
+@given(st.ip_addresses())
+def test_what_the_standard_library_calls_private_is_not_public(
+    address: ipaddress.IPv4Address | ipaddress.IPv6Address,
+) -> None:
+    if not address.is_global or address.is_multicast or address.is_reserved or address.is_link_local:
+        carried = isinstance(address, ipaddress.IPv6Address) and int(address) >> 32 in (
+            0xFFFF,
+            0x64FF9B << 64,
+        )
+        assert carried or not net.is_public(str(address))
+
+
+@pytest.mark.parametrize("address", ["8.8.8.8", "1.1.1.1", "2606:4700:4700::1111", "2a00:1450:4001::1"])
+def test_hosts_of_the_internet_are_public(address: str) -> None:
+    assert net.is_public(address)
 
 
 async def test_private_addresses_can_be_allowed(address: str) -> None:

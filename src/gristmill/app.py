@@ -27,7 +27,7 @@ from gristmill.db.migrate import migrate
 from gristmill.embedding import Embedder, Embedders
 from gristmill.errors import GristmillError, SetupError
 from gristmill.events import Broadcaster
-from gristmill.events.webhook_delivery import WebhookDeliverer, WebhookSender
+from gristmill.events.webhook_delivery import WebhookDeliverer, WebhookSender, share_of_organisation
 from gristmill.events.webhook_pump import WebhookPump
 from gristmill.ingest import Converter, Expander, ImageAnalyser, Pipeline, ReaderPool, Reindexer, Remover
 from gristmill.ingest.image_describers import (
@@ -40,7 +40,7 @@ from gristmill.ingest.processors import DoclingServe, MinerU, Processor, Process
 from gristmill.integrity import reconcile
 from gristmill.integrity.readiness import Readiness
 from gristmill.integrity.reconcile import Reconciler, recover_deletions
-from gristmill.jobs import Handler, QueueLimits, Worker, WorkerLimits
+from gristmill.jobs import Handler, PoolLimits, QueueLimits, Worker, WorkerLimits
 from gristmill.operations import uploads
 from gristmill.operations.source_factory import SourceFactory
 from gristmill.readers import ReadLimits
@@ -258,6 +258,11 @@ async def _start_worker(parts: _WorkerParts, stack: AsyncExitStack) -> asyncio.T
     limits = WorkerLimits(
         slots=settings.worker_slots,
         lane_cap=settings.lane_cap,
+        pools={
+            DeliverEvents.pool: PoolLimits(
+                settings.webhook_slots, share_of_organisation(settings.webhook_slots)
+            )
+        },
         lease=settings.lease,
         stop_grace=settings.stop_grace,
         retention=settings.job_retention,

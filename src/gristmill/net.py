@@ -6,6 +6,7 @@ different answer of a second DNS lookup has no effect. Redirects go through the 
 """
 
 import asyncio
+import contextlib
 import functools
 import ipaddress
 import socket
@@ -21,6 +22,36 @@ from gristmill.telemetry import traces
 
 USER_AGENT = f"gristmill/{__version__}"
 _CHUNK = 64 * 1024
+_RESOLVE_TIMEOUT = 5.0  # seconds, for a check before anything is sent
+# Everything that is not one host on the public internet. IPv6 has one block of public addresses, IPv4 has what is left over.
+_PUBLIC_IPV6 = ipaddress.ip_network("2000::/3")
+_SPECIAL_NETWORKS = tuple(
+    ipaddress.ip_network(network)
+    for network in (
+        "0.0.0.0/8",  # this network
+        "10.0.0.0/8",
+        "100.64.0.0/10",  # between a provider and its customers
+        "127.0.0.0/8",
+        "169.254.0.0/16",  # link-local, with the metadata services of clouds
+        "172.16.0.0/12",
+        "192.0.0.0/24",  # protocol assignments
+        "192.0.2.0/24",  # documentation
+        "192.88.99.0/24",  # relays of 6to4
+        "192.168.0.0/16",
+        "198.18.0.0/15",  # benchmarks
+        "198.51.100.0/24",  # documentation
+        "203.0.113.0/24",  # documentation
+        "224.0.0.0/4",  # multicast
+        "240.0.0.0/4",  # reserved, and broadcast
+        "2001::/23",  # protocol assignments, with Teredo, which carries an IPv4 address
+        "2001:db8::/32",  # documentation
+        "2002::/16",  # 6to4, which carries an IPv4 address
+        "3fff::/20",  # documentation
+    )
+)
+# Both carry an IPv4 address, which is what is connected to: the first within this machine, the second through a translator
+# (NAT64), by which networks without IPv4 reach all of it.
+_CARRIERS = tuple(ipaddress.ip_network(network) for network in ("::ffff:0:0/96", "64:ff9b::/96"))
 # A longer Retry-After is capped.
 _MAX_RETRY_AFTER = timedelta(days=1)
 
@@ -121,6 +152,26 @@ class _PublicOnlyTransport(httpx.AsyncBaseTransport):
         await self._inner.aclose()
 
 
+def is_public(address: str) -> bool:
+    """Whether an address is one host on the public internet."""
+    parsed = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(parsed, ipaddress.IPv6Address):
+        if any(parsed in carrier for carrier in _CARRIERS):
+            parsed = ipaddress.IPv4Address(int(parsed) & 0xFFFFFFFF)
+        elif parsed not in _PUBLIC_IPV6:
+            return False
+    return not any(parsed in network for network in _SPECIAL_NETWORKS)
+
+
+async def check_public(url: str) -> None:
+    """Raise PrivateAddress if the host of a URL has an address that is not public. A host that can't be resolved now is
+    accepted: it is checked again whenever something is sent to it."""
+    parsed = httpx.URL(url)
+    with contextlib.suppress(Transient, TimeoutError):
+        async with asyncio.timeout(_RESOLVE_TIMEOUT):
+            await _public_address(parsed.host, parsed.port or 443)
+
+
 async def _public_address(host: str, port: int) -> str:
     try:
         entries = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -130,6 +181,9 @@ async def _public_address(host: str, port: int) -> str:
         ) from error
     addresses = [str(entry[4][0]) for entry in entries]
     for address in addresses:
-        if not ipaddress.ip_address(address.partition("%")[0]).is_global:
-            raise PrivateAddress(f"{host} resolves to {address}, an address of a private network.")
+        if not is_public(address):
+            raise PrivateAddress(
+                f"{host} has the address {address}, which is not public. Use a public address, or set"
+                " `allow_private_addresses` if private networks may be reached."
+            )
     return addresses[0]

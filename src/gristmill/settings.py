@@ -199,6 +199,18 @@ class Settings(BaseSettings):
         le=256,
         description="Maximum number of jobs of one base that run at once, across all workers.",
     )
+    webhook_slots: int = Field(
+        default=32,
+        ge=1,
+        le=256,
+        description="Maximum number of webhooks that one worker process delivers to at once; a quarter of them for one organisation.",
+    )
+    max_webhooks: int = Field(
+        default=200,
+        ge=1,
+        le=10_000,
+        description="Maximum number of webhooks of one organisation; creating more is refused with 409.",
+    )
     max_queue: int = Field(
         default=1_000_000,
         ge=1,

@@ -10,7 +10,7 @@
     cancel_conversion processor, id     its own  5           processor and id          normal
     analyse_assets    item, version     base     5           item and version          bulk
     tidy_base         base              base     5           base                      bulk
-    deliver_events    webhook           its own  unlimited   webhook                   normal
+    deliver_events    webhook           its own  unlimited   webhook                   normal, in a pool of its own
     sync_connector    connector         its own  5           connector                 normal; interactive when a user starts it
     sync_access       connector         its own  5           connector                 normal
     reconcile         thorough          its own  3           thorough or not           normal
@@ -197,6 +197,7 @@ class DeliverEvents(Work):
 
     kind = "deliver_events"
     attempts = UNLIMITED_ATTEMPTS
+    pool = "webhooks"  # a receiver that hangs holds no slot that a document could use
 
     webhook_id: UUID
 

@@ -30,6 +30,8 @@ from tests.wait_until import wait_until
 
 pytestmark = pytest.mark.slow
 
+PUBLIC = "https://9.9.9.9/hook"
+
 
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
@@ -41,6 +43,16 @@ def settings(settings: Settings) -> Settings:
 async def receiver() -> AsyncGenerator[Receiver]:
     async with receiving() as one:
         yield one
+
+
+@pytest.fixture
+async def guarded(settings: Settings) -> AsyncGenerator[tuple[app.Gristmill, httpx.AsyncClient]]:
+    """A Gristmill that may not reach private networks, and a client of its API."""
+    update = {"allow_private_addresses": False, "embedder": "granite-30m-en"}
+    async with app.gristmill(settings.model_copy(update=update), work=True) as mill:
+        transport = httpx.ASGITransport(app=mill.api)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
+            yield mill, http
 
 
 @pytest.fixture
@@ -295,19 +307,41 @@ async def test_what_cant_be_a_webhook_is_refused(http: httpx.AsyncClient) -> Non
     assert (await http.get("/api/webhooks")).json() == {"items": [], "nextCursor": None}
 
 
-async def test_a_private_address_is_never_sent_to(settings: Settings, receiver: Receiver) -> None:
-    """A webhook's address comes from a user."""
-    guarded = settings.model_copy(update={"allow_private_addresses": False, "embedder": "granite-30m-en"})
-    async with app.gristmill(guarded, work=True) as mill:
-        transport = httpx.ASGITransport(app=mill.api)
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
-            hook = await make(http, receiver.url)
-            tested = (await http.post(f"/api/webhooks/{hook['id']}/test")).json()
-            assert tested["error"]["code"] == "private_address"
-            async with mill.db.transaction() as tx:
-                await jobs.set_lane_owner(tx, str(UUID(int=1)), LOCAL_ORG)
-                await events.record(tx, events.BaseChanged(BaseId(UUID(int=1)), "x"))
-            assert (await paused(http, hook))["error"]["code"] == "private_address"
+async def test_a_private_address_is_refused_when_a_webhook_is_created_or_changed(
+    guarded: tuple[app.Gristmill, httpx.AsyncClient], receiver: Receiver
+) -> None:
+    """The response says what to do."""
+    _, http = guarded
+    for url in (
+        receiver.url,
+        "http://localhost/hook",
+        "https://[64:ff9b::a00:1]/hook",
+        "https://10.0.0.1/hook",
+    ):
+        refused = await http.post("/api/webhooks", json={"url": url})
+        assert (refused.status_code, refused.json()["code"]) == (422, "private_address"), url
+        assert "`allow_private_addresses`" in refused.json()["detail"]
+    hook = await make(http, PUBLIC)
+    refused = await http.patch(f"/api/webhooks/{hook['id']}", json={"url": receiver.url})
+    assert (refused.status_code, refused.json()["code"]) == (422, "private_address")
+    assert (await show(http, hook))["url"] == PUBLIC
+    await make(http, "https://does-not-exist.invalid/hook")
+
+
+async def test_a_private_address_is_never_sent_to(
+    guarded: tuple[app.Gristmill, httpx.AsyncClient], receiver: Receiver
+) -> None:
+    """A name that was public when the webhook was created may have another address later."""
+    mill, http = guarded
+    hook = await make(http, PUBLIC)
+    async with mill.db.connection() as tx:
+        await tx.execute("update webhook set url = %s", [receiver.url])
+    tested = (await http.post(f"/api/webhooks/{hook['id']}/test")).json()
+    assert tested["error"]["code"] == "private_address"
+    async with mill.db.transaction() as tx:
+        await jobs.set_lane_owner(tx, str(UUID(int=1)), LOCAL_ORG)
+        await events.record(tx, events.BaseChanged(BaseId(UUID(int=1)), "x"))
+    assert (await paused(http, hook))["error"]["code"] == "private_address"
     assert receiver.got == []
 
 

@@ -72,6 +72,14 @@ select %(id)s, %(org)s, %(url)s, %(description)s, %(secret)s, %(base)s, %(types)
 returning id, org_id, url, description, secret, base_id, types, status, cursor, attempts, failing_since, error_code,
           error_message, delivered, delivered_at, created_at, updated_at;
 
+-- name: lock_webhook_creation
+-- Serialises the creation of an organisation's webhooks.
+select pg_advisory_xact_lock(hashtext('gristmill.webhooks'), hashtext(%(org)s::text));
+
+-- name: count_webhooks
+-- How many webhooks an organisation has.
+select count(*)::int from webhook where org_id = %(org)s;
+
 -- name: webhook
 -- One webhook.
 select id, org_id, url, description, secret, base_id, types, status, cursor, attempts, failing_since, error_code,

@@ -4,6 +4,9 @@
     send        one event, signed, outside any transaction
     record      accepted (2xx): the cursor moves on; else the job waits, by a schedule of its own that ends after a day
 
+The job runs in slots for webhooks alone, one per webhook and a share of them per organisation: a receiver that hangs delays
+nothing but its own events, and the schedule soon asks it only now and then.
+
 One event after the other, so that the receiver gets them in order. Killed between sending and recording: the event is sent
 again, under the same id. A worker that lost its lease may repeat an event, but moves no cursor.
 
@@ -45,7 +48,8 @@ SCHEDULE = tuple(
     for seconds in (1, 5, 30, 120, 600, 1_800, 3_600, 7_200, 14_400, 28_800, 28_800)
 )
 TIMEOUT = timedelta(seconds=15)
-_BATCH = 50  # events that one run of the job sends before other jobs run
+_BATCH = 50  # events that one run of the job sends at most before other webhooks have their turn
+_TURN = timedelta(seconds=15)  # and how long it goes on: a slow receiver keeps its slot no longer
 _EXCERPT_LENGTH = 300  # characters of a response that are kept
 
 
@@ -69,6 +73,11 @@ class WebhookSender:
         """Close its connections."""
         if self._client is not None:
             await self._client.aclose()
+
+    async def check_url(self, url: str) -> None:
+        """Raise PrivateAddress if nothing could ever be sent to this URL."""
+        if not self._private:
+            await net.check_public(url)
 
     async def send(self, hook: Webhook, message: str, body: bytes) -> DeliveryResult:
         """One attempt, which ends within `TIMEOUT`, follows no redirect and reads only the start of the response."""
@@ -113,6 +122,11 @@ class WebhookSender:
             return response.status_code, Transient(description, code="webhook_refused", retry_after=wait)
 
 
+def share_of_organisation(slots: int) -> int:
+    """How many of a worker's slots for webhooks one organisation may use: room is left for others, however many hang."""
+    return max(1, slots // 4)
+
+
 class WebhookDeliverer:
     """Runs the job `deliver_events`."""
 
@@ -124,7 +138,7 @@ class WebhookDeliverer:
         hook, due_events = await self._load_due(job)
         if hook is None:
             return Done()
-        before = hook.cursor
+        before, started = hook.cursor, time.monotonic()
         for event in due_events:
             result = await self._sender.send(hook, message_id(hook, event), event_body(event))
             await faults.point("webhook.sent")
@@ -135,6 +149,8 @@ class WebhookDeliverer:
                     break
                 await jobs.fence(tx, job)
             before = event.position
+            if time.monotonic() - started > _TURN.total_seconds():
+                break
         return Snooze(timedelta(0))
 
     async def _load_due(self, job: Job) -> tuple[Webhook | None, list[RecordedEvent]]:

@@ -82,6 +82,13 @@ async def insert(
     )
 
 
+async def count_locked(tx: Tx, org: OrgId) -> int:
+    """How many webhooks an organisation has; no other transaction creates one of its webhooks until this one
+    ends."""
+    await queries.values(tx, "lock_webhook_creation", org=org)
+    return (await queries.values(tx, "count_webhooks", org=org))[0]
+
+
 async def find(tx: Tx, webhook_id: WebhookId, org: OrgId | None = None) -> Webhook | None:
     """One webhook; with `org`, if it is that organisation's."""
     return await queries.maybe(tx, Webhook, "webhook", id=webhook_id, org=org)

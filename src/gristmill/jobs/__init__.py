@@ -12,6 +12,7 @@ from gristmill.jobs.lanes import (
     set_paused,
     throughput,
 )
+from gristmill.jobs.limits import PoolLimits, WorkerLimits
 from gristmill.jobs.outcomes import Handler
 from gristmill.jobs.queue import QueueLimits, QueueStatus, check_capacity, is_full, queue_status
 from gristmill.jobs.schedule import Schedule, next_time, put_schedules, remove_schedules
@@ -44,7 +45,7 @@ from gristmill.jobs.store import (
     save_result,
     set_lane_owner,
 )
-from gristmill.jobs.worker import Worker, WorkerLimits
+from gristmill.jobs.worker import Worker
 
 __all__ = [
     "MAX_LANES",
@@ -59,6 +60,7 @@ __all__ = [
     "LaneStatus",
     "NewJob",
     "Outcome",
+    "PoolLimits",
     "Priority",
     "QueueLimits",
     "QueueStatus",

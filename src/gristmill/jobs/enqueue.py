@@ -23,6 +23,9 @@ _RowPrefixes = dict[tuple[type[Work], str, Priority | None], str]
 
 async def enqueue(tx: Tx, *new_jobs: NewJob) -> list[Enqueued]:
     """Enqueue jobs; for each, in order, the new job or the living one with its key."""
+    for pool in sorted({job.work.pool for job in new_jobs if job.work.pool}):
+        lanes = {job.lane for job in new_jobs if job.work.pool == pool}
+        await queries.run(tx, "set_pool", pool=pool, lanes=sorted(lanes))
     if len(new_jobs) >= COPY_THRESHOLD and all(job.delay is None for job in new_jobs):
         with contextlib.suppress(psycopg.errors.UniqueViolation):
             async with tx.transaction():

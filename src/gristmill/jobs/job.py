@@ -51,6 +51,8 @@ class Work:
     kind: ClassVar[str]
     attempts: ClassVar[int] = 5
     priority: ClassVar[Priority] = Priority.NORMAL
+    # Work that mostly waits for other servers names a pool: it runs in slots apart, and its lanes have no other work.
+    pool: ClassVar[str] = ""
 
     def key(self) -> str | None:
         """Unique among living jobs: a second enqueue returns the first job."""
@@ -112,6 +114,7 @@ class Job:
     lease: Lease
     interrupted: bool = False  # its last worker was stopped or lost in the middle
     completed: bool = False  # completed by its handler, in the transaction that wrote its results
+    pool: str = ""  # the slots that it runs in
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,19 @@ select id, kind, lane, priority, payload, subject, attempt, max_attempts, lease,
   from job_complete_and_claim(%(done)s::uuid[], %(leases)s::uuid[], %(worker)s, %(limit)s::int, %(general)s::int, %(lane_cap)s::int,
                  %(global_cap)s::int);
 
+-- name: claim_pool
+-- queued -> running, of a pool: one per lane, fair across organisations.
+select id, kind, lane, priority, payload, subject, attempt, max_attempts, lease, interrupted, false as completed,
+       %(pool)s as pool
+  from job_claim_pool(%(pool)s, %(worker)s, %(limit)s::int, %(share)s::int, %(running)s::text[]);
+
+-- name: set_pool
+-- Moves lanes to a pool, before their first job is enqueued. They run one job at a time.
+with missing as (
+    insert into lane (lane, pool, cap) select u.lane, %(pool)s, 1 from unnest(%(lanes)s::text[]) u(lane) order by 1
+    on conflict do nothing)
+update lane set pool = %(pool)s, cap = 1 where lane = any (%(lanes)s::text[]) and pool <> %(pool)s;
+
 -- name: complete
 -- running -> done, for the jobs whose lease still holds.
 select job_complete(%(ids)s::uuid[], %(leases)s::uuid[]);
@@ -267,7 +280,8 @@ with changed as (
     insert into lane as l (lane, paused) values (%(lane)s, %(paused)s)
     on conflict (lane) do update
        set paused = excluded.paused,
-           virtual_time = greatest(l.virtual_time, (select min(b.virtual_time) from lane b where b.busy and not b.paused))
+           virtual_time = greatest(l.virtual_time, (select min(b.virtual_time) from lane b
+                                                    where b.busy and not b.paused and b.pool = l.pool))
      where l.paused is distinct from excluded.paused
     returning lane)
 select pg_notify('job', '') from changed where not %(paused)s;

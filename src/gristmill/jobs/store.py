@@ -169,6 +169,16 @@ async def complete_and_claim(
     )
 
 
+async def claim_pool(
+    tx: Tx, worker: UUID, pool: str, *, limit: int, share: int, running: Sequence[str]
+) -> list[Job]:
+    """Claim up to `limit` jobs of a pool, for a worker that runs those of the lanes `running`; an organisation runs at most
+    `share` of them there."""
+    return await queries.many(
+        tx, Job, "claim_pool", worker=worker, pool=pool, limit=limit, share=share, running=list(running)
+    )
+
+
 # The advisory locks that living workers hold are (this, the worker's lock_key); "grml" in ASCII.
 LOCK_SPACE = 1735551596
 

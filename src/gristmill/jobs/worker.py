@@ -1,6 +1,7 @@
 """One worker process's share of the engine: claim, run, record, heartbeat, tick, stop.
 
-A worker claims only as many jobs as it has free slots. Two loops run side by side:
+A worker claims only as many jobs as it has free slots. Work that mostly waits for other servers (a pool, such as webhooks)
+has slots apart, so that it takes none from the others. Two loops run side by side:
 
     claim loop       completes what is finished and claims what there is room for, in one statement; sleeps until a
                      notification, a finished job, or the poll interval, which grows while there is nothing to do (the
@@ -28,8 +29,7 @@ import os
 import platform
 import random
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from uuid import UUID, uuid4
 
@@ -40,6 +40,7 @@ from gristmill.db.outage import Outage
 from gristmill.errors import GristmillError, LeaseLost, Permanent
 from gristmill.jobs import outcomes, retry, schedule, store
 from gristmill.jobs.job import Job, JobId, Priority
+from gristmill.jobs.limits import WorkerLimits
 from gristmill.jobs.outcomes import Handler, log_fields
 from gristmill.telemetry import traces
 
@@ -54,24 +55,6 @@ SUSPECT_ATTEMPTS = 3  # attempts, of which the last was lost
 # fault of one of the many jobs that it ran.
 LOST_FACTOR = 3
 _SUSPECT_DELAY = timedelta(milliseconds=200)
-
-
-@dataclass(frozen=True)
-class WorkerLimits:
-    """How much one worker takes, and how long it may be silent."""
-
-    slots: int = 4
-    reserved: int = 1  # slots for interactive jobs only
-    lane_cap: int = 4
-    global_cap: int | None = None
-    lease: timedelta = timedelta(seconds=15)
-    stop_grace: timedelta = timedelta(seconds=10)
-    retention: timedelta = timedelta(days=7)
-
-    @property
-    def general_slots(self) -> int:
-        """Slots for any job; at least one, or nothing else would ever run."""
-        return max(1, self.slots - self.reserved)
 
 
 class Worker:
@@ -135,7 +118,10 @@ class Worker:
 
     async def _cycle(self) -> None:
         limit, general_limit = self._capacity()
-        if not self._finished and not self._pending_outcomes and (not self._may_find_work or limit <= 0):
+        must_claim = self._may_find_work and (
+            limit > 0 or any(self._pool_capacity(pool) for pool in self._limits.pools)
+        )
+        if not self._finished and not self._pending_outcomes and not must_claim:
             self._wake.clear()
             if await clock.wait(self._wake, self._poll_interval):
                 self._poll_interval = MIN_POLL
@@ -148,26 +134,30 @@ class Worker:
         await self._record_pending_outcomes()
         self._may_find_work = False  # before the claim: a notification that arrives during it sets this again
         try:
-            jobs = await self._complete_and_claim(limit, general_limit)
+            await self._start(await self._complete_and_claim(limit, general_limit))
+            await self._start(await self._claim_pools())
         except BaseException:
             self._may_find_work = True
             raise
         self._outage.clear()
         self._claim_failures.clear()
-        if jobs:
-            self._may_find_work, self._poll_interval = True, MIN_POLL
-        for job in jobs:
-            self._running[job.id] = (job, asyncio.create_task(self._execute(job)))
-        if jobs:
-            await faults.point("worker.claimed")
 
     def _capacity(self) -> tuple[int, int]:
         """How many jobs may be claimed, and how many of them not interactive."""
         if self._stopping.is_set():
             return 0, 0
-        general_running = sum(1 for job, _ in self._running.values() if job.priority != Priority.INTERACTIVE)
-        limit = min(CLAIM_BATCH, self._limits.slots - len(self._running))
+        running = [job for job, _ in self._running.values() if job.pool not in self._limits.pools]
+        general_running = sum(1 for job in running if job.priority != Priority.INTERACTIVE)
+        limit = min(CLAIM_BATCH, self._limits.slots - len(running))
         return limit, max(0, min(limit, self._limits.general_slots - general_running))
+
+    def _pool_capacity(self, pool: str) -> int:
+        """How many jobs of a pool may be claimed."""
+        return 0 if self._stopping.is_set() else self._limits.pools[pool].slots - len(self._pool_lanes(pool))
+
+    def _pool_lanes(self, pool: str) -> list[str]:
+        """The lanes of the jobs that run in a pool's slots."""
+        return [job.lane for job, _ in self._running.values() if job.pool == pool]
 
     async def _complete_and_claim(self, limit: int, general_limit: int) -> list[Job]:
         finished = self._finished[:]
@@ -187,6 +177,30 @@ class Worker:
             self._claiming = False
         del self._finished[: len(finished)]
         return jobs
+
+    async def _claim_pools(self) -> list[Job]:
+        """Claim jobs for the slots of pools, one per lane."""
+        jobs: list[Job] = []
+        self._claiming = True
+        try:
+            for pool, limits in self._limits.pools.items():
+                if (free := self._pool_capacity(pool)) > 0:
+                    lanes = self._pool_lanes(pool)
+                    async with self._db.connection() as tx:
+                        jobs += await store.claim_pool(
+                            tx, self.id, pool, limit=free, share=limits.share, running=lanes
+                        )
+        finally:
+            self._claiming = False
+        return jobs
+
+    async def _start(self, jobs: Sequence[Job]) -> None:
+        if not jobs:
+            return
+        self._may_find_work, self._poll_interval = True, MIN_POLL
+        for job in jobs:
+            self._running[job.id] = (job, asyncio.create_task(self._execute(job)))
+        await faults.point("worker.claimed")
 
     # ── one job ──────────────────────────────────────────────────────────────────────────────────────────
 

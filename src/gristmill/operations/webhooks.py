@@ -37,7 +37,9 @@ class WebhookChanges:
 async def create(
     db: Database,
     vault: Vault,
+    sender: WebhookSender,
     *,
+    limit: int,
     org: OrgId = LOCAL_ORG,
     url: str,
     description: str = "",
@@ -45,7 +47,9 @@ async def create(
     base_id: UUID | None = None,
     types: Sequence[str] | None = None,
 ) -> tuple[Webhook, str]:
-    """Create a webhook of `org` that gets its events from now on; the webhook and its secret."""
+    """Create a webhook of `org`, if it has fewer than `limit`, that gets its events from now on; the webhook and its
+    secret."""
+    await sender.check_url(url)
     webhook_id = WebhookId(uuid4())
     secret = secret or signature.new_secret()
     sealed_secret = vault.seal(secret, str(webhook_id))
@@ -53,6 +57,12 @@ async def create(
     async with db.transaction() as tx:
         if base_id is not None and await catalog.find_base(tx, BaseId(base_id), Viewer(None, org)) is None:
             raise NotFound(f"There is no knowledge base {base_id}.", code="base_not_found")
+        if await webhook_store.count_locked(tx, org) >= limit:
+            raise Conflict(
+                f"There are {limit:,} webhooks already, which is the most that an organisation may have. Delete one, or"
+                " raise `max_webhooks`.",
+                code="too_many_webhooks",
+            )
         created = await webhook_store.insert(
             tx,
             webhook_id,
@@ -69,11 +79,14 @@ async def create(
 
 async def change(
     db: Database,
+    sender: WebhookSender,
     webhook_id: WebhookId,
     changes: WebhookChanges,
     check: Callable[[datetime], None] | None = None,
 ) -> Webhook:
     """Change a webhook. Once active again it continues where it was, with its open dead letter first."""
+    if changes.url is not None:
+        await sender.check_url(changes.url)
     async with db.transaction() as tx:
         old = await _lock_webhook(tx, webhook_id)
         if check is not None:

@@ -9,7 +9,8 @@ begin
        set busy = true,
            urgent = l.urgent or l.lane = any (p_urgent),
            virtual_time = case when l.busy then l.virtual_time
-                         else greatest(l.virtual_time, (select min(b.virtual_time) from lane b where b.busy and not b.paused)) end
+                         else greatest(l.virtual_time, (select min(b.virtual_time) from lane b
+                                                     where b.busy and not b.paused and b.pool = l.pool)) end
       from (select w.lane from lane w
              where w.lane = any (p_lanes) and (not w.busy or (w.lane = any (p_urgent) and not w.urgent))
              order by w.lane for no key update) w
@@ -66,12 +67,12 @@ begin
     if p_urgent then
         return array(
             select l.lane from lane l
-             where l.urgent and not l.paused and l.lane <> all (p_not) and lane_free_slots(l.lane, coalesce(l.cap, p_cap)) > 0
+             where l.urgent and not l.paused and l.pool = '' and l.lane <> all (p_not) and lane_free_slots(l.lane, coalesce(l.cap, p_cap)) > 0
              order by l.virtual_time limit p_limit for no key update skip locked);
     end if;
     return array(
         select l.lane from lane l
-         where l.busy and not l.paused and l.lane <> all (p_not) and lane_free_slots(l.lane, coalesce(l.cap, p_cap)) > 0
+         where l.busy and not l.paused and l.pool = '' and l.lane <> all (p_not) and lane_free_slots(l.lane, coalesce(l.cap, p_cap)) > 0
          order by l.virtual_time limit p_limit for no key update skip locked);
 end $$;
 create function lane_start_jobs(p_lanes text[], p_worker uuid, p_limit int, p_cap int, p_priority int)
@@ -156,7 +157,7 @@ begin
         select least(v_left, p_global_cap - count(*)) into v_left
           from (select from job r where r.state = 'running' limit p_global_cap) r;
     end if;
-    if v_left > 0 and exists (select from lane l where l.urgent and not l.paused) then
+    if v_left > 0 and exists (select from lane l where l.urgent and not l.paused and l.pool = '') then
         v_lanes := lane_lock_next(v_left, p_cap, true, '{}');
         if v_lanes <> '{}' then
             return query select * from lane_start_jobs(v_lanes, p_worker, v_left, p_cap, 0);
@@ -172,6 +173,32 @@ begin
         exit when v_got > 0;            -- else they had no jobs, and have left the round-robin: try the next
         v_seen := v_seen || v_lanes;    -- … or an enqueue into them is under way, and they have not
     end loop;
+end $$;
+create function job_claim_pool(p_pool text, p_worker uuid, p_limit int, p_share int, p_running text[])
+returns table (id uuid, kind text, lane text, priority smallint, payload jsonb, subject uuid, attempt smallint,
+               max_attempts smallint, lease uuid, interrupted boolean)
+language plpgsql set enable_seqscan = off set enable_bitmapscan = off as $$
+#variable_conflict use_column
+declare
+    v_lanes text[];
+begin
+    if not exists (select from lane l where l.busy and not l.paused and l.pool = p_pool) then
+        return;
+    end if;
+    with running as materialized (
+        select o.org_id, count(*) as jobs from lane_owner o where o.lane = any (p_running) group by 1),
+    waiting as materialized (
+        select l.lane, l.virtual_time, coalesce(r.jobs, 0)
+               + row_number() over (partition by o.org_id order by l.virtual_time, l.lane) as place
+          from lane l left join lane_owner o on o.lane = l.lane left join running r on r.org_id = o.org_id
+         where l.busy and not l.paused and l.pool = p_pool and l.lane <> all (p_running)
+           and lane_free_slots(l.lane, 1) > 0)
+    select array_agg(n.lane) into v_lanes
+      from (select w.lane from waiting w where w.place <= p_share order by w.place, w.virtual_time limit p_limit) n;
+    v_lanes := array(select l.lane from lane l where l.lane = any (v_lanes) order by l.lane for no key update skip locked);
+    if v_lanes <> '{}' then
+        return query select * from lane_start_jobs(v_lanes, p_worker, p_limit, 1, 2);
+    end if;
 end $$;
 create function job_archive(p_ids uuid[], p_outcome text) returns int language sql as $$
     with gone as (

@@ -83,13 +83,14 @@ create table lane (
     weight          real not null default 1 check (weight > 0),
     cap             int check (cap >= 0),                   -- null: the claimer's default
     paused          boolean not null default false,
+    pool            text collate "C" not null default '',   -- named: its jobs run in slots apart, with a share per organisation
     virtual_time    double precision not null default 0,
     busy            boolean not null default false,         -- may have queued jobs
     urgent          boolean not null default false          -- may have queued jobs of priority 0
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 500,
         autovacuum_vacuum_cost_delay = 0);
-create index lane_busy on lane (virtual_time) where busy and not paused;
-create index lane_urgent on lane (virtual_time) where urgent and not paused;
+create index lane_busy on lane (pool, virtual_time) where busy and not paused;
+create index lane_urgent on lane (pool, virtual_time) where urgent and not paused;
 
 -- owner: jobs
 -- The organisation of a lane: a base's lane is its id, a webhook's webhook:{id}, a connector's connector:{id}. The row

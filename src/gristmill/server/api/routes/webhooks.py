@@ -31,6 +31,8 @@ async def create_webhook(body: NewWebhook, context: CurrentContext, caller: Curr
     hook, secret = await webhooks.create(
         context.db,
         context.vault,
+        context.sender,
+        limit=context.settings.max_webhooks,
         org=caller.org,
         url=body.url,
         description=body.description,
@@ -73,7 +75,11 @@ async def change_webhook(
     """Change, pause or resume a webhook."""
     changes = webhooks.WebhookChanges(body.url, body.description, body.types, body.status)
     changed = await webhooks.change(
-        context.db, webhook_id, changes, lambda updated_at: check_if_match(if_match, updated_at)
+        context.db,
+        context.sender,
+        webhook_id,
+        changes,
+        lambda updated_at: check_if_match(if_match, updated_at),
     )
     set_etag(response, changed.updated_at)
     return WebhookOut.of(changed)
