@@ -18,6 +18,11 @@ def test_the_defaults_bind_loopback() -> None:
     assert (loaded.host, loaded.port) == ("127.0.0.1", 7373)
 
 
+def test_the_reconciler_runs_every_five_minutes_by_default() -> None:
+    """S3-12."""
+    assert settings.load().reconcile_cron == "*/5 * * * *"
+
+
 def test_an_unknown_name_is_an_error_that_suggests_the_right_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GRISTMILL_PROT", "80")
     with pytest.raises(SetupError, match="Did you mean GRISTMILL_PORT") as caught:

@@ -59,7 +59,7 @@ async def test_a_chinese_word_of_two_characters_is_found(http: httpx.AsyncClient
 async def test_files_on_disk_are_accepted_or_rejected_one_by_one(
     http: httpx.AsyncClient, tmp_path: Path
 ) -> None:
-    """S4-56, S4-41."""
+    """S4-56, S4-41; S1-11: an empty source completes, and says that it was empty."""
     (tmp_path / "good.md").write_text("# Good\n\nWheat flour.")
     (tmp_path / "empty.txt").write_text("")
     (tmp_path / "binary.bin").write_bytes(b"\0\1\2")

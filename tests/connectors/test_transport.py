@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, Generator
 from datetime import timedelta
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -77,6 +78,28 @@ async def test_errors_are_translated_without_secrets(
         await http.get("/x", {"key": "s3cret"})
     assert "s3cret" not in str(raised.value)
     assert len(site.requests) == requests
+
+
+@pytest.mark.parametrize("status", [500, 503, None], ids=["500", "503", "no connection"])
+async def test_the_tries_are_one_two_and_four_seconds_apart(
+    site: Site, status: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S2-37: or up to half of that less, so that clients don't return together."""
+    pauses: list[float] = []
+
+    async def record_pause(pause: timedelta) -> None:
+        pauses.append(pause.total_seconds())
+
+    monkeypatch.setattr("gristmill.connectors.transport.clock", SimpleNamespace(pause=record_pause))
+    site.fallback = lambda _: SiteResponse(status or 200)
+    url = site.url if status else "http://127.0.0.1:9"
+    transport = Transport(url, headers={}, allow_private=True, max_wait=timedelta(0))
+    with pytest.raises(Transient):
+        await transport.get("/x")
+    await transport.close()
+    assert [0.5 * longest <= pause <= longest for pause, longest in zip(pauses, (1, 2, 4), strict=True)] == [
+        True
+    ] * 3
 
 
 async def test_an_answer_after_an_error_is_taken(http: Transport, site: Site) -> None:

@@ -1,6 +1,6 @@
 """docs/requirements.md lists every requirement with the tests that name it, and tests name no others."""
 
-from tests.docs.requirements_page import PAGE, listed_tests, render, names_by_requirement
+from tests.docs.requirements_page import PAGE, listed_tests, names_by_requirement, render
 
 COUNTS = {"S0": 49, "S1": 23, "S2": 40, "S3": 23, "S4": 70}
 REQUIREMENTS = {f"{part}-{n:02}" for part, count in COUNTS.items() for n in range(1, count + 1)}

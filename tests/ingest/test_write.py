@@ -1,16 +1,20 @@
 """What a transaction writes of documents that arrive in several batches."""
 
+import asyncio
 from typing import Any, cast
 
 import httpx
 import numpy as np
+import psycopg
 
 from gristmill import app, faults
+from gristmill.catalog import Base
 from gristmill.ingest.chunk import TextChunk
 from gristmill.ingest.task import EmbeddedChunks, EndOfContent, IndexTask, ReadWindow, VersionContent
 from gristmill.ingest.write_state import DocumentState, plan_writes
 from gristmill.search import Chunk
 from tests.api_calls import add_items, make_base
+from tests.operations.manual_worker import ManualWorker, note_to_add
 from tests.wait_until import wait_until
 
 
@@ -77,3 +81,24 @@ async def test_parts_that_are_read_while_a_batch_is_written_are_stored_too(
     async with mill.db.connection() as tx:
         parts = await (await tx.execute("select sum(length(text)) from content_part")).fetchone()
     assert parts == (len(text),)
+
+
+async def test_a_write_that_fails_is_tried_twice_more_and_costs_only_its_document(
+    hand: ManualWorker, base: Base
+) -> None:
+    """S4-45, S4-47: with its transaction, then alone, then alone once more; the rest is for the next attempt of the job."""
+    async with hand.db.connection() as tx:
+        await tx.execute("create sequence tries")  # counts although its transactions are rolled back
+        await tx.execute(
+            "create function refuse() returns trigger language plpgsql as $$ begin"
+            " if new.text like 'bad%' then perform nextval('tries'); raise 'refused'; end if; return new; end $$"
+        )
+        await tx.execute(
+            "create trigger refuse before insert on chunk for each row execute function refuse()"
+        )
+    await hand.add(base, note_to_add("good", "rye"), note_to_add("bad", "bad rye"))
+    outcomes = await asyncio.gather(*(hand.run(job) for job in await hand.claim(2)), return_exceptions=True)
+    assert (await hand.statuses())["good"] == "completed"
+    assert await hand.rows("select text from chunk") == [("rye",)]
+    assert len([outcome for outcome in outcomes if isinstance(outcome, psycopg.errors.RaiseException)]) == 1
+    assert 1 <= await hand.value("select last_value from tries") <= 3

@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gristmill.errors import LeaseLost, NoText, Permanent, Transient
-from gristmill.jobs import Done, Job, JobId, Snooze, retry
+from gristmill.jobs import Done, Job, JobId, Snooze, Work, retry
 from gristmill.jobs.job import Lease
+from gristmill.work import PrepareRoot, SyncConnector
 
 
 def job(attempt: int = 1, max_attempts: int = 5) -> Job:
@@ -57,6 +58,19 @@ def test_a_bug_is_retried_and_told_without_its_insides() -> None:
     assert move.error is not None
     assert move.error.code == "internal"
     assert "hunter2" not in move.error.message
+
+
+def test_the_backoff_doubles_from_two_seconds_up_to_ten_minutes() -> None:
+    """S2-22, S4-44: and is spread over the whole time before that, so that jobs don't return together."""
+    waits = [retry.backoff(attempt, 1.0).total_seconds() for attempt in range(1, 12)]
+    assert waits == [2, 4, 8, 16, 32, 64, 128, 256, 512, 600, 600]
+    assert retry.backoff(3, 0.25) == timedelta(seconds=2)
+    assert retry.backoff(3, 0.0) == timedelta(0)
+
+
+def test_work_has_five_attempts_unless_its_kind_says_otherwise() -> None:
+    """S2-22, S2-39."""
+    assert Work.attempts == SyncConnector.attempts == PrepareRoot.attempts == 5
 
 
 @given(st.integers(1, 10_000), st.floats(0, 1, exclude_max=True))

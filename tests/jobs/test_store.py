@@ -128,6 +128,27 @@ async def test_a_lane_that_was_idle_has_saved_up_nothing(db: Database) -> None:
     assert lanes == {"old": 4, "new": 4}
 
 
+async def test_a_job_row_says_what_it_is_how_it_fares_and_when_it_is_due(
+    db: Database, clock: DatabaseClock
+) -> None:
+    """S2-02, S2-30: kind, payload, state, attempts and due time, in one table; S4-13: lane, workload and age too."""
+    await enqueue(db, NewJob(Plain(7), "a", workload=512.0))
+    await enqueue(db, NewJob(Plain(8), "a", delay=timedelta(minutes=5)))
+    await claim(db, await enrol(db))
+    await clock.advance(timedelta(seconds=60))
+    async with db.connection() as tx:
+        cursor = await tx.execute(
+            "select kind, payload ->> 'n', state::text, attempt, max_attempts, lane, workload,"
+            " run_at - created_at, clock_now() - created_at from job order by id"
+        )
+        rows = await cursor.fetchall()
+    minute, due = timedelta(minutes=1), timedelta(minutes=5)
+    assert rows == [
+        (Plain.kind, "7", "running", 1, Plain.attempts, "a", 512.0, timedelta(0), minute),
+        (Plain.kind, "8", "delayed", 0, Plain.attempts, "a", 0.0, due, minute),
+    ]
+
+
 async def test_lanes_share_by_work_not_by_number_of_jobs(db: Database) -> None:
     """S4-15, S4-51; S4-25."""
     await enqueue(db, *(NewJob(Plain(), "heavy", workload=9 * 65536) for _ in range(50)))

@@ -1,0 +1,1 @@
+"""Mutants: changes of the source that tests must notice."""

@@ -1,0 +1,108 @@
+"""Try every mutant: the tests that name its requirements must fail. Survivors are printed, and the exit code is 1.
+
+    python -m bench.mutants [--list] [--only ID ...] [--requirement S4-34 ...] [--jobs N] [--limit SECONDS] [--control]
+    python -m bench.mutants --modules [NAME ...]    change the pure modules at random places (bench/mutants/modules.py)
+
+`--control` runs the same tests in the unchanged copy first: a test that fails anyway kills nothing.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from queue import SimpleQueue
+
+from bench.mutants.catalogue import MUTANTS
+from bench.mutants.mutant import Mutant
+from bench.mutants.tree import Tree, Trial, open_tree
+from tests.docs.requirements_page import NamingTest, naming_tests
+
+_LAST_FOLDERS = ("tests/ui/", "tests/crash/", "tests/acceptance/")
+
+
+def main() -> int:
+    """Run the command; its exit code."""
+    parser = argparse.ArgumentParser(prog="bench.mutants")
+    parser.add_argument("--list", action="store_true", help="Print the mutants instead of trying them.")
+    parser.add_argument("--only", nargs="+", metavar="ID", default=[], help="Try these mutants.")
+    parser.add_argument(
+        "--requirement", nargs="+", metavar="ID", default=[], help="Try the mutants of these requirements."
+    )
+    parser.add_argument("--jobs", type=int, default=1, help="Number of copies in which mutants are tried.")
+    parser.add_argument("--limit", type=float, default=300, help="Seconds for the tests of one mutant.")
+    parser.add_argument("--control", action="store_true", help="Run the tests without any mutant first.")
+    arguments = parser.parse_args()
+    mutants = _select(arguments.only, arguments.requirement)
+    if arguments.list:
+        for mutant in mutants:
+            print(f"{mutant.id:34} {mutant.path}  {' '.join(mutant.requirements)}")
+        return 0
+    if arguments.control and not _passes_without_mutants(mutants, arguments.limit):
+        return 2
+    return _report(_try_all(mutants, arguments.jobs, arguments.limit))
+
+
+def _select(ids: Sequence[str], requirements: Sequence[str]) -> list[Mutant]:
+    if unknown := set(ids) - {mutant.id for mutant in MUTANTS}:
+        sys.exit(f"No such mutant: {', '.join(sorted(unknown))}. `--list` prints all.")
+    return [
+        mutant
+        for mutant in MUTANTS
+        if (not ids or mutant.id in ids)
+        and (not requirements or not set(requirements).isdisjoint(mutant.requirements))
+    ]
+
+
+def _tests_of(requirements: Iterable[str], tests: Sequence[NamingTest]) -> list[str]:
+    """The tests that name one of these requirements, the slow folders last."""
+    wanted = set(requirements)
+    chosen = [test for test in tests if not wanted.isdisjoint(test.requirements)]
+    chosen.sort(key=lambda test: (test.path.startswith(_LAST_FOLDERS), test.path))
+    return [f"{test.path}::{test.name}" for test in chosen]
+
+
+def _passes_without_mutants(mutants: Sequence[Mutant], limit: float) -> bool:
+    requirements = {requirement for mutant in mutants for requirement in mutant.requirements}
+    with open_tree() as tree:
+        trial = tree.run_tests(_tests_of(requirements, list(naming_tests())), limit * len(mutants))
+    if trial.verdict != "survived":
+        print(trial.output)
+        print("The tests fail without any mutant, so they prove nothing.")
+    return trial.verdict == "survived"
+
+
+def _try_all(mutants: Sequence[Mutant], jobs: int, limit: float) -> list[tuple[Mutant, Trial]]:
+    tests = list(naming_tests())
+    trees: SimpleQueue[Tree] = SimpleQueue()
+
+    def try_one(mutant: Mutant) -> tuple[Mutant, Trial]:
+        tree = trees.get()
+        try:
+            with tree.changed(mutant.path, mutant.apply(tree.read(mutant.path))):
+                trial = tree.run_tests(_tests_of(mutant.requirements, tests), limit)
+        finally:
+            trees.put(tree)
+        print(f"{trial.verdict:10} {trial.seconds:6.1f} s  {mutant.id}", flush=True)
+        return mutant, trial
+
+    with ExitStack() as stack:
+        for _ in range(jobs):
+            trees.put(stack.enter_context(open_tree()))
+        pool = stack.enter_context(ThreadPoolExecutor(jobs))
+        return list(pool.map(try_one, mutants))
+
+
+def _report(trials: Sequence[tuple[Mutant, Trial]]) -> int:
+    alive = [(mutant, trial) for mutant, trial in trials if trial.verdict in ("survived", "broken")]
+    for mutant, trial in alive:
+        print(f"\n{mutant.id} {trial.verdict}: {mutant.path}, {' '.join(mutant.requirements)}")
+        print(f"    - {mutant.old}\n    + {mutant.new}")
+        if trial.verdict == "broken":
+            print(trial.output[-2000:])
+    print(f"\n{len(trials) - len(alive)} of {len(trials)} mutants were killed.")
+    return 1 if alive else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

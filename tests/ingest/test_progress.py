@@ -1,0 +1,116 @@
+"""How far a document is: the weights of the stages, how often that is written, and the phases that users see."""
+
+import asyncio
+from typing import cast
+
+import pytest
+
+from gristmill.catalog import ItemStatus, phase
+from gristmill.catalog import progress as shown_progress
+from gristmill.ingest import progress
+from gristmill.ingest.chunk import TextChunk
+from gristmill.ingest.embed_queue import DocumentQueue
+from gristmill.ingest.task import Completion, EndOfContent, IndexTask, ReadWindow, VersionContent
+from gristmill.ingest.write_state import DocumentState, PlannedWrite
+
+
+class _TaskWithoutJob:
+    """What a queue needs of a task."""
+
+    def __init__(self) -> None:
+        self.completion = Completion()
+
+
+def chunks(first: int, count: int) -> list[TextChunk]:
+    return [TextChunk(index, "rye", 0, 3, ()) for index in range(first, first + count)]
+
+
+def read(state: DocumentState, count: int, share: float) -> None:
+    """Read the next chunks of a document; with a share of 1, the last ones."""
+    end = EndOfContent() if share == 1 else None
+    state.add(ReadWindow([], chunks(state.chunk_count, count), share, end=end))
+
+
+def write(state: DocumentState, *indexes: int) -> None:
+    is_read = state.end is not None
+    state.record(PlannedWrite(state, [], frozenset(indexes), (), (), (), is_read, is_last=False), 0.0)
+
+
+@pytest.fixture
+def state() -> DocumentState:
+    return DocumentState(cast(IndexTask, None), VersionContent(b"", 0))
+
+
+def test_reading_is_60_percent_and_writing_40(state: DocumentState) -> None:
+    """S4-34: a document that has been read is at 60 %; every written chunk adds its share of the other 40."""
+    read(state, 4, share=1)
+    percents = [state.percent]
+    for index in range(4):
+        write(state, index)
+        percents.append(state.percent)
+    assert percents == [60, 70, 80, 90, 99]
+
+
+def test_batches_fill_the_last_part_of_what_has_been_read(state: DocumentState) -> None:
+    """S4-35: half of a long document, read and written, is half of its progress."""
+    read(state, 2, share=0.5)
+    assert state.percent == 30
+    write(state, 0)
+    assert state.percent == 40
+    write(state, 1)
+    assert state.percent == 50
+
+
+def test_progress_is_written_every_300_ms() -> None:
+    """S4-38."""
+    assert progress.EVERY.total_seconds() == 0.3
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (ItemStatus.IDLE, "pending"),
+        (ItemStatus.PREPARING, "pending"),
+        (ItemStatus.PROCESSING, "pending"),
+        (ItemStatus.READING, "preprocessing"),
+        (ItemStatus.EMBEDDING, "embedding"),
+        (ItemStatus.COMPLETED, "completed"),
+        (ItemStatus.FAILED, "failed"),
+        (ItemStatus.DELETING, "pending"),
+    ],
+)
+def test_every_status_has_one_of_five_phases(status: ItemStatus, expected: str) -> None:
+    """S4-14, S4-37."""
+    assert phase(status) == expected
+
+
+@pytest.mark.parametrize(
+    ("status", "percent", "shown"),
+    [
+        (ItemStatus.COMPLETED, None, 100),
+        (ItemStatus.COMPLETED, 40.0, 100),
+        (ItemStatus.EMBEDDING, 99.9, 99),
+        (ItemStatus.EMBEDDING, 100.0, 99),
+        (ItemStatus.READING, 12.7, 12),
+        (ItemStatus.PROCESSING, None, 0),
+        (ItemStatus.PROCESSING, -3.0, 0),
+        (ItemStatus.FAILED, 71.0, 71),
+    ],
+)
+def test_only_a_completed_item_shows_100(status: ItemStatus, percent: float | None, shown: int) -> None:
+    """S4-64, S4-67: what is reported is cut to 0..99; a failure keeps what it had (S4-49)."""
+    assert shown_progress(status, percent) == shown
+
+
+async def test_a_document_with_256_waiting_chunks_is_not_read_further() -> None:
+    """S4-20, S4-53: however large a document is, this is all that waits in memory; it is read on as chunks are taken."""
+    queue = DocumentQueue(cast(IndexTask, _TaskWithoutJob()))
+    queue.add(chunks(0, 255), is_last=False)
+    await queue.wait_for_room()
+    queue.add(chunks(255, 1), is_last=False)
+    reader = asyncio.ensure_future(queue.wait_for_room())
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not reader.done()
+    queue.take(1)
+    await reader
