@@ -86,9 +86,8 @@ MUTANTS = (
     Mutant(
         "ready-while-children-are-active",
         "db/functions/3_bases.sql",
-        "                  and i.status in ('idle', 'preparing', 'processing', 'reading', 'embedding')) then",
-        "                  and i.parent_id is null\n"
-        "                  and i.status in ('idle', 'preparing', 'processing', 'reading', 'embedding')) then",
+        "    if exists (select from item i where i.base_id = p_base and i.is_active) then",
+        "    if exists (select from item i where i.base_id = p_base and i.is_active and i.parent_id is null) then",
         ("S3-21",),
     ),
     Mutant(

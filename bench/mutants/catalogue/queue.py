@@ -62,8 +62,8 @@ MUTANTS = (
     Mutant(
         "a-queued-job-survives-its-cancel",
         "db/functions/4_jobs.sql",
-        "j.state in ('queued', 'delayed') order by j.id for update));",
-        "j.state in ('delayed') order by j.id for update));",
+        "j.id = any (p_ids) and j.state in ('queued', 'delayed') order by j.id for update)",
+        "j.id = any (p_ids) and j.state in ('delayed') order by j.id for update)",
         ("S4-27", "S4-43"),
     ),
     Mutant(
@@ -76,8 +76,8 @@ MUTANTS = (
     Mutant(
         "cancelled-work-returns",
         "db/functions/4_jobs.sql",
-        "    perform job_archive_cancelled(array(select j.id from job j where j.id = any (p_ids) and j.state = 'running' and j.cancelling));\n",
-        "",
+        "j.state = 'running' and j.cancelling), 'cancelled');",
+        "false), 'cancelled');",
         ("S4-43",),
     ),
     Mutant(

@@ -139,7 +139,7 @@ MUTANTS = (
     Mutant(
         "one-bad-entry-refuses-all",
         "operations/add.py",
-        "            failed.append(RejectedItem(index, entry.item.title, error))",
+        "            failed.append(RejectedItem(index, entry.path or entry.item.title, error))",
         "            raise error",
         ("S4-56",),
     ),
