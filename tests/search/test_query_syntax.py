@@ -74,3 +74,24 @@ def test_highlights_are_where_the_words_are() -> None:
     text = "The miller sharpens the stones; grinding follows."
     shown = [text[start:end] for start, end in highlight_ranges(text, parse("stone grind*", ENGLISH))]
     assert shown == ["stones", "grinding"]
+
+
+def highlighted_words(text: str, question: str, language: str = "english") -> list[str]:
+    return [text[start:end] for start, end in highlight_ranges(text, parse(question, [language]))]
+
+
+def test_stop_words_are_not_highlighted_unless_the_query_has_no_others() -> None:
+    text = "A miller is at the mill, and the mill is old."
+    assert highlighted_words(text, "is the mill a mill") == ["mill", "mill"]
+    assert highlighted_words(text, "is the mil*") == ["miller", "mill", "mill"]
+    assert highlighted_words("To be or not to be.", "to be") == ["To", "be", "to", "be"]
+    german = "Der Müller und die Mühle sind nicht auf dem Berg, und die Räder drehen sich mit dem Wasser."
+    assert highlighted_words(german, "die Mühle", "german") == ["Mühle"]
+    assert highlighted_words("我们的知识库是最好的", "好的") == ["好的"]
+    assert highlighted_words("我们的知识库是最好的", "最 的") == ["最"]
+
+
+def test_nothing_inside_an_html_tag_is_highlighted() -> None:
+    text = '<a href="mill">A mill</a><!-- mill --> and a List<Mill> of 1 < 2 mill'
+    assert highlighted_words(text, "a mill") == ["mill", "Mill", "mill"]
+    assert highlighted_words("<div>mill</div>", "div") == []

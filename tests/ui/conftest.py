@@ -1,4 +1,4 @@
-"""One server for all tests of a process, and a browser for each test. An error in a page's console fails the test."""
+"""One server and one browser for all tests of a process, a profile for each test. An error in a page's console fails it."""
 
 import gc
 from collections.abc import Generator
@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.gristmill_process import ServeProcess, run_serve
-from tests.ui.harness import CHROMIUM, ApiHelper, ServerSetup, Tabs, chromium, profile, server_setup
+from tests.ui.harness import CHROMIUM, ApiHelper, ServerSetup, SharedBrowser, Tabs, profile, server_setup
 
 expect.set_options(timeout=20_000)  # only a defect takes this long, even on a busy machine
 
@@ -49,13 +49,23 @@ def api(ui_server: ServeProcess) -> Generator[ApiHelper]:
         yield ApiHelper(client)
 
 
+@pytest.fixture(scope="session")
+def shared_browser() -> Generator[SharedBrowser]:
+    """The browser of this process, started by the first test that uses it."""
+    shared = SharedBrowser()
+    yield shared
+    shared.close()
+
+
 @pytest.fixture
-def browser() -> Generator[Browser]:
+def browser(shared_browser: SharedBrowser) -> Generator[Browser]:
     """The system's Chromium."""
     if CHROMIUM is None:
         pytest.skip("Chromium is not installed: run `apt-get install chromium`, or put one on the PATH")
-    with chromium() as browser:
+    with shared_browser.use() as browser:
         yield browser
+        for context in browser.contexts:
+            context.close()
 
 
 @pytest.fixture

@@ -1,15 +1,16 @@
 """Helpers of the UI tests: a real server, a real browser, and a record of console errors and policy violations.
 
-The browser is the system's Chromium. Each test has a fresh profile; servers are `gristmill serve` processes with a fake
-embedder that responds at once.
+The browser is the system's Chromium, one for all tests of a process. Each test has a fresh profile, with its own cookies,
+storage, cache and workers; servers are `gristmill serve` processes with a fake embedder that responds at once.
 """
 
+import asyncio
 import json
 import os
 import shutil
 import tempfile
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -51,13 +52,43 @@ class Tabs:
 
 @contextmanager
 def chromium() -> Generator[Browser]:
-    """The system's browser. It is not shared between tests: its event loop would interfere with theirs."""
+    """The system's browser."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=_ARGUMENTS)
         try:
             yield browser
         finally:
             browser.close()
+
+
+class SharedBrowser:
+    """One browser for many tests: a profile takes some milliseconds, a browser with its driver more than a second.
+
+    Playwright's event loop counts as the running one of its thread from its start to its end, and no other loop could run
+    there. So it is the running one only inside `use`; between the tests of the UI, other tests can run their own loops.
+    """
+
+    def __init__(self) -> None:
+        self._stack, self._browser = ExitStack(), None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @contextmanager
+    def use(self) -> Generator[Browser]:
+        """The browser, for the length of a test. One that crashed or was closed by an earlier test is started again."""
+        asyncio._set_running_loop(self._loop)
+        try:
+            if self._browser is None or not self._browser.is_connected():
+                self._stack.close()
+                self._browser = self._stack.enter_context(chromium())
+            yield self._browser
+        finally:
+            self._loop = asyncio._get_running_loop()
+            asyncio._set_running_loop(None)
+
+    def close(self) -> None:
+        """Close the browser and end its driver."""
+        asyncio._set_running_loop(self._loop)
+        self._stack.close()
 
 
 @contextmanager

@@ -109,7 +109,8 @@ def test_a_dead_job_is_shown_with_its_error_and_retried_once_its_cause_is_gone(
 
 
 def test_all_dead_jobs_are_retried_at_once(page: Page, ui_url: str, api: ApiHelper) -> None:
-    """Each job leaves the list at once, runs again, and returns with a second error."""
+    """Each job leaves the list at once, runs again, and returns with a second error. One that is dismissed leaves the list for
+    good; its document stays."""
     base = api.create_base(unique_name("many dead"))
     files = [f"{uuid4().hex[:8]}.bin" for _ in range(2)]
     api.add_unreadable_files(base, *files)
@@ -127,6 +128,15 @@ def test_all_dead_jobs_are_retried_at_once(page: Page, ui_url: str, api: ApiHelp
         expect(item).to_be_visible()
     dead_jobs = api.http.get("/api/jobs", params={"state": "dead", "baseId": base}).json()["items"]
     assert [len(job["errors"]) for job in dead_jobs] == [2, 2]
+
+    rows[0].get_by_role("button", name=f"Dismiss {files[0]}").click()
+    expect(rows[0]).to_have_count(0)
+    expect(rows[1]).to_be_visible()
+    page.reload()
+    expect(rows[1]).to_be_visible()
+    expect(rows[0]).to_have_count(0)
+    items = api.http.get(f"/api/knowledge-bases/{base}/items").json()["items"]
+    assert {item["title"] for item in items} == set(files)
 
 
 def test_a_lane_is_paused_and_resumed_by_the_keyboard(page: Page, ui_url: str, api: ApiHelper) -> None:

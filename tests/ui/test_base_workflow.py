@@ -32,6 +32,13 @@ _WATCH = """() => {
 }"""
 
 
+def confirm_deletion(page: Page, title: str) -> None:
+    """Confirm in the dialog that names what is deleted."""
+    dialog = page.get_by_role("dialog", name=title)
+    expect(dialog).to_contain_text("This can't be undone.")
+    dialog.get_by_role("button", name="Delete").click()
+
+
 def test_the_progress_of_a_hundred_dropped_files_never_falls(page: Page, ui_url: str) -> None:
     """S4-01, S4-04, S4-67: from an empty base to an opened chunk, in the browser alone."""
     page.goto(ui_url)
@@ -70,6 +77,7 @@ def test_a_row_deleted_while_it_is_indexed_disappears_for_good(
         expect(row).to_contain_text("Embedding")
         row.hover()
         row.get_by_role("button", name="Delete").click()
+        confirm_deletion(page, "Delete Rye waits")
         expect(row).to_have_count(0)
         expect(page.get_by_text("Deleted Rye waits")).to_be_visible()
     expect(page.locator(".overall b")).to_have_text("100%")
@@ -86,9 +94,41 @@ def test_a_row_returns_with_an_error_when_its_deletion_fails(page: Page, ui_url:
     row.hover()
     page.context.set_offline(True)
     row.get_by_role("button", name="Delete").click()
+    confirm_deletion(page, "Delete Barley stays?")
     expect(page.locator(".toast.bad")).to_contain_text("can't be reached")
     expect(row).to_be_visible()
     page.context.set_offline(False)
+
+
+def test_nothing_is_deleted_or_reindexed_as_a_whole_without_a_confirmation(
+    page: Page, ui_url: str, api: ApiHelper
+) -> None:
+    """One item, several items and the whole base: what is cancelled, by button, Escape or Enter, does not happen."""
+    base = api.create_base("Confirmed")
+    api.add_notes(base, "Rye one", "Rye two", "Rye three")
+    page.goto(f"{ui_url}/b/{base}")
+    expect(page.get_by_role("row", name=re.compile("Rye.*Indexed"))).to_have_count(3)
+    page.get_by_role("row", name=re.compile("Rye one")).click()
+    page.get_by_role("treegrid").focus()
+    page.keyboard.press("Delete")
+    expect(page.get_by_role("dialog", name="Delete Rye one?")).to_be_visible()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    for title in ("Rye one", "Rye two"):
+        page.get_by_role("checkbox", name=f"Select {title}").check()
+    page.locator(".chosen").get_by_role("button", name="Delete").click()
+    page.get_by_role("dialog", name="Delete 2 items?").get_by_role("button", name="Cancel").click()
+    expect(page.get_by_text("2 selected")).to_be_visible()
+    page.get_by_role("button", name="Clear selection").click()
+    page.get_by_role("button", name="Reindex all").click()
+    expect(page.get_by_role("dialog", name="Reindex everything in Confirmed?")).to_contain_text("3 items")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    items = api.http.get(f"/api/knowledge-bases/{base}/items").json()["items"]
+    assert [(item["status"], item["version"]) for item in items] == [("completed", 1)] * 3
+    page.get_by_role("button", name="Reindex all").click()
+    page.get_by_role("dialog").get_by_role("button", name="Reindex all").click()
+    expect(page.get_by_text("Reindexing 3 items")).to_be_visible()
 
 
 def test_reindexing_active_items_offers_a_choice(

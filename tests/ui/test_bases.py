@@ -3,12 +3,25 @@
 import re
 import time
 
+import psycopg
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.ui.harness import PHONE, WIDE, ApiHelper, Theme, profile, violations
+from tests.ui.harness import PHONE, WIDE, ApiHelper, ServerSetup, Theme, profile, violations
 from tests.wait_until import LIMIT
 
+# Failed items whose messages have these numbers of characters. They satisfy every invariant without a job.
+_FAILED_ITEMS = """
+insert into item (base_id, type, title, status, source, source_key, expanded_version, error_code, error_message)
+select %s, 'file', 'tall-' || n, 'failed', '{"name": "x"}', 'upload:' || n, 1, 'unreadable', left(repeat('damp grain ', 50), n)
+  from unnest(%s::int[]) n
+"""
+# The space between a message and the end of its row is the same in all rows.
+_ROWS_FIT = """() => {
+  const gaps = [...document.querySelectorAll(".item-row .note")].filter((note) => note.closest("[role=row]")).map(
+    (note) => Math.round(note.closest("[role=row]").getBoundingClientRect().bottom - note.getBoundingClientRect().bottom));
+  return gaps.length === 24 && new Set(gaps).size === 1 && gaps[0] > 0 && gaps[0] < 10;
+}"""
 _TEXT = "# Dressing\n\nThe miller sharpens the stones every spring."
 
 
@@ -77,9 +90,95 @@ def test_why_a_document_is_missing_from_the_hits_is_explained(
     page.goto(f"{ui_url}/b/{base}?q=stones")
     page.get_by_role("button", name="Why is a document missing?").click()
     dialog = page.get_by_role("dialog")
-    dialog.get_by_label("Document name").fill("broken")
-    dialog.get_by_role("button", name=re.compile("broken.bin")).click()
+    name = dialog.get_by_role("combobox", name="Document name")
+    name.fill("broken")
+    dialog.get_by_role("option", name=re.compile("broken.bin")).click()
     expect(dialog).to_contain_text("never_extracted")
+    name.fill("r")  # is in both names
+    expect(dialog.get_by_role("option")).to_have_count(2)
+    first, second = dialog.get_by_role("option").all_inner_texts()
+    expect(dialog.get_by_role("option", selected=True)).to_contain_text(first)
+    page.keyboard.press("ArrowDown")
+    expect(dialog.get_by_role("option", selected=True)).to_contain_text(second)
+    page.keyboard.press("Enter")
+    expect(dialog.get_by_role("heading", name=second)).to_be_visible()
+    name.fill("Dress")
+    page.keyboard.press("Enter")  # before the matches have arrived
+    expect(dialog.get_by_role("heading", name="Dressing")).to_be_visible()
+
+
+def test_the_key_a_adds_content_wherever_the_focus_is(
+    page: Page, ui_url: str, filled_base: tuple[str, str]
+) -> None:
+    """Not where people type, and not in a dialog."""
+    base, _ = filled_base
+    page.goto(f"{ui_url}/b/{base}")
+    expect(page.get_by_role("button", name="Add content").first).to_be_visible()
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("a")
+    dialog = page.get_by_role("dialog", name="Add content")
+    expect(dialog).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(dialog).to_have_count(0)
+    page.get_by_role("searchbox", name="Search this base").press_sequentially("a")
+    expect(page).to_have_url(re.compile("q=a"))
+    expect(dialog).to_have_count(0)
+
+
+def test_hits_are_readable_and_their_relevance_is_true(page: Page, ui_url: str, api: ApiHelper) -> None:
+    """No markup, no highlighted stop word, and no score for words that no document has."""
+    base = api.create_base("Readable")
+    api.add_notes(
+        base,
+        '# Wheels **and** gears\n\nThe wheel is <a href="the.html">the gear</a> of the [mill](https://example.org).',
+    )
+    page.goto(f"{ui_url}/b/{base}")
+    expect(page.get_by_role("row", name=re.compile("Wheels"))).to_contain_text("Indexed")
+    search = page.get_by_role("searchbox", name="Search this base")
+    search.fill("the wheel is the mill")
+    hit = page.locator(".hit")
+    expect(hit.locator(".hit-text")).to_have_text(
+        re.compile(r"^\s*Wheels and gears\s+The wheel is the gear of the mill\.\s*$")
+    )
+    assert [word.lower() for word in hit.locator("mark").all_inner_texts()] == ["wheels", "wheel", "mill"]
+    expect(page.get_by_text("No document contains these words")).to_have_count(0)
+    search.fill("qwzx vbnm plokij")
+    expect(page.get_by_text("No document contains these words")).to_be_visible()
+    expect(hit).to_contain_text("by meaning only")
+    expect(hit).not_to_contain_text(re.compile(r"\d\.\d\d"))
+
+
+def test_a_search_that_failed_in_an_outage_is_repeated(
+    page: Page, ui_url: str, filled_base: tuple[str, str]
+) -> None:
+    base, _ = filled_base
+    page.goto(f"{ui_url}/b/{base}")
+    expect(page.get_by_role("row", name=re.compile("Dressing"))).to_be_visible()
+    page.context.set_offline(True)
+    page.get_by_role("searchbox", name="Search this base").fill("stones")
+    expect(page.get_by_text("The search failed")).to_be_visible()
+    page.context.set_offline(False)
+    expect(page.locator(".hit").first).to_contain_text("stones")
+    expect(page.get_by_text("The search failed")).to_have_count(0)
+
+
+def test_rows_are_as_tall_as_their_text_and_figures_agree_with_tabs(
+    page: Page, ui_url: str, api: ApiHelper, ui_setup: ServerSetup
+) -> None:
+    """At every width, an error that wraps leaves the same space below it as one that doesn't."""
+    base = api.create_base("Tall")
+    with psycopg.connect(ui_setup.env["GRISTMILL_DATABASE_URL"], autocommit=True) as database:
+        database.execute(_FAILED_ITEMS, (base, [15 * n for n in range(1, 25)]))
+    page.goto(f"{ui_url}/b/{base}")
+    for width in (1400, 1100, 800, 390):
+        page.set_viewport_size({"width": width, "height": 4000})
+        expect(page.get_by_role("row")).to_have_count(24)
+        page.wait_for_function(_ROWS_FIT)
+    for label in ("Processing", "Queued", "Failed"):
+        figure = page.locator(".figures div").filter(has_text=label).locator("dd").inner_text()
+        tab = page.get_by_role("group", name="Filter by status").get_by_role("button", name=label)
+        expect(tab.locator(".count")).to_have_text(figure)
+    assert page.locator(".figures div").filter(has_text="Failed").locator("dd").inner_text() == "24"
 
 
 def test_content_is_added_by_the_dialog_which_shows_errors(page: Page, ui_url: str, api: ApiHelper) -> None:

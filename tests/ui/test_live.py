@@ -127,7 +127,7 @@ def test_pages_without_access_to_the_stream_poll(page: Page, keyed_server: tuple
     page.goto(url)
     page.get_by_label("API key").fill(reader)
     page.keyboard.press("Enter")
-    expect(page.get_by_text("Refreshing every few seconds")).to_be_visible()
+    expect(page.get_by_text("Updated every 5 s")).to_be_visible()
     headers = {"Authorization": f"Bearer {admin}"}
     response = httpx.post(
         f"{url}/api/knowledge-bases",

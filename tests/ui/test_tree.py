@@ -82,7 +82,10 @@ def test_a_title_that_looks_like_markup_is_text(page: Page, ui_url: str, api: Ap
     page.goto(f"{ui_url}/b/{base}")
     expect(page.get_by_role("row", name=re.compile("onerror"))).to_contain_text("Indexed")
     page.get_by_role("searchbox", name="Search this base").fill("says")
-    expect(page.locator(".hit-text")).to_contain_text(title)
+    expect(page.locator(".hit b")).to_have_text(title)
+    expect(page.locator(".hit-text")).to_contain_text("says ${1}")
+    page.locator(".hit a").click()
+    expect(page.locator(".chunk p")).to_contain_text(title)
     expect(page.locator("main img")).to_have_count(0)
 
 

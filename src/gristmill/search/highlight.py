@@ -1,12 +1,31 @@
-"""Finds the parts of a text that match the query, with the lexer that index and query share. Pure functions."""
+"""Finds the parts of a text that match the query, with the lexer that index and query share. Pure functions.
 
+Stop words ("the", "a") are not highlighted: nearly every text has them, and they would hide the words that matter. A query of
+stop words alone is highlighted like any other. Nothing inside an HTML tag is highlighted: people read the text around it.
+"""
+
+import re
+
+from gristmill.search.language_detection import detect_language
 from gristmill.search.lexer import matching_ranges
 from gristmill.search.query_syntax import ParsedQuery
+from gristmill.search.stop_words import stop_lexemes
+
+# Only the names of HTML elements: `List<String>` and `a < b` are text.
+_TAG = re.compile(
+    r"<!--.*?-->|</?(?:a|abbr|article|b|blockquote|br|caption|center|cite|code|col|colgroup|dd|del|details|div|dl|dt|em"
+    r"|figcaption|figure|font|footer|h[1-6]|header|hr|i|iframe|img|input|ins|kbd|label|li|main|mark|nav|ol|p|picture|pre|q|s"
+    r"|samp|script|section|small|source|span|strong|style|sub|summary|sup|svg|table|tbody|td|tfoot|th|thead|time|tr|u|ul"
+    r"|var|video)(?:\s[^<>]*)?/?>",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
 def highlight_ranges(text: str, parsed_query: ParsedQuery) -> list[tuple[int, int]]:
     """The character ranges to highlight, in order and without overlaps."""
-    words, prefixes = parsed_query.names, parsed_query.prefixes
+    names, prefixes = parsed_query.names, parsed_query.prefixes
+    content_words = names - stop_lexemes(detect_language(text))
+    words = content_words if content_words or prefixes else names
     merged: list[tuple[int, int]] = []
 
     def matches(lexeme: str) -> bool:
@@ -17,4 +36,15 @@ def highlight_ranges(text: str, parsed_query: ParsedQuery) -> list[tuple[int, in
             merged[-1] = (merged[-1][0], max(merged[-1][1], end))
         else:
             merged.append((start, end))
-    return merged
+    return _outside_tags(text, merged)
+
+
+def _outside_tags(text: str, ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    if "<" not in text:
+        return ranges
+    tags = [tag.span() for tag in _TAG.finditer(text)]
+    return [
+        (start, end)
+        for start, end in ranges
+        if not any(tag_start < end and start < tag_end for tag_start, tag_end in tags)
+    ]

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 ENGLISH = "english"
 
 # Frequent words that distinguish a language from similar ones; words that many languages share are left out.
-_STOP_WORDS = {
+STOP_WORDS = {
     ENGLISH: "the of and to is that for with are this was it be which by not have from or",
     "german": "der die das und ist nicht ein eine den mit auf dem zu von sich werden wird auch im für",
     "french": "le les des est une dans que qui pour sur pas du et au avec sont cette ce nous vous",
@@ -37,7 +37,7 @@ _STOP_WORDS = {
     "indonesian": "yang dan di itu dengan untuk tidak ini dari dalam akan pada juga saya ke karena ada bisa",
 }
 _VOTES: dict[str, tuple[str, ...]] = {}
-for _language, _words in _STOP_WORDS.items():
+for _language, _words in STOP_WORDS.items():
     for _word in _words.split():
         for _form in (_word, _word.capitalize(), _word.upper()):
             if _language not in _VOTES.get(_form, ()):

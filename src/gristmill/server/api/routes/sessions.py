@@ -31,13 +31,13 @@ async def open_session(
         samesite="strict",
         secure=request.url.scheme == "https",
     )
-    return SessionOut.of(caller)
+    return SessionOut.of(caller, context.settings.allowed_paths)
 
 
 @router.get("")
-async def get_session(caller: CurrentCaller) -> SessionOut:
+async def get_session(context: CurrentContext, caller: CurrentCaller) -> SessionOut:
     """Show the role, the key and the principal of the caller."""
-    return SessionOut.of(caller)
+    return SessionOut.of(caller, context.settings.allowed_paths)
 
 
 @router.delete("", status_code=204)

@@ -1,13 +1,15 @@
 """API keys, sessions and the audit log."""
 
+from collections.abc import Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Annotated, Self
 from uuid import UUID
 
 from pydantic import Field, StringConstraints
 
 from gristmill.catalog import access
-from gristmill.identity import ApiKey, NewApiKey, Role
+from gristmill.identity import LOCAL_ORG, ApiKey, NewApiKey, Role
 from gristmill.server.api.caller import Caller
 from gristmill.server.api.schemas.common import (
     ApiModel,
@@ -110,20 +112,25 @@ class SessionIn(RequestModel):
 
 
 class SessionOut(ApiModel):
-    """The caller. `keyId` is null for local requests without a key."""
+    """The caller, and what it may do. `keyId` is null for local requests without a key. `operator` means that it manages the
+    whole installation, `serverPaths` that it can add files and folders by their path on the server."""
 
     organisation_id: UUID
     role: Role
+    operator: bool
+    server_paths: bool
     key_id: UUID | None
     principal: PrincipalOut | None
 
     @classmethod
-    def of(cls, caller: Caller) -> Self:
+    def of(cls, caller: Caller, allowed_paths: Sequence[Path]) -> Self:
         """Show `caller`."""
         key = caller.key
         return cls(
             organisation_id=caller.org,
             role=caller.role,
+            operator=caller.role == "admin" and caller.org == LOCAL_ORG,
+            server_paths=caller.is_at_least("editor") and (key is None or bool(allowed_paths)),
             key_id=caller.key_id,
             principal=None
             if key is None

@@ -1,7 +1,11 @@
 // @ts-check
-/** All pages by path. A page module has `export function page(route): Node`, and is loaded when it is first shown. */
+/**
+ * All pages by path. A page module has `export function page(route): Node`, and is loaded when it is first shown. Pages
+ * with an `audience` are shown to these callers only, since the server would refuse their requests for others.
+ */
 
 /** @import { PageEntry } from "./router.js" */
+/** @import { Audience } from "./session.js" */
 
 /** @type {PageEntry[]} */
 export const pages = [
@@ -12,29 +16,34 @@ export const pages = [
     key: (params) => params.base,
     nav: "/",
   },
-  { paths: ["/b/:base/settings"], load: () => import("./pages/base-settings.js"), nav: "/" },
+  { paths: ["/b/:base/settings"], load: () => import("./pages/base-settings.js"), nav: "/", audience: "admin" },
   {
     paths: ["/connectors", "/connectors/:connector", "/connectors/:connector/runs/:run"],
     load: () => import("./pages/connectors.js"),
     key: () => "connectors",
+    audience: "admin",
   },
-  { paths: ["/queue"], load: () => import("./pages/queue.js") },
-  { paths: ["/events"], load: () => import("./pages/events.js") },
+  { paths: ["/queue"], load: () => import("./pages/queue.js"), audience: "admin" },
+  { paths: ["/events"], load: () => import("./pages/events.js"), audience: "admin" },
   {
     paths: ["/events/webhooks", "/events/webhooks/:hook"],
     load: () => import("./pages/webhooks.js"),
     key: () => "webhooks",
     nav: "/events",
+    audience: "admin",
   },
   { paths: ["/settings", "/settings/:part"], load: () => import("./pages/settings.js"), nav: "/settings/general" },
   { paths: ["/sign-in"], load: () => import("./pages/sign-in.js") },
 ];
 
-/** The links of the sidebar and of the bar on phones. @type {{to: string, icon: string, label: string}[]} */
+/**
+ * The links of the sidebar and of the bar on phones; `key` goes to the page after `g`.
+ * @type {{to: string, icon: string, label: string, key: string, audience: Audience}[]}
+ */
 export const navItems = [
-  { to: "/", icon: "base", label: "Bases" },
-  { to: "/connectors", icon: "plug", label: "Connectors" },
-  { to: "/queue", icon: "queue", label: "Queue" },
-  { to: "/events", icon: "pulse", label: "Events" },
-  { to: "/settings/general", icon: "gear", label: "Settings" },
+  { to: "/", icon: "base", label: "Bases", key: "b", audience: "reader" },
+  { to: "/connectors", icon: "plug", label: "Connectors", key: "c", audience: "admin" },
+  { to: "/queue", icon: "queue", label: "Queue", key: "q", audience: "admin" },
+  { to: "/events", icon: "pulse", label: "Events", key: "e", audience: "admin" },
+  { to: "/settings/general", icon: "gear", label: "Settings", key: "s", audience: "reader" },
 ];

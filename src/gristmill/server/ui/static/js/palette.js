@@ -8,7 +8,9 @@ import { t } from "./i18n.js";
 import { navItems } from "./pages.js";
 import { dialog } from "./components/dialog.js";
 import { icon } from "./components/icon.js";
+import { readable } from "./readable.js";
 import { go } from "./router.js";
+import { allows } from "./session.js";
 
 /** @import { Signal } from "./core.js" */
 /** @typedef {{id: string, icon: string, label: string, hint: string, to: string}} Choice */
@@ -23,7 +25,7 @@ function localChoices(typed) {
   return [
     ...matching.map((base) => ({ id: base.id, icon: "base", label: base.name, hint: t("Base"), to: `/b/${base.id}` })),
     ...navItems
-      .filter((item) => matches(t(item.label)))
+      .filter((item) => allows(item.audience) && matches(t(item.label)))
       .map((item) => ({ id: item.to, icon: item.icon, label: t(item.label), hint: t("Page"), to: item.to })),
   ];
 }
@@ -36,7 +38,7 @@ async function searchChoices(typed, signal) {
     id: hit.chunkId,
     icon: "search",
     label: hit.title,
-    hint: `${names.get(hit.baseId) ?? ""} · ${hit.text.slice(0, 80).replace(/\s+/g, " ")}`,
+    hint: `${names.get(hit.baseId) ?? ""} · ${readable(hit.text, []).text.slice(0, 80).replace(/\s+/g, " ")}`,
     to: `/b/${hit.baseId}/i/${hit.itemId}?chunk=${hit.chunkId}`,
   }));
 }

@@ -5,16 +5,18 @@
  */
 
 import { computed, effect, signal } from "./core.js";
+import { allows, session } from "./session.js";
 
 /** @import { Computed, Signal } from "./core.js" */
+/** @import { Audience } from "./session.js" */
 
 /** @typedef {{params: Record<string, string>, query: URLSearchParams, path: string}} Route */
 /** @typedef {Computed<Route>} LiveRoute */
 /** @typedef {{page: (route: LiveRoute) => Node}} PageModule */
 /**
  * @typedef {{paths: string[], load: () => Promise<PageModule>, key?: (params: Record<string, string>) => string,
- *   nav?: string}} PageEntry `key` identifies what the page is built for: while it stays the same, the page stays and
- *   only `route` changes.
+ *   nav?: string, audience?: Audience}} PageEntry `key` identifies what the page is built for: while it stays the same,
+ *   the page stays and only `route` changes.
  */
 
 const currentUrl = () => new URL(location.href);
@@ -80,9 +82,10 @@ export function interceptLinks() {
  * Shows the entry that the URL names in `container`.
  * @param {PageEntry[]} entries @param {Element} container @param {() => Node} notFound the page for an unknown URL
  * @param {() => Node} outdated the page for a module that can't be loaded: the server was updated
+ * @param {() => Node} refused the page for an entry that is not for this caller
  * @param {Signal<PageEntry | null>} current
  */
-export function mountRouter(entries, container, notFound, outdated, current) {
+export function mountRouter(entries, container, notFound, outdated, refused, current) {
   const matched = computed(() => {
     for (const entry of entries) {
       for (const pattern of entry.paths) {
@@ -92,12 +95,24 @@ export function mountRouter(entries, container, notFound, outdated, current) {
     }
     return null;
   });
+  /** @param {PageEntry} entry */
+  const access = (entry) => {
+    if (!entry.audience || allows(entry.audience)) return "shown";
+    return session.value ? "refused" : "unknown";
+  };
   const pageKey = computed(() => {
     const current = matched.value;
-    return current
-      ? `${entries.indexOf(current.entry)} ${current.entry.key?.(current.params) ?? JSON.stringify(current.params)}`
-      : "";
+    if (!current) return "";
+    const { entry, params } = current;
+    return `${entries.indexOf(entry)} ${entry.key?.(params) ?? JSON.stringify(params)} ${access(entry)}`;
   });
+  /** @param {PageEntry | undefined} entry @returns {Promise<PageModule>} */
+  const loadPage = async (entry) => {
+    if (!entry) return { page: notFound };
+    if (access(entry) === "refused") return { page: refused };
+    if (access(entry) === "unknown") return { page: () => document.createDocumentFragment() };
+    return await entry.load().catch(() => ({ page: outdated }));
+  };
   effect(
     () => pageKey.value,
     () => {
@@ -105,10 +120,7 @@ export function mountRouter(entries, container, notFound, outdated, current) {
       current.value = target?.entry ?? null;
       let isLeft = false;
       /** @type {(() => void) | undefined} */ let dispose;
-      const loading = target
-        ? target.entry.load().catch(() => ({ page: outdated }))
-        : Promise.resolve({ page: notFound });
-      loading.then((module) => {
+      loadPage(target?.entry).then((module) => {
         if (isLeft) return;
         /** @type {Route} */ let last = { params: target?.params ?? {}, query: query.peek(), path: path.peek() };
         const route = computed(() => {

@@ -11,6 +11,7 @@ import { icon } from "./components/icon.js";
 import { dot, emptyState, status } from "./components/status.js";
 import { toasts } from "./components/toast.js";
 import { go, interceptLinks, mountRouter, path } from "./router.js";
+import { allows, loadSession } from "./session.js";
 import { isDark, theme } from "./theme.js";
 
 /** @import { Base } from "./bases.js" */
@@ -30,13 +31,15 @@ function isCurrent(to) {
 
 function navigation() {
   const count = () => activeItems.value ? html`<span class="count">${formatNumber(activeItems.value)}</span>` : null;
-  return navItems.map(({ to, icon: name, label }) =>
-    html`
-      <a href="${to}" aria-current=${() => (isCurrent(to) ? "page" : null)}>
-        ${icon(name)}<span>${t(label)}</span>${to === "/queue" ? count : null}
-      </a>
-    `
-  );
+  return navItems.map(({ to, icon: name, label, audience }) => {
+    const link = () =>
+      html`
+        <a href="${to}" aria-current=${() => (isCurrent(to) ? "page" : null)}>
+          ${icon(name)}<span>${t(label)}</span>${to === "/queue" ? count : null}
+        </a>
+      `;
+    return audience === "reader" ? link() : html`${() => (allows(audience) ? link() : null)}`;
+  });
 }
 
 function sidebar() {
@@ -66,8 +69,12 @@ function baseLink(base) {
 }
 
 function connectionStatus() {
-  const labels = { live: t("Live"), reconnecting: t("Connecting"), polling: t("Refreshing every few seconds") };
-  return status(() => ({ tone: live.state.value === "live" ? "ok" : "warn", word: labels[live.state.value] }));
+  const states = {
+    live: { tone: /** @type {const} */ ("ok"), word: t("Live") },
+    reconnecting: { tone: /** @type {const} */ ("warn"), word: t("Connecting") },
+    polling: { tone: /** @type {const} */ ("off"), word: t("Updated every 5 s") },
+  };
+  return status(() => states[live.state.value]);
 }
 
 function themeButton() {
@@ -84,6 +91,17 @@ function notFoundPage() {
     <div class="page">
       <h1 class="sr">${t("Page not found")}</h1>
       ${emptyState("search", t("Page not found"), text, link)}
+    </div>
+  `;
+}
+
+function refusedPage() {
+  const link = html`<a class="button line" href="/sign-in">${t("Sign in with another key")}</a>`;
+  const text = t("Your key's role doesn't allow this page. Ask an admin, or sign in with an admin's key.");
+  return html`
+    <div class="page">
+      <h1 class="sr">${t("This page is for admins")}</h1>
+      ${emptyState("key", t("This page is for admins"), text, link)}
     </div>
   `;
 }
@@ -118,19 +136,13 @@ function handleKey(event) {
 
 /** After `g`, the next key goes to a page: b, c, q, e, s. */
 function awaitPageKey() {
-  const pageKeys = /** @type {Record<string, string>} */ ({
-    b: "/",
-    c: "/connectors",
-    q: "/queue",
-    e: "/events",
-    s: "/settings/general",
-  });
   const onNextKey = (/** @type {KeyboardEvent} */ event) => {
     clearTimeout(timer);
-    if (pageKeys[event.key]) {
+    const item = navItems.find(({ key, audience }) => key === event.key && allows(audience));
+    if (item) {
       event.preventDefault();
       event.stopPropagation();
-      go(pageKeys[event.key]);
+      go(item.to);
     }
   };
   addEventListener("keydown", onNextKey, { once: true, capture: true });
@@ -166,8 +178,9 @@ export function start() {
   document.body.replaceChildren(shell, toasts());
   document.addEventListener("keydown", handleKey);
   interceptLinks();
+  loadSession();
   watchBases();
-  mountRouter(pages, main, notFoundPage, outdatedPage, currentEntry);
+  mountRouter(pages, main, notFoundPage, outdatedPage, refusedPage, currentEntry);
   effect(
     () => path.value,
     () => main.focus({ preventScroll: true }),

@@ -39,9 +39,9 @@ export function dialog(title, body, options = {}) {
 }
 
 /**
- * Asks for confirmation of something that can't be undone.
- * @param {{title: string, text: string, action: string, type?: string}} options `type`: a word that the user has to
- *   type
+ * Asks for confirmation of something that can't be undone. Enter cancels, unless the user moves to the button.
+ * @param {{title: string, text: string, action: string, type?: string, kind?: "danger" | "primary"}} options
+ *   `type`: a word that the user has to type
  * @returns {Promise<boolean>}
  */
 export function confirm(options) {
@@ -56,12 +56,14 @@ export function confirm(options) {
 }
 
 /**
- * @param {{text: string, action: string, type?: string}} options @param {() => void} close
+ * @param {{text: string, action: string, type?: string, kind?: "danger" | "primary"}} options @param {() => void} close
  * @param {() => void} onconfirm
  */
 function confirmForm(options, close, onconfirm) {
-  const confirmButton = button(options.action, () => form.requestSubmit(), { kind: "danger" });
+  const confirmButton = button(options.action, () => form.requestSubmit(), { kind: options.kind ?? "danger" });
+  const cancelButton = button(t("Cancel"), close, { kind: "quiet" });
   confirmButton.disabled = Boolean(options.type);
+  cancelButton.autofocus = !options.type;
   const submit = () => {
     if (!confirmButton.disabled) onconfirm();
     close();
@@ -82,7 +84,7 @@ function confirmForm(options, close, onconfirm) {
         <p>${options.text}</p>
         ${options.type ? wordField() : null}
       </div>
-      <footer>${button(t("Cancel"), close, { kind: "quiet" })}${confirmButton}</footer>
+      <footer>${cancelButton}${confirmButton}</footer>
     </form>
   `);
   return form;

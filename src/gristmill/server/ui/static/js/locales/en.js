@@ -15,6 +15,11 @@ export const messages = {
   "{n} unfinished items": { one: "{n} unfinished item", other: "{n} unfinished items" },
   "Added {n} files": { one: "Added {n} file", other: "Added {n} files" },
   "Added {n} items": { one: "Added {n} item", other: "Added {n} items" },
+  "Delete {n} items?": { one: "Delete {n} item?", other: "Delete {n} items?" },
+  "{n} items are read, chunked and embedded again. Until that is done, search uses what is there now.": {
+    one: "{n} item is read, chunked and embedded again. Until that is done, search uses what is there now.",
+    other: "{n} items are read, chunked and embedded again. Until that is done, search uses what is there now.",
+  },
   "Deleted {n} items": { one: "Deleted {n} item", other: "Deleted {n} items" },
   "Recovered {n} items": { one: "Recovered {n} item", other: "Recovered {n} items" },
   "Dismissed {n} items": { one: "Dismissed {n} item", other: "Dismissed {n} items" },

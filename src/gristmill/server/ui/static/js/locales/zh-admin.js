@@ -49,7 +49,7 @@ export const messages = {
   Delete: "删除",
   "Delete documents too": "一并删除文档",
   "Delete this webhook?": "删除这个 Webhook？",
-  "Dismiss {name}": "放弃 {name}",
+  "Dismiss {name}": "忽略 {name}",
   "Delete {name}?": "删除 {name}？",
   Delivered: "已送达",
   Description: "说明",

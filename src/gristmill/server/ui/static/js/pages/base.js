@@ -5,15 +5,17 @@
  */
 
 import { api, fetchAll } from "../api.js";
-import { baseById, bases, refreshBases } from "../bases.js";
+import { baseById, bases, leafCount, refreshBases } from "../bases.js";
 import { computed, effect, html, signal } from "../core.js";
 import { t } from "../i18n.js";
 import { button, iconButton } from "../components/button.js";
+import { confirm } from "../components/dialog.js";
 import { kebab } from "../components/menu.js";
 import { emptyState, setPageTitle } from "../components/status.js";
 import { segments } from "../components/tabs.js";
 import { showError } from "../components/toast.js";
 import { go, setQuery } from "../router.js";
+import { allows } from "../session.js";
 import { TreeView } from "../tree/view.js";
 import { reindex, remove } from "./base/actions.js";
 import { createTree, followChanges, isPhone } from "./base/live-tree.js";
@@ -47,74 +49,114 @@ function basePage(id, base, route) {
   const selected = signal(/** @type {Set<string>} */ (new Set()));
   const tree = createTree(id, route);
   const queue = watchQueue(id);
+  const canChange = computed(() => allows("admin") || (allows("editor") && queue.access.value === "allowed"));
   const actions = {
     /** @param {{id: string}} item */
     open: (item) => go(`/b/${id}/i/${item.id}${location.search}`),
     /** @param {string[]} ids */
     reindex: (ids) => reindex(id, ids, tree),
     /** @param {string[]} ids */
-    remove: async (ids) => {
-      selected.value = new Set([...selected.peek()].filter((other) => !ids.includes(other)));
-      if (ids.includes(current.peek() ?? "")) go(`/b/${id}${location.search}`);
-      await remove(id, ids, tree);
-    },
+    remove: (ids) =>
+      remove(id, ids, tree, () => {
+        selected.value = new Set([...selected.peek()].filter((other) => !ids.includes(other)));
+        if (ids.includes(current.peek() ?? "")) go(`/b/${id}${location.search}`);
+      }),
   };
-  const view = new TreeView(tree, actions, { selected, current: () => current.value, isPhone: () => isPhone.value });
+  const view = new TreeView(tree, actions, {
+    selected,
+    current: () => current.value,
+    isPhone: () => isPhone.value,
+    canChange: () => canChange.value,
+  });
   followChanges(id, tree, view);
   const isPaneShown = computed(() =>
     current.value !== null ||
     (route.value.query.get("pane") ?? (route.value.query.get("q") ? "search" : "items")) === "search"
   );
   effect(
-    () => route.value.query.get("add"),
+    () => (canChange.value ? route.value.query.get("add") : null),
     async (kind) => {
       if (kind) (await import("./base/add.js")).openAdd(id, kind, tree);
     },
   );
   const openAddDialog = () => setQuery({ add: "file" });
-  const onkeydown = (/** @type {KeyboardEvent} */ event) => {
-    const target = /** @type {HTMLElement} */ (event.target);
-    if (event.key !== "a" || event.metaKey || event.ctrlKey || target.closest("input, textarea, select")) return;
-    event.preventDefault();
-    openAddDialog();
-  };
+  onPageKey("a", () => canChange.peek() && openAddDialog());
+  const itemActions = { ...actions, canChange: () => canChange.value };
   const pane = () =>
     current.value
       ? lazy(
         async () => (await import("./base/item.js")).itemPane,
-        (itemPane) => itemPane(id, /** @type {string} */ (current.peek()), route, actions),
+        (itemPane) => itemPane(id, /** @type {string} */ (current.peek()), route, itemActions),
       )
       : searchPane(id, route);
+  const emptyView = () => emptyTree(tree, view, route, canChange.value ? openAddDialog : null);
+  const dropTarget = () => (canChange.value ? dropZone(id, () => base.value?.name ?? "", tree) : null);
   return html`
-    <div class="base ${() => (isPaneShown.value ? "show-pane" : "show-items")}" @keydown=${onkeydown}>
-      ${topBar(id, base, tree, openAddDialog)}
+    <div class="base ${() => (isPaneShown.value ? "show-pane" : "show-items")}">
+      ${topBar(id, base, tree, openAddDialog, canChange)}
       ${summary(base, queue)}${banners(id, base, queue)}
       <div class="switch hide-desk">${paneSwitch(id, () => isPaneShown.value)}</div>
       <div class="split">
         <section class="items" aria-label="${t("Items")}">
-          ${toolbar(base, route, selected, { ...actions, retryAll: () => retryAll(id, tree) })}
+          ${toolbar(base, route, selected, { ...itemActions, retryAll: () => retryAll(id, tree) })}
           <div class="tree-head" aria-hidden="true">
             <span>${t("Name")}</span>
             <span>${t("Status")}</span>
             <span>${t("Progress")}</span>
             <span>${t("Chunks")}</span>
           </div>
-          ${view.box}${() => emptyTree(tree, view, route, openAddDialog)}
+          ${view.box}${emptyView}
         </section>
         <section class="base-pane" aria-label="${() => (current.value ? t("Item") : t("Search"))}">${pane}</section>
       </div>
-      ${uploadPanel(id, tree)}${dropZone(id, () => base.value?.name ?? "", tree)}
+      ${uploadPanel(id, tree)}${dropTarget}
     </div>
   `;
 }
 
-/** @param {string} id @param {Computed<Base | null>} base @param {Tree} tree @param {() => void} openAddDialog */
-function topBar(id, base, tree, openAddDialog) {
+/**
+ * Calls `action` for a key, wherever the focus is, except where people type and in dialogs.
+ * @param {string} key @param {() => void} action
+ */
+function onPageKey(key, action) {
+  effect(() => {
+    const onkeydown = (/** @type {KeyboardEvent} */ event) => {
+      const target = /** @type {HTMLElement} */ (event.target);
+      if (event.key !== key || event.metaKey || event.ctrlKey || event.altKey) return;
+      if (
+        target.closest?.("input, textarea, select") || document.querySelector("dialog[open], [popover]:popover-open")
+      ) {
+        return;
+      }
+      event.preventDefault();
+      action();
+    };
+    document.addEventListener("keydown", onkeydown);
+    return () => document.removeEventListener("keydown", onkeydown);
+  });
+}
+
+/**
+ * @param {string} id @param {Computed<Base | null>} base @param {Tree} tree @param {() => void} openAddDialog
+ * @param {Computed<boolean>} canChange
+ */
+function topBar(id, base, tree, openAddDialog, canChange) {
   const openSettings = () => go(`/b/${id}/settings`);
+  const confirmReindex = () => reindexAll(/** @type {Base} */ (base.peek()), tree);
+  const settingsEntry = { label: t("Settings"), icon: "gear", onselect: openSettings };
   const menu = () => [
-    { label: t("Reindex all"), icon: "retry", onselect: () => reindexAll(id, tree) },
-    { label: t("Settings"), icon: "gear", onselect: openSettings },
+    { label: t("Reindex all"), icon: "retry", onselect: confirmReindex },
+    allows("admin") ? settingsEntry : null,
   ];
+  const changeButtons = () =>
+    html`
+      ${kebab(t("More"), menu)}
+      <span class="hide-phone">
+        ${allows("admin") ? iconButton(t("Settings"), "gear", openSettings) : null}
+        ${button(t("Reindex all"), confirmReindex, { icon: "retry", kind: "quiet" })}
+      </span>
+      ${button(t("Add content"), openAddDialog, { icon: "plus", kind: "primary" })}
+    `;
   return html`
     <div class="top">
       <h1 class="crumbs">
@@ -122,14 +164,7 @@ function topBar(id, base, tree, openAddDialog) {
         <span class="sep">/</span>
         <span class="cut">${() => base.value?.name ?? ""}</span>
       </h1>
-      <div class="actions">
-        ${kebab(t("More"), menu)}
-        <span class="hide-phone">
-          ${iconButton(t("Settings"), "gear", openSettings)}
-          ${button(t("Reindex all"), () => reindexAll(id, tree), { icon: "retry", kind: "quiet" })}
-        </span>
-        ${button(t("Add content"), openAddDialog, { icon: "plus", kind: "primary" })}
-      </div>
+      <div class="actions">${() => (canChange.value ? changeButtons() : null)}</div>
     </div>
   `;
 }
@@ -159,8 +194,18 @@ function lazy(load, show) {
 
 const MAX_IDS = 500; // ids per request
 
-/** @param {string} id @param {Tree} tree */
-async function reindexAll(id, tree) {
+/** @param {Base} base @param {Tree} tree Reads everything again, after a confirmation: it can take hours of work. */
+async function reindexAll(base, tree) {
+  const { id, name } = base;
+  const isConfirmed = await confirm({
+    title: t("Reindex everything in {name}?", { name }),
+    text: t("{n} items are read, chunked and embedded again. Until that is done, search uses what is there now.", {
+      n: leafCount(base),
+    }),
+    action: t("Reindex all"),
+    kind: "primary",
+  });
+  if (!isConfirmed) return;
   try {
     const roots = await fetchAll(`/knowledge-bases/${id}/items`, {}, Infinity);
     const ids = roots.map((item) => item.id);
@@ -193,7 +238,7 @@ async function retryAll(id, tree) {
   }
 }
 
-/** @param {Tree} tree @param {TreeView} view @param {LiveRoute} route @param {() => void} add */
+/** @param {Tree} tree @param {TreeView} view @param {LiveRoute} route @param {(() => void) | null} add */
 function emptyTree(tree, view, route, add) {
   void tree.changed.value;
   if (view.rows.value.length || tree.root.total || tree.root.pages.get(0) !== "loaded") return null;
@@ -201,6 +246,7 @@ function emptyTree(tree, view, route, add) {
   if (query.get("filter") || query.get("find")) {
     return emptyState("search", t("No matches"), t("No item matches this filter."));
   }
+  if (!add) return emptyState("base", t("Nothing here yet"), t("Documents appear here when someone adds them."));
   return emptyState(
     "upload",
     t("Nothing here yet"),

@@ -9,6 +9,7 @@ import { button } from "../components/button.js";
 import { dialog } from "../components/dialog.js";
 import { bar, dot, emptyState, relativeTime, setPageTitle } from "../components/status.js";
 import { go } from "../router.js";
+import { allows } from "../session.js";
 
 /** @import { Base } from "../bases.js" */
 /** @import { Signal } from "../core.js" */
@@ -24,7 +25,7 @@ export function page() {
     <div class="page">
       <div class="top">
         <h1>${t("Bases")}</h1>
-        <div class="actions">${newBaseButton()}</div>
+        <div class="actions">${() => (allows("editor") ? newBaseButton() : null)}</div>
       </div>
       <div class="scroll">${content}</div>
     </div>
@@ -33,13 +34,13 @@ export function page() {
 
 const newBaseButton = () => button(t("New base"), openNewBase, { icon: "plus", kind: "primary" });
 
-const noBases = () =>
-  emptyState(
-    "base",
-    t("No bases yet"),
-    t("A base holds documents that are searched together. Create one and drop files into it."),
-    newBaseButton(),
-  );
+function noBases() {
+  if (!allows("editor")) {
+    return emptyState("base", t("No bases yet"), t("Bases appear here when someone gives you access to them."));
+  }
+  const text = t("A base holds documents that are searched together. Create one and drop files into it.");
+  return emptyState("base", t("No bases yet"), text, newBaseButton());
+}
 
 function baseList() {
   return html`

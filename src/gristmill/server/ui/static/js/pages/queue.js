@@ -11,7 +11,7 @@ import { icon } from "../components/icon.js";
 import { sparkline } from "../components/sparkline.js";
 import { dot, emptyState, errorBanner, relativeTime, setPageTitle } from "../components/status.js";
 import { segments } from "../components/tabs.js";
-import { showError, toast } from "../components/toast.js";
+import { toast } from "../components/toast.js";
 import { setQuery } from "../router.js";
 
 /** @import { Tone } from "../components/status.js" */
@@ -219,7 +219,7 @@ function deadRow(job, dead, queue) {
   const error = () => job.value.errors.at(-1);
   const otherJobs = () => (dead.value.peek() ?? []).filter((other) => other.id !== id);
   const retry = () => dead.update(otherJobs(), () => api.post(`/jobs/${id}/retry`));
-  const dismiss = () => dead.update(otherJobs(), () => api.delete(`/jobs/${id}`)).catch(showError);
+  const dismiss = () => dead.update(otherJobs(), () => api.delete(`/jobs/${id}`));
   const label = t(KINDS[kind] ?? kind);
   const name = job.peek().title;
   const isItem = subject && name !== null;
@@ -238,7 +238,7 @@ function deadRow(job, dead, queue) {
       <span class="dim right hide-phone">${() => `${label} · ${t("{n} attempts", { n: job.value.attempt })}`}</span>
       <span class="dim right hide-phone">${relativeTime(() => error()?.at ?? job.value.createdAt)}</span>
       ${button(t("Retry"), retry, { small: true, title: `${t("Retry")}: ${name ?? label}` })}
-      ${iconButton(t("Dismiss {name}", { name: name ?? label }), "trash", dismiss)}
+      ${iconButton(t("Dismiss {name}", { name: name ?? label }), "close", dismiss)}
     </div>
   `;
 }

@@ -5,27 +5,35 @@ import "../admin-locale.js";
 import { setPageTitle } from "../components/status.js";
 import { computed, html } from "../core.js";
 import { t } from "../i18n.js";
+import { allows } from "../session.js";
 import { generalSection } from "./settings/general.js";
 import { keysSection } from "./settings/keys.js";
 import { modelsSection } from "./settings/models.js";
 import { workersSection } from "./settings/workers.js";
 
 /** @import { LiveRoute } from "../router.js" */
+/** @import { Audience } from "../session.js" */
 
-const SECTIONS = /** @type {Record<string, [string, () => Node]>} */ ({
-  general: ["General", generalSection],
-  models: ["Models", modelsSection],
-  keys: ["API keys", keysSection],
-  workers: ["Workers", workersSection],
+const SECTIONS = /** @type {Record<string, [string, () => Node, Audience]>} */ ({
+  general: ["General", generalSection, "reader"],
+  models: ["Models", modelsSection, "reader"],
+  keys: ["API keys", keysSection, "admin"],
+  workers: ["Workers", workersSection, "operator"],
 });
 
 /** @param {LiveRoute} route */
 export function page(route) {
-  const section = computed(() => (SECTIONS[route.value.params.part] ? route.value.params.part : "general"));
+  const isShown = (/** @type {string} */ id) => SECTIONS[id][2] === "reader" || allows(SECTIONS[id][2]);
+  const section = computed(() => {
+    const part = route.value.params.part;
+    return SECTIONS[part] && isShown(part) ? part : "general";
+  });
   setPageTitle(() => t(SECTIONS[section.value][0]));
-  const links = Object.entries(SECTIONS).map(([id, [label]]) =>
-    html`<a href="/settings/${id}" aria-current=${() => (section.value === id ? "page" : null)}>${t(label)}</a>`
-  );
+  const link = (/** @type {string} */ id) => {
+    const isCurrent = () => (section.value === id ? "page" : null);
+    return html`<a href="/settings/${id}" aria-current=${isCurrent}>${t(SECTIONS[id][0])}</a>`;
+  };
+  const links = () => Object.keys(SECTIONS).filter(isShown).map(link);
   return html`
     <div class="page">
       <div class="top">

@@ -12,9 +12,10 @@ import { api } from "../api.js";
 import { signal } from "../core.js";
 
 /** @typedef {{id: string, baseId: string, parentId: string | null, type: string, title: string, status: string,
- *   error: {code: string, message: string} | null, progress: number, waitingFor: string | null, chunkCount: number,
+ *   error: {code: string, message: string} | null, progress: number, waitingFor: Waiting | null, chunkCount: number,
  *   sizeBytes: number | null, version: number | null, warnings: string[], leftOut: Record<string, number>, source: any,
  *   metadata: any, createdAt: string, updatedAt: string, childCount?: number, path?: string[]}} Item */
+/** @import { Waiting } from "./waiting.js" */
 /** @typedef {{item: Item, parent: Branch, index: number, extra: number, children: Branch | null}} Node */
 /** @typedef {{id: string | null, node: Node | null, total: number, rows: Map<number, Node>, open: boolean,
  *   pages: Map<number, "loading" | "loaded">, irregular: Node[] | null, depth: number}} Branch */
@@ -140,6 +141,20 @@ export class Tree {
     branch.irregular = null;
   }
 
+  /** Measures the rows again, after the width of the tree has changed. */
+  remeasure() {
+    for (const node of this.byId.values()) this.updateExtra(node);
+    this.notify();
+  }
+
+  /** @param {Node} node */
+  updateExtra(node) {
+    const extra = this.sizes.extra(node.item, node.parent.depth);
+    if (extra === node.extra) return;
+    node.extra = extra;
+    node.parent.irregular = null;
+  }
+
   /** @param {Node} node @param {Item} item */
   update(node, item) {
     const old = node.item;
@@ -148,11 +163,7 @@ export class Tree {
     const progress = isRestarted || item.status === "completed" ? item.progress : Math.max(old.progress, item.progress);
     node.item = { ...item, progress, childCount: item.childCount ?? old.childCount, path: item.path ?? old.path };
     if (node.children && !node.children.open) node.children.total = node.item.childCount ?? node.children.total;
-    const extra = this.sizes.extra(node.item, node.parent.depth);
-    if (extra !== node.extra) {
-      node.extra = extra;
-      node.parent.irregular = null;
-    }
+    this.updateExtra(node);
   }
 
   /**

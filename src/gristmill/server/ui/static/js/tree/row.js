@@ -7,6 +7,7 @@ import { iconButton } from "../components/button.js";
 import { icon, itemIcon } from "../components/icon.js";
 import { kebab } from "../components/menu.js";
 import { bar, isContainer, status, statusOf } from "../components/status.js";
+import { waitingText } from "./waiting.js";
 import { warningsOf } from "./warnings.js";
 
 /** @import { Signal } from "../core.js" */
@@ -32,10 +33,20 @@ export function createRow(row, view) {
   const onclick = (/** @type {MouseEvent} */ event) => handleClick(event, node(), view);
   const onselect = (/** @type {MouseEvent} */ event) =>
     withoutPropagation(event, () => view.select(node(), event.shiftKey));
+  const checkbox = () =>
+    html`
+      <input
+        type="checkbox"
+        tabindex="-1"
+        aria-label="${t("Select {title}", { title: item().title })}"
+        .checked=${selected}
+        @click=${onselect}
+      >
+    `;
   const chevron = () => (canExpand() ? icon("chevron", row.value.open ? "open" : "") : null);
   const actions = () => {
     const isShown = hasPointer.value || view.isPhone() || isActive() || item().status === "failed";
-    return isShown ? rowActions(item, view) : null;
+    return isShown && view.state.canChange() ? rowActions(item, view) : null;
   };
   return html`
     <div
@@ -56,13 +67,7 @@ export function createRow(row, view) {
       @click=${onclick}
     >
       <div role="gridcell" class="name">
-        <input
-          type="checkbox"
-          tabindex="-1"
-          aria-label="${t("Select {title}", { title: item().title })}"
-          .checked=${selected}
-          @click=${onselect}
-        >
+        ${() => (view.state.canChange() ? checkbox() : null)}
         <span class="twist" aria-hidden="true">${chevron}</span>
         ${itemIcon(type)}
         <span class="title">
@@ -131,7 +136,7 @@ function warning(item) {
 }
 
 /** @param {Item} item The line below the name. */
-export const rowNote = (item) => (item.status === "failed" ? (item.error?.message ?? "") : (item.waitingFor ?? ""));
+export const rowNote = (item) => (item.status === "failed" ? (item.error?.message ?? "") : waitingText(item));
 
 /** @param {Event} event @param {() => void} action */
 function withoutPropagation(event, action) {

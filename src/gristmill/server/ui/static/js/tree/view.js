@@ -23,7 +23,8 @@ const OVERSCAN = 240; // pixels of rows rendered above and below the visible one
 export class TreeView {
   /**
    * @param {Tree} tree @param {TreeActions} actions
-   * @param {{selected: Signal<Set<string>>, current: () => string | null, isPhone: () => boolean}} state
+   * @param {{selected: Signal<Set<string>>, current: () => string | null, isPhone: () => boolean,
+   *   canChange: () => boolean}} state
    */
   constructor(tree, actions, state) {
     this.tree = tree;
@@ -35,6 +36,7 @@ export class TreeView {
     this.totalHeight = signal(0);
     this.count = signal(0);
     this.isScheduled = false;
+    this.width = 0;
     this.epoch = tree.epoch;
     /** @type {ReturnType<typeof setTimeout> | undefined} */ this.fetchTimer = undefined;
     /** @type {Row[]} */ this.missing = [];
@@ -47,7 +49,7 @@ export class TreeView {
       () => tree.changed.value,
       () => this.scheduleUpdate(),
     );
-    const observer = new ResizeObserver(() => this.scheduleUpdate());
+    const observer = new ResizeObserver(() => this.handleResize());
     effect(() => {
       observer.observe(this.box);
       return () => observer.disconnect();
@@ -70,7 +72,7 @@ export class TreeView {
         role="treegrid"
         tabindex="0"
         aria-label="${t("Items")}"
-        aria-multiselectable="true"
+        aria-multiselectable="${() => String(this.state.canChange())}"
         aria-colcount="5"
         aria-rowcount="${() => this.count.value}"
         aria-activedescendant=${() => (this.active.value ? `row-${this.active.value}` : null)}
@@ -97,6 +99,13 @@ export class TreeView {
       else this.keepAnchor();
       this.updateRows();
     });
+  }
+
+  handleResize() {
+    const { clientWidth } = this.box;
+    if (this.width !== clientWidth) this.tree.remeasure(); // lines wrap elsewhere
+    this.width = clientWidth;
+    this.scheduleUpdate();
   }
 
   onscroll() {
@@ -190,6 +199,7 @@ export class TreeView {
 
   /** @param {Node} node @param {boolean} [range] */
   select(node, range = false) {
+    if (!this.state.canChange()) return; // there is nothing to do with a selection
     const selection = new Set(this.state.selected.peek());
     const last = this.active.peek();
     const rows = this.rows.peek().filter((row) => row.node);
@@ -236,7 +246,8 @@ export class TreeView {
     const node = this.tree.byId.get(this.active.peek() ?? "");
     const page = Math.max(1, Math.floor(this.box.clientHeight / this.tree.sizes.row()) - 1);
     const selection = [...this.state.selected.peek()];
-    const targets = selection.length ? selection : node ? [node.item.id] : [];
+    const chosen = selection.length ? selection : node ? [node.item.id] : [];
+    const targets = this.state.canChange() ? chosen : [];
     /** @type {Record<string, () => void>} */
     const commands = {
       ArrowDown: () => this.moveBy(1),

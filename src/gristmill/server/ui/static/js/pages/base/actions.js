@@ -1,5 +1,8 @@
 // @ts-check
-/** Deleting and reindexing items: rows change immediately, and are restored with a message if the server refuses. */
+/**
+ * Deleting and reindexing items. A deletion can't be undone, so it is confirmed first. Then rows change immediately,
+ * and are restored with a message if the server refuses.
+ */
 
 import { api } from "../../api.js";
 import { html } from "../../core.js";
@@ -9,20 +12,13 @@ import { confirm, dialog } from "../../components/dialog.js";
 import { showError, toast } from "../../components/toast.js";
 
 /** @import { ApiError } from "../../api.js" */
-/** @import { Tree } from "../../tree/model.js" */
+/** @import { Item, Tree } from "../../tree/model.js" */
 
-const CONFIRM_FROM = 10; // this many items, or any with children, need a confirmation
-
-/** @param {string} base @param {string[]} ids @param {Tree} tree */
-export async function remove(base, ids, tree) {
+/** @param {string} base @param {string[]} ids @param {Tree} tree @param {() => void} onconfirm */
+export async function remove(base, ids, tree, onconfirm) {
   const nodes = ids.flatMap((id) => tree.byId.get(id) ?? []);
-  const childCount = nodes.reduce((n, node) => n + (node.item.childCount ?? 0), 0);
-  if (ids.length >= CONFIRM_FROM || childCount) {
-    const text = childCount
-      ? t("{n} selected, including everything inside. This can't be undone.", { n: ids.length })
-      : t("{n} selected. This can't be undone.", { n: ids.length });
-    if (!(await confirm({ title: t("Delete items?"), text, action: t("Delete") }))) return;
-  }
+  if (!(await confirmRemoval(nodes.map((node) => node.item), ids.length))) return;
+  onconfirm();
   const restore = tree.remove(ids);
   try {
     await api.post(`/knowledge-bases/${base}/items/delete`, { itemIds: ids });
@@ -35,6 +31,18 @@ export async function remove(base, ids, tree) {
     restore();
     showError(error);
   }
+}
+
+/** @param {Item[]} items @param {number} n @returns {Promise<boolean>} */
+function confirmRemoval(items, n) {
+  const hasChildren = items.some((item) => item.childCount);
+  return confirm({
+    title: n === 1 && items[0] ? t("Delete {name}?", { name: items[0].title }) : t("Delete {n} items?", { n }),
+    text: hasChildren
+      ? t("Everything inside is deleted too, and is no longer found by search. This can't be undone.")
+      : t("What is deleted is no longer found by search. This can't be undone."),
+    action: t("Delete"),
+  });
 }
 
 /**

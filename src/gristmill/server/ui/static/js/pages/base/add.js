@@ -11,12 +11,12 @@ import { icon } from "../../components/icon.js";
 import { tabs } from "../../components/tabs.js";
 import { toast } from "../../components/toast.js";
 import { query, setQuery } from "../../router.js";
+import { session } from "../../session.js";
 import { sendFiles } from "./upload.js";
 
 /** @import { ApiError } from "../../api.js" */
 /** @import { Tree } from "../../tree/model.js" */
 
-const KINDS = ["file", "url", "note", "dir", "sitemap"];
 let isOpen = false;
 
 /** @param {string} base @param {string} kind @param {Tree} tree */
@@ -32,10 +32,12 @@ export function openAdd(base, kind, tree) {
 
 /** @param {string} base @param {string} kind @param {Tree} tree @param {() => void} close */
 function addForm(base, kind, tree, close) {
-  const chosen = signal(KINDS.includes(kind) ? kind : "file");
   const errorText = signal("");
   const labels = { file: t("Files"), url: t("Web pages"), note: t("Note"), dir: t("Folder"), sitemap: t("Sitemap") };
-  const choices = Object.entries(labels).map(([id, label]) => ({ id, label }));
+  const choices = Object.entries(labels)
+    .filter(([id]) => id !== "dir" || session.peek()?.serverPaths)
+    .map(([id, label]) => ({ id, label }));
+  const chosen = signal(choices.some(({ id }) => id === kind) ? kind : "file");
   const choose = (/** @type {string} */ id) => {
     chosen.value = id;
     errorText.value = "";

@@ -4,6 +4,7 @@
 import { api } from "../../api.js";
 import { computed, effect, html, signal } from "../../core.js";
 import { t } from "../../i18n.js";
+import { live } from "../../live.js";
 import { button } from "../../components/button.js";
 import { emptyState } from "../../components/status.js";
 import { setQuery } from "../../router.js";
@@ -36,6 +37,7 @@ export function chunksTab(id, route) {
   const load = async () => {
     try {
       await loadMore();
+      errorText.value = "";
       for (let n = 1; wanted.peek() && cursor.peek() && n < MAX_PAGES && !chunks.peek().some(isCurrent); n++) {
         await loadMore();
       }
@@ -43,10 +45,12 @@ export function chunksTab(id, route) {
       errorText.value = /** @type {Error} */ (error).message;
     }
   };
-  effect(
-    () => null,
-    () => void load(),
-  );
+  effect(() => {
+    load();
+    return live.on({}, (changes) => {
+      if (errorText.peek() && changes.some((change) => change.type === "reload")) load(); // after an outage
+    });
+  });
   /** @type {Map<string, HTMLElement>} */ const elements = new Map();
   effect(
     () => [wanted.value, chunks.value.length],

@@ -1,9 +1,10 @@
 // @ts-check
-/** A search hit: its location, its scores, and its text with the matched words highlighted at the server's offsets. */
+/** A search hit: its location, how it was found, and its text with the matched words highlighted. */
 
 import { html } from "../../core.js";
 import { formatNumber, t } from "../../i18n.js";
 import { itemIcon } from "../../components/icon.js";
+import { readable } from "../../readable.js";
 
 /**
  * @typedef {{chunkId: string, itemId: string, baseId: string, title: string, type: string, text: string,
@@ -16,63 +17,69 @@ import { itemIcon } from "../../components/icon.js";
 const CONTEXT_BEFORE = 90; // characters shown before the first match
 const MAX_LENGTH = 420;
 
-/**
- * Text as nodes, with the ranges highlighted. The server counts code points, JavaScript counts UTF-16 units: this
- * converts.
- * @param {string} text @param {[number, number][]} ranges @param {{cut?: boolean}} [options] @returns {Node[]}
- */
-export function highlight(text, ranges, options = {}) {
-  const letters = /[\ud800-\udfff]/.test(text) ? [...text] : null;
-  /** @param {number} from @param {number} to */
-  const slice = (from, to) => (letters ? letters.slice(from, to).join("") : text.slice(from, to));
-  const length = letters ? letters.length : text.length;
-  let position = options.cut ? Math.max(0, (ranges[0]?.[0] ?? 0) - CONTEXT_BEFORE) : 0;
-  if (position) position += Math.max(0, slice(position, position + 20).search(/\s/) + 1);
-  const end = options.cut ? Math.min(length, position + MAX_LENGTH) : length;
+/** @param {Hit} hit The text around its first match as nodes, without markup, with the matched words highlighted. */
+function excerpt(hit) {
+  const { text, ranges } = readable(hit.text, hit.highlights);
+  let position = Math.max(0, (ranges[0]?.[0] ?? 0) - CONTEXT_BEFORE);
+  if (position) position += Math.max(0, text.slice(position, position + 20).search(/\s/) + 1);
+  const end = Math.min(text.length, position + MAX_LENGTH);
   /** @type {Node[]} */ const nodes = [];
   const addText = (/** @type {string} */ words) => nodes.push(document.createTextNode(words));
   if (position) addText("… ");
   for (const [from, to] of ranges) {
     if (from < position || from >= end) continue;
-    addText(slice(position, from));
+    addText(text.slice(position, from));
     const mark = document.createElement("mark");
-    mark.textContent = slice(from, Math.min(to, end));
+    mark.textContent = text.slice(from, Math.min(to, end));
     nodes.push(mark);
     position = to;
   }
-  if (position < end) addText(slice(position, end));
-  if (end < length) addText(" …");
+  if (position < end) addText(text.slice(position, end));
+  if (end < text.length) addText(" …");
   return nodes;
+}
+
+/**
+ * Whether a word of the query is in the text or in the title. Words that every text has, such as "the", are no match:
+ * the server does not highlight them.
+ * @param {Hit} hit
+ */
+export function hasKeyword(hit) {
+  const title = hit.title.toLowerCase();
+  return hit.highlights.length > 0 ||
+    Boolean(hit.explain?.terms.some(({ term }) => term.length > 3 && title.includes(term)));
 }
 
 /** @param {Hit} hit */
 function hitLocation(hit) {
   const folder = hit.metadata?.folder ?? hit.source.path?.split("/").slice(-3, -1).join(" / ");
   const page = hit.source.page === null ? "" : t("page {page}", { page: hit.source.page });
-  return [folder, page, hit.headings.at(-1)].filter(Boolean).join(" · ");
+  const heading = readable(hit.headings.at(-1) ?? "", []).text;
+  return [folder, page, heading].filter(Boolean).join(" · ");
 }
 
-/** @param {Hit} hit @param {number} best the best keyword score of the response */
+/**
+ * Two bars that compare the hits of one search. There is no number: scores are relative to the other hits, so that the
+ * best hit of a meaningless query would have a high one.
+ * @param {Hit} hit @param {number} best the best keyword score of the response
+ */
 function scoreBars(hit, best) {
   const explanation = hit.explain;
   const words = explanation?.textScore ? Math.max(0.06, explanation.textScore / (best || 1)) : 0;
   const meaning = explanation?.similarity ? Math.max(0, Math.min(1, explanation.similarity)) : 0;
-  const score = hit.score.toFixed(2);
-  const label = t("Score {score}: keyword rank {text}, semantic rank {vector}", {
-    score,
+  const label = t("Keyword rank {text}, semantic rank {vector}", {
     text: hit.ranks.text ?? "–",
     vector: hit.ranks.vector ?? "–",
   });
   return html`
-    <span class="scores" title="${label}">
-      <span class="bars" role="img" aria-label="${label}">
-        <i class="by-words" style.--share=${words}></i>
-        <i class="by-meaning" style.--share=${meaning}></i>
-      </span>
-      ${score}
+    <span class="bars" role="img" aria-label="${label}" title="${label}">
+      <i class="by-words" style.--share=${words}></i>
+      <i class="by-meaning" style.--share=${meaning}></i>
     </span>
   `;
 }
+
+const meaningOnly = () => html`<span class="dim small-text">${t("by meaning only")}</span>`;
 
 /** @param {Hit} hit */
 function explanationView(hit) {
@@ -90,6 +97,7 @@ function explanationView(hit) {
   const matches = terms.map((term) => t("{term} {count}× (in {chunks} chunks)", { ...term })).join(", ");
   return html`
     <dl class="explain">
+      ${row(t("Score in this search"), figure(hit.score))}
       ${row(t("Keyword rank"), hit.ranks.text ?? "–")}
       ${row(t("Keyword score"), figure(textScore))}
       ${row(t("Semantic rank"), hit.ranks.vector ?? "–")}
@@ -101,14 +109,18 @@ function explanationView(hit) {
   `;
 }
 
-/** @param {Hit} hit @param {number} best @param {{explain: () => boolean, to: (hit: Hit) => string}} options */
+/**
+ * @param {Hit} hit @param {number} best the best keyword score of the response
+ * @param {{explain: () => boolean, to: (hit: Hit) => string, isHybrid: boolean}} options
+ */
 export function hitRow(hit, best, options) {
+  const relevance = options.isHybrid && !hasKeyword(hit) ? meaningOnly() : scoreBars(hit, best);
   return html`
     <li class="hit">
       <a href="${() => options.to(hit)}">
-        <span class="hit-head">${itemIcon(hit.type)}<b class="cut">${hit.title}</b>${scoreBars(hit, best)}</span>
+        <span class="hit-head">${itemIcon(hit.type)}<b class="cut">${hit.title}</b>${relevance}</span>
         <span class="hit-where dim small-text cut">${hitLocation(hit)}</span>
-        <span class="hit-text">${highlight(hit.text, hit.highlights, { cut: true })}</span>
+        <span class="hit-text">${excerpt(hit)}</span>
       </a>
       ${() => (options.explain() ? explanationView(hit) : null)}
     </li>

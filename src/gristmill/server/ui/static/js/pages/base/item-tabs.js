@@ -7,6 +7,8 @@ import { formatDateTime, formatDuration, t } from "../../i18n.js";
 import { button } from "../../components/button.js";
 import { dot, emptyState, relativeTime } from "../../components/status.js";
 import { showError, toast } from "../../components/toast.js";
+import { live } from "../../live.js";
+import { allows } from "../../session.js";
 
 /** @import { Tone } from "../../components/status.js" */
 
@@ -28,10 +30,12 @@ function loadedView(load, show, title) {
       errorText.value = /** @type {Error} */ (error).message;
     }
   };
-  effect(
-    () => null,
-    () => void reload(),
-  );
+  effect(() => {
+    reload();
+    return live.on({}, (changes) => {
+      if (errorText.peek() && changes.some((change) => change.type === "reload")) reload(); // after an outage
+    });
+  });
   const content = () => {
     if (errorText.value) return emptyState("file", title, errorText.value);
     return value.value === null ? null : show(value.value, reload);
@@ -58,8 +62,8 @@ export function contentTab(id) {
   );
 }
 
-/** @param {string} id */
-export function assetsTab(id) {
+/** @param {string} id @param {boolean} canChange */
+export function assetsTab(id, canChange) {
   const retry = async (/** @type {() => void} */ reload) => {
     try {
       await api.post(`/knowledge-items/${id}/assets/analyse`);
@@ -75,7 +79,7 @@ export function assetsTab(id) {
     () => fetchAll(`/knowledge-items/${id}/assets`, {}, 500),
     (assets, reload) => {
       if (!assets.length) return noAssets();
-      const hasFailures = assets.some((asset) => asset.state === "failed");
+      const hasFailures = canChange && assets.some((asset) => asset.state === "failed");
       return [
         hasFailures ? html`<p class="list-footer">${retryButton(reload)}</p>` : null,
         html`<ul class="assets">${assets.map((asset) => assetRow(id, asset))}</ul>`,
@@ -169,7 +173,7 @@ function jobRow(job, reload) {
       showError(error);
     }
   };
-  const isUnfinished = ["queued", "delayed", "running"].includes(job.state);
+  const canCancel = allows("admin") && ["queued", "delayed", "running"].includes(job.state);
   const attempt = t("attempt {n} of {max}", { n: job.attempt, max: job.maxAttempts });
   const when = html`<span class="dim small-text">${relativeTime(() => job.finishedAt ?? job.createdAt)}</span>`;
   return html`
@@ -179,7 +183,7 @@ function jobRow(job, reload) {
         <b>${job.kind.replaceAll("_", " ")}</b> <span class="dim">${t(job.state)} · ${attempt}</span>
         ${job.errors.map(jobError)}
       </div>
-      ${isUnfinished ? button(t("Cancel"), cancel, { small: true }) : when}
+      ${canCancel ? button(t("Cancel"), cancel, { small: true }) : when}
     </li>
   `;
 }

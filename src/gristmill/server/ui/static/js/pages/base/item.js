@@ -10,6 +10,8 @@ import { icon, itemIcon } from "../../components/icon.js";
 import { bar, emptyState, isContainer, relativeTime, status, statusOf } from "../../components/status.js";
 import { tabs } from "../../components/tabs.js";
 import { go, setQuery } from "../../router.js";
+import { allows } from "../../session.js";
+import { waitingText } from "../../tree/waiting.js";
 import { warningsOf } from "../../tree/warnings.js";
 import { chunksTab } from "./chunks.js";
 import { assetsTab, contentTab, timelineTab } from "./item-tabs.js";
@@ -17,10 +19,10 @@ import { assetsTab, contentTab, timelineTab } from "./item-tabs.js";
 /** @import { Signal } from "../../core.js" */
 /** @import { LiveRoute } from "../../router.js" */
 /** @import { Item } from "../../tree/model.js" */
+/** @typedef {{reindex(ids: string[]): void, remove(ids: string[]): void, canChange(): boolean}} ItemActions */
 
 /**
- * @param {string} base @param {string} id @param {LiveRoute} route
- * @param {{reindex(ids: string[]): void, remove(ids: string[]): void}} actions
+ * @param {string} base @param {string} id @param {LiveRoute} route @param {ItemActions} actions
  */
 export function itemPane(base, id, route, actions) {
   const item = signal(/** @type {Item | null} */ (null));
@@ -65,7 +67,7 @@ export function itemPane(base, id, route, actions) {
       <div class="pane-head">
         ${iconButton(t("Back to search"), "back", back)}
         <h2 class="cut">${() => item.value?.title ?? "…"}</h2>
-        ${() => (isLoaded.value ? buttons() : null)}
+        ${() => (isLoaded.value && actions.canChange() ? buttons() : null)}
       </div>
       ${content}
     </div>
@@ -74,31 +76,31 @@ export function itemPane(base, id, route, actions) {
 
 /**
  * @param {Signal<Item>} item @param {string} base @param {string} id @param {LiveRoute} route
- * @param {{reindex(ids: string[]): void}} actions
+ * @param {ItemActions} actions
  */
 function itemBody(item, base, id, route, actions) {
   const tab = computed(() => route.value.query.get("tab") ?? "chunks");
   // the tabs show one version: they are loaded again when another version is published
   const version = computed(() => `${tab.value} ${item.value.version} ${item.value.status === "completed"}`);
   const chunkCount = () => (isContainer(item.value.type) ? null : item.value.chunkCount);
-  const choices = [
+  const choices = () => [
     { id: "chunks", label: t("Chunks"), count: chunkCount },
     { id: "content", label: t("Content") },
     { id: "assets", label: t("Images and tables") },
-    { id: "timeline", label: t("Timeline") },
+    ...(actions.canChange() ? [{ id: "timeline", label: t("Timeline") }] : []),
   ];
   const choose = (/** @type {string} */ chosen) => setQuery({ tab: chosen === "chunks" ? null : chosen });
   const content = () => {
     void version.value;
     if (tab.value === "content") return contentTab(id);
-    if (tab.value === "assets") return assetsTab(id);
-    if (tab.value === "timeline") return timelineTab(id);
+    if (tab.value === "assets") return assetsTab(id, actions.canChange());
+    if (tab.value === "timeline" && actions.canChange()) return timelineTab(id);
     return chunksTab(id, route);
   };
   return html`
     <div class="scroll pane-body" tabindex="0" role="region" aria-label="${() => item.value.title}">
       ${itemFacts(item, base, id, actions)}
-      <div class="pane-tabs">${tabs(t("Item details"), choices, () => tab.value, choose)}</div>
+      <div class="pane-tabs">${() => tabs(t("Item details"), choices(), () => tab.value, choose)}</div>
       ${content}
     </div>
   `;
@@ -114,7 +116,7 @@ const fact = (name, value) =>
   `;
 
 /**
- * @param {Signal<Item>} item @param {string} base @param {string} id @param {{reindex(ids: string[]): void}} actions
+ * @param {Signal<Item>} item @param {string} base @param {string} id @param {ItemActions} actions
  */
 function itemFacts(item, base, id, actions) {
   const isUnfinished = computed(() => !["completed", "failed"].includes(item.value.status));
@@ -135,6 +137,7 @@ function itemFacts(item, base, id, actions) {
   };
   const added = t("added {when}", { when: formatDateTime(item.peek().createdAt) });
   const changed = html`<span>${relativeTime(() => item.value.updatedAt)} <span class="dim">· ${added}</span></span>`;
+  const whyNot = () => (allows("admin") ? whyNotButton(base, item.value) : null);
   // no spaces in `links`: it is hidden while it is empty
   return html`
     <div class="item-facts">
@@ -145,27 +148,27 @@ function itemFacts(item, base, id, actions) {
         ${fact(t("Size"), size)}
         ${fact(t("Changed"), changed)}
       </dl>
-      ${() => itemBanners(item.value, () => actions.reindex([id]))}
-      <div class="links">${() => originalLink(item.value)}${() => whyNotButton(base, item.value)}</div>
+      ${() => itemBanners(item.value, actions.canChange() ? () => actions.reindex([id]) : null)}
+      <div class="links">${() => originalLink(item.value)}${whyNot}</div>
     </div>
   `;
 }
 
-/** @param {Item} item @param {() => void} retry */
+/** @param {Item} item @param {(() => void) | null} retry */
 function itemBanners(item, retry) {
   const failure = () =>
     html`
       <div class="banner bad">
         ${icon("warn")}
         <p>${item.error?.message ?? ""} <code class="dim">${item.error?.code ?? ""}</code></p>
-        ${button(t("Retry"), retry, { small: true })}
+        ${retry ? button(t("Retry"), retry, { small: true }) : null}
       </div>
     `;
   const notice = (/** @type {string} */ name, /** @type {string} */ text) =>
     html`<div class="banner">${icon(name)}<p>${text}</p></div>`;
   return [
     item.status === "failed" ? failure() : null,
-    item.waitingFor ? notice("pause", item.waitingFor) : null,
+    item.waitingFor ? notice("pause", waitingText(item)) : null,
     ...warningsOf(item).map((warning) => notice("warn", warning)),
   ];
 }

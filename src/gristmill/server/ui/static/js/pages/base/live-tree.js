@@ -3,7 +3,7 @@
 
 import { api } from "../../api.js";
 import { isContainer } from "../../components/status.js";
-import { computed, effect, signal } from "../../core.js";
+import { computed, effect, html, signal } from "../../core.js";
 import { live } from "../../live.js";
 import { setQuery } from "../../router.js";
 import { Tree } from "../../tree/model.js";
@@ -19,21 +19,19 @@ export const isPhone = signal(phone.matches);
 phone.addEventListener("change", () => {
   isPhone.value = phone.matches;
 });
+const LINE_HEIGHT = 16; // pixels, of the lines below a name
+const MAX_HEIGHTS = 5000; // kept, of texts that were measured
 const REFRESH_DELAY = 700; // milliseconds between two fetches of a growing branch
 const CONTAINER_INTERVAL = 1000; // milliseconds between two fetches of containers, whose progress is not in the stream
 
 /** @param {string} id @param {LiveRoute} route */
 export function createTree(id, route) {
-  const canvas = /** @type {CanvasRenderingContext2D} */ (document.createElement("canvas").getContext("2d"));
-  canvas.font = "12px Inter, system-ui, sans-serif";
+  const measure = noteMeasure();
   const tree = new Tree(id, {
     row: () => (isPhone.peek() ? 58 : 34),
     extra: (item, depth) => {
       const text = rowNote(item);
-      if (!text) return 0;
-      const width = document.querySelector(".tree")?.clientWidth ?? 640;
-      const available = Math.max(120, width - (isPhone.peek() ? 60 : 74) - depth * 18 - 16);
-      return 16 * Math.ceil((canvas.measureText(text).width * 1.08) / available);
+      return text ? measure(text, depth) : 0;
     },
   });
   for (const opened of (route.peek().query.get("open") ?? "").split(",").filter(Boolean)) tree.idsToOpen.add(opened);
@@ -56,6 +54,32 @@ export function createTree(id, route) {
     },
   );
   return tree;
+}
+
+/**
+ * The height of the lines below a name. The browser lays them out in a hidden row, because an estimate would leave a
+ * gap below the text or cut it off.
+ * @returns {(text: string, depth: number) => number}
+ */
+function noteMeasure() {
+  const line = /** @type {HTMLElement} */ (html`<p class="note"></p>`);
+  const row = /** @type {HTMLElement} */ (html`<div class="item-row measure" aria-hidden="true">${line}</div>`);
+  /** @type {Map<string, number>} */ const heights = new Map();
+  return (text, depth) => {
+    const body = document.querySelector(".tree-body");
+    if (!body) return LINE_HEIGHT;
+    const key = `${body.clientWidth} ${depth} ${text}`;
+    let height = heights.get(key);
+    if (height === undefined) {
+      if (row.previousElementSibling !== body) body.after(row);
+      row.style.setProperty("--depth", String(depth));
+      line.textContent = text;
+      height = line.offsetHeight;
+      if (heights.size >= MAX_HEIGHTS) heights.clear();
+      heights.set(key, height);
+    }
+    return height;
+  };
 }
 
 /** @param {string} id @param {Tree} tree @param {TreeView} view */

@@ -1,10 +1,12 @@
 // @ts-check
 /**
  * The search pane: the query, its mode and its filters are in the URL; hits show the matched words. Typing searches
- * after a short delay; outdated responses are dropped.
+ * after a short delay; outdated responses are dropped. A search that failed because the server or its embedder can't be
+ * reached is repeated until it succeeds.
  */
 
 import { api } from "../../api.js";
+import { live } from "../../live.js";
 import { computed, effect, html, signal } from "../../core.js";
 import { t } from "../../i18n.js";
 import { button } from "../../components/button.js";
@@ -13,12 +15,15 @@ import { openMenu } from "../../components/menu.js";
 import { emptyState } from "../../components/status.js";
 import { segments } from "../../components/tabs.js";
 import { setQuery } from "../../router.js";
-import { hitCount, hitRow } from "./hits.js";
+import { allows } from "../../session.js";
+import { hasKeyword, hitCount, hitRow } from "./hits.js";
 
+/** @import { ApiError } from "../../api.js" */
 /** @import { LiveRoute } from "../../router.js" */
 /** @import { Hit } from "./hits.js" */
 
 const TYPING_DELAY = 280;
+const RETRY_DELAYS = [1000, 2000, 5000, 10_000]; // milliseconds, while the server can't answer
 const TYPES = { file: "Files", url: "Web pages", note: "Notes", record: "Records" };
 
 /** @param {string} base @param {LiveRoute} route */
@@ -26,32 +31,59 @@ export function searchPane(base, route) {
   const param = (/** @type {string} */ name) => route.value.query.get(name) ?? "";
   const mode = () => param("mode") || "hybrid";
   const response = signal(/** @type {{hits: Hit[], tookMs: number} | null} */ (null));
-  const failure = signal(/** @type {Error | null} */ (null));
+  const failure = signal(/** @type {ApiError | null} */ (null));
   const isBusy = signal(false);
+  const attempt = signal(0);
+  let failures = 0;
   const request = computed(() =>
     JSON.stringify({ query: param("q"), mode: mode(), types: param("types"), limit: Number(param("limit") || 10) })
   );
   effect(
     () => request.value,
-    (text) => {
-      const { query, mode, types, limit } = JSON.parse(text);
+    () => {
       failure.value = null;
+      failures = 0;
+    },
+  );
+  effect(
+    () => /** @type {const} */ ([request.value, attempt.value]),
+    ([text]) => {
+      const { query, mode, types, limit } = JSON.parse(text);
       if (!query.trim()) {
         response.value = null;
         return;
       }
       const abort = new AbortController();
+      /** @type {ReturnType<typeof setTimeout> | undefined} */ let timer;
       isBusy.value = true;
       const filters = types ? { types: types.split(",") } : undefined;
       const body = { query, mode, limit, filters, explain: true };
       api.post(`/knowledge-bases/${base}/search`, body, { signal: abort.signal })
         .then(
-          (result) => (response.value = result),
-          (error) => abort.signal.aborted || (failure.value = error),
+          (result) => {
+            response.value = result;
+            failure.value = null;
+            failures = 0;
+          },
+          (error) => {
+            if (abort.signal.aborted) return;
+            failure.value = error;
+            const delay = RETRY_DELAYS[Math.min(failures++, RETRY_DELAYS.length - 1)];
+            if (isTemporary(error)) timer = setTimeout(() => attempt.value++, delay);
+          },
         )
         .finally(() => abort.signal.aborted || (isBusy.value = false));
-      return () => abort.abort();
+      return () => {
+        abort.abort();
+        clearTimeout(timer);
+      };
     },
+  );
+  effect(() =>
+    live.on({ base }, (changes) => {
+      const wasOffline = changes.some((change) => change.type === "reload");
+      if (wasOffline && isTemporary(failure.peek()) && !isBusy.peek()) attempt.value++;
+    })
   );
   const explain = () => param("explain") === "1";
   const modes = [
@@ -74,7 +106,7 @@ export function searchPane(base, route) {
         </div>
       </div>
       <div class="scroll hits" tabindex="0" aria-label="${t("Results")}" role="region" aria-busy="${isBusyText}">
-        ${() => results(response.value, failure.value, base, param, explain)}
+        ${() => results(response.value, failure.value, base, param, explain, () => attempt.value++)}
       </div>
     </div>
   `;
@@ -110,12 +142,22 @@ function searchBox(route) {
   `;
 }
 
+/** @param {ApiError | null} error Whether the same search can succeed later: the server or its embedder is away. */
+const isTemporary = (error) => Boolean(error && (error.status === 0 || error.status === 429 || error.status >= 500));
+
 /**
- * @param {{hits: Hit[], tookMs: number} | null} response @param {Error | null} failure @param {string} base
- * @param {(name: string) => string} param @param {() => boolean} explain
+ * @param {{hits: Hit[], tookMs: number} | null} response @param {ApiError | null} failure @param {string} base
+ * @param {(name: string) => string} param @param {() => boolean} explain @param {() => void} retry
  */
-function results(response, failure, base, param, explain) {
-  if (failure) return emptyState("warn", t("The search failed"), failure.message);
+function results(response, failure, base, param, explain, retry) {
+  if (failure) {
+    return emptyState(
+      "warn",
+      t("The search failed"),
+      failure.message,
+      button(t("Try again"), retry, { icon: "retry" }),
+    );
+  }
   if (!response) {
     const text = t('Enter words or a question. Use "quotes" for an exact phrase, and -word to exclude a word.');
     return emptyState("search", t("Search this base"), text);
@@ -132,7 +174,10 @@ function results(response, failure, base, param, explain) {
   const toggleExplain = () => setQuery({ explain: explain() ? null : "1" });
   const showMore = () => setQuery({ limit: String(Math.min(100, limit + 20)) });
   const openWhyNot = async () => (await import("./why-not.js")).openWhyNot(base, question, param("mode") || "hybrid");
-  const list = () => html`<ol>${hits.map((hit) => hitRow(hit, best, { explain, to: hitUrl }))}</ol>`;
+  const whyNotButton = () => button(t("Why is a document missing?"), openWhyNot, { small: true, kind: "quiet" });
+  const isHybrid = (param("mode") || "hybrid") === "hybrid";
+  const list = () => html`<ol>${hits.map((hit) => hitRow(hit, best, { explain, to: hitUrl, isHybrid }))}</ol>`;
+  const isMeaningOnly = isHybrid && hits.length > 0 && !hits.some(hasKeyword);
   const noHits = () => emptyState("search", t("No results"), t("Try different words or another mode."));
   return html`
     <div class="results">
@@ -141,14 +186,22 @@ function results(response, failure, base, param, explain) {
         ${filterButton(param)}
         ${button(t("Explain"), toggleExplain, { small: true, kind: "quiet" })}
       </div>
+      ${isMeaningOnly ? noKeywordNote() : null}
       ${hits.length ? list() : noHits()}
       <div class="list-footer">
         ${hits.length >= limit && limit < 100 ? button(t("More"), showMore, { small: true }) : null}
-        ${button(t("Why is a document missing?"), openWhyNot, { small: true, kind: "quiet" })}
+        ${() => (allows("admin") ? whyNotButton() : null)}
       </div>
     </div>
   `;
 }
+
+const noKeywordNote = () =>
+  html`
+    <p class="no-keyword">
+      ${icon("warn")}<span>${t("No document contains these words. These are the closest by meaning.")}</span>
+    </p>
+  `;
 
 /** @param {(name: string) => string} param */
 function filterButton(param) {

@@ -6,23 +6,28 @@ import { countOf, leafCount, refreshBases } from "../../bases.js";
 import { effect, html, signal } from "../../core.js";
 import { formatDuration, formatNumber, t } from "../../i18n.js";
 import { live } from "../../live.js";
+import { allows } from "../../session.js";
 import { button } from "../../components/button.js";
 import { icon } from "../../components/icon.js";
 import { stackedBar } from "../../components/status.js";
 import { showError, toast } from "../../components/toast.js";
+import { STATUSES } from "./toolbar.js";
 import { pending } from "./upload.js";
 
+/** @import { ApiError } from "../../api.js" */
 /** @import { Base } from "../../bases.js" */
 /** @import { Computed, Signal } from "../../core.js" */
 
 /** @import { Tone } from "../../components/status.js" */
 /** @typedef {Computed<Base | null>} LiveBase */
-const RUNNING = ["reading", "embedding"];
-const QUEUED = ["preparing", "processing"];
 const QUEUE_INTERVAL = 2000; // milliseconds between two fetches of the queue
 const MIN_ITEMS_FOR_ETA = 20; // a remaining time is only shown from this many items on
 
-/** @typedef {Signal<any>} Queue */
+/**
+ * The base's queue, null while it is unknown; and whether the caller may change the base: an editor may not where some
+ * of its items are hidden from them.
+ * @typedef {{value: Signal<any>, access: Signal<"unknown" | "allowed" | "refused">, refusal: Signal<string>}} Queue
+ */
 
 /** @param {LiveBase} base Files that are still uploading count as items, so that the percentage does not fall. */
 function overallProgress(base) {
@@ -34,7 +39,7 @@ function overallProgress(base) {
 
 /** @param {Queue} queue */
 function describePace(queue) {
-  const { etaSeconds, ratePerMinute, queueSize, processingCount } = queue.value ?? {};
+  const { etaSeconds, ratePerMinute, queueSize, processingCount } = queue.value.value ?? {};
   if (!etaSeconds || queueSize + processingCount < MIN_ITEMS_FOR_ETA) return "";
   return ` · ${t("{rate} per minute, about {time} left", { rate: ratePerMinute, time: formatDuration(etaSeconds) })}`;
 }
@@ -59,8 +64,9 @@ export function summary(base, queue) {
       <dl class="figures">
         ${figure(t("Items"), total)}
         ${figure(t("Chunks"), () => base.value?.chunkCount ?? 0)}
-        ${figure(t("Processing"), () => count([...RUNNING, ...QUEUED]))}
-        ${figure(t("Failed"), () => count(["failed"]))}
+        ${figure(t("Processing"), () => count(STATUSES.processing))}
+        ${figure(t("Queued"), () => count(STATUSES.queued))}
+        ${figure(t("Failed"), () => count(STATUSES.failed))}
       </dl>
       <div class="overall">
         <div>
@@ -75,8 +81,8 @@ export function summary(base, queue) {
 
 /** @param {(statuses: string[]) => number} count @returns {{tone: Tone, share: number, label: string}[]} */
 function barParts(count) {
-  const [ok, running, failed] = [count(["completed"]), count(RUNNING), count(["failed"])];
-  const queued = count(QUEUED) + pending.value;
+  const [ok, running, failed] = [count(["completed"]), count(STATUSES.processing), count(STATUSES.failed)];
+  const queued = count(STATUSES.queued) + pending.value;
   const isEmpty = ok + running + failed + queued === 0;
   return [
     { tone: "ok", share: ok, label: t("{n} indexed", { n: ok }) },
@@ -86,25 +92,34 @@ function barParts(count) {
   ];
 }
 
-/** @param {string} id The base's queue, fetched again while something changes; null for callers who may not see it. */
+/** @param {string} id The base's queue, fetched again while something changes; not for readers. @returns {Queue} */
 export function watchQueue(id) {
-  const queue = signal(/** @type {any} */ (null));
+  /** @type {Queue} */
+  const queue = { value: signal(null), access: signal("unknown"), refusal: signal("") };
   let isScheduled = false;
   const load = async () => {
     isScheduled = false;
     try {
-      queue.value = await api.get(`/knowledge-bases/${id}/queue`);
-    } catch {
-      queue.value = null;
+      queue.value.value = await api.get(`/knowledge-bases/${id}/queue`);
+      queue.access.value = "allowed";
+    } catch (error) {
+      queue.value.value = null;
+      if (/** @type {ApiError} */ (error).status !== 403) return;
+      queue.access.value = "refused";
+      queue.refusal.value = /** @type {ApiError} */ (error).message;
     }
   };
-  effect(() => {
-    load();
-    return live.on({ base: id }, () => {
-      if (!isScheduled) setTimeout(load, QUEUE_INTERVAL);
-      isScheduled = true;
-    });
-  });
+  effect(
+    () => allows("editor"),
+    (isEditor) => {
+      if (!isEditor) return;
+      load();
+      return live.on({ base: id }, () => {
+        if (!isScheduled) setTimeout(load, QUEUE_INTERVAL);
+        isScheduled = true;
+      });
+    },
+  );
   return queue;
 }
 
@@ -115,8 +130,8 @@ export function watchQueue(id) {
 export function banners(id, base, queue) {
   /** @param {"recover" | "dismiss"} action */
   const resolveOrphans = async (action) => {
-    const previous = queue.peek();
-    queue.value = { ...previous, orphanItemIds: [] };
+    const previous = queue.value.peek();
+    queue.value.value = { ...previous, orphanItemIds: [] };
     try {
       const result = await api.post(`/knowledge-bases/${id}/queue/${action}`);
       toast(
@@ -126,7 +141,7 @@ export function banners(id, base, queue) {
       );
       refreshBases(id);
     } catch (error) {
-      queue.value = previous;
+      queue.value.value = previous;
       showError(error);
     }
   };
@@ -141,7 +156,7 @@ export function banners(id, base, queue) {
     `;
   };
   const orphans = () => {
-    const orphanCount = queue.value?.orphanItemIds.length ?? 0;
+    const orphanCount = queue.value.value?.orphanItemIds.length ?? 0;
     if (!orphanCount) return null;
     const explanation = t("were left by a worker that stopped. Recover them to continue from where it stopped.");
     return html`
@@ -153,5 +168,9 @@ export function banners(id, base, queue) {
       </div>
     `;
   };
-  return html`<div class="banners" aria-live="polite">${failure}${orphans}</div>`;
+  const refusal = () => {
+    if (queue.access.value !== "refused") return null;
+    return html`<div class="banner">${icon("key")}<p>${queue.refusal.value}</p></div>`;
+  };
+  return html`<div class="banners" aria-live="polite">${failure}${refusal}${orphans}</div>`;
 }

@@ -24,7 +24,7 @@ const TYPING_DELAY = 250;
 /**
  * @param {LiveBase} base @param {LiveRoute} route
  * @param {Signal<Set<string>>} selected
- * @param {{reindex(ids: string[]): void, remove(ids: string[]): void, retryAll(): void}} actions
+ * @param {{reindex(ids: string[]): void, remove(ids: string[]): void, retryAll(): void, canChange(): boolean}} actions
  */
 export function toolbar(base, route, selected, actions) {
   /** @type {ReturnType<typeof setTimeout>} */ let timer;
@@ -40,7 +40,7 @@ export function toolbar(base, route, selected, actions) {
   const statusTabs = () =>
     tabs(t("Filter by status"), choices, filter, (kind) => setQuery({ filter: kind }, { push: true }));
   const retryButton = () => {
-    const isOffered = filter() === "failed" && !selected.value.size && count("failed")();
+    const isOffered = actions.canChange() && filter() === "failed" && !selected.value.size && count("failed")();
     return isOffered ? button(t("Retry all"), actions.retryAll, { icon: "retry", small: true }) : null;
   };
   const oninput = (/** @type {Event} */ event) => {

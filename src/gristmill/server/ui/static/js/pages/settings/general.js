@@ -9,11 +9,11 @@ import { showError } from "../../components/toast.js";
 import { html } from "../../core.js";
 import { language, LANGUAGES, setLanguage, t } from "../../i18n.js";
 import { resource } from "../../resource.js";
+import { allows, session } from "../../session.js";
 import { theme } from "../../theme.js";
 
 /** @import { Resource } from "../../resource.js" */
 /** @import { Theme } from "../../theme.js" */
-/** @typedef {{role: string, keyId: string | null, principal: {email: string | null} | null}} Session */
 /** @typedef {{promise: string, detail: string, advice: string}} Violation */
 
 export function generalSection() {
@@ -27,13 +27,18 @@ export function generalSection() {
         <h2>${t("Your account")}</h2>
         ${account()}
       </section>
-      <section class="card">
-        <h2>${t("Integrity checks")}</h2>
-        ${integrityChecks()}
-      </section>
+      ${() => (allows("admin") ? integrityCard() : null)}
     </div>
   `;
 }
+
+const integrityCard = () =>
+  html`
+    <section class="card">
+      <h2>${t("Integrity checks")}</h2>
+      ${integrityChecks()}
+    </section>
+  `;
 
 const languageField = () =>
   selectField({
@@ -56,14 +61,12 @@ const themeField = () =>
   });
 
 function account() {
-  /** @type {Resource<Session>} */
-  const session = resource(() => api.get("/session"));
   const signOut = async () => {
     await api.delete("/session").catch(showError);
     location.assign("/sign-in");
   };
   return () => {
-    const current = session.value.value;
+    const current = session.value;
     if (!current) return null;
     if (!current.keyId) return html`<p>${t("You are on the server's own machine, so no key is needed.")}</p>`;
     const role = t("Signed in with an API key (role: {role})", { role: t(current.role) });

@@ -9,6 +9,7 @@ import { showError } from "../../components/toast.js";
 import { each, html, signal } from "../../core.js";
 import { formatDuration, t } from "../../i18n.js";
 import { resource } from "../../resource.js";
+import { allows } from "../../session.js";
 
 /** @import { Resource } from "../../resource.js" */
 /**
@@ -49,6 +50,8 @@ function modelRow(embedder) {
   const limits = t("{dimensions} dimensions, up to {tokens} tokens", { dimensions, tokens });
   const language = embedder.englishOnly ? ` · ${t("English only")}` : "";
   const isTesting = () => testResult.value === "checking";
+  const testButton = () =>
+    button(t("Test"), test, { small: true, title: `${t("Test")}: ${name}`, disabled: isTesting });
   return html`
     <div class="entry" role="listitem">
       ${icon("base")}
@@ -57,7 +60,7 @@ function modelRow(embedder) {
         <span class="dim cut">${limits}${language}</span>
       </span>
       <span class="result" role="status">${() => testResultView(testResult.value)}</span>
-      ${button(t("Test"), test, { small: true, title: `${t("Test")}: ${name}`, disabled: isTesting })}
+      ${() => (allows("admin") ? testButton() : null)}
     </div>
   `;
 }
