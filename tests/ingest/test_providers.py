@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import AsyncGenerator, Callable
+from datetime import timedelta
 from itertools import count
 from typing import Any
 
@@ -9,6 +10,9 @@ import httpx
 import pytest
 
 from gristmill import app
+from gristmill.embedding import pacing
+from gristmill.embedding.governor import Governor
+from gristmill.ingest import embed
 from gristmill.settings import Settings
 from tests.api_calls import add_items, make_base
 from tests.embedding.endpoint import CannedResponse, EmbeddingRequest, Endpoint, hashed_vectors
@@ -32,6 +36,17 @@ def settings(settings: Settings, endpoint: Endpoint) -> Settings:
             "embedders": {"provider": provider},
         }
     )
+
+
+@pytest.fixture(autouse=True)
+def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pauses a tenth as long, and requests that are held back for a tenth as long."""
+    defaults = Governor.__init__.__kwdefaults__
+    assert defaults is not None
+    monkeypatch.setitem(defaults, "patience", timedelta(seconds=0.4))
+    monkeypatch.setitem(defaults, "query_patience", timedelta(seconds=0.2))
+    monkeypatch.setattr(embed, "_PAUSES", (0.1, 0.2, 0.5, 1, 2, 6))
+    monkeypatch.setattr(pacing, "_FIRST_PAUSE", 0.05)
 
 
 @pytest.fixture
@@ -83,7 +98,7 @@ async def attempts(mill: app.Gristmill) -> list[tuple[Any, ...]]:
         ).fetchall()
 
 
-# ── what passes ──────────────────────────────────────────────────────────────────────────────────────────
+# ── transient errors ──────────────────────────────────────────────────────────────────────────────────────────
 
 
 def trouble_first(times: int, respond: Callable[[EmbeddingRequest], CannedResponse | None]) -> Answering:
@@ -108,9 +123,9 @@ def random_errors(dice: random.Random) -> Answering:
 
 TROUBLE: dict[str, tuple[Callable[[], Answering], int]] = {
     # Longer than a request is held back for: the documents wait in the pipeline.
-    "429": (lambda: trouble_first(1, lambda _: CannedResponse(429, b"slow", {"Retry-After": "5"})), 8),
+    "429": (lambda: trouble_first(1, lambda _: CannedResponse(429, b"slow", {"Retry-After": "1"})), 8),
     "429 now and then": (
-        lambda: trouble_first(3, lambda _: CannedResponse(429, b"slow", {"Retry-After": "1"})),
+        lambda: trouble_first(3, lambda _: CannedResponse(429, b"slow", {"Retry-After": "0"})),
         12,
     ),
     "500": (lambda: random_errors(random.Random(11)), 40),
@@ -123,10 +138,10 @@ TROUBLE: dict[str, tuple[Callable[[], Answering], int]] = {
 
 
 @pytest.mark.parametrize("trouble", TROUBLE)
-async def test_what_passes_fails_no_item_and_costs_no_attempt(
+async def test_a_transient_error_fails_no_item_and_costs_no_attempt(
     mill: app.Gristmill, http: httpx.AsyncClient, endpoint: Endpoint, trouble: str
 ) -> None:
-    """S4-42, S4-44: it is waited for, without asking all the time."""
+    """S4-42, S4-44: documents wait, and the provider gets few requests meanwhile."""
     answering, max_requests = TROUBLE[trouble]
     endpoint.respond = answering()
     base = await add_notes(http)
@@ -137,17 +152,27 @@ async def test_what_passes_fails_no_item_and_costs_no_attempt(
     assert answered.json()["hits"]
 
 
-async def test_a_provider_that_wants_a_minute_gets_it_and_is_not_asked_meanwhile(
-    mill: app.Gristmill, http: httpx.AsyncClient, endpoint: Endpoint
+async def test_a_pause_longer_than_documents_wait_in_the_pipeline_delays_their_jobs(
+    mill: app.Gristmill, http: httpx.AsyncClient, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    endpoint.respond = trouble_first(1, lambda _: CannedResponse(429, b"slow", {"Retry-After": "60"}))
+    """S4-42: the provider is not asked meanwhile."""
+    monkeypatch.setattr(embed, "_PATIENCE", timedelta(seconds=2))
+    endpoint.respond = trouble_first(1, lambda _: CannedResponse(429, b"slow", {"Retry-After": "4"}))
     base = await add_notes(http)
-    assert await at_rest(http, base, limit=150) == {"completed": NOTES}
+
+    async def jobs_are_delayed() -> bool:
+        async with mill.db.connection() as tx:
+            row = await (await tx.execute("select count(*) from job where state = 'delayed'")).fetchone()
+        return row is not None and row[0] > 0
+
+    await wait_until(jobs_are_delayed)
+    assert len(endpoint.requests) <= 2  # batches that were sent at the same time
+    assert await at_rest(http, base) == {"completed": NOTES}
     assert await attempts(mill) == [(1, 0)]
     assert len(endpoint.requests) <= 12
 
 
-# ── what does not ────────────────────────────────────────────────────────────────────────────────────────
+# ── permanent errors ────────────────────────────────────────────────────────────────────────────────────────
 
 
 def with_vectors(vector: list[float]) -> Answering:
@@ -168,7 +193,7 @@ FAULTS: dict[str, tuple[Answering, str]] = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-async def test_what_does_not_pass_is_told_on_each_item(
+async def test_a_permanent_error_is_shown_on_each_item(
     mill: app.Gristmill, http: httpx.AsyncClient, endpoint: Endpoint, fault: str
 ) -> None:
     """S4-41: at once, with a code and in words, and not again and again; S4-30."""
@@ -178,7 +203,7 @@ async def test_what_does_not_pass_is_told_on_each_item(
     assert await errors(mill) == [(code, 8)]
     assert (
         len(endpoint.requests) <= 4 * 8
-    )  # a batch that is refused is request for again in halves, down to each text
+    )  # a batch that is refused is sent again in halves, down to each text
 
 
 async def test_a_text_that_is_refused_fails_its_own_item_alone(
@@ -202,7 +227,7 @@ async def test_a_text_that_is_refused_fails_its_own_item_alone(
     assert len(endpoint.requests) <= 30
 
 
-async def test_a_text_that_always_fails_is_found_out_also_when_it_is_alone(
+async def test_a_text_that_always_fails_costs_attempts_also_when_it_is_alone(
     mill: app.Gristmill, http: httpx.AsyncClient, endpoint: Endpoint
 ) -> None:
     """No document waits forever: an attempt is counted, and the item shows what it waits for."""
