@@ -119,15 +119,22 @@ class WorkError(GristmillError):
 
 
 class Transient(WorkError):
-    """A retry may succeed; `retry_after` takes precedence over the job engine's backoff."""
+    """A retry may succeed; `retry_after` takes precedence over the job engine's backoff. `max_attempts` is for what seldom
+    goes away by itself: after so many attempts the job ends, however many more it may have."""
 
     code = "temporarily_unavailable"
 
     def __init__(
-        self, message: str, *, code: str | None = None, retry_after: timedelta | None = None
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        retry_after: timedelta | None = None,
+        max_attempts: int | None = None,
     ) -> None:
         super().__init__(message, code=code)
         self.retry_after = retry_after
+        self.max_attempts = max_attempts
 
 
 class Permanent(WorkError):

@@ -20,6 +20,7 @@ from gristmill import __version__
 from gristmill.errors import Permanent, Transient
 from gristmill.telemetry import traces
 
+_NO_SUCH_HOST = (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME))
 USER_AGENT = f"gristmill/{__version__}"
 _CHUNK = 64 * 1024
 _RESOLVE_TIMEOUT = 5.0  # seconds, for a check before anything is sent
@@ -60,6 +61,12 @@ class PrivateAddress(Permanent):
     """The address belongs to a private network and may not be fetched from."""
 
     code = "private_address"
+
+
+class UnknownHost(Transient):
+    """The DNS has no such name: most often a typing error, but it may be new."""
+
+    code = "host_unknown"
 
 
 def client(*, allow_private: bool, timeout: timedelta = timedelta(seconds=30)) -> httpx.AsyncClient:
@@ -172,13 +179,26 @@ async def check_public(url: str) -> None:
             await _public_address(parsed.host, parsed.port or 443)
 
 
+def resolution_error(host: str, error: BaseException) -> Transient:
+    """The error for a host whose address could not be found; UnknownHost, if it does not exist."""
+    if isinstance(error, socket.gaierror) and error.errno in _NO_SUCH_HOST:
+        return UnknownHost(f"There is no host named {host}. Check the spelling of the address.")
+    reason = getattr(error, "strerror", None) or type(error).__name__
+    return Transient(f"The address of {host} can't be looked up: {reason}.", code="host_unresolved")
+
+
+def lookup_failure(error: BaseException | None) -> socket.gaierror | None:
+    """The failed look-up that caused an error of the HTTP client, if that is its cause."""
+    while error is not None and not isinstance(error, socket.gaierror):
+        error = error.__cause__ or error.__context__
+    return error
+
+
 async def _public_address(host: str, port: int) -> str:
     try:
         entries = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError as error:
-        raise Transient(
-            f"{host} can't be resolved: {error.strerror or error}", code="host_unknown"
-        ) from error
+        raise resolution_error(host, error) from error
     addresses = [str(entry[4][0]) for entry in entries]
     for address in addresses:
         if not is_public(address):

@@ -239,11 +239,14 @@ async def test_a_text_that_always_fails_costs_attempts_also_when_it_is_alone(
     endpoint.respond = answer
     base = await add_notes(http, notes=1, poison=0)
 
-    async def waiting_for() -> str | None:
+    async def waiting_for() -> dict[str, Any] | None:
         (item,) = (await http.get(f"/api/knowledge-bases/{base}/items")).json()["items"]
         return item["waitingFor"]
 
-    assert "500" in await wait_until(waiting_for)
+    waiting = await wait_until(waiting_for)
+    assert "500" in waiting["message"]
+    assert waiting["code"].startswith("embedder_")
+    assert (waiting["attempt"], waiting["maxAttempts"]) == (1, 10)
 
     async def counted() -> list[Any] | None:
         async with mill.db.connection() as tx:

@@ -36,7 +36,7 @@ class Item:
     created_at: datetime
     updated_at: datetime
     percent: float | None = None  # progress of the wanted version, in queries that select it
-    waiting_for: str | None = None  # why it does not proceed
+    waiting_for: dict[str, Any] | None = None  # why it does not proceed, since when and until when
     acl: list[str] | None = None  # its own access list; None inherits
     metadata: dict[str, Any] = field(default_factory=dict[str, Any])
     acl_as_of: datetime | None = None  # records: when their permissions were last read from the tool

@@ -186,14 +186,19 @@ select blob_hash from item where id = %(id)s;
 
 -- name: record_progress
 -- Records how far documents are, and what they wait for. Only while the job's lease is held; a percentage never falls.
-insert into progress (item_id, version, percent, note)
-select u.id, u.version, u.percent, u.note
-  from json_to_recordset(%(documents)s::json) u(id uuid, version int, percent real, note text, job uuid, lease uuid)
+insert into progress (item_id, version, percent, note, note_code, noted_at, next_at)
+select u.id, u.version, u.percent, u.note, u.note_code, case when u.note is not null then clock_now() end,
+       clock_now() + make_interval(secs => u.next_in)
+  from json_to_recordset(%(documents)s::json)
+       u(id uuid, version int, percent real, note text, note_code text, next_in double precision, job uuid, lease uuid)
   join job j on j.id = u.job and j.lease = u.lease
 on conflict (item_id) do update
    set percent = case when progress.version = excluded.version then greatest(progress.percent, excluded.percent)
                       else excluded.percent end,
-       version = excluded.version, note = excluded.note, updated_at = clock_now()
+       noted_at = case when progress.version = excluded.version and excluded.note is not null
+                       then coalesce(progress.noted_at, excluded.noted_at) else excluded.noted_at end,
+       version = excluded.version, note = excluded.note, note_code = excluded.note_code, next_at = excluded.next_at,
+       updated_at = clock_now()
  where progress.version <= excluded.version;
 
 -- name: drop_stale_progress

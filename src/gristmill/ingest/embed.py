@@ -29,7 +29,7 @@ from gristmill.embedding import Embedder
 from gristmill.errors import Transient, WorkError
 from gristmill.ingest.chunk import TextChunk
 from gristmill.ingest.embed_queue import DocumentQueue, EmbedQueue, QueuedChunk
-from gristmill.ingest.task import EmbeddedChunks, IndexTask
+from gristmill.ingest.task import EmbeddedChunks, IndexTask, WaitReason
 from gristmill.jobs import Snooze
 from gristmill.search import Chunk
 from gristmill.telemetry import pipeline_metrics
@@ -85,7 +85,7 @@ class EmbedStage:
         """Wait until more chunks of the document may be added, or it has ended."""
         await self._documents[task].wait_for_room()
 
-    def waiting_for(self, task: IndexTask) -> str | None:
+    def waiting_for(self, task: IndexTask) -> WaitReason | None:
         """What the document waits for, if the embedder is down."""
         queue = self._documents.get(task)
         return queue.waiting_for if queue else None
@@ -275,7 +275,7 @@ class EmbedStage:
             failed.setdefault(queued.queue, []).append(queued.chunk)
         for queue, chunks in failed.items():
             queue.put_back(chunks)
-            queue.waiting_for = error.message
+            queue.waiting_for = WaitReason(error.code, error.message, self._paused_until)
             if error.code not in _RATE_LIMIT_CODES:
                 self._record_suspicion(queue, len(chunks), alone=len(failed) == 1)
             queue.waiting_since = queue.waiting_since or time.monotonic()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from gristmill.catalog import BaseId
 from gristmill.ingest.chunk import TextChunk
-from gristmill.ingest.task import EmbedTotals, IndexTask
+from gristmill.ingest.task import EmbedTotals, IndexTask, WaitReason
 from gristmill.search.publish import text_hash
 
 MAX_WAITING = 256  # chunks of one document
@@ -24,7 +24,7 @@ class DocumentQueue:
         self.task = task
         self.chunks: deque[TextChunk] = deque()
         self.is_complete = False  # no more chunks will be added
-        self.waiting_for: str | None = None  # the embedder's error, while it is down
+        self.waiting_for: WaitReason | None = None  # the embedder's error, while it is down
         self.waiting_since: float | None = None
         self.batch_limit: int | None = None  # after a failure: batches of its own, of at most so many chunks
         self.strikes = 0  # how often it failed alone while others succeeded

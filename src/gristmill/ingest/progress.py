@@ -5,8 +5,9 @@ worker that lost a job no longer reports about it.
 """
 
 import asyncio
-import contextlib
-from collections.abc import Callable, Sequence
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -14,7 +15,9 @@ from typing import Any
 from gristmill import catalog, clock
 from gristmill.catalog import LeasedVersion
 from gristmill.db import Database, DatabaseUnavailable, Tx
-from gristmill.ingest.task import IndexTask
+from gristmill.ingest.task import IndexTask, WaitReason
+
+log = logging.getLogger(__name__)
 
 EVERY = timedelta(milliseconds=300)
 
@@ -24,7 +27,7 @@ class DocumentProgress:
     """How far a document is, and what it waits for."""
 
     percent: float
-    waiting_for: str | None
+    waiting_for: WaitReason | None
     has_chunks: bool
 
 
@@ -52,21 +55,30 @@ class ProgressReporter:
     async def _run(self) -> None:
         while self._reported:
             await clock.pause(EVERY)
-            changed: dict[IndexTask, DocumentProgress] = {}
-            for task, reported in self._reported.items():
-                progress = self._progress_of(task)
-                is_same = reported is not None and _visible_percent(reported) == _visible_percent(progress)
-                if not is_same and not task.completion.is_done:
-                    changed[task] = progress
-            if not changed:
-                continue
-            with contextlib.suppress(DatabaseUnavailable):  # reported again with the next change or pass
-                async with self._db.connection() as tx:
-                    await catalog.record_progress(tx, [_row(*entry) for entry in changed.items()])
-                    await self._begin_embedding(tx, [task for task in changed if changed[task].has_chunks])
-                for task, progress in changed.items():
-                    if task in self._reported:
-                        self._reported[task] = progress
+            try:
+                if changed := self._changed():
+                    await self._report(changed)
+            except DatabaseUnavailable:
+                continue  # reported again with the next pass
+            except Exception:  # a bug: without this loop no document would show its progress any more
+                log.exception("progress could not be reported")
+
+    def _changed(self) -> dict[IndexTask, DocumentProgress]:
+        changed: dict[IndexTask, DocumentProgress] = {}
+        for task, reported in self._reported.items():
+            progress = self._progress_of(task)
+            is_same = reported is not None and _visible_percent(reported) == _visible_percent(progress)
+            if not is_same and not task.completion.is_done:
+                changed[task] = progress
+        return changed
+
+    async def _report(self, changed: Mapping[IndexTask, DocumentProgress]) -> None:
+        async with self._db.connection() as tx:
+            await catalog.record_progress(tx, [_row(*entry) for entry in changed.items()])
+            await self._begin_embedding(tx, [task for task in changed if changed[task].has_chunks])
+        for task, progress in changed.items():
+            if task in self._reported:
+                self._reported[task] = progress
 
     async def _begin_embedding(self, tx: Tx, tasks: Sequence[IndexTask]) -> None:
         """Move documents with chunks from reading to embedding. This happens here, every 300 ms, rather than in the embed
@@ -81,16 +93,19 @@ class ProgressReporter:
             self._shown_as_reading.discard(by_item[item_id])
 
 
-def _visible_percent(progress: DocumentProgress) -> tuple[float, str | None]:
+def _visible_percent(progress: DocumentProgress) -> tuple[float, WaitReason | None]:
     return progress.percent, progress.waiting_for
 
 
 def _row(task: IndexTask, progress: DocumentProgress) -> dict[str, Any]:
+    reason = progress.waiting_for
     return {
         "id": str(task.item.id),
         "version": task.version,
         "percent": progress.percent,
-        "note": progress.waiting_for,
+        "note": reason and reason.message,
+        "note_code": reason and reason.code,
+        "next_in": reason and max(0.0, reason.until - time.monotonic()),
         "job": str(task.job.id),
         "lease": str(task.job.lease),
     }

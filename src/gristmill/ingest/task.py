@@ -28,6 +28,15 @@ def base_of(job: Job) -> BaseId:
     return BaseId(UUID(job.lane))
 
 
+@dataclass(frozen=True)
+class WaitReason:
+    """What a document waits for: the code and message of an error, and until when, by the monotonic clock."""
+
+    code: str
+    message: str
+    until: float
+
+
 class Completion:
     """How a document ended. The first outcome or error counts; later ones are ignored."""
 

@@ -9,7 +9,8 @@
     raised LeaseLost           ignore             ignore        (another worker has the job)
 
 Backoff is exponential with full jitter: the n-th wait is uniform below `FIRST_BACKOFF` × 2ⁿ⁻¹, at most `MAX_BACKOFF`, so
-that jobs which failed together do not return together. A `retry_after` takes precedence.
+that jobs which failed together do not return together. A `retry_after` takes precedence. A Transient may have a limit of
+attempts of its own, below that of the job.
 """
 
 from dataclasses import dataclass
@@ -68,12 +69,18 @@ def after_error(error: Exception, job: Job, jitter: float) -> Transition:
     if isinstance(error, LeaseLost):
         return Ignore()
     failure = error if isinstance(error, GristmillError) else internal_error(error)
-    if isinstance(error, Permanent) or job.attempt >= job.max_attempts:
+    if isinstance(error, Permanent) or job.attempt >= max_attempts(failure, job):
         return Bury(failure)
     retry_after = error.retry_after if isinstance(error, Transient) else None
     return Postpone(
         backoff(job.attempt, jitter) if retry_after is None else retry_after, counted=True, error=failure
     )
+
+
+def max_attempts(error: GristmillError | None, job: Job) -> int:
+    """How many attempts a job has in all, if it goes on to fail with this error."""
+    limit = error.max_attempts if isinstance(error, Transient) else None
+    return job.max_attempts if limit is None else min(limit, job.max_attempts)
 
 
 def backoff(attempt: int, jitter: float) -> timedelta:

@@ -42,8 +42,9 @@ async def put_schedules(tx: Tx, *schedules: Schedule) -> None:
     """Create or change schedules; one whose cron stays the same keeps its next time."""
     now = await store.now(tx)
     for schedule in schedules:
-        await store.put_schedule(
+        await store.queries.run(
             tx,
+            "put_schedule",
             name=schedule.name,
             cron=schedule.cron,
             next_at=next_time(schedule.cron, now),
@@ -59,7 +60,16 @@ async def put_schedules(tx: Tx, *schedules: Schedule) -> None:
 
 async def remove_schedules(tx: Tx, names: Sequence[str]) -> None:
     """Delete schedules; the jobs that they have enqueued stay."""
-    await store.remove_schedules(tx, names)
+    await store.queries.run(tx, "remove_schedules", names=list(names))
+
+
+@dataclass(frozen=True)
+class _DueSchedule:
+    """A schedule whose time has come, locked until the transaction ends."""
+
+    name: str
+    cron: str
+    now: datetime
 
 
 async def fire_due(tx: Tx) -> int:
@@ -67,8 +77,9 @@ async def fire_due(tx: Tx) -> int:
     fired = 0
     while True:
         async with tx.transaction():
-            due = await store.lock_due_schedule(tx)
+            due = await store.queries.maybe(tx, _DueSchedule, "lock_due_schedule")
             if due is None:
                 return fired
-            await store.fire_schedule(tx, due.name, next_time(due.cron, due.now))
+            next_at = next_time(due.cron, due.now)
+            await store.queries.values(tx, "fire_schedule", name=due.name, next_at=next_at)
             fired += 1

@@ -15,6 +15,7 @@ from psycopg.types.json import Jsonb
 from gristmill.db import Queries, Tx
 from gristmill.errors import GristmillError, LeaseLost
 from gristmill.identity import OrgId
+from gristmill.jobs import retry
 from gristmill.jobs.job import Job, JobId
 
 queries = Queries(__package__ or "gristmill.jobs")
@@ -74,14 +75,20 @@ async def postpone(
 ) -> None:
     """running → delayed, or queued when `delay` is zero; cancelled if that was requested meanwhile."""
     if not await queries.values(
-        tx, "postpone", id=job.id, lease=job.lease, delay=delay, counted=counted, error=_error_json(error)
+        tx,
+        "postpone",
+        id=job.id,
+        lease=job.lease,
+        delay=delay,
+        counted=counted,
+        error=_error_json(error, job),
     ):
         raise LeaseLost(f"job {job.id} is no longer ours")
 
 
 async def bury(tx: Tx, job: Job, error: GristmillError) -> None:
     """running → dead. It takes the place of older dead jobs of its kind about the same subject."""
-    if not await queries.values(tx, "bury", id=job.id, lease=job.lease, error=_error_json(error)):
+    if not await queries.values(tx, "bury", id=job.id, lease=job.lease, error=_error_json(error, job)):
         raise LeaseLost(f"job {job.id} is no longer ours")
 
 
@@ -366,34 +373,10 @@ async def now(tx: Tx) -> datetime:
     return (await queries.values(tx, "now"))[0]
 
 
-async def put_schedule(tx: Tx, **fields: Any) -> None:
-    """Create or change the row of a schedule."""
-    await queries.run(tx, "put_schedule", **fields)
-
-
-async def remove_schedules(tx: Tx, names: Sequence[str]) -> None:
-    """Delete the rows of schedules."""
-    await queries.run(tx, "remove_schedules", names=list(names))
-
-
-@dataclass(frozen=True)
-class DueSchedule:
-    """A schedule whose time has come, locked until the transaction ends."""
-
-    name: str
-    cron: str
-    now: datetime
-
-
-async def lock_due_schedule(tx: Tx) -> DueSchedule | None:
-    """A schedule that is due and that no other worker is firing."""
-    return await queries.maybe(tx, DueSchedule, "lock_due_schedule")
-
-
-async def fire_schedule(tx: Tx, name: str, next_at: datetime) -> None:
-    """Enqueue the schedule's job, and set its next time."""
-    await queries.values(tx, "fire_schedule", name=name, next_at=next_at)
-
-
-def _error_json(error: GristmillError | None) -> Jsonb | None:
-    return None if error is None else Jsonb({"code": error.code, "message": error.message})
+def _error_json(error: GristmillError | None, job: Job) -> Jsonb | None:
+    if error is None:
+        return None
+    fields: dict[str, object] = {"code": error.code, "message": error.message}
+    if (limit := retry.max_attempts(error, job)) < job.max_attempts:
+        fields["maxAttempts"] = limit
+    return Jsonb(fields)

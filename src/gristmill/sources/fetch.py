@@ -6,6 +6,7 @@
     429 503                      Transient   source_busy, with Retry-After
     408 425, any other 5xx       Transient   source_unavailable
     any other                    Unreadable  refused_by_source
+    no such host                 Transient   host_unknown, given up early, by `net`
     no connection                Transient   source_unreachable
     no response in time          Transient   source_timeout
     longer than the limit        Permanent   document_too_large
@@ -28,6 +29,7 @@ from gristmill.errors import Permanent, SourceGone, Transient, Unreadable
 from gristmill.sources.gunzip import Gunzip
 
 _CHUNK = 64 * 1024
+UNKNOWN_HOST_ATTEMPTS = 6
 
 
 @asynccontextmanager
@@ -47,6 +49,8 @@ async def open_response(
             client.stream(method, url, headers={"Accept-Encoding": "gzip", **(headers or {})}) as response,
         ):
             yield response
+    except net.UnknownHost as error:
+        raise _give_up_early(error) from error
     except (TimeoutError, httpx.TimeoutException) as error:
         message = f"{display_url(url)} did not respond within {timeout.total_seconds():g} seconds."
         raise Transient(message, code="source_timeout") from error
@@ -56,8 +60,16 @@ async def open_response(
         message = f"{display_url(url)} redirects to an address that is neither http nor https."
         raise Unreadable(message, code="refused_by_source") from error
     except httpx.HTTPError as error:
+        if (failure := net.lookup_failure(error)) is not None:
+            raise _give_up_early(net.resolution_error(httpx.URL(url).host, failure)) from error
         message = f"{display_url(url)} can't be reached: {str(error) or type(error).__name__}."
         raise Transient(message, code="source_unreachable") from error
+
+
+def _give_up_early(error: Transient) -> Transient:
+    """A host that does not exist is most often a typing error: its document fails after about a minute."""
+    limit = UNKNOWN_HOST_ATTEMPTS if isinstance(error, net.UnknownHost) else None
+    return Transient(error.message, code=error.code, max_attempts=limit)
 
 
 def expect_success(response: httpx.Response) -> None:

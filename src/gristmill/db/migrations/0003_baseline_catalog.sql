@@ -86,7 +86,10 @@ create unlogged table progress (
     item_id         uuid primary key,
     version         int not null,
     percent         real not null,
-    note            text,                       -- what it is waiting for
+    note            text,                       -- what it is waiting for …
+    note_code       text,                       -- … as a code …
+    noted_at        timestamptz,                -- … since when …
+    next_at         timestamptz,                -- … and when that is tried again
     updated_at      timestamptz not null default clock_now()
 );
 create table content (

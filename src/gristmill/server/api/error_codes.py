@@ -124,6 +124,7 @@ CODES: Mapping[int, tuple[str, ...]] = {
         "embedder_unreachable",
         "embedder_unreadable_answer",
         "host_unknown",
+        "host_unresolved",
         "source_io_error",
         "stopping",
         "temporarily_unavailable",

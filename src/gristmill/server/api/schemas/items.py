@@ -20,6 +20,18 @@ from gristmill.server.api.schemas.common import (
 )
 
 
+class WaitingOut(ApiModel):
+    """Why an item does not proceed: the last error, since when, the last attempt that was begun, and when the next one is
+    due; null while it is being tried."""
+
+    code: str
+    message: str
+    since: datetime
+    attempt: int
+    max_attempts: int
+    next_attempt_at: datetime | None
+
+
 class ItemOut(StoredModel):
     """An item."""
 
@@ -31,7 +43,7 @@ class ItemOut(StoredModel):
     phase: str
     error: ErrorBody | None
     progress: int
-    waiting_for: str | None
+    waiting_for: WaitingOut | None
     deleting: bool
     size_bytes: int | None
     chunk_count: int
@@ -58,7 +70,7 @@ class ItemOut(StoredModel):
             phase=catalog.phase(item.status),
             error=ErrorBody.from_columns(item.error_code, item.error_message),
             progress=catalog.progress(item.status, item.percent),
-            waiting_for=item.waiting_for,
+            waiting_for=WaitingOut.model_validate(item.waiting_for) if item.waiting_for else None,
             deleting=item.status is ItemStatus.DELETING,
             size_bytes=item.size_bytes,
             chunk_count=item.chunk_count,
