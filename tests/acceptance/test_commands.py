@@ -9,7 +9,7 @@ import psutil
 import pytest
 from typer.testing import CliRunner
 
-from gristmill.cli.main import cli
+from gristmill.cli.commands import cli
 from tests.gristmill_process import environment, run_command, run_serve
 
 pytestmark = pytest.mark.slow

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import typer.main
 
-from gristmill.cli.main import cli
+from gristmill.cli.commands import cli
 from tests.docs.pages import headings, read, sections
 
 PAGE = "docs/reference/commands.md"
@@ -38,7 +38,7 @@ def test_every_command_is_documented_with_its_options_and_arguments() -> None:
     described = sections(read(PAGE))
     for command, names in commands().items():
         section = described[f"`{command}`"]
-        options = set(re.findall(r"^\| `(--[\w-]+|[A-Z]+)", section, re.MULTILINE))
+        options = set(re.findall(r"^\| `(--[\w-]+|[A-Z_]+)", section, re.MULTILINE))
         assert sorted(options) == names, command
 
 

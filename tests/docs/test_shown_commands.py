@@ -14,7 +14,7 @@ from typing import Any, cast
 import pytest
 import typer.main
 
-from gristmill.cli.main import cli
+from gristmill.cli.commands import cli
 from tests.docs.pages import ROOT, blocks, pages
 from tests.gristmill_process import environment, run_serve
 

@@ -11,7 +11,7 @@ import pytest
 import typer.main
 import yaml
 
-from gristmill.cli.main import cli
+from gristmill.cli.commands import cli
 from gristmill.settings import ENV_PREFIX, Settings
 from tests.docs.pages import ROOT
 

@@ -1,5 +1,38 @@
 """The `gristmill` command."""
 
-from gristmill.cli.main import main
+import os
+import signal
+import sys
+from types import FrameType
 
 __all__ = ["main"]
+
+_INTERRUPTED = 130
+
+
+def main() -> None:
+    """Run the command. Ctrl-C ends it with one line and exit code 130 at any time, also while modules are imported and
+    while the interpreter shuts down."""
+    signal.signal(signal.SIGINT, _exit_at_once)
+    from gristmill.cli.commands import run  # takes most of a second, in which Ctrl-C would print a traceback
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        code = run()
+    except KeyboardInterrupt:
+        code = _INTERRUPTED
+    finally:
+        signal.signal(signal.SIGINT, _exit_at_once)
+    if code == _INTERRUPTED:
+        _print_interrupted()
+    sys.exit(code)
+
+
+def _exit_at_once(_number: int, _frame: FrameType | None) -> None:
+    """End the process. Nothing has been started yet, or everything has been closed."""
+    _print_interrupted()
+    os._exit(_INTERRUPTED)
+
+
+def _print_interrupted() -> None:
+    os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, b"gristmill: interrupted.\n")

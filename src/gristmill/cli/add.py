@@ -1,5 +1,6 @@
 """`gristmill add`: add files, folders, URLs and notes to a base, and with `--wait` wait until they are indexed."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -9,6 +10,7 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from gristmill import clock
@@ -50,23 +52,58 @@ async def add(
             "--ignore applies to folders, but no folder is being added. Remove the option.",
             code="nothing_to_ignore",
         )
-    base_id = await base_id_by_name(session, base, create=True)
-    response = await session.call("POST", f"/knowledge-bases/{base_id}/items", json={"items": items})
+    base_id, response = await _add_items(session, base, items)
     created, failed = response["created"], response["failed"]
     for entry in failed:
-        out.print(
-            f"[red]not added[/red] {entry['path']}: {entry['error']['message']} ({entry['error']['code']})"
-        )
+        path, error = entry["path"], entry["error"]
+        out.print(f"[red]not added[/red] {escape(path)}: {escape(error['message'])} ({error['code']})")
     below: list[dict[str, Any]] = []
-    if wait and created:
+    if base_id is None:
+        out.print(f"The base [bold]{escape(base)}[/bold] was not created.")
+    elif wait and created:
         below = await wait_for_items(session, out, base_id, created)
         print_results(out, base, below)
     elif created:
-        out.print(f"{len(created)} accepted in [bold]{base}[/bold].")
+        out.print(f"{len(created)} accepted in [bold]{escape(base)}[/bold].")
         if not session.is_remote:
             out.print("No server is running. Start `gristmill serve` to index them, or add them with --wait.")
     succeeded = not failed and not any(item["status"] == "failed" for item in below)
     return CommandResult({**response, **({"ended": below} if wait else {})}, succeeded)
+
+
+async def _add_items(
+    session: ClientSession, base: str, items: list[dict[str, Any]]
+) -> tuple[str | None, dict[str, Any]]:
+    """Add items to a base; returns its id and the API's response. A new base is created only if something can be added:
+    a mistyped path must not leave an empty base behind."""
+    try:
+        base_id = await base_id_by_name(session, base, create=False)
+    except Refused as refusal:
+        if refusal.code != "base_not_found":
+            raise
+        missing = [_missing_path(item) for item in items]
+        if all(missing):
+            failed = [
+                {
+                    "index": index,
+                    "path": path,
+                    "error": {"code": "source_gone", "message": "It does not exist."},
+                }
+                for index, path in enumerate(missing)
+            ]
+            return None, {"created": [], "failed": failed}
+        base_id = await base_id_by_name(session, base, create=True)
+    return base_id, await session.call("POST", f"/knowledge-bases/{base_id}/items", json={"items": items})
+
+
+def _missing_path(item: Mapping[str, Any]) -> str | None:
+    """The path of an item, if nothing is there. The server judges what this process may not look at."""
+    if item["type"] != "file":
+        return None
+    try:
+        return None if os.path.lexists(item["path"]) else item["path"]
+    except OSError:
+        return None
 
 
 def print_results(out: Console, base: str, items: Sequence[Mapping[str, Any]]) -> None:
@@ -74,14 +111,16 @@ def print_results(out: Console, base: str, items: Sequence[Mapping[str, Any]]) -
     for item in items:
         if item["status"] == "failed":
             error = item["error"]
-            out.print(f"[red]failed[/red] {item['title']}: {error['message']} ({error['code']})")
+            out.print(
+                f"[red]failed[/red] {escape(item['title'])}: {escape(error['message'])} ({error['code']})"
+            )
     for item in items:
         if item.get("leftOut"):
             reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(item["leftOut"].items()))
-            out.print(f"[yellow]left out[/yellow] of {item['title']}: {reasons}")
+            out.print(f"[yellow]left out[/yellow] of {escape(item['title'])}: {reasons}")
     leaves = [item for item in items if item["type"] not in _CONTAINERS]
     completed = sum(1 for item in leaves if item["status"] == "completed")
-    out.print(f"{completed} of {len(leaves)} searchable in [bold]{base}[/bold].")
+    out.print(f"{completed} of {len(leaves)} searchable in [bold]{escape(base)}[/bold].")
 
 
 async def base_id_by_name(session: ClientSession, name: str, *, create: bool) -> str:

@@ -40,11 +40,11 @@ async def connect(settings: Settings, *, work: bool) -> AsyncGenerator[ClientSes
         async with Client(url, key) as client:
             yield ClientSession(client, is_remote=True, new_client=lambda: Client(url, key))
         return
-    from gristmill import app  # slow to import, and not needed with a running server
+    from gristmill.cli.open_gristmill import open_gristmill  # not needed with a running server
 
     # No key needed: this process opens the database itself and listens on no port.
     local_settings = settings.model_copy(update={"host": "127.0.0.1", "require_key": False})
-    async with app.gristmill(local_settings, work=work) as mill:
+    async with open_gristmill(local_settings, work=work) as mill:
         transport = httpx.ASGITransport(app=mill.api, raise_app_exceptions=False)
         async with Client("http://localhost", transport=transport) as client:
             yield ClientSession(client, False, lambda: Client("http://localhost", transport=transport))

@@ -1,41 +1,25 @@
-"""What all commands share: consoles, settings, and the event loop.
-
-With `--json`, a command prints only JSON to standard output, without messages for people.
-"""
+"""What all commands share: common options, settings, and the event loop."""
 
 import asyncio
-import json
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
 import uvloop
-from rich.console import Console
 
 from gristmill import settings
 from gristmill.settings import Settings
 from gristmill.telemetry import logs
 
-out, err = Console(soft_wrap=True), Console(stderr=True, soft_wrap=True)
-
 Result = TypeVar("Result")
 DataDir = Annotated[
     Path | None,
-    typer.Option("--data-dir", help="Folder with all data; by default in the user's data folder."),
+    typer.Option(
+        "--data-dir", metavar="PATH", help="Folder with all data; by default in the user's data folder."
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-
-
-def console(as_json: bool) -> Console:
-    """The console for messages to people; it is silent with `--json`."""
-    return Console(quiet=True) if as_json else out
-
-
-def print_json(value: object, as_json: bool) -> None:
-    """Print the result as JSON, if asked for."""
-    if as_json:
-        out.print_json(json.dumps(value, ensure_ascii=False, default=str))
 
 
 def run_with_client(

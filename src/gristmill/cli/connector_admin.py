@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from gristmill import clock
 from gristmill.cli.add import POLL_INTERVAL, base_id_by_name
 from gristmill.cli.client_session import ClientSession, Refused
+from gristmill.cli.output import new_table
 
 # Settings that are lists.
 _LIST_SETTINGS = frozenset({"repositories", "organizations", "projects", "groups", "files", "spaces"})
@@ -25,8 +28,8 @@ async def add(
     name: str,
     *,
     bases: Sequence[str],
-    config: Sequence[str],
-    secrets: Sequence[str],
+    config: Mapping[str, Any],
+    credentials: Mapping[str, Any],
     schedule: str | None,
     acl: Sequence[str],
 ) -> dict[str, Any]:
@@ -34,8 +37,8 @@ async def add(
     body: dict[str, Any] = {
         "name": name,
         "type": kind,
-        "config": parse_settings(config),
-        "credentials": parse_credentials(secrets),
+        "config": config,
+        "credentials": credentials,
         "knowledgeBaseIds": [await base_id_by_name(session, base, create=True) for base in bases],
         **({"schedule": schedule} if schedule else {}),
         **({"acl": list(acl)} if acl else {}),
@@ -43,10 +46,14 @@ async def add(
     created = await session.call("POST", "/connectors", json=body)
     check = await session.call("POST", f"/connectors/{created['id']}/check")
     if check["ok"]:
-        out.print(f"Added the {kind} connector [bold]{name}[/bold], signed in as {check['account']}.")
+        out.print(
+            f"Added the {kind} connector [bold]{escape(name)}[/bold], signed in as {escape(check['account'])}."
+        )
     else:
         error = check["error"]
-        out.print(f"Added [bold]{name}[/bold], but it can't connect: {error['message']} ({error['code']})")
+        out.print(
+            f"Added [bold]{escape(name)}[/bold], but it can't connect: {escape(error['message'])} ({error['code']})"
+        )
     return {**created, "check": check}
 
 
@@ -96,15 +103,15 @@ async def list_connectors(session: ClientSession) -> list[dict[str, Any]]:
     return [connector async for connector in session.client.pages("/connectors")]
 
 
-def connector_table(connectors: Sequence[Mapping[str, Any]]) -> Table:
+def connector_table(connectors: Sequence[Mapping[str, Any]]) -> Table | Text:
     """A table of connectors and their last runs."""
-    table = Table(box=None, header_style="bold")
-    for title in ("connector", "type", "bases", "schedule", "last sync", "status"):
-        table.add_column(title)
+    if not connectors:
+        return Text("No connectors yet. Try: gristmill connector add --help")
+    table = new_table("connector", "type", "bases", "schedule", "last sync", "status", right=("bases",))
     for connector in connectors:
         status = connector["lastSyncStatus"] or "never run"
         table.add_row(
-            connector["name"],
+            Text(connector["name"]),
             connector["type"],
             str(len(connector["knowledgeBaseIds"])),
             connector["schedule"] if connector["enabled"] else "paused",
@@ -136,7 +143,7 @@ async def pause_or_resume(session: ClientSession, out: Console, name: str, actio
     """Pause or resume."""
     connector = await connector_by_name(session, name)
     updated = await session.call("POST", f"/connectors/{connector['id']}/{action}")
-    out.print(f"[bold]{name}[/bold] is {'paused' if action == 'pause' else 'resumed'}.")
+    out.print(f"[bold]{escape(name)}[/bold] is {'paused' if action == 'pause' else 'resumed'}.")
     return updated
 
 
@@ -145,7 +152,7 @@ async def delete(session: ClientSession, out: Console, name: str, on_delete: str
     connector = await connector_by_name(session, name)
     await session.call("DELETE", f"/connectors/{connector['id']}", params={"onDelete": on_delete})
     consequence = "its documents were kept" if on_delete == "detach" else "its documents are being removed"
-    out.print(f"Deleted [bold]{name}[/bold]; {consequence}.")
+    out.print(f"Deleted [bold]{escape(name)}[/bold]; {consequence}.")
     return {"id": connector["id"], "name": name, "onDelete": on_delete}
 
 
@@ -156,7 +163,7 @@ async def sync(
     connector = await connector_by_name(session, name)
     queued = await session.call("POST", f"/connectors/{connector['id']}/sync", json=options)
     if not wait:
-        out.print(f"Queued a sync of [bold]{name}[/bold].")
+        out.print(f"Queued a sync of [bold]{escape(name)}[/bold].")
         if not session.is_remote:
             out.print("No server is running. Start `gristmill serve` to run it, or sync with --wait.")
         return queued
@@ -170,7 +177,7 @@ async def sync(
             f"{run['documentsPruned']} pruned, {run['itemErrors']} failed."
         )
     if run["error"] is not None:
-        out.print(f"[red]{run['error']['message']}[/red] ({run['error']['code']})")
+        out.print(f"[red]{escape(run['error']['message'])}[/red] ({run['error']['code']})")
     return run
 
 

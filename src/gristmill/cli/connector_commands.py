@@ -5,11 +5,11 @@ from typing import Annotated, Any
 
 import typer
 
-from gristmill.cli.common import AsJson, DataDir, console, out, print_json, run_with_client
+from gristmill.cli.common import AsJson, DataDir, run_with_client
+from gristmill.cli.help import CommandLine
+from gristmill.cli.output import console, out, print_json
 
-connector = typer.Typer(
-    name="connector", help="Manage connectors to GitHub, GitLab, Jira and Confluence.", no_args_is_help=True
-)
+connector = CommandLine(name="connector", help="Manage connectors to GitHub, GitLab, Jira and Confluence.")
 ConnectorName = Annotated[str, typer.Argument(help="Name of the connector.")]
 
 
@@ -32,7 +32,9 @@ def connector_add(
             help="Credential: KEY=@FILE, KEY=- to be prompted, or KEY=VALUE; may be repeated.",
         ),
     ] = None,
-    schedule: Annotated[str | None, typer.Option(help="When to sync, as a cron expression in UTC.")] = None,
+    schedule: Annotated[
+        str | None, typer.Option(metavar="CRON", help="When to sync, as a cron expression in UTC.")
+    ] = None,
     acl: Annotated[
         list[str] | None,
         typer.Option(
@@ -47,6 +49,11 @@ def connector_add(
     """Add a connector that syncs a source into bases."""
     from gristmill.cli import connector_admin as connectors
 
+    config = connectors.parse_settings(setting or [])
+    credentials = connectors.parse_credentials(
+        secret or []
+    )  # may prompt, which no event loop should surround
+
     async def run(session: Any) -> None:
         created = await connectors.add(
             session,
@@ -54,8 +61,8 @@ def connector_add(
             type,
             name,
             bases=base,
-            config=setting or [],
-            secrets=secret or [],
+            config=config,
+            credentials=credentials,
             schedule=schedule,
             acl=acl or [],
         )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from gristmill import app, settings
 from gristmill.cli import serve_lock
+from gristmill.cli.open_gristmill import open_gristmill
 from gristmill.errors import GristmillError
 from gristmill.integrity.invariants import find_violations
 from gristmill.integrity.readiness import MIN_FREE_BYTES
@@ -33,7 +34,7 @@ async def run_checks(current: Settings) -> AsyncGenerator[CheckResult]:
         "server", True, f"running at {server_url}" if server_url else "not running on this data dir"
     )
     try:
-        async with app.gristmill(current, work=False) as mill:
+        async with open_gristmill(current, work=False) as mill:
             yield await _check_database(mill)
             yield await _check_embedder(mill)
             yield await _check_invariants(mill)
@@ -77,7 +78,7 @@ async def _check_invariants(mill: app.Gristmill) -> CheckResult:
     async with mill.db.connection() as tx:
         violated = await find_violations(tx)
     if not violated:
-        return CheckResult("promises", True, "all hold")
+        return CheckResult("guarantees", True, "all hold")
     first = violated[0]
     summary = f"{len(violated)} violations; the first: {first.promise}, {first.subject}: {first.detail} {first.advice}"
-    return CheckResult("promises", False, summary)
+    return CheckResult("guarantees", False, summary)

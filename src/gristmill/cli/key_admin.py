@@ -1,7 +1,6 @@
 """The work of `gristmill keys` and `gristmill audit`. They use the database directly, so that the first key can be
 created before any other exists, with or without a running server."""
 
-import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -9,13 +8,16 @@ from typing import Any
 from uuid import UUID
 
 from rich.console import Console
-from rich.table import Table
+from rich.text import Text
 
-from gristmill import app, identity
+from gristmill import identity
 from gristmill.catalog import access
+from gristmill.cli.open_gristmill import open_gristmill
+from gristmill.cli.output import new_table, print_json
 from gristmill.db import Database
 from gristmill.errors import Conflict, NotFound
 from gristmill.identity import ApiKey, KeyId, NewApiKey, Organisation, Role, audit
+from gristmill.server.api.schemas.keys import AuditOut, KeyOut, NewKeyOut
 from gristmill.settings import Settings
 
 _MAX_KEYS = 500
@@ -25,7 +27,7 @@ _MAX_KEYS = 500
 async def open_database(settings: Settings) -> AsyncGenerator[Database]:
     """Open the database; other processes may use it at the same time."""
     local_settings = settings.model_copy(update={"host": "127.0.0.1"})
-    async with app.gristmill(local_settings, work=False) as mill:
+    async with open_gristmill(local_settings, work=False) as mill:
         yield mill.db
 
 
@@ -78,11 +80,12 @@ async def print_keys(db: Database, out: Console, *, as_json: bool) -> None:
             for key in await identity.list_keys(tx, org.id, limit=_MAX_KEYS)
         ]
     if as_json:
-        out.print_json(
-            json.dumps([{"organisation": org.name, **_key_fields(key)} for org, key in entries], default=str)
-        )
+        print_json([{"organisation": org.name, **key_json(key)} for org, key in entries], as_json)
         return
-    table = Table("organisation", "name", "role", "key", "principal", "expires", "last used")
+    if not entries:
+        out.print("No keys yet. Create one with: gristmill keys create NAME --role admin")
+        return
+    table = new_table("organisation", "name", "role", "key", "principal", "expires", "last used")
     for org, key in entries:
         principals = [
             key.email or "",
@@ -90,11 +93,11 @@ async def print_keys(db: Database, out: Console, *, as_json: bool) -> None:
             *(f"group:{name}" for name in key.groups),
         ]
         table.add_row(
-            org.name,
-            key.name,
+            Text(org.name),
+            Text(key.name),
             key.role,
             f"{key.prefix}…",
-            " ".join(filter(None, principals)),
+            Text(" ".join(filter(None, principals))),
             _format_time(key.expires_at),
             _format_time(key.last_used_at),
         )
@@ -107,15 +110,24 @@ async def print_audit(db: Database, out: Console, organisation: str, *, limit: i
     async with db.connection() as tx:
         entries = await audit.find_all(tx, org.id, limit=limit)
     if as_json:
-        out.print_json(json.dumps([vars(entry) for entry in entries], default=str))
+        print_json(
+            [
+                AuditOut.model_validate(vars(entry)).model_dump(mode="json", by_alias=True)
+                for entry in entries
+            ],
+            as_json,
+        )
         return
-    table = Table("at", "who", "role", "what", "status", "ms")
+    if not entries:
+        out.print("The audit log is empty.")
+        return
+    table = new_table("at", "who", "role", "what", "status", "ms", right=("ms",))
     for entry in entries:
         table.add_row(
             f"{entry.at:%Y-%m-%d %H:%M:%S}",
-            entry.actor,
+            Text(entry.actor),
             entry.role,
-            f"{entry.method} {entry.path}",
+            Text(f"{entry.method} {entry.path}"),
             str(entry.status or "?"),
             str(entry.took_ms or ""),
         )
@@ -147,8 +159,14 @@ def _is_named(key: ApiKey, name: str) -> bool:
         return name in (key.name, key.prefix)
 
 
-def _key_fields(key: ApiKey) -> dict[str, Any]:
-    return {field: value for field, value in vars(key).items() if field != "org_id"}
+def key_json(key: ApiKey) -> dict[str, Any]:
+    """A key as the API shows it."""
+    return KeyOut.of(key).model_dump(mode="json", by_alias=True)
+
+
+def new_key_json(key: ApiKey, secret: str) -> dict[str, Any]:
+    """A new key with its secret, as the API shows it."""
+    return NewKeyOut.with_secret(key, secret).model_dump(mode="json", by_alias=True)
 
 
 def _format_time(at: datetime | None) -> str:

@@ -1,27 +1,29 @@
 """The options of `gristmill keys …` and `gristmill audit`. `key_admin` does the work; it is imported late to keep
 `--help` fast."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from gristmill.cli.common import AsJson, DataDir, console, load_settings, out, print_json, run_async
+from gristmill.cli.common import AsJson, DataDir, load_settings, run_async
+from gristmill.cli.help import CommandLine
+from gristmill.cli.output import console, out, print_json
 from gristmill.errors import Invalid
 
-key_cli = typer.Typer(
-    no_args_is_help=True, help="Create, list and revoke API keys, directly in the database."
-)
+key_cli = CommandLine(help="Create, list and revoke API keys, directly in the database.")
 
-OrgName = Annotated[str, typer.Option("--org", help="Organisation; created if it does not exist.")]
+OrgName = Annotated[
+    str, typer.Option("--org", metavar="NAME", help="Organisation; created if it does not exist.")
+]
 
 
 @key_cli.command("create")
 def create_key(
     name: Annotated[str, typer.Argument(help="What the key is for.")],
-    role: Annotated[str, typer.Option(help="admin, editor or reader.")] = "reader",
+    role: Annotated[str, typer.Option(metavar="ROLE", help="admin, editor or reader.")] = "reader",
     org: OrgName = "local",
     email: Annotated[
-        str | None, typer.Option(help="Email of the person whose permissions the key has.")
+        str | None, typer.Option(metavar="ADDRESS", help="Email of the person whose permissions the key has.")
     ] = None,
     team: Annotated[
         list[str] | None,
@@ -31,7 +33,9 @@ def create_key(
         list[str] | None,
         typer.Option(metavar="NAME", help="Group whose permissions the key has; may be repeated."),
     ] = None,
-    days: Annotated[int | None, typer.Option(min=1, help="Days until it expires; never by default.")] = None,
+    days: Annotated[
+        int | None, typer.Option(min=1, metavar="NUMBER", help="Days until it expires; never by default.")
+    ] = None,
     as_json: AsJson = False,
     data_dir: DataDir = None,
 ) -> None:
@@ -42,14 +46,14 @@ def create_key(
         raise Invalid(f"{role!r} is not a role. Use admin, editor or reader.", code="bad_role")
     new = keys.new_key(name, role, email, team or [], group or [], days)
 
-    async def run() -> str:
+    async def run() -> dict[str, Any]:
         async with keys.open_database(current) as db:
-            return (await keys.create(db, org, new))[1]
+            return keys.new_key_json(*await keys.create(db, org, new))
 
     current = load_settings(quiet=True, data_dir=data_dir)
-    secret = run_async(run())
-    print_json({"key": secret}, as_json)
-    console(as_json).print(secret, highlight=False)
+    created = run_async(run())
+    print_json({"organisation": org, **created}, as_json)
+    console(as_json).print(created["key"], highlight=False)
 
 
 @key_cli.command("list")
@@ -77,19 +81,21 @@ def revoke_key(
     """Revoke a key and end its browser sessions."""
     from gristmill.cli import key_admin as keys
 
-    async def run() -> str:
+    async def run() -> dict[str, Any]:
         async with keys.open_database(current) as db:
-            return (await keys.revoke(db, org, key)).prefix
+            return keys.key_json(await keys.revoke(db, org, key))
 
     current = load_settings(quiet=True, data_dir=data_dir)
-    prefix = run_async(run())
-    print_json({"revoked": prefix}, as_json)
-    console(as_json).print(f"Revoked {prefix}….")
+    revoked = run_async(run())
+    print_json({"organisation": org, **revoked}, as_json)
+    console(as_json).print(f"Revoked {revoked['prefix']}….")
 
 
 def audit(
-    org: Annotated[str, typer.Option("--org", help="Organisation.")] = "local",
-    limit: Annotated[int, typer.Option(min=1, max=500, help="Maximum number of entries.")] = 50,
+    org: Annotated[str, typer.Option("--org", metavar="NAME", help="Organisation.")] = "local",
+    limit: Annotated[
+        int, typer.Option(min=1, max=500, metavar="NUMBER", help="Maximum number of entries.")
+    ] = 50,
     as_json: AsJson = False,
     data_dir: DataDir = None,
 ) -> None:

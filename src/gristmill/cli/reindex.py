@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 
 from gristmill import clock
 from gristmill.cli.add import POLL_INTERVAL, CommandResult, base_id_by_name, print_results, wait_for_items
@@ -22,10 +23,10 @@ async def reindex(
     failed: list[dict[str, Any]] = response["failed"]
     for entry in failed:
         error = entry["error"]
-        out.print(f"[red]not reindexed[/red] {entry['itemId']}: {error['message']} ({error['code']})")
+        out.print(f"[red]not reindexed[/red] {entry['itemId']}: {escape(error['message'])} ({error['code']})")
     items: list[dict[str, Any]] = []
     if not wait:
-        out.print(f"{len(response['rootIds'])} queued for reindexing in [bold]{base}[/bold].")
+        out.print(f"{len(response['rootIds'])} queued for reindexing in [bold]{escape(base)}[/bold].")
     elif response["jobId"] is not None:
         # This job requests the new versions of the items: until it has ended, they keep their old status.
         while (await session.call("GET", f"/jobs/{response['jobId']}"))["state"] in _LIVE_STATES:

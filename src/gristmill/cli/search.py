@@ -1,22 +1,25 @@
 """`gristmill search`: print the hits, for people or as JSON."""
 
 import json
+from textwrap import indent
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.padding import Padding
 from rich.text import Text
 
 from gristmill.cli.add import base_id_by_name
 from gristmill.cli.client_session import ClientSession
 
-_SNIPPET_LENGTH = 400
+_EXCERPT_LENGTH = 400
+_INDENT = "   "
 
 
 async def search(
     session: ClientSession, out: Console, base: str, query: str, *, limit: int, as_json: bool
 ) -> int:
-    """Print the hits; returns how many there were."""
+    """Print the hits: an excerpt of each in a terminal, the whole text into a file or a pipe. Returns their number."""
     base_id = await base_id_by_name(session, base, create=False)
     response = await session.call(
         "POST", f"/knowledge-bases/{base_id}/search", json={"query": query, "limit": limit}
@@ -25,11 +28,14 @@ async def search(
         out.print_json(json.dumps(response, ensure_ascii=False))
         return len(response["hits"])
     for place, hit in enumerate(response["hits"], 1):
-        out.print(_headline(place, hit))
-        out.print(_snippet(hit))
+        out.print(_headline(place, hit), soft_wrap=not out.is_terminal)
+        if out.is_terminal:
+            out.print(_excerpt(hit), soft_wrap=False)  # wraps at the width of the terminal
+        else:
+            out.print(indent(hit["text"], _INDENT), markup=False, highlight=False)
         out.print()
     if not response["hits"]:
-        out.print(f"No hits in [bold]{base}[/bold].")
+        out.print(f"No hits in [bold]{escape(base)}[/bold].")
     return len(response["hits"])
 
 
@@ -45,13 +51,13 @@ def _headline(place: int, hit: dict[str, Any]) -> Text:
     )
 
 
-def _snippet(hit: dict[str, Any]) -> Padding:
+def _excerpt(hit: dict[str, Any]) -> Padding:
     """An excerpt around the first highlight, with highlights."""
     highlights: list[list[int]] = hit["highlights"]
-    start_at = max(0, highlights[0][0] - _SNIPPET_LENGTH // 4) if highlights else 0
+    start_at = max(0, highlights[0][0] - _EXCERPT_LENGTH // 4) if highlights else 0
     text = Text(hit["text"])
     for start, end in highlights:
         text.stylize("bold yellow", start, end)
-    excerpt = text[start_at : start_at + _SNIPPET_LENGTH]
-    ellipses = ("… " if start_at else "", " …" if start_at + _SNIPPET_LENGTH < len(hit["text"]) else "")
-    return Padding(Text.assemble(ellipses[0], excerpt, ellipses[1]), (0, 0, 0, 3))
+    excerpt = text[start_at : start_at + _EXCERPT_LENGTH]
+    ellipses = ("… " if start_at else "", " …" if start_at + _EXCERPT_LENGTH < len(hit["text"]) else "")
+    return Padding(Text.assemble(ellipses[0], excerpt, ellipses[1]), (0, 0, 0, len(_INDENT)))

@@ -12,6 +12,7 @@ from fastapi import FastAPI
 
 from gristmill import app, identity, niceness
 from gristmill.cli import serve_lock
+from gristmill.cli.open_gristmill import open_gristmill
 from gristmill.errors import SetupError
 from gristmill.server import api, mcp
 from gristmill.server.api.caller import is_loopback
@@ -22,7 +23,7 @@ async def serve(settings: Settings, announce: Callable[[str], None]) -> None:
     """Run the server and a worker until SIGINT or SIGTERM; `announce` is called with the address once it is ready."""
     bind_address = settings.host, settings.port
     with serve_lock.acquire(settings.data_dir) as claim, _listen(*bind_address) as listener:
-        async with app.gristmill(settings, work=True) as mill, AsyncExitStack() as stack:
+        async with open_gristmill(settings, work=True) as mill, AsyncExitStack() as stack:
             await _require_admin_key(mill)
             await stack.enter_async_context(mcp.mount(mill.api))
             server = _create_server(mill.api)
@@ -46,7 +47,7 @@ async def work(settings: Settings, announce: Callable[[str], None]) -> None:
         listener = None
         if settings.worker_port is not None:
             listener = bound.enter_context(_listen(settings.worker_host, settings.worker_port))
-        async with app.gristmill(settings, work=True) as mill:
+        async with open_gristmill(settings, work=True) as mill:
             stop = _stop_on_signals()
             if listener is None:
                 announce("")

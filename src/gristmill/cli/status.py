@@ -8,30 +8,31 @@ from rich.text import Text
 
 from gristmill.cli.add import base_id_by_name
 from gristmill.cli.client_session import ClientSession
+from gristmill.cli.output import new_table
 
 _ACTIVE = ("idle", "preparing", "processing", "reading", "embedding")
+_NO_BASES = Text('No knowledge bases yet. Try: gristmill add notes --note "…" --wait')
 
 
 async def bases_with_queues(session: ClientSession, base: str | None) -> list[dict[str, Any]]:
     """The bases, each with the state of its queue."""
     return [
         {**entry, "queue": await session.call("GET", f"/knowledge-bases/{entry['id']}/queue")}
-        for entry in await _find_bases(session, base)
+        for entry in await find_bases(session, base)
     ]
 
 
 def status_view(session: ClientSession, bases: list[dict[str, Any]]) -> Group | Table | Text:
     """A table of the bases and their queues."""
     if not bases:
-        return Text('No knowledge bases yet. Try: gristmill add notes --note "…" --wait')
-    table = Table(box=None, header_style="dim", pad_edge=False)
-    for column in ("base", "searchable", "in work", "failed", "queued", "running", "per minute", "done in"):
-        table.add_column(column, justify="left" if column == "base" else "right")
+        return _NO_BASES
+    numbers = ("searchable", "in work", "failed", "queued", "running", "per minute", "done in")
+    table = new_table("base", *numbers, right=numbers)
     for entry in bases:
         queue, counts = entry["queue"], entry["itemCounts"]
         failed = counts.get("failed", 0)
         table.add_row(
-            entry["name"],
+            Text(entry["name"]),
             str(counts.get("completed", 0)),
             str(sum(counts.get(status, 0) for status in _ACTIVE)),
             Text(str(failed), style="red" if failed else ""),
@@ -45,20 +46,25 @@ def status_view(session: ClientSession, bases: list[dict[str, Any]]) -> Group | 
     return Group(table, Text("No server runs on this data dir: nothing is being indexed.", style="dim"))
 
 
-async def _find_bases(session: ClientSession, base: str | None) -> list[dict[str, Any]]:
+def base_table(bases: list[dict[str, Any]]) -> Table | Text:
+    """A table of the bases without their queues."""
+    if not bases:
+        return _NO_BASES
+    table = new_table("base", "status", "items", "embedder", "created", right=("items",))
+    for entry in bases:
+        count = sum(entry["itemCounts"].values())
+        table.add_row(
+            Text(entry["name"]), entry["status"], str(count), Text(entry["embedder"]), entry["createdAt"][:10]
+        )
+    return table
+
+
+async def find_bases(session: ClientSession, base: str | None) -> list[dict[str, Any]]:
+    """All bases, or the one of this name."""
     if base is not None:
         base_id = await base_id_by_name(session, base, create=False)
         return [await session.call("GET", f"/knowledge-bases/{base_id}")]
-    bases: list[dict[str, Any]] = []
-    cursor: str | None = None
-    while True:
-        page = await session.call(
-            "GET", "/knowledge-bases", params={"limit": 500, **({"cursor": cursor} if cursor else {})}
-        )
-        bases += page["items"]
-        cursor = page["nextCursor"]
-        if cursor is None:
-            return bases
+    return [entry async for entry in session.client.pages("/knowledge-bases")]
 
 
 def _duration(seconds: int | None) -> str:

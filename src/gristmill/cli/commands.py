@@ -1,33 +1,23 @@
 """The commands and their options."""
 
 import json
-import sys
 from datetime import timedelta
 from typing import Annotated, Any
 
 import typer
 from rich.live import Live
+from rich.markup import escape
 
 from gristmill import __version__, clock
-from gristmill.cli import connector_commands, key_commands
-from gristmill.cli.common import (
-    AsJson,
-    DataDir,
-    console,
-    err,
-    load_settings,
-    out,
-    print_json,
-    run_async,
-    run_with_client,
-)
+from gristmill.cli import base_commands, connector_commands, key_commands
+from gristmill.cli.common import AsJson, DataDir, load_settings, run_async, run_with_client
+from gristmill.cli.help import CommandLine
+from gristmill.cli.output import console, err, out, print_json
 from gristmill.errors import GristmillError, SetupError
 
-cli = typer.Typer(
+cli = CommandLine(
     name="gristmill",
     help="A durable knowledge base engine: add documents, search them, trust the results.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
 )
 _REFRESH_INTERVAL = timedelta(seconds=1)
 
@@ -44,8 +34,10 @@ def _version(
 @cli.command()
 def serve(
     data_dir: DataDir = None,
-    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
-    port: Annotated[int | None, typer.Option(help="Port to listen on; 0 picks a free one.")] = None,
+    host: Annotated[str | None, typer.Option(metavar="ADDRESS", help="Address to listen on.")] = None,
+    port: Annotated[
+        int | None, typer.Option(metavar="NUMBER", help="Port to listen on; 0 picks a free one.")
+    ] = None,
 ) -> None:
     """Run the server and a worker. Ctrl-C stops both, and the built-in PostgreSQL."""
     from gristmill.cli.serve import serve as run
@@ -75,7 +67,7 @@ def add(
     base: Annotated[str, typer.Argument(help="Name of the base; created if it does not exist.")],
     things: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[PATH_OR_URL]...", help="Files, folders, web pages and sitemaps."),
+        typer.Argument(metavar="PATH_OR_URL", help="Files, folders, web pages and sitemaps."),
     ] = None,
     note: Annotated[
         list[str] | None, typer.Option("--note", metavar="TEXT", help="Text of a note; may be repeated.")
@@ -111,12 +103,14 @@ def reindex(
     base: Annotated[str, typer.Argument(help="Name of the base.")],
     item: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[ITEM_ID]...", help="Items to reindex; by default all items of the base."),
+        typer.Argument(metavar="ITEM_ID", help="Items to reindex; by default all items of the base."),
     ] = None,
     on_active: Annotated[
         str,
         typer.Option(
-            "--on-active", help="What to do with items that are being processed: reject, skip or after."
+            "--on-active",
+            metavar="WORD",
+            help="What to do with items that are being processed: reject, skip or after.",
         ),
     ] = "reject",
     wait: Annotated[
@@ -141,7 +135,9 @@ def reindex(
 def search(
     base: Annotated[str, typer.Argument(help="Name of the base.")],
     query: Annotated[str, typer.Argument(help="The query.")],
-    limit: Annotated[int, typer.Option(min=1, max=100, help="Maximum number of hits.")] = 10,
+    limit: Annotated[
+        int, typer.Option(min=1, max=100, metavar="NUMBER", help="Maximum number of hits.")
+    ] = 10,
     as_json: AsJson = False,
     data_dir: DataDir = None,
 ) -> None:
@@ -190,8 +186,7 @@ def status(
 
 @cli.command()
 def doctor(as_json: AsJson = False, data_dir: DataDir = None) -> None:
-    """Check settings, disk, database, embedder and invariants, and say how to fix problems. Settings are documented in
-    docs/reference/settings.md."""
+    """Check settings, disk, database, embedder and guarantees, and say how to fix problems."""
     from gristmill.cli.doctor import run_checks
 
     async def run() -> bool:
@@ -199,7 +194,7 @@ def doctor(as_json: AsJson = False, data_dir: DataDir = None) -> None:
         async for result in run_checks(current):
             results.append(vars(result))
             mark = "[green]✓[/green]" if result.ok else "[red]✗[/red]"
-            console(as_json).print(f"{mark} {result.what:<10} {result.detail}")
+            console(as_json).print(f"{mark} {result.what:<11} {escape(result.detail)}")
         print_json(results, as_json)
         return all(result["ok"] for result in results)
 
@@ -222,6 +217,7 @@ def mcp(data_dir: DataDir = None) -> None:
     run_async(run())
 
 
+cli.add_typer(base_commands.base_cli)
 cli.add_typer(connector_commands.connector)
 cli.command()(connector_commands.sync)
 cli.add_typer(key_commands.key_cli, name="keys")
@@ -235,15 +231,16 @@ def _finish(outcome: Any, as_json: bool) -> None:
         raise typer.Exit(1)
 
 
-def main() -> None:
-    """Run the command; expected errors are printed in one line, without a traceback."""
+def run() -> int:
+    """Run the command that `sys.argv` names; returns its exit code. Errors are printed in one line, without a traceback."""
     try:
-        cli()
-    except KeyboardInterrupt:
-        sys.exit(130)
+        cli(prog_name="gristmill")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 0
     except SetupError as error:
-        err.print(f"[red]gristmill can't start:[/red] {error.message} ({error.code})")
-        sys.exit(2)
+        err.print(f"[red]gristmill can't start:[/red] {escape(error.message)} ({error.code})")
+        return 2
     except GristmillError as error:
-        err.print(f"[red]gristmill:[/red] {error.message} ({error.code})")
-        sys.exit(1)
+        err.print(f"[red]gristmill:[/red] {escape(error.message)} ({error.code})")
+        return 1
+    return 0

@@ -1,0 +1,110 @@
+"""`gristmill base …`: create, list, rename and delete bases, through the API."""
+
+import sys
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from gristmill.cli.common import AsJson, DataDir, run_with_client
+from gristmill.cli.help import CommandLine
+from gristmill.cli.output import console, print_json
+from gristmill.errors import Invalid
+
+base_cli = CommandLine(name="base", help="Create, list, rename and delete bases.")
+BaseName = Annotated[str, typer.Argument(help="Name of the base.")]
+
+
+@base_cli.command("create")
+def create_base(
+    name: Annotated[str, typer.Argument(help="Name of the new base.")],
+    embedder: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Embedder of its texts; by default the one of the settings."),
+    ] = None,
+    as_json: AsJson = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Create an empty base. `gristmill add` creates a base too, if it does not exist."""
+
+    async def run(session: Any) -> dict[str, Any]:
+        body = {"name": name, **({"embedder": embedder} if embedder else {})}
+        return await session.call("POST", "/knowledge-bases", json=body)
+
+    print_json(run_with_client(run, data_dir), as_json)
+    console(as_json).print(f"Created [bold]{escape(name)}[/bold].")
+
+
+@base_cli.command("list")
+def list_bases(as_json: AsJson = False, data_dir: DataDir = None) -> None:
+    """List the bases. `gristmill status` also shows their queues."""
+    from gristmill.cli import status
+
+    async def run(session: Any) -> list[dict[str, Any]]:
+        return await status.find_bases(session, None)
+
+    bases = run_with_client(run, data_dir)
+    print_json(bases, as_json)
+    console(as_json).print(status.base_table(bases))
+
+
+@base_cli.command("rename")
+def rename_base(
+    name: BaseName,
+    new_name: Annotated[str, typer.Argument(help="Its new name.")],
+    as_json: AsJson = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Rename a base."""
+    from gristmill.cli.add import base_id_by_name
+
+    async def run(session: Any) -> dict[str, Any]:
+        base_id = await base_id_by_name(session, name, create=False)
+        return await session.call("PATCH", f"/knowledge-bases/{base_id}", json={"name": new_name})
+
+    print_json(run_with_client(run, data_dir), as_json)
+    console(as_json).print(f"Renamed [bold]{escape(name)}[/bold] to [bold]{escape(new_name)}[/bold].")
+
+
+@base_cli.command("delete")
+def delete_base(
+    name: BaseName,
+    yes: Annotated[bool, typer.Option("--yes", help="Don't ask for confirmation.")] = False,
+    as_json: AsJson = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Delete a base with everything in it. This can't be undone."""
+    from gristmill.cli.add import base_id_by_name
+
+    messages = console(as_json)
+
+    async def find(session: Any) -> dict[str, Any]:
+        base_id = await base_id_by_name(session, name, create=False)
+        return await session.call("GET", f"/knowledge-bases/{base_id}")
+
+    async def delete(session: Any) -> dict[str, Any]:
+        job = await session.client.delete_base(base["id"])
+        messages.print(f"Deleted [bold]{escape(base['name'])}[/bold].")
+        if not session.is_remote:
+            messages.print("No server is running. Its data is removed when `gristmill serve` runs.")
+        return {"id": base["id"], "name": base["name"], **job}
+
+    base = run_with_client(find, data_dir)
+    if not yes and not _confirm(base):
+        messages.print("Nothing was deleted.")
+        raise typer.Exit(1)
+    print_json(run_with_client(delete, data_dir), as_json)
+
+
+def _confirm(base: dict[str, Any]) -> bool:
+    """Ask whether to delete a base. No event loop runs meanwhile: it would keep Ctrl-C from ending the prompt."""
+    if not sys.stdin.isatty():
+        raise Invalid(
+            "Deleting a base can't be undone, and there is no terminal to confirm it in. Pass --yes.",
+            code="confirmation_required",
+        )
+    count = sum(base["itemCounts"].values())
+    items = "1 item" if count == 1 else f"{count} items"
+    sys.stderr.write(f"Delete {base['name']} with {items}? This can't be undone. [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")

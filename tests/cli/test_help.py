@@ -1,0 +1,42 @@
+"""`--help` is written for people: names of values instead of types of Python."""
+
+from typing import Any, cast
+
+import pytest
+import typer.main
+from typer.testing import CliRunner
+
+from gristmill.cli.commands import cli
+
+
+def command_words(words: tuple[str, ...], command: Any) -> list[tuple[str, ...]]:
+    """A command and its subcommands, as the words that start them."""
+    subcommands: dict[str, Any] = getattr(command, "commands", {})
+    return [
+        words,
+        *(one for name, part in subcommands.items() for one in command_words((*words, name), part)),
+    ]
+
+
+COMMANDS = command_words((), cast(Any, typer.main.get_command(cli)))
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_help_shows_names_of_values_and_no_types(words: tuple[str, ...]) -> None:
+    shown = CliRunner().invoke(cli, [*words, "--help"], prog_name="gristmill")
+    assert shown.exit_code == 0
+    assert shown.stdout.startswith(f"Usage: {' '.join(('gristmill', *words))} [OPTIONS]")
+    for type_name in ("<", "[[", "bool", "list[", "INTEGER", "{", "╭"):
+        assert type_name not in shown.stdout
+
+
+def test_help_names_arguments_defaults_and_ranges() -> None:
+    add = CliRunner().invoke(cli, ["add", "--help"], prog_name="gristmill").stdout
+    assert add.startswith("Usage: gristmill add [OPTIONS] BASE [PATH_OR_URL]...\n")
+    search = CliRunner().invoke(cli, ["search", "--help"]).stdout
+    assert "--limit NUMBER   Maximum number of hits. [1 to 100, default: 10]" in search
+
+
+def test_a_missing_argument_is_named_as_in_the_help() -> None:
+    missing = CliRunner().invoke(cli, ["search", "notes"])
+    assert (missing.exit_code, "Missing argument 'QUERY'." in missing.stderr) == (2, True)

@@ -1,0 +1,80 @@
+"""What commands print: whole lines into a pipe, wrapped ones in a terminal; JSON with the names of the API."""
+
+import json
+
+import pytest
+
+from tests.cli.conftest import RunCommand
+from tests.terminal import run_in_terminal
+
+pytestmark = pytest.mark.slow
+
+WORDS = [f"word{number}" for number in range(120)]  # about 900 characters in one line
+
+
+def test_search_prints_the_whole_text_into_a_pipe_and_wraps_it_in_a_terminal(
+    env: dict[str, str], run: RunCommand
+) -> None:
+    assert run("add", "a [b]", "--note", " ".join(WORDS), "--wait").code == 0
+    piped = run("search", "a [b]", "word0", COLUMNS="60")
+    assert f"   {' '.join(WORDS)}\n" in piped.stdout
+    terminal = run_in_terminal(env, "search", "a [b]", "word0", columns=60)
+    assert terminal.code == 0
+    assert max(len(line) for line in terminal.lines) <= 60
+    excerpt = " ".join(line.strip() for line in terminal.lines)
+    assert " ".join(WORDS[:50]) in excerpt
+    none = run("base", "create", "[empty]")
+    assert none.stdout == "Created [empty].\n"
+    assert run("search", "[empty]", "word0").stdout == "No hits in [empty].\n"
+
+
+def test_tables_are_not_cut_in_a_pipe(run: RunCommand) -> None:
+    name = "a long name of a base " * 5
+    run("base", "create", name.strip())
+    for command in (("status",), ("base", "list")):
+        shown = run(*command, COLUMNS="40")
+        assert name.strip() in shown.stdout
+
+
+def test_keys_and_the_audit_log_have_the_names_of_the_api(run: RunCommand) -> None:
+    assert run("keys", "list").stdout.startswith("No keys yet.")
+    created = json.loads(run("keys", "create", "ann", "--email", "ann@example.com", "--json").stdout)
+    (listed,) = json.loads(run("keys", "list", "--json").stdout)
+    fields = {
+        "id",
+        "name",
+        "prefix",
+        "role",
+        "principal",
+        "expiresAt",
+        "lastUsedAt",
+        "createdAt",
+        "updatedAt",
+    }
+    assert set(listed) == {*fields, "organisation"}
+    assert listed["principal"] == {"email": "ann@example.com", "teams": [], "groups": []}
+    assert {**listed, "key": created["key"]} == created
+    (entry,) = json.loads(run("audit", "--json").stdout)
+    assert set(entry) == {
+        "id", "at", "actor", "keyId", "role", "method", "path", "client", "status", "tookMs",
+    }  # fmt: skip
+
+
+def test_doctor_names_the_guarantees(run: RunCommand) -> None:
+    results = json.loads(run("doctor", "--json").stdout)
+    assert [result["what"] for result in results][-1] == "guarantees"
+
+
+MESSAGE_AT_ONCE = (
+    "-c",
+    "from gristmill.cli import main, open_gristmill; open_gristmill._MOMENT = 0; main()",
+)
+
+
+def test_a_terminal_shows_that_the_database_is_being_opened_and_a_pipe_does_not(
+    env: dict[str, str], run: RunCommand
+) -> None:
+    shown = run_in_terminal(env, "status", program=MESSAGE_AT_ONCE)
+    assert shown.lines[0] == "Connecting to the database …"
+    assert shown.lines[1].startswith("No knowledge bases yet.")
+    assert run("status").stdout.startswith("No knowledge bases yet.")

@@ -1,0 +1,77 @@
+"""`gristmill` commands in a terminal: a pseudo-terminal of a given width, with keys typed at a prompt."""
+
+import fcntl
+import os
+import re
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+_ESCAPE_SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
+
+
+@dataclass(frozen=True)
+class TerminalSession:
+    """What a terminal showed, without colours, and the exit code of the command."""
+
+    code: int
+    text: str
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines on the screen."""
+        return self.text.splitlines()
+
+
+def run_in_terminal(
+    env: Mapping[str, str],
+    *arguments: str,
+    columns: int = 80,
+    prompt: str = "",
+    keys: str = "",
+    program: Sequence[str] = ("-m", "gristmill"),
+) -> TerminalSession:
+    """Run a command in a terminal of this width; once it shows `prompt`, type `keys`."""
+    controller, terminal = os.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    variables = {name: value for name, value in env.items() if name not in ("COLUMNS", "NO_COLOR")}
+    process = subprocess.Popen(
+        [sys.executable, *program, *arguments],
+        env={**variables, "TERM": "xterm-256color"},
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        preexec_fn=_control_terminal,
+    )
+    os.close(terminal)
+    shown = b""
+    unsent = keys.encode()
+    try:
+        while part := _read(controller):
+            shown += part
+            if unsent and prompt.encode() in shown:
+                os.write(controller, unsent)
+                unsent = b""
+        code = process.wait(60)
+    finally:
+        os.close(controller)
+        if process.poll() is None:
+            process.kill()
+            process.wait(10)
+    return TerminalSession(code, _ESCAPE_SEQUENCE.sub("", shown.decode()).replace("\r\n", "\n"))
+
+
+def _control_terminal() -> None:
+    """Make the terminal the controlling one, so that Ctrl-C reaches the command as a signal."""
+    os.setsid()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+def _read(controller: int) -> bytes:
+    try:
+        return os.read(controller, 65536)
+    except OSError:  # the command has closed the terminal
+        return b""
