@@ -1,15 +1,16 @@
 """A folder of ten thousand files: streamed in, searchable from the first, and gone without a trace while it runs.
 
-The bounds are wide, for machines that do other things too; `-rP` shows the figures.
+How long it takes is a matter of the machine: `python -m bench.tree` measures it. Here work is counted.
 """
 
-import statistics
-import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 import psutil
+import psycopg
 import pytest
 
 from gristmill import app, faults
@@ -85,47 +86,26 @@ async def test_a_large_folder_is_streamed_in_and_deleted_while_it_runs(
         await wait_until(first_are_found)
         listed = await count(mill, "select count(*) from item where type = 'file'")
         assert 0 < listed < FILES, "all was listed before the first was searchable"
-        began = time.perf_counter()
 
     async def all_listed() -> bool:
         memory.look()
         return await count(mill, "select expanded_version from item where type = 'directory'") == 1
 
     await wait_until(all_listed, limit=60)
-    expanded = time.perf_counter() - began
     indexed = await count(mill, "select count(*) from item where status = 'completed'")
     assert indexed < FILES, "it was indexed too soon to be deleted while it runs"
 
-    began = time.perf_counter()
     gone = await http.delete(f"/api/knowledge-items/{root}")
-    answered = time.perf_counter() - began
     assert (await http.get(items, params={"parentId": "*"})).json()["items"] == []
     assert await search(http, base, "rye") == []
+    with faults.watch("index.opened") as opened:
+        receipt = (await wait_for_job(http, gone.json()["jobId"]))["result"]
+    assert opened.count <= mill.settings.worker_slots, "its files were read although it was deleted"
 
-    async def stopped() -> bool:
-        return not await count(
-            mill, "select count(*) from job where state = 'running' and kind <> 'delete_subtree'"
-        )
-
-    async def nothing_waits() -> bool:
-        return not await count(mill, "select count(*) from job where kind <> 'delete_subtree'")
-
-    await wait_until(stopped, every=0.005)
-    stop = time.perf_counter() - began
-    await wait_until(nothing_waits, every=0.005)
-    drained = time.perf_counter() - began
-    receipt = (await wait_for_job(http, gone.json()["jobId"]))["result"]
-    cleaned = time.perf_counter() - began
     for table in ("item", "item_version", "chunk", "content", "blob", "pending_blob_name", "job"):
         assert await count(mill, f"select count(*) from {table}".encode()) == 0, table
     assert receipt["items"] == FILES + 1
-    print(
-        f"\nexpansion {(FILES - listed) / expanded:,.0f} files/s beside indexing, memory +{memory.most:.0f} MB;"
-        f" with {indexed:,} indexed: delete answered in {answered:.2f} s, running work stopped after {stop:.2f} s,"
-        f" queue empty after {drained:.2f} s, all gone after {cleaned:.2f} s"
-    )
     assert memory.most < 60
-    assert stop < 5  # 0.5 s on an idle machine
     await assert_healthy(http)
 
 
@@ -144,34 +124,44 @@ async def test_work_that_fills_every_slot_stops_when_its_folder_is_deleted(
             return held.count >= mill.settings.worker_slots - 1
 
         await wait_until(full)
-        began = time.perf_counter()
         gone = (await http.delete(f"/api/knowledge-items/{root}")).json()
         await wait_for_job(http, gone["jobId"])
-        took = time.perf_counter() - began
+        assert not held.hold.is_set()
         assert await count(mill, "select count(*) from job") == 0
-    print(f"\nstopped and gone after {took:.2f} s")
-    assert took < 5  # 0.3 s on an idle machine
+
+
+@asynccontextmanager
+async def counted_statements(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[list[object]]:
+    """The statements that this process sends."""
+    statements: list[object] = []
+    execute = psycopg.AsyncCursor[Any].execute
+
+    async def record(cursor: psycopg.AsyncCursor[Any], query: Any, *arguments: Any, **options: Any) -> Any:
+        statements.append(query)
+        return await execute(cursor, query, *arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(psycopg.AsyncCursor, "execute", record)
+        yield statements
 
 
 @pytest.mark.parametrize("how", ["by path", "after upload"])
-async def test_a_hundred_files_in_one_call_are_accepted_at_once(
-    hand: ManualWorker, base: Base, many: Path, how: str
+async def test_a_hundred_files_cost_as_many_statements_as_two(
+    hand: ManualWorker, base: Base, many: Path, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Issue 4, S4-08: under 300 ms on an idle machine; the bound here is wider, for a busy one."""
-    took: list[float] = []
-    for number in range(5):
-        paths = [many / f"{place:05}.md" for place in range(100 * number, 100 * number + 100)]
+    """S4-08: a call with many files is answered at once, because it takes no more round trips."""
+    costs: list[int] = []
+    for numbers in (range(2), range(2, 102)):
+        paths = [many / f"{number:05}.md" for number in numbers]
         if how == "by path":
             entries = [file_to_add(hand, path) for path in paths]
         else:
             entries = [await uploaded(hand, path) for path in paths]
-        began = time.perf_counter()
-        added = await add.add(hand.db, base.id, entries, UNLIMITED)
-        took.append(time.perf_counter() - began)
-        assert len(added.created) == 100
-    median = statistics.median(took)
-    print(f"\n100 files {how}: median {median * 1000:.0f} ms, {[f'{t * 1000:.0f}' for t in took]}")
-    assert median < 1
+        async with counted_statements(monkeypatch) as statements:
+            added = await add.add(hand.db, base.id, entries, UNLIMITED)
+        assert len(added.created) == len(paths)
+        costs.append(len(statements))
+    assert 0 < costs[1] == costs[0]
 
 
 async def uploaded(hand: ManualWorker, path: Path) -> add.ItemToAdd:
@@ -184,12 +174,8 @@ async def test_ten_thousand_notes_are_added_in_one_call(hand: ManualWorker, base
     """Issue 4; equal titles are numbered, each once."""
     same = titles == "all the same"
     entries = [note_to_add("n" if same else f"n{n}", f"rye {n}") for n in range(FILES)]
-    began = time.perf_counter()
     added = await add.add(hand.db, base.id, entries, UNLIMITED)
-    took = time.perf_counter() - began
-    print(f"\n{FILES:,} notes, {titles}: {took:.2f} s")
     assert len({item.title for item in added.created}) == FILES
     assert await hand.value("select count(*) from job") == FILES
     one = await add.add(hand.db, base.id, [note_to_add("n", "rye")], UNLIMITED)
     assert one.created[0].title == (f"n ({FILES + 1})" if same else "n")
-    assert took < 20
