@@ -197,16 +197,20 @@ FILL = (
         " from item d, generate_series(1, 100) n where d.type = 'directory'"
     ),
     (
-        "insert into content (hash, text, created_at) select sha256(id::text::bytea), 'x', now() - interval '1 day'"
-        " from item where type = 'note'"
+        "insert into content (hash, characters, created_at)"
+        " select sha256(id::text::bytea), 1, now() - interval '1 day' from item where type = 'note'"
+    ),
+    (
+        "insert into content_part (content_hash, start, text)"
+        " select sha256(id::text::bytea), 0, 'x' from item where type = 'note'"
     ),
     (
         "insert into item_version (item_id, version, content_hash)"
         " select id, 1, sha256(id::text::bytea) from item where type = 'note'"
     ),
     (
-        'insert into chunk (base_id, item_id, version, index, text, start, "end", embedding, words)'
-        " select i.base_id, i.id, 1, n, 'x', 0, 1, '[1,2]', '' from item i, generate_series(0, 1) n where i.type = 'note'"
+        'insert into chunk (base_id, item_id, version, index, text, start, "end", embedding)'
+        " select i.base_id, i.id, 1, n, 'x', 0, 1, '[1,2]' from item i, generate_series(0, 1) n where i.type = 'note'"
     ),
     "vacuum analyze",
 )
