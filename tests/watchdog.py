@@ -129,7 +129,7 @@ def _tree_cpu_seconds() -> float:
 
 
 def _dump_tasks(file: IO[str]) -> None:
-    for task in list(asyncio.tasks._all_tasks):  # pyright: ignore[reportPrivateUsage, reportUnknownVariableType, reportUnknownMemberType, reportAttributeAccessIssue, reportUnknownArgumentType]
+    for task in list(asyncio.tasks._all_tasks):  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType, reportAttributeAccessIssue, reportUnknownArgumentType]
         with contextlib.suppress(Exception):
             if not task.done():  # pyright: ignore[reportUnknownMemberType]
                 task.print_stack(file=file)  # pyright: ignore[reportUnknownMemberType]

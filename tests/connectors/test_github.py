@@ -191,7 +191,7 @@ async def test_an_app_signs_for_itself_and_renews_its_token(tool: FakeGitHub) ->
         given.append(f"ghs_{len(given)}")
         return tool.respond({"token": given[-1], "expires_at": "2026-01-01T00:00:00Z"}, 201)
 
-    tool.check_authorization = lambda call: None  # type: ignore[method-assign]
+    tool.check_authorization = lambda call: None
     tool.route("POST", "/app/installations/{installation}/access_tokens", token)
     config = KIND.config.model_validate(tool.config())
     credentials = KIND.credentials.model_validate(

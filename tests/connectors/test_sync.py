@@ -187,7 +187,7 @@ async def test_a_deleted_connector_takes_its_documents_along_or_leaves_them(
 
         await wait_until(empty)
     for table in ("connector", "connector_document", "connector_run", "schedule where name like 'conn%%'"):
-        rows = await harness.fetch(f"select 1 from {table}")  # type: ignore[arg-type]
+        rows = await harness.fetch(f"select 1 from {table}")
         assert rows == [], table
 
 

@@ -24,7 +24,7 @@ GRANITE = pack.tokenizer(pack.find())
 def letters() -> Tokenizer:
     """A tokenizer of letters for which two neighbouring words have more tokens than each word alone."""
     made = Tokenizer(models.BPE({"<unk>": 0}, [], unk_token="<unk>", fuse_unk=False))
-    made.normalizer = normalizers.Replace(Regex("[a-z] [a-z]"), "neighbours")  # pyright: ignore[reportAttributeAccessIssue] it has no types
+    made.normalizer = normalizers.Replace(Regex("[a-z] [a-z]"), "neighbours")
     return made
 
 
