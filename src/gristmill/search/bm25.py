@@ -55,14 +55,26 @@ def idf(chunks: int, of: int) -> float:
     return math.log(1 + (of - chunks + 0.5) / (chunks + 0.5))
 
 
-def score(terms: Sequence[TermPostings], lengths: NDArray[np.uint16]) -> Scores:
-    """The score of every chunk; 0 for chunks without any of the terms."""
-    total = len(lengths)
-    scores = np.zeros(total, np.float32)
+def within(term: TermPostings, mask: Mask | None) -> TermPostings:
+    """The postings of a term in the marked chunks alone; None marks all."""
+    if mask is None:
+        return term
+    is_marked = mask[term.postings.ordinals]
+    return TermPostings(
+        term.weight, Postings(term.postings.ordinals[is_marked], term.postings.counts[is_marked])
+    )
+
+
+def score(terms: Sequence[TermPostings], lengths: NDArray[np.uint16], among: Mask | None = None) -> Scores:
+    """The score of every chunk; 0 for chunks without any of the terms. N and the mean length are those of the chunks that
+    `among` marks, by default of all."""
+    counted = lengths if among is None else lengths[among]
+    total = len(counted)
+    scores = np.zeros(len(lengths), np.float32)
     if not total:
         return scores
     norms = lengths.astype(np.float32)
-    norms *= np.float32(K1 * B * total / max(int(lengths.sum(dtype=np.int64)), 1))
+    norms *= np.float32(K1 * B * total / max(int(counted.sum(dtype=np.int64)), 1))
     norms += np.float32(K1 * (1 - B))
     for term in terms:
         if term.chunks:

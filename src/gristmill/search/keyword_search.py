@@ -32,16 +32,6 @@ _PHRASE_BATCH = 200
 
 
 @dataclass(frozen=True)
-class TermContribution:
-    """The contribution of one term to a chunk's score."""
-
-    term: str
-    count: int
-    chunks: int
-    score: float
-
-
-@dataclass(frozen=True)
 class KeywordResults:
     """The candidates, and the scores of all chunks to explain them."""
 
@@ -50,6 +40,7 @@ class KeywordResults:
     snapshot: Snapshot = field(repr=False)
     terms: Sequence[tuple[Term, bm25.TermPostings]] = field(default=(), repr=False)
     scores: bm25.Scores = field(default_factory=lambda: np.zeros(0, np.float32), repr=False)
+    mask: Mask | None = field(default=None, repr=False)  # the chunks that can be hits; None: all
 
     def scores_of(self, nos: Sequence[int]) -> dict[int, float]:
         """The scores of chunks, whether they are candidates or not."""
@@ -59,26 +50,6 @@ class KeywordResults:
     def rank_of(self, score: float) -> int:
         """The rank of a score among all chunks, including hidden ones."""
         return int(np.count_nonzero(self.scores > score)) + 1
-
-    def explain(self, no: int) -> list[TermContribution]:
-        """The contribution of each term to a chunk's score."""
-        ordinal = self.snapshot.ordinals_of([no]).get(no)
-        if ordinal is None:
-            return []
-        contributions: list[TermContribution] = []
-        for term, postings in self.terms:
-            matches = np.flatnonzero(postings.postings.ordinals == ordinal)
-            score = bm25.score([postings], self.snapshot.lengths)[ordinal]
-            name = term.names[0] + ("*" if term.prefix else "")
-            contributions.append(
-                TermContribution(
-                    name,
-                    int(postings.postings.counts[matches].sum()),
-                    postings.chunks,
-                    round(float(score), 4),
-                )
-            )
-        return contributions
 
 
 async def search(
@@ -148,7 +119,7 @@ def _score(
     scores = bm25.score([term_postings for _, term_postings in terms], snapshot.lengths)
     mask = _candidate_mask(parsed_query, postings_by_term, snapshot, selectivity)
     ranked = scores if mask is None else np.where(mask, scores, np.float32(0))
-    return KeywordResults([], parsed_query, snapshot, terms, scores), ranked
+    return KeywordResults([], parsed_query, snapshot, terms, scores, mask), ranked
 
 
 def _candidate_mask(

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from gristmill.catalog import ADMIN, Base, Viewer
 from gristmill.embedding import Embedder
-from gristmill.search.keyword_search import TermContribution
+from gristmill.search.explain import TermContribution
 from gristmill.search.scope import NO_FILTERS, Filters, Scope
 
 Mode = Literal["hybrid", "vector", "text"]

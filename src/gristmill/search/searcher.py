@@ -14,6 +14,7 @@ from gristmill.db import Database
 from gristmill.embedding import Embedder
 from gristmill.errors import Invalid
 from gristmill.search import collapse, fuse, keyword_search, rerank, store, vector_search
+from gristmill.search.explain import KeywordExplanation, explain_chunks
 from gristmill.search.highlight import highlight_ranges
 from gristmill.search.keyword_search import KeywordResults
 from gristmill.search.model import Hit, HitContext, HitExplanation, SearchRequest, Target
@@ -163,6 +164,7 @@ class Searcher:
         )[: request.limit]
         chosen = [loaded[group[0]] for group in groups]
         neighbours = await self._load_neighbours(targets, request, chosen)
+        explanations = await self._explain(targets, request, results, chosen)
         return [
             _hit(
                 hit,
@@ -170,9 +172,30 @@ class Searcher:
                 request,
                 [loaded[position].row.id for position in group[1:]],
                 _context(hit.row, neighbours, request.context),
+                explanations.get(hit.fused.no),
             )
             for hit, group in zip(chosen, groups, strict=True)
         ]
+
+    async def _explain(
+        self,
+        targets: Sequence[Target],
+        request: SearchRequest,
+        results: Sequence[BaseResults],
+        chosen: Sequence[_LoadedHit],
+    ) -> dict[int, HitExplanation]:
+        """The explanations of hits, by the number of their chunk."""
+        explanations: dict[int, HitExplanation] = {}
+        if not request.explain:
+            return explanations
+        for index, (target, result) in enumerate(zip(targets, results, strict=True)):
+            hits = {hit.fused.no: hit for hit in chosen if hit.fused.target_index == index}
+            if hits:
+                explained = await explain_chunks(
+                    self._db, target.base.id, request.viewer, result.keyword, list(hits)
+                )
+                explanations |= {no: _explanation(hit, result, explained.get(no)) for no, hit in hits.items()}
+        return explanations
 
     async def _load_neighbours(
         self, targets: Sequence[Target], request: SearchRequest, chosen: Sequence[_LoadedHit]
@@ -221,6 +244,7 @@ def _hit(
     request: SearchRequest,
     duplicates: list[UUID],
     context: HitContext | None,
+    explanation: HitExplanation | None,
 ) -> Hit:
     row, fused = loaded.row, loaded.fused
     score = fused.score if loaded.rerank_score is None else loaded.rerank_score
@@ -243,16 +267,18 @@ def _hit(
         text_rank=fused.text_rank,
         highlights=highlight_ranges(row.text, results.keyword.parsed_query),
         context=context,
-        explanation=_explanation(loaded, results) if request.explain else None,
+        explanation=explanation,
         duplicates=duplicates,
     )
 
 
-def _explanation(loaded: _LoadedHit, results: BaseResults) -> HitExplanation:
+def _explanation(
+    loaded: _LoadedHit, results: BaseResults, keyword: KeywordExplanation | None
+) -> HitExplanation:
     return HitExplanation(
         vector_weight=results.legs.vector_weight,
         similarity=loaded.fused.vector_score,
-        text_score=loaded.fused.text_score,
-        terms=results.keyword.explain(loaded.fused.no),
+        text_score=None if loaded.fused.text_score is None or keyword is None else keyword.score,
+        terms=[] if keyword is None else keyword.terms,
         rerank_score=loaded.rerank_score,
     )

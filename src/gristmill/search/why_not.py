@@ -14,7 +14,8 @@ from uuid import UUID
 from gristmill.catalog import ADMIN, Item, ItemStatus
 from gristmill.db import Database, Tx
 from gristmill.search import store
-from gristmill.search.keyword_search import KeywordResults, TermContribution
+from gristmill.search.explain import TermContribution, explain_chunks
+from gristmill.search.keyword_search import KeywordResults
 from gristmill.search.model import SearchRequest, Target
 from gristmill.search.scope import NO_FILTERS, Filters, Scope
 from gristmill.search.searcher import Searcher
@@ -72,7 +73,10 @@ async def explain_missing(
     best, score = _best_chunk(unrestricted.keyword, nos)
     text_rank = unrestricted.keyword.rank_of(score) if best is not None and score > 0 else None
     vector_rank = await _vector_rank(db, searcher, target, request, nos)
-    terms = unrestricted.keyword.explain(best) if best is not None else []
+    terms: Sequence[TermContribution] = ()
+    if best is not None:
+        explanations = await explain_chunks(db, target.base.id, ADMIN, unrestricted.keyword, [best])
+        terms = explanations[best].terms
     if nos and rank is None:
         reasons += _ranking_reasons(unrestricted.keyword, terms, text_rank, vector_rank)
     return WhyNot(

@@ -1,7 +1,7 @@
 """`/mcp`: the tools over streamable HTTP.
 
 A request without a caller gets 401. The tools send requests to the REST API in this process, with the credentials of the MCP
-request, so that the API makes every access decision. No session is kept between requests.
+request (and the person that it is made on behalf of), so that the API makes every access decision. No session is kept between requests.
 """
 
 import asyncio
@@ -18,11 +18,11 @@ from starlette.types import Receive, Scope, Send
 from gristmill import clock
 from gristmill.client import Client
 from gristmill.server.api import caller as callers
-from gristmill.server.api.context import missing_key_error
+from gristmill.server.api.context import ON_BEHALF, missing_key_error
 from gristmill.server.api.problems import problem_for
 from gristmill.server.mcp.tools import create
 
-_FORWARDED_HEADERS = ("authorization", "cookie", "origin")
+_FORWARDED_HEADERS = ("authorization", "cookie", "origin", ON_BEHALF.lower())
 _request_headers: ContextVar[dict[str, str]] = ContextVar("headers")
 
 

@@ -7,7 +7,7 @@ from pydantic import Field, StrictBool, StrictInt
 
 from gristmill import search
 from gristmill.catalog import Viewer
-from gristmill.search.keyword_search import TermContribution
+from gristmill.search.explain import TermContribution
 from gristmill.server.api.schemas.common import (
     ApiModel,
     JsonObject,
