@@ -57,3 +57,14 @@ Deno.test("translations use the same placeholders as their key", () => {
   }
   for (const key of Object.keys(english)) if (!(key in chinese)) throw new Error(`${key} is not in locales/zh-*.js`);
 });
+
+Deno.test("English messages that count something have a singular", () => {
+  const nouns = "items|chunks|files|pages|documents|characters|jobs|errors|results|attempts|deletions|images";
+  const isCounting = new RegExp(`\\{\\w+\\} (?:\\w+ )?(?:${nouns})\\b`);
+  const alwaysMany = ["Show all {n} characters", "Only part of it was read: {part} pages."];
+  const forms = new Map(Object.entries(english));
+  const missing = Object.keys(chinese).filter((key) =>
+    isCounting.test(key) && !alwaysMany.includes(key) && typeof forms.get(key) !== "object"
+  );
+  if (missing.length) throw new Error(`without a singular in locales/en.js: ${JSON.stringify(missing, null, 1)}`);
+});

@@ -217,6 +217,7 @@ def test_a_key_is_shown_once_and_revoked(page: Page, ui_url: str, api: ApiHelper
 def test_an_embedder_is_tested_and_workers_are_listed(page: Page, ui_url: str) -> None:
     page.goto(f"{ui_url}/settings/models")
     row = page.get_by_role("listitem").filter(has_text="quick")
+    expect(row.locator("b")).to_have_text("quick Default")
     row.get_by_role("button", name="Test").click()
     expect(row.get_by_role("status")).to_contain_text("Works:")
     page.get_by_role("navigation", name="Settings").get_by_role("link", name="Workers").click()

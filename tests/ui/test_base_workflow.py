@@ -163,6 +163,23 @@ def test_a_failed_row_shows_its_error_and_can_be_retried(page: Page, ui_url: str
     expect(row).to_contain_text("Failed")
 
 
+def test_an_item_that_waits_shows_why_which_attempt_and_the_next_try(
+    page: Page, ui_url: str, api: ApiHelper
+) -> None:
+    """S4-46: in its row and in its pane, as it happens."""
+    base = api.create_base("Waiting")
+    page.goto(f"{ui_url}/b/{base}")
+    expect(page.get_by_text("Nothing here yet")).to_be_visible()
+    item = {"type": "url", "url": "http://127.0.0.1:9/refused"}
+    response = api.http.post(f"/api/knowledge-bases/{base}/items", json={"items": [item]})
+    assert response.status_code == 202, response.text
+    reason = re.compile(r"127\.0\.0\.1:9.*Attempt \d+ of \d+\. Next try at \d")
+    row = page.get_by_role("row").filter(has_text="refused")
+    expect(row.locator(".note")).to_have_text(reason)
+    row.click()
+    expect(page.locator(".item-facts .banner")).to_have_text(reason)
+
+
 def test_work_of_a_killed_worker_is_offered_and_recovered(
     browser: Browser, server_url: str, cache_dir: Path
 ) -> None:

@@ -57,5 +57,14 @@ export const messages = {
   },
   "{items} items were deleted": { one: "{items} item was deleted", other: "{items} items were deleted" },
   "was removed with {items} items": { one: "was removed with {items} item", other: "was removed with {items} items" },
+  "{term} {count}× (in {chunks} chunks)": {
+    one: "{term} {count}× (in {chunks} chunk)",
+    other: "{term} {count}× (in {chunks} chunks)",
+  },
+  "{done} of {total} documents": { one: "{done} of {total} document", other: "{done} of {total} documents" },
+  "has descriptions for {assets} images and tables": {
+    one: "has a description for {assets} image or table",
+    other: "has descriptions for {assets} images and tables",
+  },
   redriven: "sent again",
 };

@@ -254,7 +254,7 @@ export const messages = {
   "was added; its contents follow": "已添加；其中的内容随后加入",
   "was scanned": "已扫描",
   "{items} items were deleted": "已删除 {items} 项",
-  "{items} items and {chunks} chunks were removed": "{items} 项和 {chunks} 个分块已清除",
+  "removed items: {items}, chunks: {chunks}": "已清除 {items} 项，{chunks} 个分块",
   "is being reindexed": "正在重建索引",
   "Everything is indexed: {completed} completed, {failed} failed": "全部索引完毕：完成 {completed}，失败 {failed}",
   "was created": "已创建",

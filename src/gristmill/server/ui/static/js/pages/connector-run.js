@@ -47,7 +47,11 @@ function describeStage(run) {
   if (run.stage === "indexing") return t("{n} documents are being indexed", { n: run.pending });
   if (run.stage === "pruning") return t("checking for deleted documents");
   return run.totalItems
-    ? t("{done} of {total} documents", { done: run.documentsProcessed, total: run.totalItems })
+    ? t("{done} of {total} documents", {
+      done: run.documentsProcessed,
+      total: run.totalItems,
+      n: run.totalItems,
+    })
     : t("{n} documents", { n: run.documentsProcessed });
 }
 

@@ -61,7 +61,7 @@ const DESCRIPTIONS = {
   ContainerAdded: "was added; its contents follow",
   ContainerExpanded: "was scanned",
   ItemsDeleted: "{items} items were deleted",
-  ItemsRemoved: "{items} items and {chunks} chunks were removed",
+  ItemsRemoved: "removed items: {items}, chunks: {chunks}",
   ReindexAccepted: "is being reindexed",
   KnowledgeSpaceAllDocumentsIngested: "Everything is indexed: {completed} completed, {failed} failed",
   BaseCreated: "was created",

@@ -94,7 +94,9 @@ function explanationView(hit) {
     `;
   const figure = (/** @type {number | null} */ n) => (n === null ? "–" : n.toFixed(3));
   const { textScore, similarity, vectorWeight, rerankScore, terms } = explanation;
-  const matches = terms.map((term) => t("{term} {count}× (in {chunks} chunks)", { ...term })).join(", ");
+  const matches = terms.map((term) => t("{term} {count}× (in {chunks} chunks)", { ...term, n: term.chunks })).join(
+    ", ",
+  );
   return html`
     <dl class="explain">
       ${row(t("Score in this search"), figure(hit.score))}

@@ -19,6 +19,8 @@ import { assetsTab, contentTab, timelineTab } from "./item-tabs.js";
 /** @import { Signal } from "../../core.js" */
 /** @import { LiveRoute } from "../../router.js" */
 /** @import { Item } from "../../tree/model.js" */
+
+const REFRESH_INTERVAL = 3000; // milliseconds between two fetches of an unfinished item
 /** @typedef {{reindex(ids: string[]): void, remove(ids: string[]): void, canChange(): boolean}} ItemActions */
 
 /**
@@ -43,6 +45,13 @@ export function itemPane(base, id, route, actions) {
         else if (change.type === "item" && change.item.id === id) item.value = { ...item.peek(), ...change.item };
       }
     });
+  });
+  effect(() => {
+    const interval = setInterval(() => {
+      const isUnfinished = item.peek() && !["completed", "failed"].includes(item.peek()?.status ?? "");
+      if (isUnfinished && !document.hidden) load(); // the stream does not say why it waits
+    }, REFRESH_INTERVAL);
+    return () => clearInterval(interval);
   });
   const back = () => {
     const query = new URLSearchParams(location.search);

@@ -22,7 +22,10 @@ phone.addEventListener("change", () => {
 const LINE_HEIGHT = 16; // pixels, of the lines below a name
 const MAX_HEIGHTS = 5000; // kept, of texts that were measured
 const REFRESH_DELAY = 700; // milliseconds between two fetches of a growing branch
-const CONTAINER_INTERVAL = 1000; // milliseconds between two fetches of containers, whose progress is not in the stream
+// The stream has neither the progress of containers nor the reason why a document waits.
+const CONTAINER_INTERVAL = 1000; // milliseconds between two fetches of unfinished containers
+const LEAF_TICKS = 3; // unfinished documents are fetched with every third of these
+const MAX_REFRESHED = 60; // rows
 
 /** @param {string} id @param {LiveRoute} route */
 export function createTree(id, route) {
@@ -104,23 +107,27 @@ export function followChanges(id, tree, view) {
       if (stale.size) timer ??= setTimeout(refreshStale, REFRESH_DELAY);
     })
   );
-  const interval = setInterval(() => refreshContainers(id, tree, view), CONTAINER_INTERVAL);
+  let ticks = 0;
+  const interval = setInterval(() => refreshUnfinished(id, tree, view, ++ticks % LEAF_TICKS === 0), CONTAINER_INTERVAL);
   effect(() => () => {
     clearInterval(interval);
     clearTimeout(timer);
   });
 }
 
-/** @param {string} id @param {Tree} tree @param {TreeView} view Fetches the progress of the visible containers. */
-async function refreshContainers(id, tree, view) {
+/**
+ * Fetches the visible rows that are unfinished.
+ * @param {string} id @param {Tree} tree @param {TreeView} view @param {boolean} withLeaves
+ */
+async function refreshUnfinished(id, tree, view, withLeaves) {
   if (document.hidden) return;
-  const unfinished = view.rows.peek().filter((row) =>
-    row.item && isContainer(row.item.type) && !["completed", "failed"].includes(row.item.status)
+  const unfinished = view.rows.peek().filter(({ item }) =>
+    item && (withLeaves || isContainer(item.type)) && !["completed", "failed"].includes(item.status)
   );
   if (!unfinished.length) return;
   try {
     const response = await api.get(`/knowledge-bases/${id}/tree`, {
-      ids: unfinished.slice(0, 60).map((row) => row.key),
+      ids: unfinished.slice(0, MAX_REFRESHED).map((row) => row.key),
     });
     tree.apply(response.items);
   } catch {
