@@ -21,7 +21,11 @@ from gristmill.identity.organisation import OrgId
 
 EVERYBODY = "org:*"
 MAX_ENTRIES = 1000
-_ENTRY = re.compile(r"org:\*|(?:team|group):\S{1,200}|user_email:[^\s@]{1,100}@[^\s@]{1,200}")
+# Neither spaces, nor control characters, nor halves of surrogate pairs: PostgreSQL can't store all of these.
+_LETTER = r"[^\s\x00-\x1f\x7f-\x9f\ud800-\udfff]"
+_ENTRY = re.compile(
+    rf"org:\*|(?:team|group):{_LETTER}{{1,200}}|user_email:(?:(?!@){_LETTER}){{1,100}}@(?:(?!@){_LETTER}){{1,200}}"
+)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """An item of a base: a container (directory, sitemap, connector) or a leaf (file, url, note, record)."""
 
+import unicodedata
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NewType
@@ -53,10 +54,25 @@ class Item:
         return self.type in CONTAINERS
 
 
+# Characters that reverse what follows, so that a name like "invoice[U+202E]fdp.exe" looks like another one.
+_BIDI_CONTROLS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+_INVISIBLE_CATEGORIES = ("Cc", "Cs", "Zl", "Zp")  # control characters, surrogates, line separators
+
+
+def displayable(title: str) -> str:
+    """`title` on one line, without characters that a terminal or page would act on instead of showing them."""
+    shown = "".join(
+        " " if unicodedata.category(letter) in _INVISIBLE_CATEGORIES else letter
+        for letter in title
+        if letter not in _BIDI_CONTROLS
+    )
+    return shown.strip() or "untitled"
+
+
 @dataclass(frozen=True)
 class NewItem:
     """An item to file. Two of one type with equal `key` under one parent are the same thing; `body` is a note's text, `blob` the
-    hash of an uploaded file. An item with an `error` is filed as failed, and gets no job."""
+    hash of an uploaded file. An item with an `error` is filed as failed, and gets no job. Its title is made fit to be shown."""
 
     type: str
     title: str
@@ -68,6 +84,10 @@ class NewItem:
     error: GristmillError | None = None
     acl: list[str] | None = None
     metadata: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    def __post_init__(self) -> None:
+        if not self.title.isprintable():
+            object.__setattr__(self, "title", displayable(self.title))
 
     @property
     def status(self) -> ItemStatus:

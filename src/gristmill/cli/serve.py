@@ -16,6 +16,7 @@ from gristmill.cli.open_gristmill import open_gristmill
 from gristmill.errors import SetupError
 from gristmill.server import api, mcp
 from gristmill.server.api.caller import is_loopback
+from gristmill.server.http_protocol import BoundedHttpProtocol
 from gristmill.settings import Settings
 
 
@@ -66,7 +67,13 @@ async def work(settings: Settings, announce: Callable[[str], None]) -> None:
 def _create_server(application: FastAPI) -> "Server":
     return Server(
         uvicorn.Config(
-            application, log_config=None, lifespan="off", access_log=False, timeout_graceful_shutdown=5
+            application,
+            http=BoundedHttpProtocol,
+            ws="none",
+            log_config=None,
+            lifespan="off",
+            access_log=False,
+            timeout_graceful_shutdown=5,
         )
     )
 

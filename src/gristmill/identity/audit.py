@@ -57,18 +57,29 @@ async def begin(
     return ids[0]
 
 
-async def record(tx: Tx, org: OrgId, *, actor: str, role: str, method: str, path: str, status: int) -> None:
+async def record(
+    tx: Tx,
+    org: OrgId,
+    *,
+    actor: str,
+    role: str,
+    method: str,
+    path: str,
+    status: int,
+    key_id: UUID | None = None,
+    client: str | None = None,
+) -> None:
     """Log a request that is carried out by this transaction."""
     ids = await queries.values(
         tx,
         "begin_audit",
         org=org,
         actor=actor,
-        key=None,
+        key=key_id,
         role=role,
         method=method,
         path=path,
-        client=None,
+        client=client,
     )
     await end(tx, ids[0], status, 0)
 

@@ -21,7 +21,13 @@ from typing import Any, Literal
 Audience = Literal["anyone", "reader", "editor", "admin", "operator"]
 
 # Requests that only read; they use POST because a query has a body.
-_READ_ONLY_POSTS = ("/search", "/why-not")
+_READ_ONLY_POSTS = frozenset(
+    {
+        "/api/search",
+        "/api/knowledge-bases/{base_id}/search",
+        "/api/knowledge-items/{item_id}/why-not",
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -128,11 +134,31 @@ RULES: Mapping[tuple[str, str], Rule] = {
 
 def may_change(method: str, path: str) -> bool:
     """Whether a request may change something. Such requests are in the audit log and accept an `Idempotency-Key`."""
-    return (
-        method not in ("GET", "HEAD")
-        and not path.endswith(_READ_ONLY_POSTS)
-        and method in allowed_methods(path)
-    )
+    if method in ("GET", "HEAD"):
+        return False
+    match = find_rule(method, path)
+    return match is not None and not (method == "POST" and match.template in _READ_ONLY_POSTS)
+
+
+@dataclass(frozen=True)
+class RuleMatch:
+    """The rule of a request, with the path template of its route and the parameters of its path."""
+
+    rule: Rule
+    template: str
+    parameters: Mapping[str, str]
+
+
+def find_rule(method: str, path: str) -> RuleMatch | None:
+    """The rule of a request. Where two routes match, the one with fewer parameters counts."""
+    best: RuleMatch | None = None
+    for template, rule in _RULES_BY_SHAPE.get((method, path.count("/")), ()):
+        match = _path_pattern(template).fullmatch(path)
+        if match is None:
+            continue
+        if best is None or len(match.groupdict()) < len(best.parameters):
+            best = RuleMatch(rule, template, match.groupdict())
+    return best
 
 
 def route_path(scope: Mapping[str, Any]) -> str:
@@ -150,6 +176,17 @@ def allowed_methods(path: str) -> list[str]:
     return sorted(method for parameter_count, method in matches if parameter_count == fewest)
 
 
+def _rules_by_shape() -> Mapping[tuple[str, int], list[tuple[str, Rule]]]:
+    """The rules by method and number of segments, so that a request is compared with a few only."""
+    shapes: dict[tuple[str, int], list[tuple[str, Rule]]] = {}
+    for (method, template), rule in RULES.items():
+        shapes.setdefault((method, template.count("/")), []).append((template, rule))
+    return shapes
+
+
+_RULES_BY_SHAPE = _rules_by_shape()
+
+
 @functools.cache
 def _path_pattern(route: str) -> re.Pattern[str]:
-    return re.compile(re.sub(r"\{\w+\}", "[^/]+", route))
+    return re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", route))

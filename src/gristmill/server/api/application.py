@@ -8,10 +8,10 @@ from starlette.types import ASGIApp
 
 from gristmill import __version__
 from gristmill.server.api import openapi, problems
-from gristmill.server.api.authorise import authorise
+from gristmill.server.api.authorise import Authoriser, require_authorisation
 from gristmill.server.api.caller import is_loopback
 from gristmill.server.api.context import ApiContext
-from gristmill.server.api.middleware.host_guard import HostGuard
+from gristmill.server.api.middleware.host_guard import BodyLimits, HostGuard
 from gristmill.server.api.middleware.request_context import RequestContextMiddleware
 from gristmill.server.api.routes import (
     assets,
@@ -89,7 +89,8 @@ def _new_application(context: ApiContext) -> FastAPI:
         version=__version__,
         docs_url=None,
         redoc_url=None,
-        dependencies=[Depends(authorise)],
+        redirect_slashes=False,  # a redirect would show anyone which paths exist
+        dependencies=[Depends(require_authorisation)],
         telemetry=_NO_FRAMEWORK_TELEMETRY,  # Gristmill has its own traces: telemetry/traces.py
     )
     app.state.context = context
@@ -105,6 +106,7 @@ def _add_middleware(app: FastAPI, context: ApiContext, pages: Callable[[ASGIApp]
         settings=context.settings,
         vault=context.vault,
         metrics=context.metrics,
+        authorise=Authoriser(context.db),
     )
     if pages is not None:
         app.add_middleware(pages)
@@ -113,8 +115,10 @@ def _add_middleware(app: FastAPI, context: ApiContext, pages: Callable[[ASGIApp]
     app.add_middleware(
         HostGuard,
         hosts=None if allowed_hosts is None else ["localhost", context.settings.host, *allowed_hosts],
-        max_body=context.settings.max_request_mb * 2**20,
-        max_upload=context.settings.max_upload_mb * 2**20,
+        limits=BodyLimits(
+            json_bytes=context.settings.max_request_mb * 2**20,
+            upload_bytes=context.settings.max_upload_mb * 2**20,
+        ),
     )
     return app
 

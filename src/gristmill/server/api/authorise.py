@@ -9,7 +9,8 @@
     that the caller can't see and the route does not filter
     an editor who can't see every item of the base             403 partly_hidden
 
-This runs before the body is read. An unknown path parameter is rejected, so that a new kind of resource can't be reached
+This runs before the body is read: in the middleware, by the path of the request. FastAPI reads the body before it calls any
+dependency, so the dependency only checks that the decision was made for the route that is called. An unknown path parameter is rejected, so that a new kind of resource can't be reached
 before a check of its owner exists.
 """
 
@@ -17,17 +18,19 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import cast
 
 from fastapi import Request
+from starlette.datastructures import Headers
+from starlette.types import Scope
 
 from gristmill import catalog, identity, jobs
 from gristmill.catalog import BaseId
 from gristmill.connectors import admin
-from gristmill.db import Tx
+from gristmill.db import Database, Tx
 from gristmill.errors import Forbidden, NotFound
 from gristmill.events import webhook_store
 from gristmill.identity import LOCAL_ORG
 from gristmill.operations import guards
 from gristmill.server.api import caller as callers
-from gristmill.server.api.access_rules import RULES, Rule, route_path
+from gristmill.server.api.access_rules import RULES, Rule, find_rule, route_path
 from gristmill.server.api.caller import Caller
 from gristmill.server.api.context import (
     ON_BEHALF,
@@ -42,24 +45,50 @@ from gristmill.server.api.context import (
     parse_webhook_id,
 )
 
+_AUTHORISED = "authorised"  # in the state of a request: the path template that was decided on
 
-async def authorise(request: Request) -> None:
-    """Raise unless the caller may make this request."""
-    rule = RULES.get((request.method, route_path(request.scope)))
+
+class Authoriser:
+    """Decides before a route is looked up and before anything of the body is read."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    async def __call__(self, caller: Caller | None, scope: Scope) -> None:
+        """Raise unless the caller may make this request. A path that no rule has is left to the router, which refuses it."""
+        match = find_rule(scope["method"], scope["path"])
+        if match is not None:
+            await _authorise(self._db, caller, match.rule, Headers(scope=scope), match.parameters)
+            scope.setdefault("state", {})[_AUTHORISED] = match.template
+
+
+async def require_authorisation(request: Request) -> None:
+    """Raise unless the caller may use the route that the router chose. If it chose another one than `Authoriser` expected,
+    the decision is made again."""
+    template = route_path(request.scope)
+    rule = RULES.get((request.method, template))
     if rule is None:
         raise Forbidden(
             "This route has no access rule, which is a bug. Please report it.", code="not_decided"
         )
-    caller = callers.current_caller(request.scope)
+    if request.scope.get("state", {}).get(_AUTHORISED) != template:
+        caller = callers.current_caller(request.scope)
+        context = cast(ApiContext, request.app.state.context)
+        await _authorise(context.db, caller, rule, request.headers, request.path_params)
+
+
+async def _authorise(
+    db: Database, caller: Caller | None, rule: Rule, headers: Headers, parameters: Mapping[str, str]
+) -> None:
     if rule.audience == "anyone":
         return
     if caller is None:
         raise missing_key_error()
-    if request.headers.get(ON_BEHALF) is not None:
+    if headers.get(ON_BEHALF) is not None:
         _check_on_behalf(caller, rule)
     _check_role(caller, rule)
     if not rule.acl_filtered or rule.audience == "admin":
-        await _check_path_parameters(cast(ApiContext, request.app.state.context), caller, request.path_params)
+        await _check_path_parameters(db, caller, parameters)
 
 
 def _check_on_behalf(caller: Caller, rule: Rule) -> None:
@@ -162,10 +191,10 @@ PATH_PARAMETER_CHECKS: Mapping[str, Callable[[Tx, Caller, str], Awaitable[None]]
 }
 
 
-async def _check_path_parameters(context: ApiContext, caller: Caller, parameters: Mapping[str, str]) -> None:
+async def _check_path_parameters(db: Database, caller: Caller, parameters: Mapping[str, str]) -> None:
     if not parameters:
         return
-    async with context.db.connection() as tx:
+    async with db.connection() as tx:
         for name, text in parameters.items():
             if name not in PATH_PARAMETER_CHECKS:
                 raise Forbidden(

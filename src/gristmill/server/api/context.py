@@ -23,6 +23,7 @@ from gristmill.operations.source_factory import SourceFactory
 from gristmill.search import Searcher
 from gristmill.server.api import caller as callers
 from gristmill.server.api.caller import Caller
+from gristmill.server.api.rate_limits import SignInLimits
 from gristmill.settings import Settings
 from gristmill.sources.disk import DiskAccess
 from gristmill.telemetry.server_metrics import ServerMetrics
@@ -46,6 +47,7 @@ class ApiContext:
     connector_registry: ConnectorRegistry
     readiness: Readiness
     metrics: ServerMetrics = field(default_factory=ServerMetrics)
+    sign_in_limits: SignInLimits = field(default_factory=SignInLimits)
 
     def disk_access(self, caller: Caller) -> DiskAccess:
         """What this caller may have the server read of its disk: with a key, only what is below `allowed_paths`."""

@@ -7,7 +7,10 @@ missing here.
 from collections.abc import Mapping
 
 CODES: Mapping[int, tuple[str, ...]] = {
-    400: ("request_refused",),
+    400: (
+        "bad_characters",
+        "request_refused",
+    ),
     401: (
         "bad_key",
         "no_key",
@@ -38,6 +41,7 @@ CODES: Mapping[int, tuple[str, ...]] = {
         "webhook_not_found",
     ),
     405: ("method_not_allowed",),
+    408: ("request_too_slow",),
     409: (
         "base_failed",
         "base_name_taken",
@@ -103,8 +107,10 @@ CODES: Mapping[int, tuple[str, ...]] = {
         "limit_reached",
         "queue_full",
         "rate_limited",
+        "too_many_sign_ins",
         "too_many_streams",
     ),
+    431: ("headers_too_large",),
     500: (
         "internal",
         "model_not_runnable",

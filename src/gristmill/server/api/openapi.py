@@ -17,7 +17,7 @@ from fastapi.openapi.utils import get_openapi
 from gristmill.server.api.access_rules import RULES, Rule, may_change
 from gristmill.server.api.error_codes import CODES
 
-_COMMON_STATUSES = (403, 413, 422, 429, 500, 503)
+_COMMON_STATUSES = (400, 403, 408, 413, 422, 429, 431, 500, 503)
 
 
 def install(app: FastAPI) -> None:
@@ -97,8 +97,6 @@ def _complete_operation(operation: dict[str, Any], method: str, path: str, rule:
         statuses += [404, 409]
     if method == "PATCH":
         statuses.append(412)
-    if operation.get("requestBody"):
-        statuses.append(400)
     for status in sorted(statuses):
         if (path, status) != ("/readyz", 503):  # its 503 is a readiness report
             operation["responses"][str(status)] = _problem_response(status)

@@ -46,8 +46,14 @@ STATUSES: Mapping[type[GristmillError], int] = {
     Permanent: 422,
     Transient: 503,
 }
+_FRAMEWORK_PARSE_ERROR = "There was an error parsing the body"
 # Codes for requests that the framework rejects before a route runs.
-FRAMEWORK_CODES = {404: "no_such_route", 405: "method_not_allowed", 413: "request_too_large"}
+FRAMEWORK_CODES = {
+    404: "no_such_route",
+    405: "method_not_allowed",
+    408: "request_too_slow",
+    413: "request_too_large",
+}
 
 
 def problem(
@@ -72,18 +78,20 @@ def problem(
 
 def register(app: FastAPI) -> None:
     """Answer every error of `app` with a problem document."""
-    app.add_exception_handler(GristmillError, _handle_gristmill_error)
+    app.add_exception_handler(GristmillError, _handle_known_error)
     app.add_exception_handler(RequestValidationError, _handle_validation_error)
-    app.add_exception_handler(HTTPException, _handle_http_exception)
+    app.add_exception_handler(HTTPException, _handle_known_error)
     app.add_exception_handler(Exception, _handle_bug)
 
 
-async def _handle_gristmill_error(_request: Request, error: Exception) -> JSONResponse:
-    return problem_for(cast(GristmillError, error))
+async def _handle_known_error(request: Request, error: Exception) -> JSONResponse:
+    return problem_for(cast(GristmillError | HTTPException, error), request.scope)
 
 
-def problem_for(error: GristmillError) -> JSONResponse:
-    """The problem document of a Gristmill error."""
+def problem_for(error: GristmillError | HTTPException, scope: Mapping[str, Any]) -> JSONResponse:
+    """The problem document of an error of ours, or of the framework."""
+    if isinstance(error, HTTPException):
+        return _framework_problem(error, scope["method"], scope["path"])
     status = next((status for kind, status in STATUSES.items() if isinstance(error, kind)), 500)
     retry_after = getattr(error, "retry_after", None)
     headers: dict[str, str] = {}
@@ -109,18 +117,17 @@ async def _handle_validation_error(_request: Request, error: Exception) -> JSONR
     return problem(422, Invalid.code, validation.sentences(fields), fields=fields)
 
 
-async def _handle_http_exception(request: Request, error: Exception) -> JSONResponse:
-    error = cast(HTTPException, error)
+def _framework_problem(error: HTTPException, method: str, path: str) -> JSONResponse:
     code = FRAMEWORK_CODES.get(error.status_code, "request_refused")
-    detail = (
-        error.detail
-        if error.status_code not in (404, 405)
-        else f"There is no {request.method} {request.url.path}. `/openapi.json` lists all routes."
-    )
+    detail = error.detail
+    if error.status_code in (404, 405):
+        detail = f"There is no {method} {path}. `/openapi.json` lists all routes."
+    elif error.detail == _FRAMEWORK_PARSE_ERROR:
+        detail = "The body can't be read. Send JSON in UTF-8, or multipart/form-data for files."
     headers = dict(error.headers or {})
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         # The framework would list the methods of one matching route only.
-        headers["Allow"] = ", ".join(allowed_methods(request.url.path))
+        headers["Allow"] = ", ".join(allowed_methods(path))
     return problem(error.status_code, code, detail, headers=headers)
 
 

@@ -23,16 +23,20 @@ from gristmill.server.api.problems import problem_for
 from gristmill.server.mcp.tools import create
 
 _FORWARDED_HEADERS = ("authorization", "cookie", "origin", ON_BEHALF.lower())
+_LOCAL_CLIENT = ("127.0.0.1", 0)
 _request_headers: ContextVar[dict[str, str]] = ContextVar("headers")
+_request_client: ContextVar[tuple[str, int]] = ContextVar("client", default=_LOCAL_CLIENT)
 
 
 @asynccontextmanager
 async def mount(api: FastAPI) -> AsyncGenerator[None]:
     """Serve `/mcp` from `api` within this context."""
-    transport = httpx.ASGITransport(app=api, raise_app_exceptions=False)
-    server = create(
-        lambda: Client("http://localhost", headers=_request_headers.get(), transport=transport, retries=1)
-    )
+
+    def new_client() -> Client:
+        transport = httpx.ASGITransport(app=api, raise_app_exceptions=False, client=_request_client.get())
+        return Client("http://localhost", headers=_request_headers.get(), transport=transport, retries=1)
+
+    server = create(new_client)
     server.streamable_http_app()  # creates the session manager
     manager = server.session_manager
     ready, stop = asyncio.Event(), asyncio.Event()
@@ -42,10 +46,11 @@ async def mount(api: FastAPI) -> AsyncGenerator[None]:
 
         async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
             if callers.current_caller(scope) is None:
-                await problem_for(missing_key_error())(scope, receive, send)
+                await problem_for(missing_key_error(), scope)(scope, receive, send)
                 return
             headers = Headers(scope=scope)
             _request_headers.set({name: headers[name] for name in _FORWARDED_HEADERS if name in headers})
+            _request_client.set(scope.get("client") or _LOCAL_CLIENT)  # for the audit log
             await manager.handle_request(scope, receive, send)
 
     async def run_session_manager() -> None:

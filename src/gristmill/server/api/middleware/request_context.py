@@ -1,29 +1,29 @@
 """Identify the caller, limit its rate, and record changes in the audit log.
 
-    every request            caller → rate limit → routes
-    a possible change        caller → rate limit → audit entry → routes → status of the entry
-       with Idempotency-Key                                   └─ idempotency.py
+    every request            caller → rate limit → authorise → routes
+    a possible change        caller → rate limit → audit entry → authorise → routes → status of the entry
+       with Idempotency-Key                                               └─ idempotency.py
 
-Whether the caller may use the route is decided later, in `authorise.py`, once the route is known. While the database is
-unavailable, a request with a key gets 503.
+So a request that is refused costs nothing but its headers. While the database is unavailable, a request with a key gets 503.
 """
 
 import logging
 import time
-from collections import OrderedDict
-from datetime import timedelta
 
 from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gristmill.db import Database
-from gristmill.errors import GristmillError, LimitReached
+from gristmill.errors import GristmillError
 from gristmill.identity import audit
 from gristmill.server.api import caller as callers
 from gristmill.server.api.access_rules import may_change, route_path
+from gristmill.server.api.authorise import Authoriser
 from gristmill.server.api.caller import Caller, CallerCache
 from gristmill.server.api.middleware.idempotency import IdempotencyHandler
 from gristmill.server.api.problems import problem_for
+from gristmill.server.api.rate_limits import KEY_RATE_MESSAGE, RateLimiter
 from gristmill.settings import Settings
 from gristmill.telemetry import traces
 from gristmill.telemetry.server_metrics import ServerMetrics
@@ -31,43 +31,25 @@ from gristmill.vault import Vault
 
 log = logging.getLogger("gristmill.access")
 
-_MAX_BUCKETS = 10_000  # beyond this the key with the oldest request is forgotten
-_MINUTE = 60.0
-
-
-class RateLimiter:
-    """A token bucket per key: it refills at `per_minute` and holds ten seconds' worth of requests."""
-
-    def __init__(self, per_minute: int) -> None:
-        self._rate = per_minute / _MINUTE
-        self._capacity = max(1.0, per_minute / 6)
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
-
-    def take(self, name: str) -> None:
-        """Take a token for a request. Raises `LimitReached` when the bucket is empty."""
-        now = time.monotonic()
-        tokens, refilled_at = self._buckets.pop(name, (self._capacity, now))
-        tokens = min(self._capacity, tokens + (now - refilled_at) * self._rate)
-        self._buckets[name] = (tokens - 1 if tokens >= 1 else tokens, now)
-        if len(self._buckets) > _MAX_BUCKETS:
-            self._buckets.popitem(last=False)
-        if tokens < 1:
-            raise LimitReached(
-                "This key sends too many requests. Wait as long as Retry-After says, or ask the operator to raise "
-                "key_requests_per_minute.",
-                retry_after=timedelta(seconds=(1 - tokens) / self._rate),
-                code="rate_limited",
-            )
-
 
 class RequestContextMiddleware:
     """Middleware that attaches the caller to each request, and measures, limits and audits it."""
 
     def __init__(
-        self, app: ASGIApp, *, db: Database, settings: Settings, vault: Vault, metrics: ServerMetrics
+        self,
+        app: ASGIApp,
+        *,
+        db: Database,
+        settings: Settings,
+        vault: Vault,
+        metrics: ServerMetrics,
+        authorise: Authoriser,
     ) -> None:
         self._app, self._db, self._settings, self._metrics = app, db, settings, metrics
-        self._rate_limiter = RateLimiter(settings.key_requests_per_minute)
+        self._authorise = authorise
+        self._rate_limiter = RateLimiter(
+            settings.key_requests_per_minute, message=KEY_RATE_MESSAGE, code="rate_limited"
+        )
         self._idempotency = IdempotencyHandler(app, db, vault)
         self._caller_cache = CallerCache()
 
@@ -98,13 +80,14 @@ class RequestContextMiddleware:
                 self._rate_limiter.take(caller.identifier)
             scope.setdefault("state", {})["caller"] = caller
             if caller is None or not is_change:
+                await self._authorise(caller, scope)
                 await self._app(scope, receive, response)
             else:
                 await self._serve_change(caller, scope, receive, response)
-        except GristmillError as error:
+        except (GristmillError, HTTPException) as error:
             if response.status is not None:
                 raise
-            await problem_for(error)(scope, receive, response)
+            await problem_for(error, scope)(scope, receive, response)
         finally:
             self._metrics.record_request(
                 scope["method"], response.status or 500, response.seconds_to_response
@@ -130,14 +113,15 @@ class RequestContextMiddleware:
                 retention=self._settings.audit_retention,
             )
         try:
+            await self._authorise(caller, scope)
             if "idempotency-key" in Headers(scope=scope):
                 await self._idempotency(caller, scope, receive, response)
             else:
                 await self._app(scope, receive, response)
-        except GristmillError as error:
+        except (GristmillError, HTTPException) as error:
             if response.status is not None:
                 raise
-            await problem_for(error)(scope, receive, response)
+            await problem_for(error, scope)(scope, receive, response)
         finally:
             self._caller_cache.clear()
             async with self._db.connection() as tx:

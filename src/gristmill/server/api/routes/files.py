@@ -15,7 +15,7 @@ from gristmill.identity import OrgId
 from gristmill.operations import add, guards
 from gristmill.operations.uploads import remove_unused, store_upload
 from gristmill.server.api.context import ApiContext, CurrentCaller, CurrentContext, PathBase
-from gristmill.server.api.schemas.common import Acl, JsonObject
+from gristmill.server.api.schemas.common import Acl, StorableJson
 from gristmill.server.api.schemas.items import AddedOut
 
 router = APIRouter(tags=["items"])
@@ -35,7 +35,7 @@ async def upload_files(
         Acl | None, Form(description="Access list of the files: one form field per entry.")
     ] = None,
     metadata: Annotated[
-        Json[JsonObject] | None, Form(description="Metadata of the files, as a JSON object.")
+        Json[StorableJson] | None, Form(description="Metadata of the files, as a JSON object.")
     ] = None,
 ) -> AddedOut:
     """Upload files. The response means that they are durably stored and accepted, not that they are searchable."""

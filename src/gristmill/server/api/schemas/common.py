@@ -1,8 +1,9 @@
 """What all request and response models share: camelCase JSON, UTC timestamps, text that PostgreSQL can store."""
 
+import re
 from collections.abc import Callable, Sequence
-from datetime import datetime
-from typing import Annotated, Any, Generic, Self, TypeVar
+from datetime import UTC, datetime
+from typing import Annotated, Any, Generic, Self, TypeVar, cast
 from uuid import UUID
 
 from pydantic import (
@@ -13,11 +14,14 @@ from pydantic import (
     ConfigDict,
     Field,
     StringConstraints,
+    model_validator,
 )
 from pydantic.alias_generators import to_camel
 
 from gristmill.errors import GristmillError, Invalid
 from gristmill.sources import IgnoreRules
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 Row = TypeVar("Row")
 Element = TypeVar("Element")
@@ -30,11 +34,37 @@ class ApiModel(BaseModel):
 
 
 class RequestModel(ApiModel):
-    """Base of every request body. An unknown field is rejected: it is probably a typo."""
+    """Base of every request body. An unknown field is rejected: it is probably a typo. So is text that PostgreSQL can't
+    store, wherever it is: NUL characters and halves of surrogate pairs."""
 
     model_config = ConfigDict(
         alias_generator=to_camel, populate_by_name=True, extra="forbid", str_max_length=50_000_000
     )
+
+    @model_validator(mode="after")
+    def _require_storable_text(self) -> Self:
+        for name, value in self.__dict__.items():
+            require_storable(value, to_camel(name))
+        return self
+
+
+def require_storable(value: object, place: str) -> None:
+    """Raise ValueError if a text in this value can't be stored. Nested models have checked themselves."""
+    if isinstance(value, str):
+        if "\0" in value or not (value.isascii() or _SURROGATE.search(value) is None):
+            raise ValueError(f"must not contain NUL characters or unpaired surrogates, as in {place}")
+    elif isinstance(value, dict):
+        for key, element in cast("dict[object, object]", value).items():
+            require_storable(key, place)
+            require_storable(element, place)
+    elif isinstance(value, list | tuple):
+        for element in cast("list[object]", value):
+            require_storable(element, place)
+
+
+def _storable_object(value: dict[str, Any]) -> dict[str, Any]:
+    require_storable(value, "this field")
+    return value
 
 
 def _without_nul(text: str) -> str:
@@ -47,6 +77,13 @@ def _rfc3339_text(value: object) -> object:
     if not isinstance(value, str | datetime):
         raise ValueError("must be an RFC 3339 timestamp, such as 2030-01-31T12:00:00Z")
     return value
+
+
+def _in_utc(value: datetime) -> datetime:
+    try:
+        return value.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("must be a time between the years 1 and 9999 in UTC") from None
 
 
 def _one_line(text: str) -> str:
@@ -87,7 +124,7 @@ Pattern = Annotated[
 Patterns = Annotated[list[Pattern], Field(max_length=200)]
 Acl = Annotated[list[Annotated[str, StringConstraints(max_length=310)]], Field(max_length=1000)]
 # Pydantic would read a number as seconds; the schema promises RFC 3339 text only.
-Timestamp = Annotated[AwareDatetime, BeforeValidator(_rfc3339_text)]
+Timestamp = Annotated[AwareDatetime, BeforeValidator(_rfc3339_text), AfterValidator(_in_utc)]
 Limit = Annotated[int, Field(ge=1, le=500)]
 
 
@@ -140,3 +177,5 @@ class StoredModel(ApiModel):
 
 
 JsonObject = dict[str, Any]
+# Metadata of an upload, which is not part of a `RequestModel`.
+StorableJson = Annotated[JsonObject, AfterValidator(_storable_object)]

@@ -1,7 +1,7 @@
 """API keys, sessions and the audit log."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Self
 from uuid import UUID
@@ -9,6 +9,7 @@ from uuid import UUID
 from pydantic import Field, StringConstraints
 
 from gristmill.catalog import access
+from gristmill.errors import FieldError, Invalid
 from gristmill.identity import LOCAL_ORG, ApiKey, NewApiKey, Role
 from gristmill.server.api.caller import Caller
 from gristmill.server.api.schemas.common import (
@@ -52,7 +53,13 @@ class NewKeyIn(RequestModel):
     expires_at: Timestamp | None = None
 
     def to_new_key(self) -> NewApiKey:
-        """The key to store. Raises `Invalid` when no access list could ever contain the principal."""
+        """The key to store. Raises `Invalid` when no access list could ever contain the principal, or the key would have
+        expired already."""
+        _require_future(self.expires_at)
+        return self.to_stored()
+
+    def to_stored(self) -> NewApiKey:
+        """The key to store, which may have expired."""
         principal = Principal.model_validate(self.principal.model_dump())
         access.member(principal.email, principal.teams, principal.groups)
         email = None if principal.email is None else principal.email.lower()
@@ -70,12 +77,13 @@ class ChangedKey(RequestModel):
     expires_at: Timestamp | None = None
 
     def apply_to(self, old: ApiKey) -> NewApiKey:
-        """The key after the change."""
+        """The key after the change. One that has expired can still be changed otherwise."""
+        _require_future(self.expires_at)
         principal = self.principal or Principal(email=old.email, teams=old.teams, groups=old.groups)
         expires = self.expires_at if "expires_at" in self.model_fields_set else old.expires_at
         return NewKeyIn(
             name=self.name or old.name, role=self.role or old.role, principal=principal, expires_at=expires
-        ).to_new_key()
+        ).to_stored()
 
 
 class KeyOut(StoredModel):
@@ -151,6 +159,14 @@ class AuditOut(ApiModel):
     client: str | None
     status: int | None
     took_ms: int | None
+
+
+def _require_future(expires_at: datetime | None) -> None:
+    if expires_at is not None and expires_at <= datetime.now(UTC):
+        raise Invalid(
+            "The key would have expired already. Send an expiresAt in the future, or none.",
+            fields=[FieldError("expiresAt", "must be in the future")],
+        )
 
 
 def _key_fields(key: ApiKey) -> dict[str, object]:

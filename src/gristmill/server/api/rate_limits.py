@@ -1,0 +1,64 @@
+"""Limits on how often a caller may do something, counted per server process."""
+
+import time
+from collections import OrderedDict
+from datetime import timedelta
+
+from gristmill.errors import LimitReached
+
+_MAX_BUCKETS = 10_000  # beyond this the name with the oldest request is forgotten
+_MINUTE = 60.0
+KEY_RATE_MESSAGE = (
+    "This key sends too many requests. Wait as long as Retry-After says, or ask the operator to raise "
+    "key_requests_per_minute."
+)
+_SIGN_IN_MESSAGE = "Too many sign-ins failed. Wait as long as Retry-After says, and check the key."
+
+
+class RateLimiter:
+    """A token bucket per name: it refills at `per_minute` and holds ten seconds' worth of requests."""
+
+    def __init__(self, per_minute: float, *, message: str, code: str) -> None:
+        self._rate = per_minute / _MINUTE
+        self._capacity = max(1.0, per_minute / 6)
+        self._message, self._code = message, code
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def take(self, name: str) -> None:
+        """Take a token for a request. Raises `LimitReached` when the bucket is empty."""
+        self.check(name)
+        tokens, refilled_at = self._buckets[name]
+        self._buckets[name] = (tokens - 1, refilled_at)
+
+    def check(self, name: str) -> None:
+        """Raise `LimitReached` when the bucket is empty."""
+        now = time.monotonic()
+        tokens, refilled_at = self._buckets.pop(name, (self._capacity, now))
+        tokens = min(self._capacity, tokens + (now - refilled_at) * self._rate)
+        self._buckets[name] = (tokens, now)
+        if len(self._buckets) > _MAX_BUCKETS:
+            self._buckets.popitem(last=False)
+        if tokens < 1:
+            raise LimitReached(
+                self._message,
+                retry_after=timedelta(seconds=(1 - tokens) / self._rate),
+                code=self._code,
+            )
+
+
+class SignInLimits:
+    """Slows down guessing: failed sign-ins are counted per address, and per key by the part of it that is no secret."""
+
+    def __init__(self, *, per_address: float = 60, per_key: float = 30) -> None:
+        self._addresses = RateLimiter(per_address, message=_SIGN_IN_MESSAGE, code="too_many_sign_ins")
+        self._keys = RateLimiter(per_key, message=_SIGN_IN_MESSAGE, code="too_many_sign_ins")
+
+    def check(self, address: str, key_prefix: str) -> None:
+        """Raise `LimitReached` after too many failures."""
+        self._addresses.check(address)
+        self._keys.check(key_prefix)
+
+    def record_failure(self, address: str, key_prefix: str) -> None:
+        """Count a sign-in with a wrong key."""
+        self._addresses.take(address)
+        self._keys.take(key_prefix)
