@@ -38,6 +38,7 @@ _FAST_CONFIG = {
 }
 _CACHE_DIR = Path(tempfile.gettempdir()) / "gristmill-tests-cache"
 _ROOM_NEEDED = 4 * 2**30  # for the databases of the tests that run at the same time, and the log
+_MAX_WORKERS = 8
 _MARKERS = {"crash": "crash", "ui": "browser"}  # by folder
 
 
@@ -73,6 +74,12 @@ def _cache_bytecode() -> None:
     compiling them again takes each of some hundred processes two seconds."""
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ["PYTHONPYCACHEPREFIX"] = str(_CACHE_DIR / "bytecode")
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """One worker more than there are cores, because tests wait a third of their time; but no more than PostgreSQL has
+    connections for."""
+    return min(_MAX_WORKERS, (os.cpu_count() or 1) + 1)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

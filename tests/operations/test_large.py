@@ -1,6 +1,6 @@
 """A folder of ten thousand files: streamed in, searchable from the first, and gone without a trace while it runs.
 
-How long it takes is a matter of the machine: `python -m bench.tree` measures it. Here work is counted.
+How long it takes is a matter of the machine: `python -m bench.catalog` measures it. Here work is counted.
 """
 
 from collections.abc import AsyncIterator
