@@ -1,7 +1,7 @@
 """Try every mutant: the tests that name its requirements must fail. Survivors are printed, and the exit code is 1.
 
     python -m bench.mutants [--list] [--only ID ...] [--requirement S4-34 ...] [--jobs N] [--limit SECONDS] [--control]
-    python -m bench.mutants --modules [NAME ...]    change the pure modules at random places (bench/mutants/modules.py)
+    python -m bench.mutants --modules [NAME ...]    change pure modules, expression by expression (modules.py)
 
 `--control` runs the same tests in the unchanged copy first: a test that fails anyway kills nothing.
 """
@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from queue import SimpleQueue
 
+from bench.mutants import modules
 from bench.mutants.catalogue import MUTANTS
 from bench.mutants.mutant import Mutant
 from bench.mutants.tree import Tree, Trial, open_tree
@@ -32,7 +33,16 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1, help="Number of copies in which mutants are tried.")
     parser.add_argument("--limit", type=float, default=300, help="Seconds for the tests of one mutant.")
     parser.add_argument("--control", action="store_true", help="Run the tests without any mutant first.")
+    parser.add_argument(
+        "--modules",
+        nargs="*",
+        metavar="NAME",
+        choices=[*modules.MODULES],
+        help="Change the pure modules instead, or some of them.",
+    )
     arguments = parser.parse_args()
+    if arguments.modules is not None:
+        return modules.main(arguments.modules)
     mutants = _select(arguments.only, arguments.requirement)
     if arguments.list:
         for mutant in mutants:
@@ -55,10 +65,10 @@ def _select(ids: Sequence[str], requirements: Sequence[str]) -> list[Mutant]:
 
 
 def _tests_of(requirements: Iterable[str], tests: Sequence[NamingTest]) -> list[str]:
-    """The tests that name one of these requirements, the slow folders last."""
+    """The tests that name one of these requirements, the slow ones last."""
     wanted = set(requirements)
     chosen = [test for test in tests if not wanted.isdisjoint(test.requirements)]
-    chosen.sort(key=lambda test: (test.path.startswith(_LAST_FOLDERS), test.path))
+    chosen.sort(key=lambda test: (test.path.startswith(_LAST_FOLDERS), test.is_slow, test.path))
     return [f"{test.path}::{test.name}" for test in chosen]
 
 

@@ -87,6 +87,9 @@ class Tree:
             process.terminate()  # pytest stops its database server
             output, _ = process.communicate()
             return Trial("timed out", time.monotonic() - started, output)
+        except BaseException:
+            process.terminate()
+            raise
         verdicts: dict[int, Verdict] = {_NO_TEST_FAILED: "survived", _TEST_FAILED: "killed"}
         return Trial(verdicts.get(process.returncode, "broken"), time.monotonic() - started, output)
 

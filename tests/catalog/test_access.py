@@ -12,6 +12,29 @@ def test_entries_have_one_spelling() -> None:
     ]
 
 
+def test_only_addresses_are_the_same_in_any_case() -> None:
+    assert parse_acl(["team:Millers", "group:Ops", "user_email:ANN@example.org"]) == [
+        "team:Millers",
+        "group:Ops",
+        "user_email:ann@example.org",
+    ]
+
+
+def test_a_list_has_at_most_a_thousand_entries() -> None:
+    assert len(parse_acl([f"team:{number}" for number in range(1000)])) == 1000
+    with pytest.raises(Invalid, match="at most 1000"):
+        parse_acl([f"team:{number}" for number in range(1001)])
+
+
+def test_statements_get_the_principals_of_a_member_and_none_for_an_admin() -> None:
+    """S2-28: without principals every row is visible, so that only an admin may have none."""
+    ann = member("Ann@example.org", ["7"], ["ops"])
+    assert ann.principals == ["group:ops", "org:*", "team:7", "user_email:ann@example.org"]
+    assert not ann.is_admin
+    assert ADMIN.principals is None
+    assert ADMIN.is_admin
+
+
 @pytest.mark.parametrize(
     "entry", ["", "org:", "org:mine", "team:", "user_email:ann", "user:ann", "group:a b", "*"]
 )

@@ -14,6 +14,7 @@ from tests.docs.pages import ROOT
 PAGE = ROOT / "docs" / "requirements.md"
 NO_TEST = "–"
 _ROW = re.compile(r"\| (S\d-\d\d) \| (.*?) \| (.*) \|")
+_SLOW = "pytest.mark.slow"
 _ID = re.compile(r"\bS\d-\d\d\b")
 
 
@@ -23,16 +24,20 @@ class NamingTest(NamedTuple):
     path: str  # from the root of the repository
     name: str
     requirements: frozenset[str]
+    is_slow: bool
 
 
 def naming_tests() -> Iterator[NamingTest]:
     """Every test whose docstring names a requirement."""
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        text = path.read_text(encoding="utf-8")
+        is_slow_file = f"pytestmark = {_SLOW}" in text
+        for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
                 requirements = frozenset(_ID.findall(ast.get_docstring(node) or ""))
+                is_slow = is_slow_file or _SLOW in map(ast.unparse, node.decorator_list)
                 if requirements:
-                    yield NamingTest(path.relative_to(ROOT).as_posix(), node.name, requirements)
+                    yield NamingTest(path.relative_to(ROOT).as_posix(), node.name, requirements, is_slow)
 
 
 def names_by_requirement() -> dict[str, set[str]]:

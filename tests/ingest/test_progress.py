@@ -7,7 +7,7 @@ import pytest
 
 from gristmill.catalog import ItemStatus, phase
 from gristmill.catalog import progress as shown_progress
-from gristmill.ingest import progress
+from gristmill.ingest import embed, progress
 from gristmill.ingest.chunk import TextChunk
 from gristmill.ingest.embed_queue import DocumentQueue
 from gristmill.ingest.task import Completion, EndOfContent, IndexTask, ReadWindow, VersionContent
@@ -59,6 +59,12 @@ def test_batches_fill_the_last_part_of_what_has_been_read(state: DocumentState) 
     assert state.percent == 40
     write(state, 1)
     assert state.percent == 50
+
+
+def test_a_batch_has_at_most_200_chunks_and_may_have_100() -> None:
+    """S4-52, S4-29: `test_pipeline.py` shows that batches grow up to this limit."""
+    assert 100 <= embed.MAX_BATCH <= 200
+    assert embed.MIN_BATCH <= 100
 
 
 def test_progress_is_written_every_300_ms() -> None:

@@ -10,8 +10,9 @@ from gristmill import catalog
 from gristmill.catalog import Base
 from gristmill.db import Database
 from gristmill.embedding import TextRefused
+from gristmill.errors import Permanent
 from gristmill.jobs import Job, retry
-from gristmill.operations import bases, cancel
+from gristmill.operations import bases, cancel, delete
 from gristmill.operations.uploads import store_upload
 from gristmill.settings import Settings
 from tests.ingest.counting import CountingEmbedder
@@ -69,6 +70,20 @@ async def test_a_reindex_keeps_the_original_of_an_upload(hand: ManualWorker, bas
     ]
     assert await hand.rows("select hash from blob") == [(blob.hash,)]
     assert await hand.search_texts(base, "rye") == ["rye flour"]
+
+
+async def test_a_job_that_dies_after_a_deletion_leaves_its_item_deleting(
+    hand: ManualWorker, base: Base
+) -> None:
+    """S0-33, S0-39: it doesn't become failed, which lists would show."""
+    (item,) = await hand.add(base, note_to_add("n", "rye"))
+    job = await hand.take("index_document")
+    await delete.delete(hand.db, base.id, [item.id])
+    record_failure = hand.handlers[job.kind].on_dead
+    assert record_failure is not None
+    async with hand.db.transaction() as tx:
+        await record_failure(tx, job, Permanent("The file is broken.", code="unreadable"))
+    assert await hand.rows("select status, error_code from item") == [("deleting", None)]
 
 
 async def test_adding_and_indexing_a_file_of_the_disk_stores_no_reference_to_it(

@@ -144,10 +144,10 @@ MUTANTS = (
         ("S0-31",),
     ),
     Mutant(
-        "deletions-at-start-in-one-go",
+        "only-the-first-portion-at-start",
         "integrity/reconcile.py",
-        "_DELETIONS_AT_START = 100",
-        "_DELETIONS_AT_START = 100_000",
+        "        if len(unremoved) < _DELETIONS_AT_START and len(bases) < _DELETIONS_AT_START:",
+        "        if True:",
         ("S0-31",),
     ),
     Mutant(
