@@ -240,6 +240,7 @@ async def test_an_account_without_an_address_sees_what_it_may_once_it_is_mapped(
 
 
 async def test_what_can_not_be_resolved_is_hidden(harness: ConnectorHarness, tool: FakeGitHub) -> None:
+    """S2-28, S2-29, C18: an incomplete list of people allows no one."""
     await harness.sync()
     tool.repos[0].secret_people = True
     await refresh(harness)

@@ -181,8 +181,8 @@ MUTANTS = (
     Mutant(
         "the-last-attempt-is-repeated",
         "jobs/retry.py",
-        "isinstance(error, Permanent) or job.attempt >= job.max_attempts:",
-        "isinstance(error, Permanent) or job.attempt > job.max_attempts:",
+        "job.attempt >= max_attempts(failure, job):",
+        "job.attempt > max_attempts(failure, job):",
         ("S2-39",),
     ),
     Mutant(
