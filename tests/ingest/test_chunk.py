@@ -1,5 +1,6 @@
 """Chunking: exact offsets, never too long, split along the document's structure, the same for any split into parts."""
 
+import itertools
 import random
 import time
 import tracemalloc
@@ -12,7 +13,7 @@ from tokenizers import Regex, Tokenizer, models, normalizers
 
 from gristmill.embedding import pack
 from gristmill.ingest.chunk import Chunker, TextChunk, split
-from gristmill.ingest.lines import MAX_LINE
+from gristmill.ingest.lines import MAX_LINE, ContentLine, LineSplitter
 from tests.embedding.hashed import HashedEmbedder
 
 pytestmark = pytest.mark.slow
@@ -199,6 +200,47 @@ def test_time_is_linear_for_text_without_breaks(unit: str) -> None:
 
     seconds(1000)
     assert seconds(200_000) < 40 * max(seconds(20_000), 0.02)
+
+
+@pytest.mark.parametrize("unit", ["\n", "\r\n", " \n", "\t\r\n", "\n" * 999 + "word "])
+def test_blank_lines_cost_hardly_more_than_any_other_white_space(unit: str) -> None:
+    """Counted in lines that are ranked: runs of blank lines are ranked together, and four times as many of them are four
+    times as many runs."""
+
+    def ranked_lines(size: int) -> int:
+        splitter, text = LineSplitter(), unit * (size // len(unit))
+        return sum(len(splitter.feed(text[at : at + 10_000])) for at in range(0, size, 10_000)) + len(
+            splitter.finish()
+        )
+
+    newlines = 400_000 * unit.count("\n") // len(unit)
+    lines = ranked_lines(400_000)
+    assert lines <= newlines / 100
+    assert 3 * lines <= ranked_lines(1_600_000) <= 5 * lines
+
+
+@given(
+    st.lists(
+        st.sampled_from(["\n", "\r\n", " \n", " " * 9 + "\n", "x\n", " x", " ", "\n" * 300, "y" * 17_000]),
+        max_size=30,
+    ),
+    st.lists(st.integers(1, 40), min_size=1, max_size=20),
+)
+def test_lines_do_not_depend_on_the_parts(pieces: list[str], sizes: list[int]) -> None:
+    text = "".join(pieces)
+
+    def split_lines(cuts: list[int]) -> list[ContentLine]:
+        splitter, lines, at = LineSplitter(), list[ContentLine](), 0
+        for size in itertools.cycle(cuts):
+            if at >= len(text):
+                return lines + splitter.finish()
+            lines += splitter.feed(text[at : at + size])
+            at += size
+        raise AssertionError
+
+    whole = split_lines([max(1, len(text))])
+    assert "".join(line.text for line in whole) == text
+    assert split_lines([size * (1 if len(text) < 2000 else 997) for size in sizes]) == whole
 
 
 def test_memory_does_not_grow_with_the_content() -> None:
