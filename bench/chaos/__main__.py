@@ -30,6 +30,7 @@ from bench.chaos.workload import NEVER, Api, Workload, work_until
 
 _ACTION_PAUSE = (0.05, 0.6)  # seconds
 _QUIET_PATIENCE = 600.0
+_PROGRESS_PATIENCE = 60.0
 _REPORT_EVERY = 25  # faults
 
 
@@ -109,7 +110,7 @@ async def _run(options: Options, folder: Path, outside: Outside) -> list[str]:
             await workload.set_up()
             stop = asyncio.Event()
             working = asyncio.create_task(work_until(workload, stop, _ACTION_PAUSE))
-            await _inject_faults(options, system, working)
+            await _inject_faults(options, system, workload, working)
             stop.set()
             await working
             await workload.finish()
@@ -133,16 +134,23 @@ async def _run(options: Options, folder: Path, outside: Outside) -> list[str]:
     return problems
 
 
-async def _inject_faults(options: Options, system: ChaosSystem, working: "asyncio.Task[None]") -> None:
+async def _inject_faults(
+    options: Options, system: ChaosSystem, workload: Workload, working: "asyncio.Task[None]"
+) -> None:
     """Inject faults until there were enough, the time is over, or the workload has failed."""
     deadline = time.monotonic() + (options.minutes * 60 if options.minutes else float("inf"))
-    done = 0
+    done = actions = 0
     for fault in plan_faults(random.Random(options.seed)):
+        latest = time.monotonic() + _PROGRESS_PATIENCE
+        while not fault.hurry and workload.actions == actions and time.monotonic() < latest:
+            if working.done():
+                return
+            await asyncio.sleep(0.05)
+        await asyncio.wait([working], timeout=fault.pause)
         if done >= options.kills or time.monotonic() > deadline or working.done():
             return
-        await asyncio.wait([working], timeout=fault.pause)
         if await system.inject(fault):
-            done += 1
+            done, actions = done + 1, workload.actions
             if done % _REPORT_EVERY == 0:
                 print(f"{done} faults", flush=True)
 

@@ -25,7 +25,8 @@ from gristmill.db import reaper
 
 LEASE_SECONDS = 2
 _FREEZE_SECONDS = (1.2 * LEASE_SECONDS, 2.5 * LEASE_SECONDS)
-_PAUSE_SECONDS = (0.1, 2.9)  # between two faults
+_PAUSE_SECONDS = (0.1, 2.4)  # between two faults
+_HURRY_SHARE = 0.2
 # How often each fault is chosen. A reader or offload process exists only while there is something to read.
 FAULT_WEIGHTS = {
     ("kill", "server"): 4,
@@ -45,20 +46,32 @@ _PROC = Path("/proc")
 
 @dataclass(frozen=True)
 class Fault:
-    """What happens to which kind of process, after which pause; `pick` chooses among several such processes."""
+    """What happens to which kind of process, after which pause; `pick` chooses among several such processes.
+
+    Most faults wait until the workload got something done since the last one. Those with `hurry` also meet processes
+    that are still starting.
+    """
 
     action: str
     target: str
     pause: float
     freeze: float
     pick: float
+    hurry: bool
 
 
 def plan_faults(rng: random.Random) -> Generator[Fault]:
     """An endless sequence of faults, the same for the same seed."""
     while True:
         ((action, target),) = rng.choices(list(FAULT_WEIGHTS), list(FAULT_WEIGHTS.values()))
-        yield Fault(action, target, rng.uniform(*_PAUSE_SECONDS), rng.uniform(*_FREEZE_SECONDS), rng.random())
+        yield Fault(
+            action,
+            target,
+            rng.uniform(*_PAUSE_SECONDS),
+            rng.uniform(*_FREEZE_SECONDS),
+            rng.random(),
+            rng.random() < _HURRY_SHARE,
+        )
 
 
 def free_port() -> int:

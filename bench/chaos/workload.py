@@ -137,8 +137,8 @@ class Workload:
     async def run_next(self) -> None:
         """Choose an action, and carry it out."""
         act = self.rng.choices(list(_ACTIONS), list(_ACTIONS.values()))[0]
-        self.actions += 1
         await act(self)
+        self.actions += 1
 
     async def finish(self) -> None:
         """Start a last run of every tool that has changed since its last one."""

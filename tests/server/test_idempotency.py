@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -10,12 +11,13 @@ import httpx
 import psycopg
 import pytest
 
-from gristmill import app, identity
-from gristmill.identity import LOCAL_ORG
+from gristmill import app, faults
+from gristmill.identity import LOCAL_ORG, idempotency
 from gristmill.identity.idempotency import RequestKey
 from tests.database_clock import DatabaseClock
 from tests.gristmill_process import environment, run_serve
 from tests.server.clients import client_with_key
+from tests.wait_until import ended, reached, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -80,23 +82,77 @@ async def test_a_repeated_upload_is_executed_once(http: httpx.AsyncClient) -> No
 async def test_a_slow_request_changes_nothing_after_another_took_over(
     mill: app.Gristmill, http: httpx.AsyncClient, clock: DatabaseClock
 ) -> None:
-    """The first request waits before its commit; five minutes later the same request is sent again and executed."""
+    """The first request waits before its commit; its claim expires, and the same request is sent again and executed."""
     base = (await http.post("/api/knowledge-bases", json={"name": "b"})).json()["id"]
     url, headers = f"/api/knowledge-bases/{base}/items", {"Idempotency-Key": "slow"}
     items = {"items": [{"type": "note", "content": "x"}]}
     async with mill.db.transaction() as tx:
         request_key = RequestKey(LOCAL_ORG, "local", "slow")
-        token = await identity.idempotency.claim(tx, request_key, b"another")
-    assert not isinstance(token, identity.idempotency.EarlierRequest)
+        token = await idempotency.claim(tx, request_key, b"another")
+    assert not isinstance(token, idempotency.EarlierRequest)
     assert (await http.post(url, json=items, headers=headers)).status_code == 422
     async with mill.db.connection() as tx:
-        await tx.execute("update idempotency set at = at - interval '6 minutes', fingerprint = %s", [b"x"])
-        taken = await identity.idempotency.claim(tx, request_key, b"x")
-        assert not isinstance(taken, identity.idempotency.EarlierRequest)
+        await tx.execute("update idempotency set at = at - interval '16 seconds', fingerprint = %s", [b"x"])
+        taken = await idempotency.claim(tx, request_key, b"x")
+        assert not isinstance(taken, idempotency.EarlierRequest)
     async with mill.db.connection() as tx:
         with pytest.raises(Exception, match="is being processed there"):
-            await identity.idempotency.mark_done(tx, request_key, token)
-        await identity.idempotency.mark_done(tx, request_key, taken)
+            await idempotency.mark_done(tx, request_key, token)
+        await idempotency.mark_done(tx, request_key, taken)
+
+
+async def test_a_running_request_keeps_its_key(
+    mill: app.Gristmill, http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long it takes: its claim is renewed."""
+    monkeypatch.setattr(idempotency, "RENEW_INTERVAL", timedelta(milliseconds=10))
+    base = (await http.post("/api/knowledge-bases", json={"name": "b"})).json()["id"]
+    url, headers = f"/api/knowledge-bases/{base}/items", {"Idempotency-Key": "slow"}
+    items = {"items": [{"type": "note", "content": "x"}]}
+
+    async def is_renewed() -> bool:
+        async with mill.db.connection() as tx:
+            rows = await (
+                await tx.execute("select 1 from idempotency where at > now() - interval '5 seconds'")
+            ).fetchall()
+        return rows != []
+
+    with faults.watch("add.before_commit", hold=True) as commit:
+        request = asyncio.create_task(http.post(url, json=items, headers=headers))
+        await reached(commit)
+        async with mill.db.connection() as tx:
+            await tx.execute("update idempotency set at = at - interval '1 hour'")
+        await wait_until(is_renewed)
+        repeated = await http.post(url, json=items, headers=headers)
+    assert (repeated.status_code, repeated.json()["code"]) == (409, "idempotency_in_progress")
+    assert (await ended(request)).status_code == 202
+
+
+def test_a_request_of_a_killed_server_can_be_sent_again_soon(
+    database_url: str, data_dir: Path, cache_dir: Path, tmp_path: Path
+) -> None:
+    """kill -9 before the commit: nothing was done, and 15 seconds later the same key carries the request out."""
+    env = environment(data_dir, cache_dir, database_url=database_url)
+    items, headers = {"items": [{"type": "note", "content": "x"}]}, {"Idempotency-Key": "k"}
+    armed = {**env, "GRISTMILL_FAULTS": "add.before_commit=kill"}
+    with run_serve(armed, log=tmp_path / "log") as first, first.client() as client:
+        base = client.post("/api/knowledge-bases", json={"name": "b"}).json()["id"]
+        with pytest.raises(httpx.HTTPError):
+            client.post(f"/api/knowledge-bases/{base}/items", json=items, headers=headers)
+        assert first.process.wait(10) == -signal.SIGKILL
+    with (
+        run_serve(env, log=tmp_path / "log") as second,
+        second.client() as client,
+        psycopg.connect(database_url, autocommit=True) as database,
+    ):
+        # The test sets the time, as a restart may take longer.
+        database.execute("update idempotency set at = now()")
+        answer = client.post(f"/api/knowledge-bases/{base}/items", json=items, headers=headers)
+        assert (answer.status_code, answer.json()["code"]) == (409, "idempotency_in_progress")
+        database.execute("update idempotency set at = now() - interval '16 seconds'")
+        answer = client.post(f"/api/knowledge-bases/{base}/items", json=items, headers=headers)
+        assert answer.status_code == 202
+        assert len(client.get(f"/api/knowledge-bases/{base}/items").json()["items"]) == 1
 
 
 def test_a_change_is_not_repeated_after_a_kill_between_commit_and_response(

@@ -5,12 +5,14 @@
                       └── nothing was committed: release ──▶ ()                 └── killed here: it is done, but its
                                                                                     response is lost
 
-A process that is killed while `running` has committed nothing: five minutes later the same request may claim the key again. If
-the first process was only slow, its transaction finds another token and is rolled back. So a request is never carried out twice.
+The process renews a claim every `RENEW_INTERVAL` while the request runs. A process that is killed then has committed nothing, and
+`CLAIM_EXPIRY` later the same request may claim the key again. If the first process was only frozen, its transaction finds another
+token and is rolled back. So a request is never carried out twice.
 For ten seconds a `done` request still counts as `running`, so that its process can save the response.
 """
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Literal
 from uuid import UUID, uuid4
 
@@ -18,6 +20,9 @@ from gristmill.db import Tx
 from gristmill.errors import Conflict
 from gristmill.identity.organisation import OrgId
 from gristmill.identity.store import queries
+
+RENEW_INTERVAL = timedelta(seconds=4)
+CLAIM_EXPIRY = timedelta(seconds=15)
 
 
 @dataclass(frozen=True)
@@ -50,12 +55,22 @@ async def claim(tx: Tx, request_key: RequestKey, fingerprint: bytes) -> UUID | E
     await queries.run(tx, "sweep_requests")
     while True:
         if await queries.values(
-            tx, "claim_request", **request_key.parameters, token=token, fingerprint=fingerprint
+            tx,
+            "claim_request",
+            **request_key.parameters,
+            token=token,
+            fingerprint=fingerprint,
+            expiry=CLAIM_EXPIRY,
         ):
             return token
         earlier = await queries.maybe(tx, EarlierRequest, "find_request", **request_key.parameters)
         if earlier is not None:  # else it was released at this moment
             return earlier
+
+
+async def renew(tx: Tx, request_key: RequestKey, token: UUID) -> None:
+    """The request is still running: no other process may claim its key."""
+    await queries.run(tx, "renew_request", **request_key.parameters, token=token)
 
 
 async def mark_done(tx: Tx, request_key: RequestKey, token: UUID) -> None:

@@ -103,12 +103,12 @@ delete from audit where id in (
     select id from audit where at < clock_now() - %(retention)s::interval limit 20 for update skip locked);
 
 -- name: claim_request
--- () | running for too long -> running.
+-- () | running, but no longer renewed -> running.
 insert into idempotency (org_id, caller, key, token, fingerprint, state)
 values (%(org)s, %(caller)s, %(key)s, %(token)s, %(fingerprint)s, 'running')
 on conflict (org_id, caller, key) do update
    set token = excluded.token, at = clock_now()
- where idempotency.state = 'running' and idempotency.at < clock_now() - interval '5 minutes'
+ where idempotency.state = 'running' and idempotency.at < clock_now() - %(expiry)s::interval
    and idempotency.fingerprint = excluded.fingerprint
 returning token;
 
@@ -118,6 +118,11 @@ select fingerprint, status, answer,
        case when state = 'done' and at > clock_now() - interval '10 seconds' then 'running' else state end as state
   from idempotency
  where org_id = %(org)s and caller = %(caller)s and key = %(key)s;
+
+-- name: renew_request
+-- A request is still running, only with the token of the claim.
+update idempotency set at = clock_now()
+ where org_id = %(org)s and caller = %(caller)s and key = %(key)s and token = %(token)s and state = 'running';
 
 -- name: mark_request_done
 -- running -> done, only with the token of the claim.

@@ -1,24 +1,14 @@
 """Jira, as far as we use its API: Cloud with page tokens, Data Center with offsets; both to the minute of a user's clock."""
 
-import base64
 import re
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from tests.connectors.fakes.tool import (
-    SECRET,
-    ExpectedDocument,
-    FakeCall,
-    FakeComment,
-    FakeError,
-    FakeTool,
-    words_in,
-)
+from tests.connectors.fakes.jira_model import Issue, JiraModel, Project, holder_json
+from tests.connectors.fakes.tool import FakeCall, FakeComment, FakeError
 from tests.sources.site import SiteResponse
 
-EMAIL = "robot@example.org"
 _JQL = re.compile(
     r"project = (?P<project>\d+)(?: AND \((?P<filter>[^()]*)\))?"
     r'(?: AND updated >= "(?P<since>[\d -]{11}\d\d:\d\d)")?(?: AND updated < "(?P<before>[\d -]{11}\d\d:\d\d)")?'
@@ -27,63 +17,7 @@ _JQL = re.compile(
 _BY_ID = re.compile(r"id = (?P<id>\d+) AND \((?P<filter>[^()]*)\)")
 
 
-@dataclass
-class Issue:
-    """An issue."""
-
-    id: int
-    number: int
-    title: str
-    text: str
-    updated: datetime
-    comments: list[FakeComment] = field(default_factory=list[FakeComment])
-    level: int | None = None
-    labels: list[str] = field(default_factory=list[str])
-    files: dict[int, bytes] = field(default_factory=dict[int, bytes])
-
-
-@dataclass
-class Project:
-    """A project, with the grants of its permission scheme."""
-
-    id: int
-    key: str
-    grants: list[dict[str, Any]]
-    issues: list[Issue] = field(default_factory=list[Issue])
-    roles: dict[int, list[str]] = field(default_factory=dict[int, list[str]])  # accounts, or @group
-    secret_scheme: bool = False
-
-
-class FakeAtlassian(FakeTool):
-    """What both tools have: people, groups, and how one signs in."""
-
-    cloud = True
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.people = {
-            "a:1": "ann@example.org",
-            "b:2": "bob@example.org",
-            "c:3": "cat@example.org",
-            "d:4": "",
-        }
-        self.groups = {"devs": ["a:1", "b:2"], "all": ["a:1", "b:2", "d:4"]}
-
-    def config(self) -> dict[str, Any]:
-        assert self.site is not None
-        return {"baseUrl": self.site.url, "deployment": "cloud" if self.cloud else "data_center"}
-
-    def credentials(self) -> dict[str, Any]:
-        return {"email": EMAIL, "token": SECRET} if self.cloud else {"token": SECRET}
-
-    def check_authorization(self, call: FakeCall) -> None:
-        pair = base64.b64encode(f"{EMAIL}:{SECRET}".encode()).decode()
-        wanted = f"Basic {pair}" if self.cloud else f"Bearer {SECRET}"
-        if call.headers.get("authorization") != wanted:
-            raise FakeError(401, {"message": f"no {SECRET}"})
-
-
-class FakeJira(FakeAtlassian):
+class FakeJira(JiraModel):
     """Jira Cloud with two projects, in New York."""
 
     kind = "jira"
@@ -94,19 +28,6 @@ class FakeJira(FakeAtlassian):
 
     def __init__(self) -> None:
         super().__init__()
-        self.levels: dict[int, list[dict[str, Any]]] = {7: [_holder("user", "a:1"), _holder("reporter", "")]}
-        self.projects = [
-            Project(
-                self.new_id(),
-                "AB",
-                [_holder("group", "devs"), _holder("projectRole", "10")],
-                roles={10: ["@all"]},
-            ),
-            Project(self.new_id(), "PUB", [_holder("anyone", "")]),
-        ]
-        self.labels_followed: str | None = None
-        for _ in range(12):
-            self.add()
         self._add_routes()
 
     def _add_routes(self) -> None:
@@ -129,111 +50,8 @@ class FakeJira(FakeAtlassian):
         ):
             self.route(method, self.root + pattern, route)
 
-    # ── what tests do ────────────────────────────────────────────────────────────────────────────────────
-
-    def config(self) -> dict[str, Any]:
-        filtered = {} if self.labels_followed is None else {"jql": f"labels = {self.labels_followed}"}
-        return super().config() | filtered
-
-    def add(self) -> None:
-        number = self.new_id()
-        project = self.projects[len(self.all()) % len(self.projects)]
-        made = Issue(
-            number,
-            len(project.issues) + number,
-            f"Title {self.new_word()}",
-            f"Text {self.new_word()}",
-            self.now,
-        )
-        made.comments = [self._new_comment() for _ in range(2 + number % 2)]
-        project.issues.append(made)
-
-    def _new_comment(self, **more: Any) -> FakeComment:
-        return FakeComment(self.new_id(), f"said {self.new_word()}", self.now, more=more)
-
-    def edit(self, pick: int) -> None:
-        project, issue = self._pick(pick)
-        match pick % 6:
-            case 0:
-                issue.comments.append(self._new_comment())
-            case 1:
-                issue.comments.append(
-                    self._new_comment(visibility={"type": "role", "value": "Administrators"})
-                )
-            case 2:
-                issue.comments = issue.comments[:-1]
-            case 3:
-                issue.level = None if issue.level else 7
-            case 4:
-                self.move(project, issue)
-            case _:
-                issue.text = f"Text {self.new_word()}"
-        issue.updated = self.now
-
-    def move(self, project: Project, issue: Issue) -> None:
-        """To the other project, where it has another key."""
-        other = self.projects[1 - self.projects.index(project)]
-        project.issues.remove(issue)
-        issue.number = 1000 + self.new_id()
-        other.issues.append(issue)
-
-    def delete(self, pick: int) -> None:
-        if len(self.all()) > 3:
-            project, issue = self._pick(pick)
-            project.issues.remove(issue)
-
-    def change_permission(self, pick: int) -> None:
-        group = self.groups["devs" if pick % 2 else "all"]
-        group.remove("c:3") if "c:3" in group else group.append("c:3")
-
-    def all(self) -> list[tuple[Project, Issue]]:
-        return [(project, issue) for project in self.projects for issue in project.issues]
-
-    def _pick(self, pick: int) -> tuple[Project, Issue]:
-        return self.all()[pick % len(self.all())]
-
-    def expected_documents(self) -> dict[str, ExpectedDocument]:
-        expected: dict[str, ExpectedDocument] = {}
-        for project, issue in self.all():
-            if self.labels_followed is None or self.labels_followed in issue.labels:
-                said = [one.text for one in issue.comments if "visibility" not in one.more]
-                expected[f"issue:{issue.id}"] = ExpectedDocument(
-                    words_in(" ".join([issue.title, issue.text, *said])), self._acl(project, issue)
-                )
-        return expected
-
-    def _acl(self, project: Project, issue: Issue) -> frozenset[str]:
-        browse = None if project.secret_scheme else self._allowed_accounts(project, project.grants)
-        level = {"*"} if issue.level is None else self._level_accounts(project, issue.level)
-        if browse is None or level is None:
-            return frozenset()
-        both = level if "*" in browse else browse if "*" in level else browse & level
-        if "*" in both:
-            return frozenset({"org:*"})
-        return frozenset(f"user_email:{self.people[one]}" for one in both if self.people[one])
-
-    def _level_accounts(self, project: Project, level: int) -> set[str] | None:
-        return self._allowed_accounts(project, self.levels[level])
-
-    def _allowed_accounts(self, project: Project, held: list[dict[str, Any]]) -> set[str]:
-        accounts: set[str] = set()
-        for holder in held:
-            kind, value = holder["type"], str(holder.get("value", ""))
-            if kind == "anyone":
-                accounts.add("*")
-            elif kind == "user":
-                accounts.add(value)
-            elif kind == "group":
-                accounts |= set(self.groups[value])
-            elif kind == "projectRole":
-                for actor in project.roles[int(value)]:
-                    accounts |= set(self.groups[actor[1:]]) if actor.startswith("@") else {actor}
-        return accounts
-
     def is_detail(self, call: FakeCall) -> bool:
         return call.path.endswith("/comment")
-
-    # ── what Jira says ───────────────────────────────────────────────────────────────────────────────────
 
     def _myself(self, call: FakeCall) -> Any:
         return {
@@ -406,7 +224,7 @@ class FakeJira(FakeAtlassian):
         grants = [
             {"id": 1, "permission": "BROWSE_PROJECTS", "holder": self.holder(one)} for one in project.grants
         ]
-        other = {"id": 2, "permission": "EDIT_ISSUES", "holder": self.holder(_holder("anyone", ""))}
+        other = {"id": 2, "permission": "EDIT_ISSUES", "holder": self.holder(holder_json("anyone", ""))}
         return {"id": 5, "name": "Scheme", "permissions": [*grants, other]}
 
     def holder(self, held: dict[str, Any]) -> dict[str, Any]:
@@ -471,7 +289,3 @@ class FakeJiraDataCenter(FakeJira):
     def actor(self, one: str) -> dict[str, Any]:
         kind = "group" if one.startswith("@") else "user"
         return {"type": f"atlassian-{kind}-role-actor", "name": one.removeprefix("@"), "displayName": one}
-
-
-def _holder(kind: str, value: str) -> dict[str, Any]:
-    return {"type": kind, **({"value": value, "parameter": value} if value else {})}

@@ -12,7 +12,9 @@ leads to a second execution. A request that was rejected before it changed anyth
 forgotten and may be sent again.
 """
 
+import asyncio
 import base64
+import contextlib
 import hashlib
 import json
 from collections.abc import MutableMapping
@@ -23,8 +25,8 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gristmill import faults
-from gristmill.db import Database, Tx, run_before_commit
+from gristmill import clock, faults
+from gristmill.db import Database, DatabaseUnavailable, Tx, run_before_commit
 from gristmill.errors import Conflict, Invalid
 from gristmill.identity import idempotency
 from gristmill.identity.idempotency import EarlierRequest, RequestKey
@@ -57,17 +59,27 @@ class IdempotencyHandler:
             return
         response = _CapturedResponse(send)
         mark_done = _MarkDone(request_key, claim)
+        renewal = asyncio.create_task(self._renew(request_key, claim), name="idempotency claim")
         try:
             with run_before_commit(mark_done):
                 await self._app(scope, receive, response)
         finally:
             mark_done.is_over = True
+            await clock.cancel_tasks([renewal])
             async with self._db.connection() as tx:
                 if response.is_storable:
                     encrypted = self._vault.seal(response.serialised, _vault_context(request_key))
                     await idempotency.save_response(tx, request_key, claim, response.status, encrypted)
                 else:
                     await idempotency.release(tx, request_key, claim)
+
+    async def _renew(self, request_key: RequestKey, token: UUID) -> None:
+        """Keep the claim while the request runs. If this process is killed, another may carry the request out soon."""
+        while True:
+            await clock.pause(idempotency.RENEW_INTERVAL)
+            with contextlib.suppress(DatabaseUnavailable):
+                async with self._db.connection() as tx:
+                    await idempotency.renew(tx, request_key, token)
 
     def _replay(self, stored: EarlierRequest, request_key: RequestKey, fingerprint: bytes) -> Response:
         if stored.fingerprint != fingerprint:
