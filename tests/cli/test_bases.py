@@ -37,6 +37,15 @@ def test_a_path_that_does_not_exist_creates_no_base(run: RunCommand, tmp_path: P
     }
 
 
+def test_an_address_that_cannot_be_one_creates_no_base(run: RunCommand) -> None:
+    added = run("add", "typo", "htp://oops")
+    assert (added.code, "'htp://oops' is not an http or https address. (invalid_url)" in added.stdout) == (
+        1,
+        True,
+    )
+    assert base_names(run) == []
+
+
 def test_a_base_is_created_for_the_paths_that_exist(run: RunCommand, tmp_path: Path) -> None:
     (tmp_path / "wheat.md").write_text("Wheat is ground into flour.")
     added = run("add", "grain", str(tmp_path / "wheat.md"), str(tmp_path / "rye.md"))

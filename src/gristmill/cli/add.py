@@ -1,6 +1,5 @@
 """`gristmill add`: add files, folders, URLs and notes to a base, and with `--wait` wait until they are indexed."""
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -15,6 +14,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from gristmill import clock
 from gristmill.cli.client_session import ClientSession, Refused
+from gristmill.errors import Permanent
+from gristmill.sources.url import normalise
 
 POLL_INTERVAL = timedelta(milliseconds=300)
 _FINAL_STATUSES = ("completed", "failed")
@@ -30,18 +31,10 @@ class CommandResult:
     succeeded: bool
 
 
-async def add(
-    session: ClientSession,
-    out: Console,
-    base: str,
-    things: Sequence[str],
-    notes: Sequence[str],
-    *,
-    wait: bool,
-    ignore: Sequence[str] = (),
-) -> CommandResult:
-    """Add paths, URLs and notes to the base of this name, which is created if it does not exist. Folders are added
-    without the entries that match `ignore`."""
+def items_to_add(
+    things: Sequence[str], notes: Sequence[str], ignore: Sequence[str] = ()
+) -> list[dict[str, Any]]:
+    """The request for paths, URLs and notes. Folders are added without the entries that match `ignore`."""
     items = [_item_body(thing, ignore) for thing in things] + [
         {"type": "note", "content": note} for note in notes
     ]
@@ -52,6 +45,18 @@ async def add(
             "--ignore applies to folders, but no folder is being added. Remove the option.",
             code="nothing_to_ignore",
         )
+    return items
+
+
+async def add(
+    session: ClientSession,
+    out: Console,
+    base: str,
+    items: list[dict[str, Any]],
+    *,
+    wait: bool,
+) -> CommandResult:
+    """Add items to the base of this name, which is created if it does not exist."""
     base_id, response = await _add_items(session, base, items)
     created, failed = response["created"], response["failed"]
     for entry in failed:
@@ -81,29 +86,33 @@ async def _add_items(
     except Refused as refusal:
         if refusal.code != "base_not_found":
             raise
-        missing = [_missing_path(item) for item in items]
-        if all(missing):
-            failed = [
-                {
-                    "index": index,
-                    "path": path,
-                    "error": {"code": "source_gone", "message": "It does not exist."},
-                }
-                for index, path in enumerate(missing)
-            ]
+        failed = [entry for index, item in enumerate(items) if (entry := _refused_entry(index, item))]
+        if len(failed) == len(items):
             return None, {"created": [], "failed": failed}
         base_id = await base_id_by_name(session, base, create=True)
     return base_id, await session.call("POST", f"/knowledge-bases/{base_id}/items", json={"items": items})
 
 
-def _missing_path(item: Mapping[str, Any]) -> str | None:
-    """The path of an item, if nothing is there. The server judges what this process may not look at."""
-    if item["type"] != "file":
-        return None
-    try:
-        return None if os.path.lexists(item["path"]) else item["path"]
-    except OSError:
-        return None
+def _refused_entry(index: int, item: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The entry of `failed` for a path where nothing is, or an address that can't be one. The server judges the rest,
+    also what this process may not look at."""
+    if item["type"] == "file":
+        try:
+            Path(item["path"]).stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return _failed_entry(index, item["path"], "source_gone", "It does not exist.")
+        except (OSError, ValueError):
+            return None
+    elif "url" in item:
+        try:
+            normalise(item["url"])
+        except Permanent as error:
+            return _failed_entry(index, item["url"], error.code, error.message)
+    return None
+
+
+def _failed_entry(index: int, path: str, code: str, message: str) -> dict[str, Any]:
+    return {"index": index, "path": path, "error": {"code": code, "message": message}}
 
 
 def print_results(out: Console, base: str, items: Sequence[Mapping[str, Any]]) -> None:

@@ -90,10 +90,10 @@ def add(
     """Add files, folders, web pages and notes to a base."""
     from gristmill.cli import add as adding
 
+    items = adding.items_to_add(things or [], note or [], ignore or [])
+
     async def run(session: Any) -> adding.CommandResult:
-        return await adding.add(
-            session, console(as_json), base, things or [], note or [], wait=wait, ignore=ignore or []
-        )
+        return await adding.add(session, console(as_json), base, items, wait=wait)
 
     _finish(run_with_client(run, data_dir, work=wait), as_json)
 

@@ -59,7 +59,7 @@ async def _check_database(mill: app.Gristmill) -> CheckResult:
         )
         row = await cursor.fetchone()
     assert row is not None
-    kind = "your own" if mill.settings.database_url else "embedded"
+    kind = "your own" if mill.settings.database_url else "built-in"
     return CheckResult(
         "database", True, f"{kind} PostgreSQL {row[0]}, pgvector {row[1]}, schema {row[2]}, {row[3]}"
     )
