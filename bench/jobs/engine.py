@@ -107,7 +107,12 @@ class GristmillEngine:
             return Done()
 
         limits = WorkerLimits(
-            slots=concurrency, reserved=0, lane_cap=concurrency, stop_grace=timedelta(milliseconds=100)
+            slots=concurrency,
+            reserved=0,
+            share=1.0,
+            prefetch=concurrency,
+            lane_cap=concurrency,
+            stop_grace=timedelta(milliseconds=100),
         )
         async with open_database(url) as db, run_worker(db, {NumberedWork.kind: Handler(handle)}, limits):
             yield

@@ -39,6 +39,8 @@ class WorkerConfig:
         return WorkerLimits(
             slots=self.slots,
             reserved=0,
+            share=1.0,
+            prefetch=self.slots,
             lane_cap=self.lane_cap,
             global_cap=self.global_cap,
             lease=timedelta(seconds=self.lease),

@@ -9,6 +9,7 @@ running jobs return to the queue), closes every connection, and stops PostgreSQL
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -37,6 +38,7 @@ from gristmill.ingest.image_describers import (
     VisionDescriber,
 )
 from gristmill.ingest.processors import DoclingServe, MinerU, Processor, ProcessorConfig
+from gristmill.ingest.stages import Stages
 from gristmill.integrity import reconcile
 from gristmill.integrity.readiness import Readiness
 from gristmill.integrity.reconcile import Reconciler, recover_deletions
@@ -68,6 +70,8 @@ from gristmill.work import (
 )
 
 log = logging.getLogger(__name__)
+
+_SPARE_THREADS = 16  # for everything else that blocks
 
 # How often the local PostgreSQL is checked: one that died is restarted within this time.
 _WATCH_INTERVAL = timedelta(seconds=1)
@@ -140,7 +144,10 @@ async def gristmill(
         vault = Vault(settings.secret_key, settings.data_dir)
         sender = WebhookSender(vault, private=settings.allow_private_addresses)
         stack.push_async_callback(sender.close)
-        readers = ReaderPool()  # starts child processes when the first document needs one
+        # Starts child processes when the first document needs one.
+        readers = ReaderPool(
+            settings.reader_processes, ocr_size=settings.ocr_processes, share=settings.base_share
+        )
         stack.push_async_callback(readers.close)
         connectors = ConnectorRegistry(vault, _connector_limits(settings))
         analyst = _create_analyst(settings, readers)
@@ -257,15 +264,24 @@ async def _start_worker(parts: _WorkerParts, stack: AsyncExitStack) -> asyncio.T
         await jobs.put_schedules(tx, reconcile.reconcile_schedule(settings.reconcile_cron))
     limits = WorkerLimits(
         slots=settings.worker_slots,
+        share=settings.base_share,
+        away=settings.source_slots,
         lane_cap=settings.lane_cap,
         pools={
             DeliverEvents.pool: PoolLimits(
                 settings.webhook_slots, share_of_organisation(settings.webhook_slots)
             )
         },
+        global_cap=settings.global_cap,
         lease=settings.lease,
         stop_grace=settings.stop_grace,
         retention=settings.job_retention,
+    )
+    # A thread for every source that is read at once: one that hangs on a file system must not delay the others.
+    executor = ThreadPoolExecutor(settings.source_slots + _SPARE_THREADS, thread_name_prefix="blocking")
+    asyncio.get_running_loop().set_default_executor(executor)
+    stages = Stages.create(
+        sources=settings.source_slots, threads=settings.chunk_threads, share=settings.base_share
     )
     pipeline = Pipeline(
         db,
@@ -275,9 +291,10 @@ async def _start_worker(parts: _WorkerParts, stack: AsyncExitStack) -> asyncio.T
         _queue_limits(settings),
         parts.analyst,
         parts.processors,
+        stages,
     )
     stack.callback(pipeline.close)
-    worker = Worker(db, listener, _job_handlers(parts, pipeline), limits)
+    worker = Worker(db, listener, _job_handlers(parts, pipeline, stages), limits)
     webhook_pump = WebhookPump(db, listener)
     listener.start()
     stack.push_async_callback(listener.stop)
@@ -301,18 +318,25 @@ def _queue_limits(settings: Settings) -> QueueLimits:
     return QueueLimits(lane=settings.max_queue_per_base, total=settings.max_queue)
 
 
-def _job_handlers(parts: _WorkerParts, pipeline: Pipeline) -> dict[str, Handler]:
+def _job_handlers(parts: _WorkerParts, pipeline: Pipeline, stages: Stages) -> dict[str, Handler]:
     db, sources = parts.db, parts.sources
     private = parts.settings.allow_private_addresses
     queue_limits = _queue_limits(parts.settings)
-    converter = Converter(db, sources, parts.processors)
-    analyser = ImageAnalyser(db, parts.embedders, sources, parts.analyst)
+    converter = Converter(db, sources, parts.processors, stages)
+    analyser = ImageAnalyser(db, parts.embedders, sources, parts.analyst, stages)
     remover = Remover(db, sources.blobs)
     expander, rebuilder = (
-        Expander(db, private=private, limits=queue_limits, disk=sources.disk),
+        Expander(db, private=private, limits=queue_limits, disk=sources.disk, stages=stages),
         Reindexer(db, limits=queue_limits),
     )
-    synchroniser = Synchroniser(db, sources.blobs, parts.connectors, parts.settings.sync_budget, queue_limits)
+    synchroniser = Synchroniser(
+        db,
+        sources.blobs,
+        parts.connectors,
+        parts.settings.sync_budget,
+        queue_limits,
+        parts.settings.sync_slots,
+    )
     reconciler = Reconciler(db, sources.blobs, parts.settings.event_retention)
     return {
         IndexDocument.kind: Handler(pipeline.index, pipeline.record_failure),

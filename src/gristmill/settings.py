@@ -34,6 +34,11 @@ def _absolute(path: Path) -> Path:
     return path.expanduser().absolute()
 
 
+def _default_reader_processes(cores: int) -> int:
+    """As many as let one base alone, with its default share, use every core."""
+    return -(-4 * cores // 3)
+
+
 def _parse_seconds(value: object) -> object:
     return float(value) if isinstance(value, str) and value.replace(".", "", 1).isdecimal() else value
 
@@ -191,13 +196,52 @@ class Settings(BaseSettings):
         default=2048, ge=1, le=65_536, description="Maximum size of a document, in MiB."
     )
     worker_slots: int = Field(
-        default=32, ge=1, le=256, description="Maximum number of jobs that one worker process runs at once."
-    )
-    lane_cap: int = Field(
         default=32,
         ge=1,
         le=256,
-        description="Maximum number of jobs of one base that run at once, across all workers.",
+        description="Maximum number of jobs that one worker process works on at once. Jobs that wait for the network or for OCR don't count.",
+    )
+    base_share: float = Field(
+        default=0.75,
+        ge=0.1,
+        le=1.0,
+        description="Largest part of a worker's slots, and of each stage, that one base may use of what others leave free. The rest is kept for bases that come later.",
+    )
+    lane_cap: int | None = Field(
+        default=None,
+        ge=1,
+        le=10_000,
+        description="Maximum number of jobs of one base that run at once, across all workers; by default only `base_share` limits them.",
+    )
+    global_cap: int | None = Field(
+        default=None,
+        ge=1,
+        le=100_000,
+        description="Maximum number of jobs that run at once, across all workers; by default only `worker_slots` limits them.",
+    )
+    source_slots: int = Field(
+        default=64,
+        ge=1,
+        le=1024,
+        description="Maximum number of files and web pages that one worker fetches at once, and of requests to file processors.",
+    )
+    sync_slots: int = Field(
+        default=16, ge=1, le=1024, description="Maximum number of connector runs in one worker at once."
+    )
+    chunk_threads: int = Field(
+        default=3, ge=1, le=256, description="Number of threads in one worker that decode and chunk text."
+    )
+    reader_processes: int = Field(
+        default_factory=lambda: _default_reader_processes(os.cpu_count() or 1),
+        ge=1,
+        le=256,
+        description="Maximum number of processes of one worker that read documents.",
+    )
+    ocr_processes: int = Field(
+        default=1,
+        ge=1,
+        le=64,
+        description="Maximum number of processes of one worker that recognise text in images; each takes up to 1.5 GB.",
     )
     webhook_slots: int = Field(
         default=32,

@@ -22,12 +22,20 @@ COMPUTED = {
     "data_dir": "the user's data folder",
     "cache_dir": "the user's cache folder",
     "embed_threads": "one for each core",
+    "reader_processes": "four for every three cores",
     "embedders": "none",
     "allowed_hosts": "none",
     "allowed_paths": "none",
     "processors": "none",
 }
-WORDS = {int: "whole number", str: "text", bool: "true or false", timedelta: "duration", SecretStr: "secret"}
+WORDS = {
+    int: "whole number",
+    float: "number",
+    str: "text",
+    bool: "true or false",
+    timedelta: "duration",
+    SecretStr: "secret",
+}
 
 
 def type_in_words(field: FieldInfo) -> str:

@@ -21,7 +21,7 @@ from gristmill.connectors.registry import ConnectorRegistry
 from gristmill.connectors.streams import closable
 from gristmill.connectors.transport import CredentialsRejected, RateLimited
 from gristmill.db import Database, Tx
-from gristmill.jobs import Done, Job, Outcome, Snooze
+from gristmill.jobs import Activity, Done, Job, Outcome, Snooze
 from gristmill.work import SyncAccess
 
 
@@ -32,7 +32,11 @@ class PermissionSync:
         self._db, self._registry = db, registry
 
     async def sync(self, job: Job) -> Outcome:
-        """Bring the access lists of the job's connector up to date."""
+        """Bring the access lists of the job's connector up to date. It waits for the tool most of the time, and uses no slot."""
+        with job.during(Activity.AWAY):
+            return await self._sync(job)
+
+    async def _sync(self, job: Job) -> Outcome:
         async with self._db.connection() as tx:
             row = await store.find_connector(tx, ConnectorId(SyncAccess.of(job).connector_id))
             keys = [] if row is None else await document_store.audience_keys(tx, row.id)

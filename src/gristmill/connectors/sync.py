@@ -39,9 +39,10 @@ from gristmill.connectors.streams import closable
 from gristmill.connectors.transport import CredentialsRejected, RateLimited
 from gristmill.db import Database, Tx
 from gristmill.errors import GristmillError, Permanent, SourceGone, Unreadable
-from gristmill.jobs import Done, Job, Outcome, QueueLimits, Snooze
+from gristmill.jobs import Activity, Done, Job, Outcome, QueueLimits, Snooze
 from gristmill.operations.next_job import has_room
 from gristmill.sources.blobs import BlobStore
+from gristmill.stage_gate import StageGate
 from gristmill.work import SyncConnector
 
 log = logging.getLogger(__name__)
@@ -51,6 +52,7 @@ _BUDGET_SHARE = 0.9  # the rest is for finishing the batch under way
 _INDEXING_POLL = timedelta(milliseconds=300)
 # The same wait that a client gets with "queue full".
 _FULL_QUEUE_PAUSE = timedelta(seconds=30)
+_BUSY_PAUSE = timedelta(seconds=1)  # until another run has ended, here or in another worker
 _MAX_RETRIED_FAILURES = 1000  # of earlier runs, in one run
 
 
@@ -71,14 +73,22 @@ class Synchroniser:
         registry: ConnectorRegistry,
         budget: timedelta,
         queue_limits: QueueLimits | None = None,
+        runs_at_once: int = 16,
     ) -> None:
         self._db, self._registry, self._budget = db, registry, budget.total_seconds() * _BUDGET_SHARE
-        self._queue_limits = queue_limits
+        self._queue_limits, self._places = queue_limits, StageGate(runs_at_once)
         self._writer = BatchWriter(db, blobs, registry.limits.attachment_limit)
         self._pruner = Pruner(db, self._writer)
 
     async def sync(self, job: Job) -> Outcome:
-        """Run the job's connector, as far as the time budget goes."""
+        """Run the job's connector, as far as the time budget goes. It waits for the tool most of the time, and uses no slot."""
+        if self._places.free <= 0:
+            return Snooze(_BUSY_PAUSE)
+        async with self._places.place(jobs.requester(job)):
+            with job.during(Activity.AWAY):
+                return await self._sync(job)
+
+    async def _sync(self, job: Job) -> Outcome:
         current = await self._open_run(job)
         if current is None:
             return Done()

@@ -28,8 +28,9 @@ from gristmill.events import ItemFailed
 from gristmill.identity import LOCAL_ORG, scoped_digest
 from gristmill.ingest.inspect_original import PART, content_digest, inspect_original
 from gristmill.ingest.processors import Conversion, Processor, check_conversion, pause_before_check
+from gristmill.ingest.stages import Stages
 from gristmill.ingest.task import base_of
-from gristmill.jobs import Done, Job, NewJob, Outcome, Snooze
+from gristmill.jobs import Activity, Done, Job, NewJob, Outcome, Snooze
 from gristmill.operations.cancel import cancel_conversions
 from gristmill.operations.source_factory import SourceFactory
 from gristmill.sources import Source
@@ -43,11 +44,19 @@ _REMOTE_ENDED = frozenset({"conversion_failed", "conversion_timeout"})
 class Converter:
     """Converts documents with file processors."""
 
-    def __init__(self, db: Database, originals: SourceFactory, processors: Processors) -> None:
+    def __init__(
+        self, db: Database, originals: SourceFactory, processors: Processors, stages: Stages | None = None
+    ) -> None:
         self._db, self._originals, self._processors = db, originals, processors
+        self._stages = stages or Stages()
 
     async def check(self, job: Job) -> Outcome:
         """Start the conversion, or check its state."""
+        with job.during(Activity.AWAY):
+            async with self._stages.sources.place(jobs.requester(job)):
+                return await self._check(job)
+
+    async def _check(self, job: Job) -> Outcome:
         work = CheckFileProcessing.of(job)
         processor = self._processors.get(work.processor)
         if processor is None:
@@ -80,7 +89,8 @@ class Converter:
         """Cancel a remote conversion that is no longer wanted."""
         work = CancelConversion.of(job)
         if (processor := self._processors.get(work.processor)) is not None:
-            await processor.cancel(work.remote_id)
+            with job.during(Activity.AWAY):
+                await processor.cancel(work.remote_id)
         return Done()
 
     async def record_failure(self, tx: Tx, job: Job, error: GristmillError) -> None:

@@ -1,7 +1,8 @@
 """The chunks that wait for their vectors, and the order in which batches take them.
 
-Urgent documents come first. The other bases take turns: a base that was served moves behind the rest. Within a base,
-documents keep their order.
+A batch is divided equally among the bases that have chunks, and the part of each base among its documents: whoever needs less
+than an equal part leaves the rest to the others. So a note never waits for a book, of its own base or of another. Bases
+with urgent documents come first, and within a base its urgent documents; who was served moves behind the rest.
 """
 
 import asyncio
@@ -95,30 +96,58 @@ class EmbedQueue:
 
     def next_batch(self, size: int) -> tuple[list[QueuedChunk], list[DocumentQueue]]:
         """The next chunks, at most `size`, and the documents that have none left and only need their end written."""
+        order = sorted(self._bases, key=lambda base: not self._bases[base][0].task.is_urgent)
+        first = self._bases[order[0]][0] if order else None
+        if first is not None and first.batch_limit is not None:
+            alone = self._take(first, first.batch_limit)
+            return alone, [] if alone else [first]
         batch: list[QueuedChunk] = []
         ended: list[DocumentQueue] = []
-        order = sorted(self._bases, key=lambda base: not self._bases[base][0].task.is_urgent)
-        for base_id in order:
-            share = max(1, (size - len(batch)) // max(1, len(order)))
-            for queue in list(self._bases[base_id]):
-                if queue.batch_limit is not None:
-                    if batch:
-                        continue
-                    alone = self._take(queue, queue.batch_limit)
-                    return alone, [] if alone else [queue]
-                taken = self._take(queue, min(share, size - len(batch)))
-                share -= len(taken)
-                batch += taken
-                if not taken and not queue.chunks and queue.is_complete:
+        needs = [sum(len(queue.chunks) for queue in self._bases[base]) for base in order]
+        for base_id, share in zip(order, equal_parts(size, needs), strict=True):
+            # A document whose batches fail waits until it is the first, for a batch of its own.
+            queues = [queue for queue in self._bases[base_id] if queue.batch_limit is None]
+            for queue, part in zip(queues, self._document_parts(share, queues), strict=True):
+                if not queue.chunks and queue.is_complete:
                     ended.append(queue)
-                if share <= 0 or len(batch) >= size:
-                    break
+                batch += self._serve(queue, part)
             if base_id in self._bases:
                 self._bases[base_id] = self._bases.pop(base_id)
+        if not batch and not ended and first is not None:
+            return self.next_batch(size)
         return batch, ended
+
+    def _serve(self, queue: DocumentQueue, part: int) -> list[QueuedChunk]:
+        """Take a part of a document's chunks, and put it behind the others of its base and urgency."""
+        chunks = self._take(queue, part)
+        if chunks and queue.chunks:
+            self.remove(queue)
+            self.add(queue)
+        return chunks
+
+    def _document_parts(self, size: int, queues: Sequence[DocumentQueue]) -> list[int]:
+        """Urgent documents share what there is; the others share what is left."""
+        urgent = equal_parts(size, [len(queue.chunks) * queue.task.is_urgent for queue in queues])
+        others = equal_parts(
+            size - sum(urgent), [len(queue.chunks) * (not queue.task.is_urgent) for queue in queues]
+        )
+        return [first + second for first, second in zip(urgent, others, strict=True)]
 
     def _take(self, queue: DocumentQueue, limit: int) -> list[QueuedChunk]:
         chunks = queue.take(limit)
         if not queue.chunks:
             self.remove(queue)
         return [QueuedChunk(queue, chunk, text_hash(chunk.text)) for chunk in chunks]
+
+
+def equal_parts(size: int, needs: Sequence[int]) -> list[int]:
+    """Divide `size` among those who need something: equally, and what one doesn't need goes to the others. The first ones get
+    what can't be divided."""
+    parts = [0] * len(needs)
+    while size > 0 and (hungry := [place for place, need in enumerate(needs) if parts[place] < need]):
+        portion = max(1, size // len(hungry))
+        for place in hungry:
+            served = min(portion, needs[place] - parts[place], size)
+            parts[place] += served
+            size -= served
+    return parts

@@ -25,8 +25,9 @@ from gristmill.catalog import Base, Item, ItemId, ItemStatus, NewItem
 from gristmill.db import Database, Tx
 from gristmill.errors import GristmillError, Permanent, Unsupported
 from gristmill.events import ContainerExpanded, ItemFailed
+from gristmill.ingest.stages import Stages
 from gristmill.ingest.task import base_of
-from gristmill.jobs import Done, Job, Outcome, Priority, QueueLimits, Snooze
+from gristmill.jobs import Activity, Done, Job, Outcome, Priority, QueueLimits, Snooze
 from gristmill.operations.delete import mark_for_deletion
 from gristmill.operations.next_job import enqueue_next_jobs, has_room, record_filed_events
 from gristmill.operations.source_factory import ADDED_LOCALLY, disk_access
@@ -49,8 +50,10 @@ class Expander:
         private: bool,
         limits: QueueLimits | None = None,
         disk: DiskAccess = EVERYWHERE,
+        stages: Stages | None = None,
     ) -> None:
         self._db, self._private, self._limits, self._disk = db, private, limits, disk
+        self._stages = stages or Stages()
 
     async def prepare(self, job: Job) -> Outcome:
         """Create the children of the job's container, unless a newer version is wanted."""
@@ -60,14 +63,28 @@ class Expander:
         root, rules, shared = opened
         await faults.point("expand.opened")
         left_out = Counter[str]()
-        async with aclosing(self._list(root, rules, left_out)) as batches:
+        if root.type == "sitemap":  # its server may be slow, and must not take a slot from other bases
+            with job.during(Activity.AWAY):
+                async with self._stages.sources.place(jobs.requester(job)):
+                    outcome = await self._file_listing(job, root, self._list(root, rules, left_out), shared)
+        else:
+            outcome = await self._file_listing(job, root, self._list(root, rules, left_out), shared)
+        if outcome is not None:
+            return outcome
+        await self._finish(job, root, left_out, shared)
+        return Done()
+
+    async def _file_listing(
+        self, job: Job, root: Item, listing: AsyncGenerator[list[NewItem]], shared: bool
+    ) -> Outcome | None:
+        """Create the children batch by batch. Returns an outcome if the listing has to stop or pause."""
+        async with aclosing(listing) as batches:
             async for batch in batches:
                 await faults.point("expand.listed")
                 if (outcome := await self._file_batch(job, root, batch, shared)) is not None:
                     return outcome
                 await faults.point("expand.filed")
-        await self._finish(job, root, left_out, shared)
-        return Done()
+        return None
 
     async def record_failure(self, tx: Tx, job: Job, error: GristmillError) -> None:
         """Mark the container as failed, in the transaction that buries the job. Its children stay as they are."""

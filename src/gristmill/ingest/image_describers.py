@@ -26,6 +26,7 @@ from gristmill.errors import NoText, Permanent, Transient, Unreadable, Unsupport
 from gristmill.readers import ReadLimits, TextPart, reader_identity
 from gristmill.readers.pool import ReaderPool
 from gristmill.readers.supervisor import read_file
+from gristmill.stage_gate import ANYBODY, Requester
 
 _RESPONSE_LIMIT = 4 * 1024 * 1024
 _MAX_IMAGE_BYTES = 20 * 1024 * 1024
@@ -50,8 +51,10 @@ class ImageDescriber(Protocol):
         """Whether a request may cost money."""
         ...
 
-    async def describe(self, path: Path, media_type: str, scratch: Path) -> str:
-        """The description of the image; empty if there is nothing to describe."""
+    async def describe(
+        self, path: Path, media_type: str, scratch: Path, requester: Requester = ANYBODY
+    ) -> str:
+        """The description of the image, made on behalf of `requester`; empty if there is nothing to describe."""
         ...
 
 
@@ -71,7 +74,9 @@ class OcrDescriber:
         """OCR is free."""
         return False
 
-    async def describe(self, path: Path, media_type: str, scratch: Path) -> str:
+    async def describe(
+        self, path: Path, media_type: str, scratch: Path, requester: Requester = ANYBODY
+    ) -> str:
         """The text in the image."""
         results = read_file(
             self._pool,
@@ -80,6 +85,8 @@ class OcrDescriber:
             media_type=media_type,
             scratch=scratch,
             limits=self._limits,
+            requester=requester,
+            is_image=True,
         )
         try:
             async with contextlib.aclosing(results) as stream:
@@ -121,7 +128,13 @@ class VisionDescriber:
         """Close the connections."""
         await self._client.aclose()
 
-    async def describe(self, path: Path, media_type: str, scratch: Path) -> str:
+    async def describe(
+        self,
+        path: Path,
+        media_type: str,
+        scratch: Path,
+        requester: Requester = ANYBODY,
+    ) -> str:
         """The model's description of the image."""
         if media_type not in _VISION_TYPES:
             return ""

@@ -11,15 +11,14 @@
     reports an error                      fail                fail
 
 A failed image is retried when its document is re-indexed, or on request. A newer version or a deletion ends the job: each
-transaction checks the item first. Only a few of these jobs run at once in a process; the others snooze, so that they occupy
-no slot.
+transaction checks the item first. Only a few images are described at once in a process, and bases take turns; jobs that wait
+use no slot.
 """
 
 import asyncio
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 
 from gristmill import catalog, contents, faults, jobs
@@ -31,19 +30,15 @@ from gristmill.errors import GristmillError, Permanent, Transient, WorkError
 from gristmill.ingest.chunk import TextChunk, split, token_limit
 from gristmill.ingest.image_describers import ImageDescriber
 from gristmill.ingest.open import embedder_of
+from gristmill.ingest.stages import Stages
 from gristmill.ingest.task import EndOfContent, IndexTask, base_of
-from gristmill.jobs import Done, Job, Outcome, Snooze
+from gristmill.jobs import Activity, Done, Job, Outcome
 from gristmill.operations.assets import announce_analysis_done
 from gristmill.operations.source_factory import SourceFactory
 from gristmill.search import Chunk, publish
 from gristmill.search.publish import PreparedWrite, VersionChunks, text_hash
 from gristmill.work import AnalyseAssets
 
-# Local OCR runs one image at a time, and waiting for it would occupy a child process that could read documents. A remote
-# model can describe several at once.
-LOCAL_CONCURRENCY, REMOTE_CONCURRENCY = 1, 4
-_PAUSE = timedelta(seconds=3)
-_MAX_PAUSE = timedelta(minutes=1)
 _MAX_IMAGES = 500  # of one document; each costs seconds or money
 
 
@@ -84,31 +79,33 @@ class ImageAnalyser:
     """Describes the images of documents."""
 
     def __init__(
-        self, db: Database, embedders: Embedders, originals: SourceFactory, describer: ImageDescriber
+        self,
+        db: Database,
+        embedders: Embedders,
+        originals: SourceFactory,
+        describer: ImageDescriber,
+        stages: Stages | None = None,
     ) -> None:
         self._db, self._embedders, self._originals, self._describer = db, embedders, originals, describer
-        self._running = self._postponed = 0
+        self._gate = (stages or Stages()).descriptions
 
     async def analyse(self, job: Job) -> Outcome:
         """Describe the waiting images of the job's version, unless a newer one is live."""
-        limit = REMOTE_CONCURRENCY if self._describer.is_paid else LOCAL_CONCURRENCY
-        if self._running >= limit:
-            self._postponed += 1
-            return Snooze(min(_MAX_PAUSE, _PAUSE * (1 + self._postponed // limit)))
-        self._running += 1
-        try:
-            while (next_image := await self._take_next_image(job)) is not None:
-                base, asset = next_image
-                await faults.point("assets.taken")
-                await self._analyse_image(job, base, asset)
-                await faults.point("assets.described")
-            async with self._db.transaction() as tx:
-                await self._finish(tx, job)
-                await jobs.complete(tx, job)
-        finally:
-            self._running -= 1
-            self._postponed = 0
+        while await self._analyse_next_image(job):
+            await faults.point("assets.described")
+        async with self._db.transaction() as tx:
+            await self._finish(tx, job)
+            await jobs.complete(tx, job)
         return Done()
+
+    async def _analyse_next_image(self, job: Job) -> bool:
+        """Describe one image when it is the base's turn. Returns whether there was one."""
+        async with self._gate.place(jobs.requester(job)):
+            next_image = await self._take_next_image(job)
+            if next_image is not None:
+                await faults.point("assets.taken")
+                await self._analyse_image(job, *next_image)
+        return next_image is not None
 
     async def record_failure(self, tx: Tx, job: Job, error: GristmillError) -> None:
         """Mark the remaining images as failed, in the transaction that buries the job."""
@@ -144,7 +141,8 @@ class ImageAnalyser:
                     "Describing the image was interrupted, and may have been charged. Re-index the item to try again.",
                     code="vision_uncertain",
                 )
-            text = await self._describe(asset)
+            with job.during(Activity.AWAY):
+                text = await self._describe(job, asset)
             chunks = await self._embed_description(base, asset, text)
         except Transient:
             async with self._db.transaction() as tx:
@@ -162,14 +160,14 @@ class ImageAnalyser:
             return
         await self._write(job, base, asset, text, chunks)
 
-    async def _describe(self, asset: WaitingAsset) -> str:
+    async def _describe(self, job: Job, asset: WaitingAsset) -> str:
         scratch = self._originals.scratch
         with tempfile.TemporaryDirectory(dir=scratch, prefix="gristmill-asset-") as folder:
             path = Path(folder) / "image"
             with path.open("wb") as file:
                 async for part in self._originals.blobs.read(asset.blob):
                     await asyncio.to_thread(file.write, part)
-            return await self._describer.describe(path, asset.media_type, Path(folder))
+            return await self._describer.describe(path, asset.media_type, Path(folder), jobs.requester(job))
 
     async def _embed_description(self, base: Base, asset: WaitingAsset, text: str) -> list[Chunk]:
         """The chunks of the description, with vectors. Their indexes are assigned when they are written."""

@@ -10,7 +10,6 @@ still wanted: after a deletion or a newer version nothing more is written.
     a text was embedded before                     its vector is reused
 """
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -34,9 +33,10 @@ from gristmill.ingest.open import EmbedderChanged, JobOpener, Refusal
 from gristmill.ingest.processors import Processor, choose_reader
 from gristmill.ingest.progress import DocumentProgress, ProgressReporter
 from gristmill.ingest.read import ReadStage
+from gristmill.ingest.stages import Stages
 from gristmill.ingest.task import IndexTask, ReadWindow, UnchangedDocument, VersionContent, base_of
 from gristmill.ingest.write import WriteStage
-from gristmill.jobs import Done, Job, NewJob, Outcome, QueueLimits
+from gristmill.jobs import Activity, Done, Job, NewJob, Outcome, QueueLimits
 from gristmill.operations.source_factory import SourceFactory
 from gristmill.readers.pool import ReaderPool
 from gristmill.search import publish
@@ -45,7 +45,6 @@ from gristmill.telemetry import pipeline_metrics, traces
 from gristmill.work import CheckFileProcessing, IndexDocument
 
 JOBS_PER_OPEN = 64  # jobs that are opened in one transaction
-MAX_SOURCE_READS = 8  # sources that are read at once
 _REUSE_BASES = 16  # other bases of the same embedder that are searched for a text's vector
 
 
@@ -61,13 +60,14 @@ class Pipeline:
         limits: QueueLimits | None = None,
         analyst: ImageDescriber | None = None,
         processors: Mapping[str, Processor] | None = None,
+        stages: Stages | None = None,
     ) -> None:
         self._db, self._describer, self._processors = db, analyst, processors or {}
+        self._stages = stages or Stages()
         opener = JobOpener(db, embedders, originals, self._processors)
         self._open_jobs: Batcher[Job, IndexTask | Refusal | None] = Batcher(opener.open, size=JOBS_PER_OPEN)
-        self._source_reads = asyncio.Semaphore(MAX_SOURCE_READS)
         self._offload = CpuOffload()
-        self._read_stage = ReadStage(db, originals, readers, self._offload)
+        self._read_stage = ReadStage(db, originals, readers, self._offload, self._stages.threads)
         self._attachments = AttachmentFiler(db, limits)
         self._embed_stages: dict[str, EmbedStage] = {}
         self._write_stage = WriteStage(db, self._offload)
@@ -80,7 +80,8 @@ class Pipeline:
 
     async def index(self, job: Job) -> Outcome:
         """Make the job's version of its item searchable, unless a newer one is wanted."""
-        task = await self._open_jobs.submit(job)
+        with job.during(Activity.OPENING):
+            task = await self._open_jobs.submit(job)
         if task is None:
             return Done()
         if isinstance(task, Refusal):
@@ -115,14 +116,13 @@ class Pipeline:
 
     async def _read(self, task: IndexTask, stage: EmbedStage) -> None:
         """Read the source, and finish the document here if there is nothing to index."""
-        async with self._source_reads:
-            original = await task.source.read()
+        original = await self._read_source(task)
         try:
             if original.unchanged and task.item.live_content is not None:
                 content = VersionContent(task.item.live_content, task.item.size_bytes or 0)
                 await self._finish_unchanged(task, content, *await self._load_findings(content))
                 return
-            inspected = await self._read_stage.inspect(original, task.base.org_id)
+            inspected = await self._read_stage.inspect(original, task)
             inspected = self._choose_reader(task, original, inspected)
             content = VersionContent(inspected.digest, inspected.size)
             if task.is_unchanged(content.digest):
@@ -139,6 +139,14 @@ class Pipeline:
             await self._read_windows(task, content, inspected, stage)
         finally:
             _remove_temporary(original)
+
+    async def _read_source(self, task: IndexTask) -> Original:
+        """The document's bytes. A slow server, disk or object store takes no slot from documents that can be worked on."""
+        if task.item.type == "note":
+            return await task.source.read()
+        with task.job.during(Activity.AWAY):
+            async with self._stages.sources.place(jobs.requester(task.job)):
+                return await task.source.read()
 
     async def _read_windows(
         self, task: IndexTask, content: VersionContent, inspected: InspectedOriginal, stage: EmbedStage

@@ -22,7 +22,7 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from gristmill import contents, niceness
+from gristmill import contents, jobs, niceness
 from gristmill.contents import ContentAsset, ContentAttachment
 from gristmill.db import Database
 from gristmill.identity import OrgId, scoped_digest
@@ -38,8 +38,8 @@ from gristmill.readers import Asset, AttachedFile, ReadLimits, ReadReport, TextP
 from gristmill.readers.pool import ReaderPool
 from gristmill.readers.supervisor import read_file
 from gristmill.sources import Original
+from gristmill.stage_gate import Requester, StageGate
 
-CHUNK_THREADS = 2  # threads that decode and chunk
 MAX_SMALL_BATCH = 64  # small documents that are chunked together
 _SMALL_BYTES = 1 << 16  # a document up to this size is chunked at once
 WINDOW_CHUNKS = 64  # a window is handed on when it has so many chunks
@@ -108,11 +108,20 @@ class ReadStage:
     """Reads documents."""
 
     def __init__(
-        self, db: Database, sources: SourceFactory, pool: ReaderPool | None, offload: CpuOffload
+        self,
+        db: Database,
+        sources: SourceFactory,
+        pool: ReaderPool | None,
+        offload: CpuOffload,
+        threads: StageGate,
     ) -> None:
         self._db, self._sources, self._pool, self._offload = db, sources, pool, offload
-        self._threads = ThreadPoolExecutor(
-            CHUNK_THREADS, thread_name_prefix="chunk", initializer=niceness.lower_thread_priority
+        # More threads than places: one whose caller was cancelled goes on for a while.
+        self._gate, self._threads = (
+            threads,
+            ThreadPoolExecutor(
+                4 * threads.size, thread_name_prefix="chunk", initializer=niceness.lower_thread_priority
+            ),
         )
         self._small_documents: Batcher[_SmallDocument, list[TextChunk]] = Batcher(
             self._chunk_small_documents, size=MAX_SMALL_BATCH
@@ -122,11 +131,12 @@ class ReadStage:
         """Stop the threads."""
         self._threads.shutdown(wait=False)
 
-    async def inspect(self, original: Original, org: OrgId) -> InspectedOriginal:
+    async def inspect(self, original: Original, task: IndexTask) -> InspectedOriginal:
         """Hash the bytes, and decide who reads them."""
         other_reader = READER if self._pool else None
-        inspected = await self._in_thread(partial(inspect_original, other_reader=other_reader), original)
-        return replace(inspected, org=org)
+        work = partial(inspect_original, other_reader=other_reader)
+        inspected = await self._in_thread(jobs.requester(task.job), work, original)
+        return replace(inspected, org=task.base.org_id)
 
     async def load_findings(
         self, digest: bytes
@@ -154,13 +164,14 @@ class ReadStage:
         if warnings is not None:
             findings = _Findings(*await self.load_findings(inspected.digest))
             findings.warnings = warnings
-            return self._chunk_parts(findings, self._load_parts(inspected.digest), chunker)
+            return self._chunk_parts(task, findings, self._load_parts(inspected.digest), chunker)
         return await self._reader_windows(task, inspected, chunker)
 
     async def _chunk_parts(
-        self, findings: _Findings, parts: AsyncGenerator[TextPart], chunker: Chunker
+        self, task: IndexTask, findings: _Findings, parts: AsyncGenerator[TextPart], chunker: Chunker
     ) -> AsyncGenerator[ReadWindow]:
         """The windows of parts that arrive one by one, in an unknown number."""
+        requester = _requester(task)
         parts_read: list[TextPart] = []
         chunks: list[TextChunk] = []
         remaining = 1.0
@@ -168,13 +179,13 @@ class ReadStage:
             async for part in parts:
                 started = time.monotonic()
                 parts_read.append(part)
-                chunks += await self._in_thread(chunker.feed, part.text, part.page)
+                chunks += await self._in_thread(requester, chunker.feed, part.text, part.page)
                 findings.seconds += time.monotonic() - started
                 if len(chunks) >= WINDOW_CHUNKS:
                     remaining *= 0.9
                     yield findings.window(parts_read, chunks, 1 - remaining)
                     parts_read, chunks = [], []
-        last = [*chunks, *await self._in_thread(chunker.finish)]
+        last = [*chunks, *await self._in_thread(requester, chunker.finish)]
         yield findings.window(parts_read, last, 1.0, is_last=True)
 
     async def _load_parts(self, digest: bytes, before: int | None = None) -> AsyncGenerator[TextPart]:
@@ -201,8 +212,8 @@ class ReadStage:
             page, first_offset = point
             findings = _Findings(*await self.load_findings(inspected.digest))
             findings.pages_reused = page
-        parts = self._read_with_reader(task.base.org_id, inspected, findings, page, first_offset)
-        return self._chunk_parts(findings, parts, chunker)
+        parts = self._read_with_reader(task, inspected, findings, page, first_offset)
+        return self._chunk_parts(task, findings, parts, chunker)
 
     async def _resume_point(self, inspected: InspectedOriginal) -> tuple[int, int] | None:
         """The last page that an earlier attempt has read completely, and where the content after it starts."""
@@ -213,15 +224,15 @@ class ReadStage:
         return None if point is None else (point.page - 1, point.start)
 
     async def _read_with_reader(
-        self, org: OrgId, inspected: InspectedOriginal, findings: _Findings, page: int, first_offset: int
+        self, task: IndexTask, inspected: InspectedOriginal, findings: _Findings, page: int, first_offset: int
     ) -> AsyncGenerator[TextPart]:
         """The parts that a reader makes of the document. What else it returns goes into `findings`."""
-        start = first_offset
+        start, org = first_offset, task.base.org_id
         if start:
             async with aclosing(self._load_parts(inspected.digest, before=start)) as stored:
                 async for part in stored:
                     yield part
-        async with aclosing(self._reader_results(inspected, page)) as results:
+        async with aclosing(self._reader_results(task, inspected, page)) as results:
             async for result in results:
                 match result:
                     case TextPart():
@@ -243,7 +254,7 @@ class ReadStage:
                         )
 
     async def _reader_results(
-        self, inspected: InspectedOriginal, page: int
+        self, task: IndexTask, inspected: InspectedOriginal, page: int
     ) -> AsyncGenerator[TextPart | AttachedFile | Asset | ReadReport]:
         assert self._pool is not None
         original = inspected.original
@@ -259,6 +270,7 @@ class ReadStage:
                 scratch=Path(folder),
                 limits=LIMITS,
                 resume_after_page=page,
+                requester=jobs.requester(task.job),
             )
             async with aclosing(results):
                 async for result in results:
@@ -290,7 +302,7 @@ class ReadStage:
         findings = _Findings()
         started = time.monotonic()
         if inspected.size <= _SMALL_BYTES:
-            parts = await self._in_thread(_all_parts, inspected)
+            parts = await self._in_thread(_requester(task), _all_parts, inspected)
             limit = token_limit(task.embedder, task.base.chunking)
             small = _SmallDocument(task.embedder.tokenizer, limit, parts)
             chunks = await self._small_documents.submit(small)
@@ -299,7 +311,7 @@ class ReadStage:
             return
         batches = _chunk_batches(inspected, _new_chunker(task))
         while True:
-            batch = await self._in_thread(next, batches, None)
+            batch = await self._in_thread(_requester(task), next, batches, None)
             findings.seconds += time.monotonic() - started
             if batch is None:
                 return
@@ -318,8 +330,9 @@ class ReadStage:
             results |= zip(positions, chunked, strict=True)
         return [results[position] for position in range(len(documents))]
 
-    async def _in_thread(self, work: Any, *arguments: Any) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
+    async def _in_thread(self, requester: Requester, work: Any, *arguments: Any) -> Any:
+        async with self._gate.place(requester):
+            return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
 
 
 @dataclass(frozen=True)
@@ -328,6 +341,11 @@ class _ChunkBatch:
     chunks: list[TextChunk]
     share: float
     is_last: bool = False
+
+
+def _requester(task: IndexTask) -> Requester:
+    """For a document that is past its first stage: its short waits don't hold up the queue."""
+    return Requester(task.job.lane, task.job.priority)
 
 
 def _new_chunker(task: IndexTask) -> Chunker:

@@ -1,7 +1,7 @@
 """The job engine: durable jobs, fair across lanes, fenced by leases. It knows nothing about documents."""
 
 from gristmill.jobs.enqueue import enqueue
-from gristmill.jobs.job import Done, Enqueued, Job, JobId, NewJob, Outcome, Priority, Snooze, Work
+from gristmill.jobs.job import Activity, Done, Enqueued, Job, JobId, NewJob, Outcome, Priority, Snooze, Work
 from gristmill.jobs.lanes import (
     MAX_LANES,
     LaneStatus,
@@ -16,6 +16,7 @@ from gristmill.jobs.limits import PoolLimits, WorkerLimits
 from gristmill.jobs.outcomes import Handler
 from gristmill.jobs.queue import QueueLimits, QueueStatus, check_capacity, is_full, queue_status
 from gristmill.jobs.schedule import Schedule, next_time, put_schedules, remove_schedules
+from gristmill.jobs.slots import requester
 from gristmill.jobs.store import (
     CancelCounts,
     JobCount,
@@ -49,6 +50,7 @@ from gristmill.jobs.worker import Worker
 
 __all__ = [
     "MAX_LANES",
+    "Activity",
     "CancelCounts",
     "Done",
     "Enqueued",
@@ -99,6 +101,7 @@ __all__ = [
     "put_schedules",
     "queue_status",
     "remove_schedules",
+    "requester",
     "reset_attempts",
     "retry_dead",
     "run_now",

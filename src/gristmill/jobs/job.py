@@ -15,6 +15,8 @@ There is no state that only a restart can end.
 """
 
 import functools
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import IntEnum, StrEnum
@@ -36,8 +38,24 @@ class JobState(StrEnum):
     DEAD = "dead"
 
 
+class Activity(StrEnum):
+    """What a running job does at the moment, as far as it matters to what its worker may claim.
+
+    activity    uses a slot    means that its lane's first stage is busy
+    opening     yes            yes: it has not reached a stage yet
+    active      yes            no
+    blocked     no             yes: it waits for a place in a stage
+    away        no             no: it waits for the network, or for its turn at OCR
+    """
+
+    OPENING = "opening"
+    ACTIVE = "active"
+    BLOCKED = "blocked"
+    AWAY = "away"
+
+
 class Priority(IntEnum):
-    """A lane runs lower numbers first; every worker reserves some slots for INTERACTIVE."""
+    """A lane runs lower numbers first; every worker reserves some slots for INTERACTIVE, and a lane always runs a job of BULK."""
 
     INTERACTIVE = 0
     NORMAL = 1
@@ -115,6 +133,24 @@ class Job:
     interrupted: bool = False  # its last worker was stopped or lost in the middle
     completed: bool = False  # completed by its handler, in the transaction that wrote its results
     pool: str = ""  # the slots that it runs in
+    activity: Activity = Activity.ACTIVE
+    on_activity: Callable[["Job"], None] | None = None  # called at every change, by its worker's wish
+
+    @contextmanager
+    def during(self, activity: Activity) -> Generator[None]:
+        """Say what the job does during the block, so that its worker claims others instead."""
+        before = self.activity
+        self._set_activity(activity)
+        try:
+            yield
+        finally:
+            self._set_activity(before)
+
+    def _set_activity(self, activity: Activity) -> None:
+        if activity is not self.activity:
+            self.activity = activity
+            if self.on_activity is not None:
+                self.on_activity(self)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from gristmill.jobs.slots import PREFETCH
+from gristmill.stage_gate import DEFAULT_SHARE, room
+
 
 @dataclass(frozen=True)
 class PoolLimits:
@@ -19,14 +22,19 @@ class WorkerLimits:
 
     slots: int = 4
     reserved: int = 1  # slots for interactive jobs only
-    lane_cap: int = 4
-    global_cap: int | None = None
+    share: float = DEFAULT_SHARE  # of the slots, that one lane may use while it is alone
+    away: int = 64  # jobs that wait for the network or for OCR
+    prefetch: int = PREFETCH  # jobs of a lane that wait for its first stage
+    lane_cap: int | None = None  # over all workers
+    global_cap: int | None = None  # over all workers
     pools: Mapping[str, PoolLimits] = field(default_factory=dict[str, PoolLimits])
     lease: timedelta = timedelta(seconds=15)
     stop_grace: timedelta = timedelta(seconds=10)
     retention: timedelta = timedelta(days=7)
 
     @property
-    def general_slots(self) -> int:
-        """Slots for any job; at least one, or nothing else would ever run."""
-        return max(1, self.slots - self.reserved)
+    def effective_lane_cap(self) -> int | None:
+        """A lane's cap leaves room below the global one, too."""
+        if self.global_cap is None:
+            return self.lane_cap
+        return min(self.lane_cap or self.global_cap, room(0, self.global_cap, self.share))

@@ -14,7 +14,8 @@ copy job (id, kind, lane, priority, max_attempts, workload, key, subject, payloa
 -- running -> done for what is finished, then queued -> running, fair across lanes, under the caps.
 select id, kind, lane, priority, payload, subject, attempt, max_attempts, lease, interrupted
   from job_complete_and_claim(%(done)s::uuid[], %(leases)s::uuid[], %(worker)s, %(limit)s::int, %(general)s::int, %(lane_cap)s::int,
-                 %(global_cap)s::int);
+                 %(global_cap)s::int, %(lane_room)s::jsonb, %(interactive_room)s::jsonb,
+                 %(new_lane_room)s::int);
 
 -- name: claim_pool
 -- queued -> running, of a pool: one per lane, fair across organisations.

@@ -4,7 +4,7 @@ Every transition of a running job proves its lease. `LeaseLost` means that the c
 it through the transaction's block rolls it back.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -158,10 +158,15 @@ async def complete_and_claim(
     *,
     limit: int,
     non_interactive_limit: int,
-    lane_cap: int,
+    lane_cap: int | None,
     global_cap: int | None,
+    lane_room: Mapping[str, int] | None = None,
+    interactive_room: Mapping[str, int] | None = None,
+    new_lane_room: int | None = None,
 ) -> list[Job]:
-    """Complete the `finished` jobs that are still ours, and claim up to `limit` others, a part of them not interactive."""
+    """Complete the `finished` jobs that are still ours, and claim up to `limit` others, a part of them not interactive. Of each
+    lane at most `lane_room` are claimed, and `interactive_room` of its interactive ones; of a lane that is not named there at
+    most `new_lane_room`."""
     return await queries.many(
         tx,
         Job,
@@ -173,6 +178,9 @@ async def complete_and_claim(
         general=non_interactive_limit,
         lane_cap=lane_cap,
         global_cap=global_cap,
+        lane_room=Jsonb(dict(lane_room or {})),
+        interactive_room=Jsonb(dict(interactive_room or {})),
+        new_lane_room=limit if new_lane_room is None else new_lane_room,
     )
 
 

@@ -1,7 +1,7 @@
 """One worker process's share of the engine: claim, run, record, heartbeat, tick, stop.
 
-A worker claims only as many jobs as it has free slots. Work that mostly waits for other servers (a pool, such as webhooks)
-has slots apart, so that it takes none from the others. Two loops run side by side:
+A worker claims only as many jobs as it has free slots and its first stages can take (`slots.py`). Work that mostly waits for
+other servers (a pool, such as webhooks) has slots apart, so that it takes none from the others. Two loops run side by side:
 
     claim loop       completes what is finished and claims what there is room for, in one statement; sleeps until a
                      notification, a finished job, or the poll interval, which grows while there is nothing to do (the
@@ -30,6 +30,7 @@ import platform
 import random
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID, uuid4
 
@@ -38,8 +39,8 @@ from gristmill.db import Database, DatabaseUnavailable, Tx
 from gristmill.db.listen import Listener
 from gristmill.db.outage import Outage
 from gristmill.errors import GristmillError, LeaseLost, Permanent
-from gristmill.jobs import outcomes, retry, schedule, store
-from gristmill.jobs.job import Job, JobId, Priority
+from gristmill.jobs import outcomes, retry, schedule, slots, store
+from gristmill.jobs.job import Job, JobId
 from gristmill.jobs.limits import WorkerLimits
 from gristmill.jobs.outcomes import Handler, log_fields
 from gristmill.telemetry import traces
@@ -73,7 +74,8 @@ class Worker:
         self._finished: list[Job] = []
         self._pending_outcomes: list[tuple[Job, retry.Transition]] = []
         self._unknown_jobs: set[JobId] = set()
-        self._may_find_work, self._claiming = True, False
+        self._may_find_work, self._claiming, self._was_full = True, False, False
+        self._short_lanes: set[str] = set()
         self._poll_interval = MIN_POLL
         self._swept_at = time.monotonic()
         self._outage = Outage(log, "the database")
@@ -117,11 +119,12 @@ class Worker:
     # ── the claim loop ───────────────────────────────────────────────────────────────────────────────────
 
     async def _cycle(self) -> None:
-        limit, general_limit = self._capacity()
-        must_claim = self._may_find_work and (
-            limit > 0 or any(self._pool_capacity(pool) for pool in self._limits.pools)
+        capacity = self._capacity()
+        must_claim = self._may_find_work and not (
+            capacity.is_full and all(self._pool_capacity(pool) <= 0 for pool in self._limits.pools)
         )
         if not self._finished and not self._pending_outcomes and not must_claim:
+            self._was_full, self._short_lanes = capacity.is_full, slots.short_lanes(capacity)
             self._wake.clear()
             if await clock.wait(self._wake, self._poll_interval):
                 self._poll_interval = MIN_POLL
@@ -134,7 +137,7 @@ class Worker:
         await self._record_pending_outcomes()
         self._may_find_work = False  # before the claim: a notification that arrives during it sets this again
         try:
-            await self._start(await self._complete_and_claim(limit, general_limit))
+            await self._start(await self._complete_and_claim(capacity))
             await self._start(await self._claim_pools())
         except BaseException:
             self._may_find_work = True
@@ -142,14 +145,15 @@ class Worker:
         self._outage.clear()
         self._claim_failures.clear()
 
-    def _capacity(self) -> tuple[int, int]:
-        """How many jobs may be claimed, and how many of them not interactive."""
+    def _capacity(self) -> slots.ClaimRoom:
         if self._stopping.is_set():
-            return 0, 0
-        running = [job for job, _ in self._running.values() if job.pool not in self._limits.pools]
-        general_running = sum(1 for job in running if job.priority != Priority.INTERACTIVE)
-        limit = min(CLAIM_BATCH, self._limits.slots - len(running))
-        return limit, max(0, min(limit, self._limits.general_slots - general_running))
+            return slots.NO_ROOM
+        limits = self._limits
+        capacity = slots.claim_room(
+            [job for job, _ in self._running.values() if job.pool not in limits.pools],
+            slots.SlotLimits(limits.slots, limits.reserved, limits.away, limits.share, limits.prefetch),
+        )
+        return replace(capacity, limit=min(CLAIM_BATCH, capacity.limit))
 
     def _pool_capacity(self, pool: str) -> int:
         """How many jobs of a pool may be claimed."""
@@ -159,7 +163,7 @@ class Worker:
         """The lanes of the jobs that run in a pool's slots."""
         return [job.lane for job, _ in self._running.values() if job.pool == pool]
 
-    async def _complete_and_claim(self, limit: int, general_limit: int) -> list[Job]:
+    async def _complete_and_claim(self, capacity: slots.ClaimRoom) -> list[Job]:
         finished = self._finished[:]
         self._claiming = True
         try:
@@ -168,10 +172,13 @@ class Worker:
                     tx,
                     self.id,
                     finished,
-                    limit=limit,
-                    non_interactive_limit=general_limit,
-                    lane_cap=self._limits.lane_cap,
+                    limit=capacity.limit,
+                    non_interactive_limit=capacity.non_interactive_limit,
+                    lane_cap=self._limits.effective_lane_cap,
                     global_cap=self._limits.global_cap,
+                    lane_room=capacity.by_lane,
+                    interactive_room=capacity.interactive_by_lane,
+                    new_lane_room=capacity.new_lane,
                 )
         finally:
             self._claiming = False
@@ -199,7 +206,9 @@ class Worker:
             return
         self._may_find_work, self._poll_interval = True, MIN_POLL
         for job in jobs:
+            job.on_activity = self._on_activity
             self._running[job.id] = (job, asyncio.create_task(self._execute(job)))
+        await asyncio.sleep(0)  # they begin, and say what they do, before the next claim
         await faults.point("worker.claimed")
 
     # ── one job ──────────────────────────────────────────────────────────────────────────────────────────
@@ -359,7 +368,7 @@ class Worker:
         await clock.cancel_tasks(tasks)
         try:
             await self._record_pending_outcomes()
-            await self._complete_and_claim(0, 0)
+            await self._complete_and_claim(slots.NO_ROOM)
             async with self._db.transaction() as tx:
                 released = await store.unregister_worker(tx, self.id)
             log.info("worker stopped", extra={"worker": self.id, "released": released})
@@ -370,6 +379,14 @@ class Worker:
             )
         except Exception:
             log.exception("worker could not release its jobs; they are requeued when its lease expires")
+
+    def _on_activity(self, job: Job) -> None:
+        may_claim = job.lane in self._short_lanes and slots.has_room_again(
+            job, [other for other, _ in self._running.values()]
+        )
+        if self._was_full or may_claim:
+            self._may_find_work = True
+            self._wake.set()
 
     def _on_job(self, _payload: str | None) -> None:
         self._may_find_work = True

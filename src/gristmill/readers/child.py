@@ -18,7 +18,7 @@ from gristmill.readers import sandbox
 from gristmill.readers.detect import detect_document
 from gristmill.readers.formats import READERS, ocr
 from gristmill.readers.protocol import Channel, Message
-from gristmill.readers.sink import DocumentRefused, ReadTask, Sink
+from gristmill.readers.sink import DocumentRefused, Postponed, ReadTask, Sink
 
 _MIN_IMAGE_SIDE = 24  # pixels: less holds no line of text
 
@@ -48,8 +48,12 @@ def _run_task(channel: Channel, message: Message) -> Message:
     sandbox.limit_memory(task.memory)
     sandbox.limit_cpu(task.cpu_seconds)
     sandbox.limit_file_size(task.attachment_bytes)
+    sink = Sink(channel, task)
     try:
-        return _read_document(Sink(channel, task))
+        return _read_document(sink)
+    except Postponed as postponed:
+        from_start = postponed.from_start
+        return {"k": "postponed", "from_start": from_start, "carried": sink.carried(from_start=from_start)}
     except DocumentRefused as refusal:
         return {"k": "error", "code": refusal.code, "message": refusal.message}
     except MemoryError:
@@ -84,7 +88,7 @@ def _read_document(sink: Sink) -> Message:
         _recognise_images(sink)
     if sink.ocr_count:
         sink.warn(f"ocr_used:{sink.ocr_count}")
-    if not sink.text_length and "empty" not in report.warnings and not sink.task.after_page:
+    if not sink.text_length and "empty" not in report.warnings and not sink.is_resumed:
         if not sink.attachment_count and not sink.image_count:
             raise DocumentRefused("It contains no text.", code="no_text")
         if not sink.attachment_count:
@@ -97,7 +101,7 @@ def _recognise_images(sink: Sink) -> None:
     for path, page, digest in sink.ocr_candidates:
         with contextlib.suppress(DocumentRefused):  # an image that can't be opened has no text
             picture = ocr.open_image(path.read_bytes())
-            if min(picture.shape[:2]) < _MIN_IMAGE_SIDE or not sink.reserve_ocr():
+            if min(picture.shape[:2]) < _MIN_IMAGE_SIDE or not sink.reserve_ocr(from_start=True):
                 continue
             sink.ocr_count += 1
             sink.report.ocr_hashes.append(digest)

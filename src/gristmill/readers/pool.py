@@ -5,7 +5,10 @@
 
 A child inherits nothing from this process: no environment, no open files but its socket, no network. `sandbox.py` and
 the caller's time limits bound what it can use; whatever happens to it, the pool goes on. Children end with this process,
-also when it is killed. OCR needs much memory, so it has slots of its own (`reserve_ocr`).
+also when it is killed.
+
+Bases share the children fairly (`stage_gate`). OCR takes seconds a page and much memory, so it has children of its own: a
+document that turns out to need OCR returns its child at once, and continues in one of those when it is its base's turn.
 """
 
 import asyncio
@@ -22,6 +25,7 @@ from datetime import timedelta
 from typing import IO, Self
 
 from gristmill.errors import Transient
+from gristmill.readers import processor_time
 from gristmill.readers.protocol import (
     HEADER_BYTES,
     Message,
@@ -30,6 +34,7 @@ from gristmill.readers.protocol import (
     decode,
     encode,
 )
+from gristmill.stage_gate import ANYBODY, Requester, StageGate
 
 _START_LIMIT = timedelta(seconds=60)
 _MAX_DOCUMENTS = 500  # of one child, so that memory leaks of a library stay small
@@ -60,12 +65,15 @@ class ReaderProcess:
         self._writer: asyncio.StreamWriter | None = None
         self.documents = 0
         self.must_be_replaced = False
-        self.has_ocr_loaded = False
 
     @property
     def pid(self) -> int:
         """The process's id."""
         return self._process.pid
+
+    def cpu_seconds(self) -> float | None:
+        """The CPU time that the process has used so far; None where the system does not say."""
+        return processor_time.of_process(self.pid)
 
     @classmethod
     async def start(cls) -> Self:
@@ -95,7 +103,8 @@ class ReaderProcess:
         child = cls(process, errors)
         try:
             child._reader, child._writer = await asyncio.open_unix_connection(sock=parent_socket)
-            await child.receive(_START_LIMIT.total_seconds())
+            async with asyncio.timeout(_START_LIMIT.total_seconds()):
+                await child.receive()
         except (ReaderDied, TimeoutError) as error:
             await child.kill()
             raise Transient(
@@ -113,17 +122,16 @@ class ReaderProcess:
             self._writer.write(encode(message))
             await self._writer.drain()
 
-    async def receive(self, limit: float) -> Message:
-        """The child's next message. Raises TimeoutError after `limit` seconds, ReaderDied when the child is gone."""
+    async def receive(self) -> Message:
+        """The child's next message. Raises ReaderDied when the child is gone."""
         assert self._reader is not None
-        async with asyncio.timeout(limit):
-            try:
-                header = await self._reader.readexactly(HEADER_BYTES)
-                return decode(await self._reader.readexactly(body_length(header)))
-            except (asyncio.IncompleteReadError, ConnectionError):
-                pass
-            except ProtocolError as error:
-                raise ReaderDied(str(error), code="reader_crashed") from error
+        try:
+            header = await self._reader.readexactly(HEADER_BYTES)
+            return decode(await self._reader.readexactly(body_length(header)))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        except ProtocolError as error:
+            raise ReaderDied(str(error), code="reader_crashed") from error
         raise await self._cause_of_death()
 
     async def kill(self) -> None:
@@ -158,13 +166,14 @@ class ReaderProcess:
 
 
 class ReaderPool:
-    """At most `size` children, kept warm."""
+    """At most `size` children that read, and `ocr_size` for OCR, kept warm; `share` is what one base may use of them."""
 
-    def __init__(self, size: int | None = None, *, ocr_at_once: int = 1) -> None:
+    def __init__(self, size: int | None = None, *, ocr_size: int = 1, share: float = 1.0) -> None:
         self.size = size or max(1, os.cpu_count() or 1)
-        self._slots = asyncio.Semaphore(self.size)
-        self._ocr = asyncio.Semaphore(ocr_at_once)
+        self._readers = StageGate(self.size, share)
+        self._ocr = StageGate(ocr_size, share, is_slow=True)
         self._idle: list[ReaderProcess] = []
+        self._idle_ocr: list[ReaderProcess] = []
         self._busy: set[ReaderProcess] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._starting = 0
@@ -180,12 +189,12 @@ class ReaderPool:
     @property
     def pids(self) -> list[int]:
         """The process ids of all live children."""
-        return [child.pid for child in (*self._idle, *self._busy)]
+        return [child.pid for child in (*self._idle, *self._idle_ocr, *self._busy)]
 
     def warm(self) -> None:
-        """Start the children that are missing, in the background."""
+        """Start children that are missing, in the background: as many as there are processors."""
         present = len(self._idle) + len(self._busy) + len(self._tasks) + self._starting
-        for _ in range(self.size - present):
+        for _ in range(min(self.size, os.cpu_count() or 1) - present):
             task = asyncio.get_running_loop().create_task(self._start_idle())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -196,15 +205,19 @@ class ReaderPool:
         for task in (*self._tasks,):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        children = [*self._idle, *self._busy]
+        children = [*self._idle, *self._idle_ocr, *self._busy]
         self._idle.clear()
+        self._idle_ocr.clear()
         await asyncio.gather(*(child.kill() for child in children))
 
     @asynccontextmanager
-    async def lease_process(self) -> AsyncGenerator[ReaderProcess]:
+    async def lease_process(
+        self, requester: Requester = ANYBODY, *, for_ocr: bool = False
+    ) -> AsyncGenerator[ReaderProcess]:
         """A child to read one document with; afterwards it is idle again, or killed if it must be replaced."""
-        async with self._slots:
-            child = await self._take_idle_or_start()
+        gate, idle = (self._ocr, self._idle_ocr) if for_ocr else (self._readers, self._idle)
+        async with gate.place(requester):
+            child = await self._take_idle_or_start(idle)
             self._busy.add(child)
             try:
                 yield child
@@ -212,36 +225,26 @@ class ReaderPool:
                 self._busy.discard(child)
                 if child.must_be_replaced or self._closed:
                     await child.kill()
-                elif child not in self._idle:
-                    self._idle.append(child)
+                elif child not in idle:
+                    idle.append(child)
                 if not self._closed:
                     self.warm()
 
-    def recycle(self, child: ReaderProcess, resident_bytes: int) -> None:
+    def must_yield_ocr(self, base: str) -> bool:
+        """Whether another base waits for OCR, so that this one should continue later."""
+        return self._ocr.is_wanted_by_others(base)
+
+    def recycle(self, child: ReaderProcess, resident_bytes: int, *, for_ocr: bool) -> None:
         """Decide whether a child that has finished its document is used again or replaced."""
         child.documents += 1
-        limit = _MAX_RESIDENT_BYTES_OCR if child.has_ocr_loaded else _MAX_RESIDENT_BYTES
-        another_has_ocr = any(other.has_ocr_loaded for other in self._idle)
-        child.must_be_replaced = (
-            child.documents >= _MAX_DOCUMENTS
-            or resident_bytes > limit
-            or (child.has_ocr_loaded and another_has_ocr)
-        )
+        limit = _MAX_RESIDENT_BYTES_OCR if for_ocr else _MAX_RESIDENT_BYTES
+        child.must_be_replaced = child.documents >= _MAX_DOCUMENTS or resident_bytes > limit
 
-    @asynccontextmanager
-    async def reserve_ocr(self, child: ReaderProcess) -> AsyncGenerator[None]:
-        """Hold an OCR slot while the document is read."""
-        async with self._ocr:
-            child.has_ocr_loaded = True
-            yield
-
-    async def _take_idle_or_start(self) -> ReaderProcess:
-        # Children with OCR models loaded are taken last, so that documents that need them find them.
-        self._idle.sort(key=lambda child: not child.has_ocr_loaded)
-        while not self._idle and self._tasks:
+    async def _take_idle_or_start(self, idle: list[ReaderProcess]) -> ReaderProcess:
+        while idle is self._idle and not idle and self._tasks:
             await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
-        if self._idle:
-            return self._idle.pop()
+        if idle:
+            return idle.pop()
         self._starting += 1
         try:
             return await ReaderProcess.start()

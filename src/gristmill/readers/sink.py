@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, Literal, NoReturn
+from typing import Any, BinaryIO, Literal, NoReturn
 
 from gristmill.readers import sandbox
 from gristmill.readers.libraries import images
@@ -38,6 +38,14 @@ class DocumentRefused(Exception):
         self.message, self.code = message, code
 
 
+class Postponed(BaseException):
+    """The document needs OCR, and it is not its turn. Not an `Exception`: no reader may take it for an error."""
+
+    def __init__(self, *, from_start: bool) -> None:
+        super().__init__()
+        self.from_start = from_start  # its next reader begins at the start again, because it needs all images
+
+
 @dataclass(frozen=True)
 class ReadTask:
     """One document to read: where it is, its name, and its limits."""
@@ -56,6 +64,7 @@ class ReadTask:
     depth: int
     ocr: bool
     ocr_pages: int
+    carried: dict[str, Any]  # what its last reader had counted when it was postponed
 
 
 @dataclass
@@ -74,16 +83,19 @@ class Sink:
 
     def __init__(self, channel: Channel, task: ReadTask) -> None:
         self._channel, self.task = channel, task
-        self.report = ReportDraft()
+        self.report = ReportDraft(warnings=list(task.carried.get("warnings", ())))
         self.format = FileFormat("")  # of the document, once it is detected
         self.characters = 0  # of the content so far
-        self.text_length = 0  # of these, without spaces, markup and links to images
-        self.attachment_count = self.image_count = 0
-        self.ocr_count = 0
+        # Of these, without spaces, markup and links to images; with what earlier readers of the document have read.
+        self.text_length: int = task.carried.get("text_length", 0)
+        self.attachment_count: int = task.carried.get("attachment_count", 0)
+        self.image_count: int = task.carried.get("image_count", 0)
+        self.ocr_count: int = task.carried.get("ocr_count", 0)
         self._bytes_written = 0
         self._asset_hashes: set[str] = set()
         self._file_prefix = f"{task.after_page}-"
-        self._has_ocr_slot = False
+        self._page = 0
+        self._ocr_page: int | None = None  # for which OCR was granted
         # Images that OCR can read if the document has no other text.
         self.ocr_candidates: list[tuple[Path, int | None, str]] = []
 
@@ -104,6 +116,7 @@ class Sink:
 
     def begin_page(self, page: int, total: int | None) -> None:
         """Begin page `page`: if it kills this process, the next child skips it."""
+        self._page = page
         self._channel.send({"k": "at", "page": page, "of": total})
         self._extend_cpu_limit()
 
@@ -162,18 +175,40 @@ class Sink:
         self._channel.send(message | {"text": clean_text(text)[:_MAX_CAPTION_LENGTH], "small": is_small})
         self._extend_cpu_limit()
 
-    def reserve_ocr(self) -> bool:
-        """Wait for an OCR slot, because OCR takes much memory and a whole core; False when OCR is off or used up."""
+    def reserve_ocr(self, *, from_start: bool = False) -> bool:
+        """Ask for OCR of this page, or of a whole document; False when OCR is off or used up. Raises Postponed when it is not
+        this document's turn: OCR takes much memory and a whole core."""
         if not self.task.ocr or self.ocr_count >= self.task.ocr_pages:
             return False
-        if not self._has_ocr_slot:
+        if self._ocr_page is None or (self._ocr_page != self._page and not from_start):
             self._channel.send({"k": "ocr"})
-            if self._channel.receive() is None:
+            reply = self._channel.receive()
+            if reply is None:
                 raise SystemExit(0)
+            if reply["k"] == "stop":
+                raise Postponed(from_start=from_start)
             sandbox.limit_memory(self.task.ocr_memory)
-            self._has_ocr_slot = True
+            self._ocr_page = self._page
         self._extend_cpu_limit()
         return True
+
+    def carried(self, *, from_start: bool) -> dict[str, Any]:
+        """What the next reader of this document has to know, if it does not begin at the start again."""
+        if from_start:
+            return {}
+        return {
+            "warnings": self.report.warnings,
+            "text_length": self.text_length,
+            "attachment_count": self.attachment_count,
+            "image_count": self.image_count,
+            "ocr_count": self.ocr_count,
+            "is_resumed": self.is_resumed,
+        }
+
+    @property
+    def is_resumed(self) -> bool:
+        """Whether pages were read before of which nothing is known here."""
+        return bool(self.task.carried.get("is_resumed", self.task.after_page))
 
     def _write_file(self, path: Path, data: bytes | Iterable[bytes]) -> int:
         written = 0

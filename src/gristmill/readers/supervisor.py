@@ -8,6 +8,8 @@
     crashes, hangs, grows       continues after the page that    the same; after three lost pages, the report says
                                 it died on                       `partial:read/total` and the cause
     is killed from outside      raises Transient                 as above
+    needs OCR                   continues in a child for OCR, when it is its base's turn; from there on it yields after
+                                every page that another base waits for
 
 A document without pages is read completely or not at all. Cancelling, or closing the iterator, kills the child at once.
 """
@@ -15,7 +17,6 @@ A document without pages is read completely or not at all. Cancelling, or closin
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
@@ -23,6 +24,7 @@ from typing import Any, NoReturn
 from gristmill.errors import GristmillError, NoText, Transient, Unreadable, Unsupported
 from gristmill.readers import plain_text
 from gristmill.readers.pool import ReaderDied, ReaderPool, ReaderProcess
+from gristmill.readers.processor_time import StepClock
 from gristmill.readers.protocol import Message
 from gristmill.readers.results import (
     MIB,
@@ -34,7 +36,9 @@ from gristmill.readers.results import (
     ReadResult,
     TextPart,
 )
+from gristmill.stage_gate import ANYBODY, Requester
 
+_LOOKS_PER_LIMIT = 10  # how often the CPU time of a silent child is looked at
 _MAX_LOST_PAGES = 3
 _MAX_DEATHS = 10
 
@@ -56,6 +60,7 @@ class _ReadProgress:
     """How far one document has been read, by all children together."""
 
     after_page: int
+    first_page: int = 0  # that was finished before this document was opened
     page: int = 0  # that is being read
     finished: int = 0  # the last page whose text arrived completely
     total: int | None = None
@@ -63,6 +68,23 @@ class _ReadProgress:
     read: int = 0  # pages that earlier children finished
     lost: list[int] = field(default_factory=list[int])
     deaths: list[str] = field(default_factory=list[str])  # the cause of each
+    is_complete: bool = False
+    needs_ocr: bool = False
+    carried: dict[str, Any] = field(
+        default_factory=dict[str, Any]
+    )  # from the child that was postponed to the next
+    repeated: int = 0  # characters that the next child yields again
+
+    def postpone(self, message: Message) -> None:
+        """The child stopped before a page that needs OCR, or before the images of a whole document without text."""
+        self.needs_ocr = True
+        self.carried = message["carried"]
+        if message["from_start"]:
+            self.after_page, self.read, self.repeated = self.first_page, self.first_page, self.characters
+        else:
+            self.read += self.page - 1 - self.after_page
+            self.after_page = self.page - 1
+        self.page = 0
 
 
 async def read_file(
@@ -74,8 +96,11 @@ async def read_file(
     scratch: Path,
     limits: ReadLimits,
     resume_after_page: int = 0,
+    requester: Requester = ANYBODY,
+    is_image: bool = False,
 ) -> AsyncGenerator[ReadResult]:
-    """Yield what the file contains, in order; the last result is a `ReadReport`. Use it with `contextlib.aclosing`."""
+    """Yield what the file contains, in order; the last result is a `ReadReport`. Use it with `contextlib.aclosing`. A child is
+    leased on behalf of `requester`; one for OCR at once, if the caller knows that the file is an image."""
     path, scratch = await asyncio.to_thread(lambda: (path.absolute(), scratch.absolute()))
     size = (await asyncio.to_thread(path.stat)).st_size
     if size == 0:
@@ -89,13 +114,19 @@ async def read_file(
                 yield result
         return
     document = _DocumentInput(path, name, media_type, scratch, limits, budget)
-    progress = _ReadProgress(after_page=resume_after_page, read=resume_after_page)
-    while True:
+    progress = _ReadProgress(
+        resume_after_page,
+        first_page=resume_after_page,
+        read=resume_after_page,
+        needs_ocr=is_image and limits.ocr,
+    )
+    while not progress.is_complete:
+        report = None
         try:
-            async with contextlib.aclosing(_read_with_one_process(pool, document, progress)) as results:
+            results = _read_with_one_process(pool, document, progress, requester)
+            async with contextlib.aclosing(results):
                 async for result in results:
                     yield result
-            return
         except ReaderDied as death:
             report = _handle_death(name, death, progress)
         if report is not None:
@@ -112,6 +143,7 @@ def _handle_death(name: str, death: ReaderDied, progress: _ReadProgress) -> Read
             progress.lost.append(progress.page)
         progress.deaths.append(death.code)
         progress.after_page, progress.page = progress.page, 0
+        progress.carried = {**progress.carried, "is_resumed": True}
         may_continue = len(progress.lost) <= _MAX_LOST_PAGES and len(progress.deaths) <= _MAX_DEATHS
         if may_continue and progress.after_page < (progress.total or 0):
             return None
@@ -149,36 +181,44 @@ class _DocumentInput:
             "memory": budget.memory,
             "ocr_memory": limits.ocr_memory_mb * MIB,
             "cpu_seconds": budget.cpu_seconds,
-            "max_characters": max(0, budget.max_characters - progress.characters),
+            "max_characters": max(0, budget.max_characters - progress.characters + progress.repeated),
             "attachment_bytes": budget.attachment_bytes,
             "max_attachments": limits.max_attachments,
             "depth": limits.depth,
             "ocr": limits.ocr,
             "ocr_pages": limits.ocr_pages,
+            "carried": progress.carried,
         }
 
 
 async def _read_with_one_process(
-    pool: ReaderPool, document: _DocumentInput, progress: _ReadProgress
+    pool: ReaderPool, document: _DocumentInput, progress: _ReadProgress, requester: Requester
 ) -> AsyncGenerator[ReadResult]:
-    """Yield what one child reads of the document."""
-    characters_before = progress.characters
-    async with pool.lease_process() as child, AsyncExitStack() as ocr_slot:
+    """Yield what one child reads of the document, to its end or to the point where it needs OCR."""
+    for_ocr, has_asked = progress.needs_ocr, False
+    characters_before = progress.characters - progress.repeated
+    async with pool.lease_process(requester, for_ocr=for_ocr) as child:
         child.must_be_replaced = True  # unless it comes to the end of the document
         await child.send({"k": "read", "task": document.task(progress)})
         time_budget = _TimeBudget(document.budget, document.limits)
         while True:
             message = await time_budget.next_message(child, progress)
             kind = message.get("k")
-            if kind in ("report", "error"):
-                pool.recycle(child, int(message["rss"]))
+            if kind in ("report", "error", "postponed"):
+                pool.recycle(child, int(message["rss"]), for_ocr=for_ocr)
                 if kind == "error":
                     _raise_refusal(document.name, message)
+                if kind == "postponed":
+                    progress.postpone(message)
+                    return
+                progress.is_complete = True
                 yield _report_from(message, progress)
                 return
             if kind == "ocr":
-                await ocr_slot.enter_async_context(pool.reserve_ocr(child))
-                await child.send({"k": "go"})
+                # The first page of its turn in any case, so that every turn makes progress.
+                may_go = for_ocr and not (has_asked and pool.must_yield_ocr(requester.base))
+                has_asked = True
+                await child.send({"k": "go" if may_go else "stop"})
             elif (result := _result_from(message, characters_before, progress)) is not None:
                 yield result
 
@@ -193,14 +233,21 @@ class _TimeBudget:
     async def next_message(self, child: ReaderProcess, progress: _ReadProgress) -> Message:
         """The child's next message, or ReaderDied when it takes too long."""
         loop = asyncio.get_running_loop()
-        started = loop.time()
+        limit = min(self._stall_seconds, max(self._remaining_seconds, 0.001))
+        step = StepClock(limit, loop.time(), child.cpu_seconds())
+        receiving = asyncio.ensure_future(child.receive())
         try:
-            message = await child.receive(min(self._stall_seconds, max(self._remaining_seconds, 0.001)))
-        except TimeoutError:
-            raise ReaderDied(
-                f"no progress for {loop.time() - started:.0f} s", code="reader_timeout"
-            ) from None
-        self._remaining_seconds -= loop.time() - started
+            while not (await asyncio.wait([receiving], timeout=limit / _LOOKS_PER_LIMIT))[0]:
+                if step.look(loop.time(), child.cpu_seconds()):
+                    detail = (
+                        f"{step.used:.0f} s of CPU time, no progress for {loop.time() - step.started:.0f} s"
+                    )
+                    raise ReaderDied(detail, code="reader_timeout")
+            message = await receiving
+        finally:
+            receiving.cancel()
+        step.look(loop.time(), child.cpu_seconds())
+        self._remaining_seconds -= step.used
         if message.get("k") == "at":
             progress.page, progress.total = int(message["page"]), message["of"]
             self._remaining_seconds += self._seconds_per_page
@@ -210,10 +257,13 @@ class _TimeBudget:
 def _result_from(message: Message, characters_before: int, progress: _ReadProgress) -> ReadResult | None:
     match message["k"]:
         case "part":
-            progress.characters += len(message["text"])
             if message["last"]:
                 progress.finished = message["page"] or 0
-            return TextPart(message["text"], message["page"])
+            text = message["text"]
+            repeated = min(progress.repeated, len(text))
+            progress.repeated -= repeated
+            progress.characters += len(text) - repeated
+            return TextPart(text[repeated:], message["page"]) if text[repeated:] else None
         case "attachment":
             return AttachedFile(message["name"], Path(message["path"]), message["type"])
         case "asset":

@@ -1,7 +1,7 @@
 """Text recognition: RapidOCR with the models in its wheel, loaded at first use.
 
 A page that is rotated is turned until it reads well. Lines with little confidence are left out. It takes 3 to 6
-CPU-seconds a page and up to 1.2 GB: callers hold an OCR slot (`Sink.reserve_ocr`).
+CPU-seconds a page and up to 1.2 GB: callers ask for it first (`Sink.reserve_ocr`).
 """
 
 import functools

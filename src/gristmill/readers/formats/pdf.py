@@ -33,7 +33,7 @@ def read(sink: Sink) -> None:
         total = len(document)
         if pdfium_c.FPDF_GetSecurityHandlerRevision(document) >= 0:
             sink.warn("encrypted")
-        if not sink.task.after_page:
+        if not sink.task.after_page and not sink.task.carried:
             _add_attachments(sink, document)
     if _is_cross_reference_broken(sink):
         sink.warn("damaged")

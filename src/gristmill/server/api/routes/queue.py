@@ -7,7 +7,7 @@ from uuid import UUID
 
 from fastapi import APIRouter, Query
 
-from gristmill import catalog, jobs
+from gristmill import catalog, jobs, stage_gate
 from gristmill.catalog import BaseId
 from gristmill.connectors import admin
 from gristmill.db import Tx
@@ -16,6 +16,7 @@ from gristmill.server.api.context import CurrentCaller, CurrentContext
 from gristmill.server.api.routes.items import item_titles
 from gristmill.server.api.schemas.common import Page
 from gristmill.server.api.schemas.queue import LaneKind, LaneOut, WholeQueueOut, WorkerOut
+from gristmill.settings import Settings
 
 router = APIRouter(prefix="/queue", tags=["jobs"])
 workers = APIRouter(prefix="/workers", tags=["machine"])
@@ -51,12 +52,17 @@ async def get_whole_queue(
                 title=lane.subject and titles.get(lane.subject),
                 done=done.get(lane.lane, ()),
                 rate=sum(last_minute.get(lane.lane, ())),
-                default_slots=context.settings.lane_cap,
+                default_slots=_default_slots(context.settings),
             )
             for lane in lanes
             if lane.lane in owners
         ],
     )
+
+
+def _default_slots(settings: Settings) -> int:
+    """How many jobs a base without a cap of its own may run in one worker while it is alone."""
+    return settings.lane_cap or stage_gate.room(0, settings.worker_slots, settings.base_share)
 
 
 def _lane_out(

@@ -1,0 +1,117 @@
+"""What a worker may claim: its free slots, and for each lane how many more jobs it may have here.
+
+a slot             is used by a job that is at work; one that waits for the network or for a place in a stage uses none
+a lane may have    its share of the slots (`stage_gate`), and of the jobs that are away; its interactive jobs have a share
+                   of what is left, so that a note does not wait for a folder of the same base
+backpressure       no more than `PREFETCH` jobs of a lane wait for its first stage: the others stay in the queue, where
+                   any worker can claim them
+"""
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+from gristmill.jobs.job import Activity, Job, Priority
+from gristmill.stage_gate import Requester, room
+
+PREFETCH = (
+    8  # jobs of a lane that may wait for their first stage: while one is read, the next ones are opened
+)
+
+_USES_SLOT = frozenset({Activity.OPENING, Activity.ACTIVE})
+_IS_BACKLOG = frozenset({Activity.OPENING, Activity.BLOCKED})
+
+
+@dataclass(frozen=True)
+class ClaimRoom:
+    """How many jobs may be claimed now, in all and of each lane that has jobs here."""
+
+    limit: int
+    non_interactive_limit: int
+    new_lane: int  # of a lane that has no jobs here
+    by_lane: Mapping[str, int] = field(default_factory=dict[str, int])
+    interactive_by_lane: Mapping[str, int] = field(default_factory=dict[str, int])
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing may be claimed."""
+        return self.limit <= 0
+
+
+NO_ROOM = ClaimRoom(0, 0, 0)
+
+
+@dataclass(frozen=True)
+class SlotLimits:
+    """How many slots there are, how many of them for interactive jobs only, how many jobs may be away, and a lane's share."""
+
+    slots: int
+    reserved: int
+    away: int
+    share: float
+    prefetch: int = PREFETCH
+
+
+def claim_room(running: Collection[Job], limits: SlotLimits) -> ClaimRoom:
+    """What a worker may claim while it runs these jobs."""
+    at_work = [job for job in running if job.activity in _USES_SLOT]
+    free = limits.slots - len(at_work)
+    if free <= 0:
+        return NO_ROOM
+    others = [job for job in running if job.priority != Priority.INTERACTIVE]
+    general_slots = max(1, limits.slots - limits.reserved)
+    general_free = min(free, general_slots - sum(job.activity in _USES_SLOT for job in others))
+    # In one claim no more than one lane may take: a lane that comes next finds a slot.
+    limit = room(0, free, limits.share)
+    urgent = [job for job in running if job.priority == Priority.INTERACTIVE]
+    return ClaimRoom(
+        limit,
+        min(limit, room(0, general_free, limits.share)),
+        min(limit, limits.prefetch),
+        _room_by_lane(running, running, general_free, limits),
+        # Jobs that people wait for don't wait for the others of their lane.
+        _room_by_lane(running, urgent, free, limits),
+    )
+
+
+def _room_by_lane(
+    running: Collection[Job], rivals: Collection[Job], free: int, limits: SlotLimits
+) -> dict[str, int]:
+    """For each lane that has jobs here, how many more it may have beside its jobs among `rivals`."""
+    working = Counter(job.lane for job in rivals if job.activity in _USES_SLOT)
+    backlog = Counter(job.lane for job in rivals if job.activity in _IS_BACKLOG)
+    absent = Counter(job.lane for job in rivals if job.activity is Activity.AWAY)
+    free_away = limits.away - sum(job.activity is Activity.AWAY for job in running)
+    return {
+        lane: max(
+            0,
+            min(
+                room(working[lane], free, limits.share),
+                room(absent[lane], free_away, limits.share) if absent[lane] else free,
+                limits.prefetch - backlog[lane],
+            ),
+        )
+        for lane in {job.lane for job in running}
+    }
+
+
+def short_lanes(capacity: ClaimRoom) -> set[str]:
+    """The lanes that may have jobs in the queue for which there was no room."""
+    return {lane for lane, left in capacity.by_lane.items() if left < PREFETCH // 2}
+
+
+def has_room_again(job: Job, running: Collection[Job]) -> bool:
+    """Whether a change of the job's activity lets its worker claim more of its lane: at half of the backlog and at its end, so
+    that few claims are made."""
+    if job.activity in _IS_BACKLOG:
+        return False
+    backlog = sum(other.lane == job.lane and other.activity in _IS_BACKLOG for other in running)
+    return backlog in (0, PREFETCH // 2)
+
+
+def requester(job: Job) -> Requester:
+    """The job as one that asks for a place in a stage; while it waits there, it uses no slot."""
+    return Requester(
+        job.lane, job.priority, partial(job.during, Activity.BLOCKED), partial(job.during, Activity.AWAY)
+    )

@@ -1,0 +1,90 @@
+"""The order in which documents get their vectors: equal parts of every batch for bases, and for the documents of a base."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+from uuid import UUID
+
+import pytest
+
+from gristmill.ingest.chunk import TextChunk
+from gristmill.ingest.embed_queue import DocumentQueue, EmbedQueue, equal_parts
+from gristmill.ingest.task import IndexTask
+
+
+def document(queue: EmbedQueue, base: int, chunks: int, *, urgent: bool = False) -> DocumentQueue:
+    """A document with waiting chunks."""
+    task = cast("Any", SimpleNamespace(base=SimpleNamespace(id=UUID(int=base)), is_urgent=urgent))
+    added = DocumentQueue(cast("IndexTask", task))
+    added.add([TextChunk(n, f"{base} {n}", 0, 1, (), None) for n in range(chunks)], is_last=True)
+    queue.add(added)
+    return added
+
+
+def served(queue: EmbedQueue, size: int) -> list[DocumentQueue]:
+    batch, _ = queue.next_batch(size)
+    return [chunk.queue for chunk in batch]
+
+
+@pytest.mark.parametrize(
+    ("size", "needs", "expected"),
+    [
+        (16, [256, 1, 1, 1], [13, 1, 1, 1]),
+        (16, [256, 256], [8, 8]),
+        (5, [9, 9, 9], [2, 2, 1]),
+        (2, [9, 9, 9], [1, 1, 0]),
+        (10, [1, 2], [1, 2]),
+        (10, [], []),
+        (0, [3], [0]),
+        (9, [0, 9], [0, 9]),
+    ],
+)
+def test_equal_parts(size: int, needs: list[int], expected: list[int]) -> None:
+    assert equal_parts(size, needs) == expected
+
+
+def test_small_documents_do_not_wait_for_a_large_one_of_their_base() -> None:
+    """S4-18, S4-52: twenty one-page files behind a book are in the next two batches, and the book goes on."""
+    queue = EmbedQueue()
+    book = document(queue, 1, 256)
+    small = [document(queue, 1, 1) for _ in range(20)]
+    first, second = served(queue, 16), served(queue, 16)
+    assert len(first) == len(second) == 16
+    assert {*first, *second} == {book, *small}
+    assert len(book.chunks) == 256 - (32 - 20)
+
+
+def test_bases_have_equal_parts_however_many_documents_they_have() -> None:
+    """S4-18."""
+    queue = EmbedQueue()
+    crowd = [document(queue, 1, 10) for _ in range(20)]
+    lone = document(queue, 2, 100)
+    batch = served(queue, 16)
+    assert batch.count(lone) == 8
+    assert len([each for each in batch if each in crowd]) == 8
+
+
+def test_urgent_documents_come_first_within_their_base() -> None:
+    queue = EmbedQueue()
+    document(queue, 1, 100)
+    urgent = document(queue, 1, 6, urgent=True)
+    other = document(queue, 2, 100)
+    batch = served(queue, 10)
+    assert batch[:5] == [urgent] * 5
+    assert batch[5:] == [other] * 5
+
+
+def test_every_document_is_served_though_a_batch_has_too_little_room() -> None:
+    queue = EmbedQueue()
+    documents = [document(queue, 1, 3) for _ in range(7)]
+    order = [*served(queue, 4), *served(queue, 4)]
+    assert {*order} == {*documents}
+
+
+def test_a_document_whose_batches_fail_has_a_batch_of_its_own() -> None:
+    queue = EmbedQueue()
+    suspect, other = document(queue, 1, 4), document(queue, 2, 4)
+    suspect.batch_limit = 2
+    assert served(queue, 10) == [suspect] * 2
+    suspect.batch_limit = None
+    assert {*served(queue, 10)} == {suspect, other}
+    assert not queue

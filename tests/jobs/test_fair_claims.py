@@ -1,0 +1,226 @@
+"""What workers claim: every lane finds a slot, what waits uses none, and what can't be started stays in the queue."""
+
+import asyncio
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+
+from gristmill import jobs
+from gristmill.db import Database
+from gristmill.jobs import Activity, Done, Handler, Job, NewJob, Outcome, Priority, WorkerLimits, slots
+from gristmill.jobs.slots import PREFETCH, SlotLimits, claim_room
+from tests.jobs.sample_work import Plain
+from tests.jobs.test_store import claim, enqueue, enrol
+from tests.jobs.test_worker import running_worker
+from tests.wait_until import wait_until
+
+LIMITS = WorkerLimits(slots=4, lease=timedelta(seconds=2), stop_grace=timedelta(milliseconds=200))
+
+
+class Held:
+    """A handler whose jobs of lane `busy` go on until the end of the test, doing the given activity; others are done at once."""
+
+    def __init__(self, activity: Activity) -> None:
+        self._activity = activity
+        self.running: list[Job] = []
+        self.most_running = 0
+        self.done: list[str] = []
+
+    async def __call__(self, job: Job) -> Outcome:
+        if job.lane.startswith("busy"):
+            self.running.append(job)
+            self.most_running = max(self.most_running, len(self.running))
+            with job.during(self._activity):
+                await asyncio.Event().wait()
+        self.done.append(job.lane)
+        return Done()
+
+
+async def running_and_queued(db: Database, lane: str) -> tuple[int, int]:
+    async with db.connection() as tx:
+        count = {each.state: each.count for each in await jobs.counts(tx, lane)}
+    return count.get("running", 0), count.get("queued", 0)
+
+
+@pytest.mark.parametrize(("priority", "most"), [(Priority.INTERACTIVE, 3), (Priority.NORMAL, 2)])
+async def test_a_lane_with_nothing_running_finds_a_slot_while_another_never_ends(
+    db: Database, priority: Priority, most: int
+) -> None:
+    """S4-16, S4-17, S4-23, S4-58: one lane takes most slots, never all, also when people wait for its jobs."""
+    held = Held(Activity.ACTIVE)
+    await enqueue(db, *(NewJob(Plain(n), "busy", priority=priority) for n in range(20)))
+    async with running_worker(db, {"plain": Handler(held)}, LIMITS):
+
+        async def is_busy() -> bool:
+            return len(held.running) == most
+
+        await wait_until(is_busy)
+        for n in range(5):
+            await enqueue(db, NewJob(Plain(n), "new"))
+
+        async def are_done() -> bool:
+            return held.done == ["new"] * 5
+
+        await wait_until(are_done)
+        assert await running_and_queued(db, "busy") == (most, 20 - most)
+
+
+async def test_what_people_wait_for_does_not_wait_for_the_other_jobs_of_its_lane(db: Database) -> None:
+    """S4-17: a note for a base whose folder fills its stages and its share."""
+    held = Held(Activity.BLOCKED)
+    await enqueue(db, *(NewJob(Plain(n), "busy") for n in range(30)))
+    async with running_worker(db, {"plain": Handler(held)}, LIMITS):
+
+        async def is_full() -> bool:
+            return len(held.running) >= PREFETCH
+
+        await wait_until(is_full)
+        await enqueue(db, NewJob(Plain(99), "busy", priority=Priority.INTERACTIVE))
+
+        async def has_begun() -> bool:
+            return any(Plain.of(each).n == 99 for each in held.running)
+
+        await wait_until(has_begun)
+        assert len(held.running) == PREFETCH + 1
+
+
+async def test_jobs_that_wait_for_the_network_use_no_slot(db: Database) -> None:
+    """S4-24: more of them than the worker has slots, from many lanes, and a note is still done."""
+    held = Held(Activity.AWAY)
+    await enqueue(db, *(NewJob(Plain(n), f"busy{n}") for n in range(12)))
+    async with running_worker(db, {"plain": Handler(held)}, LIMITS):
+
+        async def are_away() -> bool:
+            return len(held.running) == 12
+
+        await wait_until(are_away)
+        await enqueue(db, NewJob(Plain(), "new"))
+
+        async def is_done() -> bool:
+            return held.done == ["new"]
+
+        await wait_until(is_done)
+
+
+@pytest.mark.parametrize("activity", [Activity.OPENING, Activity.BLOCKED])
+async def test_what_its_first_stage_cannot_take_stays_in_the_queue(db: Database, activity: Activity) -> None:
+    """S4-20: a full stage is felt in the queue, where other workers can claim; other lanes are claimed all the same."""
+    held = Held(activity)
+    limits = WorkerLimits(slots=64, lease=timedelta(seconds=2), stop_grace=timedelta(milliseconds=200))
+    await enqueue(db, *(NewJob(Plain(n), "busy") for n in range(50)))
+    async with running_worker(db, {"plain": Handler(held)}, limits):
+
+        async def is_full() -> bool:
+            return len(held.running) >= PREFETCH
+
+        await wait_until(is_full)
+        await enqueue(db, NewJob(Plain(), "new"))
+
+        async def is_done() -> bool:
+            return held.done == ["new"]
+
+        await wait_until(is_done)
+        assert await running_and_queued(db, "busy") == (PREFETCH, 50 - PREFETCH)
+
+
+async def test_a_lane_is_claimed_again_as_soon_as_its_stage_has_room(db: Database) -> None:
+    """S4-20: without a poll, because the notification of the queue is long past."""
+    gate, seen = asyncio.Semaphore(0), list[int]()
+
+    async def run(job: Job) -> Outcome:
+        with job.during(Activity.BLOCKED):
+            await gate.acquire()
+        seen.append(Plain.of(job).n)
+        await asyncio.Event().wait()
+        return Done()
+
+    limits = WorkerLimits(slots=64, lease=timedelta(seconds=2), stop_grace=timedelta(milliseconds=200))
+    await enqueue(db, *(NewJob(Plain(n), "busy") for n in range(3 * PREFETCH)))
+    async with running_worker(db, {"plain": Handler(run)}, limits):
+        for _ in range(2 * PREFETCH):
+            gate.release()
+
+        async def went_on() -> bool:
+            return sorted(seen) == list(range(2 * PREFETCH))
+
+        await wait_until(went_on)
+
+
+async def test_the_global_cap_leaves_room_for_other_lanes(db: Database) -> None:
+    """S4-16: over all workers."""
+    held = Held(Activity.AWAY)
+    limits = WorkerLimits(
+        slots=8, global_cap=4, lease=timedelta(seconds=2), stop_grace=timedelta(milliseconds=200)
+    )
+    await enqueue(db, *(NewJob(Plain(n), "busy") for n in range(20)))
+    async with (
+        running_worker(db, {"plain": Handler(held)}, limits),
+        running_worker(db, {"plain": Handler(held)}, limits),
+    ):
+
+        async def are_away() -> bool:
+            return len(held.running) == 3
+
+        await wait_until(are_away)
+        await enqueue(db, NewJob(Plain(), "new"))
+
+        async def is_done() -> bool:
+            return held.done == ["new"]
+
+        await wait_until(is_done)
+        assert held.most_running == 3
+
+
+async def test_a_lane_that_never_runs_out_of_work_does_its_bulk_jobs_too(db: Database) -> None:
+    """Bulk jobs keep a share: one of them runs beside whatever else the lane has to do, and no more than four."""
+    await enqueue(db, *(NewJob(Plain(n), "a") for n in range(100)))
+    bulk = {*await enqueue(db, *(NewJob(Plain(n), "a", priority=Priority.BULK) for n in range(10)))}
+    worker = await enrol(db)
+    first = await claim(db, worker, 4)
+    assert len([job for job in first if job.id in bulk]) == 1
+    assert not [job for job in await claim(db, worker, 4) if job.id in bulk]
+    (running,) = [job for job in first if job.id in bulk]
+    async with db.transaction() as tx:
+        await jobs.complete(tx, running)
+    (second,) = await claim(db, worker, 1)
+    assert second.id in bulk, "its only free slot was not for the bulk job that waits longest"
+
+
+async def test_a_lane_with_nothing_but_bulk_jobs_runs_only_some_of_them(db: Database) -> None:
+    """Else they would hold the lane's slots when a note arrives."""
+    await enqueue(db, *(NewJob(Plain(n), "a", priority=Priority.BULK) for n in range(10)))
+    worker = await enrol(db)
+    assert len(await claim(db, worker, 100)) == 4
+    await enqueue(db, NewJob(Plain(99), "a"))
+    assert [Plain.of(job).n for job in await claim(db, worker, 100)] == [99]
+
+
+def job(lane: str, activity: Activity = Activity.ACTIVE, priority: int = 1) -> Job:
+    result = Job(jobs.JobId(uuid4()), "plain", lane, priority, {}, None, 1, 5, uuid4())  # pyright: ignore[reportArgumentType]
+    result.activity = activity
+    return result
+
+
+def room(*running: Job, slots_: int = 32, away: int = 64) -> slots.ClaimRoom:
+    return claim_room(running, SlotLimits(slots_, 1, away, 0.75))
+
+
+def test_room_by_what_jobs_do() -> None:
+    """S4-16, S4-17, S4-20."""
+    assert room().new_lane == PREFETCH
+    assert room().limit == 24
+    busy = room(*(job("a") for _ in range(24)))
+    assert (busy.limit, busy.by_lane["a"], busy.new_lane) == (6, 0, 6)
+    assert busy.interactive_by_lane["a"] == 6
+    assert room(*(job("a", Activity.AWAY) for _ in range(48))).by_lane["a"] == 0
+    assert room(*(job("a", Activity.AWAY) for _ in range(40))).by_lane["a"] == 8
+    assert room(*(job("a", Activity.BLOCKED) for _ in range(3))).by_lane["a"] == PREFETCH - 3
+    full = room(*(job(f"l{n}") for n in range(32)))
+    assert full.is_full
+    assert room(*(job(f"l{n}", Activity.AWAY) for n in range(100))).new_lane == PREFETCH
+
+
+def test_the_last_slot_is_kept_for_interactive_jobs() -> None:
+    assert room(*(job(f"l{n}") for n in range(31))).non_interactive_limit == 0
+    assert room(*(job(f"l{n}", priority=0) for n in range(31))).non_interactive_limit == 1
