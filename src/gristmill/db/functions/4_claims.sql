@@ -1,67 +1,16 @@
--- Part of the schema of the first release. Frozen: read schema/ and functions/ instead.
-create function job_cost(workload real) returns double precision
-    language sql immutable parallel safe as 'select 1 + workload::double precision / 65536';
-create function lane_wake(p_lanes text[], p_urgent text[]) returns void language plpgsql as $$
-begin
-    insert into lane (lane) select distinct u.lane from unnest(p_lanes) u(lane) order by 1 on conflict do nothing;
-    perform from lane l where l.lane = any (p_lanes) order by l.lane for key share;
-    update lane l
-       set busy = true,
-           urgent = l.urgent or l.lane = any (p_urgent),
-           virtual_time = case when l.busy then l.virtual_time
-                         else greatest(l.virtual_time, (select min(b.virtual_time) from lane b
-                                                     where b.busy and not b.paused and b.pool = l.pool)) end
-      from (select w.lane from lane w
-             where w.lane = any (p_lanes) and (not w.busy or (w.lane = any (p_urgent) and not w.urgent))
-             order by w.lane for no key update) w
-     where l.lane = w.lane;
-end $$;
-create function job_enqueue(p_jobs json, p_count int, p_lanes text[], p_urgent text[])
-returns table (id uuid, created boolean) language plpgsql as $$
-#variable_conflict use_column
-declare
-    v_ids uuid[] := array(select uuidv7() from generate_series(1, p_count));
-    v_keys text[];
-    v_new int;
-begin
-    perform lane_wake(p_lanes, p_urgent) where cardinality(p_lanes) > 0;
-    perform pg_notify('job', '');
-    loop
-        insert into job (id, kind, lane, priority, workload, key, subject, payload, max_attempts, state, run_at)
-        select v_ids[u.n], u.kind, u.lane, u.priority, u.workload, u.key, u.subject, u.payload, u.attempts,
-               case when u.delay is null then 'queued' else 'delayed' end::job_state,
-               clock_now() + coalesce(u.delay, '0')
-          from rows from (json_to_recordset(p_jobs) as (kind text, lane text, priority smallint, workload real, key text,
-                          subject uuid, payload jsonb, attempts smallint, delay interval)) with ordinality
-               as u(kind, lane, priority, workload, key, subject, payload, attempts, delay, n)
-         where v_new is null or not exists (select from job j where j.id = v_ids[u.n])
-        on conflict (key) where key is not null and state <> 'dead' do nothing;
-        if v_new is null then
-            get diagnostics v_new = row_count;
-            if v_new = p_count then
-                return query select u.id, true from unnest(v_ids) u(id);
-                return;
-            end if;
-            v_keys := array(select j ->> 'key' from json_array_elements(p_jobs) j);
-        end if;
-        exit when not exists (
-            select from unnest(v_ids, v_keys) u(id, key)
-             where not exists (select from job j where j.id = u.id)
-               and not exists (select from job j where j.key = u.key and j.state <> 'dead'));
-    end loop;
-    return query
-        select coalesce(mine.id, other.id), mine.id is not null
-          from unnest(v_ids, v_keys) with ordinality u(id, key, n)
-          left join job mine on mine.id = u.id
-          left join job other on other.key = u.key and other.state <> 'dead'
-         order by u.n;
-end $$;
+-- Claiming jobs, fairly across lanes, below their caps and within the room that the claimer has.
+
+-- How many more jobs of a lane may run, as of this statement's snapshot: below its cap over all workers, and no more than the
+-- claimer has room for. p_room has the claimer's room by lane, p_new_room is that of a lane without jobs there.
 create function lane_free_slots(p_lane text, p_cap int, p_room jsonb, p_new_room int) returns int
     language sql stable as $$
     select least(coalesce((p_room ->> p_lane)::int, p_new_room),
                  p_cap - (select count(*)::int from (
                               select from job r where r.lane = p_lane and r.state = 'running' limit p_cap) r))
 $$;
+
+-- Locks the next lanes of the round-robin that have free slots: only the holder of the lock starts their jobs. A lane
+-- that another worker has locked, or that is being woken, is skipped, not waited for: the worker polls again soon.
 create function lane_lock_next(p_limit int, p_cap int, p_room jsonb, p_new_room int, p_urgent boolean, p_not text[])
 returns text[]
 language plpgsql set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
@@ -80,6 +29,10 @@ begin
            and lane_free_slots(l.lane, coalesce(l.cap, p_cap), p_room, p_new_room) > 0
          order by l.virtual_time limit p_limit for no key update skip locked);
 end $$;
+
+-- The next jobs of a lane, at most p_limit, in the order in which they start: by priority, and FIFO within it. Jobs of priority 2
+-- (bulk) have a share of their own, so that a lane that is never without other work does them too: of p_bulk_slots that may
+-- run at once, the first goes before the other jobs, unless the lane runs nothing yet.
 create function lane_next_jobs(p_lane text, p_limit int, p_priority int, p_bulk_slots int)
 returns table (job_row tid, cost double precision, rank bigint)
 language plpgsql stable set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off as $$
@@ -109,6 +62,10 @@ begin
               order by j.id limit greatest(0, p_bulk_slots - v_bulk))) q
          order by q.place limit p_limit;
 end $$;
+
+-- Starts up to p_limit jobs of lanes that the caller has locked, and charges the lanes for them. The snapshot is
+-- newer than the locks, so that the running counts are exact and the caps hold across all workers. It picks the jobs
+-- with the earliest virtual start: lanes share by weight and workload. Lanes without queued jobs leave the round-robin.
 create function lane_start_jobs(p_lanes text[], p_worker uuid, p_limit int, p_cap int, p_room jsonb, p_new_room int,
                                 p_priority int)
 returns table (id uuid, kind text, lane text, priority smallint, payload jsonb, subject uuid, attempt smallint,
@@ -165,17 +122,23 @@ begin
         perform lane_sleep(v_dry);
     end if;
 end $$;
+
+-- Takes lanes without queued jobs out of the round-robin, unless an enqueue into them is under way.
 create function lane_sleep(p_lanes text[]) returns void
 language plpgsql set enable_seqscan = off set enable_bitmapscan = off as $$
 declare
     v_free text[] := array(
         select l.lane from lane l where l.lane = any (p_lanes) order by l.lane for update skip locked);
 begin
+    -- This snapshot is newer than the lock's: it sees what was enqueued before we got the lock.
     update lane l
        set busy = exists (select from job j where j.lane = l.lane and j.state = 'queued'),
            urgent = exists (select from job j where j.lane = l.lane and j.state = 'queued' and j.priority = 0)
      where l.lane = any (v_free);
 end $$;
+
+-- Claims up to p_limit jobs, at most p_general of them not interactive. The cost depends on p_limit and on how many
+-- lanes are at their cap, never on how many jobs are queued.
 create function job_claim(p_worker uuid, p_limit int, p_general int, p_cap int, p_global_cap int, p_room jsonb,
                           p_urgent_room jsonb, p_new_room int)
 returns table (id uuid, kind text, lane text, priority smallint, payload jsonb, subject uuid, attempt smallint,
@@ -211,6 +174,10 @@ begin
         v_seen := v_seen || v_lanes;    -- … or an enqueue into them is under way, and they have not
     end loop;
 end $$;
+
+-- Claims up to p_limit jobs of a pool, one per lane, for a worker that runs those of the lanes p_running. The organisation
+-- with the fewest running jobs is next, and none runs more than p_share of them: the others find a free slot at once. The
+-- cost grows with the number of waiting lanes of the pool, which its owner limits.
 create function job_claim_pool(p_pool text, p_worker uuid, p_limit int, p_share int, p_running text[])
 returns table (id uuid, kind text, lane text, priority smallint, payload jsonb, subject uuid, attempt smallint,
                max_attempts smallint, lease uuid, interrupted boolean)
@@ -232,128 +199,9 @@ begin
            and lane_free_slots(l.lane, 1, '{}', 1) > 0)
     select array_agg(n.lane) into v_lanes
       from (select w.lane from waiting w where w.place <= p_share order by w.place, w.virtual_time limit p_limit) n;
+    -- As in the general round-robin, a lane that another worker has locked is skipped.
     v_lanes := array(select l.lane from lane l where l.lane = any (v_lanes) order by l.lane for no key update skip locked);
     if v_lanes <> '{}' then
         return query select * from lane_start_jobs(v_lanes, p_worker, p_limit, 1, '{}', 1, 2);
     end if;
-end $$;
-create function job_archive(p_ids uuid[], p_outcome text) returns int language sql as $$
-    with gone as (
-        delete from job j where j.id = any (p_ids)
-        returning j.id, j.kind, j.lane, j.subject, j.priority, j.attempt, j.max_attempts, j.errors, j.result, j.created_at,
-                  j.started_at),
-    kept as (
-        insert into job_history (id, kind, lane, subject, outcome, priority, attempt, max_attempts, errors, result, created_at,
-                             started_at, finished_at)
-        select g.id, g.kind, g.lane, g.subject, p_outcome, g.priority, g.attempt, g.max_attempts, g.errors, g.result, g.created_at,
-               g.started_at, clock_now()
-          from gone g returning 1)
-    select count(*)::int from kept
-$$;
-create function job_dismiss(p_ids uuid[]) returns int language sql as $$
-    select job_archive(array(
-        select j.id from job j where j.id = any (p_ids) and j.state = 'dead' order by j.id for update skip locked), 'dismissed')
-$$;
-create function job_complete(p_ids uuid[], p_leases uuid[]) returns setof uuid language sql as $$
-    with gone as (
-        delete from job j using unnest(p_ids, p_leases) d(id, lease)
-         where j.id = d.id and j.lease = d.lease and j.state = 'running'
-        returning j.id, j.kind, j.lane, j.subject, j.key, j.priority, j.attempt, j.max_attempts, j.errors, j.result,
-                  j.created_at, j.started_at),
-    outlived as materialized (
-        select d.id from gone g join job d on d.subject = g.subject and d.kind = g.kind and d.state = 'dead'
-        union all
-        select d.id from gone g join job d on g.subject is null and d.key = g.key and d.state = 'dead')
-    insert into job_history (id, kind, lane, subject, outcome, priority, attempt, max_attempts, errors, result, created_at,
-                             started_at, finished_at)
-    select g.id, g.kind, g.lane, g.subject, 'done', g.priority, g.attempt, g.max_attempts, g.errors, g.result, g.created_at,
-           g.started_at, clock_now() from gone g
-     where (select case when exists (select from outlived) then job_dismiss(array(select id from outlived)) else 0 end) >= 0
-    returning id
-$$;
-create function job_complete_and_claim(p_done uuid[], p_leases uuid[], p_worker uuid, p_limit int, p_general int, p_cap int,
-                          p_global_cap int, p_room jsonb, p_urgent_room jsonb, p_new_room int)
-returns table (id uuid, kind text, lane text, priority smallint, payload jsonb, subject uuid, attempt smallint,
-               max_attempts smallint, lease uuid, interrupted boolean)
-language plpgsql as $$
-begin
-    if cardinality(p_done) > 0 then
-        perform job_complete(p_done, p_leases);
-    else
-        set local synchronous_commit = off;
-    end if;
-    if p_limit > 0 then
-        return query select * from job_claim(p_worker, p_limit, p_general, coalesce(p_cap, 1000000), p_global_cap, p_room,
-                                             p_urgent_room, p_new_room);
-    end if;
-end $$;
-create function job_requeue(p_ids uuid[], p_delay interval, p_counted boolean, p_error jsonb) returns int
-language plpgsql as $$
-declare
-    v_lanes text[];
-    v_urgent text[];
-begin
-    perform job_archive(array(select j.id from job j where j.id = any (p_ids) and j.state = 'running' and j.cancelling), 'cancelled');
-    with back as (
-        update job j
-           set state = case when p_delay > interval '0' then 'delayed' else 'queued' end::job_state,
-               run_at = clock_now() + p_delay, lease = null, worker = null,
-               attempt = j.attempt - case when p_counted then 0 else 1 end,
-               errors = case when p_error is null then j.errors
-                             else j.errors || (p_error || jsonb_build_object('at', clock_now(), 'attempt', j.attempt)) end
-         where j.id = any (p_ids) and j.state = 'running' and not j.cancelling
-        returning j.lane, j.priority)
-    select array_agg(distinct b.lane), array_agg(distinct b.lane) filter (where b.priority = 0)
-      into v_lanes, v_urgent from back b;
-    if v_lanes is not null and p_delay <= interval '0' then
-        perform lane_wake(v_lanes, coalesce(v_urgent, '{}'));
-        perform pg_notify('job', '');
-    end if;
-    return cardinality(p_ids);
-end $$;
-create function job_cancel(p_ids uuid[]) returns table (removed int, signalled int) language plpgsql as $$
-begin
-    removed := job_archive(array(
-        select j.id from job j where j.id = any (p_ids) and j.state in ('queued', 'delayed') order by j.id for update), 'cancelled');
-    with hit as (
-        select j.id from job j where j.id = any (p_ids) and j.state = 'running' order by j.id for no key update),
-    asked as (update job j set cancelling = true from hit where j.id = hit.id returning j.worker)
-    select coalesce(sum(n.jobs), 0) into signalled from (
-        select a.jobs, pg_notify('job_cancel', a.worker::text)
-          from (select worker, count(*) as jobs from asked group by 1) a) n;
-    return next;
-end $$;
-create function job_tick() returns table (promoted int, expired int, next_in interval)
-language plpgsql set enable_seqscan = off set enable_bitmapscan = off as $$
-declare
-    v_lanes text[];
-    v_urgent text[];
-begin
-    promoted := 0; expired := 0;
-    if pg_try_advisory_xact_lock(hashtext('gristmill.tick')) then
-        with due as (
-            select j.id from job j where j.state = 'delayed' and j.run_at <= clock_now()
-             order by j.run_at limit 1000 for update skip locked),
-        up as (update job j set state = 'queued' from due where j.id = due.id returning j.lane, j.priority)
-        select count(*), array_agg(distinct up.lane), array_agg(distinct up.lane) filter (where up.priority = 0)
-          into promoted, v_lanes, v_urgent from up;
-        if promoted > 0 then
-            perform lane_wake(v_lanes, coalesce(v_urgent, '{}'));
-            perform pg_notify('job', '');
-        end if;
-        delete from worker w
-         where w.lease_until < clock_now()
-            or (w.heartbeat_at < clock_now() - interval '3 seconds' and w.lock_key is not null and not exists (
-                    select from pg_locks l
-                     where l.locktype = 'advisory' and l.objsubid = 2 and l.granted
-                       and l.classid = 1735551596 and l.objid = w.lock_key
-                       and l.database = (select oid from pg_database where datname = current_database())));
-        expired := job_requeue(array(
-            select j.id from job j
-             where j.state = 'running' and not exists (select from worker w where w.id = j.worker)
-             order by j.id for update skip locked), '0', true,
-            '{"code": "worker_lost", "message": "The worker that ran this job is gone."}');
-    end if;
-    select j.run_at - clock_now() into next_in from job j where j.state = 'delayed' order by j.run_at limit 1;
-    return next;
 end $$;
