@@ -124,7 +124,7 @@ MUTANTS = (
     ),
     Mutant(
         "two-workers-get-one-job",
-        "db/functions/4_jobs.sql",
+        "db/functions/4_claims.sql",
         "              join job j on j.ctid = u.row and j.state = 'queued' for update of j skip locked),",
         "              join job j on j.ctid = u.row),",
         ("S2-31",),

@@ -4,8 +4,36 @@ from bench.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "a-job-that-waits-for-the-network-uses-a-slot",
+        "jobs/slots.py",
+        "_USES_SLOT = frozenset({Activity.OPENING, Activity.ACTIVE})",
+        "_USES_SLOT = frozenset(Activity)",
+        ("S4-24",),
+    ),
+    Mutant(
+        "a-full-stage-is-not-felt-in-the-queue",
+        "jobs/slots.py",
+        "                limits.prefetch - backlog[lane],",
+        "                10_000,",
+        ("S4-20",),
+    ),
+    Mutant(
+        "a-stage-serves-bases-in-order-of-arrival",
+        "stage_gate.py",
+        "        return self._held[base], self._last_grants.get(base, 0)",
+        "        return 0, 0",
+        ("S4-18",),
+    ),
+    Mutant(
+        "one-base-takes-every-place",
+        "stage_gate.py",
+        "    return held < share / (1 - share) * (free - 1)",
+        "    return True",
+        ("S4-17", "S4-58"),
+    ),
+    Mutant(
         "bases-dont-take-turns",
-        "db/functions/4_jobs.sql",
+        "db/functions/4_claims.sql",
         "            update lane l set virtual_time = l.virtual_time + s.cost",
         "            update lane l set virtual_time = l.virtual_time",
         ("S4-02", "S4-18"),
@@ -33,23 +61,23 @@ MUTANTS = (
     ),
     Mutant(
         "no-cap-per-base",
-        "db/functions/4_jobs.sql",
-        "    select p_cap - count(*)::int from (select from job r",
-        "    select p_cap - 0 * count(*)::int from (select from job r",
+        "db/functions/4_claims.sql",
+        "                 p_cap - (select count(*)::int from (",
+        "                 p_cap - 0 * (select count(*)::int from (",
         ("S4-17", "S4-23"),
     ),
     Mutant(
         "no-cap-over-all",
-        "db/functions/4_jobs.sql",
+        "db/functions/4_claims.sql",
         "        select least(v_left, p_global_cap - count(*)) into v_left",
         "        select least(v_left, p_global_cap) into v_left",
         ("S4-16",),
     ),
     Mutant(
         "last-in-first-out",
-        "db/functions/4_jobs.sql",
-        "                     order by j.priority, j.id limit least(r.free, v_each)) q",
-        "                     order by j.priority, j.id desc limit least(r.free, v_each)) q",
+        "db/functions/4_claims.sql",
+        "order by j.priority, j.id limit p_limit;",
+        "order by j.priority, j.id desc limit p_limit;",
         ("S4-22",),
     ),
     Mutant(

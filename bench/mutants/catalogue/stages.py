@@ -104,9 +104,9 @@ MUTANTS = (
     Mutant(
         "one-base-takes-the-batch",
         "ingest/embed_queue.py",
-        "            share = max(1, (size - len(batch)) // max(1, len(order)))",
-        "            share = size",
-        ("S4-02",),
+        "zip(order, equal_parts(size, needs), strict=True)",
+        "zip(order, [size] + [0] * len(order), strict=False)",
+        ("S4-18",),
     ),
     Mutant(
         "a-batch-fails-together",
