@@ -253,6 +253,24 @@ async def test_a_deleted_base_is_gone_at_once_and_its_name_is_free(
     await assert_healthy(http)
 
 
+async def test_chunks_longer_than_the_embedder_takes_are_refused(http: httpx.AsyncClient) -> None:
+    """When a base is created, and when its chunking is changed; the longest that the embedder takes is accepted."""
+    url = "/api/knowledge-bases"
+    embedders = (await http.get("/api/embedders")).json()["items"]
+    longest = next(embedder["maxTokens"] for embedder in embedders if embedder["isDefault"])
+    too_long, fitting = {"maxTokens": longest + 1}, {"maxTokens": longest}
+    refused = await http.post(url, json={"name": "long", "chunking": too_long})
+    assert_problem(refused, 422, "chunk_too_long")
+    assert f"{longest:,}" in refused.json()["detail"]
+    assert [error["field"] for error in refused.json()["errors"]] == ["chunking.maxTokens"]
+    base = (await http.post(url, json={"name": "long", "chunking": fitting})).json()["id"]
+    assert_problem(await http.patch(f"{url}/{base}", json={"chunking": too_long}), 422, "chunk_too_long")
+    assert (await http.get(f"{url}/{base}")).json()["chunking"] == fitting
+    assert (
+        await http.patch(f"{url}/{base}", json={"name": "renamed", "chunking": fitting})
+    ).status_code == 200
+
+
 async def test_a_base_can_be_changed_while_its_jobs_continue(http: httpx.AsyncClient) -> None:
     """S4-10."""
     base = await make_base(http, "old")

@@ -11,7 +11,7 @@ from gristmill.catalog import Base, BaseId, BaseStatus, OnRestart
 from gristmill.catalog.access import parse_acl
 from gristmill.db import Database, Tx
 from gristmill.embedding import Embedder
-from gristmill.errors import Conflict
+from gristmill.errors import Conflict, FieldError, Invalid
 from gristmill.events import BaseChanged, BaseCreated, BaseDeleted, BaseRestored
 from gristmill.identity import LOCAL_ORG, OrgId
 from gristmill.jobs import JobId, NewJob
@@ -32,6 +32,7 @@ async def create(
     org: OrgId = LOCAL_ORG,
 ) -> Base:
     """Create a base of `org` with this embedder; its name must be free in the organisation."""
+    check_chunk_size(chunking, embedder)
     async with db.transaction() as tx:
         created = await catalog.insert_base(
             tx,
@@ -53,6 +54,18 @@ async def create(
             )
         await events.record(tx, BaseCreated(created.id, created.name, created.embedder))
         return created
+
+
+def check_chunk_size(chunking: Mapping[str, Any], embedder: Embedder) -> None:
+    """Raise if chunks would be longer than the embedder takes: it would cut off the end of each."""
+    size = chunking.get("maxTokens")
+    if size is not None and size > embedder.max_tokens:
+        message = (
+            f"The embedder {embedder.name} takes at most {embedder.max_tokens:,} tokens. Set `chunking.maxTokens` to"
+            f" {embedder.max_tokens:,} or less, or choose an embedder that takes longer texts."
+        )
+        field = FieldError("chunking.maxTokens", f"must be at most {embedder.max_tokens:,}")
+        raise Invalid(message, code="chunk_too_long", fields=[field])
 
 
 async def patch(

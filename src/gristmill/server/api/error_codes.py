@@ -67,6 +67,7 @@ CODES: Mapping[int, tuple[str, ...]] = {
         "subtree_deleting",
         "sync_not_running",
         "sync_running",
+        "too_many_webhooks",
     ),
     412: ("changed_meanwhile",),
     413: (
@@ -79,6 +80,7 @@ CODES: Mapping[int, tuple[str, ...]] = {
         "bad_principal",
         "blob_gone",
         "cannot_be_done",
+        "chunk_too_long",
         "document_too_large",
         "embedder_bad_answer",
         "embedder_changed",

@@ -122,6 +122,8 @@ async def patch_base(
     _check_processor(context, body.file_processor_id)
     async with context.db.connection() as tx:
         base = await guards.require_base(tx, base_id, viewer)
+    if chunking and chunking != base.chunking and base.embedder in context.embedders.names():
+        bases.check_chunk_size(chunking, context.embedders.get(base.embedder))
     await bases.patch(
         context.db,
         base_id,
