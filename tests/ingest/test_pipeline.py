@@ -120,7 +120,7 @@ async def test_what_somebody_waits_for_comes_first(
 async def test_the_same_text_is_embedded_once_wherever_it_stands(
     hand: ManualWorker, base: Base, embedder: CountingEmbedder
 ) -> None:
-    """Promise 4: in one batch, in another document, in another base of the same embedder."""
+    """S3-03, promise 4: in one batch, in another document, in another base of the same embedder."""
     await hand.add(base, note_to_add("a", "rye"), note_to_add("b", "rye"))
     await all_at_once(hand)
     await hand.add(base, note_to_add("c", "rye"))
@@ -137,7 +137,7 @@ async def test_the_same_text_is_embedded_once_wherever_it_stands(
 async def test_reindexing_what_did_not_change_embeds_and_writes_nothing(
     hand: ManualWorker, base: Base, docs: Path, embedder: CountingEmbedder
 ) -> None:
-    """Promise 4; the version that answers goes on answering."""
+    """S3-03, S3-10, promise 4; the version that answers goes on answering."""
     (root,) = await hand.add(base, folder_to_add(docs))
     await hand.work()
     chunks = await hand.rows("select id from chunk order by 1")
@@ -183,6 +183,27 @@ async def test_another_way_of_cutting_makes_it_anew(
     await hand.reindex(base, item.id)
     await hand.work()
     assert await hand.value("select count(*) from chunk") < 10
+    await hand.assert_healthy()
+
+
+async def test_an_interrupted_attempt_is_not_continued_with_other_chunking(hand: ManualWorker) -> None:
+    """S3-04: what the first attempt wrote is not mixed with what the second makes."""
+    base, text = await small(hand), paragraphs(100)
+    await hand.add(base, note_to_add("n", text))
+    faults.arm("index.batch_written=fail")
+    assert isinstance(await hand.run(await hand.take("index_document")), retry.Postpone)
+    assert await hand.value("select count(*) from chunk") > 0
+    await bases.patch(hand.db, base.id, chunking={"maxTokens": 256})
+    await hand.make_due()
+    await hand.work()
+    other = await hand.base("other")
+    await hand.add(other, note_to_add("n", text))
+    await hand.work()
+    chunks = [
+        await hand.rows("select index, text from chunk where base_id = %s order by 1", base_id)
+        for base_id in (base.id, other.id)
+    ]
+    assert chunks[0] == chunks[1]
     await hand.assert_healthy()
 
 

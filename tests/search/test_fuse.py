@@ -44,6 +44,25 @@ def test_what_both_legs_put_first_is_first() -> None:
     assert fused[0].no == 1
 
 
+def test_the_score_is_the_weighted_sum_of_both_and_nothing_where_a_search_found_nothing() -> None:
+    """Each list is scaled to 0.05..1; chunk 2 is only in the first list, chunk 4 only in the second."""
+    legs = LegResults([hit(1, 0.9), hit(2, 0.5), hit(3, 0.1)], [hit(3, 8.0), hit(4, 2.0)], 0.6)
+    scores = {one.no: round(one.score, 6) for one in fuse([legs])}
+    assert scores == {
+        1: 0.6,
+        3: round(0.6 * 0.05 + 0.4, 6),
+        2: round(0.6 * 0.525, 6),
+        4: round(0.4 * 0.05, 6),
+    }
+    by_no = {one.no: one for one in fuse([legs])}
+    assert (by_no[2].text_rank, by_no[2].text_score, by_no[4].vector_rank) == (None, None, None)
+    assert (by_no[3].vector_rank, by_no[3].text_rank, by_no[3].vector_score) == (3, 1, 0.1)
+
+
+def test_equal_scores_are_ordered_by_number() -> None:
+    assert [one.no for one in fuse([LegResults([hit(9, 0.5), hit(4, 0.5)], [])])] == [4, 9]
+
+
 def test_words_of_two_bases_are_compared_and_vectors_only_within_one_space() -> None:
     weak = LegResults([hit(1, 0.2)], [hit(1, 1.0)], 0.5, space="a")
     strong = LegResults([hit(2, 0.9)], [hit(2, 9.0)], 0.5, space="b")
@@ -65,6 +84,11 @@ def test_words_of_two_bases_are_compared_and_vectors_only_within_one_space() -> 
         ("kubectl rollout", VECTOR_WEIGHT),
         ("wie kann ich das System nicht mit der Hand starten und die Daten von dem", FOREIGN_WEIGHT),
         ("如何重启服务器", 0.0),
+        ("ab как", 0.0),
+        ("ab ка", VECTOR_WEIGHT),
+        ("abc ка", VECTOR_WEIGHT),
+        ("ɐɐb", 0.0),
+        ("", VECTOR_WEIGHT),
         ("как перезапустить", 0.0),
     ],
 )

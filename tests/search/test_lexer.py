@@ -2,7 +2,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gristmill.search.lexer import MAX_LEXEME_LENGTH, is_mostly_cjk, lex
+from gristmill.search.lexer import (
+    MAX_LEXEME_LENGTH,
+    is_mostly_cjk,
+    lex,
+    lexemes_from_cache,
+    matching_ranges,
+    query_tokens,
+    split_words,
+)
+from gristmill.search.lexer import lexemes as fast_lexemes
 
 
 def lexemes(text: str) -> set[str]:
@@ -33,6 +42,81 @@ def test_identifiers_are_found_whole_and_by_their_parts() -> None:
 
 def test_mixed_text_keeps_both_languages() -> None:
     assert {"gpu", "显", "显存"} <= lexemes("GPU显存")
+
+
+def positions(text: str, language: str | None = None) -> list[tuple[str, int, int, int]]:
+    return [(token.lexeme, token.position, token.start, token.end) for token in lex(text, language)]
+
+
+def test_tokens_have_the_position_of_their_word_and_their_own_range() -> None:
+    assert positions("Mills, grinding") == [("mill", 1, 0, 5), ("grind", 2, 7, 15)]
+    assert positions("库存 ok") == [
+        ("库", 1, 0, 1),
+        ("库存", 1, 0, 2),
+        ("存", 2, 1, 2),
+        ("ok", 3, 3, 5),
+    ]
+    assert [token[0::2] for token in positions("run maxQueue.size2")] == [
+        ("run", 0),
+        ("maxqueue.size2", 4),
+        ("maxqueu", 4),
+        ("max", 4),
+        ("queue", 7),
+        ("size2", 13),
+    ]
+    assert {token[3] for token in positions("run maxQueue.size2")} == {3, 18, 12, 7}
+
+
+def test_parts_equal_to_the_word_are_not_repeated() -> None:
+    assert lexemes("HTTPServer") == {"httpserver", "http", "server"}
+    assert lexemes("__init__") == {"init"}
+    assert lexemes("a.b") == {"a.b", "a", "b"}
+    assert lexemes("v2") == {"v2"}
+    assert lexemes("2024") == {"2024"}
+
+
+def test_accents_are_removed_from_latin_letters_only() -> None:
+    assert lexemes("café") == lexemes("cafe")
+    assert lexemes("й") != lexemes("и")
+
+
+def test_a_long_word_is_cut_at_64_characters() -> None:
+    assert max(map(len, lexemes("9" * 100))) == 64
+    assert max(map(len, lexemes("é" * 100))) <= 64
+
+
+def test_a_language_stems_its_own_words() -> None:
+    assert positions("Mühlen", "german") == [("muhl", 1, 0, 6)]
+    assert [names for _, names in query_tokens("running", ["english", "german"])] == [("run", "running")]
+    assert [names for _, names in query_tokens("runs", [])] == [("run",)]
+
+
+@given(st.text(alphabet="abAB12._ -知识库éß’", max_size=60), st.sampled_from(["english", "german"]))
+def test_the_fast_ways_give_the_same_lexemes(text: str, language: str) -> None:
+    """What is indexed, what a query looks for and what is highlighted must agree."""
+    expected = [token.lexeme for token in lex(text, language)]
+    assert sorted(fast_lexemes(text, language)) == sorted(expected)
+    words = split_words(text)
+    cached = [lexeme for word in words for lexeme in lexemes_from_cache(word, language)]
+    assert sorted(cached) == sorted(expected)
+    assert sorted(lexeme for word in words for lexeme in lexemes_from_cache(word, language)) == sorted(
+        expected
+    )
+
+
+@given(st.text(alphabet="abAB1._ 知识", max_size=40))
+def test_ranges_of_matches_are_those_of_the_tokens(text: str) -> None:
+    def matches(lexeme: str) -> bool:
+        return "a" in lexeme or lexeme == "知"
+
+    expected = {(token.start, token.end) for token in lex(text) if matches(token.lexeme)}
+    assert set(matching_ranges(text, matches)) == expected
+
+
+def test_half_of_the_letters_decide_which_script_a_text_has() -> None:
+    assert is_mostly_cjk("知a")
+    assert not is_mostly_cjk("知ab")
+    assert is_mostly_cjk("知识ab")
 
 
 @given(st.text(max_size=300))
