@@ -6,7 +6,7 @@ uv run --group dev python -m bench.screenshots --out DIR [--only WORD] [--langua
 import argparse
 from pathlib import Path
 
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
 from bench.sample import Sample, sample
 from tests.ui.harness import PHONE, WIDE, Theme, chromium, profile
@@ -52,6 +52,7 @@ def take_screenshot(page: Page, url: str, file: Path) -> None:
     page.goto(url)
     page.locator("main > *").first.wait_for()
     page.wait_for_timeout(900)  # until everything is painted; a screenshot is not a test
+    expect(page.locator("main [aria-busy=true]")).to_have_count(0, timeout=20_000)
     page.screenshot(path=file)
 
 

@@ -24,6 +24,7 @@ export const messages = {
   "No document contains these words. These are the closest by meaning.":
     "没有文档包含这些词语。以下是语义最接近的内容。",
   "Try again": "重试",
+  "Searching …": "正在搜索…",
   Documents: "文档",
   "Attempt {n} of {max}.": "第 {n} 次尝试，共 {max} 次。",
   "Next try at {time}.": "下次尝试：{time}。",

@@ -158,6 +158,7 @@ function results(response, failure, base, param, explain, retry) {
       button(t("Try again"), retry, { icon: "retry" }),
     );
   }
+  if (!response && param("q").trim()) return html`<p class="empty-note plain">${t("Searching …")}</p>`;
   if (!response) {
     const text = t('Enter words or a question. Use "quotes" for an exact phrase, and -word to exclude a word.');
     return emptyState("search", t("Search this base"), text);
