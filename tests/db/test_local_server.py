@@ -231,19 +231,19 @@ def test_the_last_user_stops_the_server(data_dir: Path, starter_leaves_first: bo
 
 
 def test_closing_twice_has_the_effect_of_closing_once(data_dir: Path) -> None:
-    with running(data_dir) as kept:
+    with running(data_dir) as server:
         other = start(data_dir)
         other.close()
         other.close()
-        assert ask(kept.url, "select 1") == 1
+        assert ask(server.url, "select 1") == 1
 
 
 def test_two_users_that_leave_at_once_stop_the_server(data_dir: Path) -> None:
-    with User(data_dir) as one, User(data_dir) as other:
-        assert one.read_line() == other.read_line()
-        _pipe(one.process.stdin).close()
-        other.leave()
-        one.leave()
+    with User(data_dir) as first, User(data_dir) as second:
+        assert first.read_line() == second.read_line()
+        _pipe(first.process.stdin).close()
+        second.leave()
+        first.leave()
         assert not is_running(data_dir)
 
 
@@ -356,8 +356,8 @@ def test_a_stale_pid_that_another_program_reuses_is_not_taken_for_the_server(
 
 
 def test_two_users_that_start_at_once_share_one_server(fresh_dir: Path) -> None:
-    with User(fresh_dir) as one, User(fresh_dir) as other:
-        assert one.read_line() == other.read_line() != ""
+    with User(fresh_dir) as first, User(fresh_dir) as second:
+        assert first.read_line() == second.read_line() != ""
         assert len([1 for command in processes(fresh_dir).values() if "/bin/postgres" in command]) == 1
         assert len(reaper_pids(fresh_dir)) == 1
 

@@ -84,8 +84,8 @@ def differences(example: object, part: Schema, schema: Schema, where: str, *, wh
     part = resolve_reference(part, schema)
     choices = part.get("anyOf") or part.get("oneOf")
     if choices:
-        found = [list(differences(example, choice, schema, where, whole=whole)) for choice in choices]
-        yield from min(found, key=len)
+        alternatives = [list(differences(example, choice, schema, where, whole=whole)) for choice in choices]
+        yield from min(alternatives, key=len)
     elif part.get("type") == "array":
         if not isinstance(example, list):
             yield f"{where} is no list"
@@ -96,23 +96,23 @@ def differences(example: object, part: Schema, schema: Schema, where: str, *, wh
         if not isinstance(example, dict):
             yield f"{where} is no object"
             return
-        given = cast(dict[str, object], example)
+        fields = cast(dict[str, object], example)
         wanted = set(part["properties"]) if whole else set(part.get("required", ()))
-        yield from (f"{where}.{name} is missing" for name in sorted(wanted - given.keys()))
+        yield from (f"{where}.{name} is missing" for name in sorted(wanted - fields.keys()))
         yield from (
-            f"{where}.{name} is no field" for name in sorted(given.keys() - part["properties"].keys())
+            f"{where}.{name} is no field" for name in sorted(fields.keys() - part["properties"].keys())
         )
-        for name in given.keys() & part["properties"].keys():
+        for name in fields.keys() & part["properties"].keys():
             yield from differences(
-                given[name], part["properties"][name], schema, f"{where}.{name}", whole=whole
+                fields[name], part["properties"][name], schema, f"{where}.{name}", whole=whole
             )
     elif (example is None) != (part.get("type") == "null"):
         yield f"{where} is null or is not"
 
 
 def body_of(content: Mapping[str, Any]) -> Schema | None:
-    found = content.get("application/json", {}).get("schema")
-    return cast(Schema, found) if found else None
+    body_schema = content.get("application/json", {}).get("schema")
+    return cast(Schema, body_schema) if body_schema else None
 
 
 async def test_every_example_has_the_fields_of_the_schema(mill: app.Gristmill) -> None:
@@ -121,8 +121,8 @@ async def test_every_example_has_the_fields_of_the_schema(mill: app.Gristmill) -
     checked = 0
     for title, operation, section in operations(schema):
         examples = [json.loads(block.text) for block in blocks(section) if block.language == "json"]
-        asked = body_of(operation.get("requestBody", {}).get("content", {}))
-        told = next(
+        request_schema = body_of(operation.get("requestBody", {}).get("content", {}))
+        response = next(
             (
                 answer.get("content", {})
                 for status, answer in operation["responses"].items()
@@ -130,13 +130,13 @@ async def test_every_example_has_the_fields_of_the_schema(mill: app.Gristmill) -
             ),
             cast(dict[str, Any], {}),
         )
-        answered = body_of(told)
-        if asked is not None and examples:
-            assert list(differences(examples[0], asked, schema, title, whole=False)) == []
+        response_schema = body_of(response)
+        if request_schema is not None and examples:
+            assert list(differences(examples[0], request_schema, schema, title, whole=False)) == []
             examples = examples[1:]
             checked += 1
-        if answered is not None and examples:
-            assert list(differences(examples[-1], answered, schema, title, whole=True)) == []
+        if response_schema is not None and examples:
+            assert list(differences(examples[-1], response_schema, schema, title, whole=True)) == []
             checked += 1
     assert checked >= 15
 
@@ -172,10 +172,10 @@ def test_every_type_status_and_warning_of_an_item_is_described() -> None:
 
 def test_every_reason_for_leaving_something_out_is_described_and_counted_somewhere() -> None:
     places = ("sources/sitemap.py", "sources/directory.py")
-    given = re.findall(
+    documented = re.findall(
         r"left_out\[(.+?)\] \+=", "".join((SOURCE / place).read_text("utf-8") for place in places)
     )
-    reasons = {reason for each in given for reason in re.findall(r'"(\w+)"', each)} - {"duplicate"}
+    reasons = {reason for each in documented for reason in re.findall(r'"(\w+)"', each)} - {"duplicate"}
     table = sections(read(PAGE))["`GET /api/knowledge-items/{item_id}`"].partition("in `leftOut`")[2]
     described = {
         reason

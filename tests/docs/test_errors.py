@@ -29,8 +29,8 @@ def assigned_values(target: ast.expr, value: ast.expr | None) -> Iterator[tuple[
         case ast.Name(id=name), _:
             yield name, value
         case ast.Tuple(elts=names), ast.Tuple(elts=values):
-            for one, given in zip(names, values, strict=True):
-                yield from assigned_values(one, given)
+            for element, element_value in zip(names, values, strict=True):
+                yield from assigned_values(element, element_value)
         case _:
             return
 
@@ -41,11 +41,11 @@ def codes_of(node: ast.AST) -> Iterator[str]:
         case ast.keyword(arg="code", value=value):
             yield from strings(value)
         case ast.Assign(targets=[target], value=value):
-            for name, given in assigned_values(target, value):
+            for name, assigned in assigned_values(target, value):
                 if name == "code":
-                    yield from strings(given)
-                elif name == "_KNOWN_FAILURES" and isinstance(given, ast.Tuple):  # (phrase, code, message)
-                    for entry in given.elts:
+                    yield from strings(assigned)
+                elif name == "_KNOWN_FAILURES" and isinstance(assigned, ast.Tuple):  # (phrase, code, message)
+                    for entry in assigned.elts:
                         assert isinstance(entry, ast.Tuple)
                         yield from strings(entry.elts[1])
         case ast.Dict(keys=keys, values=values):
@@ -62,13 +62,13 @@ def codes_of(node: ast.AST) -> Iterator[str]:
 
 def codes() -> set[str]:
     """Every code in the source."""
-    found = set(FRAMEWORK_CODES.values())
+    all_codes = set(FRAMEWORK_CODES.values())
     for path in SOURCE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            found |= set(codes_of(node))
+            all_codes |= set(codes_of(node))
     for path in SOURCE.rglob("*.sql"):
-        found |= set(_IN_SQL.findall(path.read_text(encoding="utf-8")))
-    return found
+        all_codes |= set(_IN_SQL.findall(path.read_text(encoding="utf-8")))
+    return all_codes
 
 
 def documented_codes() -> dict[str, list[str]]:

@@ -26,7 +26,7 @@ Make = Callable[..., OpenAIEmbedder]
 @pytest.fixture
 async def remote(endpoint: Endpoint, db: Database) -> AsyncGenerator[Make]:
     """Makes embedders that are governed, and wait little."""
-    made: list[OpenAIEmbedder | Governor] = []
+    resources: list[OpenAIEmbedder | Governor] = []
 
     def make(patience: float = 0.6, **overrides: Any) -> OpenAIEmbedder:
         request = {"url": endpoint.url, "model": "hashed", "dimensions": 64, "batch_size": 4, **overrides}
@@ -36,12 +36,12 @@ async def remote(endpoint: Endpoint, db: Database) -> AsyncGenerator[Make]:
         )
         governor = Governor(db, endpoint.url, limits, "The embedder", patience=timedelta(seconds=patience))
         embedder = OpenAIEmbedder("remote", settings, governor)
-        made.extend([embedder, governor])
+        resources.extend([embedder, governor])
         return embedder
 
     yield make
-    for one in made:
-        await one.close()
+    for resource in resources:
+        await resource.close()
 
 
 async def expected(texts: list[str]) -> Any:
@@ -129,12 +129,12 @@ def bad(text: str, what: list[float]) -> Callable[[EmbeddingRequest], CannedResp
     return answer
 
 
-def refuses(text: str, status: int, said: str) -> Callable[[EmbeddingRequest], CannedResponse]:
+def refuses(text: str, status: int, message: str) -> Callable[[EmbeddingRequest], CannedResponse]:
     """A server that refuses every request in which a text holds `text`."""
 
     def answer(request: EmbeddingRequest) -> CannedResponse:
-        if any(text in one for one in request.body["input"]):
-            return CannedResponse(status, {"error": {"message": said}})
+        if any(text in text_in_request for text_in_request in request.body["input"]):
+            return CannedResponse(status, {"error": {"message": message}})
         return hashed_vectors(request)
 
     return answer
@@ -216,14 +216,20 @@ async def test_a_cancelled_call_hangs_up_at_once(endpoint: Endpoint, remote: Mak
 async def test_embedders_of_one_key_share_one_governor(
     endpoint: Endpoint, db: Database, tmp_path: Any
 ) -> None:
-    one = {"url": endpoint.url, "model": "a", "dimensions": 64, "api_key": "sk-1", "requests_per_minute": 600}
+    settings = {
+        "url": endpoint.url,
+        "model": "a",
+        "dimensions": 64,
+        "api_key": "sk-1",
+        "requests_per_minute": 600,
+    }
     request = Settings.model_validate(
         {
             "data_dir": tmp_path,
             "embedders": {
-                "a": one,
-                "b": {**one, "model": "b", "concurrency": 2},
-                "c": {**one, "api_key": "sk-2"},
+                "a": settings,
+                "b": {**settings, "model": "b", "concurrency": 2},
+                "c": {**settings, "api_key": "sk-2"},
             },
         }
     )

@@ -36,9 +36,11 @@ async def governor(database_url: str) -> AsyncGenerator[Make]:
             db = Database(database_url)
             await db.open()
             stack.push_async_callback(db.close)
-            made = Governor(db, KEY, ProviderLimits(requests, tokens, concurrency), "The provider", **more)
-            stack.push_async_callback(made.close)
-            return made
+            new_governor = Governor(
+                db, KEY, ProviderLimits(requests, tokens, concurrency), "The provider", **more
+            )
+            stack.push_async_callback(new_governor.close)
+            return new_governor
 
         yield make
 
@@ -88,7 +90,9 @@ async def test_all_workers_together_keep_to_the_concurrency(governor: Make) -> N
         async def both_asked() -> bool:
             return watched.count >= 3 or provider.now > 3
 
-        tasks = [asyncio.create_task(one.run(provider.request, tokens=0)) for one in both for _ in range(20)]
+        tasks = [
+            asyncio.create_task(each.run(provider.request, tokens=0)) for each in both for _ in range(20)
+        ]
         await wait_until(both_asked)
     provider.door.set()
     assert await asyncio.gather(*tasks) == ["answer"] * 40
@@ -98,7 +102,7 @@ async def test_all_workers_together_keep_to_the_concurrency(governor: Make) -> N
 async def test_all_workers_together_keep_to_the_requests_a_minute(governor: Make) -> None:
     provider, both = Provider(), [await governor(requests=240), await governor(requests=240)]
     begun = time.monotonic()
-    await asyncio.gather(*(one.run(provider.request, tokens=0) for one in both for _ in range(12)))
+    await asyncio.gather(*(each.run(provider.request, tokens=0) for each in both for _ in range(12)))
     for sent, at in enumerate(provider.came, 1):
         assert sent <= 24 + 4 * (at - begun) + 1  # a tenth of a minute's worth at once, then four a second
 
@@ -116,27 +120,27 @@ async def test_tokens_count_too(governor: Make) -> None:
 
 async def test_a_provider_that_asks_for_time_gets_it_from_everybody(governor: Make) -> None:
     """S4-70."""
-    provider, one, other = Provider(), await governor(), await governor()
-    asked = 0
+    provider, first, other = Provider(), await governor(), await governor()
+    request_count = 0
 
     async def refuse() -> None:
-        nonlocal asked
-        asked += 1
+        nonlocal request_count
+        request_count += 1
         raise Transient("429.", code="embedder_rate_limited", retry_after=timedelta(seconds=30))
 
     with pytest.raises(EmbedderPaused, match="429") as paced:
-        await one.run(refuse, tokens=0)
+        await first.run(refuse, tokens=0)
     assert paced.value.code == "embedder_rate_limited"
     assert paced.value.pause == timedelta(seconds=30)
     for query in (False, True):
         with pytest.raises(EmbedderPaused) as paused_too:
             await other.run(provider.request, tokens=0, query=query)
         assert timedelta(seconds=25) < paused_too.value.pause <= timedelta(seconds=30)
-    assert (asked, provider.came) == (1, [])
+    assert (request_count, provider.came) == (1, [])
 
 
 async def test_a_short_pause_is_waited_out_and_the_request_sent_again(governor: Make) -> None:
-    provider, one = Provider(), await governor()
+    provider, first = Provider(), await governor()
     answers = iter([timedelta(seconds=0.2), None])
 
     async def sometimes() -> str:
@@ -145,46 +149,46 @@ async def test_a_short_pause_is_waited_out_and_the_request_sent_again(governor: 
         return await provider.request()
 
     begun, measured = time.monotonic(), waited()
-    assert await one.run(sometimes, tokens=0) == "answer"
+    assert await first.run(sometimes, tokens=0) == "answer"
     assert time.monotonic() - begun > 0.2 + 1  # its own wish, then our second pause
     assert waited() - measured > 0.2 + 1, "/metrics shows the wait"
 
 
 async def test_a_provider_that_stays_away_is_asked_less_and_less(governor: Make) -> None:
-    one, other = [await governor(patience=timedelta(seconds=0.6)) for _ in range(2)]
-    asked = 0
+    first, other = [await governor(patience=timedelta(seconds=0.6)) for _ in range(2)]
+    request_count = 0
 
     async def refuse() -> None:
-        nonlocal asked
-        asked += 1
+        nonlocal request_count
+        request_count += 1
         raise Transient("no connection", code="embedder_unreachable")
 
     with pytest.raises(EmbedderPaused, match="no connection"):
-        await one.run(refuse, tokens=0)
-    for caller in (one, other) * 10:
+        await first.run(refuse, tokens=0)
+    for caller in (first, other) * 10:
         with pytest.raises(EmbedderPaused):
             await caller.run(refuse, tokens=0)
-    assert asked == 2
+    assert request_count == 2
 
 
 async def test_a_permanent_error_paces_nobody(governor: Make) -> None:
-    one = await governor()
+    first = await governor()
 
     async def refuse() -> None:
         raise Permanent("never")
 
     for _ in range(3):
         with pytest.raises(Permanent):
-            await one.run(refuse, tokens=0)
-    assert await one.run(Provider().request, tokens=0) == "answer"
+            await first.run(refuse, tokens=0)
+    assert await first.run(Provider().request, tokens=0) == "answer"
 
 
 async def test_a_query_never_waits_behind_documents(governor: Make) -> None:
-    provider, one = Provider(), await governor(requests=100, tokens=10_000, concurrency=2)
+    provider, first = Provider(), await governor(requests=100, tokens=10_000, concurrency=2)
     provider.door.clear()
-    documents = [asyncio.create_task(one.run(provider.request, tokens=10)) for _ in range(5)]
+    documents = [asyncio.create_task(first.run(provider.request, tokens=10)) for _ in range(5)]
     await wait_until(lambda: provider.has(1))
-    assert await one.run(Provider().request, tokens=10, query=True) == "answer"
+    assert await first.run(Provider().request, tokens=10, query=True) == "answer"
     assert (provider.now, [task.done() for task in documents]) == (1, [False] * 5)
     provider.door.set()
     await asyncio.gather(*documents)
@@ -194,12 +198,12 @@ async def test_a_newcomer_gets_its_share_once_the_portion_is_renewed(
     governor: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gristmill.embedding.governor._RENEW", timedelta(seconds=0.2))
-    provider, one, other = Provider(), await governor(concurrency=3), await governor(concurrency=3)
+    provider, first, other = Provider(), await governor(concurrency=3), await governor(concurrency=3)
     busy = True
 
     async def go_on() -> None:
         while busy:
-            await one.run(provider.request, tokens=0)
+            await first.run(provider.request, tokens=0)
             await asyncio.sleep(0.001)
 
     tasks = [asyncio.create_task(go_on()) for _ in range(4)]
@@ -210,10 +214,10 @@ async def test_a_newcomer_gets_its_share_once_the_portion_is_renewed(
 
 
 async def test_the_database_is_not_asked_for_each_request(governor: Make) -> None:
-    provider, one = Provider(), await governor(requests=6000)
+    provider, first = Provider(), await governor(requests=6000)
     with faults.watch("governor.asks") as watched:
         for _ in range(200):
-            await one.run(provider.request, tokens=0)
+            await first.run(provider.request, tokens=0)
     assert 1 <= watched.count <= 5
 
 
@@ -235,9 +239,9 @@ async def test_what_a_dead_process_held_runs_out(
 
 
 async def test_an_idle_process_holds_nothing(governor: Make, db: Database) -> None:
-    one = await governor()
-    await one.run(Provider().request, tokens=0)
-    await one.close()
+    first = await governor()
+    await first.run(Provider().request, tokens=0)
+    await first.close()
     async with db.connection() as tx:
         assert await (await tx.execute("select * from provider_portion")).fetchall() == []
         (row,) = await (await tx.execute("select key, concurrency, strikes from provider")).fetchall()
@@ -245,16 +249,16 @@ async def test_an_idle_process_holds_nothing(governor: Make, db: Database) -> No
 
 
 async def test_a_cancelled_wait_leaves_the_others_their_turns(governor: Make) -> None:
-    provider, one = Provider(), await governor(concurrency=2)
+    provider, first = Provider(), await governor(concurrency=2)
     provider.door.clear()
-    tasks = [asyncio.create_task(one.run(provider.request, tokens=0)) for _ in range(6)]
+    tasks = [asyncio.create_task(first.run(provider.request, tokens=0)) for _ in range(6)]
     await wait_until(lambda: provider.has(1))
     for task in tasks[:4]:
         task.cancel()
     provider.door.set()
     ended = await asyncio.gather(*tasks, return_exceptions=True)
     assert ended[4:] == ["answer", "answer"]
-    assert await one.run(provider.request, tokens=0) == "answer"
+    assert await first.run(provider.request, tokens=0) == "answer"
 
 
 def test_a_providers_key_tells_nothing() -> None:

@@ -35,17 +35,17 @@ async def read(db: Database, after: int = 0) -> list[RecordedEvent]:
         return await events.read(tx, LOCAL_ORG, after=after, limit=10_000)
 
 
-def types(found: list[RecordedEvent], about: Any = None) -> list[str]:
+def types(events_read: list[RecordedEvent], about: Any = None) -> list[str]:
     """The types, of one subject or of all."""
-    return [event.type for event in found if about is None or event.subject == about]
+    return [event.type for event in events_read if about is None or event.subject == about]
 
 
 async def test_a_note_tells_of_each_step_of_its_way_once(hand: ManualWorker, base: Base) -> None:
     """S3-14, S3-16, S3-17, S3-18, S3-20, S3-21; S3-08, S3-09, S3-11."""
     (item,) = await hand.add(base, note_to_add("rye"))
     await hand.work()
-    found = await read(hand.db)
-    assert types(found) == [
+    events_read = await read(hand.db)
+    assert types(events_read) == [
         "BaseCreated",
         "DocumentUploadCompleted",
         "DocumentContentExtracted",
@@ -54,9 +54,9 @@ async def test_a_note_tells_of_each_step_of_its_way_once(hand: ManualWorker, bas
         "DocumentIngestionCompleted",
         "KnowledgeSpaceAllDocumentsIngested",
     ]
-    assert {event.subject for event in found[1:6]} == {item.id}
-    assert [event.seq for event in found] == list(range(1, 8))
-    assert found[-1].data == {"completed": 1, "failed": 0}
+    assert {event.subject for event in events_read[1:6]} == {item.id}
+    assert [event.seq for event in events_read] == list(range(1, 8))
+    assert events_read[-1].data == {"completed": 1, "failed": 0}
 
 
 async def test_what_follows_from_a_request_carries_its_cause(
@@ -109,11 +109,11 @@ async def test_a_base_is_ready_whatever_ended_its_last_item(hand: ManualWorker, 
             await cancel.cancel(hand.db, last_job.id)
         case _:
             await delete.delete(hand.db, base.id, [last.id])
-    found = await read(hand.db)
-    assert found[-1].type == "KnowledgeSpaceAllDocumentsIngested"
-    assert found[-1].data == {"completed": 1, "failed": 0 if end == "is deleted" else 1}
+    events_read = await read(hand.db)
+    assert events_read[-1].type == "KnowledgeSpaceAllDocumentsIngested"
+    assert events_read[-1].data == {"completed": 1, "failed": 0 if end == "is deleted" else 1}
     if end == "is cancelled":
-        assert types(found, last.id)[-1] == "ItemFailed"
+        assert types(events_read, last.id)[-1] == "ItemFailed"
 
 
 async def test_of_two_that_end_the_last_two_items_exactly_one_tells_that_the_base_is_ready(
@@ -136,10 +136,10 @@ async def test_a_commit_that_lands_late_is_never_skipped_by_a_cursor(hand: Manua
         await events.record(late, events.BaseChanged(base.id, "late"))
         async with hand.db.transaction() as tx:
             await events.record(tx, events.BaseChanged(base.id, "early"))
-        seen = await read(hand.db, last)
-        assert [event.data["name"] for event in seen] == ["early"]
+        events_read = await read(hand.db, last)
+        assert [event.data["name"] for event in events_read] == ["early"]
         await late.commit()
-    assert [event.data["name"] for event in await read(hand.db, seen[-1].seq)] == ["late"]
+    assert [event.data["name"] for event in await read(hand.db, events_read[-1].seq)] == ["late"]
     assert [event.seq for event in await read(hand.db)] == [1, 2, 3]
 
 
@@ -147,26 +147,26 @@ async def test_many_writers_and_readers_at_once_lose_nothing_and_agree(
     hand: ManualWorker, base: Base
 ) -> None:
     """Readers with a cursor, each putting in order what it finds, while sixteen transactions commit at a time."""
-    told = 400
+    event_count = 400
 
     async def write(number: int) -> None:
         async with hand.db.transaction() as tx:
             await events.record(tx, events.BaseChanged(base.id, str(number)))
 
     async def follow() -> list[tuple[int, str]]:
-        seen: list[tuple[int, str]] = []
-        while len(seen) < told:
-            after = seen[-1][0] if seen else start
-            seen += [(event.seq, event.data["name"]) for event in await read(hand.db, after)]
-        return seen
+        received: list[tuple[int, str]] = []
+        while len(received) < event_count:
+            after = received[-1][0] if received else start
+            received += [(event.seq, event.data["name"]) for event in await read(hand.db, after)]
+        return received
 
     start = (await read(hand.db))[-1].seq
     readers = [asyncio.create_task(follow()) for _ in range(3)]
-    await asyncio.gather(*(write(number) for number in range(told)))
+    await asyncio.gather(*(write(number) for number in range(event_count)))
     first, *others = await asyncio.gather(*readers)
     assert others == [first, first]
-    assert sorted(int(name) for _, name in first) == list(range(told))
-    assert [seq for seq, _ in first] == list(range(start + 1, start + told + 1))
+    assert sorted(int(name) for _, name in first) == list(range(event_count))
+    assert [seq for seq, _ in first] == list(range(start + 1, start + event_count + 1))
 
 
 @pytest.mark.parametrize(
@@ -198,9 +198,9 @@ async def test_a_change_that_is_rolled_back_tells_nothing(
             await hand.run(jobs["index_document"])
         case _:
             await hand.run(jobs["prepare_root"])
-    told = types(await read(hand.db, before))
-    assert set(told) <= {"DocumentUploadCompleted", "ContainerAdded"}
-    assert (told == []) == (ask != "expand")
+    event_types = types(await read(hand.db, before))
+    assert set(event_types) <= {"DocumentUploadCompleted", "ContainerAdded"}
+    assert (event_types == []) == (ask != "expand")
 
 
 NO_EVENTS = (
@@ -241,10 +241,10 @@ async def test_deletions_tell_when_they_are_accepted_and_when_they_are_done(
     await hand.work()
     gone = await bases.delete(hand.db, base.id)
     await hand.work()
-    found = [event for event in await read(hand.db) if event.cause in (accepted.job_id, gone)]
-    assert types(found) == ["ItemsDeleted", "ItemsRemoved", "BaseDeleted", "BaseRemoved"]
-    assert found[0].data == {"rootIds": [str(items["docs"].id)], "items": 4}
-    assert {**found[1].data, "rootIds": []} == {
+    events_read = [event for event in await read(hand.db) if event.cause in (accepted.job_id, gone)]
+    assert types(events_read) == ["ItemsDeleted", "ItemsRemoved", "BaseDeleted", "BaseRemoved"]
+    assert events_read[0].data == {"rootIds": [str(items["docs"].id)], "items": 4}
+    assert {**events_read[1].data, "rootIds": []} == {
         "rootIds": [],
         "items": 4,
         "chunks": 2,

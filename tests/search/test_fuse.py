@@ -11,31 +11,31 @@ def hit(no: int, score: float) -> Candidate:
     return Candidate(UUID(int=no), no, score)
 
 
-found = st.lists(
+candidates = st.lists(
     st.builds(hit, st.integers(0, 30), st.integers(-100, 100).map(lambda n: n / 100)),
     unique_by=lambda hit: hit.no,
     max_size=20,
 ).map(lambda hits: sorted(hits, key=lambda hit: -hit.score))
 
 
-@given(found, found, st.floats(0, 1))
+@given(candidates, candidates, st.floats(0, 1))
 def test_fusion_gives_the_union_in_falling_order(
     vector: list[Candidate], text: list[Candidate], weight: float
 ) -> None:
     fused = fuse([LegResults(vector, text, weight)])
-    assert {one.no for one in fused} == {one.no for one in vector} | {one.no for one in text}
-    scores = [one.score for one in fused]
+    assert {hit.no for hit in fused} == {hit.no for hit in vector} | {hit.no for hit in text}
+    scores = [hit.score for hit in fused]
     assert scores == sorted(scores, reverse=True)
     assert all(0 <= score <= 1 for score in scores)
 
 
-@given(found)
+@given(candidates)
 def test_one_leg_alone_keeps_its_order(vector: list[Candidate]) -> None:
     fused = fuse([LegResults(vector, [], 1.0)])
-    scores = {one.no: one.score for one in vector}
-    ranked = [scores[one.no] for one in fused]
+    scores = {hit.no: hit.score for hit in vector}
+    ranked = [scores[hit.no] for hit in fused]
     assert ranked == sorted(ranked, reverse=True)
-    ranks = [one.vector_rank for one in fused if one.vector_rank is not None]
+    ranks = [hit.vector_rank for hit in fused if hit.vector_rank is not None]
     assert sorted(ranks) == list(range(1, len(vector) + 1))
 
 
@@ -66,12 +66,12 @@ def test_equal_scores_are_ordered_by_number() -> None:
 def test_words_of_two_bases_are_compared_and_vectors_only_within_one_space() -> None:
     weak = LegResults([hit(1, 0.2)], [hit(1, 1.0)], 0.5, space="a")
     strong = LegResults([hit(2, 0.9)], [hit(2, 9.0)], 0.5, space="b")
-    by_no = {one.no: one for one in fuse([weak, strong])}
+    by_no = {hit.no: hit for hit in fuse([weak, strong])}
     assert by_no[2].score > by_no[1].score
     assert by_no[1].score > 0.5, "a similarity of another space takes nothing from the best of this one"
     same = {
-        one.no: one
-        for one in fuse([LegResults(weak.vector, [], 1.0, "a"), LegResults(strong.vector, [], 1.0, "a")])
+        hit.no: hit
+        for hit in fuse([LegResults(weak.vector, [], 1.0, "a"), LegResults(strong.vector, [], 1.0, "a")])
     }
     assert same[2].score == 1.0
     assert same[1].score < 0.1

@@ -39,27 +39,27 @@ def build_segment(parts: list[str], first: int = 1) -> segment.Segment:
     return segment.build(words, codes)
 
 
-def counts_of(made: segment.Segment) -> dict[int, dict[str, int]]:
-    found: dict[int, dict[str, int]] = {int(no): {} for no in made.arrays.nos}
-    for lexeme in made.index.terms.names():
-        one = made.index.postings_of(lexeme)
-        assert one is not None
-        for place, count in zip(one.ordinals.tolist(), one.counts.tolist(), strict=True):
-            found[int(made.arrays.nos[place])][lexeme] = count
-    return found
+def counts_of(sample: segment.Segment) -> dict[int, dict[str, int]]:
+    counts: dict[int, dict[str, int]] = {int(no): {} for no in sample.arrays.nos}
+    for lexeme in sample.index.terms.names():
+        posting_list = sample.index.postings_of(lexeme)
+        assert posting_list is not None
+        for place, count in zip(posting_list.ordinals.tolist(), posting_list.counts.tolist(), strict=True):
+            counts[int(sample.arrays.nos[place])][lexeme] = count
+    return counts
 
 
 @given(st.sets(st.text(min_size=1, max_size=6).filter(lambda name: name.encode(errors="ignore") != b"")))
 def test_a_lexicon_finds_each_of_its_names_and_no_other(given_: set[str]) -> None:
     names = sorted(name for name in given_ if name.encode(errors="ignore").decode() == name)
     ends = np.arange(1, len(names) + 1) * 3
-    made = TermDictionary(TermDictionary.from_names(names, ends).data)
-    assert made.names() == names
-    assert [made.find(name) for name in names] == [(3 * n, 3 * n + 3) for n in range(len(names))]
-    assert made.find("no such name") is None
+    sample = TermDictionary(TermDictionary.from_names(names, ends).data)
+    assert sample.names() == names
+    assert [sample.find(name) for name in names] == [(3 * n, 3 * n + 3) for n in range(len(names))]
+    assert sample.find("no such name") is None
     for prefix in {name[:1] for name in names}:
-        found = dict(made.with_prefix(prefix))
-        assert found == {name: 3 for name in names if name.startswith(prefix)}
+        matches = dict(sample.with_prefix(prefix))
+        assert matches == {name: 3 for name in names if name.startswith(prefix)}
 
 
 def test_a_count_stops_at_what_a_byte_holds() -> None:
@@ -68,20 +68,20 @@ def test_a_count_stops_at_what_a_byte_holds() -> None:
 
 @given(texts)
 def test_a_segment_counts_words_as_a_counter_does_and_the_title_three_times(parts: list[str]) -> None:
-    made = build_segment(parts)
-    for text, (_, found) in zip(parts, counts_of(made).items(), strict=True):
+    sample = build_segment(parts)
+    for text, (_, counts) in zip(parts, counts_of(sample).items(), strict=True):
         expected = Counter(lexemes(f"{text} head", detect_language(text)))
         for lexeme in lexemes("a title", detect_language(text)):
             expected[lexeme] += segment.TITLE_WEIGHT
-        assert found == dict(expected)
-    assert made.tokens == sum(sum(counts.values()) for counts in counts_of(made).values())
+        assert counts == dict(expected)
+    assert sample.tokens == sum(sum(counts.values()) for counts in counts_of(sample).values())
 
 
 @given(texts, texts, st.data())
 def test_a_merge_holds_what_is_left_of_its_parts(
-    one: list[str], other: list[str], data: st.DataObject
+    first: list[str], second: list[str], data: st.DataObject
 ) -> None:
-    parts = [build_segment(one), build_segment(other, first=100)]
+    parts = [build_segment(first), build_segment(second, first=100)]
     nos = [int(no) for part in parts for no in part.arrays.nos]
     left = sorted(data.draw(st.sets(st.sampled_from(nos), min_size=1)))
     gone = np.array(sorted(set(nos) - set(left)), np.int64)
@@ -96,20 +96,20 @@ def test_a_merge_holds_what_is_left_of_its_parts(
 
 @given(texts)
 def test_scores_are_bm25_of_plain_python(parts: list[str]) -> None:
-    made = build_segment(parts)
-    counts = list(counts_of(made).values())
-    asked = ["mill", "stone", "知识"]
+    sample = build_segment(parts)
+    counts = list(counts_of(sample).values())
+    names = ["mill", "stone", "知识"]
     terms = [
         bm25.combine_postings(
-            1.0, [(0, found)] if (found := made.index.postings_of(name)) else [], len(parts)
+            1.0, [(0, postings)] if (postings := sample.index.postings_of(name)) else [], len(parts)
         )
-        for name in asked
+        for name in names
     ]
-    scores = bm25.score(terms, made.arrays.lengths)
+    scores = bm25.score(terms, sample.arrays.lengths)
     mean = sum(sum(count.values()) for count in counts) / len(counts)
     for count, score in zip(counts, scores.tolist(), strict=True):
         expected = 0.0
-        for name in asked:
+        for name in names:
             holding = sum(name in other for other in counts)
             idf = math.log(1 + (len(counts) - holding + 0.5) / (holding + 0.5))
             norm = bm25.K1 * (1 - bm25.B + bm25.B * sum(count.values()) / mean)
@@ -124,9 +124,9 @@ def test_the_best_come_first_and_ties_by_place() -> None:
 
 
 def test_items_are_found_in_a_segment_by_their_keys() -> None:
-    made = build_segment(["a", "b", "c", "d", "e"])
+    sample = build_segment(["a", "b", "c", "d", "e"])
     keys = np.array([segment.item_key(UUID(int=n)) for n in (1, 7, 0)])
-    which, places = made.arrays.ordinals_of_items(keys)
+    which, places = sample.arrays.ordinals_of_items(keys)
     assert sorted(zip(which.tolist(), places.tolist(), strict=True)) == [(0, 2), (0, 3), (2, 0), (2, 1)]
 
 
