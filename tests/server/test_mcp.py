@@ -59,6 +59,18 @@ async def tool_error(session: ClientSession, tool: str, **arguments: Any) -> str
     return content.text
 
 
+async def test_the_audit_log_has_the_address_of_the_agent(
+    mill: app.Gristmill, http: httpx.AsyncClient
+) -> None:
+    """The tools call the API in this process; what counts is where the request to `/mcp` came from."""
+    _, secret = await new_key(mill.db, LOCAL_ORG, "admin")
+    forwarded = {"X-Forwarded-For": "203.0.113.7"}
+    async with mount(mill.api), serve_api(mill) as url, agent(url, secret, **forwarded) as session:
+        await call_tool(session, "add_note", base="notes", content="The mill wheel turns.")
+    entries = (await http.get("/api/audit")).json()["items"]
+    assert {entry["client"] for entry in entries} == {"203.0.113.7"}
+
+
 async def test_an_agent_can_use_every_tool(mill: app.Gristmill) -> None:
     async with mount(mill.api), serve_api(mill) as url, agent(url) as session:
         assert {tool.name for tool in (await session.list_tools()).tools} == TOOLS

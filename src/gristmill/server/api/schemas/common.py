@@ -13,6 +13,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    SecretStr,
     StringConstraints,
     model_validator,
 )
@@ -50,7 +51,9 @@ class RequestModel(ApiModel):
 
 def require_storable(value: object, place: str) -> None:
     """Raise ValueError if a text in this value can't be stored. Nested models have checked themselves."""
-    if isinstance(value, str):
+    if isinstance(value, SecretStr):
+        require_storable(value.get_secret_value(), place)
+    elif isinstance(value, str):
         if "\0" in value or not (value.isascii() or _SURROGATE.search(value) is None):
             raise ValueError(f"must not contain NUL characters or unpaired surrogates, as in {place}")
     elif isinstance(value, dict):
