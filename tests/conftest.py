@@ -50,7 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if (worker_input := getattr(config, "workerinput", None)) is not None:
         config.pluginmanager.register(Watchdog(Path(worker_input["stacks"]), worker_input["server_url"]))
         return
-    folder = Path(tempfile.mkdtemp(prefix="gristmill-tests-", dir=_memory_folder()))
+    folder = Path(tempfile.mkdtemp(prefix="gristmill-tests-", dir=memory_folder()))
     server = local_server.start(folder, extra_config=_FAST_CONFIG)
     config.stash[_server], config.stash[_folder] = server, folder
     with psycopg.connect(server.url, autocommit=True) as connection:
@@ -60,7 +60,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Watchdog(config.stash[_stacks], server.url))
 
 
-def _memory_folder() -> Path | None:
+def memory_folder() -> Path | None:
     """A file system in memory, where there is a large one: it copies the template in 18 ms, a disk in 90."""
     folder = Path("/dev/shm")
     try:
@@ -164,7 +164,7 @@ async def clock(db: Database) -> DatabaseClock:
 def data_dir() -> Generator[Path]:
     """A data dir for a local server. Not under pytest's own folder, which other users can't enter: as root, PostgreSQL
     runs as another user."""
-    folder = Path(tempfile.mkdtemp(prefix="gristmill-data-", dir=_memory_folder()))
+    folder = Path(tempfile.mkdtemp(prefix="gristmill-data-", dir=memory_folder()))
     yield folder / "data"
     shutil.rmtree(folder, ignore_errors=True)
 

@@ -30,7 +30,7 @@ from bench.chaos.workload import NEVER, Api, Workload, work_until
 
 _ACTION_PAUSE = (0.05, 0.6)  # seconds
 _QUIET_PATIENCE = 600.0
-_PROGRESS_PATIENCE = 60.0
+_PROGRESS_PATIENCE = 20.0
 _REPORT_EVERY = 25  # faults
 
 

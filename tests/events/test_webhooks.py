@@ -2,35 +2,28 @@
 
 import asyncio
 import json
-import stat
-from collections.abc import AsyncGenerator
 from datetime import timedelta
-from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 import httpx
 import pytest
-from pydantic import SecretStr
 from standardwebhooks import Webhook as Reference
 from standardwebhooks import WebhookVerificationError
 
 from gristmill import app, events, faults, jobs
 from gristmill.catalog import BaseId
 from gristmill.db import Database
-from gristmill.errors import LeaseLost, SetupError
+from gristmill.errors import LeaseLost
 from gristmill.events import signature, webhook_delivery
 from gristmill.events.webhook_store import WebhookId
 from gristmill.identity import LOCAL_ORG
 from gristmill.settings import Settings
-from gristmill.vault import SecretUnreadable, Vault
 from gristmill.work import DeliverEvents
 from tests.events.receiver import Receiver, Request, receiving
+from tests.events.webhook_calls import make, paused, show
 from tests.wait_until import wait_until
 
 pytestmark = pytest.mark.slow
-
-PUBLIC = "https://9.9.9.9/hook"
 
 
 @pytest.fixture
@@ -40,35 +33,9 @@ def settings(settings: Settings) -> Settings:
 
 
 @pytest.fixture
-async def receiver() -> AsyncGenerator[Receiver]:
-    async with receiving() as one:
-        yield one
-
-
-@pytest.fixture
-async def guarded(settings: Settings) -> AsyncGenerator[tuple[app.Gristmill, httpx.AsyncClient]]:
-    """A Gristmill that may not reach private networks, and a client of its API."""
-    update = {"allow_private_addresses": False, "embedder": "granite-30m-en"}
-    async with app.gristmill(settings.model_copy(update=update), work=True) as mill:
-        transport = httpx.ASGITransport(app=mill.api)
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
-            yield mill, http
-
-
-@pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """A schedule of three short waits."""
     monkeypatch.setattr(webhook_delivery, "SCHEDULE", (timedelta(milliseconds=10),) * 3)
-
-
-async def make(http: httpx.AsyncClient, url: str, **more: Any) -> dict[str, Any]:
-    made = await http.post("/api/webhooks", json={"url": url, **more})
-    assert made.status_code == 201, made.text
-    return made.json()
-
-
-async def show(http: httpx.AsyncClient, hook: dict[str, Any]) -> dict[str, Any]:
-    return (await http.get(f"/api/webhooks/{hook['id']}")).json()
 
 
 async def new_base(http: httpx.AsyncClient, name: str = "one") -> str:
@@ -182,14 +149,6 @@ async def test_an_event_that_is_given_up_pauses_its_webhook_and_is_sent_first_wh
         assert (again.status_code, again.json()["code"]) == (409, "no_dead_letter")
 
 
-async def paused(http: httpx.AsyncClient, hook: dict[str, Any]) -> dict[str, Any]:
-    async def look() -> dict[str, Any] | None:
-        shown = await show(http, hook)
-        return shown if shown["status"] == "paused" else None
-
-    return await wait_until(look)
-
-
 async def test_a_receiver_that_is_gone_for_good_pauses_at_once_and_its_event_can_be_skipped(
     mill: app.Gristmill, http: httpx.AsyncClient
 ) -> None:
@@ -272,79 +231,6 @@ async def test_a_test_is_sent_at_once_and_tells_what_came_of_it(
     assert (await show(http, hook))["delivered"] == 0
 
 
-async def test_a_secret_of_ones_own_is_taken_and_kept_sealed(
-    mill: app.Gristmill, http: httpx.AsyncClient, receiver: Receiver
-) -> None:
-    secret = signature.new_secret()
-    hook = await make(http, receiver.url, secret=secret)
-    assert hook["secret"] == secret
-    async with mill.db.connection() as tx:
-        rows = await (await tx.execute("select secret from webhook")).fetchall()
-    key = signature.signing_key(secret)
-    assert secret.encode() not in bytes(rows[0][0])
-    assert key not in bytes(rows[0][0])
-    file = mill.settings.data_dir / "secret.key"
-    assert stat.S_IMODE(file.stat().st_mode) == 0o600
-
-
-async def test_what_cant_be_a_webhook_is_refused(http: httpx.AsyncClient) -> None:
-    good = "https://receiver.example/hook"
-    for body in (
-        {"url": "ftp://receiver.example"},
-        {"url": "https://user:password@receiver.example"},
-        {"url": "https://receiver.example:port/"},
-        {"url": good, "secret": "whsec_c2hvcnQ="},
-        {"url": good, "types": ["Nothing"]},
-        {"url": good, "cursor": 1},
-    ):
-        refused = await http.post("/api/webhooks", json=body)
-        assert refused.status_code == 422, body
-    unknown = await http.post("/api/webhooks", json={"url": good, "baseId": str(UUID(int=1))})
-    assert (unknown.status_code, unknown.json()["code"]) == (404, "base_not_found")
-    for method, path in (("GET", "x"), ("DELETE", UUID(int=1)), ("POST", f"{UUID(int=1)}/test")):
-        missing = await http.request(method, f"/api/webhooks/{path}")
-        assert (missing.status_code, missing.json()["code"]) == (404, "webhook_not_found")
-    assert (await http.get("/api/webhooks")).json() == {"items": [], "nextCursor": None}
-
-
-async def test_a_private_address_is_refused_when_a_webhook_is_created_or_changed(
-    guarded: tuple[app.Gristmill, httpx.AsyncClient], receiver: Receiver
-) -> None:
-    """The response says what to do."""
-    _, http = guarded
-    for url in (
-        receiver.url,
-        "http://localhost/hook",
-        "https://[64:ff9b::a00:1]/hook",
-        "https://10.0.0.1/hook",
-    ):
-        refused = await http.post("/api/webhooks", json={"url": url})
-        assert (refused.status_code, refused.json()["code"]) == (422, "private_address"), url
-        assert "`allow_private_addresses`" in refused.json()["detail"]
-    hook = await make(http, PUBLIC)
-    refused = await http.patch(f"/api/webhooks/{hook['id']}", json={"url": receiver.url})
-    assert (refused.status_code, refused.json()["code"]) == (422, "private_address")
-    assert (await show(http, hook))["url"] == PUBLIC
-    await make(http, "https://does-not-exist.invalid/hook")
-
-
-async def test_a_private_address_is_never_sent_to(
-    guarded: tuple[app.Gristmill, httpx.AsyncClient], receiver: Receiver
-) -> None:
-    """A name that was public when the webhook was created may have another address later."""
-    mill, http = guarded
-    hook = await make(http, PUBLIC)
-    async with mill.db.connection() as tx:
-        await tx.execute("update webhook set url = %s", [receiver.url])
-    tested = (await http.post(f"/api/webhooks/{hook['id']}/test")).json()
-    assert tested["error"]["code"] == "private_address"
-    async with mill.db.transaction() as tx:
-        await jobs.set_lane_owner(tx, str(UUID(int=1)), LOCAL_ORG)
-        await events.record(tx, events.BaseChanged(BaseId(UUID(int=1)), "x"))
-    assert (await paused(http, hook))["error"]["code"] == "private_address"
-    assert receiver.got == []
-
-
 async def test_an_event_that_comes_as_the_job_ends_is_not_left_behind(
     mill: app.Gristmill, http: httpx.AsyncClient, receiver: Receiver
 ) -> None:
@@ -410,21 +296,6 @@ async def test_jobs_of_no_base_are_not_cancelled_and_can_be_retried(
     async with mill.db.connection() as tx:
         await tx.execute("update job set state = 'dead'")
     assert (await http.post(f"/api/jobs/{job.id}/retry")).status_code == 202
-
-
-def test_a_sealed_secret_opens_for_what_it_was_sealed_for_and_with_its_key_alone(tmp_path: Path) -> None:
-    vault = Vault(None, tmp_path / "new")
-    sealed = vault.seal("rye", "one")
-    assert Vault(None, tmp_path / "new").open(sealed, "one") == "rye", "the key is kept"
-    for other in (Vault(None, tmp_path / "other"), vault):
-        with pytest.raises(SecretUnreadable):
-            other.open(sealed, "two")
-    with pytest.raises(SetupError) as caught:
-        Vault(SecretStr("short"), tmp_path)
-    assert caught.value.code == "bad_secret_key"
-    (tmp_path / "new" / "secret.key").write_text("nonsense")
-    with pytest.raises(SetupError):
-        Vault(None, tmp_path / "new").open(sealed, "one")
 
 
 def test_the_schedule_is_a_day() -> None:
