@@ -1,0 +1,1 @@
+"""How long one base waits while another one is busy."""
