@@ -44,6 +44,7 @@ from gristmill.integrity.readiness import Readiness
 from gristmill.integrity.reconcile import Reconciler, recover_deletions
 from gristmill.jobs import Handler, PoolLimits, QueueLimits, Worker, WorkerLimits
 from gristmill.operations import uploads
+from gristmill.operations.recover import recover_bases
 from gristmill.operations.source_factory import SourceFactory
 from gristmill.readers import ReadLimits
 from gristmill.search import HttpReranker, Searcher, compaction
@@ -260,6 +261,7 @@ async def _start_worker(parts: _WorkerParts, stack: AsyncExitStack) -> asyncio.T
     await uploads.collect_garbage(db, parts.sources.blobs)
     if recovered := await recover_deletions(db):
         log.warning("queued deletions that had no job", extra={"roots": recovered})
+    await recover_bases(db, parts.embedders)
     async with db.transaction() as tx:
         await jobs.put_schedules(tx, reconcile.reconcile_schedule(settings.reconcile_cron))
     limits = WorkerLimits(

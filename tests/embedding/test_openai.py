@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gristmill.embedding import OpenAIEmbedder, TextRefused
+from gristmill.embedding import BadAnswer, OpenAIEmbedder, TextRefused
 from gristmill.errors import Permanent, SetupError, Transient, WorkError
 from gristmill.settings import EmbedderSettings
 from tests.embedding.endpoint import CannedResponse, EmbeddingRequest, Endpoint, hashed_vectors
@@ -169,7 +169,7 @@ async def test_vectors_of_another_length_tell_both_lengths(
 ) -> None:
     endpoint.always_respond(200, vectors((0, [0.5] * 48), (1, [0.5] * 48)))
     error = await refused(remote)
-    assert (type(error), error.code) == (Permanent, "embedder_dimensions")
+    assert (type(error), error.code) == (BadAnswer, "embedder_dimensions")
     assert "48" in error.message
     assert "64" in error.message
 
@@ -195,7 +195,7 @@ async def test_a_wrong_answer_is_never_taken_for_vectors(
 ) -> None:
     endpoint.always_respond(200, answer)
     error = await refused(remote)
-    assert (type(error), error.code) == (TextRefused, "embedder_bad_answer")
+    assert (type(error), error.code) == (BadAnswer, "embedder_bad_answer")
 
 
 async def test_a_page_in_place_of_an_answer_may_be_an_accident(

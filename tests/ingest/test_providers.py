@@ -11,6 +11,7 @@ import pytest
 
 from gristmill import app
 from gristmill.embedding import pacing
+from gristmill.embedding.embedder import BAD_ANSWER_ATTEMPTS
 from gristmill.embedding.governor import Governor
 from gristmill.ingest import embed
 from gristmill.settings import Settings
@@ -185,9 +186,53 @@ def with_vectors(vector: list[float]) -> Answering:
     return answer
 
 
-FAULTS: dict[str, tuple[Answering, str]] = {
+BAD_ANSWERS: dict[str, tuple[Answering, str]] = {
     "wrong dimensions": (with_vectors([1.0] * 32), "embedder_dimensions"),
     "not a number": (with_vectors([float("nan")] * 64), "embedder_bad_answer"),
+    "no vectors": (lambda _: CannedResponse(200, {"data": []}), "embedder_bad_answer"),
+}
+
+
+@pytest.mark.parametrize("fault", BAD_ANSWERS)
+async def test_a_bad_answer_is_asked_for_again_before_the_document_fails(
+    mill: app.Gristmill, http: httpx.AsyncClient, endpoint: Endpoint, fault: str
+) -> None:
+    """S4-42, S4-44: one bad answer fails no document, and a search that gets one is told to come again."""
+    answer, code = BAD_ANSWERS[fault]
+    endpoint.respond = trouble_first(1, answer)
+    base = await add_notes(http, notes=1)
+    assert await at_rest(http, base, notes=1) == {"completed": 1}
+    assert await attempts(mill) == [(2, 1)]
+    endpoint.respond = trouble_first(1, answer)
+    url, query = f"/api/knowledge-bases/{base}/search", {"query": "note", "mode": "vector"}
+    refused = await http.post(url, json=query)
+    assert (refused.status_code, refused.json()["code"]) == (503, code)
+    assert "retry-after" in refused.headers
+    assert (await http.post(url, json=query)).status_code == 200
+
+
+@pytest.mark.parametrize("fault", BAD_ANSWERS)
+async def test_an_endpoint_that_always_answers_badly_fails_the_document_after_some_attempts(
+    mill: app.Gristmill, http: httpx.AsyncClient, endpoint: Endpoint, fault: str
+) -> None:
+    endpoint.respond, code = BAD_ANSWERS[fault]
+    base = await add_notes(http, notes=1)
+    assert await at_rest(http, base, notes=1, limit=2 * LIMIT) == {"failed": 1}
+    assert await errors(mill) == [(code, 1)]
+    assert len(endpoint.requests) == BAD_ANSWER_ATTEMPTS
+
+
+async def test_a_search_that_the_endpoint_rejects_for_its_settings_is_no_fault_of_the_query(
+    http: httpx.AsyncClient, endpoint: Endpoint
+) -> None:
+    base = await add_notes(http, notes=1)
+    assert await at_rest(http, base, notes=1) == {"completed": 1}
+    endpoint.respond = lambda _: CannedResponse(401, {"error": "no"})
+    refused = await http.post(f"/api/knowledge-bases/{base}/search", json={"query": "x", "mode": "vector"})
+    assert (refused.status_code, refused.json()["code"]) == (503, "embedder_unauthorized")
+
+
+FAULTS: dict[str, tuple[Answering, str]] = {
     "401": (lambda _: CannedResponse(401, {"error": "no"}), "embedder_unauthorized"),
 }
 

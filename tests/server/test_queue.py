@@ -1,6 +1,7 @@
 """The queue, its lanes, paused bases, workers and embedders through the API."""
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 import httpx
@@ -9,6 +10,7 @@ import pytest
 from gristmill import app
 from gristmill.identity import LOCAL_ORG
 from gristmill.server.api.routes.queue import STEPS
+from tests.database_clock import DatabaseClock
 from tests.server.clients import client_with_key, new_key, new_organisation
 from tests.wait_until import wait_until
 
@@ -201,3 +203,31 @@ async def test_every_connector_kind_has_json_schemas(http: httpx.AsyncClient) ->
     token = kinds["gitlab"]["credentials"]["properties"]["token"]
     assert token["writeOnly"] is True
     assert kinds["gitlab"]["config"]["properties"]["projects"]["type"] == "array"
+
+
+async def test_the_remaining_time_follows_from_the_pace_since_the_work_began(
+    clock: DatabaseClock, mill: app.Gristmill, http: httpx.AsyncClient
+) -> None:
+    """Ten jobs done in the first ten seconds leave ninety seconds for ninety jobs, whatever was done long before."""
+    base = await create_base(http)
+    await http.post(f"/api/knowledge-bases/{base}/queue/pause")
+    async with mill.db.transaction() as tx:
+        await tx.execute(
+            "insert into job_history (id, kind, lane, outcome, priority, attempt, max_attempts, errors, created_at, started_at,"
+            " finished_at) select uuidv7(), 'x', %(lane)s, 'done', 1, 1, 1, '[]', at, at, at"
+            " from (select clock_now() - interval '5 minutes') before(at)",
+            {"lane": base},
+        )
+    await add_notes(http, base, *(f"rye {n}" for n in range(90)))
+    assert (await http.get(f"/api/knowledge-bases/{base}/queue")).json()["etaSeconds"] is None
+    await clock.advance(timedelta(seconds=10))
+    async with mill.db.transaction() as tx:
+        await tx.execute(
+            "insert into job_history (id, kind, lane, outcome, priority, attempt, max_attempts, errors, created_at, started_at,"
+            " finished_at) select uuidv7(), 'x', %(lane)s, 'done', 1, 1, 1, '[]', t.at, t.at, clock_now()"
+            " from (select clock_now() - interval '10 seconds') t(at), generate_series(1, 10)",
+            {"lane": base},
+        )
+    assert (await http.get(f"/api/knowledge-bases/{base}/queue")).json()["etaSeconds"] == 90
+    (lane,) = [lane for lane in (await http.get("/api/queue")).json()["lanes"] if lane["lane"] == base]
+    assert lane["etaSeconds"] == 90

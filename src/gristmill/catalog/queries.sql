@@ -81,6 +81,10 @@ update base set status = %(status)s, error_code = %(code)s, error_message = %(me
  where id = %(id)s and status <> 'deleting'
 returning *;
 
+-- name: find_failed_bases
+-- Bases that have failed with an error of this code.
+select * from base where status = 'failed' and error_code = %(code)s order by id;
+
 -- name: mark_base_busy
 -- Notes that a base has work again, so that it is announced as ready once that is done.
 update base set ingested = false, busy_since = clock_now() where id = %(base)s and (ingested or busy_since is null);

@@ -70,6 +70,11 @@ async def find_bases(tx: Tx, bases: Sequence[BaseId]) -> dict[BaseId, Base]:
     return {base.id: base for base in rows}
 
 
+async def find_failed_bases(tx: Tx, code: str) -> list[Base]:
+    """Bases that have failed with an error of this code."""
+    return await queries.many(tx, Base, "find_failed_bases", code=code)
+
+
 async def find_bases_by_embedder(tx: Tx, base_id: BaseId, embedder_identity: str, limit: int) -> list[BaseId]:
     """Bases of the same organisation whose vectors come from one embedder, the newest first."""
     return await queries.values(

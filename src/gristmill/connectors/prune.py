@@ -12,7 +12,7 @@ user who means it syncs with `allowDeletions`.
 
 from collections.abc import Sequence
 
-from gristmill import catalog, faults
+from gristmill import catalog, faults, jobs
 from gristmill.connectors import batch_writer, document_store, store
 from gristmill.connectors.batch_writer import BatchWriter
 from gristmill.connectors.document_store import StaleDocument
@@ -45,7 +45,9 @@ class Pruner:
             stale = await document_store.find_stale_documents(tx, row.id, run.id)
             total = await document_store.count_documents(tx, row.id)
         if is_mass_deletion(len(stale), total) and not run.allow_deletions:
+            await faults.point("prune.guarded")
             async with self._db.transaction() as tx:
+                await jobs.fence(tx, job)
                 await store.hold_deletions(tx, run.id, len(stale))
                 message = f"{len(stale)} of {total} documents seem to be gone: not deleted, because they are so many."
                 await store.add_log_line(tx, run.id, message, "warning")

@@ -187,7 +187,9 @@ class Synchroniser:
             if stream_row.last_run_id == run.id and stream_row.listed
         }
         if run.total_items is None and (total := await connector.estimate(checkpoints)) is not None:
-            async with self._db.connection() as tx:
+            await faults.point("sync.estimated")
+            async with self._db.transaction() as tx:
+                await jobs.fence(tx, job)
                 await store.set_estimate(tx, run.id, total)
         async with aclosing(closable(connector.sync(checkpoints, finished))) as batches:
             async for batch in batches:

@@ -7,19 +7,21 @@ nothing about any single text.
 
 from collections.abc import Sequence
 
-from gristmill.embedding.embedder import Embedder, TextRefused, Vectors
+from gristmill.embedding.embedder import BadAnswer, Embedder, TextRefused, Vectors
 from gristmill.errors import Permanent
 
 
-async def embed_each(embedder: Embedder, texts: Sequence[str]) -> list[Vectors | Permanent]:
-    """For each text its vector, or the error that explains why it has none. Raises `Transient` errors."""
+async def embed_each(embedder: Embedder, texts: Sequence[str]) -> list[Vectors | Permanent | BadAnswer]:
+    """For each text its vector, or the error that explains why it has none. Raises all other `Transient` errors."""
     if not texts:
         return []
     try:
         return list(await embedder.embed_documents(texts))
-    except TextRefused as error:
+    except (TextRefused, BadAnswer) as error:
         if len(texts) == 1:
             return [error]
+        if error.code == "embedder_dimensions":  # the halves would have it too
+            return [error] * len(texts)
     except Permanent as error:
         return [error] * len(texts)
     half = len(texts) // 2

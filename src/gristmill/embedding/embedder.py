@@ -13,6 +13,7 @@ On failure: `SetupError` when the model isn't available, else
     EmbedderPaused   a Transient that says when to retry: the provider asked for a pause, is at its limits or does not
                      answer. Nothing is wrong with the texts, so the caller should wait and not count an attempt
     TextRefused      a Permanent about a text, maybe one of many: the others may succeed (bisect.py finds the bad one)
+    BadAnswer        a Transient about a response; in a batch, the others may succeed, and it does not pause the stage
     Permanent        any other error: about the provider or its settings, and so about every text
 """
 
@@ -27,6 +28,7 @@ from tokenizers import Tokenizer
 from gristmill.errors import Permanent, Transient
 
 Vectors: TypeAlias = NDArray[np.float32]
+BAD_ANSWER_ATTEMPTS = 4
 
 
 class EmbedderPaused(Transient):
@@ -43,6 +45,16 @@ class TextRefused(Permanent):
     """The provider rejected these texts; it may accept some of them on their own."""
 
     code = "embedder_refused"
+
+
+class BadAnswer(Transient):
+    """The provider's response has no good vector for each of these texts. The next one may have: the document is tried
+    some times more, and other documents are not held up."""
+
+    code = "embedder_bad_answer"
+
+    def __init__(self, message: str, *, code: str | None = None) -> None:
+        super().__init__(message, code=code, max_attempts=BAD_ANSWER_ATTEMPTS)
 
 
 class Embedder(Protocol):

@@ -30,7 +30,7 @@ from uuid import uuid4
 from gristmill import clock, faults
 from gristmill.db import Database, DatabaseUnavailable
 from gristmill.embedding import pacing, store
-from gristmill.embedding.embedder import EmbedderPaused
+from gristmill.embedding.embedder import BadAnswer, EmbedderPaused
 from gristmill.embedding.pacing import MustWait, Portion, ProviderLimits
 from gristmill.errors import Transient
 from gristmill.telemetry import pipeline_metrics
@@ -90,7 +90,8 @@ class Governor:
             try:
                 result = await request()
             except Transient as error:
-                if error.code == "embedder_closed":
+                # A bad answer says nothing about the provider's limits: no other request has to wait for it.
+                if error.code == "embedder_closed" or isinstance(error, BadAnswer):
                     raise
                 pause = await self._pause_provider(error)
                 if pause > patience:
@@ -224,6 +225,10 @@ class Governor:
                     await store.hold_portion(tx, self._key, self._holder, slots, _PORTION_LIFETIME)
             except DatabaseUnavailable as error:
                 log.warning("a provider's portion can't be renewed", extra={"code": error.code})
+            except (
+                Exception
+            ):  # a bug: without this loop other workers would take the portion while it is in use
+                log.exception("a provider's portion can't be renewed")
         await self._release()
 
     async def _release(self) -> None:

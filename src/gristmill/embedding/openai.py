@@ -3,8 +3,8 @@
 How responses are handled:
 
     200 with the right vectors            vectors, normalised, in the order of their `index`
-    200 with vectors of another length    Permanent embedder_dimensions
-    200 with anything else                TextRefused embedder_bad_answer; Transient if it isn't even JSON
+    200 with vectors of another length    BadAnswer embedder_dimensions
+    200 with anything else                BadAnswer embedder_bad_answer; Transient if it isn't even JSON
     408 425 429 5xx, incomplete response  Transient, with the pause that the server asks for
     401 403                               Permanent embedder_unauthorized
     404                                   Permanent embedder_unknown_model
@@ -35,7 +35,7 @@ from tokenizers import Tokenizer
 
 from gristmill import clock, net
 from gristmill.embedding import embedder, pack, ratelimit
-from gristmill.embedding.embedder import TextRefused, Vectors
+from gristmill.embedding.embedder import BadAnswer, TextRefused, Vectors
 from gristmill.embedding.governor import Governor
 from gristmill.errors import Permanent, SetupError, Transient
 from gristmill.settings import EmbedderSettings
@@ -188,7 +188,7 @@ class OpenAIEmbedder:
     def _vectors(self, body: bytes, count: int) -> Vectors:
         rows = self._rows(body, count)
         if wrong := {len(row) for row in rows} - {self.dimensions}:
-            raise Permanent(
+            raise BadAnswer(
                 f"{self._label} returns vectors of {min(wrong)} dimensions, but {self.dimensions} are configured."
                 f" Set `dimensions` of the embedder {self.name} to {min(wrong)}.",
                 code="embedder_dimensions",
@@ -247,8 +247,8 @@ class OpenAIEmbedder:
                 text = text.replace(secret, "…")
         return text
 
-    def _bad_response(self, problem: str) -> TextRefused:
-        return TextRefused(f"The response of {self._label} {problem}.", code="embedder_bad_answer")
+    def _bad_response(self, problem: str) -> BadAnswer:
+        return BadAnswer(f"The response of {self._label} {problem}.")
 
     @property
     def _label(self) -> str:

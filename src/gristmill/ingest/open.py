@@ -43,11 +43,13 @@ def embedder_of(base: Base, embedders: Embedders) -> Embedder:
     try:
         embedder = embedders.get(base.embedder)
     except Invalid as error:
-        raise EmbedderChanged(error.message) from error
+        raise EmbedderChanged(
+            f"{error.message} Add {base.embedder!r} to the settings again and restart: the base then recovers by itself."
+        ) from error
     if embedder.identity != base.embedder_identity:
         raise EmbedderChanged(
             f"The embedder {base.embedder!r} has changed since this base's vectors were made. "
-            "Restore its settings, or create a new base."
+            "Restore its settings and restart: the base then recovers by itself. Or create a new base."
         )
     return embedder
 

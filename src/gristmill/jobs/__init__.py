@@ -14,13 +14,21 @@ from gristmill.jobs.lanes import (
 )
 from gristmill.jobs.limits import PoolLimits, WorkerLimits
 from gristmill.jobs.outcomes import Handler
-from gristmill.jobs.queue import QueueLimits, QueueStatus, check_capacity, is_full, queue_status
+from gristmill.jobs.queue import (
+    QueueLimits,
+    QueueStatus,
+    check_capacity,
+    is_full,
+    queue_status,
+    remaining_seconds,
+)
 from gristmill.jobs.schedule import Schedule, next_time, put_schedules, remove_schedules
 from gristmill.jobs.slots import requester
 from gristmill.jobs.store import (
     CancelCounts,
     JobCount,
     JobRecord,
+    Pace,
     cancel,
     cancel_by_subject,
     cancel_lane,
@@ -40,6 +48,7 @@ from gristmill.jobs.store import (
     has_other_running_jobs,
     lane_owner,
     load_result,
+    pace,
     reset_attempts,
     retry_dead,
     run_now,
@@ -62,6 +71,7 @@ __all__ = [
     "LaneStatus",
     "NewJob",
     "Outcome",
+    "Pace",
     "PoolLimits",
     "Priority",
     "QueueLimits",
@@ -98,8 +108,10 @@ __all__ = [
     "lane_owner",
     "load_result",
     "next_time",
+    "pace",
     "put_schedules",
     "queue_status",
+    "remaining_seconds",
     "remove_schedules",
     "requester",
     "reset_attempts",

@@ -203,6 +203,16 @@ select count(*)::int from job_history
  where finished_at > clock_now() - interval '1 minute' and outcome = 'done'
    and (%(lane)s::text is null or lane = %(lane)s);
 
+-- name: pace
+-- Jobs done by a lane, or by each lane, and in how many seconds, since its work began: in the last ten minutes at most.
+-- Work began with the first job that started after the oldest one that is still there was enqueued.
+select l.lane, count(*)::int as done, extract(epoch from clock_now() - min(h.started_at))::float8 as seconds
+  from (select lane, min(created_at) as since from job
+         where state <> 'dead' and (%(lane)s::text is null or lane = %(lane)s) group by lane) l
+  join job_history h on h.lane = l.lane and h.outcome = 'done' and h.started_at >= l.since
+   and h.finished_at > clock_now() - interval '10 minutes'
+ group by l.lane;
+
 -- name: active_subjects
 -- The subjects of the running jobs of a lane.
 select distinct subject from job where lane = %(lane)s and state = 'running' and subject is not null;

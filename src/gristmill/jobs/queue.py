@@ -15,7 +15,7 @@ RETRY_AFTER = timedelta(seconds=30)
 
 @dataclass(frozen=True)
 class QueueStatus:
-    """The jobs of one lane; `eta_seconds` is None while their rate is not known."""
+    """The jobs of one lane; `pace` is None until the first one is done."""
 
     waiting: int
     running: int
@@ -24,14 +24,19 @@ class QueueStatus:
     active: list[UUID]
     oldest_queued_at: datetime | None
     rate_per_minute: int
+    pace: store.Pace | None
 
     @property
     def eta_seconds(self) -> int | None:
-        """How long the remaining jobs take at the rate of the last minute."""
-        left = self.waiting + self.running
-        if left == 0:
-            return 0
-        return round(60 * left / self.rate_per_minute) if self.rate_per_minute else None
+        """How long the remaining jobs take, at the pace since the work began."""
+        return remaining_seconds(self.waiting + self.running, self.pace)
+
+
+def remaining_seconds(jobs: int, pace: store.Pace | None) -> int | None:
+    """How long so many jobs take at this pace; None while it is not known."""
+    if jobs == 0:
+        return 0
+    return None if pace is None else pace.seconds_for(jobs)
 
 
 @dataclass(frozen=True)
@@ -78,6 +83,7 @@ async def queue_status(tx: Tx, lane: str) -> QueueStatus:
         active=await store.active_subjects(tx, lane),
         oldest_queued_at=min((count.oldest_at for count in waiting), default=None),
         rate_per_minute=await store.rate_per_minute(tx, lane),
+        pace=(await store.pace(tx, lane)).get(lane),
     )
 
 

@@ -29,7 +29,7 @@ def refuse_failed_base(base: Base) -> None:
     """Raise if the base has failed."""
     if base.status is BaseStatus.FAILED:
         raise Conflict(
-            f"The knowledge base has failed: {base.error_message} Restore or delete it first.",
+            f"The knowledge base has failed and takes no new work. {base.error_message}",
             code="base_failed",
         )
 

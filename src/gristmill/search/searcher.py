@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from gristmill.db import Database
-from gristmill.embedding import Embedder
-from gristmill.errors import Invalid
+from gristmill.embedding import Embedder, TextRefused
+from gristmill.errors import Invalid, Permanent, Transient
 from gristmill.search import collapse, fuse, keyword_search, rerank, store, vector_search
 from gristmill.search.explain import KeywordExplanation, explain_chunks
 from gristmill.search.highlight import highlight_ranges
@@ -103,7 +103,7 @@ class Searcher:
         key = (embedder.identity, without_syntax(query))
         vector = self._query_vectors.get(key)
         if vector is None:
-            vector = await embedder.embed_query(key[1])
+            vector = await _embed_query(embedder, key[1])
             self._query_vectors[key] = vector
             while len(self._query_vectors) > _MAX_CACHED_QUERY_VECTORS:
                 self._query_vectors.popitem(last=False)
@@ -207,6 +207,19 @@ class Searcher:
                     rows = [hit.row for hit in chosen if hit.fused.target_index == index]
                     neighbours |= await store.neighbour_texts(tx, target.base.id, rows, request.context)
         return neighbours
+
+
+async def _embed_query(embedder: Embedder, query: str) -> store.Vector:
+    """A query that the embedder refuses is the caller's to change; any other error is the embedder's, not theirs."""
+    try:
+        return await embedder.embed_query(query)
+    except TextRefused:
+        raise
+    except Permanent as error:
+        if not error.code.startswith("embedder_"):
+            raise
+        message = f"{error.message} Search with mode `text` until it is mended."
+        raise Transient(message, code=error.code) from error
 
 
 def _check_embedder(target: Target) -> None:

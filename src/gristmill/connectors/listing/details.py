@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from gristmill import clock
 from gristmill.connectors.port import Document, DocumentRef, ReadFailure
 from gristmill.connectors.transport import CredentialsRejected, RateLimited
 from gristmill.errors import GristmillError, Permanent, SourceGone, Transient
@@ -50,7 +51,12 @@ async def fetch_all(
                     stop.set()
                 return error
 
-    return _collect_outcomes(entries, ref_of, await asyncio.gather(*(fetch_one(entry) for entry in entries)))
+    tasks = [asyncio.ensure_future(fetch_one(entry)) for entry in entries]
+    try:
+        outcomes = await asyncio.gather(*tasks)
+    finally:  # after a bug in one, or a cancel: the other requests must not go on
+        await clock.cancel_tasks(tasks)
+    return _collect_outcomes(entries, ref_of, outcomes)
 
 
 def _collect_outcomes(

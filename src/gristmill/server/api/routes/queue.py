@@ -37,6 +37,7 @@ async def get_whole_queue(
         lanes = await jobs.find_lanes(tx, caller.org)
         done = await jobs.throughput(tx, caller.org, window, STEPS)
         last_minute = await jobs.throughput(tx, caller.org, _MINUTE, 1)
+        paces = await jobs.pace(tx)
         owners = await _lane_owners(tx, caller.org, lanes)
         titles = await item_titles(tx, (lane.subject for lane in lanes))
     return WholeQueueOut(
@@ -52,6 +53,7 @@ async def get_whole_queue(
                 title=lane.subject and titles.get(lane.subject),
                 done=done.get(lane.lane, ()),
                 rate=sum(last_minute.get(lane.lane, ())),
+                pace=paces.get(lane.lane),
                 default_slots=_default_slots(context.settings),
             )
             for lane in lanes
@@ -72,10 +74,10 @@ def _lane_out(
     title: str | None,
     done: Sequence[int],
     rate: int,
+    pace: jobs.Pace | None,
     default_slots: int,
 ) -> LaneOut:
     kind, owner_id, owner_name = owner
-    remaining = lane.waiting + lane.running
     return LaneOut.model_validate(
         {
             **vars(lane),
@@ -85,7 +87,7 @@ def _lane_out(
             "slots": default_slots if lane.cap is None else lane.cap,
             "working": title,
             "rate_per_minute": rate,
-            "eta_seconds": 0 if remaining == 0 else round(60 * remaining / rate) if rate else None,
+            "eta_seconds": jobs.remaining_seconds(lane.waiting + lane.running, pace),
             "done": done or [0] * STEPS,
         }
     )
