@@ -25,6 +25,7 @@ from gristmill.connectors.sync import Synchroniser
 from gristmill.db import Database, local_server
 from gristmill.db.listen import Listener
 from gristmill.db.migrate import migrate
+from gristmill.db.outage import Outage
 from gristmill.embedding import Embedder, Embedders
 from gristmill.errors import GristmillError, SetupError
 from gristmill.events import Broadcaster
@@ -243,17 +244,19 @@ async def _start_database(settings: Settings, stack: AsyncExitStack) -> str:
 
 
 async def _keep_alive(server: local_server.LocalServer) -> None:
+    outage = Outage(log, "the local PostgreSQL")
+    failures = Outage(log, "the watch of the local PostgreSQL")
     while True:
         await clock.pause(_WATCH_INTERVAL)
         try:
             if await asyncio.to_thread(server.restart_if_dead):
                 log.warning("PostgreSQL had died and was restarted")
+            outage.clear()
+            failures.clear()
         except SetupError as error:
-            log.error(
-                "PostgreSQL died and can't be restarted", extra={"code": error.code, "reason": error.message}
-            )
-        except Exception:  # a bug must not end the watch: the database would stay down
-            log.exception("checking PostgreSQL failed")
+            await outage.wait(error.message)
+        except Exception as error:  # a bug must not end the watch: the database would stay down
+            await failures.wait_unexpected(error)
 
 
 async def _start_worker(parts: _WorkerParts, stack: AsyncExitStack) -> asyncio.Task[None]:
@@ -359,13 +362,16 @@ def _job_handlers(parts: _WorkerParts, pipeline: Pipeline, stages: Stages) -> di
 
 async def _keep_compacting(db: Database) -> None:
     """Queue compactions. Bases that a failed check missed are found by the next one, in any worker."""
+    outage, failures = Outage(log, "the database"), Outage(log, "the queueing of compactions")
     while True:
         try:
             await compaction.queue_compactions(db)
+            outage.clear()
+            failures.clear()
         except GristmillError as error:
-            log.warning("compactions can't be queued", extra={"code": error.code, "reason": error.message})
-        except Exception:  # a bug must not end the loop: segments would never be merged again
-            log.exception("queueing compactions failed")
+            await outage.wait(error.message)
+        except Exception as error:  # a bug must not end the loop: segments would never be merged again
+            await failures.wait_unexpected(error)
         await clock.pause(_COMPACTION_INTERVAL)
 
 

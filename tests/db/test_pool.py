@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from gristmill.db import Database, DatabaseUnavailable
+from gristmill.db import Database, DatabaseUnavailable, pool
 from tests.terminate_backends import terminate_backends
 
 
@@ -45,6 +45,42 @@ async def test_a_connection_that_dies_in_a_transaction_is_unavailable(db: Databa
     with pytest.raises(DatabaseUnavailable) as caught:
         await cut_off()
     assert caught.value.code == "database_unavailable"
+
+
+async def test_a_transaction_that_does_nothing_for_long_is_cut_off_and_frees_its_locks(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a process that was frozen in the middle."""
+    monkeypatch.setattr(pool, "_IDLE_TRANSACTION_TIMEOUT", timedelta(milliseconds=50))
+    impatient = Database(db.url)
+    await impatient.open()
+
+    async def freeze() -> None:
+        async with impatient.transaction() as tx:
+            await tx.execute("select pg_advisory_xact_lock(7)")
+            async with db.transaction() as other:
+                await other.execute("select pg_advisory_xact_lock(7)")
+            await tx.execute("select 1")
+
+    with pytest.raises(DatabaseUnavailable):
+        await freeze()
+    await impatient.close()
+
+
+async def test_a_lock_that_nobody_frees_is_not_waited_for_forever(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "_LOCK_TIMEOUT", timedelta(milliseconds=50))
+    impatient = Database(db.url)
+    await impatient.open()
+    async with db.transaction() as tx:
+        await tx.execute("select pg_advisory_xact_lock(7)")
+        for large in (False, True):
+            with pytest.raises(DatabaseUnavailable) as caught:
+                async with impatient.transaction(large=large) as other:
+                    await other.execute("select pg_advisory_xact_lock(7)")
+            assert caught.value.code == "database_busy"
+    await impatient.close()
 
 
 async def test_a_server_that_is_not_there_is_unavailable() -> None:

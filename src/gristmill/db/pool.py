@@ -1,6 +1,7 @@
 """Connections to PostgreSQL, and the transactions on them.
 
 Every transaction is READ COMMITTED and short: nothing here waits for network, disk or a model while one is open. A
+process that freezes inside one is cut off by the server after a while, so that no one waits for its locks forever. A
 connection that died while idle (server restarted, backend terminated) is detected and replaced before it is used. One
 that dies in use surfaces as `DatabaseUnavailable`, and nothing was committed unless the COMMIT itself was under way.
 
@@ -34,6 +35,9 @@ _CONNECTION_ERRORS = (psycopg.DatabaseError, psycopg.InterfaceError, PoolTimeout
 set_json_loads(pydantic_core.from_json)
 
 _KEYWORDS: Any = {"autocommit": True, "application_name": "gristmill"}
+# Far above what a healthy system needs. Statements have no limit: those of compactions and deletions grow with a base.
+_LOCK_TIMEOUT = timedelta(minutes=1)
+_IDLE_TRANSACTION_TIMEOUT = timedelta(minutes=2)
 CommitHook = Callable[[Tx], Awaitable[None]]
 _commit_hook: ContextVar[CommitHook | None] = ContextVar("commit_hook", default=None)
 
@@ -73,6 +77,7 @@ class Database:
             timeout=self._patience,
             reconnect_timeout=self._patience,
             kwargs=_KEYWORDS,
+            configure=_set_timeouts,
             name="gristmill",
         )
 
@@ -102,6 +107,7 @@ class Database:
         try:
             if large:
                 async with await psycopg.AsyncConnection.connect(self.url, **_KEYWORDS) as connection:
+                    await _set_timeouts(connection)
                     yield connection
                 return
             async with self._pool.connection() as connection:
@@ -130,6 +136,17 @@ class Database:
             yield connection
 
 
+async def _set_timeouts(connection: Tx) -> None:
+    # By a statement, because poolers refuse settings in the start-up message.
+    values = [
+        f"{limit // timedelta(milliseconds=1)}ms" for limit in (_LOCK_TIMEOUT, _IDLE_TRANSACTION_TIMEOUT)
+    ]
+    await connection.execute(
+        "select set_config('lock_timeout', %s, false), set_config('idle_in_transaction_session_timeout', %s, false)",
+        values,
+    )
+
+
 def _is_closed(connection: Tx) -> bool:
     """Whether an idle connection has something to read: the server's last message, or the end of the stream."""
     poll = select.poll()
@@ -143,7 +160,9 @@ def _translate_error(error: Exception) -> DatabaseUnavailable | None:
     psycopg raises the error of a broken connection as `OperationalError` or, if libpq has put it into a result, which
     then has no SQLSTATE, as plain `DatabaseError`.
     """
-    is_lost = type(error) is psycopg.DatabaseError and error.sqlstate is None
+    is_lost = (type(error) is psycopg.DatabaseError and error.sqlstate is None) or isinstance(
+        error, psycopg.errors.IdleInTransactionSessionTimeout
+    )
     if not is_lost and not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError | PoolTimeout):
         return None
     if isinstance(error, psycopg.errors.DiskFull):

@@ -66,7 +66,11 @@ async def search(
         snapshot = _without_unlexed_segments(await cache.open(tx, base_id))
         parsed_query = parse(query, snapshot.languages)
         terms_to_find = [*parsed_query.terms, *parsed_query.excluded]
-        lexemes_by_term = {term: _lexemes_of_term(snapshot, term) for term in terms_to_find}
+        lexemes_by_term = {
+            # The words of a base that begin with a letter may be many: they are looked up in a thread.
+            term: await asyncio.to_thread(_lexemes_of_term, snapshot, term) if term.prefix else [*term.names]
+            for term in terms_to_find
+        }
         lexemes = sorted({lexeme for of_term in lexemes_by_term.values() for lexeme in of_term})
         postings = await cache.find_postings(tx, base_id, lexemes, snapshot) if lexemes else {}
     results, ranked = await asyncio.to_thread(
@@ -146,13 +150,9 @@ async def _visible_candidates(
     candidates: list[Candidate] = []
     offset, batch = 0, _PHRASE_BATCH if has_phrases else _FIRST_BATCH
     while len(candidates) < limit:
-        order = await asyncio.to_thread(bm25.top_ordinals, ranked, offset + batch)
-        ordinals = order[offset:]
-        if not len(ordinals):
+        numbers, scores = await asyncio.to_thread(_ranked_batch, results.snapshot, ranked, offset, batch)
+        if not numbers:
             break
-        counts, sums = results.snapshot.sums_by_item(results.snapshot.items[ordinals], ranked)
-        scores = bm25.with_siblings(ranked[ordinals], counts, sums)
-        numbers = [int(no) for no in results.snapshot.nos[ordinals]]
         chunk_ids = await store.visible_chunk_ids(tx, base_id, scope, numbers)
         if has_phrases:
             chunk_ids = await _matching_phrases(tx, base_id, results.parsed_query, chunk_ids)
@@ -161,8 +161,17 @@ async def _visible_candidates(
             for no, score in zip(numbers, scores, strict=True)
             if no in chunk_ids
         ]
-        offset, batch = len(order), batch * _GROWTH
+        offset, batch = offset + len(numbers), batch * _GROWTH
     return sorted(candidates, key=lambda hit: (-hit.score, hit.no))[:limit]
+
+
+def _ranked_batch(
+    snapshot: Snapshot, ranked: bm25.Scores, offset: int, batch: int
+) -> tuple[list[int], bm25.Scores]:
+    """The numbers of the best chunks after the first `offset`, and their scores with those of their siblings."""
+    ordinals = bm25.top_ordinals(ranked, offset + batch)[offset:]
+    counts, sums = snapshot.sums_by_item(snapshot.items[ordinals], ranked)
+    return [int(no) for no in snapshot.nos[ordinals]], bm25.with_siblings(ranked[ordinals], counts, sums)
 
 
 async def _matching_phrases(

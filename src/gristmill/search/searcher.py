@@ -158,7 +158,7 @@ class Searcher:
         loaded: Sequence[_LoadedHit],
     ) -> list[Hit]:
         groups = (
-            collapse.duplicate_groups([hit.row.text for hit in loaded])
+            await asyncio.to_thread(collapse.duplicate_groups, [hit.row.text for hit in loaded])
             if request.collapse
             else [[position] for position in range(len(loaded))]
         )[: request.limit]

@@ -5,6 +5,7 @@ exist. When the cache exceeds `limit` bytes, the least recently used entries are
 empty cache.
 """
 
+import asyncio
 import functools
 import heapq
 import itertools
@@ -155,15 +156,13 @@ class SegmentCache:
         snapshot = self._snapshots.get(base_id)
         if snapshot is not None and [row.id for row in snapshot.rows] == [row.id for row in rows]:
             return snapshot
-        missing = [row.id for row in rows if row.id not in self._segments]
-        loaded: dict[int, CachedSegment] = {}
+        # Held here: another search may evict them while the missing ones are read.
+        loaded = {row.id: self._segments[row.id] for row in rows if row.id in self._segments}
+        missing = [row.id for row in rows if row.id not in loaded]
         if missing:
-            for row in await store.read_segment_arrays(tx, base_id, missing):
-                arrays = segment.decode_arrays(row.nos, row.items, row.lengths, row.signs)
-                loaded[row.id] = CachedSegment(
-                    arrays, InvertedIndex.load(row.terms, row.ordinals, row.counts)
-                )
-        segments = [loaded.get(row.id) or self._segments[row.id] for row in rows]
+            rows_read = await store.read_segment_arrays(tx, base_id, missing)
+            loaded |= await asyncio.to_thread(lambda: {row.id: _decode(row) for row in rows_read})
+        segments = [loaded[row.id] for row in rows]
         for row, cached in zip(rows, segments, strict=True):
             self._store_segment(row.id, cached)
         return self._store_snapshot(base_id, Snapshot(rows, segments))
@@ -223,6 +222,11 @@ class SegmentCache:
             self._used_bytes -= _postings_bytes(self._postings.popitem(last=False)[1])
         while self._used_bytes > self._limit and self._segments:
             self._used_bytes -= _segment_bytes(self._segments.popitem(last=False)[1])
+
+
+def _decode(row: store.ArraysRow) -> CachedSegment:
+    arrays = segment.decode_arrays(row.nos, row.items, row.lengths, row.signs)
+    return CachedSegment(arrays, InvertedIndex.load(row.terms, row.ordinals, row.counts))
 
 
 def _concatenate(arrays: Sequence[NDArray[Any]], dtype: type[Any]) -> NDArray[Any]:
