@@ -13,7 +13,7 @@ import psutil
 import psycopg
 import pytest
 
-from gristmill import app, faults
+from gristmill import app, faults, stage_gate
 from gristmill.catalog import Base
 from gristmill.operations import add
 from gristmill.operations.uploads import store_upload
@@ -121,7 +121,8 @@ async def test_work_that_fills_every_slot_stops_when_its_folder_is_deleted(
         root = await add_folder(http, base, tmp_path / "docs0")
 
         async def full() -> bool:
-            return held.count >= mill.settings.worker_slots - 1
+            general_slots = mill.settings.worker_slots - 1
+            return held.count >= stage_gate.room(0, general_slots, mill.settings.base_share)
 
         await wait_until(full)
         gone = (await http.delete(f"/api/knowledge-items/{root}")).json()

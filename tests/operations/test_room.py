@@ -12,6 +12,7 @@ from gristmill.jobs import Handler, Job, QueueLimits, retry
 from gristmill.operations import add
 from gristmill.settings import Settings
 from gristmill.sources.directory import list_folder
+from gristmill.sources.disk import EVERYWHERE
 from gristmill.work import PrepareRoot, ReindexSubtree
 from tests.operations.manual_worker import ManualWorker, folder_to_add, items_by_title, note_to_add
 
@@ -54,7 +55,7 @@ async def test_a_long_listing_pauses_while_the_queue_is_full_and_reads_each_file
     hand: ManualWorker, base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S4-54: a batch while there is room; then it waits until half of the room is free again."""
-    monkeypatch.setattr(list_folder, "__defaults__", (None, 2))
+    monkeypatch.setattr(list_folder, "__defaults__", (None, 2, EVERYWHERE))
     (tmp_path / "docs").mkdir()
     for number in range(5):
         (tmp_path / "docs" / f"{number}.md").write_text(f"rye {number}")
