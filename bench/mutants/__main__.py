@@ -56,9 +56,10 @@ def main() -> int:
 def _select(ids: Sequence[str], requirements: Sequence[str]) -> list[Mutant]:
     if unknown := set(ids) - {mutant.id for mutant in MUTANTS}:
         sys.exit(f"No such mutant: {', '.join(sorted(unknown))}. `--list` prints all.")
+    chosen = sorted(MUTANTS, key=lambda mutant: ids.index(mutant.id) if mutant.id in ids else len(ids))
     return [
         mutant
-        for mutant in MUTANTS
+        for mutant in chosen
         if (not ids or mutant.id in ids)
         and (not requirements or not set(requirements).isdisjoint(mutant.requirements))
     ]

@@ -10,11 +10,18 @@ import pytest
 from gristmill import app
 from gristmill.identity import LOCAL_ORG
 from gristmill.server.api.routes.queue import STEPS
+from gristmill.settings import Settings
 from tests.database_clock import DatabaseClock
 from tests.server.clients import client_with_key, new_key, new_organisation
 from tests.wait_until import wait_until
 
 pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def settings(settings: Settings, request: pytest.FixtureRequest) -> Settings:
+    """The usual settings, or with what the test sets."""
+    return settings.model_copy(update=getattr(request, "param", {}))
 
 
 async def create_base(http: httpx.AsyncClient, name: str = "mill") -> str:
@@ -59,6 +66,29 @@ async def test_a_paused_base_starts_no_jobs_until_it_is_resumed(http: httpx.Asyn
 
     await wait_until(done)
     assert (await find_lane(http, held))["paused"] is False
+
+
+@pytest.mark.parametrize("settings", [{"max_queue_per_base": 2}], indirect=True)
+async def test_the_queue_shows_its_size_and_activity_and_refuses_beyond_its_limit(
+    http: httpx.AsyncClient,
+) -> None:
+    """S4-21, S4-54: for one base and for all; what was cancelled is gone from it."""
+    held, other = await create_base(http), await create_base(http, "other")
+    await http.post(f"/api/knowledge-bases/{held}/queue/pause")
+    waiting = await add_notes(http, held, "rye", "oats")
+    queue = (await http.get(f"/api/knowledge-bases/{held}/queue")).json()
+    assert (queue["queueSize"], queue["processingCount"], queue["perStage"]) == (2, 0, {"index_document": 2})
+    assert (queue["activeItemIds"], len(waiting)) == ([], 2)
+    assert (await http.get(f"/api/knowledge-bases/{other}/queue")).json()["queueSize"] == 0
+    everything = (await http.get("/api/queue")).json()
+    assert (everything["waiting"], everything["running"]) == (2, 0)
+    full = await http.post(
+        f"/api/knowledge-bases/{held}/items", json={"items": [{"type": "note", "content": "wheat"}]}
+    )
+    assert (full.status_code, full.json()["code"]) == (429, "queue_full")
+    (job, _) = (await http.get("/api/jobs", params={"baseId": held})).json()["items"]
+    assert (await http.post(f"/api/jobs/{job['id']}/cancel")).status_code == 202
+    assert (await http.get(f"/api/knowledge-bases/{held}/queue")).json()["queueSize"] == 1
 
 
 async def test_a_paused_base_can_be_deleted_and_leaves_nothing(http: httpx.AsyncClient) -> None:
