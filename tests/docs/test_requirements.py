@@ -10,6 +10,10 @@ def test_every_requirement_is_listed() -> None:
     assert set(listed_tests(PAGE.read_text(encoding="utf-8"))) == REQUIREMENTS
 
 
+def test_every_requirement_has_a_test() -> None:
+    assert REQUIREMENTS - set(names_by_requirement()) == set()
+
+
 def test_tests_name_only_requirements_that_are_listed() -> None:
     assert set(names_by_requirement()) <= REQUIREMENTS
 

@@ -150,4 +150,11 @@ MUTANTS = (
         "INTERACTIVE_BATCH = 1000",
         ("S4-08",),
     ),
+    Mutant(
+        "a-large-document-without-a-warning",
+        "ingest/write_state.py",
+        "    if state.content.size > LARGE_DOCUMENT:",
+        "    if False:",
+        ("S4-55",),
+    ),
 )

@@ -275,6 +275,7 @@ export const messages = {
   "Part of its text could not be read.": "部分文字无法读取。",
   "Its text encoding was guessed.": "其文本编码是推测的。",
   "It is encrypted.": "文件已加密。",
+  "It is very large: {n} MiB.": "文件很大：{n} MiB。",
   "Some of its items failed.": "其中部分项目失败。",
   "Not everything in its source was imported.": "来源中的内容未全部收入。",
 };

@@ -13,6 +13,7 @@ const DESCRIPTIONS = {
   damaged: () => t("The file is damaged. Only the readable part was indexed."),
   partial_text: () => t("Part of its text could not be read."),
   encoding_guessed: () => t("Its text encoding was guessed."),
+  large: (value) => t("It is very large: {n} MiB.", { n: Number(value) }),
   encrypted: () => t("It is encrypted."),
   some_failed: () => t("Some of its items failed."),
   left_out: () => t("Not everything in its source was imported."),
