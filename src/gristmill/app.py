@@ -297,6 +297,7 @@ async def _start_worker(parts: _WorkerParts, stack: AsyncExitStack) -> asyncio.T
         parts.analyst,
         parts.processors,
         stages,
+        settings.large_document_mb << 20,
     )
     stack.callback(pipeline.close)
     worker = Worker(db, listener, _job_handlers(parts, pipeline, stages), limits)

@@ -195,6 +195,12 @@ class Settings(BaseSettings):
     max_document_mb: int = Field(
         default=2048, ge=1, le=65_536, description="Maximum size of a document, in MiB."
     )
+    large_document_mb: int = Field(
+        default=100,
+        ge=1,
+        le=65_536,
+        description="Size from which a document gets the warning `large`, in MiB; it is indexed all the same.",
+    )
     worker_slots: int = Field(
         default=32,
         ge=1,

@@ -44,6 +44,7 @@ from gristmill.sources import Original
 from gristmill.telemetry import pipeline_metrics, traces
 from gristmill.work import CheckFileProcessing, IndexDocument
 
+LARGE_DOCUMENT = 100 << 20  # bytes from which a document gets a warning
 JOBS_PER_OPEN = 64  # jobs that are opened in one transaction
 _REUSE_BASES = 16  # other bases of the same embedder that are searched for a text's vector
 
@@ -61,7 +62,9 @@ class Pipeline:
         analyst: ImageDescriber | None = None,
         processors: Mapping[str, Processor] | None = None,
         stages: Stages | None = None,
+        large_document: int = LARGE_DOCUMENT,
     ) -> None:
+        self._large_document = large_document
         self._db, self._describer, self._processors = db, analyst, processors or {}
         self._stages = stages or Stages()
         opener = JobOpener(db, embedders, originals, self._processors)
@@ -163,7 +166,7 @@ class Pipeline:
                     if filed.postponed is not None:
                         task.completion.finish(filed.postponed)
                         return
-                    window = _with_warnings(window, _omission_warnings(filed.left_out))
+                    window = _with_warnings(window, self._warnings(content, filed.left_out))
                     first = count + len(window.chunks)
                     written = await self._discard_image_chunks(task, first, written)
                     window = await self._add_image_chunks(task, window, first)
@@ -190,10 +193,17 @@ class Pipeline:
         if filed.postponed is not None:
             task.completion.finish(filed.postponed)
             return
-        warnings = _omission_warnings(filed.left_out)
+        warnings = self._warnings(content, filed.left_out)
         await self._write_stage.finish_unchanged(
             UnchangedDocument(task, content, warnings, bool(attachments), bool(assets))
         )
+
+    def _warnings(self, content: VersionContent, left_out: int) -> list[str]:
+        """What the item shows besides the warnings of its reader."""
+        warnings = [f"embedded_left_out:{left_out}"] if left_out > 0 else []
+        if content.size >= self._large_document:
+            warnings.append(f"large:{content.size >> 20}")
+        return warnings
 
     async def _load_findings(
         self, content: VersionContent
@@ -327,14 +337,12 @@ def _must_redescribe_images(task: IndexTask, assets: Sequence[ContentAsset]) -> 
     return task.base.asset_reuse == "force" and any(asset.kind == "image" for asset in assets)
 
 
-def _omission_warnings(left_out: int) -> list[str]:
-    return [f"embedded_left_out:{left_out}"] if left_out > 0 else []
-
-
 def _with_warnings(window: ReadWindow, warnings: Sequence[str]) -> ReadWindow:
     if window.end is None:
         return window
-    return replace(window, end=replace(window.end, warnings=[*window.end.warnings, *warnings]))
+    return replace(
+        window, end=replace(window.end, warnings=list(dict.fromkeys([*window.end.warnings, *warnings])))
+    )
 
 
 def _remove_temporary(original: Original) -> None:

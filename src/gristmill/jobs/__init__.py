@@ -5,10 +5,12 @@ from gristmill.jobs.job import Activity, Done, Enqueued, Job, JobId, NewJob, Out
 from gristmill.jobs.lanes import (
     MAX_LANES,
     LaneStatus,
+    Pace,
     WorkerRow,
     find_lanes,
     find_workers,
     is_paused,
+    pace,
     set_paused,
     throughput,
 )
@@ -28,7 +30,6 @@ from gristmill.jobs.store import (
     CancelCounts,
     JobCount,
     JobRecord,
-    Pace,
     cancel,
     cancel_by_subject,
     cancel_lane,
@@ -48,7 +49,6 @@ from gristmill.jobs.store import (
     has_other_running_jobs,
     lane_owner,
     load_result,
-    pace,
     reset_attempts,
     retry_dead,
     run_now,

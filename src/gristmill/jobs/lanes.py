@@ -75,3 +75,21 @@ async def set_paused(tx: Tx, lane: str, *, paused: bool) -> None:
 async def is_paused(tx: Tx, lane: str) -> bool:
     """Whether a lane is paused."""
     return any(await queries.values(tx, "is_paused", lane=lane))
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How many jobs a lane has done since its work began, and in how many seconds."""
+
+    lane: str
+    done: int
+    seconds: float
+
+    def seconds_for(self, jobs: int) -> int:
+        """How long so many jobs take."""
+        return round(self.seconds * jobs / self.done)
+
+
+async def pace(tx: Tx, lane: str | None = None) -> dict[str, Pace]:
+    """How fast the lanes, or one of them, have worked since their work began; without those that have done nothing yet."""
+    return {row.lane: row for row in await queries.many(tx, Pace, "pace", lane=lane)}

@@ -9,6 +9,8 @@ from gristmill.db import Tx
 from gristmill.errors import LimitReached
 from gristmill.jobs import store
 from gristmill.jobs.job import JobState
+from gristmill.jobs.lanes import Pace
+from gristmill.jobs.lanes import pace as find_paces
 
 RETRY_AFTER = timedelta(seconds=30)
 
@@ -24,7 +26,7 @@ class QueueStatus:
     active: list[UUID]
     oldest_queued_at: datetime | None
     rate_per_minute: int
-    pace: store.Pace | None
+    pace: Pace | None
 
     @property
     def eta_seconds(self) -> int | None:
@@ -32,7 +34,7 @@ class QueueStatus:
         return remaining_seconds(self.waiting + self.running, self.pace)
 
 
-def remaining_seconds(jobs: int, pace: store.Pace | None) -> int | None:
+def remaining_seconds(jobs: int, pace: Pace | None) -> int | None:
     """How long so many jobs take at this pace; None while it is not known."""
     if jobs == 0:
         return 0
@@ -83,7 +85,7 @@ async def queue_status(tx: Tx, lane: str) -> QueueStatus:
         active=await store.active_subjects(tx, lane),
         oldest_queued_at=min((count.oldest_at for count in waiting), default=None),
         rate_per_minute=await store.rate_per_minute(tx, lane),
-        pace=(await store.pace(tx, lane)).get(lane),
+        pace=(await find_paces(tx, lane)).get(lane),
     )
 
 

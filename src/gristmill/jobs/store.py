@@ -293,24 +293,6 @@ async def rate_per_minute(tx: Tx, lane: str | None = None) -> int:
     return (await queries.values(tx, "done_last_minute", lane=lane))[0]
 
 
-@dataclass(frozen=True)
-class Pace:
-    """How many jobs a lane has done since its work began, and in how many seconds."""
-
-    lane: str
-    done: int
-    seconds: float
-
-    def seconds_for(self, jobs: int) -> int:
-        """How long so many jobs take."""
-        return round(self.seconds * jobs / self.done)
-
-
-async def pace(tx: Tx, lane: str | None = None) -> dict[str, Pace]:
-    """How fast the lanes, or one of them, have worked since their work began; without those that have done nothing yet."""
-    return {row.lane: row for row in await queries.many(tx, Pace, "pace", lane=lane)}
-
-
 async def active_subjects(tx: Tx, lane: str) -> list[UUID]:
     """The subjects of the running jobs of a lane."""
     return await queries.values(tx, "active_subjects", lane=lane)
