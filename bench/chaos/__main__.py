@@ -26,7 +26,7 @@ import httpx
 from bench.chaos.checks import find_problems, wait_until_quiet
 from bench.chaos.outside import Outside, serve_outside
 from bench.chaos.processes import LEASE_SECONDS, ChaosSystem, plan_faults
-from bench.chaos.workload import NEVER, Api, Workload, work_until
+from bench.chaos.workload import NEVER, ActionFailed, Api, Workload, work_until
 
 _ACTION_PAUSE = (0.05, 0.6)  # seconds
 _QUIET_PATIENCE = 600.0
@@ -112,10 +112,9 @@ async def _run(options: Options, folder: Path, outside: Outside) -> list[str]:
             working = asyncio.create_task(work_until(workload, stop, _ACTION_PAUSE))
             await _inject_faults(options, system, workload, working)
             stop.set()
-            await working
-            await workload.finish()
+            problems = await _finish(workload, working)
             faults = sum(system.faults.values())
-            problems = await wait_until_quiet(folder / "data", _QUIET_PATIENCE)
+            problems += await wait_until_quiet(folder / "data", _QUIET_PATIENCE)
             problems += await find_problems(folder / "data", workload, api, outside.texts, faults)
             problems += await asyncio.to_thread(_run_doctor, system.env)
         finally:
@@ -132,6 +131,17 @@ async def _run(options: Options, folder: Path, outside: Outside) -> list[str]:
         f"{outside.texts.repeated} of them again ({outside.texts.repeated / max(1, faults):.2f} per fault)"
     )
     return problems
+
+
+async def _finish(workload: Workload, working: "asyncio.Task[None]") -> list[str]:
+    """Let the last action end, and the tools be read a last time; what went wrong in any action."""
+    try:
+        await working
+        async with asyncio.timeout(_QUIET_PATIENCE):
+            await workload.finish()
+    except (ActionFailed, TimeoutError) as error:
+        return [f"refused: {error!r}"]
+    return []
 
 
 async def _inject_faults(

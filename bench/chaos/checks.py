@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 
 from bench.chaos.outside import TextCounter
-from bench.chaos.workload import Api, Workload
+from bench.chaos.workload import ActionFailed, Api, Workload
 from gristmill.db import local_server
 from gristmill.ingest.embed import MIN_BATCH
 from tests.connectors.fakes.tool import words_in
@@ -61,7 +61,7 @@ async def find_problems(
     """Everything that is not as it must be."""
     rows, doubled = await asyncio.to_thread(_read_index, data_dir)
     problems = [f"doubled: chunk {row}" for row in doubled[:_SHOWN]]
-    problems += _compare_documents(rows, workload)
+    problems += compare_documents(rows, workload)
     problems += _compare_tools(rows, workload)
     problems += await _search(rows, workload, api)
     problems += await _compare_events(api)
@@ -85,7 +85,7 @@ def _read_index(data_dir: Path) -> tuple[list[tuple[Any, ...]], list[tuple[Any, 
     return rows, doubled
 
 
-def _compare_documents(rows: list[tuple[Any, ...]], workload: Workload) -> list[str]:
+def compare_documents(rows: list[tuple[Any, ...]], workload: Workload) -> list[str]:
     """Each document once, with its last content; nothing of what was edited or deleted."""
     problems: list[str] = []
     items = defaultdict[str, list[str]](list)
@@ -148,7 +148,7 @@ async def _hits(api: Api, base: str, query: str) -> set[str]:
     body = {"query": query, "mode": "text", "limit": 20}
     status, answer = await api.change("POST", f"/knowledge-bases/{base}/search", json=body)
     if status != 200:
-        raise AssertionError(f"a search was refused: {status} {answer}")
+        raise ActionFailed(f"a search was refused: {status} {answer}")
     return {hit["itemId"] for hit in answer["hits"]}
 
 

@@ -49,8 +49,8 @@ class FollowedTool:
     dirty: bool = True
 
 
-class Unanswered(Exception):
-    """No server answered a request within the time that restarts may take."""
+class ActionFailed(Exception):
+    """A request was refused, or no server answered it within the time that restarts may take."""
 
 
 @dataclass
@@ -70,7 +70,7 @@ class Api:
         """A response to GET."""
         status, body = await self._send("GET", path, params=params)
         if status != 200:
-            raise AssertionError(f"GET {path}: {status} {body}")
+            raise ActionFailed(f"GET {path}: {status} {body}")
         return body
 
     async def _send(self, method: str, path: str, **more: Any) -> tuple[int, Any]:
@@ -91,7 +91,7 @@ class Api:
                     return response.status_code, body
                 problem = response.text
             await asyncio.sleep(0.2)
-        raise Unanswered(f"{method} {path} was not answered for {self.patience:.0f} s: {problem!r}")
+        raise ActionFailed(f"{method} {path} was not answered for {self.patience:.0f} s: {problem!r}")
 
 
 @dataclass
@@ -131,7 +131,7 @@ class Workload:
                 },
             )  # fmt: skip
             if status != 201:
-                raise AssertionError(f"the connector was refused: {connector}")
+                raise ActionFailed(f"the connector was refused: {connector}")
             self.followed.append(FollowedTool(tool, connector["id"], base))
 
     async def run_next(self) -> None:
@@ -242,7 +242,7 @@ class Workload:
     async def _create_base(self, name: str) -> str:
         status, base = await self.api.change("POST", "/knowledge-bases", json={"name": name})
         if status != 201:
-            raise AssertionError(f"the base was refused: {base}")
+            raise ActionFailed(f"the base was refused: {base}")
         return base["id"]
 
     async def _put_note(self, document: Document) -> None:
@@ -264,14 +264,14 @@ class Workload:
         body = {"itemIds": [item_id], "onActive": "after"}
         status, answer = await self.api.change("POST", f"/knowledge-bases/{base}/items/reindex", json=body)
         if status != 202 and _code(answer) != "idempotency_answer_lost":
-            raise AssertionError(f"a re-index was refused: {status} {answer}")
+            raise ActionFailed(f"a re-index was refused: {status} {answer}")
 
     async def _delete(self, document: Document) -> None:
         item_id = await self._item_id(document)
         path = f"/knowledge-bases/{document.base}/items/delete"
         status, answer = await self.api.change("POST", path, json={"itemIds": [item_id]})
         if status != 202 and _code(answer) != "idempotency_answer_lost":
-            raise AssertionError(f"a deletion was refused: {status} {answer}")
+            raise ActionFailed(f"a deletion was refused: {status} {answer}")
         self._forget(document)
 
     async def _item_id(self, document: Document) -> str:
@@ -282,7 +282,7 @@ class Workload:
     async def _find_item(self, base: str, name: str) -> str:
         page = await self.api.read(f"/knowledge-bases/{base}/items", q=name, parentId="*")
         if len(page["items"]) != 1:
-            raise AssertionError(f"{len(page['items'])} items are called {name}")
+            raise ActionFailed(f"{len(page['items'])} items are called {name}")
         return page["items"][0]["id"]
 
     def _new_document(self, kind: str, suffix: str = "", sections: int = 1) -> Document:
@@ -359,7 +359,7 @@ def _created_id(status: int, answer: Any) -> str | None:
     if status == 409 and _code(answer) == "idempotency_answer_lost":
         return None
     if status != 202 or len(answer["created"]) != 1:
-        raise AssertionError(f"an item was refused: {status} {answer}")
+        raise ActionFailed(f"an item was refused: {status} {answer}")
     return answer["created"][0]["id"]
 
 
