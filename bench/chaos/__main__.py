@@ -124,7 +124,7 @@ async def _run(options: Options, folder: Path, outside: Outside) -> list[str]:
         f"{count} × {action} {target}" for (action, target), count in sorted(system.faults.items())
     )
     print(
-        f"{faults} faults in {time.monotonic() - started:.0f} s: {counts}; {system.misses} found no such process"
+        f"{faults} faults in {time.monotonic() - started:.0f} s: {counts}; not running: {dict(system.misses)}"
     )
     print(
         f"{workload.actions} actions, {len(workload.documents)} documents left; {outside.texts.total} texts embedded, "

@@ -89,7 +89,7 @@ class ChaosSystem:
     log: Path
     port: int = field(default_factory=free_port)
     faults: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
-    misses: int = 0
+    misses: Counter[str] = field(default_factory=Counter[str])  # faults that found no such process
     exits: list[str] = field(default_factory=list[str])
     _processes: dict[str, asyncio.subprocess.Process] = field(
         default_factory=dict[str, asyncio.subprocess.Process]
@@ -122,7 +122,7 @@ class ChaosSystem:
         """Let a fault happen; False if there is no such process at the moment."""
         pids = sorted(self._find(fault.target))
         if not pids:
-            self.misses += 1
+            self.misses[fault.target] += 1
             return False
         pid = pids[int(fault.pick * len(pids))]
         try:
@@ -133,7 +133,7 @@ class ChaosSystem:
                 os.kill(pid, signal.SIGSTOP)
                 self._spawn_task(_continue_later(pid, fault.freeze))
         except ProcessLookupError:
-            self.misses += 1
+            self.misses[fault.target] += 1
             return False
         self.faults[fault.action, fault.target] += 1
         return True
