@@ -29,7 +29,6 @@ NOT_RUN = {
     "uv run python bench/": "takes minutes, and wants a folder to measure with",
     "uv run --group bench": "takes minutes, and the packages of others",
     "uv run --group dev python -m bench.": "takes minutes",
-    "uv run pytest tests/operations/test_large.py": "is part of this very suite",
     "mkdir calls && RECORD_CALLS": "runs a part of this very suite",
     "gristmill connector add": "speaks to a service of others",
     "gristmill sync work": "speaks to a service of others",
