@@ -157,6 +157,19 @@ async def test_a_cancelled_run_shows_on_its_connector(harness: ConnectorHarness)
     assert await harness.fetch("select last_sync_status from connector") == [("cancelled",)]
 
 
+async def test_an_audience_that_is_not_complete_allows_no_one(harness: ConnectorHarness) -> None:
+    """S2-28, S2-29: not even the people that are known already."""
+    await harness.sync()
+    for complete, allows in ((False, set[str]()), (True, {"user_email:ann@example.org", "org:*"})):
+        rows = await harness.fetch(
+            "update connector_audience a set complete = %s, everybody = true, emails = '{Ann@example.org}', users = '{}',"
+            " groups = '{}' returning connector_acl(a)",
+            complete,
+        )
+        assert rows
+        assert all(set(acl) == allows for (acl,) in rows)
+
+
 async def test_schedule_run_and_indexing_are_separate_durable_jobs_of_one_table(
     harness: ConnectorHarness,
 ) -> None:

@@ -75,6 +75,18 @@ def test_parts_equal_to_the_word_are_not_repeated() -> None:
     assert lexemes("2024") == {"2024"}
 
 
+def test_words_are_split_at_spaces_and_signs() -> None:
+    assert split_words("max_size.b, c-d") == ["max_size.b", "c", "d"]
+    assert split_words("mill’s “stone” – flour") == ["mill", "s", "stone", "flour"]
+    assert split_words("Mühle, GPU显存") == ["Mühle", "GPU", "显存"]
+
+
+def test_a_joined_word_is_not_stemmed_and_a_camel_word_is() -> None:
+    assert lexemes("maxMills") == {"maxmil", "max", "mill"}
+    assert "mühlen.höfe" in {token.lexeme for token in lex("Mühlen.Höfe", "german")}
+    assert lexemes("iPhone.Mills") == {"iphone.mills", "iphon", "i", "phone", "mill"}
+
+
 def test_accents_are_removed_from_latin_letters_only() -> None:
     assert lexemes("café") == lexemes("cafe")
     assert lexemes("й") != lexemes("и")
