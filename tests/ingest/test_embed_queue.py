@@ -88,3 +88,13 @@ def test_a_document_whose_batches_fail_has_a_batch_of_its_own() -> None:
     suspect.batch_limit = None
     assert {*served(queue, 10)} == {suspect, other}
     assert not queue
+
+
+def test_a_batch_that_a_user_waits_for_is_small() -> None:
+    """S4-02: it does not take as long as a full batch of another base."""
+    queue = EmbedQueue()
+    document(queue, 1, 200)
+    urgent = document(queue, 2, 1, urgent=True)
+    assert len(batch := served(queue, 200)) == 16
+    assert urgent in batch
+    assert len(served(queue, 200)) == 185

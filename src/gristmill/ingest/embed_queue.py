@@ -16,6 +16,7 @@ from gristmill.ingest.task import EmbedTotals, IndexTask, WaitReason
 from gristmill.search.publish import text_hash
 
 MAX_WAITING = 256  # chunks of one document
+URGENT_BATCH = 16  # chunks: a small batch is soon done, and a user waits for it
 
 
 class DocumentQueue:
@@ -101,6 +102,8 @@ class EmbedQueue:
         if first is not None and first.batch_limit is not None:
             alone = self._take(first, first.batch_limit)
             return alone, [] if alone else [first]
+        if first is not None and first.task.is_urgent:
+            size = min(size, URGENT_BATCH)
         batch: list[QueuedChunk] = []
         ended: list[DocumentQueue] = []
         needs = [sum(len(queue.chunks) for queue in self._bases[base]) for base in order]
