@@ -8,6 +8,7 @@ from gristmill.catalog.base import (
     AssetReuse,
     Base,
     BaseId,
+    EmptyDocuments,
     OnRestart,
 )
 from gristmill.catalog.item import (
@@ -124,6 +125,7 @@ __all__ = [
     "BaseStatus",
     "DeletedItems",
     "DocumentToRead",
+    "EmptyDocuments",
     "ExistingItem",
     "Item",
     "ItemChange",

@@ -11,6 +11,7 @@ from gristmill.identity.organisation import OrgId
 BaseId = NewType("BaseId", UUID)
 OnRestart = Literal["resume", "park"]
 AssetReuse = Literal["any", "document", "force"]
+EmptyDocuments = Literal["fail", "warn"]
 
 
 @dataclass(frozen=True)
@@ -58,3 +59,8 @@ class Base:
     def include_hidden(self) -> bool:
         """Whether its directories include names that begin with a dot."""
         return self.settings.get("includeHidden", False)
+
+    @property
+    def empty_documents(self) -> EmptyDocuments:
+        """Whether a document that has bytes but no text fails, or is completed with a warning."""
+        return self.settings.get("emptyDocuments", "fail")

@@ -10,7 +10,7 @@ still wanted: after a deletion or a newer version nothing more is written.
     a text was embedded before                     its vector is reused
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from time import monotonic
@@ -20,7 +20,7 @@ from gristmill.catalog import BaseId, BaseStatus
 from gristmill.contents import ContentAsset, ContentAttachment
 from gristmill.db import Database, Tx
 from gristmill.embedding import Embedder, Embedders, embed_each
-from gristmill.errors import GristmillError, Permanent
+from gristmill.errors import GristmillError, NoText, Permanent
 from gristmill.events import BaseFailed, ItemFailed
 from gristmill.ingest.attachments import AttachmentFiler
 from gristmill.ingest.batcher import Batcher
@@ -34,7 +34,14 @@ from gristmill.ingest.processors import Processor, choose_reader
 from gristmill.ingest.progress import DocumentProgress, ProgressReporter
 from gristmill.ingest.read import ReadStage
 from gristmill.ingest.stages import Stages
-from gristmill.ingest.task import IndexTask, ReadWindow, UnchangedDocument, VersionContent, base_of
+from gristmill.ingest.task import (
+    EndOfContent,
+    IndexTask,
+    ReadWindow,
+    UnchangedDocument,
+    VersionContent,
+    base_of,
+)
 from gristmill.ingest.write import WriteStage
 from gristmill.jobs import Activity, Done, Job, NewJob, Outcome, QueueLimits
 from gristmill.operations.source_factory import SourceFactory
@@ -159,9 +166,10 @@ class Pipeline:
         await task.embedder.load()
         self._write_stage.begin(task, content)
         count = 0
-        async with aclosing(await self._read_stage.windows(task, inspected)) as windows:
+        async with aclosing(self._windows(task, inspected)) as windows:
             async for window in windows:
                 if window.end is not None:
+                    _refuse_without_text(task, window.end)
                     filed = await self._attachments.file(task, content.digest, window.end.attachments)
                     if filed.postponed is not None:
                         task.completion.finish(filed.postponed)
@@ -180,6 +188,17 @@ class Pipeline:
                 if task.completion.is_done:
                     return
         await faults.point("index.read")
+
+    async def _windows(self, task: IndexTask, inspected: InspectedOriginal) -> AsyncGenerator[ReadWindow]:
+        """The document's windows. Without text it ends with a warning, if its base wants that."""
+        try:
+            async with aclosing(await self._read_stage.windows(task, inspected)) as windows:
+                async for window in windows:
+                    yield window
+        except NoText:
+            if task.base.empty_documents == "fail":
+                raise
+            yield ReadWindow([], [], 1.0, end=EndOfContent(warnings=[NoText.code]))
 
     async def _finish_unchanged(
         self,
@@ -330,6 +349,12 @@ class Pipeline:
         pipeline_metrics.observe_stage("all", monotonic() - task.started)
         for name, seconds in (("read", read), ("embed", embed), ("write", write)):
             traces.record_past_span(f"stage {name}", seconds, {"item": str(task.item.id)})
+
+
+def _refuse_without_text(task: IndexTask, end: EndOfContent) -> None:
+    """Its content may have been stored for a base that accepts documents without text."""
+    if NoText.code in end.warnings and task.base.empty_documents == "fail":
+        raise NoText(f"{task.item.title} contains no text.")
 
 
 def _must_redescribe_images(task: IndexTask, assets: Sequence[ContentAsset]) -> bool:

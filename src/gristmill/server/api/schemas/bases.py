@@ -6,7 +6,7 @@ from uuid import UUID
 
 from pydantic import Field, StrictBool, StrictInt
 
-from gristmill.catalog import AssetReuse, Base, BaseStats, BaseStatus, OnRestart
+from gristmill.catalog import AssetReuse, Base, BaseStats, BaseStatus, EmptyDocuments, OnRestart
 from gristmill.server.api.schemas.common import (
     Acl,
     ApiModel,
@@ -39,6 +39,15 @@ class Options(RequestModel):
     ) = None
     asset_reuse: (
         Annotated[AssetReuse, Field(description="When to reuse the description of an identical image.")]
+        | None
+    ) = None
+    empty_documents: (
+        Annotated[
+            EmptyDocuments,
+            Field(
+                description="Whether a document with bytes but no text fails, or is completed with a warning."
+            ),
+        ]
         | None
     ) = None
 
@@ -106,6 +115,7 @@ class BaseOut(StoredModel):
                 "ignore": base.ignore,
                 "includeHidden": base.include_hidden,
                 "assetReuse": base.asset_reuse,
+                "emptyDocuments": base.empty_documents,
             },
             acl=base.acl,
             item_counts=stats.items,

@@ -265,7 +265,7 @@ export const messages = {
   "{n} items": "{n} 项",
   Loading: "加载中",
   "Can't load the items": "无法加载项目",
-  "It is very large: {n} MB.": "文件很大：{n} MB。",
+  "It contains no text.": "其中没有文字。",
   "Its source is empty.": "来源是空的。",
   "Only part of it was read: {part} pages.": "只读取了一部分：{part} 页。",
   " of ": " / ",

@@ -6,7 +6,7 @@ import { t } from "../i18n.js";
 /** @type {Record<string, (value: string) => string>} */
 const DESCRIPTIONS = {
   empty: () => t("Its source is empty."),
-  large: (value) => t("It is very large: {n} MB.", { n: Number(value) }),
+  no_text: () => t("It contains no text."),
   partial: (value) => t("Only part of it was read: {part} pages.", { part: value.replace("/", t(" of ")) }),
   ocr_used: (value) => t("The text of {n} pages was recognised by OCR.", { n: Number(value) }),
   ocr_skipped: (value) => t("{n} pages contain no text, and OCR was not run on them.", { n: Number(value) }),
