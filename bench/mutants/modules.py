@@ -6,7 +6,7 @@
 mutmut and cosmic-ray start Python for every change. Here that costs five seconds, for tests that take a tenth of one. So each
 module's tests are imported and collected once, by pytest; every change is then made in a forked copy of that process, in the
 code objects of the module, and the copy's exit code says whether a test failed. 85 % must be noticed, and every change that
-isn't is listed in `survivors.txt`, with the reason.
+isn't is listed in `survivors.txt`, with the reason; those that are equivalent, so that no test could, don't count.
 """
 
 import importlib
@@ -136,11 +136,16 @@ class _Trials:
 
     def report(self) -> int:
         """Print the share that was noticed; 0 if it is enough and the rest has its reasons."""
-        total = self._verdicts["noticed"] + self._verdicts["unnoticed"]
+        reasons = explained()
+        equivalent = sum(
+            reasons.get(f"{self._name} {mutation.key}", "").startswith("equivalent")
+            for mutation in self._survivors
+        )
+        total = self._verdicts["noticed"] + self._verdicts["unnoticed"] - equivalent
         share = self._verdicts["noticed"] / total if total else 0.0
         print(f"{self._name}: {self._verdicts['noticed']} of {total} changes were noticed ({share:.0%}).")
         unexplained = [
-            mutation.key for mutation in self._survivors if f"{self._name} {mutation.key}" not in explained()
+            mutation.key for mutation in self._survivors if f"{self._name} {mutation.key}" not in reasons
         ]
         for key in unexplained:
             print(f"  without a reason in {SURVIVORS.name}: {self._name} {key}")

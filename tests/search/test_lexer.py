@@ -72,11 +72,13 @@ def test_parts_equal_to_the_word_are_not_repeated() -> None:
     assert lexemes("__init__") == {"init"}
     assert lexemes("a.b") == {"a.b", "a", "b"}
     assert lexemes("v2") == {"v2"}
+    assert lexemes("2fast") == {"2fast"}
     assert lexemes("2024") == {"2024"}
 
 
 def test_words_are_split_at_spaces_and_signs() -> None:
     assert split_words("max_size.b, c-d") == ["max_size.b", "c", "d"]
+    assert split_words("__init__ .a") == ["__init__", ".a"]
     assert split_words("mill’s “stone” – flour") == ["mill", "s", "stone", "flour"]
     assert split_words("Mühle, GPU显存") == ["Mühle", "GPU", "显存"]
 
