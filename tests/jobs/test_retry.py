@@ -40,6 +40,15 @@ def test_a_transient_error_is_retried_while_attempts_are_left() -> None:
     assert retry.after_error(error, job(5), 0.5) == retry.Bury(error)
 
 
+def test_an_error_may_allow_fewer_attempts_but_not_more() -> None:
+    """S4-42."""
+    hopeless, patient = Transient("no such host", max_attempts=2), Transient("later", max_attempts=9)
+    assert isinstance(retry.after_error(hopeless, job(1), 0.5), retry.Postpone)
+    assert retry.after_error(hopeless, job(2), 0.5) == retry.Bury(hopeless)
+    assert isinstance(retry.after_error(patient, job(4), 0.5), retry.Postpone)
+    assert retry.after_error(patient, job(5), 0.5) == retry.Bury(patient)
+
+
 def test_a_retry_after_wins_over_the_backoff() -> None:
     """S4-44."""
     error = Transient("busy", retry_after=timedelta(seconds=77))
