@@ -105,7 +105,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--files", type=int, default=10_000)
-    with tempfile.TemporaryDirectory(prefix="gristmill-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="gristmill-bench-", ignore_cleanup_errors=True) as folder:
         asyncio.run(_run(parser.parse_args().files, Path(folder)))
 
 
