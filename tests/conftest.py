@@ -95,6 +95,16 @@ def pytest_configure_node(node: Any) -> None:
     node.workerinput["stacks"] = str(node.config.stash[_stacks])
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """Keep how a worker ended, if it ended by itself: the status is negative for a signal."""
+    if error:
+        status = node.gateway._io.popen.wait(timeout=60)
+        (node.config.stash[_stacks] / f"{node.gateway.id}-exit.txt").write_text(
+            f"exit status {status}: {error}\n"
+        )
+
+
 _crashed: set[str] = set()
 
 
