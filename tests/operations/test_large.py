@@ -3,7 +3,7 @@
 How long it takes is a matter of the machine: `python -m bench.catalog` measures it. Here work is counted.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -132,7 +132,7 @@ async def test_work_that_fills_every_slot_stops_when_its_folder_is_deleted(
 
 
 @asynccontextmanager
-async def counted_statements(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[list[object]]:
+async def counted_statements(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[list[object]]:
     """The statements that this process sends."""
     statements: list[object] = []
     execute = psycopg.AsyncCursor[Any].execute

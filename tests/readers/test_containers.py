@@ -24,7 +24,7 @@ class SilentChannel(Channel):
 
 def test_an_archive_that_contains_itself_is_refused(tmp_path: Path) -> None:
     path = samples.save(tmp_path, "a.zip", samples.zipped({"a": b"x"}))
-    task = ReadTask(path, "a.zip", None, tmp_path, 0, 1, 1, 100, 10**6, 10**6, 100, 5, False, 0)
+    task = ReadTask(path, "a.zip", None, tmp_path, 0, 1, 1, 100, 10**6, 10**6, 100, 5, False, 0, {})
     listing = ArchiveEntries(Sink(SilentChannel(), task))
     listing.add("other", [b"something else of its own"])
     with pytest.raises(DocumentRefused) as caught:
