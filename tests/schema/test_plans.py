@@ -23,7 +23,7 @@ async def claim_page_count(db: Database) -> int:
         await tx.execute("analyze")
         for _ in range(2):
             cursor = await tx.execute(
-                "explain (analyze, buffers, format json) select * from job_claim(%s, 16, 16, 4, null)",
+                "explain (analyze, buffers, format json) select * from job_claim(%s, 16, 16, 4, null, '{}', '{}', 16)",
                 [worker],
             )
             plan = await explained_plan(cursor)
