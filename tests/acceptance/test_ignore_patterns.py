@@ -68,9 +68,10 @@ async def test_a_change_takes_effect_when_the_folder_is_listed_again(
     assert await file_titles(http, base) == whole
     url = f"/api/knowledge-bases/{base}"
     changed = await http.patch(url, json={"settings": {"ignore": ["drafts/"]}})
-    assert changed.json()["settings"] == {"ignore": ["drafts/"], "includeHidden": False, "assetReuse": "any"}
+    others = {"assetReuse": "any", "emptyDocuments": "fail"}
+    assert changed.json()["settings"] == {"ignore": ["drafts/"], "includeHidden": False, **others}
     changed = await http.patch(url, json={"settings": {"includeHidden": True}})
-    assert changed.json()["settings"] == {"ignore": ["drafts/"], "includeHidden": True, "assetReuse": "any"}
+    assert changed.json()["settings"] == {"ignore": ["drafts/"], "includeHidden": True, **others}
     assert await file_titles(http, base) == whole
     assert (await http.post(f"/api/knowledge-items/{root['id']}/reprocess")).status_code == 202
 

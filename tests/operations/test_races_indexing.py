@@ -55,10 +55,10 @@ async def test_what_was_cancelled_before_the_switch_never_answers(hand: ManualWo
     assert await hand.search_texts(base, "rye") == []
 
 
-async def test_a_retry_that_comes_while_a_newer_version_is_published_is_outdated(
+async def test_a_retry_that_comes_while_a_newer_version_is_published_is_refused(
     hand: ManualWorker, base: Base, tmp_path: Path
 ) -> None:
-    """S3-05: the dead job stays dead."""
+    """S3-05: the dead job has ended with the version that took its place."""
     path = tmp_path / "a.md"
     path.write_bytes(b"\0")
     (item,) = await hand.add(base, file_to_add(hand, path))
@@ -71,8 +71,8 @@ async def test_a_retry_that_comes_while_a_newer_version_is_published_is_outdated
         asked = await start_blocked(hand, retrying.retry(hand.db, JobId(dead)))
     with pytest.raises(Conflict) as caught:
         await asked
-    assert caught.value.code == "job_outdated"
-    assert await hand.rows("select id from job") == [(dead,)]
+    assert caught.value.code == "job_not_dead"
+    assert await hand.rows("select id from job") == []
     assert await hand.search_texts(base, "rye") == ["rye"]
 
 
