@@ -2,6 +2,7 @@
 
 import json
 
+import psycopg
 import pytest
 
 from tests.cli.conftest import RunCommand
@@ -78,3 +79,14 @@ def test_a_terminal_shows_that_the_database_is_being_opened_and_a_pipe_does_not(
     assert shown.lines[0] == "Connecting to the database …"
     assert shown.lines[1].startswith("No knowledge bases yet.")
     assert run("status").stdout.startswith("No knowledge bases yet.")
+
+
+def test_status_says_why_an_item_waits(run: RunCommand, database_url: str) -> None:
+    """S4-46."""
+    assert run("add", "grain", "--note", "Rye.").code == 0
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute("update lane set paused = true")
+    shown = run("status").stdout
+    assert "grain: Rye. waits: The queue of this base is paused. Resume it to go on." in shown
+    (base,) = json.loads(run("status", "--json").stdout)
+    assert [item["waitingFor"]["code"] for item in base["waiting"]] == ["paused"]

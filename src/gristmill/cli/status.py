@@ -1,5 +1,6 @@
-"""`gristmill status`: the bases and their queues."""
+"""`gristmill status`: the bases, their queues, and why items wait."""
 
+from datetime import datetime
 from typing import Any
 
 from rich.console import Group
@@ -11,19 +12,34 @@ from gristmill.cli.client_session import ClientSession
 from gristmill.cli.output import new_table
 
 _ACTIVE = ("idle", "preparing", "processing", "reading", "embedding")
+_MAX_WAITING = 5  # items of a base whose reason to wait is shown
 _NO_BASES = Text('No knowledge bases yet. Try: gristmill add notes --note "…" --wait')
 
 
 async def bases_with_queues(session: ClientSession, base: str | None) -> list[dict[str, Any]]:
-    """The bases, each with the state of its queue."""
+    """The bases, each with the state of its queue and the first items that wait for something."""
     return [
-        {**entry, "queue": await session.call("GET", f"/knowledge-bases/{entry['id']}/queue")}
+        {
+            **entry,
+            "queue": await session.call("GET", f"/knowledge-bases/{entry['id']}/queue"),
+            "waiting": await _waiting_items(session, entry),
+        }
         for entry in await find_bases(session, base)
     ]
 
 
-def status_view(session: ClientSession, bases: list[dict[str, Any]]) -> Group | Table | Text:
-    """A table of the bases and their queues."""
+async def _waiting_items(session: ClientSession, base: dict[str, Any]) -> list[dict[str, Any]]:
+    waiting: list[dict[str, Any]] = []
+    for status in (name for name in _ACTIVE if base["itemCounts"].get(name)):
+        page = await session.call(
+            "GET", f"/knowledge-bases/{base['id']}/items", params={"parentId": "*", "status": status}
+        )
+        waiting += [item for item in page["items"] if item["waitingFor"]]
+    return waiting[:_MAX_WAITING]
+
+
+def status_view(session: ClientSession, bases: list[dict[str, Any]]) -> Group | Text:
+    """A table of the bases and their queues, and why items wait."""
     if not bases:
         return _NO_BASES
     numbers = ("searchable", "in work", "failed", "queued", "running", "per minute", "done in")
@@ -41,9 +57,26 @@ def status_view(session: ClientSession, bases: list[dict[str, Any]]) -> Group | 
             str(queue["ratePerMinute"]),
             _duration(queue["etaSeconds"]),
         )
+    reasons = [
+        Text(f"{entry['name']}: {item['title']} waits: {_reason(item['waitingFor'])}")
+        for entry in bases
+        for item in entry["waiting"]
+    ]
     if session.is_remote:
-        return table
-    return Group(table, Text("No server runs on this data dir: nothing is being indexed.", style="dim"))
+        return Group(table, *reasons)
+    no_server = Text("No server runs on this data dir: nothing is being indexed.", style="dim")
+    return Group(table, *reasons, no_server)
+
+
+def _reason(waiting_for: dict[str, Any]) -> str:
+    """Why an item waits, with the attempt and the time of the next one."""
+    parts = [waiting_for["message"]]
+    if waiting_for["attempt"]:
+        parts.append(f"Attempt {waiting_for['attempt']} of {waiting_for['maxAttempts']}.")
+    if waiting_for["nextAttemptAt"]:
+        next_attempt = datetime.fromisoformat(waiting_for["nextAttemptAt"]).astimezone()
+        parts.append(f"Next at {next_attempt:%H:%M:%S}.")
+    return " ".join(parts)
 
 
 def base_table(bases: list[dict[str, Any]]) -> Table | Text:
