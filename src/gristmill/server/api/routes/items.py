@@ -188,7 +188,8 @@ def _refuse_all(errors: Sequence[GristmillError]) -> None:
         if isinstance(error, Invalid)
         for field in error.fields
     ]
-    raise Invalid(validation.sentences(fields), fields=fields)
+    code = first.code if all(error.code == first.code for error in errors) else Invalid.code
+    raise Invalid(validation.sentences(fields), code=code, fields=fields)
 
 
 @router.get("/knowledge-bases/{base_id}/items")
