@@ -1,5 +1,6 @@
 """The MCP tools through the official client: over HTTP with different keys, and over standard input and output."""
 
+import subprocess
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -242,3 +243,9 @@ async def test_the_same_tools_over_standard_input_and_output(
         await session.initialize()
         assert {tool.name for tool in (await session.list_tools()).tools} == TOOLS
         assert (await call_tool(session, "add_note", base="b", content="x"))["created"]
+
+
+def test_the_library_of_the_protocol_is_not_loaded_before_the_first_request() -> None:
+    """It takes a fifth of a server's start."""
+    code = "import sys, gristmill.cli.serve\nassert 'mcp' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -207,7 +207,7 @@ def doctor(as_json: AsJson = False, data_dir: DataDir = None) -> None:
 def mcp(data_dir: DataDir = None) -> None:
     """Run an MCP server on standard input and output, for agents."""
     from gristmill.cli.client_session import connect
-    from gristmill.server.mcp import create
+    from gristmill.server.mcp.tools import create
 
     async def run() -> None:
         async with connect(current, work=True) as session:

@@ -5,9 +5,11 @@ request (and the person that it is made on behalf of), so that the API makes eve
 """
 
 import asyncio
+import importlib
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
+from typing import TYPE_CHECKING
 
 import httpx
 from fastapi import FastAPI
@@ -20,7 +22,9 @@ from gristmill.client import Client
 from gristmill.server.api import caller as callers
 from gristmill.server.api.context import ON_BEHALF, missing_key_error
 from gristmill.server.api.problems import problem_for
-from gristmill.server.mcp.tools import create
+
+if TYPE_CHECKING:
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 _FORWARDED_HEADERS = ("authorization", "cookie", "origin", ON_BEHALF.lower())
 _LOCAL_CLIENT = ("127.0.0.1", 0)
@@ -31,39 +35,59 @@ _request_client: ContextVar[tuple[str, int]] = ContextVar("client", default=_LOC
 @asynccontextmanager
 async def mount(api: FastAPI) -> AsyncGenerator[None]:
     """Serve `/mcp` from `api` within this context."""
-
-    def new_client() -> Client:
-        transport = httpx.ASGITransport(app=api, raise_app_exceptions=False, client=_request_client.get())
-        return Client("http://localhost", headers=_request_headers.get(), transport=transport, retries=1)
-
-    server = create(new_client)
-    server.streamable_http_app()  # creates the session manager
-    manager = server.session_manager
-    ready, stop = asyncio.Event(), asyncio.Event()
-
-    class Endpoint:
-        """Serves `/mcp`."""
-
-        async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-            if callers.current_caller(scope) is None:
-                await problem_for(missing_key_error(), scope)(scope, receive, send)
-                return
-            headers = Headers(scope=scope)
-            _request_headers.set({name: headers[name] for name in _FORWARDED_HEADERS if name in headers})
-            _request_client.set(scope.get("client") or _LOCAL_CLIENT)  # for the audit log
-            await manager.handle_request(scope, receive, send)
-
-    async def run_session_manager() -> None:
-        # In its own task: anyio requires that the task that enters a cancel scope also leaves it.
-        async with manager.run():
-            ready.set()
-            await stop.wait()
-
-    api.router.routes.append(Route("/mcp", Endpoint()))
-    task = asyncio.create_task(run_session_manager(), name="mcp")
-    await ready.wait()
+    endpoint = _Endpoint(api)
+    api.router.routes.append(Route("/mcp", endpoint))
     try:
         yield
     finally:
-        stop.set()
-        await clock.cancel_tasks([task])
+        await endpoint.stop()
+
+
+class _Endpoint:
+    """Serves `/mcp`. The first request loads the protocol's library, which would take a fifth of a server's start."""
+
+    def __init__(self, api: FastAPI) -> None:
+        self._api = api
+        self._manager: StreamableHTTPSessionManager | None = None
+        self._starting = asyncio.Lock()
+        self._task: asyncio.Task[None] | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if callers.current_caller(scope) is None:
+            await problem_for(missing_key_error(), scope)(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        _request_headers.set({name: headers[name] for name in _FORWARDED_HEADERS if name in headers})
+        _request_client.set(scope.get("client") or _LOCAL_CLIENT)  # for the audit log
+        async with self._starting:
+            manager = self._manager or await self._start()
+        await manager.handle_request(scope, receive, send)
+
+    async def stop(self) -> None:
+        """End the session manager."""
+        if self._task is not None:
+            await clock.cancel_tasks([self._task])
+
+    async def _start(self) -> "StreamableHTTPSessionManager":
+        await self.stop()  # what a request that was cancelled here left
+        tools = await asyncio.to_thread(importlib.import_module, "gristmill.server.mcp.tools")
+        server = tools.create(self._new_client)
+        server.streamable_http_app()  # creates the session manager
+        manager, ready = server.session_manager, asyncio.Event()
+
+        async def run() -> None:
+            # In its own task: anyio requires that the task that enters a cancel scope also leaves it.
+            async with manager.run():
+                ready.set()
+                await asyncio.Event().wait()
+
+        self._task = asyncio.create_task(run(), name="mcp", context=Context())
+        await ready.wait()
+        self._manager = manager
+        return manager
+
+    def _new_client(self) -> Client:
+        transport = httpx.ASGITransport(
+            app=self._api, raise_app_exceptions=False, client=_request_client.get()
+        )
+        return Client("http://localhost", headers=_request_headers.get(), transport=transport, retries=1)
