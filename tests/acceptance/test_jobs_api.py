@@ -5,10 +5,13 @@ from typing import Any
 from uuid import uuid4
 
 import httpx
+import pytest
 
 from gristmill import app, faults
 from tests.api_calls import add_items, assert_healthy, assert_problem, make_base, search, wait_until_ended
 from tests.wait_until import wait_until
+
+pytestmark = pytest.mark.slow
 
 
 async def test_a_dead_job_is_visible_and_can_be_retried_once_the_cause_is_gone(

@@ -15,6 +15,8 @@ from tests.database_clock import DatabaseClock
 from tests.sources.site import Site, SiteResponse, serve
 from tests.wait_until import wait_until
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def settings(settings: Settings) -> Settings:

@@ -11,6 +11,8 @@ from gristmill import app
 from gristmill.client import Client, Refused, SyncClient
 from tests.serve_api import serve_api
 
+pytestmark = pytest.mark.slow
+
 
 class LossyTransport(httpx.AsyncBaseTransport):
     """A network that delivers every request and loses the first responses."""

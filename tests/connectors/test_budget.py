@@ -13,6 +13,8 @@ from tests.connectors.fakes.tool import serve_fake
 from tests.connectors.harness import ConnectorHarness
 from tests.wait_until import wait_until
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def settings(settings: Settings, request: pytest.FixtureRequest) -> Settings:

@@ -11,6 +11,8 @@ from tests.connectors.fakes.tool import serve_fake
 from tests.connectors.harness import ConnectorHarness
 from tests.wait_until import reached
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def tool() -> Generator[FakeGitHub]:

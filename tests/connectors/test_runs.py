@@ -17,6 +17,8 @@ from tests.connectors.fakes.tool import SECRET, FakeTool, serve_fake
 from tests.connectors.harness import ConnectorHarness
 from tests.wait_until import reached, wait_until
 
+pytestmark = pytest.mark.slow
+
 BUDGET = 1000  # seconds
 
 

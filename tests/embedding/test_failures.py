@@ -19,6 +19,8 @@ from gristmill.settings import EmbedderSettings, Settings
 from tests.embedding.endpoint import CannedResponse, EmbeddingRequest, Endpoint, hashed_vectors
 from tests.embedding.hashed import HashedEmbedder
 
+pytestmark = pytest.mark.slow
+
 TEXTS = [f"text number {n}" for n in range(24)]
 Make = Callable[..., OpenAIEmbedder]
 

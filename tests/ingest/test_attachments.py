@@ -14,6 +14,8 @@ from gristmill.settings import Settings
 from tests.operations.manual_worker import UNLIMITED, ManualWorker
 from tests.readers import samples
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 async def hand(db: Database, settings: Settings) -> AsyncGenerator[ManualWorker]:

@@ -19,6 +19,8 @@ from gristmill.settings import Settings
 from tests.ingest.test_attachments import upload
 from tests.operations.manual_worker import ManualWorker
 
+pytestmark = pytest.mark.slow
+
 
 @dataclass
 class FakeProcessor:

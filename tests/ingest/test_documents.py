@@ -7,6 +7,8 @@ from gristmill import app
 from tests.readers import samples
 from tests.wait_until import wait_until
 
+pytestmark = pytest.mark.slow
+
 FILES = {
     "two.pdf": samples.pdf(["The miller grinds rye.", "The baker buys oats."]),
     "memo.docx": samples.docx(samples.paragraph("Barley comes by boat.")),

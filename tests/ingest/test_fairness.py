@@ -14,6 +14,8 @@ from tests.readers.test_formats import text_image
 from tests.sources.site import Site, SiteRequest, SiteResponse, serve
 from tests.wait_until import wait_until
 
+pytestmark = pytest.mark.slow
+
 NOTE = {"type": "note", "title": "oats", "content": "Oats for the horses."}
 
 

@@ -13,6 +13,8 @@ from tests.operations.manual_worker import UNLIMITED, ManualWorker
 from tests.sources.site import Site, SiteRequest, SiteResponse, serve
 from tests.wait_until import wait_until
 
+pytestmark = pytest.mark.slow
+
 PAGE = (
     "<html><body><article><h1>Corn</h1><p>Emmer is sold by the sack on Tuesdays.</p></article></body></html>"
 )

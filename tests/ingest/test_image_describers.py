@@ -15,6 +15,8 @@ from tests.embedding.endpoint import CannedResponse, EmbeddingRequest, Endpoint,
 from tests.readers import samples
 from tests.readers.conftest import pool as pool
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def endpoint() -> Generator[Endpoint]:

@@ -17,6 +17,8 @@ from tests.ingest.test_attachments import event_data, upload
 from tests.operations.manual_worker import ManualWorker
 from tests.readers import samples
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def vision_model() -> Generator[Endpoint]:

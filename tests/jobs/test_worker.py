@@ -20,6 +20,8 @@ from tests.jobs.sample_work import Brittle, Keyed, Plain
 from tests.terminate_backends import terminate_backends
 from tests.wait_until import wait_until
 
+pytestmark = pytest.mark.slow
+
 FAST_LIMITS = WorkerLimits(
     slots=4, lane_cap=4, lease=timedelta(seconds=2), stop_grace=timedelta(milliseconds=200)
 )

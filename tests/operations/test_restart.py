@@ -20,6 +20,8 @@ from tests.embedding.hashed import HashedEmbedder
 from tests.operations.manual_worker import LEASE, ManualWorker, folder_to_add, note_to_add
 from tests.wait_until import wait_until
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 async def parking(hand: ManualWorker) -> Base:

@@ -20,6 +20,8 @@ from tests.operations.manual_worker import (
     note_to_add,
 )
 
+pytestmark = pytest.mark.slow
+
 
 async def test_a_rebuild_makes_its_roots_active_and_tells_the_containers_above(
     hand: ManualWorker, base: Base, docs: Path

@@ -14,6 +14,8 @@ from tests.embedding.hashed import HashedEmbedder
 from tests.search.published_items import file_note, new_base
 from tests.wait_until import wait_until
 
+pytestmark = pytest.mark.slow
+
 NOTES = 30
 
 

@@ -10,6 +10,8 @@ from gristmill.catalog import Base
 from gristmill.server.api.context import ON_BEHALF
 from tests.search.published_items import file_note, new_base
 
+pytestmark = pytest.mark.slow
+
 VISIBLE = (
     "The miller dresses the stones.",
     "A wheel turns the millstone slowly, and the miller waits.",

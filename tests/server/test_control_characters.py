@@ -9,6 +9,8 @@ import pytest
 
 from gristmill import app
 
+pytestmark = pytest.mark.slow
+
 HOSTILE = ("%00", "%1b", "%7f", "%0a", "%ff", "%ed%a0%80", "a%00b")
 UNKNOWN = "00000000-0000-7000-8000-000000000009"
 NEVER_ENDS = "/api/events/stream"

@@ -16,6 +16,8 @@ from tests.embedding.hashed import HashedEmbedder
 from tests.server.clients import client_with_key, new_key, new_organisation
 from tests.wait_until import wait_until
 
+pytestmark = pytest.mark.slow
+
 
 @asynccontextmanager
 async def running(settings: Settings, **changed: Any) -> AsyncGenerator[app.Gristmill]:

@@ -22,6 +22,8 @@ from tests.embedding.hashed import HashedEmbedder
 from tests.server.clients import client_with_key, new_key
 from tests.wait_until import ended, wait_until
 
+pytestmark = pytest.mark.slow
+
 MB = 1 << 20
 DEFAULT_LIMITS = HttpLimits()
 

@@ -15,6 +15,8 @@ from gristmill.settings import Settings
 from tests.embedding.hashed import HashedEmbedder
 from tests.gristmill_process import environment
 
+pytestmark = pytest.mark.slow
+
 
 async def readiness(http: httpx.AsyncClient) -> tuple[int, str, dict[str, str | None]]:
     answer = await http.get("/readyz")

@@ -17,6 +17,8 @@ from tests.api_calls import add_items, make_base
 from tests.embedding.endpoint import Endpoint, serve
 from tests.wait_until import wait_until
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def endpoint() -> Generator[Endpoint]:
