@@ -10,8 +10,8 @@
     an editor who can't see every item of the base             403 partly_hidden
 
 This runs before the body is read: in the middleware, by the path of the request. FastAPI reads the body before it calls any
-dependency, so the dependency only checks that the decision was made for the route that is called. An unknown path parameter is rejected, so that a new kind of resource can't be reached
-before a check of its owner exists.
+dependency, so the dependency only checks that the decision was made for the route that is called. An unknown path
+parameter is rejected, so that a new kind of resource can't be reached before a check of its owner exists.
 """
 
 from collections.abc import Awaitable, Callable, Mapping

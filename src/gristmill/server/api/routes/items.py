@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Response
@@ -177,7 +177,7 @@ def _entries_of(
     return entries
 
 
-def _refuse_all(errors: Sequence[GristmillError]) -> None:
+def _refuse_all(errors: Sequence[GristmillError]) -> NoReturn:
     """Refuse a request without a single valid entry, with the fields of each."""
     first = errors[0]
     if not isinstance(first, Invalid) or not first.fields:
