@@ -1,6 +1,6 @@
-"""Workers in the test's hands, as the tests of the operations have them; an endpoint, as those of the embedders."""
+"""The manual workers of the operations' tests, and the endpoint of the embedders' tests."""
 
 from tests.embedding.conftest import endpoint
-from tests.operations.conftest import base, docs, hand, second
+from tests.operations.conftest import base, docs, second_worker, worker
 
-__all__ = ["base", "docs", "endpoint", "hand", "second"]
+__all__ = ["base", "docs", "endpoint", "second_worker", "worker"]

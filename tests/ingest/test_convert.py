@@ -67,177 +67,177 @@ def service() -> FakeProcessor:
 
 
 @pytest.fixture
-async def hand(db: Database, settings: Settings, service: FakeProcessor) -> ManualWorker:
+async def worker(db: Database, settings: Settings, service: FakeProcessor) -> ManualWorker:
     return await ManualWorker.start(db, settings, processors={"service": service})
 
 
 @pytest.fixture
-async def base(hand: ManualWorker) -> AsyncGenerator[Base]:
-    made = await hand.base()
-    yield await bases.patch(hand.db, made.id, file_processor="service")
-    await hand.assert_healthy()
+async def base(worker: ManualWorker) -> AsyncGenerator[Base]:
+    made = await worker.base()
+    yield await bases.patch(worker.db, made.id, file_processor="service")
+    await worker.assert_healthy()
 
 
-async def status(hand: ManualWorker) -> tuple[str, str | None]:
-    ((state, code),) = await hand.rows("select status, error_code from item")
+async def status(worker: ManualWorker) -> tuple[str, str | None]:
+    ((state, code),) = await worker.rows("select status, error_code from item")
     return state, code
 
 
-async def content(hand: ManualWorker) -> list[str]:
-    return [row[0] for row in await hand.rows("select text from content_part order by text")]
+async def content(worker: ManualWorker) -> list[str]:
+    return [row[0] for row in await worker.rows("select text from content_part order by text")]
 
 
 async def test_a_document_is_converted_elsewhere_and_no_slot_is_held_meanwhile(
-    hand: ManualWorker, base: Base, service: FakeProcessor
+    worker: ManualWorker, base: Base, service: FakeProcessor
 ) -> None:
     """S1-14, S1-16, C25."""
-    await upload(hand, base, "a.pdf", b"%PDF bytes")
-    await hand.run(await hand.take("index_document"))
-    await hand.assert_healthy()
-    move = await hand.run(await hand.take("check_file_processing_result"))
+    await upload(worker, base, "a.pdf", b"%PDF bytes")
+    await worker.run(await worker.take("index_document"))
+    await worker.assert_healthy()
+    move = await worker.run(await worker.take("check_file_processing_result"))
     assert move == retry.Postpone(timedelta(seconds=5), counted=False)
-    assert (await status(hand))[0] == "reading"
-    await hand.make_due()
-    move = await hand.step()
+    assert (await status(worker))[0] == "reading"
+    await worker.make_due()
+    move = await worker.step()
     assert isinstance(move, retry.Postpone)
     assert move.delay == timedelta(seconds=5)  # it came further
     service.state = ConversionState("done")
-    await hand.make_due()
-    await hand.work()
-    assert await status(hand) == ("completed", None)
-    assert await content(hand) == ["# Converted\n\nEmmer by remote-1.\n"]
+    await worker.make_due()
+    await worker.work()
+    assert await status(worker) == ("completed", None)
+    assert await content(worker) == ["# Converted\n\nEmmer by remote-1.\n"]
     assert service.started == ["a.pdf"]
-    assert await hand.rows("select 1 from conversion") == []
+    assert await worker.rows("select 1 from conversion") == []
 
 
 async def test_equal_bytes_are_converted_once_and_other_files_are_read_here(
-    hand: ManualWorker, base: Base, service: FakeProcessor
+    worker: ManualWorker, base: Base, service: FakeProcessor
 ) -> None:
     """S1-22, promise 4."""
     service.state = ConversionState("done")
     for name, data in (("a.pdf", b"%PDF bytes"), ("b.pdf", b"%PDF bytes"), ("c.txt", b"Rye.")):
-        await upload(hand, base, name, data)
-        await hand.work()
-        await hand.make_due()
-        await hand.work()
+        await upload(worker, base, name, data)
+        await worker.work()
+        await worker.make_due()
+        await worker.work()
     assert service.started == ["a.pdf"]
-    assert set((await hand.statuses()).values()) == {"completed"}
-    assert await content(hand) == ["# Converted\n\nEmmer by remote-1.\n", "Rye."]
+    assert set((await worker.statuses()).values()) == {"completed"}
+    assert await content(worker) == ["# Converted\n\nEmmer by remote-1.\n", "Rye."]
 
 
 async def test_another_worker_goes_on_asking_after_the_same_conversion(
-    hand: ManualWorker, base: Base, service: FakeProcessor, db: Database, settings: Settings
+    worker: ManualWorker, base: Base, service: FakeProcessor, db: Database, settings: Settings
 ) -> None:
     """A restart resumes the poll, and starts no second conversion."""
-    await upload(hand, base, "a.pdf", b"%PDF bytes")
-    await hand.work()
+    await upload(worker, base, "a.pdf", b"%PDF bytes")
+    await worker.work()
     other = await ManualWorker.start(db, settings, processors={"service": service})
     service.state = ConversionState("done")
     await other.make_due()
     await other.work()
-    assert await status(hand) == ("completed", None)
+    assert await status(worker) == ("completed", None)
     assert len(service.started) == 1
 
 
 async def test_a_start_that_was_cut_off_is_not_repeated_blindly(
-    hand: ManualWorker, base: Base, service: FakeProcessor, monkeypatch: pytest.MonkeyPatch
+    worker: ManualWorker, base: Base, service: FakeProcessor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """C26: killed while it was being started; it takes a new request."""
     monkeypatch.setattr(faults, "_armed", {})
-    item = await upload(hand, base, "a.pdf", b"%PDF bytes")
+    item = await upload(worker, base, "a.pdf", b"%PDF bytes")
     faults.arm("convert.starting=fail")
-    await hand.work()
-    await hand.make_due()
-    await hand.work()
-    assert await status(hand) == ("failed", "conversion_uncertain")
+    await worker.work()
+    await worker.make_due()
+    await worker.work()
+    assert await status(worker) == ("failed", "conversion_uncertain")
     assert service.started == []
     service.state = ConversionState("done")
-    await hand.reindex(base, item)
-    await hand.work()
-    await hand.make_due()
-    await hand.work()
-    assert await status(hand) == ("completed", None)
+    await worker.reindex(base, item)
+    await worker.work()
+    await worker.make_due()
+    await worker.work()
+    assert await status(worker) == ("completed", None)
 
 
 async def test_a_service_that_is_away_is_tried_again(
-    hand: ManualWorker, base: Base, service: FakeProcessor
+    worker: ManualWorker, base: Base, service: FakeProcessor
 ) -> None:
     service.is_unreachable = True
-    await upload(hand, base, "a.pdf", b"%PDF bytes")
-    await hand.work()
-    assert (await status(hand))[0] == "reading"
+    await upload(worker, base, "a.pdf", b"%PDF bytes")
+    await worker.work()
+    assert (await status(worker))[0] == "reading"
     service.is_unreachable, service.state = False, ConversionState("done")
     for _ in range(2):
-        await hand.make_due()
-        await hand.work()
-    assert await status(hand) == ("completed", None)
+        await worker.make_due()
+        await worker.work()
+    assert await status(worker) == ("completed", None)
 
 
 async def test_half_an_hour_without_progress_is_the_end(
-    hand: ManualWorker, base: Base, service: FakeProcessor
+    worker: ManualWorker, base: Base, service: FakeProcessor
 ) -> None:
     """S1-15, C15."""
     service.state = ConversionState("running", 0.0)
-    await upload(hand, base, "a.pdf", b"%PDF bytes")
-    await hand.work()
+    await upload(worker, base, "a.pdf", b"%PDF bytes")
+    await worker.work()
     for waited, ending in (
         (timedelta(minutes=28), None),
         (timedelta(minutes=30) - timedelta(seconds=1), "conversion_timeout"),
     ):
-        await hand.rows("update conversion set waited = %s returning 1", waited)
-        await hand.make_due()
-        await hand.work()
-        assert (await status(hand))[1] == ending
-    assert (await status(hand))[0] == "failed"
+        await worker.rows("update conversion set waited = %s returning 1", waited)
+        await worker.make_due()
+        await worker.work()
+        assert (await status(worker))[1] == ending
+    assert (await status(worker))[0] == "failed"
     assert service.cancelled == ["remote-1"]
-    assert await hand.rows("select 1 from conversion") == []
+    assert await worker.rows("select 1 from conversion") == []
 
 
 async def test_a_deleted_document_is_called_off(
-    hand: ManualWorker, base: Base, service: FakeProcessor
+    worker: ManualWorker, base: Base, service: FakeProcessor
 ) -> None:
-    item = await upload(hand, base, "a.pdf", b"%PDF bytes")
-    await hand.work()
-    await delete.delete(hand.db, base.id, [item])
-    await hand.work()
+    item = await upload(worker, base, "a.pdf", b"%PDF bytes")
+    await worker.work()
+    await delete.delete(worker.db, base.id, [item])
+    await worker.work()
     assert service.cancelled == ["remote-1"]
-    assert await hand.rows("select 1 from conversion") == []
+    assert await worker.rows("select 1 from conversion") == []
 
 
 async def test_a_replaced_document_is_called_off_and_the_new_one_converted(
-    hand: ManualWorker, base: Base, service: FakeProcessor
+    worker: ManualWorker, base: Base, service: FakeProcessor
 ) -> None:
-    await upload(hand, base, "a.pdf", b"%PDF bytes")
-    await hand.work()
-    await upload(hand, base, "a.pdf", b"%PDF other bytes")
-    await hand.make_due()
-    await hand.work()
+    await upload(worker, base, "a.pdf", b"%PDF bytes")
+    await worker.work()
+    await upload(worker, base, "a.pdf", b"%PDF other bytes")
+    await worker.make_due()
+    await worker.work()
     assert service.cancelled == ["remote-1"]
     service.state = ConversionState("done")
-    await hand.make_due()
-    await hand.work()
-    assert await status(hand) == ("completed", None)
-    assert await content(hand) == ["# Converted\n\nEmmer by remote-2.\n"]
+    await worker.make_due()
+    await worker.work()
+    assert await status(worker) == ("completed", None)
+    assert await content(worker) == ["# Converted\n\nEmmer by remote-2.\n"]
 
 
 async def test_cancelling_the_job_calls_the_conversion_off(
-    hand: ManualWorker, base: Base, service: FakeProcessor
+    worker: ManualWorker, base: Base, service: FakeProcessor
 ) -> None:
-    await upload(hand, base, "a.pdf", b"%PDF bytes")
-    await hand.work()
-    ((job,),) = await hand.rows("select id from job where kind = 'check_file_processing_result'")
-    await cancel.cancel(hand.db, job)
-    await hand.work()
-    assert await status(hand) == ("failed", "cancelled")
+    await upload(worker, base, "a.pdf", b"%PDF bytes")
+    await worker.work()
+    ((job,),) = await worker.rows("select id from job where kind = 'check_file_processing_result'")
+    await cancel.cancel(worker.db, job)
+    await worker.work()
+    assert await status(worker) == ("failed", "cancelled")
     assert service.cancelled == ["remote-1"]
 
 
-async def test_a_processor_that_is_not_set_up_is_told(hand: ManualWorker, base: Base) -> None:
+async def test_a_processor_that_is_not_set_up_is_told(worker: ManualWorker, base: Base) -> None:
     """S1-22: invalid."""
-    await bases.patch(hand.db, base.id, file_processor="gone")
-    await upload(hand, base, "a.pdf", b"%PDF bytes")
-    await hand.work()
-    assert await status(hand) == ("failed", "unknown_file_processor")
+    await bases.patch(worker.db, base.id, file_processor="gone")
+    await upload(worker, base, "a.pdf", b"%PDF bytes")
+    await worker.work()
+    assert await status(worker) == ("failed", "unknown_file_processor")
 
 
 async def test_a_base_can_only_name_a_processor_that_is_set_up(http: httpx.AsyncClient) -> None:

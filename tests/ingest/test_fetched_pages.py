@@ -43,57 +43,59 @@ class ChangingPage:
         return SiteResponse(304, b"", headers) if same else SiteResponse(200, self.body.encode(), headers)
 
 
-async def add_page(hand: ManualWorker, base: Base, url: str) -> None:
+async def add_page(worker: ManualWorker, base: Base, url: str) -> None:
     new = NewItem("url", url, url, source={"url": url})
-    await add.add(hand.db, base.id, [add.ItemToAdd(new, None)], UNLIMITED)
-    await hand.work()
+    await add.add(worker.db, base.id, [add.ItemToAdd(new, None)], UNLIMITED)
+    await worker.work()
 
 
-async def reindex_item(hand: ManualWorker, base: Base) -> None:
-    ((item,),) = await hand.rows("select id from item")
-    await hand.reindex(base, item)
-    await hand.work()
-    assert await hand.value("select status from item") == "completed"
+async def reindex_item(worker: ManualWorker, base: Base) -> None:
+    ((item,),) = await worker.rows("select id from item")
+    await worker.reindex(base, item)
+    await worker.work()
+    assert await worker.value("select status from item") == "completed"
 
 
 async def test_a_page_that_did_not_change_is_neither_sent_nor_made_again(
-    hand: ManualWorker, base: Base, site: Site
+    worker: ManualWorker, base: Base, site: Site
 ) -> None:
     pages = ChangingPage(site)
-    await add_page(hand, base, pages.url)
-    before = await hand.rows("select no from chunk")
-    await reindex_item(hand, base)
+    await add_page(worker, base, pages.url)
+    before = await worker.rows("select no from chunk")
+    await reindex_item(worker, base)
     assert pages.status == [200, 304]
-    assert await hand.rows("select no from chunk") == before
+    assert await worker.rows("select no from chunk") == before
     pages.body, pages.mark = PAGE.replace("Emmer", "Spelt"), '"v2"'
-    await reindex_item(hand, base)
-    await reindex_item(hand, base)
+    await reindex_item(worker, base)
+    await reindex_item(worker, base)
     assert pages.status == [200, 304, 200, 304]
-    assert "Spelt" in await hand.value("select text from chunk")
-    assert await hand.value("select count(*) from blob") == 1
-    await hand.assert_healthy()
+    assert "Spelt" in await worker.value("select text from chunk")
+    assert await worker.value("select count(*) from blob") == 1
+    await worker.assert_healthy()
 
 
 async def test_a_base_that_is_cut_otherwise_fetches_its_pages_anew(
-    hand: ManualWorker, base: Base, site: Site
+    worker: ManualWorker, base: Base, site: Site
 ) -> None:
     """What answers would be another: the server's word that nothing changed is not request for."""
     pages = ChangingPage(site)
-    await add_page(hand, base, pages.url)
-    await bases.patch(hand.db, base.id, chunking={"maxTokens": 64})
-    await reindex_item(hand, base)
+    await add_page(worker, base, pages.url)
+    await bases.patch(worker.db, base.id, chunking={"maxTokens": 64})
+    await reindex_item(worker, base)
     assert pages.status == [200, 200]
 
 
-async def test_nothing_is_left_of_a_page_that_is_deleted(hand: ManualWorker, base: Base, site: Site) -> None:
+async def test_nothing_is_left_of_a_page_that_is_deleted(
+    worker: ManualWorker, base: Base, site: Site
+) -> None:
     """Promise 3."""
-    await add_page(hand, base, ChangingPage(site).url)
-    ((item,),) = await hand.rows("select id from item")
-    await delete.delete(hand.db, base.id, [item])
-    await hand.work()
-    assert await hand.remaining_rows() == {}
-    assert [blob async for blob in hand.originals.blobs.list()] == []
-    await hand.assert_healthy()
+    await add_page(worker, base, ChangingPage(site).url)
+    ((item,),) = await worker.rows("select id from item")
+    await delete.delete(worker.db, base.id, [item])
+    await worker.work()
+    assert await worker.remaining_rows() == {}
+    assert [blob async for blob in worker.originals.blobs.list()] == []
+    await worker.assert_healthy()
 
 
 async def test_the_original_of_a_page_is_what_was_fetched(

@@ -33,7 +33,7 @@ def vision_response(text: str) -> CannedResponse:
 
 
 @pytest.fixture
-async def hand(db: Database, settings: Settings, vision_model: Endpoint) -> AsyncGenerator[ManualWorker]:
+async def worker(db: Database, settings: Settings, vision_model: Endpoint) -> AsyncGenerator[ManualWorker]:
     """A manual worker that reads all formats, and has images described by a vision model."""
     analyst = VisionDescriber(VisionConfig(vision_model.url, "seer", "k3y"))
     async with ReaderPool(1) as pool:
@@ -47,8 +47,8 @@ def document(text: str, *shades: int) -> bytes:
     return samples.docx(samples.paragraph(text), {**pictures, "word/media/dot.png": samples.png(7, 8)})
 
 
-async def chunks(hand: ManualWorker, base: Base) -> list[str]:
-    rows = await hand.rows(
+async def chunks(worker: ManualWorker, base: Base) -> list[str]:
+    rows = await worker.rows(
         "select c.text from chunk c join item i on i.id = c.item_id and i.live_version = c.version"
         " where c.base_id = %s order by c.index",
         base.id,
@@ -56,92 +56,92 @@ async def chunks(hand: ManualWorker, base: Base) -> list[str]:
     return [row[0] for row in rows]
 
 
-async def states(hand: ManualWorker) -> list[str]:
-    return [row[0] for row in await hand.rows("select state from asset order by item_id, version, hash")]
+async def states(worker: ManualWorker) -> list[str]:
+    return [row[0] for row in await worker.rows("select state from asset order by item_id, version, hash")]
 
 
-async def events(hand: ManualWorker) -> list[tuple[int, int]]:
-    return [(data["assets"], data["failed"]) for data in await event_data(hand, "AllAssetsAnalyzed")]
+async def events(worker: ManualWorker) -> list[tuple[int, int]]:
+    return [(data["assets"], data["failed"]) for data in await event_data(worker, "AllAssetsAnalyzed")]
 
 
 async def test_what_an_image_shows_is_searchable_in_its_document(
-    hand: ManualWorker, base: Base, vision_model: Endpoint
+    worker: ManualWorker, base: Base, vision_model: Endpoint
 ) -> None:
     """S3-07, S3-19, S3-23: the text answers first, then the images; a dot is no image to describe."""
-    await upload(hand, base, "a.docx", document("Spelt today.", 1, 2))
-    job = await hand.take("index_document")
-    await hand.run(job)
-    assert await hand.value("select status from item") == "completed"
-    assert await chunks(hand, base) == ["Spelt today."]
-    assert await event_data(hand, "DocumentIngestionCompleted") == []
-    await hand.assert_healthy()
-    await hand.work()
-    assert await chunks(hand, base) == [
+    await upload(worker, base, "a.docx", document("Spelt today.", 1, 2))
+    job = await worker.take("index_document")
+    await worker.run(job)
+    assert await worker.value("select status from item") == "completed"
+    assert await chunks(worker, base) == ["Spelt today."]
+    assert await event_data(worker, "DocumentIngestionCompleted") == []
+    await worker.assert_healthy()
+    await worker.work()
+    assert await chunks(worker, base) == [
         "Spelt today.",
         "A chart of emmer prices.",
         "A chart of emmer prices.",
     ]
     assert len(vision_model.requests) == 2
-    assert await events(hand) == [(2, 0)]
-    assert len(await event_data(hand, "DocumentIngestionCompleted")) == 1
-    await hand.assert_healthy()
+    assert await events(worker) == [(2, 0)]
+    assert len(await event_data(worker, "DocumentIngestionCompleted")) == 1
+    await worker.assert_healthy()
 
 
 async def test_an_equal_image_is_described_once(
-    hand: ManualWorker, base: Base, vision_model: Endpoint
+    worker: ManualWorker, base: Base, vision_model: Endpoint
 ) -> None:
     """Promise 4: in another document, and in the next version, where what it says answers from the first moment."""
-    await upload(hand, base, "a.docx", document("Spelt today.", 1))
-    await hand.work()
-    await upload(hand, base, "b.docx", document("Rye today.", 1))
-    await hand.work()
-    await upload(hand, base, "a.docx", document("Oats today.", 1))
-    await hand.run(await hand.take("index_document"))
-    assert "A chart of emmer prices." in await chunks(hand, base)
-    await hand.work()
+    await upload(worker, base, "a.docx", document("Spelt today.", 1))
+    await worker.work()
+    await upload(worker, base, "b.docx", document("Rye today.", 1))
+    await worker.work()
+    await upload(worker, base, "a.docx", document("Oats today.", 1))
+    await worker.run(await worker.take("index_document"))
+    assert "A chart of emmer prices." in await chunks(worker, base)
+    await worker.work()
     assert len(vision_model.requests) == 1
-    assert await events(hand) == [(1, 0)] * 3
-    await hand.assert_healthy()
+    assert await events(worker) == [(1, 0)] * 3
+    await worker.assert_healthy()
 
 
 @pytest.mark.parametrize(("reuse", "requests"), [("any", 1), ("document", 2), ("force", 3)])
 async def test_how_far_descriptions_are_used_again_is_the_bases(
-    hand: ManualWorker, base: Base, vision_model: Endpoint, reuse: str, requests: int
+    worker: ManualWorker, base: Base, vision_model: Endpoint, reuse: str, requests: int
 ) -> None:
     """One image in two documents, one of which gets a second version."""
-    await bases.patch(hand.db, base.id, settings={"assetReuse": reuse})
+    await bases.patch(worker.db, base.id, settings={"assetReuse": reuse})
     for name, text in (("a.docx", "Rye."), ("b.docx", "Oats."), ("b.docx", "Oats and rye.")):
-        await upload(hand, base, name, document(text, 1))
-        await hand.work()
+        await upload(worker, base, name, document(text, 1))
+        await worker.work()
     assert len(vision_model.requests) == requests
-    await hand.assert_healthy()
+    await worker.assert_healthy()
 
 
 async def test_what_may_have_been_paid_is_not_asked_again_by_itself(
-    hand: ManualWorker, base: Base, vision_model: Endpoint, monkeypatch: pytest.MonkeyPatch
+    worker: ManualWorker, base: Base, vision_model: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """C26: an attempt that ended between asking and writing; then it is requested."""
     monkeypatch.setattr(faults, "_armed", {})
-    item = await upload(hand, base, "a.docx", document("Spelt.", 1))
-    await hand.run(await hand.take("index_document"))
+    item = await upload(worker, base, "a.docx", document("Spelt.", 1))
+    await worker.run(await worker.take("index_document"))
     faults.arm("assets.before_commit=fail")
-    await hand.work()
-    assert await states(hand) == ["asking"]
-    await hand.make_due()
-    await hand.work()
+    await worker.work()
+    assert await states(worker) == ["asking"]
+    await worker.make_due()
+    await worker.work()
     assert len(vision_model.requests) == 1
-    assert await states(hand) == ["failed"]
-    assert await hand.value("select error_code from asset") == "vision_uncertain"
-    assert await events(hand) == [(1, 1)]
-    assert await assets.analyse(hand.db, item) is not None
-    await hand.work()
-    assert await states(hand) == ["described"]
-    assert await events(hand) == [(1, 1)]  # once a version
-    await hand.assert_healthy()
+    assert await states(worker) == ["failed"]
+    assert await worker.value("select error_code from asset") == "vision_uncertain"
+    assert await events(worker) == [(1, 1)]
+    assert await assets.analyse(worker.db, item) is not None
+    await worker.work()
+    assert await states(worker) == ["described"]
+    assert await events(worker) == [(1, 1)]  # once a version
+    await worker.assert_healthy()
 
 
 async def test_a_busy_model_is_asked_again_and_one_that_refuses_is_not(
-    hand: ManualWorker, base: Base, vision_model: Endpoint
+    worker: ManualWorker, base: Base, vision_model: Endpoint
 ) -> None:
     def answer(requests: EmbeddingRequest) -> CannedResponse:
         return (
@@ -151,56 +151,56 @@ async def test_a_busy_model_is_asked_again_and_one_that_refuses_is_not(
         )
 
     vision_model.respond = answer
-    await upload(hand, base, "a.docx", document("Spelt.", 1))
-    await hand.work()
-    assert await states(hand) == ["waiting"]
-    await hand.make_due()
-    await hand.work()
+    await upload(worker, base, "a.docx", document("Spelt.", 1))
+    await worker.work()
+    assert await states(worker) == ["waiting"]
+    await worker.make_due()
+    await worker.work()
     assert len(vision_model.requests) == 2
-    assert await hand.value("select error_code from asset") == "vision_refused"
-    assert await events(hand) == [(1, 1)]
-    await hand.assert_healthy()
+    assert await worker.value("select error_code from asset") == "vision_refused"
+    assert await events(worker) == [(1, 1)]
+    await worker.assert_healthy()
 
 
 async def test_a_newer_version_or_a_deletion_ends_the_analysis(
-    hand: ManualWorker, base: Base, vision_model: Endpoint
+    worker: ManualWorker, base: Base, vision_model: Endpoint
 ) -> None:
     """Delete wins: nothing is written for what is gone, and nothing is left of it."""
-    await upload(hand, base, "a.docx", document("Spelt.", 1))
-    await hand.run(await hand.take("index_document"))
-    old = await hand.take("analyse_assets")
-    item = await upload(hand, base, "a.docx", document("Rye.", 2))
-    await hand.run(await hand.take("index_document"))
-    await hand.run(old)
-    assert await chunks(hand, base) == ["Rye."]
+    await upload(worker, base, "a.docx", document("Spelt.", 1))
+    await worker.run(await worker.take("index_document"))
+    old = await worker.take("analyse_assets")
+    item = await upload(worker, base, "a.docx", document("Rye.", 2))
+    await worker.run(await worker.take("index_document"))
+    await worker.run(old)
+    assert await chunks(worker, base) == ["Rye."]
     assert vision_model.requests == []
-    newer = await hand.take("analyse_assets")
-    await delete.delete(hand.db, base.id, [item])
-    await hand.run(newer)
-    await hand.work()
+    newer = await worker.take("analyse_assets")
+    await delete.delete(worker.db, base.id, [item])
+    await worker.run(newer)
+    await worker.work()
     assert vision_model.requests == []
     for table in ("asset", "content_asset", "blob", "pending_blob_name", "chunk", "content"):
-        assert await hand.value(f"select count(*) from {table}") == 0, table
-    await hand.assert_healthy()
+        assert await worker.value(f"select count(*) from {table}") == 0, table
+    await worker.assert_healthy()
 
 
 async def test_images_that_nobody_analyses_are_found(
-    hand: ManualWorker, base: Base, vision_model: Endpoint
+    worker: ManualWorker, base: Base, vision_model: Endpoint
 ) -> None:
     """Promise 1: a job that was deleted is enqueued again."""
-    await upload(hand, base, "a.docx", document("Spelt.", 1))
-    await hand.run(await hand.take("index_document"))
-    await hand.rows("delete from job returning 1")
-    assert await hand.reconcile() == {"items": 1}
-    await hand.work()
-    assert await states(hand) == ["described"]
+    await upload(worker, base, "a.docx", document("Spelt.", 1))
+    await worker.run(await worker.take("index_document"))
+    await worker.rows("delete from job returning 1")
+    assert await worker.reconcile() == {"items": 1}
+    await worker.work()
+    assert await states(worker) == ["described"]
 
 
-async def test_tables_are_assets_that_stand_in_the_content(hand: ManualWorker, base: Base) -> None:
+async def test_tables_are_assets_that_stand_in_the_content(worker: ManualWorker, base: Base) -> None:
     """S3-23."""
-    item = await upload(hand, base, "a.xlsx", samples.xlsx({"Prices": [["corn", "price"], ["rye", "3"]]}))
-    await hand.work()
-    rows: list[Any] = await hand.rows(
+    item = await upload(worker, base, "a.xlsx", samples.xlsx({"Prices": [["corn", "price"], ["rye", "3"]]}))
+    await worker.work()
+    rows: list[Any] = await worker.rows(
         'select c.kind, substr(p.text, c.start::int + 1, (c."end" - c.start)::int) from content_asset c'
         " join item_version v on v.content_hash = c.content_hash join content_part p on p.content_hash = c.content_hash"
         " where v.item_id = %s",

@@ -35,7 +35,7 @@ def embedder() -> CountingEmbedder:
 
 
 @pytest.fixture
-async def hand(db: Database, settings: Settings, embedder: CountingEmbedder) -> ManualWorker:
+async def worker(db: Database, settings: Settings, embedder: CountingEmbedder) -> ManualWorker:
     return await ManualWorker.start(db, settings, embedder)
 
 
@@ -44,10 +44,10 @@ def unarmed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(faults, "_armed", {})
 
 
-async def all_at_once(hand: ManualWorker, limit: int = 1000) -> list[Job]:
+async def all_at_once(worker: ManualWorker, limit: int = 1000) -> list[Job]:
     """Run every job that can be claimed, side by side, as a worker would."""
-    jobs = await hand.claim(limit)
-    await asyncio.gather(*(hand.run(job) for job in jobs))
+    jobs = await worker.claim(limit)
+    await asyncio.gather(*(worker.run(job) for job in jobs))
     return jobs
 
 
@@ -59,35 +59,35 @@ def paragraphs(count: int, of: str = "rye") -> str:
 SMALL = {"maxTokens": 64}
 
 
-async def small(hand: ManualWorker, name: str = "small") -> Base:
+async def small(worker: ManualWorker, name: str = "small") -> Base:
     """A base whose chunks are paragraphs."""
-    return await bases.patch(hand.db, (await hand.base(name)).id, chunking=SMALL)
+    return await bases.patch(worker.db, (await worker.base(name)).id, chunking=SMALL)
 
 
 # ── batches ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_a_hundred_notes_are_a_few_batches(
-    hand: ManualWorker, base: Base, embedder: CountingEmbedder
+    worker: ManualWorker, base: Base, embedder: CountingEmbedder
 ) -> None:
     """S4-29, S4-52: batches form across items, and grow while the embedder is quick."""
-    await hand.add(base, *(note_to_add(f"n{n}", f"rye {n}") for n in range(100)))
-    await all_at_once(hand)
-    assert set((await hand.statuses()).values()) == {"completed"}
+    await worker.add(base, *(note_to_add(f"n{n}", f"rye {n}") for n in range(100)))
+    await all_at_once(worker)
+    assert set((await worker.statuses()).values()) == {"completed"}
     assert sorted(embedder.texts) == sorted(f"rye {n}" for n in range(100))
     assert len(embedder.calls) <= 8
     assert max(map(len, embedder.calls)) <= embed.MAX_BATCH
 
 
 async def test_documents_of_several_bases_share_a_batch_by_turns(
-    hand: ManualWorker, embedder: CountingEmbedder
+    worker: ManualWorker, embedder: CountingEmbedder
 ) -> None:
     """S4-02, S4-18: a small base is in the first batch, whatever came before it."""
-    large, other = await small(hand, "large"), await hand.base("other")
-    await hand.add(large, note_to_add("large", paragraphs(900)))
-    await hand.add(other, note_to_add("little", "oats"))
+    large, other = await small(worker, "large"), await worker.base("other")
+    await worker.add(large, note_to_add("large", paragraphs(900)))
+    await worker.add(other, note_to_add("little", "oats"))
     embedder.gate.clear()
-    running = asyncio.ensure_future(all_at_once(hand))
+    running = asyncio.ensure_future(all_at_once(worker))
     await embedder.called.wait()
     embedder.gate.set()
     await running
@@ -99,159 +99,159 @@ async def test_what_somebody_waits_for_comes_first(
     db: Database, settings: Settings, embedder: CountingEmbedder
 ) -> None:
     """An interactive job of the same base passes a document of thousands of pieces."""
-    hand = await ManualWorker.start(db, settings, embedder)
-    base = await small(hand)
-    await hand.add(base, note_to_add("large", paragraphs(2000)))
-    (large,) = await hand.claim()
+    worker = await ManualWorker.start(db, settings, embedder)
+    base = await small(worker)
+    await worker.add(base, note_to_add("large", paragraphs(2000)))
+    (large,) = await worker.claim()
     large.priority = 1
-    running = asyncio.ensure_future(hand.run(large))
+    running = asyncio.ensure_future(worker.run(large))
     await embedder.called.wait()
-    await hand.add(base, note_to_add("urgent", "oats"))
-    (urgent,) = await hand.claim()
-    await hand.run(urgent)
+    await worker.add(base, note_to_add("urgent", "oats"))
+    (urgent,) = await worker.claim()
+    await worker.run(urgent)
     assert not running.done()
     await running
-    assert set((await hand.statuses()).values()) == {"completed"}
+    assert set((await worker.statuses()).values()) == {"completed"}
 
 
 # ── nothing is paid twice ────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_the_same_text_is_embedded_once_wherever_it_stands(
-    hand: ManualWorker, base: Base, embedder: CountingEmbedder
+    worker: ManualWorker, base: Base, embedder: CountingEmbedder
 ) -> None:
     """S3-03, promise 4: in one batch, in another document, in another base of the same embedder."""
-    await hand.add(base, note_to_add("a", "rye"), note_to_add("b", "rye"))
-    await all_at_once(hand)
-    await hand.add(base, note_to_add("c", "rye"))
-    await hand.work()
-    await hand.add(await hand.base("other"), note_to_add("d", "rye"), note_to_add("e", "oats"))
-    await hand.work()
+    await worker.add(base, note_to_add("a", "rye"), note_to_add("b", "rye"))
+    await all_at_once(worker)
+    await worker.add(base, note_to_add("c", "rye"))
+    await worker.work()
+    await worker.add(await worker.base("other"), note_to_add("d", "rye"), note_to_add("e", "oats"))
+    await worker.work()
     assert sorted(embedder.texts) == ["oats", "rye"]
-    vectors = await hand.rows("select distinct embedding::text from chunk where text = 'rye'")
+    vectors = await worker.rows("select distinct embedding::text from chunk where text = 'rye'")
     assert len(vectors) == 1
-    assert await hand.value("select count(*) from chunk") == 5
-    assert await hand.value("select count(*) from content") == 2
+    assert await worker.value("select count(*) from chunk") == 5
+    assert await worker.value("select count(*) from content") == 2
 
 
 async def test_reindexing_what_did_not_change_embeds_and_writes_nothing(
-    hand: ManualWorker, base: Base, docs: Path, embedder: CountingEmbedder
+    worker: ManualWorker, base: Base, docs: Path, embedder: CountingEmbedder
 ) -> None:
     """S3-03, S3-10, promise 4; the version that answers goes on answering."""
-    (root,) = await hand.add(base, folder_to_add(docs))
-    await hand.work()
-    chunks = await hand.rows("select id from chunk order by 1")
+    (root,) = await worker.add(base, folder_to_add(docs))
+    await worker.work()
+    chunks = await worker.rows("select id from chunk order by 1")
     embedder.calls.clear()
-    await hand.reindex(base, root.id)
-    await hand.work()
+    await worker.reindex(base, root.id)
+    await worker.work()
     assert embedder.calls == []
-    assert await hand.rows("select id from chunk order by 1") == chunks
-    assert set((await hand.statuses()).values()) == {"completed"}
-    await hand.assert_healthy()
+    assert await worker.rows("select id from chunk order by 1") == chunks
+    assert set((await worker.statuses()).values()) == {"completed"}
+    await worker.assert_healthy()
 
 
 async def test_one_changed_paragraph_is_all_that_is_embedded(
-    hand: ManualWorker, tmp_path: Path, embedder: CountingEmbedder
+    worker: ManualWorker, tmp_path: Path, embedder: CountingEmbedder
 ) -> None:
-    base = await small(hand)
+    base = await small(worker)
     path = tmp_path / "a.md"
     path.write_text(paragraphs(40))
-    (item,) = await hand.add(base, file_to_add(hand, path))
-    await hand.work()
+    (item,) = await worker.add(base, file_to_add(path))
+    await worker.work()
     before = embedder.texts
     assert len(before) == 40
     path.write_text(paragraphs(40).replace("rye 17 ", "oats 17 "))
     embedder.calls.clear()
-    await hand.reindex(base, item.id)
-    await hand.work()
+    await worker.reindex(base, item.id)
+    await worker.work()
     (changed,) = embedder.texts
     assert changed.startswith("oats 17 ")
-    assert (await hand.rows("select timeline ->> 'reused' from item_version"))[-1] == ("39",)
-    assert await hand.value("select count(*) from chunk") == 40
+    assert (await worker.rows("select timeline ->> 'reused' from item_version"))[-1] == ("39",)
+    assert await worker.value("select count(*) from chunk") == 40
 
 
 async def test_another_way_of_cutting_makes_it_anew(
-    hand: ManualWorker, tmp_path: Path, embedder: CountingEmbedder
+    worker: ManualWorker, tmp_path: Path, embedder: CountingEmbedder
 ) -> None:
     """S3-04: the same bytes, but other chunks."""
-    base = await small(hand)
+    base = await small(worker)
     path = tmp_path / "a.md"
     path.write_text(paragraphs(10))
-    (item,) = await hand.add(base, file_to_add(hand, path))
-    await hand.work()
-    await bases.patch(hand.db, base.id, chunking={"maxTokens": 256})
-    await hand.reindex(base, item.id)
-    await hand.work()
-    assert await hand.value("select count(*) from chunk") < 10
-    await hand.assert_healthy()
+    (item,) = await worker.add(base, file_to_add(path))
+    await worker.work()
+    await bases.patch(worker.db, base.id, chunking={"maxTokens": 256})
+    await worker.reindex(base, item.id)
+    await worker.work()
+    assert await worker.value("select count(*) from chunk") < 10
+    await worker.assert_healthy()
 
 
-async def test_an_interrupted_attempt_is_not_continued_with_other_chunking(hand: ManualWorker) -> None:
+async def test_an_interrupted_attempt_is_not_continued_with_other_chunking(worker: ManualWorker) -> None:
     """S3-04: what the first attempt wrote is not mixed with what the second makes."""
-    base, text = await small(hand), paragraphs(100)
-    await hand.add(base, note_to_add("n", text))
+    base, text = await small(worker), paragraphs(100)
+    await worker.add(base, note_to_add("n", text))
     faults.arm("index.batch_written=fail")
-    assert isinstance(await hand.run(await hand.take("index_document")), retry.Postpone)
-    assert await hand.value("select count(*) from chunk") > 0
-    await bases.patch(hand.db, base.id, chunking={"maxTokens": 256})
-    await hand.make_due()
-    await hand.work()
-    other = await hand.base("other")
-    await hand.add(other, note_to_add("n", text))
-    await hand.work()
+    assert isinstance(await worker.run(await worker.take("index_document")), retry.Postpone)
+    assert await worker.value("select count(*) from chunk") > 0
+    await bases.patch(worker.db, base.id, chunking={"maxTokens": 256})
+    await worker.make_due()
+    await worker.work()
+    other = await worker.base("other")
+    await worker.add(other, note_to_add("n", text))
+    await worker.work()
     chunks = [
-        await hand.rows("select index, text from chunk where base_id = %s order by 1", base_id)
+        await worker.rows("select index, text from chunk where base_id = %s order by 1", base_id)
         for base_id in (base.id, other.id)
     ]
     assert chunks[0] == chunks[1]
-    await hand.assert_healthy()
+    await worker.assert_healthy()
 
 
 async def test_an_interrupted_attempt_goes_on_after_its_last_batch(
-    hand: ManualWorker, embedder: CountingEmbedder
+    worker: ManualWorker, embedder: CountingEmbedder
 ) -> None:
     """Promise 4: of two attempts, the second embeds only what the first did not write."""
-    base = await small(hand)
-    await hand.add(base, note_to_add("n", paragraphs(100)))
+    base = await small(worker)
+    await worker.add(base, note_to_add("n", paragraphs(100)))
     faults.arm("index.batch_written=fail")
-    job = await hand.take("index_document")
-    assert isinstance(await hand.run(job), retry.Postpone)
-    written = await hand.value("select count(*) from chunk")
+    job = await worker.take("index_document")
+    assert isinstance(await worker.run(job), retry.Postpone)
+    written = await worker.value("select count(*) from chunk")
     assert 0 < written < 100
     first = len(embedder.texts)
-    await hand.make_due()
-    await hand.work()
-    assert await hand.statuses() == {"n": "completed"}
-    assert await hand.value("select count(*) from chunk") == 100
+    await worker.make_due()
+    await worker.work()
+    assert await worker.statuses() == {"n": "completed"}
+    assert await worker.value("select count(*) from chunk") == 100
     assert len(embedder.texts) <= 100 + first - written
-    assert await hand.value("select (timeline ->> 'resumed')::int from item_version") == written
-    await hand.assert_healthy()
+    assert await worker.value("select (timeline ->> 'resumed')::int from item_version") == written
+    await worker.assert_healthy()
 
 
 async def test_an_attempt_that_finds_another_text_begins_again(
-    hand: ManualWorker, tmp_path: Path, embedder: CountingEmbedder
+    worker: ManualWorker, tmp_path: Path, embedder: CountingEmbedder
 ) -> None:
     """Nothing of the first text is left in what answers."""
-    base = await small(hand)
+    base = await small(worker)
     path = tmp_path / "a.md"
     path.write_text(paragraphs(100))
-    await hand.add(base, file_to_add(hand, path))
+    await worker.add(base, file_to_add(path))
     faults.arm("index.batch_written=fail")
-    await hand.run(await hand.take("index_document"))
-    assert await hand.value("select count(*) from chunk") > 0
+    await worker.run(await worker.take("index_document"))
+    assert await worker.value("select count(*) from chunk") > 0
     path.write_text(paragraphs(90, "oats"))
-    await hand.make_due()
-    await hand.work()
-    assert await hand.value("select count(*) from chunk where text like 'oats%%'") == 90
-    assert await hand.value("select count(*) from chunk") == 90
-    await hand.assert_healthy()
+    await worker.make_due()
+    await worker.work()
+    assert await worker.value("select count(*) from chunk where text like 'oats%%'") == 90
+    assert await worker.value("select count(*) from chunk") == 90
+    await worker.assert_healthy()
 
 
 # ── failure ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_a_text_that_is_refused_fails_its_document_alone(
-    hand: ManualWorker, base: Base, embedder: CountingEmbedder
+    worker: ManualWorker, base: Base, embedder: CountingEmbedder
 ) -> None:
     """S4-47: the batch is halved until the text is alone."""
 
@@ -260,17 +260,17 @@ async def test_a_text_that_is_refused_fails_its_document_alone(
             raise TextRefused("This text is refused.")
 
     embedder.before = refuse
-    await hand.add(base, *(note_to_add(f"n{n}", "poison" if n == 7 else f"rye {n}") for n in range(16)))
-    await all_at_once(hand)
-    statuses = await hand.statuses()
+    await worker.add(base, *(note_to_add(f"n{n}", "poison" if n == 7 else f"rye {n}") for n in range(16)))
+    await all_at_once(worker)
+    statuses = await worker.statuses()
     assert statuses.pop("n7") == "failed"
     assert set(statuses.values()) == {"completed"}
-    assert await hand.rows("select error_code from item where title = 'n7'") == [("embedder_refused",)]
-    await hand.assert_healthy()
+    assert await worker.rows("select error_code from item where title = 'n7'") == [("embedder_refused",)]
+    await worker.assert_healthy()
 
 
 async def test_an_embedder_that_is_down_for_a_while_costs_no_attempt(
-    hand: ManualWorker, base: Base, embedder: CountingEmbedder
+    worker: ManualWorker, base: Base, embedder: CountingEmbedder
 ) -> None:
     """S4-42, S4-44: it is waited for, as long as it asks."""
     down = iter(range(3))
@@ -280,14 +280,14 @@ async def test_an_embedder_that_is_down_for_a_while_costs_no_attempt(
             raise Transient("Busy.", retry_after=timedelta(milliseconds=50))
 
     embedder.before = fail
-    await hand.add(base, *(note_to_add(f"n{n}", f"rye {n}") for n in range(20)))
-    await all_at_once(hand)
-    assert set((await hand.statuses()).values()) == {"completed"}
-    assert await hand.rows("select distinct attempt, errors from job_history") == [(1, [])]
+    await worker.add(base, *(note_to_add(f"n{n}", f"rye {n}") for n in range(20)))
+    await all_at_once(worker)
+    assert set((await worker.statuses()).values()) == {"completed"}
+    assert await worker.rows("select distinct attempt, errors from job_history") == [(1, [])]
 
 
 async def test_an_embedder_that_stays_down_sends_documents_back_without_counting_an_attempt(
-    hand: ManualWorker, base: Base, embedder: CountingEmbedder, monkeypatch: pytest.MonkeyPatch
+    worker: ManualWorker, base: Base, embedder: CountingEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They hold no slot meanwhile, and come back when it asks."""
     monkeypatch.setattr(embed, "_PATIENCE", timedelta(seconds=1))
@@ -296,16 +296,16 @@ async def test_an_embedder_that_stays_down_sends_documents_back_without_counting
         raise Transient("Down.", retry_after=timedelta(minutes=1))
 
     embedder.before = fail
-    await hand.add(base, note_to_add("n"))
-    move = await hand.step()
+    await worker.add(base, note_to_add("n"))
+    move = await worker.step()
     assert move == retry.Postpone(timedelta(minutes=1), counted=False)
-    assert await hand.rows("select state::text, attempt from job") == [("delayed", 0)]
+    assert await worker.rows("select state::text, attempt from job") == [("delayed", 0)]
     assert len(embedder.calls) == 1
-    await hand.assert_healthy()
+    await worker.assert_healthy()
 
 
 async def test_a_document_that_fails_while_others_go_well_is_at_fault(
-    hand: ManualWorker, base: Base, embedder: CountingEmbedder, monkeypatch: pytest.MonkeyPatch
+    worker: ManualWorker, base: Base, embedder: CountingEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has an attempt counted, and the others are done."""
     monkeypatch.setattr(embed, "_PAUSES", (0.01,))
@@ -317,27 +317,27 @@ async def test_a_document_that_fails_while_others_go_well_is_at_fault(
             raise Transient("500")
 
     embedder.before = fail
-    await hand.add(base, *(note_to_add(f"n{n}", "broken" if n == 3 else f"rye {n}") for n in range(8)))
-    bad = (await items_by_title(hand, base))["n3"].id
-    bad_job, *others = sorted(await hand.claim(8), key=lambda job: job.subject != bad)
-    running = asyncio.ensure_future(hand.run(bad_job))
+    await worker.add(base, *(note_to_add(f"n{n}", "broken" if n == 3 else f"rye {n}") for n in range(8)))
+    bad = (await items_by_title(worker, base))["n3"].id
+    bad_job, *others = sorted(await worker.claim(8), key=lambda job: job.subject != bad)
+    running = asyncio.ensure_future(worker.run(bad_job))
     await broken.wait()
     for job in others:
-        await hand.run(job)
+        await worker.run(job)
     move = await running
     assert isinstance(move, retry.Postpone)
     assert move.counted
-    assert sorted((await hand.statuses()).values()) == ["completed"] * 7 + ["reading"]
+    assert sorted((await worker.statuses()).values()) == ["completed"] * 7 + ["reading"]
 
 
 async def test_a_cancelled_document_ends_the_call_that_only_it_waits_for(
-    hand: ManualWorker, base: Base, embedder: CountingEmbedder
+    worker: ManualWorker, base: Base, embedder: CountingEmbedder
 ) -> None:
     """S4-12, S4-27; S4-09."""
-    await hand.add(base, note_to_add("n"))
-    (job,) = await hand.claim()
+    await worker.add(base, note_to_add("n"))
+    (job,) = await worker.claim()
     embedder.gate.clear()
-    running = asyncio.ensure_future(hand.handlers["index_document"].run(job))
+    running = asyncio.ensure_future(worker.handlers["index_document"].run(job))
     await embedder.called.wait()
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -351,57 +351,57 @@ async def test_a_cancelled_document_ends_the_call_that_only_it_waits_for(
 
 
 async def test_a_document_deleted_while_its_batch_is_embedded_does_not_affect_the_others(
-    hand: ManualWorker, base: Base, embedder: CountingEmbedder
+    worker: ManualWorker, base: Base, embedder: CountingEmbedder
 ) -> None:
     """Delete wins: the batch is lexed again without the deleted document, and the other one is published."""
-    _, deleted = await hand.add(base, note_to_add("a", "rye"), note_to_add("b", "oats"))
+    _, deleted = await worker.add(base, note_to_add("a", "rye"), note_to_add("b", "oats"))
     embedder.gate.clear()
-    running = asyncio.ensure_future(all_at_once(hand))
+    running = asyncio.ensure_future(all_at_once(worker))
     await embedder.called.wait()
-    await delete.delete(hand.db, base.id, [deleted.id])
+    await delete.delete(worker.db, base.id, [deleted.id])
     embedder.gate.set()
     await running
-    assert await hand.rows("select text from chunk") == [("rye",)]
-    assert (await hand.statuses())["a"] == "completed"
-    await hand.assert_healthy()
+    assert await worker.rows("select text from chunk") == [("rye",)]
+    assert (await worker.statuses())["a"] == "completed"
+    await worker.assert_healthy()
 
 
 # ── progress ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_progress_never_falls_and_ends_at_a_hundred(
-    hand: ManualWorker, embedder: CountingEmbedder, monkeypatch: pytest.MonkeyPatch
+    worker: ManualWorker, embedder: CountingEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S4-34, S4-35, S4-36, S4-38, S4-67: reported while it runs, by every process."""
     monkeypatch.setattr("gristmill.ingest.progress.EVERY", timedelta(milliseconds=5))
-    base = await small(hand)
-    (item,) = await hand.add(base, note_to_add("n", paragraphs(600)))
-    (job,) = await hand.claim()
-    running = asyncio.ensure_future(hand.run(job))
+    base = await small(worker)
+    (item,) = await worker.add(base, note_to_add("n", paragraphs(600)))
+    (job,) = await worker.claim()
+    running = asyncio.ensure_future(worker.run(job))
     seen: list[float] = []
     while not running.done():
-        rows = await hand.rows("select percent from progress where item_id = %s", item.id)
+        rows = await worker.rows("select percent from progress where item_id = %s", item.id)
         seen += [row[0] for row in rows]
         await asyncio.sleep(0)
     await running
     assert seen == sorted(seen)
     assert len(set(seen)) > 2
     assert max(seen) < 100
-    assert await hand.statuses() == {"n": "completed"}
+    assert await worker.statuses() == {"n": "completed"}
 
 
 async def test_a_folder_shows_one_percentage_that_never_falls_while_it_is_listed(
-    hand: ManualWorker, base: Base, tmp_path: Path
+    worker: ManualWorker, base: Base, tmp_path: Path
 ) -> None:
     """S4-04: each child counts the same, one that is not listed yet nothing."""
     for number in range(6):
         (tmp_path / f"d{number % 3}").mkdir(exist_ok=True)
         (tmp_path / f"d{number % 3}/{number}.md").write_text(f"rye {number}")
-    (root,) = await hand.add(base, folder_to_add(tmp_path))
+    (root,) = await worker.add(base, folder_to_add(tmp_path))
     seen = [0.0]
-    while jobs := await hand.claim():
-        await hand.run(jobs[0])
-        seen.append(await hand.value("select item_progress(%s)", root.id))
+    while jobs := await worker.claim():
+        await worker.run(jobs[0])
+        seen.append(await worker.value("select item_progress(%s)", root.id))
     assert seen == sorted(seen)
     assert seen[-1] == pytest.approx(100)
     assert len(set(seen)) > 4

@@ -84,10 +84,10 @@ async def test_parts_that_are_read_while_a_batch_is_written_are_stored_too(
 
 
 async def test_a_write_that_fails_is_tried_twice_more_and_costs_only_its_document(
-    hand: ManualWorker, base: Base
+    worker: ManualWorker, base: Base
 ) -> None:
     """S4-45, S4-47: with its transaction, then alone, then alone once more; the rest is for the next attempt of the job."""
-    async with hand.db.connection() as tx:
+    async with worker.db.connection() as tx:
         await tx.execute("create sequence tries")  # counts although its transactions are rolled back
         await tx.execute(
             "create function refuse() returns trigger language plpgsql as $$ begin"
@@ -96,9 +96,11 @@ async def test_a_write_that_fails_is_tried_twice_more_and_costs_only_its_documen
         await tx.execute(
             "create trigger refuse before insert on chunk for each row execute function refuse()"
         )
-    await hand.add(base, note_to_add("good", "rye"), note_to_add("bad", "bad rye"))
-    outcomes = await asyncio.gather(*(hand.run(job) for job in await hand.claim(2)), return_exceptions=True)
-    assert (await hand.statuses())["good"] == "completed"
-    assert await hand.rows("select text from chunk") == [("rye",)]
+    await worker.add(base, note_to_add("good", "rye"), note_to_add("bad", "bad rye"))
+    outcomes = await asyncio.gather(
+        *(worker.run(job) for job in await worker.claim(2)), return_exceptions=True
+    )
+    assert (await worker.statuses())["good"] == "completed"
+    assert await worker.rows("select text from chunk") == [("rye",)]
     assert len([outcome for outcome in outcomes if isinstance(outcome, psycopg.errors.RaiseException)]) == 1
-    assert 1 <= await hand.value("select last_value from tries") <= 3
+    assert 1 <= await worker.value("select last_value from tries") <= 3

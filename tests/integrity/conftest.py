@@ -1,5 +1,5 @@
 """The fixtures of the operations' tests."""
 
-from tests.operations.conftest import base, docs, hand, second
+from tests.operations.conftest import base, docs, second_worker, worker
 
-__all__ = ["base", "docs", "hand", "second"]
+__all__ = ["base", "docs", "second_worker", "worker"]

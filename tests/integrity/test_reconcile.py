@@ -31,163 +31,163 @@ from tests.operations.manual_worker import (
 pytestmark = pytest.mark.slow
 
 
-async def told(hand: ManualWorker) -> list[events.RecordedEvent]:
+async def told(worker: ManualWorker) -> list[events.RecordedEvent]:
     """The events in which the reconciler tells what it did."""
-    await events.sequence_all(hand.db)
-    async with hand.db.connection() as tx:
+    await events.sequence_all(worker.db)
+    async with worker.db.connection() as tx:
         return await events.read(tx, LOCAL_ORG, after=0, limit=10_000, types=["Reconciled"])
 
 
 async def test_a_system_at_work_and_at_rest_gives_it_nothing_to_do(
-    hand: ManualWorker, base: Base, docs: Path
+    worker: ManualWorker, base: Base, docs: Path
 ) -> None:
     """S3-06 and S3-12 as decided in C16: a net that nothing falls into; S3-13."""
-    await hand.add(base, note_to_add("rye"), folder_to_add(docs))
-    while jobs_ := await hand.claim():
-        assert await hand.reconcile() == {}
-        await hand.run(jobs_[0])
-    items = await items_by_title(hand, base)
-    await delete.delete(hand.db, base.id, [items["deep"].id])
-    await hand.reindex(base, items["rye"].id)
-    assert await hand.reconcile() == {}
-    await hand.work()
-    await bases.delete(hand.db, base.id)
-    assert await hand.reconcile() == {}
-    await hand.work()
-    assert await hand.reconcile() == {}
-    assert await told(hand) == []
+    await worker.add(base, note_to_add("rye"), folder_to_add(docs))
+    while jobs_ := await worker.claim():
+        assert await worker.reconcile() == {}
+        await worker.run(jobs_[0])
+    items = await items_by_title(worker, base)
+    await delete.delete(worker.db, base.id, [items["deep"].id])
+    await worker.reindex(base, items["rye"].id)
+    assert await worker.reconcile() == {}
+    await worker.work()
+    await bases.delete(worker.db, base.id)
+    assert await worker.reconcile() == {}
+    await worker.work()
+    assert await worker.reconcile() == {}
+    assert await told(worker) == []
 
 
 async def test_jobs_that_were_deleted_by_hand_are_there_again_after_one_pass(
-    hand: ManualWorker, base: Base, docs: Path
+    worker: ManualWorker, base: Base, docs: Path
 ) -> None:
     """Leaves, a folder that is not listed, one that is half listed, a deletion, a base's deletion; S3-13."""
-    items = await index_folder(hand, base, docs)
-    gone = await bases.create(hand.db, "gone", HashedEmbedder(), {})
-    await bases.delete(hand.db, gone.id)
-    await delete.delete(hand.db, base.id, [items["deep"].id])
-    await hand.add(base, note_to_add("rye"), folder_to_add(docs.parent))
-    await hand.rows("delete from job returning id")
-    assert await hand.reconcile() == {"items": 2, "deletions": 2}
-    assert await hand.reconcile() == {}, "what is repaired is well"
-    await hand.work()
-    await hand.assert_healthy()
-    assert set((await hand.statuses()).values()) == {"completed"}
-    (event,) = [event for event in await told(hand) if event.data["items"]]
+    items = await index_folder(worker, base, docs)
+    gone = await bases.create(worker.db, "gone", HashedEmbedder(), {})
+    await bases.delete(worker.db, gone.id)
+    await delete.delete(worker.db, base.id, [items["deep"].id])
+    await worker.add(base, note_to_add("rye"), folder_to_add(docs.parent))
+    await worker.rows("delete from job returning id")
+    assert await worker.reconcile() == {"items": 2, "deletions": 2}
+    assert await worker.reconcile() == {}, "what is repaired is well"
+    await worker.work()
+    await worker.assert_healthy()
+    assert set((await worker.statuses()).values()) == {"completed"}
+    (event,) = [event for event in await told(worker) if event.data["items"]]
     assert (event.base_id, event.data["items"], event.data["deletions"]) == (base.id, 2, 1)
-    assert await hand.rows("select id from base where status = 'deleting'") == []
+    assert await worker.rows("select id from base where status = 'deleting'") == []
 
 
 async def test_a_folder_that_lost_its_job_in_the_middle_is_listed_to_its_end(
-    hand: ManualWorker, base: Base, docs: Path
+    worker: ManualWorker, base: Base, docs: Path
 ) -> None:
     """Its first children are active: they don't hide that nobody lists the rest."""
-    await hand.add(base, folder_to_add(docs))
-    listing = await hand.take("prepare_root")
+    await worker.add(base, folder_to_add(docs))
+    listing = await worker.take("prepare_root")
     with faults.watch("expand.filed", hold=True) as filed:
-        running = asyncio.create_task(hand.run(listing))
+        running = asyncio.create_task(worker.run(listing))
         await filed.passed.wait()
-        await hand.rows("delete from job where id = %s returning id", listing.id)
+        await worker.rows("delete from job where id = %s returning id", listing.id)
         filed.hold.set()
         await running
-    assert (await hand.statuses())["docs"] == "processing"
-    assert await hand.reconcile() == {"items": 1}
-    await hand.work()
-    assert set((await hand.statuses()).values()) == {"completed"}
+    assert (await worker.statuses())["docs"] == "processing"
+    assert await worker.reconcile() == {"items": 1}
+    await worker.work()
+    assert set((await worker.statuses()).values()) == {"completed"}
 
 
 async def test_a_container_that_is_not_as_its_children_are_is_derived(
-    hand: ManualWorker, base: Base, docs: Path
+    worker: ManualWorker, base: Base, docs: Path
 ) -> None:
-    await index_folder(hand, base, docs)
-    await hand.rows("update item set status = 'processing' where title = 'deep' returning id")
-    assert await hand.reconcile() == {"containers": 2}, "the one above it was not as it is either"
-    await hand.rows("update item set status = 'failed' where title = 'docs' returning id")
-    assert await hand.reconcile() == {"containers": 1}
-    assert set((await hand.statuses()).values()) == {"completed"}
+    await index_folder(worker, base, docs)
+    await worker.rows("update item set status = 'processing' where title = 'deep' returning id")
+    assert await worker.reconcile() == {"containers": 2}, "the one above it was not as it is either"
+    await worker.rows("update item set status = 'failed' where title = 'docs' returning id")
+    assert await worker.reconcile() == {"containers": 1}
+    assert set((await worker.statuses()).values()) == {"completed"}
 
 
-async def test_a_base_that_was_not_announced_is(hand: ManualWorker, base: Base) -> None:
-    await hand.add(base, note_to_add("rye"))
-    await hand.work()
-    await hand.rows("update base set ingested = false returning id")
-    assert await hand.reconcile() == {"announced": 1}
-    await events.sequence_all(hand.db)
-    async with hand.db.connection() as tx:
+async def test_a_base_that_was_not_announced_is(worker: ManualWorker, base: Base) -> None:
+    await worker.add(base, note_to_add("rye"))
+    await worker.work()
+    await worker.rows("update base set ingested = false returning id")
+    assert await worker.reconcile() == {"announced": 1}
+    await events.sequence_all(worker.db)
+    async with worker.db.connection() as tx:
         ready = await events.read(
             tx, LOCAL_ORG, after=0, limit=100, types=["KnowledgeSpaceAllDocumentsIngested"]
         )
     assert len(ready) == 2
 
 
-async def test_chunks_of_a_version_that_never_came_are_removed(hand: ManualWorker, base: Base) -> None:
+async def test_chunks_of_a_version_that_never_came_are_removed(worker: ManualWorker, base: Base) -> None:
     """What answers stays, and so does what is being written."""
-    await hand.add(base, note_to_add("rye"), note_to_add("oats"))
-    await hand.work()
-    await hand.rows(
+    await worker.add(base, note_to_add("rye"), note_to_add("oats"))
+    await worker.work()
+    await worker.rows(
         'insert into chunk (base_id, item_id, version, index, text, start, "end", embedding)'
         " select c.base_id, i, 7, 0, 'rye', 0, 1, c.embedding"
         " from chunk c, unnest(array[c.item_id, gen_random_uuid()]) i where c.text = 'rye text' returning 1"
     )
-    await hand.add(base, note_to_add("barley"))
-    job = await hand.take("index_document")
+    await worker.add(base, note_to_add("barley"))
+    job = await worker.take("index_document")
     with faults.watch("index.batch_written", hold=True) as written:
-        running = asyncio.create_task(hand.run(job))
+        running = asyncio.create_task(worker.run(job))
         await written.passed.wait()
-        assert await hand.reconcile() == {"versions": 2}
+        assert await worker.reconcile() == {"versions": 2}
         written.hold.set()
         await running
-    assert await hand.search_texts(base, "rye oats barley text") == ["barley text", "oats text", "rye text"]
-    assert await hand.value("select count(*) from chunk") == 3
+    assert await worker.search_texts(base, "rye oats barley text") == ["barley text", "oats text", "rye text"]
+    assert await worker.value("select count(*) from chunk") == 3
 
 
 async def test_a_cancel_leaves_no_chunks_of_the_version_that_will_not_come(
-    hand: ManualWorker, base: Base
+    worker: ManualWorker, base: Base
 ) -> None:
-    await hand.add(base, note_to_add("rye"))
-    await hand.work()
-    await bases.patch(hand.db, base.id, chunking={"maxTokens": 32})
+    await worker.add(base, note_to_add("rye"))
+    await worker.work()
+    await bases.patch(worker.db, base.id, chunking={"maxTokens": 32})
     long = "\n\n".join(f"oats {number} " * 12 for number in range(200))
-    await hand.add(base, note_to_add("rye", long), on_conflict="replace")
-    job = await hand.take("index_document")
+    await worker.add(base, note_to_add("rye", long), on_conflict="replace")
+    job = await worker.take("index_document")
     with faults.watch("index.batch_written", hold=True) as written:
-        running = asyncio.create_task(hand.run(job))
+        running = asyncio.create_task(worker.run(job))
         await written.passed.wait()
-        assert await hand.value("select count(*) from chunk") > 1
-        await cancel.cancel(hand.db, job.id)
+        assert await worker.value("select count(*) from chunk") > 1
+        await cancel.cancel(worker.db, job.id)
         written.hold.set()
         await running
-    assert await hand.value("select count(*) from chunk") == 1
-    assert await hand.reconcile() == {}
-    assert await hand.search_texts(base, "rye") == ["rye text"]
+    assert await worker.value("select count(*) from chunk") == 1
+    assert await worker.reconcile() == {}
+    assert await worker.search_texts(base, "rye") == ["rye text"]
 
 
 async def test_the_progress_of_what_ended_is_forgotten_after_a_while(
-    hand: ManualWorker, base: Base, clock: DatabaseClock
+    worker: ManualWorker, base: Base, clock: DatabaseClock
 ) -> None:
     """S4-64: not at once, and never that of what is being worked on."""
-    await hand.add(base, note_to_add("done"))
-    await hand.work()
-    await hand.add(base, note_to_add("waits"))
-    await hand.rows(
+    await worker.add(base, note_to_add("done"))
+    await worker.work()
+    await worker.add(base, note_to_add("waits"))
+    await worker.rows(
         "insert into progress (item_id, version, percent) select id, 1, 50 from item"
         " on conflict (item_id) do update set updated_at = excluded.updated_at returning item_id"
     )
-    await hand.reconcile()
-    assert await hand.value("select count(*) from progress") == 2
+    await worker.reconcile()
+    assert await worker.value("select count(*) from progress") == 2
     await clock.advance(timedelta(minutes=6))
-    await hand.reconcile()
-    assert await hand.rows("select i.title from progress p join item i on i.id = p.item_id") == [("waits",)]
+    await worker.reconcile()
+    assert await worker.rows("select i.title from progress p join item i on i.id = p.item_id") == [("waits",)]
 
 
 async def test_what_nobody_uses_is_collected_after_a_while_and_is_no_damage(
-    hand: ManualWorker, base: Base, clock: DatabaseClock
+    worker: ManualWorker, base: Base, clock: DatabaseClock
 ) -> None:
-    blob = await uploads.store_upload(hand.db, hand.originals.blobs, lambda: byte_stream(b"rye"))
-    await hand.rows("insert into content (hash) values ('\\\\x00') returning hash")
-    reconciler = Reconciler(hand.db, hand.originals.blobs, timedelta(days=30))
-    await hand.rows("update outbox set at = clock_now() returning n")
-    await events.sequence_all(hand.db)
+    blob = await uploads.store_upload(worker.db, worker.originals.blobs, lambda: byte_stream(b"rye"))
+    await worker.rows("insert into content (hash) values ('\\\\x00') returning hash")
+    reconciler = Reconciler(worker.db, worker.originals.blobs, timedelta(days=30))
+    await worker.rows("update outbox set at = clock_now() returning n")
+    await events.sequence_all(worker.db)
     assert sum((await reconciler.run_pass()).values()) == 0
     await clock.advance(timedelta(days=31))
     found = await reconciler.run_pass()
@@ -196,48 +196,48 @@ async def test_what_nobody_uses_is_collected_after_a_while_and_is_no_damage(
         "contents": 1,
         "events": 1,
     }
-    assert not await hand.originals.blobs.exists(blob.name)
-    assert await hand.value("select count(*) from content") == 0
+    assert not await worker.originals.blobs.exists(blob.name)
+    assert await worker.value("select count(*) from content") == 0
     assert sum((await reconciler.run_pass()).values()) == 0
 
 
 async def test_an_item_whose_job_is_just_being_queued_is_not_touched(
-    hand: ManualWorker, base: Base, docs: Path
+    worker: ManualWorker, base: Base, docs: Path
 ) -> None:
     """It looks in the base's turn: who files items there is waited for."""
-    await hand.add(base, note_to_add("lost"))
-    await hand.rows("delete from job returning id")
-    async with hand.db.transaction() as filing:
+    await worker.add(base, note_to_add("lost"))
+    await worker.rows("delete from job returning id")
+    async with worker.db.transaction() as filing:
         await catalog.lock_base(filing, base.id)
-        looking = await start_blocked(hand, hand.reconcile())
+        looking = await start_blocked(worker, worker.reconcile())
         (item,) = await catalog.insert_items(filing, base.id, None, [note_to_add("new").item], cause=uuid4())
         await reconcile.enqueue_next_jobs(filing, base, [item], jobs.Priority.NORMAL)
     assert await looking == {"items": 1}
-    assert await hand.value("select count(*) from job") == 2
-    await hand.work()
-    assert set((await hand.statuses()).values()) == {"completed"}
+    assert await worker.value("select count(*) from job") == 2
+    await worker.work()
+    assert set((await worker.statuses()).values()) == {"completed"}
 
 
 async def test_two_passes_at_once_and_workers_beside_them_do_everything_once(
-    hand: ManualWorker, second: ManualWorker, base: Base
+    worker: ManualWorker, second_worker: ManualWorker, base: Base
 ) -> None:
     """Five percent of the jobs are deleted, again and again, while two workers run: one pass, and all is done."""
     chance = random.Random(5)
-    await hand.add(base, *(note_to_add(f"n{number}") for number in range(120)))
+    await worker.add(base, *(note_to_add(f"n{number}") for number in range(120)))
     for _ in range(6):
-        mine, others = await hand.claim(5), await second.claim(5)
-        await asyncio.gather(*(hand.run(job) for job in mine), *(second.run(job) for job in others))
-        rows = [row[0] for row in await hand.rows("select id from job")]
+        mine, others = await worker.claim(5), await second_worker.claim(5)
+        await asyncio.gather(*(worker.run(job) for job in mine), *(second_worker.run(job) for job in others))
+        rows = [row[0] for row in await worker.rows("select id from job")]
         lost = chance.sample(rows, max(1, len(rows) // 20))
-        await hand.rows("delete from job where id = any (%s) returning id", lost)
-    found = await asyncio.gather(hand.reconcile(), second.reconcile())
+        await worker.rows("delete from job where id = any (%s) returning id", lost)
+    found = await asyncio.gather(worker.reconcile(), second_worker.reconcile())
     assert sum(one.get("items", 0) for one in found) > 0
-    await asyncio.gather(hand.work(), second.work())
-    assert set((await hand.statuses()).values()) == {"completed"}
-    await hand.assert_healthy()
-    assert await hand.reconcile() == {}
-    await events.sequence_all(hand.db)
-    async with hand.db.connection() as tx:
+    await asyncio.gather(worker.work(), second_worker.work())
+    assert set((await worker.statuses()).values()) == {"completed"}
+    await worker.assert_healthy()
+    assert await worker.reconcile() == {}
+    await events.sequence_all(worker.db)
+    async with worker.db.connection() as tx:
         ended = await events.read(tx, LOCAL_ORG, after=0, limit=10_000, types=["DocumentIngestionCompleted"])
         ready = await events.read(
             tx, LOCAL_ORG, after=0, limit=100, types=["KnowledgeSpaceAllDocumentsIngested"]
@@ -247,45 +247,45 @@ async def test_two_passes_at_once_and_workers_beside_them_do_everything_once(
 
 
 async def test_a_pass_that_is_cut_off_did_it_or_not_and_the_next_does_the_rest(
-    hand: ManualWorker, base: Base, monkeypatch: pytest.MonkeyPatch
+    worker: ManualWorker, base: Base, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(faults, "_armed", {})
     monkeypatch.setattr(reconcile, "BATCH_SIZE", 2)
-    await hand.add(base, *(note_to_add(f"n{number}") for number in range(5)))
-    await hand.rows("delete from job returning id")
+    await worker.add(base, *(note_to_add(f"n{number}") for number in range(5)))
+    await worker.rows("delete from job returning id")
     faults.arm("reconcile.before_commit=fail@2")
     with pytest.raises(faults.FaultInjected):
-        await hand.reconcile()
-    assert await hand.value("select count(*) from job") == 2
-    assert await hand.reconcile() == {"items": 3}
-    await hand.work()
-    assert set((await hand.statuses()).values()) == {"completed"}
+        await worker.reconcile()
+    assert await worker.value("select count(*) from job") == 2
+    assert await worker.reconcile() == {"items": 3}
+    await worker.work()
+    assert set((await worker.statuses()).values()) == {"completed"}
 
 
 async def test_it_is_a_schedule_and_its_result_tells_what_it_found(
-    hand: ManualWorker, base: Base, clock: DatabaseClock
+    worker: ManualWorker, base: Base, clock: DatabaseClock
 ) -> None:
     """Of its passes one an hour is thorough."""
-    async with hand.db.transaction() as tx:
+    async with worker.db.transaction() as tx:
         await jobs.put_schedules(tx, reconcile.reconcile_schedule("*/5 * * * *"))
     thorough: list[bool] = []
     for _ in range(13):
         await clock.advance(timedelta(minutes=5))
-        await hand.enrol()
-        async with hand.db.connection() as tx:
+        await worker.enrol()
+        async with worker.db.connection() as tx:
             assert await schedule.fire_due(tx) == 1
-        await hand.work()
-    rows = await hand.rows("select result from job_history where kind = 'reconcile' order by finished_at")
+        await worker.work()
+    rows = await worker.rows("select result from job_history where kind = 'reconcile' order by finished_at")
     thorough = [row[0]["thorough"] for row in rows]
     assert thorough == [True, *[False] * 11, True]
     assert set(rows[0][0]) == {"thorough", *DAMAGE, *reconcile.UNUSED}
 
 
-async def test_a_pass_can_be_asked_for(hand: ManualWorker, base: Base) -> None:
-    asked = await reconcile.enqueue_thorough_pass(hand.db)
-    assert await reconcile.enqueue_thorough_pass(hand.db) == asked
-    await hand.work()
-    assert await hand.value("select result ->> 'thorough' from job_history where id = %s", asked) == "true"
+async def test_a_pass_can_be_asked_for(worker: ManualWorker, base: Base) -> None:
+    asked = await reconcile.enqueue_thorough_pass(worker.db)
+    assert await reconcile.enqueue_thorough_pass(worker.db) == asked
+    await worker.work()
+    assert await worker.value("select result ->> 'thorough' from job_history where id = %s", asked) == "true"
 
 
 def test_a_time_that_never_comes_stops_the_start() -> None:
@@ -294,15 +294,15 @@ def test_a_time_that_never_comes_stops_the_start() -> None:
     assert caught.value.code == "bad_setting"
 
 
-async def test_a_webhook_without_a_job_is_woken(hand: ManualWorker, base: Base) -> None:
-    async with hand.db.connection() as tx:
+async def test_a_webhook_without_a_job_is_woken(worker: ManualWorker, base: Base) -> None:
+    async with worker.db.connection() as tx:
         await tx.execute(
             "insert into webhook (url, secret, cursor) values ('http://localhost', '', 0),"
             " ('http://localhost/2', '', 100)"
         )
-    await events.sequence_all(hand.db)
-    assert await hand.value("select count(*) from job") == 2
-    await hand.rows("delete from job returning id")
-    assert await hand.reconcile() == {"webhooks": 1}, "the other has all behind it"
-    assert await hand.value("select count(*) from job where kind = 'deliver_events'") == 1
-    assert await hand.reconcile() == {}
+    await events.sequence_all(worker.db)
+    assert await worker.value("select count(*) from job") == 2
+    await worker.rows("delete from job returning id")
+    assert await worker.reconcile() == {"webhooks": 1}, "the other has all behind it"
+    assert await worker.value("select count(*) from job where kind = 'deliver_events'") == 1
+    assert await worker.reconcile() == {}

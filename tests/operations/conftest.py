@@ -12,36 +12,36 @@ from tests.operations.manual_worker import ManualWorker
 
 
 @pytest.fixture
-async def hand(db: Database, settings: Settings) -> ManualWorker:
+async def worker(db: Database, settings: Settings) -> ManualWorker:
     """A worker that runs jobs when the test says so."""
     return await ManualWorker.start(db, settings)
 
 
 @pytest.fixture
-async def second(hand: ManualWorker, settings: Settings) -> ManualWorker:
+async def second_worker(worker: ManualWorker, settings: Settings) -> ManualWorker:
     """Another worker on the same database."""
-    return await ManualWorker.start(hand.db, settings)
+    return await ManualWorker.start(worker.db, settings)
 
 
 @pytest.fixture
-async def ends_healthy(hand: ManualWorker, caplog: pytest.LogCaptureFixture) -> AsyncGenerator[None]:
+async def ends_healthy(worker: ManualWorker, caplog: pytest.LogCaptureFixture) -> AsyncGenerator[None]:
     """After the test all work ends, the invariants hold before and after that, and the reconciler finds nothing."""
     yield
-    await hand.assert_healthy()
-    assert await hand.reconcile() == {}
-    await hand.make_due()
-    await hand.work()
-    await hand.assert_healthy()
-    assert await hand.reconcile() == {}
-    assert await hand.value("select count(*) from job where state <> 'dead'") == 0
-    assert set((await hand.statuses()).values()) <= {"completed", "failed"}
+    await worker.assert_healthy()
+    assert await worker.reconcile() == {}
+    await worker.make_due()
+    await worker.work()
+    await worker.assert_healthy()
+    assert await worker.reconcile() == {}
+    assert await worker.value("select count(*) from job where state <> 'dead'") == 0
+    assert set((await worker.statuses()).values()) <= {"completed", "failed"}
     assert "deadlock" not in caplog.text
 
 
 @pytest.fixture
-async def base(hand: ManualWorker) -> Base:
+async def base(worker: ManualWorker) -> Base:
     """An empty base."""
-    return await hand.base()
+    return await worker.base()
 
 
 @pytest.fixture

@@ -34,13 +34,13 @@ async def paused_at(
             await asyncio.wait([task])
 
 
-async def start_blocked(hand: ManualWorker, second: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
+async def start_blocked(worker: ManualWorker, second: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
     """Start `second`, and return once it waits for a lock that another transaction holds."""
     task = asyncio.create_task(second)
 
     async def is_blocked() -> bool:
         assert not task.done(), f"it did not block: {await task}"
-        return await hand.value(
+        return await worker.value(
             "select exists (select from pg_stat_activity where datname = current_database()"
             " and wait_event_type = 'Lock')"
         )

@@ -268,7 +268,7 @@ def folder_to_add(path: Path) -> add.ItemToAdd:
     )
 
 
-def file_to_add(hand: ManualWorker, path: Path) -> add.ItemToAdd:
+def file_to_add(path: Path) -> add.ItemToAdd:
     """A file of the disk to add."""
     return add.ItemToAdd(
         NewItem("file", path.name, str(path), source={"path": str(path)}), FileSource(path, 1 << 20)
@@ -287,16 +287,16 @@ async def byte_stream(data: bytes) -> AsyncIterator[bytes]:
     yield data
 
 
-async def index_folder(hand: ManualWorker, base: Base, path: Path) -> dict[str, Item]:
+async def index_folder(worker: ManualWorker, base: Base, path: Path) -> dict[str, Item]:
     """Add a folder and index it; every item of the base by its title."""
-    await hand.add(base, folder_to_add(path))
-    await hand.work()
-    return await items_by_title(hand, base)
+    await worker.add(base, folder_to_add(path))
+    await worker.work()
+    return await items_by_title(worker, base)
 
 
-async def items_by_title(hand: ManualWorker, base: Base) -> dict[str, Item]:
+async def items_by_title(worker: ManualWorker, base: Base) -> dict[str, Item]:
     """Every item of the base by its title; what is being deleted too."""
-    async with hand.db.connection() as tx:
+    async with worker.db.connection() as tx:
         items = await catalog.list_items(tx, base.id, limit=1000, everywhere=True, include_deleting=True)
     return {item.title: item for item in items}
 

@@ -33,7 +33,7 @@ class Model(RuleBasedStateMachine):
 
     url: str  # set by the test: a database of its own
     app_settings: Settings
-    hand: ManualWorker
+    worker: ManualWorker
     base: Base
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class Model(RuleBasedStateMachine):
                 await tx.execute("truncate job, job_history, worker, lane, schedule")
                 await tx.execute("delete from base")
                 await tx.execute("truncate content, blob, pending_blob_name cascade")
-            self.hand = await ManualWorker.start(self.db, self.app_settings)
+            self.worker = await ManualWorker.start(self.db, self.app_settings)
             await self.new_base()
 
         for name in FOLDERS:
@@ -88,16 +88,16 @@ class Model(RuleBasedStateMachine):
             self.run(self.look())
 
     async def look(self) -> None:
-        await self.hand.assert_healthy()
-        shown = await self.hand.rows(
+        await self.worker.assert_healthy()
+        shown = await self.worker.rows(
             "select id from item where status <> 'deleting' and id = any (%s) and base_id in"
             " (select id from base where status <> 'deleting')",
             list(self.deleted),
         )
         assert shown == [], "something deleted is visible"
-        lost = {*self.roots, *self.texts} - {row[0] for row in await self.hand.rows("select id from item")}
+        lost = {*self.roots, *self.texts} - {row[0] for row in await self.worker.rows("select id from item")}
         assert not lost, "something is lost that was not deleted"
-        under = await self.hand.rows(
+        under = await self.worker.rows(
             "select c.title from item c join item p on p.id = c.parent_id"
             " where p.status = 'deleting' and c.status <> 'deleting'"
         )
@@ -105,10 +105,10 @@ class Model(RuleBasedStateMachine):
 
     async def everything(self) -> list[Any]:
         return [
-            await self.hand.rows("select * from item order by id"),
-            await self.hand.rows("select item_id, version, index, text from chunk order by 1, 2, 3"),
-            await self.hand.rows("select * from item_version order by item_id, version"),
-            await self.hand.rows("select id, state, lease, attempt, result from job order by id"),
+            await self.worker.rows("select * from item order by id"),
+            await self.worker.rows("select item_id, version, index, text from chunk order by 1, 2, 3"),
+            await self.worker.rows("select * from item_version order by item_id, version"),
+            await self.worker.rows("select id, state, lease, attempt, result from job order by id"),
         ]
 
     async def end(self) -> None:
@@ -117,7 +117,7 @@ class Model(RuleBasedStateMachine):
         for path in self.roots.values():  # one that is gone would be refused, and stay as it was
             path.mkdir(parents=True, exist_ok=True)
         if roots := await self.live_roots():
-            await self.hand.reindex(self.base, *roots)
+            await self.worker.reindex(self.base, *roots)
             await self.to_rest()
         expected = Counter(self.texts.values())
         spoiled = 0
@@ -125,47 +125,47 @@ class Model(RuleBasedStateMachine):
             below = [text for file, text in self.files.items() if file.is_relative_to(path)]
             expected.update(text for text in below if text is not None)
             spoiled += below.count(None)
-        completed = await self.hand.rows(
+        completed = await self.worker.rows(
             "select c.text from chunk c join item i on i.id = c.item_id and c.version = i.live_version"
             " where i.status = 'completed'"
         )
         assert Counter(row[0] for row in completed) == expected
-        failed = await self.hand.rows(
+        failed = await self.worker.rows(
             "select error_code from item where status = 'failed' and type = 'file' order by 1"
         )
         assert failed == [("unsupported_type",)] * spoiled
         if expected.total() < 100:
-            assert expected - Counter(await self.hand.search_texts(self.base, "rye")) == Counter()
+            assert expected - Counter(await self.worker.search_texts(self.base, "rye")) == Counter()
         if roots:
             gone = await self.below(roots)
             await delete.delete(self.db, self.base.id, roots)
             self.forget(gone)
             await self.look()
         await self.to_rest()
-        left = await self.hand.remaining_rows()
-        left["jobs"] = await self.hand.value("select count(*) from job where kind <> 'reindex_subtree'")
+        left = await self.worker.remaining_rows()
+        left["jobs"] = await self.worker.value("select count(*) from job where kind <> 'reindex_subtree'")
         assert not any(left.values()), left
-        assert [blob async for blob in self.hand.originals.blobs.list()] == []
+        assert [blob async for blob in self.worker.originals.blobs.list()] == []
 
     async def to_rest(self) -> None:
         for _ in range(100):
             await self.clock.advance(timedelta(minutes=20))
             async with self.db.connection() as tx:
                 await store.tick(tx)
-            await self.hand.enrol()
-            await self.hand.work()
-            if not await self.hand.rows("select from job where state <> 'dead'"):
+            await self.worker.enrol()
+            await self.worker.work()
+            if not await self.worker.rows("select from job where state <> 'dead'"):
                 break
         else:
             raise AssertionError("some work never ends")
         await self.look()
-        assert set((await self.hand.statuses()).values()) <= {"completed", "failed"}
+        assert set((await self.worker.statuses()).values()) <= {"completed", "failed"}
 
     # ── the model ────────────────────────────────────────────────────────────────────────────────────────
 
     async def new_base(self) -> None:
         self.count += 1
-        self.base = await self.hand.base(f"base {self.count}")
+        self.base = await self.worker.base(f"base {self.count}")
 
     def text(self) -> str:
         self.count += 1
@@ -176,7 +176,7 @@ class Model(RuleBasedStateMachine):
         return roots[chosen % len(roots)] if chosen is not None and roots else None
 
     async def live(self, chosen: Sequence[int]) -> list[ItemId]:
-        rows = await self.hand.rows(
+        rows = await self.worker.rows(
             "select id from item where base_id = %s and status <> 'deleting' order by id", self.base.id
         )
         return [rows[choice % len(rows)][0] for choice in chosen] if rows else []
@@ -184,7 +184,7 @@ class Model(RuleBasedStateMachine):
     async def live_roots(self) -> list[ItemId]:
         return [
             row[0]
-            for row in await self.hand.rows(
+            for row in await self.worker.rows(
                 "select id from item where base_id = %s and parent_id is null", self.base.id
             )
         ]
@@ -194,7 +194,7 @@ class Model(RuleBasedStateMachine):
         found = list(ids)
         while ids := [
             row[0]
-            for row in await self.hand.rows("select id from item where parent_id = any (%s)", list(ids))
+            for row in await self.worker.rows("select id from item where parent_id = any (%s)", list(ids))
         ]:
             found += ids
         return found

@@ -71,7 +71,7 @@ async def test_few_items_are_for_somebody_who_waits_and_many_are_an_import(db: D
 
 
 async def test_an_item_without_a_job_is_seen_as_a_broken_promise(db: Database) -> None:
-    """The check can fail: a job row deleted by hand is found."""
+    """The check can fail: a job row that a statement deletes is found."""
     base = await bases.create(db, "one", HashedEmbedder(), {})
     added = await add.add(db, base.id, notes(2), WIDE)
     async with db.connection() as tx:

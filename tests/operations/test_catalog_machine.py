@@ -79,7 +79,7 @@ class Catalog(Model):
         path = self.disk / name
         if not path.exists():
             return
-        for item in self.run(self.hand.add(self.base, folder_to_add(path), on_conflict=on_conflict)):
+        for item in self.run(self.worker.add(self.base, folder_to_add(path), on_conflict=on_conflict)):
             self.roots[item.id] = path
 
     @rule(
@@ -91,7 +91,7 @@ class Catalog(Model):
         parent = self.root(where)
         text = self.text()
         entry = note_to_add(title, text)
-        for item in self.run(self.hand.add(self.base, entry, parent_id=parent, on_conflict=on_conflict)):
+        for item in self.run(self.worker.add(self.base, entry, parent_id=parent, on_conflict=on_conflict)):
             self.texts[item.id], self.parents[item.id] = text, parent
 
     @rule(which=st.sampled_from([1, 2]), where=CHOICE | st.none())
@@ -100,8 +100,10 @@ class Catalog(Model):
         text, parent = f"rye upload {which}", self.root(where)
 
         async def go() -> None:
-            blob = await store_upload(self.db, self.hand.originals.blobs, lambda: byte_stream(text.encode()))
-            (item,) = await self.hand.add(
+            blob = await store_upload(
+                self.db, self.worker.originals.blobs, lambda: byte_stream(text.encode())
+            )
+            (item,) = await self.worker.add(
                 self.base, upload_to_add("u.md", blob.hash, blob.size), parent_id=parent
             )
             self.texts[item.id], self.parents[item.id] = text, parent
@@ -127,7 +129,7 @@ class Catalog(Model):
             async with self.db.connection() as tx:
                 busy = await catalog.find_unfinished_items(tx, ids)
             try:
-                await self.hand.reindex(self.base, *ids, on_active=on_active)
+                await self.worker.reindex(self.base, *ids, on_active=on_active)
             except SubtreeActive:
                 assert busy, "refused, though all was at rest"
             except Conflict as error:
@@ -156,11 +158,11 @@ class Catalog(Model):
                 if error.code not in ("job_not_cancellable", "job_outdated", "job_not_dead"):
                     raise
 
-    @rule(policy=st.sampled_from(["resume", "park"]), hand=st.sampled_from([queue.recover, queue.dismiss]))
-    def restart_policy(self, policy: catalog.OnRestart, hand: Callable[..., Awaitable[int]]) -> None:
+    @rule(policy=st.sampled_from(["resume", "park"]), decide=st.sampled_from([queue.recover, queue.dismiss]))
+    def restart_policy(self, policy: catalog.OnRestart, decide: Callable[..., Awaitable[int]]) -> None:
         async def go() -> None:
             await bases.patch(self.db, self.base.id, on_restart=policy)
-            await hand(self.db, self.base.id)
+            await decide(self.db, self.base.id)
 
         self.run(go())
 
@@ -170,7 +172,7 @@ class Catalog(Model):
             return
 
         async def go() -> None:
-            gone = [row[0] for row in await self.hand.rows("select id from item")]
+            gone = [row[0] for row in await self.worker.rows("select id from item")]
             await bases.delete(self.db, self.base.id)
             self.forget(gone)
             await self.new_base()
@@ -205,7 +207,7 @@ class Catalog(Model):
         """Some jobs, side by side."""
 
         async def go() -> None:
-            await asyncio.gather(*(self.hand.run(job) for job in await self.hand.claim(number)))
+            await asyncio.gather(*(self.worker.run(job) for job in await self.worker.claim(number)))
 
         self.run(go())
 
@@ -214,10 +216,10 @@ class Catalog(Model):
         """An attempt that fails somewhere on its way."""
 
         async def go() -> None:
-            for job in await self.hand.claim(1):
+            for job in await self.worker.claim(1):
                 points = POINTS[job.kind]
                 faults.arm(f"{points[chosen % len(points)]}=fail")
-                await self.hand.run(job)
+                await self.worker.run(job)
                 vars(faults)["_armed"].clear()
 
         self.run(go())
@@ -227,8 +229,8 @@ class Catalog(Model):
         """A worker takes jobs and is gone; another starts. What it held comes back when its lease is out."""
 
         async def go() -> None:
-            self.ghosts += await self.hand.claim(number)
-            await self.hand.enrol()
+            self.ghosts += await self.worker.claim(number)
+            await self.worker.enrol()
 
         self.run(go())
 
@@ -237,7 +239,7 @@ class Catalog(Model):
         async def go() -> None:
             await self.clock.advance(timedelta(seconds=seconds))
             async with self.db.connection() as tx:
-                await store.renew_lease(tx, self.hand.id, LEASE)
+                await store.renew_lease(tx, self.worker.id, LEASE)
                 await store.tick(tx)
 
         self.run(go())
@@ -251,11 +253,11 @@ class Catalog(Model):
             if not self.ghosts:
                 return
             job = self.ghosts.pop(chosen % len(self.ghosts))
-            held_still = await self.hand.rows(
+            held_still = await self.worker.rows(
                 "select from job where id = %s and lease = %s", job.id, job.lease
             )
             before = await self.everything()
-            await self.hand.run(job)
+            await self.worker.run(job)
             assert held_still or await self.everything() == before, "a ghost wrote something"
 
         self.run(go())
@@ -265,9 +267,9 @@ class Catalog(Model):
         """Something is asked while a job is in the middle of its work."""
 
         async def go() -> None:
-            for job in await self.hand.claim(1):
+            for job in await self.worker.claim(1):
                 points = [point for point in POINTS[job.kind] if point in OPEN] or ["none"]
-                async with paused_at(points[chosen[0] % len(points)], self.hand.run(job), must_reach=False):
+                async with paused_at(points[chosen[0] % len(points)], self.worker.run(job), must_reach=False):
                     match what:
                         case "delete":
                             await self.delete_about(job, chosen)
@@ -279,7 +281,7 @@ class Catalog(Model):
                             await self.on_some_job(chosen[0], "state = 'running'", cancel.cancel)
                         case _:
                             await self.clock.advance(2 * LEASE)
-                            await self.hand.enrol()
+                            await self.worker.enrol()
                             async with self.db.connection() as tx:
                                 await store.tick(tx)
 
@@ -287,7 +289,7 @@ class Catalog(Model):
 
     async def delete_about(self, job: Job, chosen: Sequence[int]) -> None:
         """Delete what the job is about, or the root above it; all of it goes at once in half of the cases."""
-        if job.subject is None or not await self.hand.rows("select from item where id = %s", job.subject):
+        if job.subject is None or not await self.worker.rows("select from item where id = %s", job.subject):
             return
         gone = await self.below([ItemId(job.subject)])
         if set(gone) & self.deleted:
@@ -300,13 +302,13 @@ class Catalog(Model):
 
     async def replace_about(self, job: Job) -> None:
         if job.subject is not None and job.subject in self.texts and job.subject not in self.deleted:
-            ((title, type_),) = await self.hand.rows(
+            ((title, type_),) = await self.worker.rows(
                 "select title, type from item where id = %s", job.subject
             )
             if type_ == "note":
                 text = self.text()
                 parent = self.parents[ItemId(job.subject)]
-                (item,) = await self.hand.add(
+                (item,) = await self.worker.add(
                     self.base, note_to_add(title, text), parent_id=parent, on_conflict="replace"
                 )
                 self.texts[item.id] = text
@@ -322,9 +324,9 @@ class Catalog(Model):
             return
         gone, text = await self.below([root]), self.text()
         asked: list[Coroutine[Any, Any, Any]] = [
-            self.hand.reindex(self.base, root, on_active="after"),
+            self.worker.reindex(self.base, root, on_active="after"),
             add.add(self.db, self.base.id, [note_to_add("w", text)], UNLIMITED, parent_id=root),
-            *(self.hand.run(job) for job in await self.hand.claim(3)),
+            *(self.worker.run(job) for job in await self.worker.claim(3)),
         ]
         if deleting:
             asked.append(delete.delete(self.db, self.base.id, [root]))

@@ -40,11 +40,11 @@ def types(events_read: list[RecordedEvent], about: Any = None) -> list[str]:
     return [event.type for event in events_read if about is None or event.subject == about]
 
 
-async def test_a_note_tells_of_each_step_of_its_way_once(hand: ManualWorker, base: Base) -> None:
+async def test_a_note_tells_of_each_step_of_its_way_once(worker: ManualWorker, base: Base) -> None:
     """S3-14, S3-16, S3-17, S3-18, S3-20, S3-21; S3-08, S3-09, S3-11."""
-    (item,) = await hand.add(base, note_to_add("rye"))
-    await hand.work()
-    events_read = await read(hand.db)
+    (item,) = await worker.add(base, note_to_add("rye"))
+    await worker.work()
+    events_read = await read(worker.db)
     assert types(events_read) == [
         "BaseCreated",
         "DocumentUploadCompleted",
@@ -60,56 +60,58 @@ async def test_a_note_tells_of_each_step_of_its_way_once(hand: ManualWorker, bas
 
 
 async def test_what_follows_from_a_request_carries_its_cause(
-    hand: ManualWorker, base: Base, docs: Path
+    worker: ManualWorker, base: Base, docs: Path
 ) -> None:
     """From the add through the folder to the files below it; a reindex has its own."""
-    added = await add.add(hand.db, base.id, [folder_to_add(docs)], UNLIMITED)
-    await hand.work()
-    of_documents = [event for event in await read(hand.db) if event.subject is not None]
+    added = await add.add(worker.db, base.id, [folder_to_add(docs)], UNLIMITED)
+    await worker.work()
+    of_documents = [event for event in await read(worker.db) if event.subject is not None]
     assert len(of_documents) == 14  # two folders with two events each, two files with five
     assert {event.cause for event in of_documents} == {added.cause}
-    last = (await read(hand.db))[-1].seq
-    again = await hand.reindex(base, added.created[0].id)
-    await hand.work()
-    later = [event for event in await read(hand.db, last) if event.subject is not None]
+    last = (await read(worker.db))[-1].seq
+    again = await worker.reindex(base, added.created[0].id)
+    await worker.work()
+    later = [event for event in await read(worker.db, last) if event.subject is not None]
     assert {event.cause for event in later} == {again.job_id}
     assert "DocumentUploadCompleted" not in types(later)
 
 
 async def test_a_base_is_ready_once_and_again_only_after_new_work(
-    hand: ManualWorker, base: Base, docs: Path
+    worker: ManualWorker, base: Base, docs: Path
 ) -> None:
     """S3-21: not between the files of one folder, not for a change of its name, not twice for one piece of work."""
-    items = await index_folder(hand, base, docs)
-    await bases.patch(hand.db, base.id, name="other")
-    assert types(await read(hand.db)).count("KnowledgeSpaceAllDocumentsIngested") == 1
-    assert types(await read(hand.db))[-2] == "KnowledgeSpaceAllDocumentsIngested"
-    await hand.reindex(base, items["docs"].id)
-    await hand.work()
-    assert types(await read(hand.db)).count("KnowledgeSpaceAllDocumentsIngested") == 2
-    await delete.delete(hand.db, base.id, [items["deep"].id])
-    await hand.work()
-    assert types(await read(hand.db)).count("KnowledgeSpaceAllDocumentsIngested") == 2
+    items = await index_folder(worker, base, docs)
+    await bases.patch(worker.db, base.id, name="other")
+    assert types(await read(worker.db)).count("KnowledgeSpaceAllDocumentsIngested") == 1
+    assert types(await read(worker.db))[-2] == "KnowledgeSpaceAllDocumentsIngested"
+    await worker.reindex(base, items["docs"].id)
+    await worker.work()
+    assert types(await read(worker.db)).count("KnowledgeSpaceAllDocumentsIngested") == 2
+    await delete.delete(worker.db, base.id, [items["deep"].id])
+    await worker.work()
+    assert types(await read(worker.db)).count("KnowledgeSpaceAllDocumentsIngested") == 2
 
 
 @pytest.mark.parametrize("end", ["fails", "is cancelled", "is deleted"])
-async def test_a_base_is_ready_whatever_ended_its_last_item(hand: ManualWorker, base: Base, end: str) -> None:
+async def test_a_base_is_ready_whatever_ended_its_last_item(
+    worker: ManualWorker, base: Base, end: str
+) -> None:
     """S3-21: nothing of it is active any more."""
-    (_, last) = await hand.add(base, note_to_add("one"), note_to_add("two"))
-    first_job, last_job = await hand.claim(2)
-    await hand.run(first_job)
-    assert "KnowledgeSpaceAllDocumentsIngested" not in types(await read(hand.db))
+    (_, last) = await worker.add(base, note_to_add("one"), note_to_add("two"))
+    first_job, last_job = await worker.claim(2)
+    await worker.run(first_job)
+    assert "KnowledgeSpaceAllDocumentsIngested" not in types(await read(worker.db))
     match end:
         case "fails":
-            async with hand.db.transaction() as tx:
-                buried = hand.handlers["index_document"].on_dead
+            async with worker.db.transaction() as tx:
+                buried = worker.handlers["index_document"].on_dead
                 assert buried is not None
                 await buried(tx, last_job, Permanent("It has no text.", code="no_text"))
         case "is cancelled":
-            await cancel.cancel(hand.db, last_job.id)
+            await cancel.cancel(worker.db, last_job.id)
         case _:
-            await delete.delete(hand.db, base.id, [last.id])
-    events_read = await read(hand.db)
+            await delete.delete(worker.db, base.id, [last.id])
+    events_read = await read(worker.db)
     assert events_read[-1].type == "KnowledgeSpaceAllDocumentsIngested"
     assert events_read[-1].data == {"completed": 1, "failed": 0 if end == "is deleted" else 1}
     if end == "is cancelled":
@@ -117,50 +119,52 @@ async def test_a_base_is_ready_whatever_ended_its_last_item(hand: ManualWorker, 
 
 
 async def test_of_two_that_end_the_last_two_items_exactly_one_tells_that_the_base_is_ready(
-    hand: ManualWorker, second: ManualWorker, base: Base
+    worker: ManualWorker, second_worker: ManualWorker, base: Base
 ) -> None:
     """S3-21: neither commits before the other has ended its item too."""
-    await hand.add(base, note_to_add("one"), note_to_add("two"))
-    (first_job,) = await hand.claim()
-    (second_job,) = await second.claim()
-    async with paused_at("publish.before_commit", hand.run(first_job)):
-        other = await start_blocked(hand, second.run(second_job))
+    await worker.add(base, note_to_add("one"), note_to_add("two"))
+    (first_job,) = await worker.claim()
+    (second_job,) = await second_worker.claim()
+    async with paused_at("publish.before_commit", worker.run(first_job)):
+        other = await start_blocked(worker, second_worker.run(second_job))
     await other
-    assert types(await read(hand.db)).count("KnowledgeSpaceAllDocumentsIngested") == 1
+    assert types(await read(worker.db)).count("KnowledgeSpaceAllDocumentsIngested") == 1
 
 
-async def test_a_commit_that_lands_late_is_never_skipped_by_a_cursor(hand: ManualWorker, base: Base) -> None:
+async def test_a_commit_that_lands_late_is_never_skipped_by_a_cursor(
+    worker: ManualWorker, base: Base
+) -> None:
     """The late one was written first: it comes after what a reader has seen, not before."""
-    last = (await read(hand.db))[-1].seq
-    async with await psycopg.AsyncConnection.connect(hand.db.url) as late:
+    last = (await read(worker.db))[-1].seq
+    async with await psycopg.AsyncConnection.connect(worker.db.url) as late:
         await events.record(late, events.BaseChanged(base.id, "late"))
-        async with hand.db.transaction() as tx:
+        async with worker.db.transaction() as tx:
             await events.record(tx, events.BaseChanged(base.id, "early"))
-        events_read = await read(hand.db, last)
+        events_read = await read(worker.db, last)
         assert [event.data["name"] for event in events_read] == ["early"]
         await late.commit()
-    assert [event.data["name"] for event in await read(hand.db, events_read[-1].seq)] == ["late"]
-    assert [event.seq for event in await read(hand.db)] == [1, 2, 3]
+    assert [event.data["name"] for event in await read(worker.db, events_read[-1].seq)] == ["late"]
+    assert [event.seq for event in await read(worker.db)] == [1, 2, 3]
 
 
 async def test_many_writers_and_readers_at_once_lose_nothing_and_agree(
-    hand: ManualWorker, base: Base
+    worker: ManualWorker, base: Base
 ) -> None:
     """Readers with a cursor, each putting in order what it finds, while sixteen transactions commit at a time."""
     event_count = 400
 
     async def write(number: int) -> None:
-        async with hand.db.transaction() as tx:
+        async with worker.db.transaction() as tx:
             await events.record(tx, events.BaseChanged(base.id, str(number)))
 
     async def follow() -> list[tuple[int, str]]:
         received: list[tuple[int, str]] = []
         while len(received) < event_count:
             after = received[-1][0] if received else start
-            received += [(event.seq, event.data["name"]) for event in await read(hand.db, after)]
+            received += [(event.seq, event.data["name"]) for event in await read(worker.db, after)]
         return received
 
-    start = (await read(hand.db))[-1].seq
+    start = (await read(worker.db))[-1].seq
     readers = [asyncio.create_task(follow()) for _ in range(3)]
     await asyncio.gather(*(write(number) for number in range(event_count)))
     first, *others = await asyncio.gather(*readers)
@@ -179,26 +183,26 @@ async def test_many_writers_and_readers_at_once_lose_nothing_and_agree(
     ],
 )
 async def test_a_change_that_is_rolled_back_tells_nothing(
-    hand: ManualWorker, base: Base, docs: Path, ask: str, point: str, monkeypatch: pytest.MonkeyPatch
+    worker: ManualWorker, base: Base, docs: Path, ask: str, point: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """State, job and event commit together or not at all."""
     monkeypatch.setattr(faults, "_armed", {})
-    items = await hand.add(base, note_to_add("rye"), folder_to_add(docs))
-    jobs = {job.kind: job for job in await hand.claim(2)}
-    before = (await read(hand.db))[-1].seq
+    items = await worker.add(base, note_to_add("rye"), folder_to_add(docs))
+    jobs = {job.kind: job for job in await worker.claim(2)}
+    before = (await read(worker.db))[-1].seq
     faults.arm(f"{point}=fail")
     match ask:
         case "add":
             with pytest.raises(faults.FaultInjected):
-                await hand.add(base, note_to_add("oats"))
+                await worker.add(base, note_to_add("oats"))
         case "delete":
             with pytest.raises(faults.FaultInjected):
-                await delete.delete(hand.db, base.id, [items[0].id])
+                await delete.delete(worker.db, base.id, [items[0].id])
         case "index":
-            await hand.run(jobs["index_document"])
+            await worker.run(jobs["index_document"])
         case _:
-            await hand.run(jobs["prepare_root"])
-    event_types = types(await read(hand.db, before))
+            await worker.run(jobs["prepare_root"])
+    event_types = types(await read(worker.db, before))
     assert set(event_types) <= {"DocumentUploadCompleted", "ContainerAdded"}
     assert (event_types == []) == (ask != "expand")
 
@@ -211,37 +215,37 @@ NO_EVENTS = (
 
 
 async def test_an_event_that_cant_be_written_undoes_the_change(
-    hand: ManualWorker, base: Base, docs: Path
+    worker: ManualWorker, base: Base, docs: Path
 ) -> None:
     """The other way round: nothing happens that is not told."""
-    items = await index_folder(hand, base, docs)
-    before = await hand.statuses()
-    async with hand.db.connection() as tx:
+    items = await index_folder(worker, base, docs)
+    before = await worker.statuses()
+    async with worker.db.connection() as tx:
         await tx.execute(NO_EVENTS)
     for asking in (
-        add.add(hand.db, base.id, [note_to_add("n")], UNLIMITED),
-        delete.delete(hand.db, base.id, [items["docs"].id]),
-        hand.reindex(base, items["docs"].id),
-        bases.create(hand.db, "another", HashedEmbedder(), {}),
-        bases.patch(hand.db, base.id, name="renamed"),
-        bases.delete(hand.db, base.id),
+        add.add(worker.db, base.id, [note_to_add("n")], UNLIMITED),
+        delete.delete(worker.db, base.id, [items["docs"].id]),
+        worker.reindex(base, items["docs"].id),
+        bases.create(worker.db, "another", HashedEmbedder(), {}),
+        bases.patch(worker.db, base.id, name="renamed"),
+        bases.delete(worker.db, base.id),
     ):
         with pytest.raises(psycopg.errors.RaiseException, match="no more events"):
             await asking
-    assert await hand.statuses() == before
-    assert await hand.rows("select name, status from base") == [("one", "ready")]
-    assert await hand.value("select count(*) from job") == 0
+    assert await worker.statuses() == before
+    assert await worker.rows("select name, status from base") == [("one", "ready")]
+    assert await worker.value("select count(*) from job") == 0
 
 
 async def test_deletions_tell_when_they_are_accepted_and_when_they_are_done(
-    hand: ManualWorker, base: Base, docs: Path
+    worker: ManualWorker, base: Base, docs: Path
 ) -> None:
-    items = await index_folder(hand, base, docs)
-    accepted = await delete.delete(hand.db, base.id, [items["docs"].id])
-    await hand.work()
-    gone = await bases.delete(hand.db, base.id)
-    await hand.work()
-    events_read = [event for event in await read(hand.db) if event.cause in (accepted.job_id, gone)]
+    items = await index_folder(worker, base, docs)
+    accepted = await delete.delete(worker.db, base.id, [items["docs"].id])
+    await worker.work()
+    gone = await bases.delete(worker.db, base.id)
+    await worker.work()
+    events_read = [event for event in await read(worker.db) if event.cause in (accepted.job_id, gone)]
     assert types(events_read) == ["ItemsDeleted", "ItemsRemoved", "BaseDeleted", "BaseRemoved"]
     assert events_read[0].data == {"rootIds": [str(items["docs"].id)], "items": 4}
     assert {**events_read[1].data, "rootIds": []} == {
@@ -253,19 +257,19 @@ async def test_deletions_tell_when_they_are_accepted_and_when_they_are_done(
     }
 
 
-async def test_a_retry_makes_a_base_ready_again(hand: ManualWorker, base: Base, tmp_path: Path) -> None:
+async def test_a_retry_makes_a_base_ready_again(worker: ManualWorker, base: Base, tmp_path: Path) -> None:
     path = tmp_path / "a.md"
     path.write_text("rye")
-    await hand.add(base, folder_to_add(tmp_path))
+    await worker.add(base, folder_to_add(tmp_path))
     path.unlink()
-    faults_before = await hand.work()
+    faults_before = await worker.work()
     assert faults_before
-    dead = await hand.rows("select id from job where state = 'dead'")
+    dead = await worker.rows("select id from job where state = 'dead'")
     for (job_id,) in dead:
         path.write_text("rye")
-        await retrying.retry(hand.db, job_id)
-        await hand.work()
-    ready = types(await read(hand.db)).count("KnowledgeSpaceAllDocumentsIngested")
+        await retrying.retry(worker.db, job_id)
+        await worker.work()
+    ready = types(await read(worker.db)).count("KnowledgeSpaceAllDocumentsIngested")
     assert ready == 1 + len(dead)
 
 

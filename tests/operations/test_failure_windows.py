@@ -38,15 +38,15 @@ def unarmed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(faults, "_armed", {})
 
 
-async def state(hand: ManualWorker) -> list[list[tuple[Any, ...]]]:
+async def state(worker: ManualWorker) -> list[list[tuple[Any, ...]]]:
     """All that an operation may change; not the attempts and errors that a failure is told by."""
     return [
-        await hand.rows(
+        await worker.rows(
             "select id, status, wanted_version, expanded_version, error_code from item order by 1"
         ),
-        await hand.rows("select id, kind, subject from job order by 1"),
-        await hand.rows("select id, status from base order by 1"),
-        await hand.rows("select item_id, version, index from chunk order by 1, 2, 3"),
+        await worker.rows("select id, kind, subject from job order by 1"),
+        await worker.rows("select id, status from base order by 1"),
+        await worker.rows("select item_id, version, index from chunk order by 1, 2, 3"),
     ]
 
 
@@ -61,148 +61,148 @@ async def state(hand: ManualWorker) -> list[list[tuple[Any, ...]]]:
     ],
 )
 async def test_an_operation_that_fails_in_the_middle_was_never_asked(
-    hand: ManualWorker, base: Base, docs: Path, ask: str, points: list[str]
+    worker: ManualWorker, base: Base, docs: Path, ask: str, points: list[str]
 ) -> None:
     """S0-24, S0-26, S0-30, S0-36."""
-    items = await index_folder(hand, base, docs)
-    await hand.rows(
+    items = await index_folder(worker, base, docs)
+    await worker.rows(
         "update item set status = 'failed', error_code = 'interrupted' where title = 'a.md' returning id"
     )
-    before = await state(hand)
+    before = await state(worker)
 
     async def asking() -> None:
         match ask:
             case "add":
-                await add.add(hand.db, base.id, [note_to_add("n"), folder_to_add(docs)], UNLIMITED)
+                await add.add(worker.db, base.id, [note_to_add("n"), folder_to_add(docs)], UNLIMITED)
             case "delete":
-                await delete.delete(hand.db, base.id, [items["docs"].id])
+                await delete.delete(worker.db, base.id, [items["docs"].id])
             case "reindex":
-                await hand.reindex(base, items["docs"].id)
+                await worker.reindex(base, items["docs"].id)
             case "delete base":
-                await bases.delete(hand.db, base.id)
+                await bases.delete(worker.db, base.id)
             case _:
-                await queue.recover(hand.db, base.id)
+                await queue.recover(worker.db, base.id)
 
     for point in points:
         faults.arm(f"{point}=fail")
         with pytest.raises(faults.FaultInjected):
             await asking()
-        assert await state(hand) == before, point
+        assert await state(worker) == before, point
 
 
 async def test_a_queue_that_takes_no_jobs_leaves_every_operation_undone(
-    hand: ManualWorker, base: Base, docs: Path
+    worker: ManualWorker, base: Base, docs: Path
 ) -> None:
     """S0-26, S0-30, S0-36: the caller sees the queue's own error; S0-49."""
-    items = await index_folder(hand, base, docs)
-    before = await state(hand)
-    async with hand.db.connection() as tx:
+    items = await index_folder(worker, base, docs)
+    before = await state(worker)
+    async with worker.db.connection() as tx:
         await tx.execute(NO_JOBS)
     many = [note_to_add(f"n{n}") for n in range(50)]  # so many go by COPY
     for asking in (
-        add.add(hand.db, base.id, [note_to_add("n")], UNLIMITED),
-        add.add(hand.db, base.id, many, UNLIMITED),
-        delete.delete(hand.db, base.id, [items["docs"].id]),
-        hand.reindex(base, items["docs"].id),
-        bases.delete(hand.db, base.id),
+        add.add(worker.db, base.id, [note_to_add("n")], UNLIMITED),
+        add.add(worker.db, base.id, many, UNLIMITED),
+        delete.delete(worker.db, base.id, [items["docs"].id]),
+        worker.reindex(base, items["docs"].id),
+        bases.delete(worker.db, base.id),
     ):
         with pytest.raises(psycopg.errors.RaiseException, match="no more jobs"):
             await asking
-        assert await state(hand) == before
+        assert await state(worker) == before
 
 
 async def test_a_rebuild_that_fails_to_queue_its_work_resets_nothing(
-    hand: ManualWorker, base: Base, docs: Path
+    worker: ManualWorker, base: Base, docs: Path
 ) -> None:
     """S0-41: at no moment is something active without a job."""
-    items = await index_folder(hand, base, docs)
-    await hand.reindex(base, items["docs"].id)
-    before = await state(hand)
+    items = await index_folder(worker, base, docs)
+    await worker.reindex(base, items["docs"].id)
+    before = await state(worker)
     for point in ("rebuild.reset", "schedule.before_enqueue"):
         faults.arm(f"{point}=fail")
-        job = await hand.take("reindex_subtree")
-        assert isinstance(await hand.run(job), retry.Postpone)
-        assert await state(hand) == before, point
-        await hand.assert_healthy()
-        await hand.make_due()
-    await hand.work()
-    assert set((await hand.statuses()).values()) == {"completed"}
-    assert await hand.value("select min(wanted_version) from item where type = 'file'") == 2
+        job = await worker.take("reindex_subtree")
+        assert isinstance(await worker.run(job), retry.Postpone)
+        assert await state(worker) == before, point
+        await worker.assert_healthy()
+        await worker.make_due()
+    await worker.work()
+    assert set((await worker.statuses()).values()) == {"completed"}
+    assert await worker.value("select min(wanted_version) from item where type = 'file'") == 2
 
 
 @pytest.mark.parametrize("attempts", ["left", "none left"])
 async def test_a_listing_that_fails_to_queue_its_children_files_none_of_that_batch(
-    hand: ManualWorker, base: Base, docs: Path, attempts: str
+    worker: ManualWorker, base: Base, docs: Path, attempts: str
 ) -> None:
     """S0-46: with attempts left it goes on from there; without, the container failed and nothing is stuck."""
-    await hand.add(base, folder_to_add(docs))
+    await worker.add(base, folder_to_add(docs))
     faults.arm("schedule.before_enqueue=fail")
-    job = await hand.take("prepare_root")
+    job = await worker.take("prepare_root")
     if attempts == "none left":
         job.attempt = job.max_attempts
-    await hand.run(job)
+    await worker.run(job)
     expected = "preparing" if attempts == "left" else "failed"
-    assert await hand.statuses() == {"docs": expected}
-    await hand.assert_healthy()
+    assert await worker.statuses() == {"docs": expected}
+    await worker.assert_healthy()
     if attempts == "left":
-        await hand.make_due()
+        await worker.make_due()
     else:
-        await retrying.retry(hand.db, job.id)
-    await hand.work()
-    assert await hand.search_texts(base, "rye") == ["rye a", "rye b"]
-    await hand.assert_healthy()
+        await retrying.retry(worker.db, job.id)
+    await worker.work()
+    assert await worker.search_texts(base, "rye") == ["rye a", "rye b"]
+    await worker.assert_healthy()
 
 
 async def test_a_listing_that_fails_at_its_end_keeps_its_children_and_is_done_again(
-    hand: ManualWorker, base: Base, docs: Path
+    worker: ManualWorker, base: Base, docs: Path
 ) -> None:
     """S0-44, S0-46: what the first attempt filed is passed over by the second."""
-    items = await index_folder(hand, base, docs)
+    items = await index_folder(worker, base, docs)
     (docs / "a.md").unlink()
-    await hand.reindex(base, items["docs"].id)
-    await hand.step()
+    await worker.reindex(base, items["docs"].id)
+    await worker.step()
     faults.arm("expand.before_commit=fail")
-    job = await hand.take("prepare_root")
-    assert isinstance(await hand.run(job), retry.Postpone)
-    assert (await hand.statuses())["a.md"] == "completed"
-    await hand.assert_healthy()
-    versions = await hand.rows("select title, wanted_version from item where title = 'deep'")
-    await hand.make_due()
-    await hand.work()
-    assert await hand.rows("select title, wanted_version from item where title = 'deep'") == versions
-    assert await hand.search_texts(base, "rye") == ["rye b"]
-    await hand.assert_healthy()
+    job = await worker.take("prepare_root")
+    assert isinstance(await worker.run(job), retry.Postpone)
+    assert (await worker.statuses())["a.md"] == "completed"
+    await worker.assert_healthy()
+    versions = await worker.rows("select title, wanted_version from item where title = 'deep'")
+    await worker.make_due()
+    await worker.work()
+    assert await worker.rows("select title, wanted_version from item where title = 'deep'") == versions
+    assert await worker.search_texts(base, "rye") == ["rye b"]
+    await worker.assert_healthy()
 
 
 async def test_a_removal_that_fails_between_batches_goes_on_from_there(
-    hand: ManualWorker, base: Base, docs: Path
+    worker: ManualWorker, base: Base, docs: Path
 ) -> None:
     """S0-33, S1-19: and its receipt counts everything once; S1-20."""
-    items = await index_folder(hand, base, docs)
-    accepted = await delete.delete(hand.db, base.id, [items["docs"].id])
+    items = await index_folder(worker, base, docs)
+    accepted = await delete.delete(worker.db, base.id, [items["docs"].id])
     for point in ("remove.batch", "remove.names_found", "remove.bytes_gone"):
         faults.arm(f"{point}=fail")
-        assert isinstance(await hand.step(), retry.Postpone)
-        await hand.make_due()
-        assert await hand.search_texts(base, "rye") == []
-    await hand.work()
-    receipt = await hand.value("select result from job_history where id = %s", accepted.job_id)
+        assert isinstance(await worker.step(), retry.Postpone)
+        await worker.make_due()
+        assert await worker.search_texts(base, "rye") == []
+    await worker.work()
+    receipt = await worker.value("select result from job_history where id = %s", accepted.job_id)
     assert receipt == {"items": 4, "chunks": 2, "contents": 2, "blobs": 0}
-    assert await hand.remaining_rows() == {}
+    assert await worker.remaining_rows() == {}
 
 
 async def test_cancelling_a_listing_leaves_a_container_that_its_children_say(
-    hand: ManualWorker, base: Base, docs: Path
+    worker: ManualWorker, base: Base, docs: Path
 ) -> None:
     """S0-10, S4-49: failed as cancelled, once what it filed is done."""
-    await hand.add(base, folder_to_add(docs))
-    job = await hand.take("prepare_root")
+    await worker.add(base, folder_to_add(docs))
+    job = await worker.take("prepare_root")
     faults.arm("expand.filed=fail")
-    await hand.run(job)
-    await cancel.cancel(hand.db, job.id)
-    assert (await hand.statuses())["docs"] == "processing"
-    await hand.assert_healthy()
-    await hand.work()
-    row = await hand.rows("select status, error_code from item where title = 'docs'")
+    await worker.run(job)
+    await cancel.cancel(worker.db, job.id)
+    assert (await worker.statuses())["docs"] == "processing"
+    await worker.assert_healthy()
+    await worker.work()
+    row = await worker.rows("select status, error_code from item where title = 'docs'")
     assert row == [("failed", "cancelled")]
-    await hand.assert_healthy()
+    await worker.assert_healthy()

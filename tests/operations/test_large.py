@@ -148,35 +148,37 @@ async def counted_statements(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[
 
 @pytest.mark.parametrize("how", ["by path", "after upload"])
 async def test_a_hundred_files_cost_as_many_statements_as_two(
-    hand: ManualWorker, base: Base, many: Path, how: str, monkeypatch: pytest.MonkeyPatch
+    worker: ManualWorker, base: Base, many: Path, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S4-08: a call with many files is answered at once, because it takes no more round trips."""
     costs: list[int] = []
     for numbers in (range(2), range(2, 102)):
         paths = [many / f"{number:05}.md" for number in numbers]
         if how == "by path":
-            entries = [file_to_add(hand, path) for path in paths]
+            entries = [file_to_add(path) for path in paths]
         else:
-            entries = [await uploaded(hand, path) for path in paths]
+            entries = [await uploaded(worker, path) for path in paths]
         async with counted_statements(monkeypatch) as statements:
-            added = await add.add(hand.db, base.id, entries, UNLIMITED)
+            added = await add.add(worker.db, base.id, entries, UNLIMITED)
         assert len(added.created) == len(paths)
         costs.append(len(statements))
     assert 0 < costs[1] == costs[0]
 
 
-async def uploaded(hand: ManualWorker, path: Path) -> add.ItemToAdd:
-    blob = await store_upload(hand.db, hand.originals.blobs, lambda: byte_stream(path.name.encode()))
+async def uploaded(worker: ManualWorker, path: Path) -> add.ItemToAdd:
+    blob = await store_upload(worker.db, worker.originals.blobs, lambda: byte_stream(path.name.encode()))
     return upload_to_add(path.name, blob.hash, blob.size)
 
 
 @pytest.mark.parametrize("titles", ["all different", "all the same"])
-async def test_ten_thousand_notes_are_added_in_one_call(hand: ManualWorker, base: Base, titles: str) -> None:
+async def test_ten_thousand_notes_are_added_in_one_call(
+    worker: ManualWorker, base: Base, titles: str
+) -> None:
     """Issue 4; equal titles are numbered, each once."""
     same = titles == "all the same"
     entries = [note_to_add("n" if same else f"n{n}", f"rye {n}") for n in range(FILES)]
-    added = await add.add(hand.db, base.id, entries, UNLIMITED)
+    added = await add.add(worker.db, base.id, entries, UNLIMITED)
     assert len({item.title for item in added.created}) == FILES
-    assert await hand.value("select count(*) from job") == FILES
-    one = await add.add(hand.db, base.id, [note_to_add("n", "rye")], UNLIMITED)
+    assert await worker.value("select count(*) from job") == FILES
+    one = await add.add(worker.db, base.id, [note_to_add("n", "rye")], UNLIMITED)
     assert one.created[0].title == (f"n ({FILES + 1})" if same else "n")

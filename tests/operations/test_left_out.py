@@ -21,13 +21,13 @@ def site() -> Generator[Site]:
         yield served
 
 
-async def shown(hand: ManualWorker, base: Base, title: str) -> tuple[str, list[str], dict[str, int]]:
-    item = ItemOut.of((await items_by_title(hand, base))[title])
+async def shown(worker: ManualWorker, base: Base, title: str) -> tuple[str, list[str], dict[str, int]]:
+    item = ItemOut.of((await items_by_title(worker, base))[title])
     return item.status, item.warnings, item.left_out
 
 
 async def test_a_sitemap_tells_how_much_it_left_out_and_why(
-    hand: ManualWorker, base: Base, site: Site
+    worker: ManualWorker, base: Base, site: Site
 ) -> None:
     """C8, C9: kept while its pages end one after the other, and beside the failure of one."""
     site.add_page("/robots.txt", "User-agent: *\nDisallow: /private\n")
@@ -36,42 +36,42 @@ async def test_a_sitemap_tells_how_much_it_left_out_and_why(
     site.add_page("/one.xml", urlset(*pages, f"{site.elsewhere}/c"))
     site.add_page("/good", "Rye.", Content_Type="text/plain")
     new = NewItem("sitemap", "site", url, source={"url": url})
-    (root,) = await hand.add(base, ItemToAdd(new, None))
-    assert await shown(hand, base, "site") == ("preparing", [], {})
+    (root,) = await worker.add(base, ItemToAdd(new, None))
+    assert await shown(worker, base, "site") == ("preparing", [], {})
     left_out = {"disallowed": 2, "other_site": 1, "unreadable_sitemap": 1}
-    await hand.step()
-    assert await shown(hand, base, "site") == ("processing", ["left_out"], left_out)
-    await hand.work()
-    assert await shown(hand, base, "site") == ("completed", ["some_failed", "left_out"], left_out)
-    await delete.delete(hand.db, base.id, [(await items_by_title(hand, base))[f"{site.url}/bad"].id])
-    await hand.work()
-    assert await shown(hand, base, "site") == ("completed", ["left_out"], left_out)
+    await worker.step()
+    assert await shown(worker, base, "site") == ("processing", ["left_out"], left_out)
+    await worker.work()
+    assert await shown(worker, base, "site") == ("completed", ["some_failed", "left_out"], left_out)
+    await delete.delete(worker.db, base.id, [(await items_by_title(worker, base))[f"{site.url}/bad"].id])
+    await worker.work()
+    assert await shown(worker, base, "site") == ("completed", ["left_out"], left_out)
     site.add_page("/sitemap.xml", urlset(f"{site.url}/good"))
-    await hand.reindex(base, root.id)
-    await hand.step()
-    assert (await shown(hand, base, "site"))[1:] == (["left_out"], left_out)
-    await hand.work()
-    assert await shown(hand, base, "site") == ("completed", [], {})
-    await hand.assert_healthy()
+    await worker.reindex(base, root.id)
+    await worker.step()
+    assert (await shown(worker, base, "site"))[1:] == (["left_out"], left_out)
+    await worker.work()
+    assert await shown(worker, base, "site") == ("completed", [], {})
+    await worker.assert_healthy()
 
 
 async def test_a_folder_tells_of_links_and_special_files_that_it_left_out(
-    hand: ManualWorker, base: Base, docs: Path
+    worker: ManualWorker, base: Base, docs: Path
 ) -> None:
     """S4-57: a loop of links costs nothing and is not silent; what a rule leaves out is."""
     (docs / "loop").symlink_to(docs)
     (docs / "deep/up").symlink_to("..")
     (docs / ".hidden").symlink_to(docs)
     os.mkfifo(docs / "pipe")
-    await hand.add(base, folder_to_add(docs))
-    await hand.work()
-    assert await shown(hand, base, "docs") == (
+    await worker.add(base, folder_to_add(docs))
+    await worker.work()
+    assert await shown(worker, base, "docs") == (
         "completed",
         ["left_out"],
         {"linked_folder": 1, "special_file": 1},
     )
-    assert await shown(hand, base, "deep") == ("completed", ["left_out"], {"linked_folder": 1})
+    assert await shown(worker, base, "deep") == ("completed", ["left_out"], {"linked_folder": 1})
     (docs / "deep/up").unlink()
-    await hand.reindex(base, (await items_by_title(hand, base))["docs"].id)
-    await hand.work()
-    assert await shown(hand, base, "deep") == ("completed", [], {})
+    await worker.reindex(base, (await items_by_title(worker, base))["docs"].id)
+    await worker.work()
+    assert await shown(worker, base, "deep") == ("completed", [], {})

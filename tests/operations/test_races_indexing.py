@@ -33,93 +33,93 @@ pytestmark = pytest.mark.usefixtures("ends_healthy")
 
 
 async def test_a_cancel_that_comes_at_the_switch_of_versions_is_too_late(
-    hand: ManualWorker, base: Base
+    worker: ManualWorker, base: Base
 ) -> None:
-    await hand.add(base, note_to_add("n", "rye"))
-    job = await hand.take("index_document")
-    async with paused_at("publish.before_commit", hand.run(job)):
-        asked = await start_blocked(hand, cancel.cancel(hand.db, job.id))
+    await worker.add(base, note_to_add("n", "rye"))
+    job = await worker.take("index_document")
+    async with paused_at("publish.before_commit", worker.run(job)):
+        asked = await start_blocked(worker, cancel.cancel(worker.db, job.id))
     with pytest.raises(Conflict) as caught:
         await asked
     assert caught.value.code == "job_not_active"
-    assert await hand.statuses() == {"n": "completed"}
+    assert await worker.statuses() == {"n": "completed"}
 
 
-async def test_what_was_cancelled_before_the_switch_never_answers(hand: ManualWorker, base: Base) -> None:
+async def test_what_was_cancelled_before_the_switch_never_answers(worker: ManualWorker, base: Base) -> None:
     """S4-27, S4-49: though its worker was not reached; S4-43."""
-    await hand.add(base, note_to_add("n", "rye"))
-    job = await hand.take("index_document")
-    async with paused_at("index.embedded", hand.run(job)):
-        await cancel.cancel(hand.db, job.id)
-    assert await hand.rows("select status, error_code from item") == [("failed", "cancelled")]
-    assert await hand.search_texts(base, "rye") == []
+    await worker.add(base, note_to_add("n", "rye"))
+    job = await worker.take("index_document")
+    async with paused_at("index.embedded", worker.run(job)):
+        await cancel.cancel(worker.db, job.id)
+    assert await worker.rows("select status, error_code from item") == [("failed", "cancelled")]
+    assert await worker.search_texts(base, "rye") == []
 
 
 async def test_a_retry_that_comes_while_a_newer_version_is_published_is_refused(
-    hand: ManualWorker, base: Base, tmp_path: Path
+    worker: ManualWorker, base: Base, tmp_path: Path
 ) -> None:
     """S3-05: the dead job has ended with the version that took its place."""
     path = tmp_path / "a.md"
     path.write_bytes(b"\0")
-    (item,) = await hand.add(base, file_to_add(hand, path))
-    await hand.step()
-    ((dead,),) = await hand.rows("select id from job where state = 'dead'")
+    (item,) = await worker.add(base, file_to_add(path))
+    await worker.step()
+    ((dead,),) = await worker.rows("select id from job where state = 'dead'")
     path.write_text("rye")
-    await hand.reindex(base, item.id)
-    await hand.step()
-    async with paused_at("publish.before_commit", hand.run(await hand.take("index_document"))):
-        asked = await start_blocked(hand, retrying.retry(hand.db, JobId(dead)))
+    await worker.reindex(base, item.id)
+    await worker.step()
+    async with paused_at("publish.before_commit", worker.run(await worker.take("index_document"))):
+        asked = await start_blocked(worker, retrying.retry(worker.db, JobId(dead)))
     with pytest.raises(Conflict) as caught:
         await asked
     assert caught.value.code == "job_not_dead"
-    assert await hand.rows("select id from job") == []
-    assert await hand.search_texts(base, "rye") == ["rye"]
+    assert await worker.rows("select id from job") == []
+    assert await worker.search_texts(base, "rye") == ["rye"]
 
 
 async def test_a_retry_in_a_base_that_is_being_deleted_queues_nothing(
-    hand: ManualWorker, base: Base, tmp_path: Path
+    worker: ManualWorker, base: Base, tmp_path: Path
 ) -> None:
     path = tmp_path / "a.md"
     path.write_bytes(b"\0")
-    await hand.add(base, file_to_add(hand, path))
-    await hand.step()
-    ((dead,),) = await hand.rows("select id from job where state = 'dead'")
-    async with paused_at("delete_base.marked", bases.delete(hand.db, base.id)):
-        asked = await start_blocked(hand, retrying.retry(hand.db, JobId(dead)))
+    await worker.add(base, file_to_add(path))
+    await worker.step()
+    ((dead,),) = await worker.rows("select id from job where state = 'dead'")
+    async with paused_at("delete_base.marked", bases.delete(worker.db, base.id)):
+        asked = await start_blocked(worker, retrying.retry(worker.db, JobId(dead)))
     with pytest.raises(RequestError):
         await asked
-    await hand.work()
-    assert await hand.remaining_rows() == {}
+    await worker.work()
+    assert await worker.remaining_rows() == {}
 
 
 @pytest.mark.parametrize("point", ["index.opened", "index.embedded"])
 async def test_a_note_replaced_while_it_is_indexed_answers_only_with_its_new_text(
-    hand: ManualWorker, base: Base, point: str
+    worker: ManualWorker, base: Base, point: str
 ) -> None:
     """S3-05: the old job writes nothing more, and what it wrote goes."""
-    await hand.add(base, note_to_add("n", "rye old"))
-    job = await hand.take("index_document")
-    async with paused_at(point, hand.run(job)):
-        (replaced,) = await hand.add(base, note_to_add("n", "rye new"), on_conflict="replace")
+    await worker.add(base, note_to_add("n", "rye old"))
+    job = await worker.take("index_document")
+    async with paused_at(point, worker.run(job)):
+        (replaced,) = await worker.add(base, note_to_add("n", "rye new"), on_conflict="replace")
         assert replaced.wanted_version == 2
-    assert await hand.search_texts(base, "rye") == []
-    await hand.assert_healthy()
-    await hand.work()
-    assert await hand.search_texts(base, "rye") == ["rye new"]
-    assert await hand.rows("select version, text from chunk") == [(2, "rye new")]
-    assert await hand.rows("select text from content_part") == [("rye new",)]
+    assert await worker.search_texts(base, "rye") == []
+    await worker.assert_healthy()
+    await worker.work()
+    assert await worker.search_texts(base, "rye") == ["rye new"]
+    assert await worker.rows("select version, text from chunk") == [(2, "rye new")]
+    assert await worker.rows("select text from content_part") == [("rye new",)]
 
 
 async def test_a_folder_replaced_while_it_is_listed_is_listed_by_the_newer_job(
-    hand: ManualWorker, base: Base, docs: Path
+    worker: ManualWorker, base: Base, docs: Path
 ) -> None:
-    await hand.add(base, folder_to_add(docs))
-    job = await hand.take("prepare_root")
-    async with paused_at("expand.listed", hand.run(job)):
-        await hand.add(base, folder_to_add(docs), on_conflict="replace")
-    assert set(await items_by_title(hand, base)) == {"docs"}
-    await hand.work()
-    assert await hand.search_texts(base, "rye") == ["rye a", "rye b"]
+    await worker.add(base, folder_to_add(docs))
+    job = await worker.take("prepare_root")
+    async with paused_at("expand.listed", worker.run(job)):
+        await worker.add(base, folder_to_add(docs), on_conflict="replace")
+    assert set(await items_by_title(worker, base)) == {"docs"}
+    await worker.work()
+    assert await worker.search_texts(base, "rye") == ["rye a", "rye b"]
 
 
 # ── uploads of equal bytes ───────────────────────────────────────────────────────────────────────────────
@@ -127,72 +127,74 @@ async def test_a_folder_replaced_while_it_is_listed_is_listed_by_the_newer_job(
 RYE = b"rye by the sack"
 
 
-def store(hand: ManualWorker) -> Coroutine[Any, Any, Blob]:
-    return store_upload(hand.db, hand.originals.blobs, lambda: byte_stream(RYE))
+def store(worker: ManualWorker) -> Coroutine[Any, Any, Blob]:
+    return store_upload(worker.db, worker.originals.blobs, lambda: byte_stream(RYE))
 
 
-async def stored(hand: ManualWorker, base: Base, name: str) -> ItemId:
-    blob = await store(hand)
-    (item,) = await hand.add(base, upload_to_add(name, blob.hash, blob.size))
+async def stored(worker: ManualWorker, base: Base, name: str) -> ItemId:
+    blob = await store(worker)
+    (item,) = await worker.add(base, upload_to_add(name, blob.hash, blob.size))
     return item.id
 
 
-async def in_store(hand: ManualWorker) -> list[str]:
-    return sorted([blob.name async for blob in hand.originals.blobs.list()])
+async def in_store(worker: ManualWorker) -> list[str]:
+    return sorted([blob.name async for blob in worker.originals.blobs.list()])
 
 
-async def names(hand: ManualWorker) -> list[str]:
-    return sorted([row[0] for row in await hand.rows("select name from blob")])
+async def names(worker: ManualWorker) -> list[str]:
+    return sorted([row[0] for row in await worker.rows("select name from blob")])
 
 
-async def answers(hand: ManualWorker, base: Base) -> None:
+async def answers(worker: ManualWorker, base: Base) -> None:
     """The bytes are there once and can be read, the item is indexed from them, and nothing else is in the store."""
-    await hand.work()
-    assert await hand.rows("select status, error_code from item") == [("completed", None)]
-    assert await hand.search_texts(base, "rye") == ["rye by the sack"]
-    (name,) = await names(hand)
-    assert await in_store(hand) == [name]
-    assert await hand.originals.blobs.get(name, 100) == RYE
-    assert await hand.value("select count(*) from pending_blob_name") == 0
+    await worker.work()
+    assert await worker.rows("select status, error_code from item") == [("completed", None)]
+    assert await worker.search_texts(base, "rye") == ["rye by the sack"]
+    (name,) = await names(worker)
+    assert await in_store(worker) == [name]
+    assert await worker.originals.blobs.get(name, 100) == RYE
+    assert await worker.value("select count(*) from pending_blob_name") == 0
 
 
 async def test_bytes_taken_into_use_while_their_last_item_is_removed_stay(
-    hand: ManualWorker, second: ManualWorker, base: Base
+    worker: ManualWorker, second_worker: ManualWorker, base: Base
 ) -> None:
     """Promise 3, the other way round: the removal waits for who is about to use them, and sees it."""
-    other = await hand.base("other")
-    old = await stored(hand, base, "old.md")
-    await hand.work()
-    await delete.delete(hand.db, base.id, [old])
-    blob = await store(hand)
-    adding = add.add(hand.db, other.id, [upload_to_add("new.md", blob.hash, blob.size)], UNLIMITED)
+    other = await worker.base("other")
+    old = await stored(worker, base, "old.md")
+    await worker.work()
+    await delete.delete(worker.db, base.id, [old])
+    blob = await store(worker)
+    adding = add.add(worker.db, other.id, [upload_to_add("new.md", blob.hash, blob.size)], UNLIMITED)
     async with paused_at("add.rows_inserted", adding):
-        removal = await start_blocked(hand, second.work())
+        removal = await start_blocked(worker, second_worker.work())
     await removal
-    assert await hand.value("select result ->> 'blobs' from job_history where kind = 'delete_subtree'") == "0"
-    await answers(hand, other)
+    assert (
+        await worker.value("select result ->> 'blobs' from job_history where kind = 'delete_subtree'") == "0"
+    )
+    await answers(worker, other)
 
 
 @pytest.mark.parametrize("point", ["remove.names_found", "remove.bytes_gone"])
 async def test_bytes_uploaded_while_equal_ones_leave_the_store_stay(
-    hand: ManualWorker, second: ManualWorker, base: Base, point: str
+    worker: ManualWorker, second_worker: ManualWorker, base: Base, point: str
 ) -> None:
     """Promise 3, the other way round: they have another name. Nobody waits, and no transaction is open meanwhile."""
-    old = await stored(hand, base, "old.md")
-    await hand.work()
-    await delete.delete(hand.db, base.id, [old])
-    async with paused_at(point, second.work()):
+    old = await stored(worker, base, "old.md")
+    await worker.work()
+    await delete.delete(worker.db, base.id, [old])
+    async with paused_at(point, second_worker.work()):
         assert (
-            await hand.value(
+            await worker.value(
                 "select count(*) from pg_stat_activity"
                 " where datname = current_database() and state = 'idle in transaction'"
             )
             == 0
         )
-        await stored(hand, base, "new.md")
-        await hand.work()
-        assert await hand.search_texts(base, "rye") == ["rye by the sack"]
-    await answers(hand, base)
+        await stored(worker, base, "new.md")
+        await worker.work()
+        assert await worker.search_texts(base, "rye") == ["rye by the sack"]
+    await answers(worker, base)
 
 
 @pytest.mark.parametrize(
@@ -200,101 +202,101 @@ async def test_bytes_uploaded_while_equal_ones_leave_the_store_stay(
     [("remove.names_found", "remove.bytes_gone"), ("remove.bytes_gone", "remove.names_found")],
 )
 async def test_a_removal_that_comes_late_never_takes_bytes_that_were_stored_anew(
-    hand: ManualWorker, second: ManualWorker, base: Base, point: str, other: str
+    worker: ManualWorker, second_worker: ManualWorker, base: Base, point: str, other: str
 ) -> None:
     """Whatever it saw before: two removals, an upload, another removal of the same bytes, another upload."""
-    old = await stored(hand, base, "old.md")
-    (beside,) = await hand.add(base, note_to_add("beside"))
-    await hand.work()
+    old = await stored(worker, base, "old.md")
+    (beside,) = await worker.add(base, note_to_add("beside"))
+    await worker.work()
     for item_id in (old, beside.id):
-        await delete.delete(hand.db, base.id, [item_id])
-    first, late = await hand.claim(2)
-    async with paused_at(point, hand.run(first)), paused_at(other, second.run(late)):
-        again = await stored(hand, base, "again.md")
-        await delete.delete(hand.db, base.id, [again])
-        await hand.work()
-        assert await in_store(hand) == []
-        await stored(hand, base, "new.md")
-    await answers(hand, base)
+        await delete.delete(worker.db, base.id, [item_id])
+    first, late = await worker.claim(2)
+    async with paused_at(point, worker.run(first)), paused_at(other, second_worker.run(late)):
+        again = await stored(worker, base, "again.md")
+        await delete.delete(worker.db, base.id, [again])
+        await worker.work()
+        assert await in_store(worker) == []
+        await stored(worker, base, "new.md")
+    await answers(worker, base)
 
 
 async def test_a_removal_that_ends_leaves_nothing_even_if_another_removes_the_same(
-    hand: ManualWorker, second: ManualWorker, base: Base
+    worker: ManualWorker, second_worker: ManualWorker, base: Base
 ) -> None:
     """Promise 3: done means gone, not in somebody else's hands; S1-20."""
-    old = await stored(hand, base, "old.md")
-    (beside,) = await hand.add(base, note_to_add("beside"))
-    await hand.work()
+    old = await stored(worker, base, "old.md")
+    (beside,) = await worker.add(base, note_to_add("beside"))
+    await worker.work()
     for item_id in (old, beside.id):
-        await delete.delete(hand.db, base.id, [item_id])
-    first, late = await hand.claim(2)
-    async with paused_at("remove.names_found", hand.run(first)):
-        await second.run(late)
-        assert await in_store(hand) == []
-        assert await hand.value("select count(*) from pending_blob_name") == 0
+        await delete.delete(worker.db, base.id, [item_id])
+    first, late = await worker.claim(2)
+    async with paused_at("remove.names_found", worker.run(first)):
+        await second_worker.run(late)
+        assert await in_store(worker) == []
+        assert await worker.value("select count(*) from pending_blob_name") == 0
 
 
 async def test_an_upload_that_was_given_up_is_stored_again(
-    hand: ManualWorker, clock: DatabaseClock, base: Base
+    worker: ManualWorker, clock: DatabaseClock, base: Base
 ) -> None:
     """A process that was frozen for days between storing bytes and keeping them: they were removed meanwhile."""
     for point in ("uploads.announced", "uploads.stored"):
-        async with paused_at(point, stored(hand, base, "new.md")):
+        async with paused_at(point, stored(worker, base, "new.md")):
             await clock.advance(timedelta(days=2))
-            await delete_marked(hand.db, hand.originals.blobs)
-            assert await in_store(hand) == []
-            assert await hand.value("select count(*) from pending_blob_name") == 0
-        await answers(hand, base)
+            await delete_marked(worker.db, worker.originals.blobs)
+            assert await in_store(worker) == []
+            assert await worker.value("select count(*) from pending_blob_name") == 0
+        await answers(worker, base)
         await delete.delete(
-            hand.db, base.id, [item.id for item in (await items_by_title(hand, base)).values()]
+            worker.db, base.id, [item.id for item in (await items_by_title(worker, base)).values()]
         )
-        await hand.work()
+        await worker.work()
 
 
 async def test_an_upload_that_is_being_given_up_at_this_moment_is_stored_again(
-    hand: ManualWorker, clock: DatabaseClock, base: Base
+    worker: ManualWorker, clock: DatabaseClock, base: Base
 ) -> None:
     """The bytes are gone and the name is not forgotten yet: it can't be kept any more."""
     async with AsyncExitStack() as frozen:
-        await frozen.enter_async_context(paused_at("uploads.stored", stored(hand, base, "new.md")))
+        await frozen.enter_async_context(paused_at("uploads.stored", stored(worker, base, "new.md")))
         await clock.advance(timedelta(days=2))
-        async with paused_at("remove.bytes_gone", delete_marked(hand.db, hand.originals.blobs)):
+        async with paused_at("remove.bytes_gone", delete_marked(worker.db, worker.originals.blobs)):
             await frozen.aclose()
-    await answers(hand, base)
+    await answers(worker, base)
 
 
-async def test_equal_bytes_that_are_kept_already_are_removed_again(hand: ManualWorker, base: Base) -> None:
+async def test_equal_bytes_that_are_kept_already_are_removed_again(worker: ManualWorker, base: Base) -> None:
     """C6: and a kill before that leaves a name that the next removal takes."""
-    await stored(hand, base, "a.md")
-    before = await in_store(hand)
-    async with paused_at("remove.bytes_gone", store(hand)):
-        assert await in_store(hand) == before
-        assert await hand.value("select count(*) from pending_blob_name where deleting") == 1
-        await delete_marked(hand.db, hand.originals.blobs)
-        assert await hand.value("select count(*) from pending_blob_name") == 0
-    assert await in_store(hand) == before == await names(hand)
+    await stored(worker, base, "a.md")
+    before = await in_store(worker)
+    async with paused_at("remove.bytes_gone", store(worker)):
+        assert await in_store(worker) == before
+        assert await worker.value("select count(*) from pending_blob_name where deleting") == 1
+        await delete_marked(worker.db, worker.originals.blobs)
+        assert await worker.value("select count(*) from pending_blob_name") == 0
+    assert await in_store(worker) == before == await names(worker)
 
 
 async def test_bytes_that_leave_between_upload_and_addition_are_asked_for_again(
-    hand: ManualWorker, second: ManualWorker, base: Base
+    worker: ManualWorker, second_worker: ManualWorker, base: Base
 ) -> None:
     """Nothing is filed that could not be read."""
-    old = await stored(hand, base, "old.md")
-    await hand.work()
-    await delete.delete(hand.db, base.id, [old])
-    blob = await store(hand)
-    async with paused_at("remove.names_found", second.work()):
+    old = await stored(worker, base, "old.md")
+    await worker.work()
+    await delete.delete(worker.db, base.id, [old])
+    blob = await store(worker)
+    async with paused_at("remove.names_found", second_worker.work()):
         with pytest.raises(Transient) as caught:
-            await add.add(hand.db, base.id, [upload_to_add("new.md", blob.hash, blob.size)], UNLIMITED)
+            await add.add(worker.db, base.id, [upload_to_add("new.md", blob.hash, blob.size)], UNLIMITED)
         assert caught.value.code == "upload_lost"
-    assert await hand.remaining_rows() == {}
-    await stored(hand, base, "new.md")
-    await answers(hand, base)
+    assert await worker.remaining_rows() == {}
+    await stored(worker, base, "new.md")
+    await answers(worker, base)
 
 
-async def test_two_uploads_of_equal_bytes_at_once_are_one_blob(hand: ManualWorker, base: Base) -> None:
+async def test_two_uploads_of_equal_bytes_at_once_are_one_blob(worker: ManualWorker, base: Base) -> None:
     """C6."""
-    await asyncio.gather(*(stored(hand, base, f"{n}.md") for n in range(4)))
-    await hand.work()
-    assert await hand.value("select count(*) from blob") == 1
-    assert await hand.search_texts(base, "rye") == ["rye by the sack"] * 4
+    await asyncio.gather(*(stored(worker, base, f"{n}.md") for n in range(4)))
+    await worker.work()
+    assert await worker.value("select count(*) from blob") == 1
+    assert await worker.search_texts(base, "rye") == ["rye by the sack"] * 4

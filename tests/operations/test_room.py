@@ -22,103 +22,103 @@ TWO = QueueLimits(lane=2, total=100)
 
 
 @pytest.fixture
-async def hand(db: Database, settings: Settings) -> ManualWorker:
+async def worker(db: Database, settings: Settings) -> ManualWorker:
     """A worker whose listings and rebuilds keep to two jobs that wait."""
-    hand = await ManualWorker.start(db, settings)
+    worker = await ManualWorker.start(db, settings)
     expander = Expander(db, private=True, limits=TWO)
-    hand.handlers[PrepareRoot.kind] = Handler(expander.prepare, expander.record_failure)
-    hand.handlers[ReindexSubtree.kind] = Handler(Reindexer(db, TWO).reindex)
-    return hand
+    worker.handlers[PrepareRoot.kind] = Handler(expander.prepare, expander.record_failure)
+    worker.handlers[ReindexSubtree.kind] = Handler(Reindexer(db, TWO).reindex)
+    return worker
 
 
-async def waiting(hand: ManualWorker) -> list[str]:
+async def waiting(worker: ManualWorker) -> list[str]:
     return sorted(
-        row[0] for row in await hand.rows("select kind from job where state in ('queued', 'delayed')")
+        row[0] for row in await worker.rows("select kind from job where state in ('queued', 'delayed')")
     )
 
 
-async def take(hand: ManualWorker, kind: str) -> Job:
+async def take(worker: ManualWorker, kind: str) -> Job:
     """The next job of a kind; what is claimed before it goes back."""
-    await hand.make_due()
-    jobs = await hand.claim(100)
+    await worker.make_due()
+    jobs = await worker.claim(100)
     (found, *_) = (job for job in jobs if job.kind == kind)
-    await hand.rows(
+    await worker.rows(
         "update job set state = 'queued', lease = null, worker = null, attempt = attempt - 1"
         " where state = 'running' and id <> %s returning id",
         found.id,
     )
-    await hand.make_due()
+    await worker.make_due()
     return found
 
 
 async def test_a_long_listing_pauses_while_the_queue_is_full_and_reads_each_file_once(
-    hand: ManualWorker, base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    worker: ManualWorker, base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S4-54: a batch while there is room; then it waits until half of the room is free again."""
     monkeypatch.setattr(list_folder, "__defaults__", (None, 2, EVERYWHERE))
     (tmp_path / "docs").mkdir()
     for number in range(5):
         (tmp_path / "docs" / f"{number}.md").write_text(f"rye {number}")
-    await hand.add(base, folder_to_add(tmp_path / "docs"))
+    await worker.add(base, folder_to_add(tmp_path / "docs"))
     for filed in (2, 4):
-        move = await hand.run(await take(hand, "prepare_root"))
+        move = await worker.run(await take(worker, "prepare_root"))
         assert isinstance(move, retry.Postpone)
         assert (move.counted, move.error) == (False, None)
-        assert await hand.value("select count(*) from item where type = 'file'") == filed
-        assert (await hand.statuses())["docs"] == "processing"
-        await hand.assert_healthy()
-        await hand.run(await take(hand, "index_document"))
-        assert isinstance(await hand.run(await take(hand, "prepare_root")), retry.Postpone)
-        assert await hand.value("select count(*) from item where type = 'file'") == filed
-        await hand.run(await take(hand, "index_document"))
-    assert isinstance(await hand.run(await take(hand, "prepare_root")), retry.Complete)
-    await hand.work()
-    assert await hand.rows(
+        assert await worker.value("select count(*) from item where type = 'file'") == filed
+        assert (await worker.statuses())["docs"] == "processing"
+        await worker.assert_healthy()
+        await worker.run(await take(worker, "index_document"))
+        assert isinstance(await worker.run(await take(worker, "prepare_root")), retry.Postpone)
+        assert await worker.value("select count(*) from item where type = 'file'") == filed
+        await worker.run(await take(worker, "index_document"))
+    assert isinstance(await worker.run(await take(worker, "prepare_root")), retry.Complete)
+    await worker.work()
+    assert await worker.rows(
         "select distinct status, wanted_version, live_version from item where type = 'file'"
     ) == [("completed", 1, 1)]
-    assert len(await hand.search_texts(base, "rye")) == 5
+    assert len(await worker.search_texts(base, "rye")) == 5
 
 
 async def test_listings_that_wait_do_not_wait_for_each_other(
-    hand: ManualWorker, base: Base, tmp_path: Path
+    worker: ManualWorker, base: Base, tmp_path: Path
 ) -> None:
     """Promise 1: more folders than may wait, and all of them come to their end."""
     for number in range(6):
         (tmp_path / "docs" / str(number)).mkdir(parents=True)
         (tmp_path / "docs" / str(number) / "a.md").write_text(f"rye {number}")
-    await hand.add(base, folder_to_add(tmp_path / "docs"))
+    await worker.add(base, folder_to_add(tmp_path / "docs"))
     # One at a time: the others wait, and would be counted.
     for _ in range(60):
-        if not (jobs := await hand.claim()):
-            await hand.make_due()
-            jobs = await hand.claim()
+        if not (jobs := await worker.claim()):
+            await worker.make_due()
+            jobs = await worker.claim()
         for job in jobs:
-            await hand.run(job)
-    assert len(await hand.search_texts(base, "rye")) == 6
-    assert await waiting(hand) == []
+            await worker.run(job)
+    assert len(await worker.search_texts(base, "rye")) == 6
+    assert await waiting(worker) == []
 
 
-async def test_a_rebuild_waits_for_room(hand: ManualWorker, base: Base) -> None:
-    first, *_ = await hand.add(base, note_to_add("first", "rye"))
-    await hand.work()
-    await hand.add(base, note_to_add("a"), note_to_add("b"))
-    await hand.reindex(base, first.id)
-    assert isinstance(await hand.run(await take(hand, "reindex_subtree")), retry.Postpone)
-    assert (await items_by_title(hand, base))["first"].wanted_version == 1
+async def test_a_rebuild_waits_for_room(worker: ManualWorker, base: Base) -> None:
+    first, *_ = await worker.add(base, note_to_add("first", "rye"))
+    await worker.work()
+    await worker.add(base, note_to_add("a"), note_to_add("b"))
+    await worker.reindex(base, first.id)
+    assert isinstance(await worker.run(await take(worker, "reindex_subtree")), retry.Postpone)
+    assert (await items_by_title(worker, base))["first"].wanted_version == 1
     for _ in range(2):
-        await hand.run(await take(hand, "index_document"))
-    assert isinstance(await hand.run(await take(hand, "reindex_subtree")), retry.Complete)
-    assert (await items_by_title(hand, base))["first"].wanted_version == 2
+        await worker.run(await take(worker, "index_document"))
+    assert isinstance(await worker.run(await take(worker, "reindex_subtree")), retry.Complete)
+    assert (await items_by_title(worker, base))["first"].wanted_version == 2
 
 
-async def test_what_waits_for_its_next_attempt_fills_the_queue_too(hand: ManualWorker, base: Base) -> None:
+async def test_what_waits_for_its_next_attempt_fills_the_queue_too(worker: ManualWorker, base: Base) -> None:
     """S4-54."""
-    await hand.add(base, note_to_add("a"), note_to_add("b"))
-    await hand.rows("update job set state = 'delayed' returning id")
-    other = await hand.base("other")
+    await worker.add(base, note_to_add("a"), note_to_add("b"))
+    await worker.rows("update job set state = 'delayed' returning id")
+    other = await worker.base("other")
     with pytest.raises(LimitReached) as caught:
-        await add.add(hand.db, base.id, [note_to_add("c")], TWO)
+        await add.add(worker.db, base.id, [note_to_add("c")], TWO)
     assert caught.value.code == "queue_full"
     with pytest.raises(LimitReached):
-        await add.add(hand.db, other.id, [note_to_add("c")], QueueLimits(lane=2, total=2))
-    assert len((await add.add(hand.db, other.id, [note_to_add("c")], TWO)).created) == 1
+        await add.add(worker.db, other.id, [note_to_add("c")], QueueLimits(lane=2, total=2))
+    assert len((await add.add(worker.db, other.id, [note_to_add("c")], TWO)).created) == 1

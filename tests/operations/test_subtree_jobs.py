@@ -24,95 +24,95 @@ pytestmark = pytest.mark.slow
 
 
 async def test_a_rebuild_makes_its_roots_active_and_tells_the_containers_above(
-    hand: ManualWorker, base: Base, docs: Path
+    worker: ManualWorker, base: Base, docs: Path
 ) -> None:
     """S0-10, S0-38, S0-41: and what answers goes on answering meanwhile (C5b)."""
-    items = await index_folder(hand, base, docs)
-    await hand.reindex(base, items["b.md"].id)
-    await hand.step()
-    assert await hand.statuses() == {
+    items = await index_folder(worker, base, docs)
+    await worker.reindex(base, items["b.md"].id)
+    await worker.step()
+    assert await worker.statuses() == {
         "docs": "processing", "deep": "processing", "b.md": "processing", "a.md": "completed",
     }  # fmt: skip
-    assert await hand.search_texts(base, "rye") == ["rye a", "rye b"]
-    await hand.work()
-    assert set((await hand.statuses()).values()) == {"completed"}
-    await hand.assert_healthy()
+    assert await worker.search_texts(base, "rye") == ["rye a", "rye b"]
+    await worker.work()
+    assert set((await worker.statuses()).values()) == {"completed"}
+    await worker.assert_healthy()
 
 
 async def test_what_people_put_below_a_container_is_rebuilt_with_it(
-    hand: ManualWorker, base: Base, docs: Path, tmp_path: Path
+    worker: ManualWorker, base: Base, docs: Path, tmp_path: Path
 ) -> None:
     """S0-38: notes and folders, which no listing of the container's source would bring up."""
-    items = await index_folder(hand, base, docs)
+    items = await index_folder(worker, base, docs)
     beside = tmp_path / "beside"
     beside.mkdir()
     (beside / "c.md").write_text("rye c")
-    await hand.add(base, folder_to_add(beside), note_to_add("n", "rye n"), parent_id=items["docs"].id)
-    await hand.work()
+    await worker.add(base, folder_to_add(beside), note_to_add("n", "rye n"), parent_id=items["docs"].id)
+    await worker.work()
     (beside / "c.md").write_text("rye new")
-    before = {title: item.wanted_version for title, item in (await items_by_title(hand, base)).items()}
-    await hand.reindex(base, items["docs"].id)
-    await hand.work()
-    after = {title: item.wanted_version for title, item in (await items_by_title(hand, base)).items()}
+    before = {title: item.wanted_version for title, item in (await items_by_title(worker, base)).items()}
+    await worker.reindex(base, items["docs"].id)
+    await worker.work()
+    after = {title: item.wanted_version for title, item in (await items_by_title(worker, base)).items()}
     assert after == {title: version + 1 for title, version in before.items()}
-    assert await hand.search_texts(base, "rye") == ["rye a", "rye b", "rye n", "rye new"]
-    await hand.assert_healthy()
+    assert await worker.search_texts(base, "rye") == ["rye a", "rye b", "rye n", "rye new"]
+    await worker.assert_healthy()
 
 
 @pytest.mark.parametrize("gone", ["missing", "deleting"])
 async def test_a_listing_skips_a_root_that_is_missing_or_being_deleted(
-    hand: ManualWorker, base: Base, docs: Path, gone: str
+    worker: ManualWorker, base: Base, docs: Path, gone: str
 ) -> None:
     """S0-43: no child, no state, no error."""
-    (root,) = await hand.add(base, folder_to_add(docs))
-    job = await hand.take("prepare_root")
+    (root,) = await worker.add(base, folder_to_add(docs))
+    job = await worker.take("prepare_root")
     if gone == "deleting":
-        await delete.delete(hand.db, base.id, [root.id])
+        await delete.delete(worker.db, base.id, [root.id])
     else:
-        await hand.rows("delete from item returning id")
-    assert isinstance(await hand.run(job), retry.Complete)
-    assert await hand.statuses() == ({"docs": "deleting"} if gone == "deleting" else {})
+        await worker.rows("delete from item returning id")
+    assert isinstance(await worker.run(job), retry.Complete)
+    assert await worker.statuses() == ({"docs": "deleting"} if gone == "deleting" else {})
 
 
 async def test_a_listing_removes_what_the_source_no_longer_has_except_what_is_being_deleted(
-    hand: ManualWorker, base: Base, docs: Path
+    worker: ManualWorker, base: Base, docs: Path
 ) -> None:
     """S0-44: rows, chunks and contents of the one; the other has its own deletion."""
-    items = await index_folder(hand, base, docs)
+    items = await index_folder(worker, base, docs)
     (docs / "a.md").unlink()
     (docs / "deep/b.md").unlink()
     (docs / "deep").rmdir()
-    await hand.reindex(base, items["docs"].id)
-    await hand.step()
-    listing = await hand.take("prepare_root")
-    own = await delete.delete(hand.db, base.id, [items["a.md"].id])
-    await hand.run(listing)
-    deletions = await hand.rows("select id, payload -> 'root_ids' from job order by id")
+    await worker.reindex(base, items["docs"].id)
+    await worker.step()
+    listing = await worker.take("prepare_root")
+    own = await delete.delete(worker.db, base.id, [items["a.md"].id])
+    await worker.run(listing)
+    deletions = await worker.rows("select id, payload -> 'root_ids' from job order by id")
     assert deletions == [(own.job_id, [str(items["a.md"].id)]), (deletions[1][0], [str(items["deep"].id)])]
-    assert await hand.statuses() == {
+    assert await worker.statuses() == {
         "docs": "completed", "a.md": "deleting", "deep": "deleting", "b.md": "deleting",
     }  # fmt: skip
-    await hand.work()
-    assert await hand.remaining_rows() == {"items": 1}
+    await worker.work()
+    assert await worker.remaining_rows() == {"items": 1}
 
 
 async def test_a_listing_makes_its_root_processing_and_child_containers_are_listed_in_turn(
-    hand: ManualWorker, base: Base, docs: Path
+    worker: ManualWorker, base: Base, docs: Path
 ) -> None:
     """S0-45, S1-09; S1-10, S4-32."""
-    await hand.add(base, folder_to_add(docs))
-    await hand.step()
-    assert await hand.statuses() == {"docs": "processing", "deep": "preparing", "a.md": "processing"}
-    assert sorted(await hand.rows("select kind from job")) == [("index_document",), ("prepare_root",)]
+    await worker.add(base, folder_to_add(docs))
+    await worker.step()
+    assert await worker.statuses() == {"docs": "processing", "deep": "preparing", "a.md": "processing"}
+    assert sorted(await worker.rows("select kind from job")) == [("index_document",), ("prepare_root",)]
 
 
 async def test_cleanup_that_fails_stays_hidden_and_is_tried_until_it_is_done(
-    hand: ManualWorker, base: Base, monkeypatch: pytest.MonkeyPatch
+    worker: ManualWorker, base: Base, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S0-33, S0-35: never failed, never visible; the job says what is in the way."""
-    (item,) = await hand.add(base, note_to_add("n", "rye"))
-    await hand.work()
-    accepted = await delete.delete(hand.db, base.id, [item.id])
+    (item,) = await worker.add(base, note_to_add("n", "rye"))
+    await worker.work()
+    accepted = await delete.delete(worker.db, base.id, [item.id])
 
     async def broken(_tx: Tx, _ids: object) -> None:
         raise Conflict("The store is on fire.")
@@ -120,44 +120,46 @@ async def test_cleanup_that_fails_stays_hidden_and_is_tried_until_it_is_done(
     with monkeypatch.context() as patched:
         patched.setattr(contents, "remove_items", broken)
         for attempt in range(1, 8):
-            job = await hand.take("delete_subtree")
-            assert isinstance(await hand.run(job), retry.Postpone)
+            job = await worker.take("delete_subtree")
+            assert isinstance(await worker.run(job), retry.Postpone)
             assert job.attempt == attempt
-            assert await hand.statuses() == {"n": "deleting"}
-            assert await hand.search_texts(base, "rye") == []
-            await hand.make_due()
-    assert await hand.value("select errors -> 0 ->> 'message' from job") == "The store is on fire."
-    await hand.work()
-    assert await hand.remaining_rows() == {}
-    assert await hand.value("select outcome from job_history where id = %s", accepted.job_id) == "done"
+            assert await worker.statuses() == {"n": "deleting"}
+            assert await worker.search_texts(base, "rye") == []
+            await worker.make_due()
+    assert await worker.value("select errors -> 0 ->> 'message' from job") == "The store is on fire."
+    await worker.work()
+    assert await worker.remaining_rows() == {}
+    assert await worker.value("select outcome from job_history where id = %s", accepted.job_id) == "done"
 
 
-async def test_a_base_that_is_deleted_takes_over_the_deletions_in_it(hand: ManualWorker, base: Base) -> None:
+async def test_a_base_that_is_deleted_takes_over_the_deletions_in_it(
+    worker: ManualWorker, base: Base
+) -> None:
     """S0-34: what waits is cancelled; the base's own job does all."""
-    (item,) = await hand.add(base, note_to_add("n", "rye"))
-    await hand.work()
-    accepted = await delete.delete(hand.db, base.id, [item.id])
-    job_id = await bases.delete(hand.db, base.id)
-    assert await hand.rows("select id from job") == [(job_id,)]
-    assert await hand.value("select outcome from job_history where id = %s", accepted.job_id) == "cancelled"
-    await hand.assert_healthy()
-    await hand.work()
-    assert await hand.remaining_rows() == {}
+    (item,) = await worker.add(base, note_to_add("n", "rye"))
+    await worker.work()
+    accepted = await delete.delete(worker.db, base.id, [item.id])
+    job_id = await bases.delete(worker.db, base.id)
+    assert await worker.rows("select id from job") == [(job_id,)]
+    assert await worker.value("select outcome from job_history where id = %s", accepted.job_id) == "cancelled"
+    await worker.assert_healthy()
+    await worker.work()
+    assert await worker.remaining_rows() == {}
 
 
 async def test_a_rebuild_that_waits_for_what_is_active_comes_back_later(
-    hand: ManualWorker, base: Base
+    worker: ManualWorker, base: Base
 ) -> None:
     """C5, S0-40: it never cancels what runs."""
-    (item,) = await hand.add(base, note_to_add("n"))
-    indexing = await hand.take("index_document")
-    await hand.reindex(base, item.id, on_active="after")
-    waiting = await hand.take("reindex_subtree")
-    assert isinstance(await hand.run(waiting), retry.Postpone)
-    assert await hand.value("select cancelling from job where id = %s", indexing.id) is False
-    await hand.run(indexing)
-    assert await hand.statuses() == {"n": "completed"}
-    assert await hand.value("select state from job") == "delayed"
+    (item,) = await worker.add(base, note_to_add("n"))
+    indexing = await worker.take("index_document")
+    await worker.reindex(base, item.id, on_active="after")
+    waiting = await worker.take("reindex_subtree")
+    assert isinstance(await worker.run(waiting), retry.Postpone)
+    assert await worker.value("select cancelling from job where id = %s", indexing.id) is False
+    await worker.run(indexing)
+    assert await worker.statuses() == {"n": "completed"}
+    assert await worker.value("select state from job") == "delayed"
 
 
 class Crowd:
@@ -181,14 +183,14 @@ class Crowd:
 
 
 async def test_many_sources_are_asked_side_by_side_but_not_all_at_once(
-    hand: ManualWorker, base: Base
+    worker: ManualWorker, base: Base
 ) -> None:
     """C5b: one slow site does not make the others wait, and a request floods none."""
-    items = await hand.add(base, *(note_to_add(f"n{number}") for number in range(48)))
-    await hand.work()
+    items = await worker.add(base, *(note_to_add(f"n{number}") for number in range(48)))
+    await worker.work()
     crowd = Crowd(16)
     done = await reindex.reindex(
-        hand.db, base.id, [item.id for item in items], {item.id: crowd for item in items}, "reject"
+        worker.db, base.id, [item.id for item in items], {item.id: crowd for item in items}, "reject"
     )
     assert (done.root_ids, list(done.refused)) == ([], [item.id for item in items])
     assert crowd.most == 16

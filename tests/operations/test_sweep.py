@@ -26,29 +26,29 @@ from tests.operations.manual_worker import (
 )
 
 
-async def stored(hand: ManualWorker, data: bytes) -> tuple[bytes, int]:
-    blob = await store_upload(hand.db, hand.originals.blobs, lambda: byte_stream(data))
+async def stored(worker: ManualWorker, data: bytes) -> tuple[bytes, int]:
+    blob = await store_upload(worker.db, worker.originals.blobs, lambda: byte_stream(data))
     return blob.hash, blob.size
 
 
 async def test_the_receipt_of_a_deletion_counts_what_is_gone(
-    hand: ManualWorker, base: Base, tmp_path: Path
+    worker: ManualWorker, base: Base, tmp_path: Path
 ) -> None:
     """S1-12, issue 4: items, chunks, contents and blobs; S0-12."""
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs/a.md").write_text("rye")
-    (root,) = await hand.add(base, folder_to_add(tmp_path / "docs"))
-    await hand.add(base, upload_to_add("b.md", *await stored(hand, b"oats")), parent_id=root.id)
-    await hand.work()
-    accepted = await delete.delete(hand.db, base.id, [root.id])
-    await hand.work()
-    receipt = await hand.value("select result from job_history where id = %s", accepted.job_id)
+    (root,) = await worker.add(base, folder_to_add(tmp_path / "docs"))
+    await worker.add(base, upload_to_add("b.md", *await stored(worker, b"oats")), parent_id=root.id)
+    await worker.work()
+    accepted = await delete.delete(worker.db, base.id, [root.id])
+    await worker.work()
+    receipt = await worker.value("select result from job_history where id = %s", accepted.job_id)
     assert receipt == {"items": 3, "chunks": 2, "contents": 2, "blobs": 1}
-    assert await hand.remaining_rows() == {}
+    assert await worker.remaining_rows() == {}
 
 
 async def test_a_tree_larger_than_a_batch_is_removed_from_its_leaves_up(
-    hand: ManualWorker, base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    worker: ManualWorker, base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Promise 3: no parent goes before its children, which would go with it and leave their contents; S0-13."""
     monkeypatch.setattr(remove, "BATCH", 3)
@@ -56,103 +56,103 @@ async def test_a_tree_larger_than_a_batch_is_removed_from_its_leaves_up(
         (tmp_path / "top" / name).mkdir(parents=True)
         for number in range(4):
             (tmp_path / "top" / name / f"{number}.md").write_text(f"{name} {number}")
-    (root,) = await hand.add(base, folder_to_add(tmp_path / "top"))
-    await hand.work()
-    accepted = await delete.delete(hand.db, base.id, [root.id])
-    await hand.work()
-    receipt = await hand.value("select result from job_history where id = %s", accepted.job_id)
+    (root,) = await worker.add(base, folder_to_add(tmp_path / "top"))
+    await worker.work()
+    accepted = await delete.delete(worker.db, base.id, [root.id])
+    await worker.work()
+    receipt = await worker.value("select result from job_history where id = %s", accepted.job_id)
     assert receipt == {"items": 21, "chunks": 16, "contents": 16, "blobs": 0}
-    assert await hand.remaining_rows() == {}
+    assert await worker.remaining_rows() == {}
 
 
 async def test_a_base_leaves_no_content_and_no_blob_of_its_trees(
-    hand: ManualWorker, base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    worker: ManualWorker, base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Promise 3, S0-34; S0-13."""
     monkeypatch.setattr(remove, "BATCH", 3)
     (tmp_path / "docs/deep").mkdir(parents=True)
     for number in range(5):
         (tmp_path / "docs/deep" / f"{number}.md").write_text(f"grain {number}")
-    (root,) = await hand.add(base, folder_to_add(tmp_path / "docs"))
-    await hand.add(base, upload_to_add("b.md", *await stored(hand, b"oats")), parent_id=root.id)
-    await hand.work()
-    job_id = await bases.delete(hand.db, base.id)
-    await hand.work()
-    receipt = await hand.value("select result from job_history where id = %s", job_id)
+    (root,) = await worker.add(base, folder_to_add(tmp_path / "docs"))
+    await worker.add(base, upload_to_add("b.md", *await stored(worker, b"oats")), parent_id=root.id)
+    await worker.work()
+    job_id = await bases.delete(worker.db, base.id)
+    await worker.work()
+    receipt = await worker.value("select result from job_history where id = %s", job_id)
     assert receipt == {"items": 8, "chunks": 6, "contents": 6, "blobs": 1}
-    assert await hand.remaining_rows() == {}
-    assert [blob async for blob in hand.originals.blobs.list()] == []
-    assert await hand.value("select count(*) from lane") == 0
+    assert await worker.remaining_rows() == {}
+    assert [blob async for blob in worker.originals.blobs.list()] == []
+    assert await worker.value("select count(*) from lane") == 0
 
 
 async def test_a_rebuild_forgets_the_content_of_the_version_before(
-    hand: ManualWorker, base: Base, tmp_path: Path
+    worker: ManualWorker, base: Base, tmp_path: Path
 ) -> None:
     """Promise 3: a text that answers no more is not kept."""
     path = tmp_path / "a.md"
     path.write_text("old rye")
-    (item,) = await hand.add(base, file_to_add(hand, path))
-    await hand.work()
+    (item,) = await worker.add(base, file_to_add(path))
+    await worker.work()
     path.write_text("new rye")
-    await hand.reindex(base, item.id)
-    await hand.work()
-    assert await hand.search_texts(base, "rye") == ["new rye"]
-    assert await hand.rows("select text from content_part") == [("new rye",)]
-    assert await hand.remaining_rows() == {"items": 1, "versions": 1, "chunks": 1, "contents": 1}
+    await worker.reindex(base, item.id)
+    await worker.work()
+    assert await worker.search_texts(base, "rye") == ["new rye"]
+    assert await worker.rows("select text from content_part") == [("new rye",)]
+    assert await worker.remaining_rows() == {"items": 1, "versions": 1, "chunks": 1, "contents": 1}
 
 
 async def test_a_content_that_another_item_uses_outlives_a_rebuild(
-    hand: ManualWorker, base: Base, tmp_path: Path
+    worker: ManualWorker, base: Base, tmp_path: Path
 ) -> None:
     path = tmp_path / "a.md"
     path.write_text("same rye")
-    item, _ = await hand.add(base, file_to_add(hand, path), note_to_add("n", "same rye"))
-    await hand.work()
+    item, _ = await worker.add(base, file_to_add(path), note_to_add("n", "same rye"))
+    await worker.work()
     path.write_text("new rye")
-    await hand.reindex(base, item.id)
-    await hand.work()
-    assert await hand.search_texts(base, "rye") == ["new rye", "same rye"]
-    assert await hand.value("select count(*) from content") == 2
-    await hand.assert_healthy()
+    await worker.reindex(base, item.id)
+    await worker.work()
+    assert await worker.search_texts(base, "rye") == ["new rye", "same rye"]
+    assert await worker.value("select count(*) from content") == 2
+    await worker.assert_healthy()
 
 
 async def test_a_deleted_item_takes_its_dead_jobs_with_it(
-    hand: ManualWorker, base: Base, tmp_path: Path
+    worker: ManualWorker, base: Base, tmp_path: Path
 ) -> None:
     """Issue 4: jobs, zero left."""
     path = tmp_path / "a.md"
     path.write_bytes(b"\0")
-    (item,) = await hand.add(base, file_to_add(hand, path))
-    assert isinstance(await hand.step(), retry.Bury)
-    assert await hand.remaining_rows() == {"items": 1, "jobs": 1}
-    await delete.delete(hand.db, base.id, [item.id])
-    await hand.work()
-    assert await hand.remaining_rows() == {}
+    (item,) = await worker.add(base, file_to_add(path))
+    assert isinstance(await worker.step(), retry.Bury)
+    assert await worker.remaining_rows() == {"items": 1, "jobs": 1}
+    await delete.delete(worker.db, base.id, [item.id])
+    await worker.work()
+    assert await worker.remaining_rows() == {}
 
 
 async def test_a_failed_attempt_leaves_no_chunks_of_what_it_did_not_finish(
-    hand: ManualWorker, base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    worker: ManualWorker, base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S4-48: what the version before has stays."""
     path = tmp_path / "a.md"
     path.write_text("old rye")
-    (item,) = await hand.add(base, file_to_add(hand, path))
-    await hand.work()
+    (item,) = await worker.add(base, file_to_add(path))
+    await worker.work()
     path.write_text("new rye")
-    await hand.reindex(base, item.id)
-    await hand.step()
-    (job,) = await hand.claim()
+    await worker.reindex(base, item.id)
+    await worker.step()
+    (job,) = await worker.claim()
     job.attempt = job.max_attempts
     monkeypatch.setattr(faults, "_armed", {})
     faults.arm("index.embedded=fail")
-    assert isinstance(await hand.run(job), retry.Bury)
-    assert await hand.rows("select version, text from chunk") == [(1, "old rye")]
-    assert await hand.search_texts(base, "rye") == ["old rye"]
-    await hand.assert_healthy()
+    assert isinstance(await worker.run(job), retry.Bury)
+    assert await worker.rows("select version, text from chunk") == [(1, "old rye")]
+    assert await worker.search_texts(base, "rye") == ["old rye"]
+    await worker.assert_healthy()
 
 
 async def test_a_start_removes_temporaries_that_nobody_writes_any_more(
-    hand: ManualWorker, settings: Settings
+    worker: ManualWorker, settings: Settings
 ) -> None:
     """A put that was killed leaves one; one that is being written stays."""
     folder_of_temporaries = settings.data_dir / "blobs/tmp"
@@ -161,24 +161,24 @@ async def test_a_start_removes_temporaries_that_nobody_writes_any_more(
         path.write_bytes(b"rye")
         written = time.time() - 3600 * age
         os.utime(path, (written, written))
-    await collect_garbage(hand.db, hand.originals.blobs)
+    await collect_garbage(worker.db, worker.originals.blobs)
     assert [path.name for path in folder_of_temporaries.iterdir()] == ["young"]
 
 
 async def test_bytes_that_stay_in_the_store_though_they_should_not_are_told(
-    hand: ManualWorker, clock: DatabaseClock, base: Base, monkeypatch: pytest.MonkeyPatch
+    worker: ManualWorker, clock: DatabaseClock, base: Base, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Promise 3, live: also when nobody came to finish a removal."""
-    (item,) = await hand.add(base, upload_to_add("b.md", *await stored(hand, b"oats")))
-    await hand.work()
-    await delete.delete(hand.db, base.id, [item.id])
+    (item,) = await worker.add(base, upload_to_add("b.md", *await stored(worker, b"oats")))
+    await worker.work()
+    await delete.delete(worker.db, base.id, [item.id])
     monkeypatch.setattr(faults, "_armed", {})
     faults.arm("remove.names_found=fail")
-    await hand.step()
-    await hand.assert_healthy()
+    await worker.step()
+    await worker.assert_healthy()
     await clock.advance(timedelta(hours=2))
-    async with hand.db.connection() as tx:
+    async with worker.db.connection() as tx:
         assert [found.promise for found in await invariants.find_violations(tx)] == ["nothing_comes_back"]
-    await hand.make_due()
-    await hand.work()
-    await hand.assert_healthy()
+    await worker.make_due()
+    await worker.work()
+    await worker.assert_healthy()
