@@ -5,6 +5,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from gristmill.ingest.pipeline import LARGE_DOCUMENT
 from gristmill.settings import Settings
 from tests.api_calls import add_items, make_base, search, wait_until_ended
 
@@ -12,6 +13,11 @@ from tests.api_calls import add_items, make_base, search, wait_until_ended
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
     return settings.model_copy(update={"large_document_mb": 1})
+
+
+def test_a_document_is_very_large_from_100_mebibytes_on() -> None:
+    """S4-55."""
+    assert Settings().large_document_mb << 20 == LARGE_DOCUMENT == 100 * 2**20
 
 
 async def test_a_very_large_document_gets_a_warning_and_is_searchable(

@@ -1,12 +1,15 @@
 """Offloaded work gives the same results as work in this process, whatever happens to the subprocess."""
 
 import asyncio
+import itertools
 import os
 import signal
 import subprocess
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -14,11 +17,14 @@ import numpy as np
 import psutil
 import pytest
 
-from gristmill.ingest.offload import MIN_BATCH, CpuOffload, chunk_documents
+from gristmill.catalog import Base
+from gristmill.ingest.chunk import Chunker, TextChunk, split
+from gristmill.ingest.offload import LARGE_TEXT, MIN_BATCH, CpuOffload, chunk_documents
 from gristmill.readers.results import TextPart
 from gristmill.search import segment
 from gristmill.search.segment import ChunkText
 from tests.embedding.hashed import HashedEmbedder
+from tests.operations.manual_worker import ManualWorker, file_to_add
 from tests.wait_until import wait_until
 
 pytestmark = pytest.mark.slow
@@ -51,13 +57,13 @@ def children() -> list[psutil.Process]:
     ]
 
 
+async def is_ready(offload: CpuOffload) -> bool:
+    return offload.is_ready
+
+
 async def start_subprocess(offload: CpuOffload) -> psutil.Process:
     await offload.build_segment(WORDS, CODES)
-
-    async def ready() -> bool:
-        return offload.is_ready
-
-    await wait_until(ready)
+    await wait_until(lambda: is_ready(offload))
     (child,) = children()
     return child
 
@@ -96,6 +102,71 @@ async def test_work_of_a_killed_subprocess_is_done_here_and_another_one_is_start
     os.kill(child.pid, signal.SIGKILL)
     assert are_equal(await offload.build_segment(WORDS, CODES), segment.build(WORDS, CODES))
     assert (await start_subprocess(offload)).pid != child.pid
+
+
+async def chunk_part_by_part(offload: CpuOffload, text: str, *, kill: bool = False) -> list[TextChunk]:
+    """The chunks of a long text, which the subprocess gets once it is ready; `kill` ends it halfway."""
+    tokenizer = HashedEmbedder().tokenizer
+    chunker, chunks = Chunker(tokenizer, 64), list[TextChunk]()
+    parts = [TextPart(text[at : at + LARGE_TEXT // 4], at) for at in range(0, len(text), LARGE_TEXT // 4)]
+    for number, part in enumerate(parts):
+        if number == 5 or (kill and number == 9):
+            await wait_until(lambda: is_ready(offload))
+        chunker, completed = await offload.feed(tokenizer, chunker, [part])
+        chunks += completed
+        if kill and number == 6:
+            (child,) = children()
+            os.kill(child.pid, signal.SIGKILL)
+    return chunks + (await offload.feed(tokenizer, chunker, [], is_last=True))[1]
+
+
+@pytest.mark.parametrize("kill", [False, True])
+async def test_a_large_document_is_chunked_in_the_subprocess_part_by_part(
+    offload: CpuOffload, kill: bool
+) -> None:
+    """The event loop of a worker doesn't share its interpreter with megabytes of text. A kill in between changes nothing."""
+    text = TEXT * (3 * LARGE_TEXT // len(TEXT))
+    chunks = await chunk_part_by_part(offload, text, kill=kill)
+    assert [replace(chunk, page=None) for chunk in chunks] == split(text, HashedEmbedder().tokenizer, 64)
+    assert chunks[-1].page
+    (child,) = children()
+    assert child.cpu_times().user > 0
+
+
+async def test_a_document_below_the_limit_starts_no_process(offload: CpuOffload) -> None:
+    text = TEXT * (LARGE_TEXT // 2 // len(TEXT))
+    tokenizer = HashedEmbedder().tokenizer
+    _, chunks = await offload.feed(tokenizer, Chunker(tokenizer, 64), [TextPart(text)], is_last=True)
+    assert chunks == split(text, tokenizer, 64)
+    assert not children()
+
+
+async def test_a_worker_chunks_a_large_text_file_outside_its_own_process(
+    worker: ManualWorker, base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While megabytes of text are chunked, other bases have the worker's event loop for themselves."""
+    characters_here = 0
+    feed = Chunker.feed
+
+    def count_and_feed(chunker: Chunker, text: str, page: int | None = None) -> list[TextChunk]:
+        nonlocal characters_here
+        characters_here += len(text)
+        return feed(chunker, text, page)
+
+    monkeypatch.setattr(Chunker, "feed", count_and_feed)
+    numbers = itertools.count()
+
+    async def is_chunked_elsewhere() -> bool:
+        nonlocal characters_here
+        path = tmp_path / f"{next(numbers)}.txt"
+        path.write_text(f"{path.name}\n" + "\n" * (LARGE_TEXT * 3 // 2) + TEXT)
+        characters_here = 0
+        await worker.add(base, file_to_add(worker, path))
+        await worker.work()
+        return characters_here == 0
+
+    await wait_until(is_chunked_elsewhere, every=1)  # the first file starts the subprocess
+    assert set((await worker.statuses()).values()) == {"completed"}
 
 
 async def test_an_error_in_the_subprocess_is_raised_here_and_it_keeps_running(offload: CpuOffload) -> None:

@@ -11,7 +11,6 @@ from gristmill.catalog import Base
 from gristmill.db import Database
 from gristmill.embedding import TextRefused
 from gristmill.errors import Permanent
-from gristmill.ingest import write_state
 from gristmill.jobs import Job, retry
 from gristmill.operations import bases, cancel, delete
 from gristmill.operations.uploads import store_upload
@@ -103,19 +102,6 @@ async def test_adding_and_indexing_a_file_of_the_disk_stores_no_reference_to_it(
         " where contype = 'f' and confrelid = 'blob'::regclass order by 1"
     )
     assert tables == [("attachment",), ("content_asset",), ("item",), ("item_version",)]
-
-
-async def test_a_very_large_document_is_indexed_with_a_warning(
-    worker: ManualWorker, base: Base, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """S4-55: from 100 MiB on; it is not refused."""
-    assert write_state.LARGE_DOCUMENT == 100 * 2**20
-    monkeypatch.setattr(write_state, "_MIB", 1000)
-    monkeypatch.setattr(write_state, "LARGE_DOCUMENT", 1000)
-    await worker.add(base, note_to_add("large", "rye\n" * 500), note_to_add("small", "oats"))
-    await worker.work()
-    rows = await worker.rows("select title, status, warnings from item order by title")
-    assert rows == [("large", "completed", ["large:2"]), ("small", "completed", [])]
 
 
 async def test_a_change_of_a_base_leaves_its_queue_alone(worker: ManualWorker, base: Base) -> None:

@@ -152,9 +152,9 @@ MUTANTS = (
     ),
     Mutant(
         "a-large-document-without-a-warning",
-        "ingest/write_state.py",
-        "    if state.content.size > LARGE_DOCUMENT:",
-        "    if False:",
+        "ingest/pipeline.py",
+        "        if content.size >= self._large_document:",
+        "        if False:",
         ("S4-55",),
     ),
 )

@@ -86,7 +86,9 @@ def split(text: str, tokenizer: Tokenizer, tokens: int) -> list[TextChunk]:
 
 
 class Chunker:
-    """Splits one document; `overlap` is how many tokens of a chunk the next one may repeat, in whole atoms."""
+    """Splits one document; `overlap` is how many tokens of a chunk the next one may repeat, in whole atoms.
+
+    Its state can be pickled, without the tokenizer: `use_tokenizer` before the next call."""
 
     def __init__(self, tokenizer: Tokenizer, max_tokens: int, overlap: int = 0) -> None:
         self._counter = token_counter(tokenizer)
@@ -100,16 +102,24 @@ class Chunker:
         self._repeated = 0  # how many atoms of the window the chunk before contains too
         self._tokens = 0  # of the window
         self._characters = 0
-        self._characters_fed = 0
+        self.characters_fed = 0
         self._next_start = 0  # where the next line begins
         self._pages: list[tuple[int, int | None]] = []
         self._count = 0
 
+    def use_tokenizer(self, tokenizer: Tokenizer) -> None:
+        """Count with this tokenizer, which must be the same one as before."""
+        self._counter = token_counter(tokenizer)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but the counter, which is large and shared."""
+        return {name: value for name, value in vars(self).items() if name != "_counter"}
+
     def feed(self, text: str, page: int | None = None) -> list[TextChunk]:
         """Add the next part of the content, from page `page`, and return the chunks that it completes."""
         if text and (not self._pages or self._pages[-1][1] != page):
-            self._pages.append((self._characters_fed, page))
-        self._characters_fed += len(text)
+            self._pages.append((self.characters_fed, page))
+        self.characters_fed += len(text)
         lines = self._waiting + self._lines.feed(text)
         self._waiting = lines[-1:]
         return list(self._pack(lines))

@@ -1,11 +1,13 @@
 """Offload CPU-bound work on many texts, chunking and lexing, to a subprocess.
 
-Python runs one thread at a time, so a fast embedder would wait for the code that prepares its batches. `CpuOffload` sends
-large batches to a subprocess. Small batches, and all batches while the subprocess isn't ready, run in a thread. The first
-large batch starts the subprocess; it stops after a minute without work, or with this process.
+Python runs one thread at a time, so the event loop and a fast embedder would wait for the code that prepares batches.
+`CpuOffload` sends large batches and large documents to a subprocess. Small ones, and all of them while the subprocess isn't
+ready, run in a thread. The first large one starts the subprocess; it stops after a minute without work, or with this
+process.
 
-The subprocess has no state worth keeping: if it dies, or does not answer within two minutes, its work is done here, and the
-next large batch starts another one.
+The subprocess has no state worth keeping: a large document is sent part by part, each time with the state of its chunker,
+which is small. If the subprocess dies, or does not answer within two minutes, its work is done here, and the next large
+batch or part starts another one.
 """
 
 import asyncio
@@ -34,6 +36,8 @@ from gristmill.search.segment import ChunkText, Segment
 from gristmill.telemetry import memory
 
 MIN_BATCH = 64  # chunks: batches grow this large only if the embedder is fast enough to wait for this process
+LARGE_TEXT = 1 << 19  # characters of a document from which the subprocess is started for it
+_THREADS = 4
 _IDLE_SECONDS = 60.0
 _LENGTH_BYTES = 4
 
@@ -48,6 +52,9 @@ class CpuOffload:
         self.timeout = timeout
         self._subprocess: _Subprocess | None = None
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="cpu-offload")
+        self._threads = ThreadPoolExecutor(
+            _THREADS, thread_name_prefix="cpu-local", initializer=niceness.lower_thread_priority
+        )
 
     @property
     def is_ready(self) -> bool:
@@ -66,11 +73,20 @@ class CpuOffload:
         """The chunks of whole documents, of at most `limit` tokens each."""
         return await self._run(chunk_documents, tokenizer, limit, documents)
 
+    async def feed(
+        self, tokenizer: Tokenizer, chunker: Chunker, parts: Sequence[TextPart], *, is_last: bool = False
+    ) -> tuple[Chunker, list[TextChunk]]:
+        """Add the next parts of a document. Returns the chunker to use from now on, and the chunks that they complete."""
+        if chunker.characters_fed >= LARGE_TEXT:
+            self._start_subprocess()
+        return await self._run(feed_chunker, tokenizer, chunker, parts, is_last)
+
     def close(self) -> None:
-        """Stop the subprocess."""
+        """Stop the subprocess and the threads."""
         if self._subprocess is not None:
             self._subprocess.stop()
         self._executor.shutdown(wait=False)
+        self._threads.shutdown(wait=False)
 
     def _start_subprocess(self) -> None:
         if self._subprocess is None or self._subprocess.is_stopped:
@@ -89,7 +105,16 @@ class CpuOffload:
                 log.warning("the offload subprocess does not answer: doing its work in this process")
                 call.add_done_callback(lambda ended: ended.exception())  # stopping the subprocess fails it
                 await asyncio.to_thread(process.stop)
-        return await asyncio.to_thread(work, *arguments)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
+
+
+def feed_chunker(
+    tokenizer: Tokenizer, chunker: Chunker, parts: Sequence[TextPart], is_last: bool
+) -> tuple[Chunker, list[TextChunk]]:
+    """Add the next parts of a document, and its end if they are the last. Returns the chunker with the chunks."""
+    chunker.use_tokenizer(tokenizer)
+    chunks = [chunk for part in parts for chunk in chunker.feed(part.text, part.page)]
+    return chunker, [*chunks, *chunker.finish()] if is_last else chunks
 
 
 def chunk_documents(

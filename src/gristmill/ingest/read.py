@@ -1,10 +1,11 @@
 """The read stage: from a document's bytes to windows of parts and chunks, and to what it contains besides text.
 
-    text, markdown, web pages        decoded and chunked in a thread of this process (inspect_original.py)
+    text, markdown, web pages        decoded in a thread of this process (inspect_original.py)
     read completely before           from the stored content: the original is not opened
     read partly before (PDF)         finished pages from the stored content, the others by a reader
     everything else                  by a reader, in a child process that can be killed (readers/)
 
+What was read is chunked in a thread, or in the offload process if the document is large (offload.py).
 Attachments and images are stored in the blob store as they are found; their hashes travel with the next window. Killed
 anywhere: the next attempt continues after what was written.
 """
@@ -12,7 +13,7 @@ anywhere: the next attempt continues after what was written.
 import asyncio
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -171,7 +172,6 @@ class ReadStage:
         self, task: IndexTask, findings: _Findings, parts: AsyncGenerator[TextPart], chunker: Chunker
     ) -> AsyncGenerator[ReadWindow]:
         """The windows of parts that arrive one by one, in an unknown number."""
-        requester = _requester(task)
         parts_read: list[TextPart] = []
         chunks: list[TextChunk] = []
         remaining = 1.0
@@ -179,14 +179,15 @@ class ReadStage:
             async for part in parts:
                 started = time.monotonic()
                 parts_read.append(part)
-                chunks += await self._in_thread(requester, chunker.feed, part.text, part.page)
+                chunker, completed = await self._feed(task, chunker, [part])
+                chunks += completed
                 findings.seconds += time.monotonic() - started
                 if len(chunks) >= WINDOW_CHUNKS:
                     remaining *= 0.9
                     yield findings.window(parts_read, chunks, 1 - remaining)
                     parts_read, chunks = [], []
-        last = [*chunks, *await self._in_thread(requester, chunker.finish)]
-        yield findings.window(parts_read, last, 1.0, is_last=True)
+        _, last = await self._feed(task, chunker, [], is_last=True)
+        yield findings.window(parts_read, [*chunks, *last], 1.0, is_last=True)
 
     async def _load_parts(self, digest: bytes, before: int | None = None) -> AsyncGenerator[TextPart]:
         """The stored parts of a content, up to the position `before`."""
@@ -309,14 +310,26 @@ class ReadStage:
             findings.seconds += time.monotonic() - started
             yield findings.window(parts, chunks, 1.0, is_last=True)
             return
-        batches = _chunk_batches(inspected, _new_chunker(task))
-        while True:
-            batch = await self._in_thread(_requester(task), next, batches, None)
+        chunker, texts = _new_chunker(task), inspected.parts()
+        parts, chunks, is_last = list[TextPart](), list[TextChunk](), False
+        while not is_last:
+            part, share = await self._in_thread(_requester(task), next, texts, (None, 1.0))
+            is_last = part is None
+            new_parts = [] if is_last else [part]
+            chunker, completed = await self._feed(task, chunker, new_parts, is_last=is_last)
+            parts += new_parts
+            chunks += completed
             findings.seconds += time.monotonic() - started
-            if batch is None:
-                return
-            yield findings.window(batch.parts, batch.chunks, batch.share, is_last=batch.is_last)
+            if is_last or len(chunks) >= WINDOW_CHUNKS:
+                yield findings.window(parts, chunks, share, is_last=is_last)
+                parts, chunks = [], []
             started = time.monotonic()
+
+    async def _feed(
+        self, task: IndexTask, chunker: Chunker, parts: Sequence[TextPart], *, is_last: bool = False
+    ) -> tuple[Chunker, list[TextChunk]]:
+        async with self._gate.place(_requester(task)):
+            return await self._offload.feed(task.embedder.tokenizer, chunker, parts, is_last=is_last)
 
     async def _chunk_small_documents(self, documents: Sequence[_SmallDocument]) -> list[list[TextChunk]]:
         """The chunks of each document. Those with the same tokenizer and limit are chunked together."""
@@ -335,14 +348,6 @@ class ReadStage:
             return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
 
 
-@dataclass(frozen=True)
-class _ChunkBatch:
-    parts: list[TextPart]
-    chunks: list[TextChunk]
-    share: float
-    is_last: bool = False
-
-
 def _requester(task: IndexTask) -> Requester:
     """For a document that is past its first stage: its short waits don't hold up the queue."""
     return Requester(task.job.lane, task.job.priority)
@@ -354,16 +359,3 @@ def _new_chunker(task: IndexTask) -> Chunker:
 
 def _all_parts(inspected: InspectedOriginal) -> list[TextPart]:
     return [part for part, _ in inspected.parts()]
-
-
-def _chunk_batches(inspected: InspectedOriginal, chunker: Chunker) -> Iterator[_ChunkBatch]:
-    """Chunk plain text window by window. Blocks: run it in a thread."""
-    parts: list[TextPart] = []
-    chunks: list[TextChunk] = []
-    for part, share in inspected.parts():
-        parts.append(part)
-        chunks += chunker.feed(part.text, part.page)
-        if len(chunks) >= WINDOW_CHUNKS:
-            yield _ChunkBatch(parts, chunks, share)
-            parts, chunks = [], []
-    yield _ChunkBatch(parts, [*chunks, *chunker.finish()], 1.0, is_last=True)

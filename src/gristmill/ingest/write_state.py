@@ -24,8 +24,6 @@ from gristmill.ingest.task import (
 from gristmill.search import Chunk
 
 _READ_WEIGHT, _WRITE_WEIGHT = 60, 40  # percent: reading and chunking, embedding and writing
-_MIB = 2**20
-LARGE_DOCUMENT = 100 * _MIB  # bytes; a larger one is indexed, with a warning
 Finding = TypeVar("Finding")
 
 
@@ -137,8 +135,6 @@ def new_version(state: DocumentState) -> FinishedVersion:
     warnings = list(end.warnings)
     if not state.chunk_count and not warnings and not end.attachments:
         warnings = ["empty"]
-    if state.content.size > LARGE_DOCUMENT:
-        warnings.append(f"large:{state.content.size / _MIB:.0f}")
     return FinishedVersion(
         task.item.id,
         task.version,
