@@ -161,7 +161,7 @@ async def test_a_worker_chunks_a_large_text_file_outside_its_own_process(
         path = tmp_path / f"{next(numbers)}.txt"
         path.write_text(f"{path.name}\n" + "\n" * (LARGE_TEXT * 3 // 2) + TEXT)
         characters_here = 0
-        await worker.add(base, file_to_add(worker, path))
+        await worker.add(base, file_to_add(path))
         await worker.work()
         return characters_here == 0
 
